@@ -1,0 +1,73 @@
+"""Clocks as arguments: integer nanoseconds since the epoch."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the time and can wait."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block for so long."""
+        ...
+
+    async def sleep_async(self, seconds: float) -> None:
+        """Yield to the event loop for so long."""
+        ...
+
+
+class SystemClock:
+    """CLOCK_REALTIME: what receivers and control stages use (a sandbox freezes between invocations)."""
+
+    def now_ns(self) -> int:
+        """CLOCK_REALTIME in nanoseconds."""
+        return time.time_ns()
+
+    def sleep(self, seconds: float) -> None:
+        """`time.sleep`."""
+        time.sleep(max(0.0, seconds))
+
+    async def sleep_async(self, seconds: float) -> None:
+        """`asyncio.sleep`."""
+        await asyncio.sleep(max(0.0, seconds))
+
+
+class AnchoredClock:
+    """
+    CLOCK_REALTIME read once, then CLOCK_MONOTONIC counted from there: what a writer uses for one slice.
+
+    A step of the real-time clock in the middle of a slice therefore does not tear a latency apart; `drift_ns` at
+    the end says how far the two clocks have moved against each other since the anchor.
+    """
+
+    def __init__(self) -> None:
+        before = time.monotonic_ns()
+        real = time.time_ns()
+        after = time.monotonic_ns()
+        self._offset_ns = real - (before + after) // 2
+
+    def now_ns(self) -> int:
+        """Anchor plus monotonic time since, in nanoseconds."""
+        return time.monotonic_ns() + self._offset_ns
+
+    def drift_ns(self) -> int:
+        """CLOCK_REALTIME minus this clock, now."""
+        before = time.monotonic_ns()
+        real = time.time_ns()
+        after = time.monotonic_ns()
+        return real - ((before + after) // 2 + self._offset_ns)
+
+    def sleep(self, seconds: float) -> None:
+        """`time.sleep`."""
+        time.sleep(max(0.0, seconds))
+
+    async def sleep_async(self, seconds: float) -> None:
+        """`asyncio.sleep`."""
+        await asyncio.sleep(max(0.0, seconds))

@@ -1,0 +1,83 @@
+"""
+Event identity: (run, trial, phase, writer, slice, attempt, sequence) as text of fixed width.
+
+The text is the start of every value, and of every key that a `put` makes, so each store hands it to the
+receiver in its own way and the receiver needs no look-up. It is 40 ASCII characters:
+
+    rrrrrrrrrr-tttt/pp-wwww-ssss-aa-nnnnnnnn
+    run tag    trial phase writer slice attempt sequence      (all but the run tag in hexadecimal)
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import NamedTuple
+
+RUN_TAG_CHARS = 10
+TAG_CHARS = RUN_TAG_CHARS + 5
+EVENT_ID_CHARS = 40
+MIN_KEY_BYTES = 48
+MIN_VALUE_BYTES = EVENT_ID_CHARS
+_TAG = r"([a-z2-7]{10}-[0-9a-f]{4})"
+_EVENT_ID = re.compile(_TAG + r"/([0-9a-f]{2})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{8})")
+_UPDATE_KEY = re.compile(_TAG + r"/key-([0-9a-f]{8})/")
+MAX_WRITERS = 1_000
+MAX_SLICES = 2_000
+CANARY_PHASE = 0xFF
+"""Phase number of the canaries, which stand outside the accounting."""
+UNRESOLVED_PHASE = 0xFE
+"""Phase number in a t4 entry whose event is known only by the store's token (S3 updates: key and version id)."""
+
+
+class EventId(NamedTuple):
+    """One event of one attempt. `sequence` counts through the writer's slice of the schedule, from 0."""
+
+    tag: str
+    phase: int
+    writer: int
+    slice: int
+    attempt: int
+    sequence: int
+
+    def text(self) -> str:
+        """The 40 characters that travel."""
+        return f"{self.tag}/{self.phase:02x}-{self.writer:04x}-{self.slice:04x}-{self.attempt:02x}-{self.sequence:08x}"
+
+
+def run_tag(run_id: str) -> str:
+    """Ten characters [a-z2-7] that stand for the run in keys; 50 bits of SHA-256."""
+    return base64.b32encode(hashlib.sha256(run_id.encode()).digest())[:RUN_TAG_CHARS].decode().lower()
+
+
+def trial_tag(run_id: str, trial: int) -> str:
+    """The trial's namespace, `<run tag>-<trial, 4 hex>`."""
+    return f"{run_tag(run_id)}-{trial:04x}"
+
+
+def parse_event_id(text: str) -> EventId | None:
+    """
+    Read an identity off the head of a key or value.
+
+    Returns:
+        The identity, or None where the text does not begin with one (a malformed event).
+    """
+    found = _EVENT_ID.match(text)
+    return EventId(found[1], *(int(number, 16) for number in found.groups()[1:])) if found else None
+
+
+def put_key(event: EventId, key_bytes: int) -> str:
+    """The key that a `put` makes: the identity, padded to `key_bytes`."""
+    return f"{event.text()}/".ljust(key_bytes, "x")
+
+
+def update_key(tag: str, index: int, key_bytes: int) -> str:
+    """The `index`-th of the keys that updates overwrite, padded to `key_bytes`."""
+    return f"{tag}/key-{index:08x}/".ljust(key_bytes, "x")
+
+
+def parse_update_key(key: str) -> tuple[str, int] | None:
+    """Tag and index of an update's key, or None for any other key."""
+    found = _UPDATE_KEY.match(key)
+    return (found[1], int(found[2], 16)) if found else None

@@ -1,0 +1,1 @@
+"""One driver per store under test. `build_driver` is the registry."""

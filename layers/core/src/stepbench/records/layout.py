@@ -1,0 +1,89 @@
+"""Keys in the results bucket and the results table. The only place that spells them."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stepbench.contracts.tasks import TrialRef
+
+T4_SHARDS = 16
+"""One partition key takes 1,000 writes a second; a trial's t4 items are spread over so many."""
+
+# --- results bucket ------------------------------------------------------------------------------------------
+
+
+def run_key(run_id: str, name: str) -> str:
+    """A run's own document: plan.json, summary.json, report.html, manifest.json, floors.json."""
+    return f"runs/{run_id}/{name}"
+
+
+def trial_key(ref: TrialRef, name: str) -> str:
+    """A trial's document: trial.json, result.json, failure.json, records.parquet."""
+    return f"runs/{ref.run_id}/trials/{ref.trial:04d}/{name}"
+
+
+def phase_key(ref: TrialRef, phase: int, name: str) -> str:
+    """A phase's document: plan.json (PhaseSchedule), items.json (WriterItems)."""
+    return trial_key(ref, f"phases/{phase:02d}/{name}")
+
+
+def column_file_key(ref: TrialRef, attempt_id: str, flush: int) -> str:
+    """One flush of one attempt; `attempt_id` as `attempt_id()` spells it."""
+    return trial_key(ref, f"writers/{attempt_id}/{flush:06d}.sbc")
+
+
+def attempt_id(phase: int, writer: int, slice_: int, attempt: int) -> str:
+    """`pp-wwww-ssss-aa` in hexadecimal."""
+    return f"{phase:02x}-{writer:04x}-{slice_:04x}-{attempt:02x}"
+
+
+# --- results table: partition keys ---------------------------------------------------------------------------
+
+
+def lease_pk(target: str) -> str:
+    """The lease of one target (such as `s3#bucket-name`)."""
+    return f"lease#{target}"
+
+
+LEASES_PK = "leases"
+"""Index of all leases that are held: sort key = target, so that the sweeper needs no scan."""
+
+
+def trial_pk(tag: str) -> str:
+    """Everything small about one trial; sort keys below."""
+    return f"trial#{tag}"
+
+
+def t4_pk(tag: str, shard: int) -> str:
+    """One shard of a trial's t4 items."""
+    return f"t4#{tag}#{shard:02d}"
+
+
+def t4_shard(request_id: str) -> int:
+    """The shard of an invocation: uniform over request ids, the same for a retry."""
+    return zlib.crc32(request_id.encode()) % T4_SHARDS
+
+
+def malformed_pk(store: str) -> str:
+    """Events that carried no identity, by store; sort key = `<t4, 20 digits>#<request id>#<index>`."""
+    return f"malformed#{store}"
+
+
+# --- results table: sort keys under trial_pk -----------------------------------------------------------------
+
+CANCELLED = "cancelled"
+"""Set: writers and watchers stop at once."""
+STOP_WATCHING = "stop-watching"
+"""Set: watchers drain and end."""
+HEARTBEAT = "heartbeat#"
+"""+ `writer#<attempt id>` or `watcher#<lane>`: last sign of life, progress."""
+STARTED = "started#"
+"""+ attempt id: the attempt got as far as offering load. Without one, nothing was sent."""
+FILE = "file#"
+"""+ attempt id + `#` + flush: pointer to a column file."""
+CLOCK = "clock#"
+"""+ role + `#` + sandbox + `#` + ns: one measured clock offset."""
+POSITION = "watch-position"
+"""The last position that a watcher has safely recorded."""

@@ -1,0 +1,47 @@
+"""What the stack tells its functions through the environment: read once at the edge, passed on as an argument."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import ConfigDict, Field
+
+from stepbench.contracts.base import Contract
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Settings(Contract):
+    """The stack's resources and knobs; each field comes from the environment variable of its name in upper case."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    results_table: str
+    results_bucket: str
+    target_bucket: str = ""
+    target_table_prefix: str = ""
+    receive_events_function_arn: str = ""
+    function_prefix: str = Field(default="", description="Functions are named `<prefix>-<Name>`; so are log groups.")
+    stream_failures_queue_arn: str = ""
+    postgresql_endpoint: str = Field(default="", description="host:port/database")
+    postgresql_secret_arn: str = Field(default="", description="Secret with username and password; else trust.")
+    etcd_endpoint: str = Field(default="", description="host:port")
+    clock_reference: str = Field(default="", description="SNTP server, host:port; empty: offsets stay unmeasured.")
+    emulator: str = Field(default="", description="Name and version of the emulator that plays AWS; empty on AWS.")
+    allow_custom_endpoints: bool = False
+    lead_s: float = Field(default=30.0, ge=0.5, le=300)
+    records_ttl_days: int = Field(default=30, ge=1)
+    aws_region: str = "us-east-1"
+    aws_endpoint_url: str = Field(default="", description="Set by emulators only.")
+
+
+def load_settings(environ: Mapping[str, str]) -> Settings:
+    """
+    Settings from an environment such as `os.environ`.
+
+    Raises:
+        pydantic.ValidationError: a required variable is missing, or one has a value of the wrong kind.
+    """
+    names = Settings.model_fields.keys()
+    return Settings.model_validate({name: environ[name.upper()] for name in names if environ.get(name.upper())})

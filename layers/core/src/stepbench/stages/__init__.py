@@ -1,0 +1,1 @@
+"""The use cases: one module per Task state or entry point, each `stage(task, services) -> output`."""
