@@ -1,0 +1,80 @@
+# Two commands for a fresh machine: `make run` (set-up and the main job) and `make test` (set-up and the suite).
+# Everything is installed below this directory (.venv, .stepbench); Chromium and Node.js, for the tests only, by apt
+# where this user may.
+
+PYTHON ?= python3
+PLAN ?= quick-unloaded
+VENV := .venv
+TOOLS := .stepbench/venvs
+UV := $(TOOLS)/uv/bin/uv
+INSTALL := $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(UV) pip install --quiet --require-hashes --only-binary :all:
+
+.PHONY: run test check format lock bench setup setup-test down clean help
+
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+run: setup ## Set up, run PLAN (quick-unloaded) on this machine, leave a report in out/
+	$(VENV)/bin/stepbench run $(PLAN)
+
+test: setup setup-test ## Set up, then the whole suite
+	$(VENV)/bin/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+
+check: $(VENV)/.dev ## Format, lint, types
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy layers/core/src functions tests
+
+format: $(VENV)/.dev ## Format and mend what ruff can mend
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+down: ## Stop what `stepbench up` left running
+	$(VENV)/bin/stepbench down
+
+clean: ## Remove everything that set-up and runs have made here
+	-test -x $(VENV)/bin/stepbench && $(VENV)/bin/stepbench down
+	rm -rf $(VENV) .stepbench .aws-sam node_modules out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# --- set-up ---------------------------------------------------------------------------------------------------
+
+setup: $(VENV)/.run $(TOOLS)/emulator/.ready $(TOOLS)/lambda/.ready $(TOOLS)/sam/.ready ## Everything that a run needs
+
+setup-test: $(VENV)/.dev node_modules/.ready ## Everything that the suite needs on top
+	.ci/system-packages chromium nodejs
+
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Stepbench needs Python 3.11 or later; run: make PYTHON=/path/to/python3.11 run" >&2; exit 1; }
+	$(PYTHON) -m venv $(TOOLS)/uv
+	$(TOOLS)/uv/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements/uv.txt
+
+$(VENV)/.run: requirements/run.txt pyproject.toml | $(UV)
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) --python $(VENV) -r requirements/run.txt
+	$(UV) pip install --quiet --python $(VENV) --no-deps -e .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt $(VENV)/.run
+	$(INSTALL) --python $(VENV) -r requirements/dev.txt
+	@touch $@
+
+$(TOOLS)/%/.ready: requirements/%.txt | $(UV)
+	$(PYTHON) -m venv --clear $(TOOLS)/$*
+	$(INSTALL) --python $(TOOLS)/$* -r requirements/$*.txt
+	@touch $@
+
+node_modules/.ready: package-lock.json
+	.ci/system-packages nodejs
+	npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# --- locks ----------------------------------------------------------------------------------------------------
+
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+  --no-annotate --no-strip-extras --custom-compile-command "make lock"
+
+lock: | $(UV) ## Resolve every requirements file anew
+	$(COMPILE) pyproject.toml --extra local --extra report --extra stores -o requirements/run.txt
+	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/run.txt -o requirements/dev.txt
+	for tool in emulator lambda sam uv; do $(COMPILE) requirements/$$tool.in -o requirements/$$tool.txt || exit 1; done
