@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 import boto3
 import pytest
 
+from stepbench.local.etcd import start_etcd
+from stepbench.local.postgresql import discard_postgresql, start_postgresql
+from stepbench.local.processes import LocalStore, terminate
 from stepbench.settings import Settings
 from stepbench.stages.services import Services, connect
 
@@ -102,3 +105,21 @@ def services(emulator: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
         aws_endpoint_url=emulator,
     )
     return connect({name.upper(): str(value) for name, value in settings.model_dump().items() if value != ""})
+
+
+@pytest.fixture(scope="session")
+def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
+    """An etcd from the wheel."""
+    store = start_etcd(tmp_path_factory.mktemp("etcd"))
+    yield store
+    terminate(store.pids)
+
+
+@pytest.fixture(scope="session")
+def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
+    """A PostgreSQL from the wheel; set `aws_lambda.endpoint_override` (nobody listens there) on the database."""
+    directory = tmp_path_factory.mktemp("postgresql")
+    store = start_postgresql(directory, "127.0.0.1:9")
+    yield store
+    terminate(store.pids)
+    discard_postgresql(directory)

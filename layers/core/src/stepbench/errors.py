@@ -39,6 +39,14 @@ class TrialCancelledError(StepbenchError):
     """The trial's `cancelled` flag is set: stop, flush, return. Never retried."""
 
 
+class WatchLostError(StepbenchError):
+    """The watch on a pull trigger ended while load was offered. Raised by the trial machine itself."""
+
+
+class TrialsFailedError(StepbenchError):
+    """The report is written, and not all of its trials succeeded. Raised by the benchmark machine itself."""
+
+
 class RecordsUnavailableError(StepbenchError):
     """Records could be neither written nor read; raised only when both places, table and bucket, failed."""
 

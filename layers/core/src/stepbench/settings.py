@@ -30,7 +30,7 @@ class Settings(Contract):
     clock_reference: str = Field(default="", description="SNTP server, host:port; empty: offsets stay unmeasured.")
     emulator: str = Field(default="", description="Name and version of the emulator that plays AWS; empty on AWS.")
     allow_custom_endpoints: bool = False
-    lead_s: float = Field(default=30.0, ge=0.5, le=300)
+    lead_s: float = Field(default=30.0, ge=0.5, le=120)
     records_ttl_days: int = Field(default=30, ge=1)
     aws_region: str = "us-east-1"
     aws_endpoint_url: str = Field(default="", description="Set by emulators only.")

@@ -8,18 +8,34 @@ problems, and expands it into `TrialSpec`s, which are what the state machines ru
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.endpoint import endpoint_problem
 from stepbench.contracts.identity import MAX_SLICES, MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES
-from stepbench.contracts.target import Capacity, Target
+from stepbench.contracts.rule import Broken, refuse
+from stepbench.contracts.target import Capacity, Target, is_pull
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", min_length=1, max_length=60)]
 
 MAX_EVENTS_PER_TRIAL = 20_000_000
 SLICE_S = 600
+MAX_ITEMS_PER_PHASE = 50_000
+"""Writers times slices: what one Distributed Map is given."""
+MAX_WATCH_S = 8 * 3_600
+MAX_HISTORY_EVENTS = 22_000
+"""Of the 25,000 that an execution may have; the rest is for what does not loop."""
+EVENTS_PER_LOOP = 9
+"""Task (entered, scheduled, started, succeeded, exited), Choice and Wait (entered, exited)."""
+WATCH_LOOP_S, ARRIVALS_LOOP_S = 15, 2
+MAX_PLANNED_BYTES = 200_000
+"""Of the 256 KiB that `ValidatePlan` may hand on; the rest is for the trials' outcomes."""
+PLANNED_TRIAL_BYTES, PLANNED_PHASE_BYTES = 350, 45
 
 
 class LoadStep(Contract):
@@ -31,10 +47,7 @@ class LoadStep(Contract):
 
     @model_validator(mode="after")
     def _exactly_one_length(self) -> Self:
-        if (self.duration_s is None) == (self.count is None):
-            found = "both" if self.count is not None else "neither"
-            message = f"a load step takes exactly one of duration_s and count; this one has {found}"
-            raise ValueError(message)
+        refuse(_length_rules(self))
         return self
 
     @property
@@ -58,8 +71,7 @@ class Window(Contract):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if self.to_s <= self.from_s:
-            message = "a window ends after it begins (to_s > from_s)"
-            raise ValueError(message)
+            refuse([Broken("to_s", f"is not after from_s ({self.from_s:g})", "Raise to_s or lower from_s.")])
         return self
 
 
@@ -83,16 +95,7 @@ class Phase(Contract):
 
     @model_validator(mode="after")
     def _windows_lie_inside(self) -> Self:
-        for window in self.windows:
-            if window.to_s > self.length_s + 1e-6:
-                message = f"window {window.name!r} ends at {window.to_s} s, after the phase ({self.length_s} s)"
-                raise ValueError(message)
-        if self.windows and not self.measured:
-            message = "an unmeasured phase has no windows"
-            raise ValueError(message)
-        if len({window.name for window in self.windows}) < len(self.windows):
-            message = "window names are unique within a phase"
-            raise ValueError(message)
+        refuse(_window_rules(self))
         return self
 
     @property
@@ -129,10 +132,15 @@ class Record(Contract):
 
     @model_validator(mode="after")
     def _updates_need_keys(self) -> Self:
-        if (self.operation == "update") != (self.distinct_keys is not None):
-            message = "`distinct_keys` belongs to `update`, and an update needs it"
-            raise ValueError(message)
+        refuse(_key_rules(self))
         return self
+
+
+def _key_rules(record: Record) -> Iterator[Broken]:
+    if record.operation == "update" and record.distinct_keys is None:
+        yield Broken("distinct_keys", "is missing, and an update needs it", "Say how many keys are overwritten.")
+    if record.operation == "put" and record.distinct_keys is not None:
+        yield Broken("distinct_keys", "has no meaning for put", 'Remove it, or set operation to "update".')
 
 
 class TrialPlan(Contract):
@@ -157,8 +165,8 @@ class TrialPlan(Contract):
 
     @model_validator(mode="after")
     def _is_runnable(self) -> Self:
-        for check in (_not_yet, _fits_concurrency, _fits_sizes, _scales_only_where_it_can, _names_are_unique):
-            check(self)
+        rules = (_not_yet, _concurrency_rules, _size_rules, _watch_rules, _scale_rules, _phase_rules, _endpoint_rules)
+        refuse(broken for rule in rules for broken in rule(self))
         return self
 
     @property
@@ -170,52 +178,6 @@ class TrialPlan(Contract):
     def length_s(self) -> float:
         """Settle times and load together, in seconds; orchestration comes on top."""
         return sum(phase.settle_s + phase.length_s for phase in self.phases)
-
-
-def _not_yet(trial: TrialPlan) -> None:
-    if trial.repeats > 1:
-        message = "`repeats` above 1 is not supported yet; list the trial again instead"
-        raise ValueError(message)
-    if trial.matrix is not None:
-        message = "`matrix` is not supported yet; list one trial per combination instead"
-        raise ValueError(message)
-
-
-def _fits_concurrency(trial: TrialPlan) -> None:
-    if trial.max_concurrency is not None and trial.max_concurrency < trial.writers:
-        message = (
-            f"max_concurrency {trial.max_concurrency} is below writers {trial.writers}: in open loop every writer "
-            "has to run at once; raise max_concurrency or lower writers"
-        )
-        raise ValueError(message)
-
-
-def _fits_sizes(trial: TrialPlan) -> None:
-    if trial.events > MAX_EVENTS_PER_TRIAL:
-        message = f"{trial.events} events are more than a trial's {MAX_EVENTS_PER_TRIAL}; lower rate or duration"
-        raise ValueError(message)
-    if trial.events < 1:
-        message = "the load offers no event at all; raise rate_per_s or duration_s"
-        raise ValueError(message)
-    for phase in trial.phases:
-        if phase.slices > MAX_SLICES:
-            message = f"phase {phase.name!r} is longer than {MAX_SLICES} slices of {SLICE_S} s"
-            raise ValueError(message)
-
-
-def _scales_only_where_it_can(trial: TrialPlan) -> None:
-    if any(phase.scale for phase in trial.phases) and trial.target.store != "dynamodb":
-        message = f"`scale` is supported for dynamodb only, not for {trial.target.store}; remove it"
-        raise ValueError(message)
-
-
-def _names_are_unique(trial: TrialPlan) -> None:
-    if len({phase.name for phase in trial.phases}) < len(trial.phases):
-        message = "phase names are unique within a trial"
-        raise ValueError(message)
-    if not any(phase.measured for phase in trial.phases):
-        message = "no phase is measured; set measured: true on at least one"
-        raise ValueError(message)
 
 
 class Plan(Contract):
@@ -230,11 +192,9 @@ class Plan(Contract):
     description: str | None = Field(default=None, max_length=2_000)
 
     @model_validator(mode="after")
-    def _trial_names_are_unique(self) -> Self:
-        named = [trial.name for trial in self.trials if trial.name]
-        if len(set(named)) < len(named):
-            message = "trial names are unique within a plan"
-            raise ValueError(message)
+    def _is_one_run(self) -> Self:
+        names = [trial.name for trial in self.trials]
+        refuse([*_repeated("trials", names), *_planned_rules(self)])
         return self
 
 
@@ -247,3 +207,104 @@ class TrialSpec(Contract):
     tag: str = Field(description="`<run tag>-<trial, 4 hex>`: the trial's namespace in every store and table.")
     plan: TrialPlan
     estimate_usd: float = Field(ge=0)
+
+
+# --- rules that span fields: each yields what is broken ------------------------------------------------------
+
+
+def _length_rules(step: LoadStep) -> Iterator[Broken]:
+    if step.duration_s is None and step.count is None:
+        yield Broken("duration_s", "is missing, and so is count", "Give exactly one of duration_s and count.")
+    if step.duration_s is not None and step.count is not None:
+        yield Broken("count", f"stands beside duration_s ({step.duration_s:g})", "Remove one of the two.")
+
+
+def _window_rules(phase: Phase) -> Iterator[Broken]:
+    for index, window in enumerate(phase.windows):
+        if window.to_s > phase.length_s + 1e-6:
+            message = f"lies after the end of the phase, which lasts {phase.length_s:g} s"
+            yield Broken(f"windows[{index}].to_s", message, f"Let it end by {phase.length_s:g}, or lengthen the load.")
+    if phase.windows and not phase.measured:
+        yield Broken("windows", "belong to a phase with measured: false", "Remove them, or set measured: true.")
+    yield from _repeated("windows", [window.name for window in phase.windows])
+
+
+def _not_yet(trial: TrialPlan) -> Iterator[Broken]:
+    if trial.repeats > 1:
+        yield Broken("repeats", "is not supported yet above 1", "Remove it, and list the trial again instead.")
+    if trial.matrix is not None:
+        yield Broken("matrix", "is not supported yet", "Remove it, and list one trial per combination instead.")
+
+
+def _concurrency_rules(trial: TrialPlan) -> Iterator[Broken]:
+    if trial.max_concurrency is not None and trial.max_concurrency < trial.writers:
+        message = f"is below writers ({trial.writers}), and in open loop every writer has to run at once"
+        yield Broken("max_concurrency", message, f"Raise it to {trial.writers}, remove it, or lower writers.")
+
+
+def _size_rules(trial: TrialPlan) -> Iterator[Broken]:
+    if trial.events > MAX_EVENTS_PER_TRIAL:
+        message = f"offer {trial.events:,} events together, more than a trial's {MAX_EVENTS_PER_TRIAL:,}"
+        yield Broken("phases", message, "Lower rate_per_s, duration_s or count, or split the trial.")
+    for index, phase in enumerate(trial.phases):
+        if phase.events < 1:
+            yield Broken(f"phases[{index}].load", "offers no event at all", "Raise rate_per_s or duration_s.")
+        if phase.slices > MAX_SLICES or phase.slices * trial.writers > MAX_ITEMS_PER_PHASE:
+            message = f"takes {trial.writers} writers through {phase.slices:,} slices of {SLICE_S} s, which is too much"
+            yield Broken(f"phases[{index}].load", message, "Shorten the phase, or lower writers.")
+
+
+def _watch_rules(trial: TrialPlan) -> Iterator[Broken]:
+    """A watch is held by lanes that ask for their turns again and again, and an execution's history has an end."""
+    if not is_pull(trial.target):
+        return
+    if trial.length_s > MAX_WATCH_S:
+        message = f"last {trial.length_s / 3_600:.1f} h together, and {trial.target.store} is watched for 8 h at most"
+        yield Broken("phases", message, "Shorten the load or settle_s, or split the trial.")
+        return
+    loops = (trial.length_s + trial.drain_limit_s) / WATCH_LOOP_S + trial.drain_limit_s / ARRIVALS_LOOP_S
+    if loops * EVENTS_PER_LOOP > MAX_HISTORY_EVENTS:
+        message = f"is too long after {trial.length_s / 3_600:.1f} h of load for one execution's history"
+        yield Broken("drain_limit_s", message, "Lower it, shorten the load, or split the trial.")
+
+
+def _planned_rules(plan: Plan) -> Iterator[Broken]:
+    phases = sum(len(trial.phases) for trial in plan.trials)
+    if len(plan.trials) * PLANNED_TRIAL_BYTES + phases * PLANNED_PHASE_BYTES > MAX_PLANNED_BYTES:
+        message = f"have {phases:,} phases together, more than one state machine can hand on"
+        yield Broken("trials", message, "Split the plan, or join phases.")
+
+
+def _scale_rules(trial: TrialPlan) -> Iterator[Broken]:
+    if trial.target.store == "dynamodb":
+        return
+    for index, phase in enumerate(trial.phases):
+        if phase.scale is not None:
+            message = f"is supported for dynamodb only, not for {trial.target.store}"
+            yield Broken(f"phases[{index}].scale", message, "Remove it.")
+
+
+def _phase_rules(trial: TrialPlan) -> Iterator[Broken]:
+    yield from _repeated("phases", [phase.name for phase in trial.phases])
+    if not any(phase.measured for phase in trial.phases):
+        yield Broken("phases[0].measured", "is false, as in every phase", "Set measured: true on at least one phase.")
+
+
+def _endpoint_rules(trial: TrialPlan) -> Iterator[Broken]:
+    endpoint = trial.target.endpoint
+    if endpoint is None:
+        return
+    if problem := endpoint_problem(endpoint):
+        remedy = "Give a URL or host:port of a store of your own, or remove it to use the stack's."
+        yield Broken("target.endpoint", problem, remedy)
+    elif trial.target.store in {"s3", "dynamodb"} and "://" not in endpoint:
+        yield Broken("target.endpoint", "is no URL", "Write http://host:port or https://host:port.")
+    elif trial.target.store not in {"s3", "dynamodb"} and "://" in endpoint:
+        yield Broken("target.endpoint", "is a URL, where host:port is needed", "Remove what stands before the host.")
+
+
+def _repeated(field: str, names: list[str | None]) -> Iterator[Broken]:
+    for index, name in enumerate(names):
+        if name is not None and name in names[:index]:
+            message = f"is the name of {field}[{names.index(name)}] too"
+            yield Broken(f"{field}[{index}].name", message, f"Give each of the {field} a name of its own.")

@@ -167,7 +167,8 @@ class TrialSummary(Contract):
     emulated: bool
     incomplete: bool
     failure: Failure | None = None
-    accounting: Accounting | None
+    accounting: Accounting | None = Field(description="Of the measured phases; None if none of them began.")
+    warm_up: Accounting | None = Field(default=None, description="The same of the phases with `measured: false`.")
     windows: tuple[WindowResult, ...]
     clock: Clock
     caveats: tuple[Caveat, ...]
@@ -178,10 +179,24 @@ class TrialSummary(Contract):
     )
 
 
-class SeriesPoint(Contract):
-    """One second of a trial, counted from its first t0."""
+class SkippedTrial(Contract):
+    """A trial of the plan that was left out, because its store could not start where the run was started."""
 
-    second: int
+    name: str
+    store: str
+    reason: str
+
+
+class SkippedTrials(Contract):
+    """`runs/<run>/skipped.json`."""
+
+    trials: tuple[SkippedTrial, ...]
+
+
+class SeriesPoint(Contract):
+    """One second of a phase, by t0: how many events were due, and what became of them."""
+
+    second: float = Field(description="Where it begins: seconds from the trial's first t0.")
     phase: str
     offered: int
     acknowledged: int

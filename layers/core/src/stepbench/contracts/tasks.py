@@ -13,6 +13,9 @@ from pydantic import AwareDatetime, Field
 from stepbench.contracts.base import Contract
 from stepbench.contracts.result import Failure
 
+FLAGS_LIVE_S = 90 * 86_400
+"""Longer than any trial: a flag that expired under a running writer would set it free."""
+
 
 class TrialRef(Contract):
     """Names one trial of one run; `tag` is its namespace (see `identity`)."""
@@ -51,7 +54,7 @@ class PhaseRef(Contract):
     """What the trial machine's states need to know of a phase."""
 
     index: int
-    settle_s: float
+    settle_s: int = Field(description="Whole seconds, rounded up: `SecondsPath` takes no fraction.")
     scale: bool
 
 
@@ -117,6 +120,10 @@ class PrepareTargetOutput(Contract):
 
     lanes: tuple[int, ...]
     ready_by: AwareDatetime = Field(description="AwaitTarget gives up after this.")
+    flags_expire_at: int = Field(
+        default_factory=lambda known: int(known["ready_by"].timestamp()) + FLAGS_LIVE_S,
+        description="Seconds since the epoch: TTL of the flags that the state machine itself sets in the table.",
+    )
 
 
 class AwaitTargetInput(Contract):
@@ -164,6 +171,12 @@ class PlanPhaseInput(Contract):
 
     ref: TrialRef
     phase: int
+
+
+class PhaseSchedule(Contract):
+    """When a phase began: stored as the phase's `plan.json`, written once more if PlanPhase is retried."""
+
+    start_at_ns: int = Field(description="The phase's time zero, ns since the epoch: its earliest t0.")
 
 
 class WriterItem(Contract):

@@ -1,0 +1,113 @@
+"""
+Addresses that a plan may name as its store: never link-local, never a metadata service.
+
+A plan is data from outside, and the functions that connect to its endpoint have a role. So the address is refused in
+every spelling that a resolver would accept (decimal, hexadecimal, octal, short, IPv6 with an IPv4 address inside).
+Names are not resolved here: a driver asks `forbidden_address` again with the address that it is about to connect to.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+METADATA_NAMES = frozenset({"instance-data", "instance-data.ec2.internal", "metadata", "metadata.google.internal"})
+_METADATA_V6 = ipaddress.IPv6Network("fd00:ec2::/32")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?")
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
+_OCTAL = re.compile(r"0[0-7]*")
+_MAX_PORT = 65_535
+_IPV4_PARTS = 4
+_SCHEMES = frozenset({"", "http", "https"})
+
+
+def endpoint_problem(endpoint: str) -> str | None:
+    """
+    Why this endpoint (a URL, `host:port`, or `host:port/database`) is refused; None if it may be used.
+
+    Pure: nothing is resolved and nothing is connected to.
+    """
+    if not endpoint.isascii() or any(character.isspace() or character in "\\%@#?" for character in endpoint):
+        return "holds a character that no store's address needs (a space, one of \\ % @ # ?, or one outside ASCII)"
+    try:
+        parts = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        return f"is not an address: {error}"
+    if parts.scheme not in _SCHEMES:
+        return f"has the scheme {parts.scheme!r}; only http and https are known"
+    if port == 0 or (port is None and not parts.scheme):
+        return f"has no port from 1 to {_MAX_PORT}"
+    if "[" in endpoint and ":" not in host:
+        return "has brackets around what is no IPv6 address"
+    return _host_problem(host)
+
+
+def forbidden_address(address: str) -> str | None:
+    """Why a numeric address (in any spelling) may not be connected to; None if it may, or if it is a name."""
+    parsed = parse_address(address)
+    if parsed is None:
+        return None
+    for each in (parsed, *_inside(parsed)):
+        if each.is_link_local or (isinstance(each, ipaddress.IPv6Address) and each in _METADATA_V6):
+            return f"is the link-local or metadata address {each}, which hands out credentials"
+        if each.is_multicast or each.is_unspecified:
+            return f"is {each}, which is no single host"
+    return None
+
+
+def parse_address(host: str) -> Address | None:
+    """An address in any spelling that resolvers take, or None for a name."""
+    if ":" in host:
+        try:
+            return ipaddress.IPv6Address(host.partition("%")[0])
+        except ValueError:
+            return None
+    return _loose_ipv4(host.rstrip("."))
+
+
+def _host_problem(host: str) -> str | None:
+    if not host:
+        return "names no host"
+    if ":" in host:
+        if parse_address(host) is None:
+            return f"names {host!r}, which is no IPv6 address"
+    elif not _HOST.fullmatch(host):
+        return f"names {host!r}, which is no host name"
+    if host.lower().rstrip(".") in METADATA_NAMES:
+        return f"is {host}, a metadata service, which hands out credentials"
+    return forbidden_address(host)
+
+
+def _loose_ipv4(host: str) -> ipaddress.IPv4Address | None:
+    """IPv4 as `inet_aton` reads it: one to four numbers, decimal, octal or hexadecimal; the last fills the rest."""
+    parts = host.split(".")
+    if len(parts) > _IPV4_PARTS or not all(_NUMBER.fullmatch(part) for part in parts):
+        return None
+    numbers = [_number(part) for part in parts]
+    room = 256 ** (_IPV4_PARTS + 1 - len(parts))
+    if numbers[-1] >= room or any(number > 255 for number in numbers[:-1]):  # noqa: PLR2004 -- one byte
+        return None
+    head = sum(number << (24 - 8 * place) for place, number in enumerate(numbers[:-1]))
+    return ipaddress.IPv4Address(head + numbers[-1])
+
+
+def _number(part: str) -> int:
+    if part[:2].lower() == "0x":
+        return int(part[2:] or "0", 16)
+    return int(part, 8) if _OCTAL.fullmatch(part) else int(part)
+
+
+def _inside(address: Address) -> tuple[ipaddress.IPv4Address, ...]:
+    """IPv4 addresses that an IPv6 address leads to: mapped, compatible, 6to4, NAT64, Teredo."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return ()
+    low = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    compatible = int(address) >> 32 == 0 and int(low) > 1
+    teredo = address.teredo or ()
+    found = (address.ipv4_mapped, address.sixtofour, *teredo, low if compatible or address in _NAT64 else None)
+    return tuple(each for each in found if each is not None)

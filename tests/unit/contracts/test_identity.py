@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepbench.contracts.identity import (
+    EVENT_ID_CHARS,
+    RUN_TAG_CHARS,
+    EventId,
+    parse_event_id,
+    parse_update_key,
+    put_key,
+    run_tag,
+    trial_tag,
+    update_key,
+)
+
+BYTE, SHORT, WORD = (st.integers(0, 2**bits - 1) for bits in (8, 16, 32))
+
+
+@given(BYTE, SHORT, SHORT, BYTE, WORD)
+def test_an_identity_survives_the_journey_through_a_key(
+    phase: int, writer: int, slice_: int, attempt: int, sequence: int
+) -> None:
+    """The receiver knows an event by this text alone."""
+    event = EventId(trial_tag("run", 3), phase, writer, slice_, attempt, sequence)
+    assert len(event.text()) == EVENT_ID_CHARS
+    assert parse_event_id(put_key(event, 59)) == event
+    assert len(put_key(event, 59)) == 59
+
+
+def test_the_text_is_the_documented_one() -> None:
+    """Other readers of the records rely on it."""
+    event = EventId("abcdefghij-0001", phase=2, writer=3, slice=4, attempt=5, sequence=255)
+    assert event.text() == "abcdefghij-0001/02-0003-0004-05-000000ff"
+
+
+@pytest.mark.parametrize("text", ["", "abcdefghij-0001", "abcdefghij-0001/key-00000001/", "ABCDEFGHIJ-0001/02-0003"])
+def test_what_is_no_identity_is_malformed_not_guessed(text: str) -> None:
+    """It is counted as such."""
+    assert parse_event_id(text) is None
+
+
+def test_an_update_s_key_tells_its_index_and_no_event() -> None:
+    """Many events overwrite one key."""
+    key = update_key("abcdefghij-0001", 26, 59)
+    assert len(key) == 59
+    assert parse_update_key(key) == ("abcdefghij-0001", 26)
+    assert parse_event_id(key) is None
+    assert parse_update_key("abcdefghij-0001/02-0003-0004-05-000000ff") is None
+
+
+def test_run_tags_are_short_stable_and_differ() -> None:
+    """Two runs in one bucket must not meet."""
+    assert len(run_tag("run-1")) == RUN_TAG_CHARS
+    assert run_tag("run-1") == run_tag("run-1") != run_tag("run-2")
+    assert trial_tag("run-1", 0xABC) == f"{run_tag('run-1')}-0abc"
