@@ -39,16 +39,31 @@ def attempt_id(phase: int, writer: int, slice_: int, attempt: int) -> str:
     return f"{phase:02x}-{writer:04x}-{slice_:04x}-{attempt:02x}"
 
 
+def t4_fallback_prefix(tag: str) -> str:
+    """Where a trial's t4 items went that the table did not take (see `records.t4.decode_fallback`)."""
+    return f"t4-fallback/{tag}/"
+
+
+def t4_fallback_key(tag: str, request_id: str, t4_ns: int) -> str:
+    """One such item. A receiver knows only the tag, so this stands outside the trial's folder."""
+    return f"{t4_fallback_prefix(tag)}{request_id}-{t4_ns:020d}.json"
+
+
+def malformed_fallback_prefix(store: str) -> str:
+    """Malformed events of a store that the table did not take."""
+    return f"malformed-fallback/{store}/"
+
+
+def malformed_fallback_key(store: str, t4_ns: int, request_id: str, index: int) -> str:
+    """A malformed event that the table did not take."""
+    return f"{malformed_fallback_prefix(store)}{t4_ns:020d}-{request_id}-{index:05d}.txt"
+
+
 # --- results table: partition keys ---------------------------------------------------------------------------
 
 
-def lease_pk(target: str) -> str:
-    """The lease of one target (such as `s3#bucket-name`)."""
-    return f"lease#{target}"
-
-
 LEASES_PK = "leases"
-"""Index of all leases that are held: sort key = target, so that the sweeper needs no scan."""
+"""All leases; sort key = target (such as `s3#bucket-name`). One partition, so that the sweeper needs no scan."""
 
 
 def trial_pk(tag: str) -> str:
@@ -64,6 +79,15 @@ def t4_pk(tag: str, shard: int) -> str:
 def t4_shard(request_id: str) -> int:
     """The shard of an invocation: uniform over request ids, the same for a retry."""
     return zlib.crc32(request_id.encode()) % T4_SHARDS
+
+
+def t4_sk(request_id: str, t4_ns: int) -> str:
+    """Sort key of a t4 item: a Lambda retry has the same request id and another time."""
+    return f"{request_id}#{t4_ns:020d}"
+
+
+UNKNOWN_STORE = "unknown"
+"""Instead of a store: malformed deliveries that do not even say where they come from."""
 
 
 def malformed_pk(store: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from boto3.exceptions import Boto3Error
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import BaseModel
 
@@ -12,6 +13,7 @@ from stepbench.errors import RecordsUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
 
@@ -30,6 +32,14 @@ class RunStore:
         try:
             self._client.put_object(Bucket=self.bucket, Key=key, Body=body, ContentType=content_type)
         except (BotoCoreError, ClientError) as error:
+            message = f"cannot write s3://{self.bucket}/{key}: {error}"
+            raise RecordsUnavailableError(message) from error
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Store a file from disk, in parts if it is large."""
+        try:
+            self._client.upload_file(str(path), self.bucket, key)
+        except (BotoCoreError, ClientError, Boto3Error) as error:
             message = f"cannot write s3://{self.bucket}/{key}: {error}"
             raise RecordsUnavailableError(message) from error
 

@@ -3,8 +3,7 @@ The results table: leases, flags, heartbeats, pointers, clock samples, t4 items,
 
 One class, because all of it is one table; each method is one or two requests. Item shapes:
 
-    lease         pk lease#<target>  sk lease         tag run_id trial execution_arn taken_at_ns
-    index of it   pk leases          sk <target>      (the same attributes)
+    lease         pk leases          sk <target>      tag run_id trial execution_arn taken_at_ns
     flags         pk trial#<tag>     sk cancelled | stop-watching          reason at_ns
     heartbeat     pk trial#<tag>     sk heartbeat#…   at_ns progress
     started       pk trial#<tag>     sk started#…     at_ns
@@ -85,6 +84,8 @@ class TrialTable:
             TargetBusyError: another trial holds it.
         """
         item = {
+            "pk": layout.LEASES_PK,
+            "sk": target,
             "tag": ref.tag,
             "run_id": ref.run_id,
             "trial": ref.trial,
@@ -92,10 +93,7 @@ class TrialTable:
             "taken_at_ns": now_ns,
         }
         try:
-            self._put(
-                {"pk": layout.lease_pk(target), "sk": "lease", **item},
-                ConditionExpression=Attr("pk").not_exists() | Attr("tag").eq(ref.tag),
-            )
+            self._put(item, ConditionExpression=Attr("pk").not_exists() | Attr("tag").eq(ref.tag))
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
@@ -103,11 +101,10 @@ class TrialTable:
             by = f"trial {holder.trial} of run {holder.run_id}" if holder else "another trial"
             message = f"target {target} is leased to {by}; wait for it, or run the sweeper"
             raise TargetBusyError(message) from error
-        self._put({"pk": layout.LEASES_PK, "sk": target, **item})
 
     def find_lease(self, target: str) -> Lease | None:
         """Who holds the target, if anybody."""
-        item = self._get(layout.lease_pk(target), "lease")
+        item = self._get(layout.LEASES_PK, target)
         return None if item is None else _lease(target, item)
 
     def leases(self) -> list[Lease]:
@@ -116,21 +113,14 @@ class TrialTable:
 
     def release_lease(self, target: str, tag: str) -> bool:
         """Give the target back; False if this trial does not hold it."""
-        held = True
+        key = {"pk": layout.LEASES_PK, "sk": target}
         try:
-            self._guard(
-                lambda: self._table.delete_item(
-                    Key={"pk": layout.lease_pk(target), "sk": "lease"}, ConditionExpression=Attr("tag").eq(tag)
-                )
-            )
+            self._guard(lambda: self._table.delete_item(Key=key, ConditionExpression=Attr("tag").eq(tag)))
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
-            held = False
-        index = self._get(layout.LEASES_PK, target)
-        if index is not None and index["tag"] == tag:
-            self._guard(lambda: self._table.delete_item(Key={"pk": layout.LEASES_PK, "sk": target}))
-        return held
+            return False
+        return True
 
     # --- flags and signs of life ----------------------------------------------------------------------------
 
@@ -163,9 +153,9 @@ class TrialTable:
         """An attempt is about to offer load."""
         self._put({"pk": layout.trial_pk(tag), "sk": layout.STARTED + attempt_id, "at_ns": time.time_ns()})
 
-    def started(self, tag: str) -> list[str]:
-        """Attempts that got as far as offering load."""
-        items = self._query(layout.trial_pk(tag), layout.STARTED)
+    def started(self, tag: str, prefix: str = "") -> list[str]:
+        """Attempts that got as far as offering load; with a prefix, only those whose id begins with it."""
+        items = self._query(layout.trial_pk(tag), layout.STARTED + prefix)
         return [str(item["sk"]).removeprefix(layout.STARTED) for item in items]
 
     # --- column files ---------------------------------------------------------------------------------------
@@ -212,7 +202,7 @@ class TrialTable:
     def put_t4(self, tag: str, request_id: str, t4_ns: int, attributes: Item) -> None:
         """One packed item per invocation (see `records.t4`)."""
         pk = layout.t4_pk(tag, layout.t4_shard(request_id))
-        self._put({"pk": pk, "sk": f"{request_id}#{t4_ns:020d}", **attributes})
+        self._put({"pk": pk, "sk": layout.t4_sk(request_id, t4_ns), **attributes})
 
     def t4_items(self, tag: str) -> Iterator[Item]:
         """All t4 items of the trial, shard by shard."""
@@ -221,11 +211,11 @@ class TrialTable:
 
     def t4_count(self, tag: str) -> int:
         """How many entries the trial's t4 items hold, duplicates and canaries included."""
-        return sum(
-            int(item["n"])
-            for shard in range(layout.T4_SHARDS)
-            for item in self._query(layout.t4_pk(tag, shard), ProjectionExpression="n")
-        )
+        return sum(self.t4_shard_count(tag, shard) for shard in range(layout.T4_SHARDS))
+
+    def t4_shard_count(self, tag: str, shard: int) -> int:
+        """The same for one shard: for watching a run with few requests."""
+        return sum(int(item["n"]) for item in self._query(layout.t4_pk(tag, shard), ProjectionExpression="n"))
 
     def put_malformed(self, store: str, t4_ns: int, request_id: str, index: int, body: str) -> None:
         """Keep an event that names nothing, for the count and for the reader."""

@@ -1,0 +1,85 @@
+"""The accounting: where every event went, and that the sums are right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.contracts.result import Accounting
+from stepbench.drivers.protocol import Outcome
+from stepbench.errors import AccountingError
+from stepbench.records.columns import UNSENT
+from stepbench.records.join import UNRECORDED
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepbench.records.join import Joined
+
+
+def account(joined: Joined, among: NDArray[np.bool_], *, malformed: int = 0, apart: bool = True) -> Accounting:
+    """
+    The books of some of a trial's events, balanced.
+
+    Args:
+        joined: the trial's events.
+        among: shape (events,), which of them.
+        malformed: deliveries that named nothing, for the count beside the books.
+        apart: whether these books carry the trial's canaries, unmatched and malformed deliveries.
+
+    Raises:
+        AccountingError: they do not balance.
+    """
+    outcome, arrived = joined.outcome[among], joined.arrived[among]
+    total = {code: int(np.count_nonzero(outcome == code)) for code in (*Outcome, UNSENT, UNRECORDED)}
+    came = {code: int(np.count_nonzero(arrived & (outcome == code))) for code in (*Outcome, UNSENT, UNRECORDED)}
+    books = Accounting(
+        offered=outcome.size,
+        sent=int(np.count_nonzero(outcome <= Outcome.UNKNOWN)),
+        unsent=total[UNSENT],
+        unrecorded=total[UNRECORDED],
+        ok=total[Outcome.OK],
+        failed=total[Outcome.FAILED],
+        unknown=total[Outcome.UNKNOWN],
+        ok_arrived=came[Outcome.OK],
+        failed_arrived=came[Outcome.FAILED],
+        unknown_arrived=came[Outcome.UNKNOWN],
+        unrecorded_arrived=came[UNRECORDED],
+        received=int(np.count_nonzero(arrived)),
+        lost=int(np.count_nonzero((outcome == Outcome.OK) & ~arrived)),
+        duplicates=int(np.maximum(joined.arrivals[among] - 1, 0).sum()),
+        retried=int(joined.retried[among].sum()),
+        out_of_order=int(np.count_nonzero(joined.disorder[among])),
+        late=int(np.count_nonzero(joined.late[among])),
+        unmatched=joined.unmatched if apart else 0,
+        malformed=malformed if apart else 0,
+        canaries=joined.canaries if apart else 0,
+    )
+    check(books)
+    return books
+
+
+def check(books: Accounting) -> None:
+    """
+    Assert the equations of DESIGN 4.
+
+    Raises:
+        AccountingError: names the first that does not hold.
+    """
+    equations = {
+        "offered = sent + unsent + unrecorded": books.offered == books.sent + books.unsent + books.unrecorded,
+        "sent = ok + failed + unknown": books.sent == books.ok + books.failed + books.unknown,
+        "received = ok + failed + unknown + unrecorded, arrived": books.received
+        == books.ok_arrived + books.failed_arrived + books.unknown_arrived + books.unrecorded_arrived,
+        "lost = ok - ok arrived": books.lost == books.ok - books.ok_arrived,
+        "arrived <= all, for each outcome": books.ok_arrived <= books.ok
+        and books.failed_arrived <= books.failed
+        and books.unknown_arrived <= books.unknown
+        and books.unrecorded_arrived <= books.unrecorded,
+        "retried <= duplicates": books.retried <= books.duplicates,
+    }
+    broken = [equation for equation, holds in equations.items() if not holds]
+    if broken:
+        message = f"the books do not balance: {broken[0]}; {books.model_dump_json()}"
+        raise AccountingError(message)

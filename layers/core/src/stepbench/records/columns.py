@@ -1,0 +1,221 @@
+"""
+A writer's records as they are stored: one compact column file per flush.
+
+    magic "SBC1" · header length u32 · header JSON · per column: zlib stream · CRC-32 of all before
+
+Columns hold differences that are small and alike (sequence and t0 against the row before, t1 against t0, t2 against
+t1), each in the narrowest integers that fit, byte planes apart, which is what zlib can do something with. Integers
+are little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from stepbench.contracts.base import Contract
+from stepbench.contracts.tasks import TrialRef
+from stepbench.drivers.protocol import Outcome
+from stepbench.errors import CorruptRecordsError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+MAGIC = b"SBC1"
+UNSENT = 3
+"""Outcome of a row whose event was never handed to the store; it has no t1 and no t2 (both 0)."""
+_LENGTH = struct.Struct("<I")
+_LEVEL = 6
+_WIDTHS = ("<i1", "<i2", "<i4", "<i8")
+
+
+class ColumnHeader(Contract):
+    """Whose records these are. `errors[row.error]` is the store's error code; `errors[0]` is "" (none)."""
+
+    ref: TrialRef
+    phase: int = Field(ge=0, le=0xFF)
+    writer: int = Field(ge=0, le=0xFFFF)
+    slice: int = Field(ge=0, le=0xFFFF)
+    attempt: int = Field(ge=0, le=0xFF)
+    flush: int = Field(ge=0)
+    errors: tuple[str, ...] = ("",)
+    last: bool = Field(default=False, description="The attempt ended in good order with this file.")
+    drift_ns: int | None = Field(
+        default=None, description="CLOCK_REALTIME minus the writer's clock at the end of the slice; last file only."
+    )
+
+
+class Rows(NamedTuple):
+    """
+    Columns of equal length n, rows by ascending sequence.
+
+    sequence, t0_ns, t1_ns, t2_ns: int64. outcome: uint8, an `Outcome` or `UNSENT`. error: uint16, index into
+    `ColumnHeader.errors`. tokens: the store's names of the changes, one a row, or empty if no row has any.
+    """
+
+    sequence: NDArray[np.int64]
+    t0_ns: NDArray[np.int64]
+    t1_ns: NDArray[np.int64]
+    t2_ns: NDArray[np.int64]
+    outcome: NDArray[np.uint8]
+    error: NDArray[np.uint16]
+    tokens: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> int:
+        """How many are acknowledged."""
+        return int(np.count_nonzero(self.outcome == Outcome.OK))
+
+    @property
+    def last_t2_ns(self) -> int:
+        """The latest acknowledgement or refusal; 0 without one."""
+        return int(self.t2_ns.max(initial=0))
+
+
+class ColumnFile(NamedTuple):
+    """One decoded column file."""
+
+    header: ColumnHeader
+    rows: Rows
+
+
+class _Column(Contract):
+    kind: str
+    rows: int = Field(ge=0)
+    packed_bytes: int = Field(ge=0)
+
+
+class _Layout(Contract):
+    header: ColumnHeader
+    first_sequence: int = Field(default=0, description="Kept here, since it would widen its column of differences.")
+    first_t0_ns: int = 0
+    columns: dict[str, _Column]
+    tokens_bytes: int | None = None
+
+
+def encode(header: ColumnHeader, rows: Rows) -> bytes:
+    """A column file."""
+    packed = {name: _pack(column) for name, column in _differences(rows).items()}
+    tokens = zlib.compress("\n".join(rows.tokens).encode(), _LEVEL) if rows.tokens else None
+    layout = _Layout(
+        header=header,
+        first_sequence=_first(rows.sequence),
+        first_t0_ns=_first(rows.t0_ns),
+        columns={name: column for name, (column, _) in packed.items()},
+        tokens_bytes=None if tokens is None else len(tokens),
+    )
+    head = layout.model_dump_json().encode()
+    body = b"".join([MAGIC, _LENGTH.pack(len(head)), head, *(each for _, each in packed.values()), tokens or b""])
+    return body + _LENGTH.pack(zlib.crc32(body))
+
+
+def decode(key: str, data: bytes) -> ColumnFile:
+    """
+    What `encode` was given.
+
+    Raises:
+        CorruptRecordsError: the file is cut, changed, or of another kind or version; names `key`.
+    """
+    try:
+        return _decode(data)
+    except (ValueError, KeyError, IndexError, struct.error, zlib.error, ValidationError) as error:
+        message = f"column file {key}: {error}; the writer's records in it are lost"
+        raise CorruptRecordsError(message) from error
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """Rows of several files of one attempt as one. Error indices stay those of their own file."""
+    if not parts:
+        return empty_rows()
+    has_tokens = any(part.tokens for part in parts)
+    tokens = [token for part in parts for token in (part.tokens or ("",) * part.sequence.size)] if has_tokens else ()
+    return Rows(
+        sequence=np.concatenate([part.sequence for part in parts]),
+        t0_ns=np.concatenate([part.t0_ns for part in parts]),
+        t1_ns=np.concatenate([part.t1_ns for part in parts]),
+        t2_ns=np.concatenate([part.t2_ns for part in parts]),
+        outcome=np.concatenate([part.outcome for part in parts]),
+        error=np.concatenate([part.error for part in parts]),
+        tokens=tuple(tokens),
+    )
+
+
+def empty_rows() -> Rows:
+    """No rows."""
+    none = np.empty(0, dtype=np.int64)
+    return Rows(none, none, none, none, none.astype(np.uint8), none.astype(np.uint16))
+
+
+def _decode(data: bytes) -> ColumnFile:
+    body, check = data[: -_LENGTH.size], data[-_LENGTH.size :]
+    if data[: len(MAGIC)] != MAGIC:
+        message = f"begins with {data[:4]!r} instead of {MAGIC!r}"
+        raise ValueError(message)
+    if zlib.crc32(body) != _LENGTH.unpack(check)[0]:
+        message = "its checksum does not match"
+        raise ValueError(message)
+    at = len(MAGIC) + _LENGTH.size
+    end = at + _LENGTH.unpack(body[len(MAGIC) : at])[0]
+    layout = _Layout.model_validate_json(body[at:end])
+    columns = {}
+    for name, column in layout.columns.items():
+        at, end = end, end + column.packed_bytes
+        columns[name] = _unpack(column, body[at:end])
+    tokens: tuple[str, ...] = ()
+    if layout.tokens_bytes is not None:
+        tokens = tuple(zlib.decompress(body[end:]).decode().split("\n"))
+    return ColumnFile(layout.header, _restore(layout, columns, tokens))
+
+
+def _differences(rows: Rows) -> dict[str, NDArray[np.int64]]:
+    # An unsent row's t1 and t2 are 0, which as differences would blow the columns up to 8 bytes a row.
+    sent = rows.outcome != UNSENT
+    return {
+        "sequence": _delta(rows.sequence),
+        "t0": _delta(_delta(rows.t0_ns)),
+        "t1": np.where(sent, rows.t1_ns - rows.t0_ns, 0),
+        "t2": np.where(sent, rows.t2_ns - rows.t1_ns, 0),
+        "outcome": rows.outcome.astype(np.int64),
+        "error": rows.error.astype(np.int64),
+    }
+
+
+def _restore(layout: _Layout, columns: dict[str, NDArray[np.int64]], tokens: tuple[str, ...]) -> Rows:
+    outcome = columns["outcome"].astype(np.uint8)
+    sent = outcome != UNSENT
+    sequence = layout.first_sequence + np.cumsum(columns["sequence"])
+    t0_ns = layout.first_t0_ns + np.cumsum(np.cumsum(columns["t0"]))
+    t1_ns = np.where(sent, t0_ns + columns["t1"], 0)
+    t2_ns = np.where(sent, t1_ns + columns["t2"], 0)
+    error = columns["error"].astype(np.uint16)
+    return Rows(sequence, t0_ns, t1_ns, t2_ns, outcome, error, tokens)
+
+
+def _delta(column: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.diff(column, prepend=column[:1])
+
+
+def _first(column: NDArray[np.int64]) -> int:
+    return int(column[0]) if column.size else 0
+
+
+def _pack(column: NDArray[np.int64]) -> tuple[_Column, bytes]:
+    low, high = int(column.min(initial=0)), int(column.max(initial=0))
+    kind = next(kind for kind in _WIDTHS if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
+    planes = column.astype(kind).view(np.uint8).reshape(column.size, np.dtype(kind).itemsize).T
+    packed = zlib.compress(planes.tobytes(), _LEVEL)
+    return _Column(kind=kind, rows=column.size, packed_bytes=len(packed)), packed
+
+
+def _unpack(column: _Column, packed: bytes) -> NDArray[np.int64]:
+    if column.kind not in _WIDTHS:
+        message = f"unknown integers {column.kind!r}"
+        raise ValueError(message)
+    planes = np.frombuffer(zlib.decompress(packed), dtype=np.uint8).reshape(np.dtype(column.kind).itemsize, column.rows)
+    return np.ascontiguousarray(planes.T).view(column.kind).reshape(column.rows).astype(np.int64)

@@ -1,0 +1,84 @@
+"""Column files on their way out: to the bucket, then a pointer in the table, again until both have it."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.errors import RecordsUnavailableError
+from stepbench.records import layout
+from stepbench.records.columns import ColumnHeader, Rows, encode
+from stepbench.records.trial_table import FilePointer
+
+if TYPE_CHECKING:
+    from stepbench.clock import Clock
+    from stepbench.records.run_store import RunStore
+    from stepbench.records.trial_table import TrialTable
+
+FINAL_TRIES = 5
+FINAL_PAUSE_S = 1.0
+
+
+class _File(NamedTuple):
+    header: ColumnHeader
+    rows: Rows
+
+
+class Flusher:
+    """
+    The column files of one attempt.
+
+    A file that does not go out stays here and is tried again with the next one, and by `finish`.
+    """
+
+    def __init__(self, runs: RunStore, table: TrialTable, header: ColumnHeader) -> None:
+        self._runs = runs
+        self._table = table
+        self._header = header
+        self._id = layout.attempt_id(header.phase, header.writer, header.slice, header.attempt)
+        self._flushes = 0
+        self._waiting: list[_File] = []
+        self._one_at_a_time = threading.Lock()
+
+    def add(self, rows: Rows, errors: tuple[str, ...], *, drift_ns: int | None = None, last: bool = False) -> None:
+        """Take rows over, at once; no file for no rows, unless it is the last."""
+        if rows.sequence.size or last:
+            update = {"flush": self._flushes, "errors": errors, "last": last, "drift_ns": drift_ns}
+            self._waiting.append(_File(self._header.model_copy(update=update), rows))
+            self._flushes += 1
+
+    def send(self) -> bool:
+        """Encode and send what waits; False if something has to go on waiting. For a thread on the side."""
+        with self._one_at_a_time:
+            return self._send() is None
+
+    def finish(self, clock: Clock) -> None:
+        """
+        Send what still waits.
+
+        Raises:
+            RecordsUnavailableError: it could not be sent in `FINAL_TRIES` tries; says how many records are lost.
+        """
+        with self._one_at_a_time:
+            error = None
+            for _ in range(FINAL_TRIES):
+                error = self._send()
+                if error is None:
+                    return
+                clock.sleep(FINAL_PAUSE_S)
+            rows = sum(file.rows.sequence.size for file in self._waiting)
+            message = f"{rows} records of writer {self._id} could not be stored: {error}"
+            raise RecordsUnavailableError(message) from error
+
+    def _send(self) -> RecordsUnavailableError | None:
+        try:
+            while self._waiting:
+                header, rows = self._waiting[0]
+                key = layout.column_file_key(header.ref, self._id, header.flush)
+                self._runs.put_bytes(key, encode(header, rows))
+                pointer = FilePointer(self._id, header.flush, key, rows.sequence.size, rows.ok, rows.last_t2_ns)
+                self._table.add_file(header.ref.tag, pointer)
+                self._waiting.pop(0)
+        except RecordsUnavailableError as error:
+            return error
+        return None

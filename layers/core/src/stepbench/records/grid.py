@@ -1,0 +1,110 @@
+"""
+Dense numbering of a trial's scheduled events, so that a join is an array scatter.
+
+A *slot* is one slice of one writer's work in one phase. Events are numbered by phase, writer, slice, sequence, in
+that order, without gaps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.load.arrivals import phase_offsets_ns, slice_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from stepbench.contracts.plan import TrialPlan
+
+_PHASES = 256
+
+
+@dataclass(frozen=True)
+class Grid:
+    """
+    The numbering. Phases that were never planned are not in it: nothing of them was offered.
+
+    phase, writer, slice, count, base: shape (slots,), a slot's names, number of events and first event.
+    t0_ns: shape (events,), the schedule. first_slot, writers, slices: shape (256,), by phase; -1 and 0 = not planned.
+    """
+
+    phase: NDArray[np.int64]
+    writer: NDArray[np.int64]
+    slice: NDArray[np.int64]
+    count: NDArray[np.int64]
+    base: NDArray[np.int64]
+    t0_ns: NDArray[np.int64]
+    first_slot: NDArray[np.int64]
+    writers: NDArray[np.int64]
+    slices: NDArray[np.int64]
+
+    @property
+    def events(self) -> int:
+        """How many events are scheduled."""
+        return self.t0_ns.size
+
+    def slot_of_event(self) -> NDArray[np.int64]:
+        """Each event's slot; shape (events,)."""
+        return np.repeat(np.arange(self.count.size), self.count)
+
+    def slot(self, phase: int, writer: int, slice_: int) -> int:
+        """The slot's number, or -1 where the schedule has none."""
+        names = (np.array([value], dtype=np.int64) for value in (phase, writer, slice_))
+        return int(self.slots(*names)[0])
+
+    def slots(
+        self, phase: NDArray[np.int64], writer: NDArray[np.int64], slice_: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Numbers of many slots at once; -1 where the schedule has none."""
+        known = (self.first_slot[phase] >= 0) & (writer < self.writers[phase]) & (slice_ < self.slices[phase])
+        return np.where(known, self.first_slot[phase] + writer * self.slices[phase] + slice_, -1)
+
+    def locate(self, entries: NDArray[np.void]) -> NDArray[np.int64]:
+        """Event numbers of t4 entries (see `records.t4`); -1 where the schedule has no such event."""
+        phase, writer, slice_, sequence = (
+            entries[name].astype(np.int64) for name in ("phase", "writer", "slice", "sequence")
+        )
+        slot = self.slots(phase, writer, slice_)
+        known = (slot >= 0) & (sequence < self.count[slot]) if self.count.size else np.zeros(slot.size, dtype=bool)
+        return np.where(known, self.base[slot] + sequence, -1) if self.count.size else slot
+
+
+def build_grid(plan: TrialPlan, starts_ns: Mapping[int, int]) -> Grid:
+    """
+    The numbering of what was planned.
+
+    Args:
+        plan: the trial's.
+        starts_ns: phase to its time zero, for the phases that `PlanPhase` has planned.
+    """
+    names: list[tuple[int, int, int]] = []
+    counts, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    first_slot, writers, slices = (
+        np.full(_PHASES, -1, np.int64),
+        np.zeros(_PHASES, np.int64),
+        np.zeros(_PHASES, np.int64),
+    )
+    for phase in sorted(starts_ns):
+        first_slot[phase], writers[phase], slices[phase] = len(names), plan.writers, plan.phases[phase].slices
+        for writer in range(plan.writers):
+            counts.append(slice_counts(plan, phase, writer))
+            times.append(phase_offsets_ns(plan, phase, writer) + starts_ns[phase])
+            names.extend((phase, writer, slice_) for slice_ in range(plan.phases[phase].slices))
+    count = np.concatenate(counts)
+    columns = np.array(names, dtype=np.int64).reshape(-1, 3).T
+    return Grid(
+        phase=columns[0],
+        writer=columns[1],
+        slice=columns[2],
+        count=count,
+        base=np.cumsum(count) - count,
+        t0_ns=np.concatenate(times),
+        first_slot=first_slot,
+        writers=writers,
+        slices=slices,
+    )

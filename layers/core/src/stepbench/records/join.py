@@ -1,0 +1,285 @@
+"""
+What became of every scheduled event: writers' rows and receivers' arrivals, scattered into one array per column.
+
+The rules, beyond reading what is there:
+
+- A slot (a writer's slice) without a `started` mark, a row and an arrival was never offered: its events are unsent.
+- An event without a row in a slot that was begun is unrecorded, unless every attempt at the slot ended in good order
+  with all its files: such an attempt has a row for all it sent, so the event was not sent.
+- An arrival proves that its event was sent, whatever a missing record suggests.
+- Rows of several attempts at one event: sent before unsent, then the earlier attempt. An arrival counts for the
+  attempt whose row stands; another attempt's is unmatched.
+- The earliest t4 is an event's arrival. More of the same event are duplicates, except one store position seen by two
+  watchers. A duplicate with the request id of an earlier arrival, in another item, is Lambda's own retry.
+- An arrival after the drain limit (counted from the last acknowledgement, or from the last t0 that may have been
+  sent) is late, which is to say: not arrived.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.drivers.protocol import Outcome
+from stepbench.errors import AccountingError
+from stepbench.records.arrivals import Arrivals, collect, count_repeats
+from stepbench.records.columns import UNSENT, ColumnFile
+from stepbench.records.layout import attempt_id
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from stepbench.records.grid import Grid
+    from stepbench.records.t4 import T4Item
+
+UNRECORDED = 4
+"""Outcome of an event that may have been sent, and of which no row tells. (0-2 are `Outcome`, 3 is `UNSENT`.)"""
+NO_ATTEMPT = 0xFF
+
+
+@dataclass(frozen=True)
+class Joined:
+    """
+    One row per scheduled event, in the grid's order. Times are ns since the epoch, 0 = none.
+
+    slot: number in the grid. attempt: `NO_ATTEMPT` where neither row nor arrival tells. error: index into `errors`.
+    t4_ns, t3_ns, batch, batch_index, cold: of the first arrival. arrivals: how many, the first included.
+    retried: how many of them are Lambda's retries. late: the first came after `limit_ns`. disorder: it arrived after
+    an event of the same writer that stands later in the schedule.
+
+    Beside the rows: arrivals of canaries, arrivals that name no event, events sent by two attempts.
+    """
+
+    grid: Grid
+    slot: NDArray[np.int64]
+    attempt: NDArray[np.uint8]
+    t0_ns: NDArray[np.int64]
+    t1_ns: NDArray[np.int64]
+    t2_ns: NDArray[np.int64]
+    outcome: NDArray[np.uint8]
+    error: NDArray[np.uint16]
+    t3_ns: NDArray[np.int64]
+    t4_ns: NDArray[np.int64]
+    batch: NDArray[np.int64]
+    batch_index: NDArray[np.uint16]
+    cold: NDArray[np.bool_]
+    arrivals: NDArray[np.int64]
+    retried: NDArray[np.int64]
+    late: NDArray[np.bool_]
+    disorder: NDArray[np.bool_]
+    errors: tuple[str, ...]
+    canaries: int
+    unmatched: int
+    sent_twice: int
+    limit_ns: int
+
+    @property
+    def arrived(self) -> NDArray[np.bool_]:
+        """Which events arrived by the drain limit."""
+        return (self.t4_ns > 0) & ~self.late
+
+    @property
+    def phase(self) -> NDArray[np.int64]:
+        """Each event's phase."""
+        return self.grid.phase[self.slot]
+
+
+@dataclass
+class _Sent:
+    """The writers' side while it is being put together; columns as in `Joined`."""
+
+    attempt: NDArray[np.uint8]
+    t0_ns: NDArray[np.int64]
+    t1_ns: NDArray[np.int64]
+    t2_ns: NDArray[np.int64]
+    outcome: NDArray[np.uint8]
+    error: NDArray[np.uint16]
+    errors: dict[str, int]
+    sent_twice: int = 0
+
+    def add(self, grid: Grid, file: ColumnFile) -> None:
+        """Let the rows of a file stand where nothing better does."""
+        head, rows = file
+        slot = grid.slot(head.phase, head.writer, head.slice)
+        if rows.sequence.size and (slot < 0 or rows.sequence.max() >= grid.count[slot] or rows.sequence.min() < 0):
+            message = f"attempt {_attempt(file)} recorded events that its schedule does not have"
+            raise AccountingError(message)
+        ids = grid.base[slot] + rows.sequence
+        if np.unique(ids).size < ids.size or (self.attempt[ids] == head.attempt).any():
+            message = f"attempt {_attempt(file)} recorded an event twice"
+            raise AccountingError(message)
+        old, new = self.outcome[ids] <= Outcome.UNKNOWN, rows.outcome <= Outcome.UNKNOWN
+        self.sent_twice += int(np.count_nonzero(old & new))
+        nothing = self.attempt[ids] == NO_ATTEMPT
+        better = nothing | (new & (~old | (head.attempt < self.attempt[ids])))
+        codes = np.array([self.errors.setdefault(name, len(self.errors)) for name in head.errors], dtype=np.uint16)
+        self.error[ids[better]] = codes[rows.error[better]]
+        self.attempt[ids[better]] = head.attempt
+        self.t0_ns[ids[better]] = rows.t0_ns[better]
+        self.t1_ns[ids[better]] = rows.t1_ns[better]
+        self.t2_ns[ids[better]] = rows.t2_ns[better]
+        self.outcome[ids[better]] = rows.outcome[better]
+
+
+def join(
+    grid: Grid,
+    started: Collection[str],
+    files: Sequence[ColumnFile],
+    items: Iterable[T4Item],
+    drain_limit_ns: int,
+) -> Joined:
+    """
+    Everything that is known of every scheduled event.
+
+    Args:
+        grid: the schedule.
+        started: ids of the attempts that were about to offer load.
+        files: all column files, in any order.
+        items: all t4 items, in any order.
+        drain_limit_ns: how long after the last acknowledgement an arrival counts.
+
+    Raises:
+        AccountingError: records contradict each other, or name events that were never scheduled.
+    """
+    sent = _read_rows(grid, files)
+    slot = grid.slot_of_event()
+    _fill_in(grid, slot, sent, _begun(grid, started, files))
+    arrivals = collect(grid, items, files)
+    arrivals, unmatched = _match(sent, arrivals)
+    first = _first_of_each(grid.events, arrivals)
+    limit_ns = _limit_ns(sent, drain_limit_ns)
+    has = first >= 0
+    t4_ns = _take(arrivals.t4_ns, first)
+    late = has & (t4_ns > limit_ns)
+    counts, retried = count_repeats(grid.events, arrivals, first)
+    batch_index = _take(arrivals.batch_index, first)
+    return Joined(
+        grid=grid,
+        slot=slot,
+        attempt=sent.attempt,
+        t0_ns=sent.t0_ns,
+        t1_ns=sent.t1_ns,
+        t2_ns=sent.t2_ns,
+        outcome=sent.outcome,
+        error=sent.error,
+        t3_ns=_take(arrivals.t3_ns, first),
+        t4_ns=t4_ns,
+        batch=_take(arrivals.batch, first),
+        batch_index=batch_index.astype(np.uint16),
+        cold=_take(arrivals.cold, first).astype(np.bool_),
+        arrivals=counts,
+        retried=retried,
+        late=late,
+        disorder=_disorder(grid.writer[slot], t4_ns, batch_index, has & ~late),
+        errors=tuple(sent.errors),
+        canaries=arrivals.canaries,
+        unmatched=unmatched,
+        sent_twice=sent.sent_twice,
+        limit_ns=limit_ns,
+    )
+
+
+def _read_rows(grid: Grid, files: Sequence[ColumnFile]) -> _Sent:
+    n = grid.events
+    sent = _Sent(
+        attempt=np.full(n, NO_ATTEMPT, np.uint8),
+        t0_ns=grid.t0_ns.copy(),
+        t1_ns=np.zeros(n, np.int64),
+        t2_ns=np.zeros(n, np.int64),
+        outcome=np.full(n, UNRECORDED, np.uint8),
+        error=np.zeros(n, np.uint16),
+        errors={"": 0},
+    )
+    for file in sorted(files, key=lambda file: (_attempt(file), file.header.flush)):
+        sent.add(grid, file)
+    return sent
+
+
+def _begun(grid: Grid, started: Collection[str], files: Sequence[ColumnFile]) -> NDArray[np.bool_]:
+    """Per slot: whether an attempt was begun that may have sent more than it recorded."""
+    open_ended = np.zeros(grid.count.size, dtype=np.bool_)
+    for attempt in {*started, *(_attempt(file) for file in files)} - _whole(files):
+        phase, writer, slice_, _ = (int(part, 16) for part in attempt.split("-"))
+        slot = grid.slot(phase, writer, slice_)
+        if slot >= 0:
+            open_ended[slot] = True
+    return open_ended
+
+
+def _whole(files: Sequence[ColumnFile]) -> set[str]:
+    """Attempts that ended in good order and of which every file is here."""
+    flushes: dict[str, set[int]] = {}
+    last: dict[str, int] = {}
+    for file in files:
+        flushes.setdefault(_attempt(file), set()).add(file.header.flush)
+        if file.header.last:
+            last[_attempt(file)] = file.header.flush
+    return {attempt for attempt, flush in last.items() if flushes[attempt] == set(range(flush + 1))}
+
+
+def _attempt(file: ColumnFile) -> str:
+    head = file.header
+    return attempt_id(head.phase, head.writer, head.slice, head.attempt)
+
+
+def _fill_in(grid: Grid, slot: NDArray[np.int64], sent: _Sent, begun: NDArray[np.bool_]) -> None:
+    if grid.events:
+        sent.outcome[(sent.attempt == NO_ATTEMPT) & ~begun[slot]] = UNSENT
+
+
+def _match(sent: _Sent, arrivals: Arrivals) -> tuple[Arrivals, int]:
+    """The arrivals of known events, and how many others; what arrived was sent."""
+    known = arrivals.event >= 0
+    event = arrivals.event[known]
+    attempt = arrivals.attempt[known]
+    by_row = sent.outcome[event] <= Outcome.UNKNOWN
+    same = (attempt == sent.attempt[event]) | arrivals.by_token[known]
+    contradicted = (sent.outcome[event] == UNSENT) & same
+    if contradicted.any():
+        message = f"{np.unique(event[contradicted]).size} events arrived that their writer says it did not send"
+        raise AccountingError(message)
+    sure = ~by_row | same
+    proven = np.unique(event[~by_row])
+    sent.outcome[proven] = UNRECORDED
+    # Backwards, so that the smallest attempt stays where several arrived.
+    order = np.argsort(-attempt[~by_row].astype(np.int64), kind="stable")
+    sent.attempt[event[~by_row][order]] = attempt[~by_row][order]
+    keep = np.nonzero(known)[0][sure]
+    return arrivals.select(keep), arrivals.event.size - keep.size
+
+
+def _first_of_each(events: int, arrivals: Arrivals) -> NDArray[np.int64]:
+    """Per event: the index of its earliest arrival, -1 without one."""
+    first = np.full(events, -1, np.int64)
+    order = np.argsort(arrivals.t4_ns, kind="stable")[::-1]
+    # Of repeated indices numpy keeps the last assignment: latest first means that the earliest stays.
+    first[arrivals.event[order]] = order
+    return first
+
+
+def _take(column: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int64]:
+    taken = np.zeros(first.size, np.int64)
+    taken[first >= 0] = column[first[first >= 0]]
+    return taken
+
+
+def _limit_ns(sent: _Sent, drain_limit_ns: int) -> int:
+    open_t0_ns = sent.t0_ns[sent.outcome == UNRECORDED].max(initial=0)
+    return int(max(sent.t2_ns.max(initial=0), open_t0_ns)) + drain_limit_ns
+
+
+def _disorder(
+    writer: NDArray[np.int64], t4_ns: NDArray[np.int64], batch_index: NDArray[np.int64], arrived: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which arrivals came after one that stands later in the same writer's schedule."""
+    disorder = np.zeros(arrived.size, np.bool_)
+    event = np.nonzero(arrived)[0]
+    order = event[np.lexsort((batch_index[event], t4_ns[event], writer[event]))]
+    # Events ascend with the schedule within a writer; writers are kept apart by more than there are events.
+    place = order + writer[order] * arrived.size
+    disorder[order] = place < np.maximum.accumulate(place)
+    return disorder

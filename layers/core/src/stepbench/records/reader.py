@@ -1,0 +1,150 @@
+"""Everything that a trial left in bucket and table, read back."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepbench.contracts.tasks import PhaseSchedule, TrialRef
+from stepbench.errors import CorruptRecordsError
+from stepbench.records import layout
+from stepbench.records.columns import ColumnFile, decode
+from stepbench.records.grid import Grid, build_grid
+from stepbench.records.join import Joined, join
+from stepbench.records.t4 import T4Item, decode_fallback, parse_item
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.records.run_store import RunStore
+    from stepbench.records.trial_table import TrialTable
+
+_PARALLEL_READS = 16
+_SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class TrialRecords:
+    """
+    What was found.
+
+    starts_ns: time zero of the phases that were planned. started: attempts that were about to offer load.
+    in_fallback: how many of `items` the table had not taken. damaged: what does not decode, one message each; the
+    events in it are unrecorded, or not arrived.
+    """
+
+    spec: TrialSpec
+    starts_ns: dict[int, int]
+    started: frozenset[str]
+    files: tuple[ColumnFile, ...]
+    items: tuple[T4Item, ...]
+    in_fallback: int
+    damaged: tuple[str, ...]
+
+    @property
+    def grid(self) -> Grid:
+        """The schedule of the planned phases; built anew each time."""
+        return build_grid(self.spec.plan, self.starts_ns)
+
+    def joined(self) -> Joined:
+        """What became of every scheduled event. Raises AccountingError."""
+        drain_limit_ns = round(self.spec.plan.drain_limit_s * _SECOND_NS)
+        return join(self.grid, self.started, self.files, self.items, drain_limit_ns)
+
+
+def ref_of(spec: TrialSpec) -> TrialRef:
+    """The trial's reference."""
+    return TrialRef(run_id=spec.run_id, trial=spec.index, tag=spec.tag)
+
+
+def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable) -> TrialRecords:
+    """
+    Read a trial's schedule, rows and arrivals.
+
+    Column files are found by listing the bucket, since the pointer in the table is written after the file.
+
+    Raises:
+        RecordsUnavailableError: bucket or table do not answer.
+    """
+    damaged: list[str] = []
+    ref = ref_of(spec)
+    fallback = _fallback_items(ref, runs, damaged)
+    stored = list(_parse(table.t4_items(ref.tag), damaged))
+    # An item can be in both places: the table took it, and the answer was lost.
+    keys = {(each.request_id, each.entries.tobytes()) for each in stored} if fallback else set()
+    extra = [each for each in fallback if (each.request_id, each.entries.tobytes()) not in keys]
+    return TrialRecords(
+        spec=spec,
+        starts_ns=planned_starts(spec, runs),
+        started=frozenset(table.started(ref.tag)),
+        files=_column_files(ref, runs, damaged),
+        items=(*stored, *extra),
+        in_fallback=len(extra),
+        damaged=tuple(damaged),
+    )
+
+
+def planned_starts(spec: TrialSpec, runs: RunStore) -> dict[int, int]:
+    """Time zero, ns, of the phases that `PlanPhase` has planned."""
+    ref = ref_of(spec)
+    found = {
+        phase: runs.find_model(layout.phase_key(ref, phase, "plan.json"), PhaseSchedule)
+        for phase in range(len(spec.plan.phases))
+    }
+    return {phase: schedule.start_at_ns for phase, schedule in found.items() if schedule is not None}
+
+
+def count_malformed(store: str, runs: RunStore, table: TrialTable, from_ns: int, to_ns: int) -> int:
+    """Deliveries that named nothing, or not even a store, while the trial held its target."""
+    count = 0
+    for name in (store, layout.UNKNOWN_STORE):
+        prefix = layout.malformed_fallback_prefix(name)
+        in_bucket = (key.removeprefix(prefix).removesuffix(".txt") for key in runs.keys(prefix))
+        found = {each for each in in_bucket if from_ns <= int(each.split("-")[0]) <= to_ns}
+        # One can be in both places: the table took it, and the answer was lost.
+        found.update(str(item["sk"]).replace("#", "-") for item in table.malformed(name, from_ns, to_ns))
+        count += len(found)
+    return count
+
+
+def _column_files(ref: TrialRef, runs: RunStore, damaged: list[str]) -> tuple[ColumnFile, ...]:
+    keys = list(runs.keys(layout.trial_key(ref, "writers/")))
+    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+        bodies = pool.map(runs.get_bytes, keys)
+        return tuple(_decoded(zip(keys, bodies, strict=True), damaged))
+
+
+def _decoded(files: Iterable[tuple[str, bytes]], damaged: list[str]) -> Iterable[ColumnFile]:
+    for key, body in files:
+        try:
+            yield decode(key, body)
+        except CorruptRecordsError as error:
+            damaged.append(str(error))
+
+
+def _fallback_items(ref: TrialRef, runs: RunStore, damaged: list[str]) -> list[T4Item]:
+    items: list[dict[str, Any]] = []
+    for key in runs.keys(layout.t4_fallback_prefix(ref.tag)):
+        try:
+            items.append(decode_fallback(key, runs.get_bytes(key)))
+        except CorruptRecordsError as error:
+            damaged.append(str(error))
+    return list(_parse(items, damaged))
+
+
+def _parse(items: Iterable[dict[str, Any]], damaged: list[str]) -> Iterable[T4Item]:
+    for item in items:
+        try:
+            yield parse_item(item)
+        except CorruptRecordsError as error:
+            damaged.append(str(error))
+
+
+def find_provider(ref: TrialRef, runs: RunStore) -> tuple[str | None, bool | None]:
+    """What serves the store and whether it is emulated, as PrepareTarget noted it; None where it did not get there."""
+    document = runs.find_json(layout.trial_key(ref, "provider.json"))
+    if document is None:
+        return None, None
+    return str(document["provider"]), bool(document["emulated"])

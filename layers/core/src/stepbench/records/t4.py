@@ -1,0 +1,147 @@
+"""
+Arrivals as they are stored: packed entries, many to an item.
+
+Packing needs the standard library only, because receivers start without numpy; unpacking is analysis, and gives
+numpy columns. An item's attributes:
+
+    n                 how many entries
+    entries           `ENTRY` structs, one after the other
+    tokens            the store's names of the changes, one an entry ("" = none); absent if there are none at all
+    sandbox           which receiver
+    cold, init_ns     whether this was the sandbox's first invocation; import of the handler to its first statement
+    batch             how many records were delivered together (a watcher's item: the largest batch in it)
+    source            "receiver" or "watcher#<lane>"
+    t3_resolution_ns  how finely the store tells t3; 0 = it does not
+    ignored           removals that came along, which are no arrivals
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepbench.errors import CorruptRecordsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+ENTRY = struct.Struct("<BBHHHIqqq")
+MAX_ENTRIES = 8_000
+"""Entries in one item: 288 kB of the 400 kB that DynamoDB takes."""
+_MAX_BATCH_INDEX = 0xFFFF
+
+
+class Entry(NamedTuple):
+    """One arrival. `t3_ns` and `position` are 0 where the store tells none."""
+
+    phase: int
+    attempt: int
+    writer: int
+    slice: int
+    batch_index: int
+    sequence: int
+    t4_ns: int
+    t3_ns: int = 0
+    position: int = 0
+
+
+class T4Item(NamedTuple):
+    """One stored item, unpacked. `entries` is a structured array with `Entry`'s fields."""
+
+    request_id: str
+    entries: NDArray[np.void]
+    tokens: tuple[str, ...]
+    sandbox: str
+    cold: bool
+    init_ns: int
+    batch: int
+    source: str
+    t3_resolution_ns: int
+    ignored: int
+
+
+def pack(entries: Iterable[Entry]) -> bytes:
+    """36 bytes an entry."""
+    return b"".join(ENTRY.pack(*entry[:4], min(entry.batch_index, _MAX_BATCH_INDEX), *entry[5:]) for entry in entries)
+
+
+def unpack(packed: bytes, key: str) -> NDArray[np.void]:
+    """
+    A structured array with `Entry`'s fields, shape (n,); reads the bytes in place.
+
+    Raises:
+        CorruptRecordsError: the bytes are no whole number of entries; names `key`.
+    """
+    import numpy as np  # noqa: PLC0415 -- receivers pack, and have no numpy
+
+    if len(packed) % ENTRY.size:
+        message = f"t4 item {key}: {len(packed)} bytes are no whole number of {ENTRY.size}-byte entries"
+        raise CorruptRecordsError(message)
+    return np.frombuffer(packed, dtype=_entry_type())
+
+
+@lru_cache(maxsize=1)
+def _entry_type() -> np.dtype[np.void]:
+    """One for all: an item has often but one entry, and a type of its own would be most of what it weighs."""
+    import numpy as np  # noqa: PLC0415 -- as in `unpack`
+
+    kinds = ("u1", "u1", "<u2", "<u2", "<u2", "<u4", "<i8", "<i8", "<i8")
+    return np.dtype(list(zip(Entry._fields, kinds, strict=True)))
+
+
+def parse_item(item: Mapping[str, Any]) -> T4Item:
+    """
+    An item as `TrialTable.t4_items` or `decode_fallback` gives it.
+
+    Raises:
+        CorruptRecordsError: an attribute is missing, or the entries do not match the count.
+    """
+    key = str(item.get("sk", "without sort key"))
+    try:
+        entries = unpack(bytes(item["entries"]), key)
+        tokens = tuple(str(token) for token in item.get("tokens", ()))
+        if len(entries) != int(item["n"]) or (tokens and len(tokens) != len(entries)):
+            message = f"t4 item {key}: n is {item['n']}, but it has {len(entries)} entries and {len(tokens)} tokens"
+            raise CorruptRecordsError(message)
+        return T4Item(
+            request_id=key.rpartition("#")[0],
+            entries=entries,
+            tokens=tokens,
+            sandbox=sys.intern(str(item["sandbox"])),
+            cold=bool(item["cold"]),
+            init_ns=int(item["init_ns"]),
+            batch=int(item["batch"]),
+            source=sys.intern(str(item["source"])),
+            t3_resolution_ns=int(item.get("t3_resolution_ns", 0)),
+            ignored=int(item.get("ignored", 0)),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"t4 item {key}: {type(error).__name__}: {error}"
+        raise CorruptRecordsError(message) from error
+
+
+def encode_fallback(sort_key: str, item: Mapping[str, Any]) -> bytes:
+    """An item as a document for the bucket, with its sort key."""
+    return json.dumps({"sk": sort_key, **item, "entries": base64.b64encode(item["entries"]).decode()}).encode()
+
+
+def decode_fallback(key: str, body: bytes) -> dict[str, Any]:
+    """
+    The item of a fallback document.
+
+    Raises:
+        CorruptRecordsError: it is none; names `key`.
+    """
+    try:
+        item: dict[str, Any] = json.loads(body)
+        return {**item, "entries": base64.b64decode(item["entries"], validate=True)}
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"t4 fallback {key}: {type(error).__name__}: {error}"
+        raise CorruptRecordsError(message) from error

@@ -1,0 +1,117 @@
+"""What a watcher has seen, on its way into the results table."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepbench.contracts.identity import EVENT_ID_CHARS, parse_event_id
+from stepbench.errors import RecordsUnavailableError
+from stepbench.records.t4 import MAX_ENTRIES, Entry, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.drivers.protocol import Change, ChangeBatch
+    from stepbench.records.t4_store import T4Store
+    from stepbench.records.trial_table import TrialTable
+
+
+class _Item(NamedTuple):
+    request_id: str
+    t4_ns: int
+    attributes: dict[str, Any]
+    malformed: list[Change]
+    position: int
+
+
+class WatchLog:
+    """
+    One turn of one lane.
+
+    `add` runs where the watch is read, and only notes; `record` packs and sends, on another thread, and keeps what it
+    could not send for the next time.
+    """
+
+    def __init__(self, tag: str, store_name: str, lane: int) -> None:
+        self.sandbox = f"watcher-{lane}-{uuid.uuid4().hex[:8]}"
+        self.established = False
+        self.seen = 0
+        self.recorded_position = 0
+        self._tag = tag
+        self._store_name = store_name
+        self._lane = lane
+        self._batches: list[ChangeBatch] = []
+        self._waiting: list[_Item] = []
+        self._items = 0
+        self._claimed_position = 0
+
+    def add(self, batch: ChangeBatch) -> None:
+        """Note a batch; the first one, empty, says that the watch is established."""
+        self.established = True
+        if batch.changes:
+            self.seen += len(batch.changes)
+            self._batches.append(batch)
+
+    def take(self) -> list[ChangeBatch]:
+        """What was added since the last call. On the thread that adds."""
+        taken, self._batches = self._batches, []
+        return taken
+
+    def record(self, batches: Sequence[ChangeBatch], table: TrialTable, store: T4Store) -> None:
+        """
+        Store these, and what waited, in order.
+
+        Raises:
+            RecordsUnavailableError: some still wait.
+        """
+        self._waiting.extend(self._pack(batches))
+        while self._waiting:
+            item = self._waiting[0]
+            for place, change in enumerate(item.malformed):
+                body = change.value.decode(errors="backslashreplace")
+                store.put_malformed(self._store_name, item.t4_ns, item.request_id, place, body)
+            store.put(self._tag, item.request_id, item.t4_ns, item.attributes)
+            self.recorded_position = item.position
+            self._waiting.pop(0)
+        if self.recorded_position > self._claimed_position:
+            # Unclaimed, the next lane takes up further back and sees some changes again, which does no harm.
+            with contextlib.suppress(RecordsUnavailableError):
+                table.set_position(self._tag, self.recorded_position)
+                self._claimed_position = self.recorded_position
+
+    def lost(self, error: RecordsUnavailableError) -> RecordsUnavailableError:
+        """The error that says how much could not be stored."""
+        entries = sum(item.attributes["n"] for item in self._waiting)
+        return RecordsUnavailableError(f"{entries} arrivals of {self.sandbox} could not be stored: {error}")
+
+    def _pack(self, batches: Sequence[ChangeBatch]) -> Iterator[_Item]:
+        changes = [(batch.t4_ns, place, change) for batch in batches for place, change in enumerate(batch.changes)]
+        largest = max((len(batch.changes) for batch in batches), default=0)
+        for first in range(0, len(changes), MAX_ENTRIES):
+            yield self._item(changes[first : first + MAX_ENTRIES], largest)
+
+    def _item(self, changes: list[tuple[int, int, Change]], largest: int) -> _Item:
+        entries, malformed = [], []
+        for t4_ns, place, change in changes:
+            event = parse_event_id(change.value[:EVENT_ID_CHARS].decode("ascii", "replace"))
+            if event is None or event.tag != self._tag:
+                malformed.append(change)
+            else:
+                fields = (event.phase, event.attempt, event.writer, event.slice, place, event.sequence)
+                entries.append(Entry(*fields, t4_ns, 0, change.position))
+        self._items += 1
+        attributes = {
+            "n": len(entries),
+            "entries": pack(entries),
+            "sandbox": self.sandbox,
+            "cold": False,
+            "init_ns": 0,
+            "batch": largest,
+            "source": f"watcher#{self._lane}",
+            "t3_resolution_ns": 0,
+            "ignored": 0,
+        }
+        first_t4_ns, last_position = changes[0][0], changes[-1][2].position
+        return _Item(f"{self.sandbox}-{self._items:06d}", first_t4_ns, attributes, malformed, last_position)

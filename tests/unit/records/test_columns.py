@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stepbench.drivers.protocol import Outcome
+from stepbench.errors import CorruptRecordsError
+from stepbench.records.columns import UNSENT, ColumnHeader, Rows, concatenate, decode, empty_rows, encode
+from stepbench.testing.records import column_header, writer_rows
+
+NOW_NS = 1_700_000_000_000_000_000
+
+row = st.tuples(
+    st.integers(0, 2**62), st.integers(-(2**40), 2**40), st.integers(-(2**62), 2**62), st.sampled_from([0, 1, 2, 3])
+)
+
+
+def same(one: Rows, other: Rows) -> bool:
+    """All columns equal, values and types."""
+    columns = zip(one[:6], other[:6], strict=True)
+    return one.tokens == other.tokens and all(
+        isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b)
+        for a, b in columns
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(drawn=st.lists(row, max_size=40), first=st.integers(0, 2**32), token=st.booleans())
+def test_what_is_encoded_is_decoded(drawn: list[tuple[int, int, int, int]], first: int, token: bool) -> None:  # noqa: FBT001 -- hypothesis passes by name
+    """Whatever clocks do: steps back, answers before sends, rows that were never sent."""
+    t0, late, service, outcome = (list(column) for column in zip(*drawn, strict=True)) if drawn else ([], [], [], [])
+    rows = writer_rows(
+        t0,
+        lateness_ns=late or 0,
+        service_ns=[each - lateness // 2 for each, lateness in zip(service, late, strict=True)] or 0,
+        outcome=outcome,
+        first_sequence=first,
+        tokens=tuple(f"token {number}" for number in range(len(drawn))) if token else (),
+    )
+    header = column_header(errors=("", "SlowDown"), flush=3, last=True, drift_ns=-17)
+    decoded = decode("key", encode(header, rows))
+    assert decoded.header == header
+    assert same(decoded.rows, rows)
+
+
+def test_a_record_of_a_steady_load_takes_less_than_eight_bytes() -> None:
+    """A nightly run keeps millions. Lateness 30 to 60 µs, service time about 1 ms, 10 s at 1,000 a second."""
+    rng = np.random.default_rng(7)
+    t0 = NOW_NS + np.rint(np.arange(10_000) * 1e6).astype(np.int64)
+    late, service = rng.integers(30_000, 60_000, 10_000), rng.gamma(4, 250_000, 10_000).astype(np.int64)
+    data = encode(column_header(), writer_rows(t0.tolist(), lateness_ns=late.tolist(), service_ns=service.tolist()))
+    assert len(data) / 10_000 < 8
+
+
+def test_unsent_rows_cost_next_to_nothing() -> None:
+    """A writer that came late leaves thousands of them."""
+    rows = writer_rows(range(NOW_NS, NOW_NS + 10_000), outcome=[UNSENT] * 10_000)
+    assert len(encode(column_header(), rows)) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda data: b"PAR1" + data[4:], r"begins with b'PAR1'"),
+        (lambda data: data[:-10], "checksum"),
+        (lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:], "checksum"),
+        (lambda _: b"", "begins with"),
+        (lambda _: b"SBC1", "checksum|unpack|buffer"),
+    ],
+)
+def test_a_damaged_file_is_named_and_refused(damage: object, message: str) -> None:
+    """Wrong numbers from half a file would be worse than none."""
+    data = encode(column_header(), writer_rows([NOW_NS, NOW_NS + 5]))
+    with pytest.raises(CorruptRecordsError, match=rf"column file runs/1/0\.sbc: .*({message})"):
+        decode("runs/1/0.sbc", damage(data))  # type: ignore[operator]
+
+
+def test_a_file_of_integers_that_nobody_knows_is_refused() -> None:
+    """A later version may write such a file, with a good checksum."""
+    import zlib  # noqa: PLC0415
+
+    body = encode(column_header(), writer_rows([NOW_NS]))[:-4].replace(b'"<i1"', b'"<i3"')
+    with pytest.raises(CorruptRecordsError, match="unknown integers '<i3'"):
+        decode("key", body + zlib.crc32(body).to_bytes(4, "little"))
+
+
+def test_rows_count_what_the_pointer_tells() -> None:
+    """AwaitArrivals knows what to expect from these alone."""
+    rows = writer_rows([10, 20, 30], outcome=[Outcome.OK, Outcome.FAILED, UNSENT], lateness_ns=1, service_ns=5)
+    assert rows.ok == 1
+    assert rows.last_t2_ns == 26
+    assert empty_rows().last_t2_ns == 0
+
+
+def test_files_of_one_attempt_come_together_in_order() -> None:
+    """Tokens may be there in one flush and not in the other."""
+    one = writer_rows([10, 20], tokens=("a", "b"))
+    two = writer_rows([30], first_sequence=2)
+    both = concatenate([one, two])
+    assert both.sequence.tolist() == [0, 1, 2]
+    assert both.t0_ns.tolist() == [10, 20, 30]
+    assert both.tokens == ("a", "b", "")
+    assert concatenate([]).sequence.size == 0
+
+
+def test_the_header_refuses_numbers_that_no_identity_can_hold() -> None:
+    """Phase has two hexadecimal digits."""
+    with pytest.raises(ValueError, match="less than or equal to 255"):
+        ColumnHeader(ref=column_header().ref, phase=256, writer=0, slice=0, attempt=0, flush=0)

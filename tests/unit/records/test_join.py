@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from stepbench.contracts.identity import CANARY_PHASE, UNRESOLVED_PHASE
+from stepbench.contracts.plan import LoadStep, Phase, TrialPlan
+from stepbench.contracts.target import EtcdTarget
+from stepbench.drivers.protocol import Outcome
+from stepbench.errors import AccountingError
+from stepbench.records.books import account, check
+from stepbench.records.columns import UNSENT, ColumnFile, Rows
+from stepbench.records.grid import Grid, build_grid
+from stepbench.records.join import UNRECORDED, Joined, join
+from stepbench.records.layout import attempt_id
+from stepbench.records.t4 import Entry, T4Item, parse_item
+from stepbench.testing.records import column_header, t4_item, writer_rows
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import Accounting
+
+SECOND_NS = 10**9
+MS = 10**6
+START_NS = 1_700_000_000 * SECOND_NS
+DRAIN_NS = 5 * SECOND_NS
+
+
+def plan(events: int, writers: int = 1, phases: int = 1) -> TrialPlan:
+    """Phases of so many events each, 10/s."""
+    load = (LoadStep(rate_per_s=10, count=events),)
+    names = [Phase(name=f"phase-{number}", load=load) for number in range(phases)]
+    return TrialPlan(target=EtcdTarget(store="etcd"), phases=tuple(names), writers=writers)
+
+
+def grid(events: int, writers: int = 1) -> Grid:
+    """One planned phase."""
+    return build_grid(plan(events, writers), {0: START_NS})
+
+
+def item(*entries: Entry, request: str = "request", **attributes: Any) -> T4Item:  # noqa: ANN401 -- an item's attributes
+    """One t4 item."""
+    return parse_item({"sk": f"{request}#{entries[0].t4_ns:020d}", **t4_item(entries, **attributes)})
+
+
+def entry(  # noqa: PLR0913 -- a record's fields
+    sequence: int, t4_ms: float, *, writer: int = 0, attempt: int = 0, index: int = 0, position: int = 0
+) -> Entry:
+    """An arrival, so many ms after the start."""
+    return Entry(0, attempt, writer, 0, index, sequence, START_NS + round(t4_ms * MS), 0, position)
+
+
+def file(rows: Rows, **header: Any) -> ColumnFile:  # noqa: ANN401 -- a header's fields
+    """A column file of phase 0."""
+    return ColumnFile(column_header(**{"last": True, **header}), rows)
+
+
+def even_rows(count: int, **columns: Any) -> Rows:  # noqa: ANN401 -- as `writer_rows`
+    """Rows of the only writer: 100 ms apart, as planned."""
+    return writer_rows([START_NS + n * 100 * MS for n in range(count)], **columns)
+
+
+def books(joined: Joined) -> Accounting:
+    """Of all events."""
+    return account(joined, np.ones(joined.t0_ns.size, dtype=np.bool_))
+
+
+STARTED = {attempt_id(0, 0, 0, 0)}
+
+
+def test_every_event_finds_its_row_and_its_first_arrival() -> None:
+    """The plain case: two events, one batch, both arrived."""
+    arrived = item(entry(0, 150), entry(1, 150, index=1), cold=True)
+    joined = join(grid(2), STARTED, [file(even_rows(2))], [arrived], DRAIN_NS)
+    assert (joined.t4_ns - joined.t0_ns).tolist() == [150 * MS, 50 * MS]
+    assert (joined.t1_ns - joined.t0_ns).tolist() == [50_000, 50_000]
+    assert (joined.t2_ns - joined.t1_ns).tolist() == [MS, MS]
+    assert joined.batch.tolist() == [2, 2]
+    assert joined.batch_index.tolist() == [0, 1]
+    assert joined.cold.all()
+    found = books(joined)
+    assert (found.offered, found.ok, found.received, found.lost, found.duplicates) == (2, 2, 2, 0, 0)
+
+
+def test_the_grid_spreads_a_phase_over_its_writers() -> None:
+    """Events are numbered by writer and sequence; seven events over three writers are 3, 2, 2."""
+    found = grid(7, writers=3)
+    assert found.count.tolist() == [3, 2, 2]
+    assert ((found.t0_ns - START_NS) // MS).tolist() == [0, 300, 600, 100, 400, 200, 500]
+    assert found.slot(0, 2, 0) == 2
+    assert [found.slot(0, 3, 0), found.slot(0, 0, 1), found.slot(1, 0, 0)] == [-1, -1, -1]
+
+
+def test_phases_that_were_never_planned_are_not_offered() -> None:
+    """A trial that failed in its first phase did not lose the second."""
+    assert build_grid(plan(5, phases=2), {0: START_NS}).events == 5
+    empty = build_grid(plan(5, phases=2), {})
+    joined = join(empty, set(), [], [item(entry(0, 1))], DRAIN_NS)
+    assert (books(joined).offered, joined.unmatched) == (0, 1)
+
+
+def test_a_writer_that_never_began_has_sent_nothing() -> None:
+    """Its events are unsent, not lost."""
+    joined = join(grid(4, writers=2), STARTED, [file(even_rows(2))], [], DRAIN_NS)
+    found = books(joined)
+    assert (found.unsent, found.ok, found.unrecorded, found.lost) == (2, 2, 0, 2)
+
+
+def test_a_killed_writer_leaves_unrecorded_events_some_of_which_arrived() -> None:
+    """It flushed two of five rows, sent at least four events, and never ended in order."""
+    arrivals = [item(entry(n, 100 * n + 5), request=f"r{n}") for n in range(4)]
+    joined = join(grid(5), STARTED, [file(even_rows(2), last=False)], arrivals, DRAIN_NS)
+    found = books(joined)
+    assert (found.ok, found.unrecorded, found.unrecorded_arrived, found.received) == (2, 3, 2, 4)
+    assert joined.attempt.tolist() == [0, 0, 0, 0, 255]
+
+
+def test_a_retry_takes_over_what_was_still_ahead() -> None:
+    """Attempt 0 died after two rows; attempt 1 offered events 4 and 5: two in the middle are unrecorded."""
+    later = writer_rows([START_NS + n * 100 * MS for n in (4, 5)], first_sequence=4)
+    files = [file(even_rows(2), last=False), file(later, attempt=1)]
+    started = STARTED | {attempt_id(0, 0, 0, 1)}
+    arrivals = [item(entry(4, 405, attempt=1)), item(entry(2, 205, attempt=0), request="r2")]
+    joined = join(grid(6), started, files, arrivals, DRAIN_NS)
+    assert joined.outcome.tolist() == [0, 0, UNRECORDED, UNRECORDED, 0, 0]
+    assert joined.attempt.tolist() == [0, 0, 0, 255, 1, 1]
+
+
+def test_what_an_attempt_that_ended_in_order_left_out_was_not_sent() -> None:
+    """All its files are there, and they hold all that it sent."""
+    whole = [file(even_rows(2), last=False, flush=0), file(even_rows(0), flush=1)]
+    assert books(join(grid(4), STARTED, whole, [], DRAIN_NS)).unsent == 2
+    torn = [file(even_rows(2), flush=1)]
+    assert books(join(grid(4), STARTED, torn, [], DRAIN_NS)).unrecorded == 2
+
+
+def test_an_arrival_proves_that_its_event_was_sent() -> None:
+    """No started mark, no row, but there it is: unrecorded, and not unsent."""
+    joined = join(grid(2), set(), [], [item(entry(1, 105))], DRAIN_NS)
+    found = books(joined)
+    assert (found.unsent, found.unrecorded, found.unrecorded_arrived) == (1, 1, 1)
+
+
+def test_an_arrival_of_an_event_that_its_attempt_did_not_send_is_a_contradiction() -> None:
+    """Never papered over."""
+    rows = even_rows(2, outcome=[Outcome.OK, UNSENT])
+    with pytest.raises(AccountingError, match="1 events arrived that their writer says it did not send"):
+        join(grid(2), STARTED, [file(rows)], [item(entry(1, 105))], DRAIN_NS)
+
+
+def test_two_attempts_that_both_sent_an_event_are_told_apart() -> None:
+    """A zombie and its successor: the first row stands, the other's arrival is nobody's latency."""
+    files = [file(even_rows(2), attempt=1), file(even_rows(2), attempt=0)]
+    arrivals = [item(entry(0, 3, attempt=1)), item(entry(0, 9, attempt=0), request="other")]
+    joined = join(grid(2), STARTED, files, arrivals, DRAIN_NS)
+    assert (joined.sent_twice, joined.unmatched) == (2, 1)
+    assert joined.t4_ns[0] == START_NS + 9 * MS
+
+
+def test_a_sent_row_stands_before_an_unsent_one() -> None:
+    """Attempt 0 came too late for event 0 and died; attempt 1 cannot have sent it, but attempt 2 says it did."""
+    files = [file(even_rows(1, outcome=[UNSENT])), file(even_rows(1), attempt=2)]
+    joined = join(grid(1), STARTED, files, [], DRAIN_NS)
+    assert (joined.outcome[0], joined.attempt[0], joined.sent_twice) == (Outcome.OK, 2, 0)
+
+
+@pytest.mark.parametrize("rows", [even_rows(3), even_rows(1, first_sequence=2)])
+def test_rows_outside_the_schedule_are_a_contradiction(rows: Rows) -> None:
+    """Another plan's records, or a bug."""
+    with pytest.raises(AccountingError, match="0-0000-0000-00 recorded events that its schedule does not have"):
+        join(grid(2), STARTED, [file(rows)], [], DRAIN_NS)
+
+
+def test_one_attempt_records_an_event_once() -> None:
+    """Two rows with two answers cannot both be true."""
+    with pytest.raises(AccountingError, match="recorded an event twice"):
+        join(grid(2), STARTED, [file(even_rows(2)), file(even_rows(1), flush=1)], [], DRAIN_NS)
+
+
+def test_error_codes_of_all_files_share_one_table() -> None:
+    """Each file numbers its own."""
+    rows = even_rows(2, outcome=[Outcome.FAILED, Outcome.UNKNOWN])._replace(error=np.array([1, 2], dtype=np.uint16))
+    other = even_rows(1, first_sequence=2, outcome=[Outcome.FAILED])._replace(error=np.array([1], dtype=np.uint16))
+    files = [file(rows, errors=("", "Throttled", "timeout")), file(other, flush=1, errors=("", "timeout"))]
+    joined = join(grid(3), STARTED, files, [], DRAIN_NS)
+    assert [joined.errors[code] for code in joined.error] == ["Throttled", "timeout", "timeout"]
+
+
+def test_the_earliest_arrival_counts_and_repeats_are_told_apart() -> None:
+    """A: 5 ms. Lambda's retry of A's request at 8 ms, a redelivery at 9 ms, its retry at 12 ms."""
+    arrivals = [
+        item(entry(0, 9), request="b"),
+        item(entry(0, 8), request="a"),
+        item(entry(0, 5), request="a"),
+        item(entry(0, 12), request="b"),
+    ]
+    joined = join(grid(1), STARTED, [file(even_rows(1))], arrivals, DRAIN_NS)
+    found = books(joined)
+    assert joined.t4_ns[0] == START_NS + 5 * MS
+    assert (found.received, found.duplicates, found.retried) == (1, 3, 2)
+
+
+def test_an_event_twice_in_one_batch_is_a_redelivery() -> None:
+    """The same request id, but the function was not called again for it."""
+    joined = join(grid(1), STARTED, [file(even_rows(1))], [item(entry(0, 5), entry(0, 5, index=1))], DRAIN_NS)
+    assert (books(joined).duplicates, books(joined).retried) == (1, 0)
+
+
+def test_what_two_watchers_see_in_their_overlap_is_no_duplicate() -> None:
+    """The same position is the same change; another position is the same event written again."""
+    arrivals = [
+        item(entry(0, 5, position=70), request="w0", source="watcher#0"),
+        item(entry(0, 4, position=70), request="w1", source="watcher#1"),
+        item(entry(0, 6, position=71), request="w2", source="watcher#1"),
+    ]
+    joined = join(grid(1), STARTED, [file(even_rows(1))], arrivals, DRAIN_NS)
+    assert joined.t4_ns[0] == START_NS + 4 * MS
+    assert books(joined).duplicates == 1
+
+
+def test_an_arrival_after_the_drain_limit_is_late_and_lost() -> None:
+    """The limit runs from the last acknowledgement: 101.05 ms + 5 s; the arrival at the limit still counts."""
+    arrivals = [item(entry(0, 5_101.05), request="in"), item(entry(1, 5_101.06), request="out")]
+    joined = join(grid(2), STARTED, [file(even_rows(2))], arrivals, DRAIN_NS)
+    found = books(joined)
+    assert (found.received, found.late, found.lost) == (1, 1, 1)
+
+
+def test_order_is_by_writer_and_within_a_batch_by_place() -> None:
+    """Writer 0: 1 before 0. Writer 1 in order, though all its arrivals are later than writer 0's."""
+    arrivals = [item(entry(1, 300), entry(0, 300, index=1), entry(0, 300, writer=1, index=2))]
+    arrivals.append(item(entry(1, 400, writer=1), request="later"))
+    rows = writer_rows([START_NS, START_NS + 200 * MS])
+    other = writer_rows([START_NS + 100 * MS, START_NS + 300 * MS])
+    joined = join(grid(4, writers=2), STARTED, [file(rows), file(other, writer=1)], arrivals, DRAIN_NS)
+    assert joined.disorder.tolist() == [True, False, False, False]
+    assert books(joined).out_of_order == 1
+
+
+def test_updates_are_found_by_their_token() -> None:
+    """S3 tells a key and a version id; the writer knows which event that version is."""
+    rows = even_rows(2, tokens=("v7", "v8"))
+    unresolved = [Entry(UNRESOLVED_PHASE, 0, 0, 0, index, 3, START_NS + 120 * MS) for index in range(3)]
+    arrived = item(*unresolved, tokens=["v8", "preload", ""])
+    joined = join(grid(2), STARTED, [file(rows, attempt=1)], [arrived], DRAIN_NS)
+    assert (joined.t4_ns > 0).tolist() == [False, True]
+    assert joined.unmatched == 2
+
+
+def test_canaries_stand_outside_the_books() -> None:
+    """They are sent before the load, and prove delivery only."""
+    canary = Entry(CANARY_PHASE, 0, 0, 0, 0, 1, START_NS)
+    joined = join(grid(1), STARTED, [file(even_rows(1))], [item(canary, entry(0, 5))], DRAIN_NS)
+    assert (joined.canaries, joined.unmatched, books(joined).canaries, books(joined).received) == (1, 0, 1, 1)
+
+
+def test_books_that_do_not_balance_are_refused() -> None:
+    """Whoever computes them."""
+    good = books(join(grid(1), STARTED, [file(even_rows(1))], [], DRAIN_NS))
+    with pytest.raises(AccountingError, match="lost = ok - ok arrived"):
+        check(good.model_copy(update={"lost": 0}))
