@@ -1,0 +1,1 @@
+"""What is offered and when: schedules, payloads, and the engine that keeps to them."""

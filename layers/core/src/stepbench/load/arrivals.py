@@ -1,0 +1,87 @@
+"""
+Schedules: when each event of a phase is due, and which writer offers it. Pure.
+
+Event k of a phase (counted over its load steps) belongs to writer k mod writers, so that all writers together offer
+an exactly even stream, across load steps too, and each knows its part without asking. Poisson arrivals are drawn for
+each writer on its own: given their number, they are uniform over the step, independent, in order. A phase is drawn
+whole and cut into slices afterwards, so what is offered does not depend on where the cuts are.
+
+Source:
+    Ross, Stochastic Processes (1996), theorem 2.3.1: arrival times of a Poisson process, given their number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.contracts.plan import SLICE_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepbench.contracts.plan import LoadStep, TrialPlan
+
+_SECOND_NS = 1_000_000_000
+SLICE_NS = SLICE_S * _SECOND_NS
+
+
+def phase_offsets_ns(plan: TrialPlan, phase: int, writer: int) -> NDArray[np.int64]:
+    """When the writer's events are due, ns from the start of the phase, ascending."""
+    rng = np.random.default_rng([plan.seed, phase, writer])
+    parts = []
+    begin_s, first = 0.0, 0
+    for step in plan.phases[phase].load:
+        if plan.arrivals == "constant":
+            due_ns = _constant_ns(step, _own(first, step.events, writer, plan.writers))
+        else:
+            due_ns = _poisson_ns(step, _poisson_count(step, first, writer, plan.writers, rng), rng)
+        parts.append(due_ns + round(begin_s * _SECOND_NS))
+        begin_s, first = begin_s + step.length_s, first + step.events
+    return np.concatenate(parts)
+
+
+def slice_offsets_ns(plan: TrialPlan, phase: int, writer: int, slice_: int) -> NDArray[np.int64]:
+    """The slice's part of `phase_offsets_ns`, still from the start of the phase; the row number is the sequence."""
+    due_ns = phase_offsets_ns(plan, phase, writer)
+    cuts = _cuts(plan, phase, due_ns)
+    return due_ns[cuts[slice_] : cuts[slice_ + 1]]
+
+
+def slice_counts(plan: TrialPlan, phase: int, writer: int) -> NDArray[np.int64]:
+    """How many events the writer is to offer in each slice of the phase; shape (slices,)."""
+    return np.diff(_cuts(plan, phase, phase_offsets_ns(plan, phase, writer)))
+
+
+def slice_end_ns(plan: TrialPlan, phase: int, slice_: int) -> int:
+    """Where the slice ends, ns from the start of the phase."""
+    return min((slice_ + 1) * SLICE_NS, round(plan.phases[phase].length_s * _SECOND_NS))
+
+
+def _cuts(plan: TrialPlan, phase: int, due_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    slices = plan.phases[phase].slices
+    inner = np.searchsorted(due_ns, np.arange(1, slices, dtype=np.int64) * SLICE_NS, side="left")
+    return np.concatenate(([0], inner, [due_ns.size])).astype(np.int64)
+
+
+def _own(first: int, events: int, writer: int, writers: int) -> NDArray[np.int64]:
+    # Places in the step (0 = its first event) of the writer's events; `first` counts those of the steps before.
+    return np.arange((writer - first) % writers, events, writers, dtype=np.int64)
+
+
+def _constant_ns(step: LoadStep, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    due_ns: NDArray[np.int64] = np.rint(places * (_SECOND_NS / step.rate_per_s)).astype(np.int64)
+    return due_ns
+
+
+def _poisson_count(step: LoadStep, first: int, writer: int, writers: int, rng: np.random.Generator) -> int:
+    if step.count is not None:
+        return _own(first, step.count, writer, writers).size
+    return int(rng.poisson(step.rate_per_s / writers * step.length_s))
+
+
+def _poisson_ns(step: LoadStep, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    due_ns = (rng.random(count) * (step.length_s * _SECOND_NS)).astype(np.int64)
+    due_ns.sort()
+    return due_ns

@@ -1,0 +1,160 @@
+"""
+The open-loop engine: each event is offered when it is due, whatever became of those before.
+
+Schedule, timer, clock and driver are arguments; this is what holds them together. Events start in the schedule's
+order. With `max_in_flight` of them unanswered, the next waits until one is answered, and its wait counts: t0 stays
+what the schedule says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.drivers.protocol import Outcome, Write, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepbench.clock import Clock
+    from stepbench.drivers.protocol import Driver
+    from stepbench.load.recorder import Recorder
+    from stepbench.load.timer import Timer
+
+NO_ANSWER = "no answer before the drain limit"
+CANCEL_DRAIN_S = 2.0
+_BURST = 16
+"""Events started at one go before answers get their turn, when the generator has fallen behind."""
+
+
+class Limits(NamedTuple):
+    """
+    What bounds a slice.
+
+    max_in_flight: unanswered writes. send_until_ns: what has not been started by then is unsent. drain_s: how long
+    answers are awaited after the last event was started; what has none then is UNKNOWN.
+    """
+
+    max_in_flight: int
+    send_until_ns: int
+    drain_s: float
+
+
+class OpenLoop:
+    """One slice of one writer; `run` it once."""
+
+    def __init__(  # noqa: PLR0913 -- its parts
+        self,
+        driver: Driver,
+        clock: Clock,
+        timer: Timer,
+        payload: Callable[[int], Write],
+        recorder: Recorder,
+        *,
+        limits: Limits,
+        first_row: int = 0,
+    ) -> None:
+        """
+        Keep the parts.
+
+        `payload` makes a write from a sequence number. Rows before `first_row` are too late already: unsent.
+        """
+        self._driver = driver
+        self._clock = clock
+        self._timer = timer
+        self._payload = payload
+        self._recorder = recorder
+        self._limits = limits
+        self._first = self._next = first_row
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._waits_for_answer = False
+        self._stopped = False
+        self._leaves_rest_open = False
+        self._drain_alarm: asyncio.TimerHandle | None = None
+        self._offered: asyncio.Future[None] | None = None
+
+    async def run(self) -> None:
+        """Offer everything, await the answers, close every row."""
+        loop = asyncio.get_running_loop()
+        self._offered = loop.create_future()
+        end = loop.call_later(self._seconds_until(self._limits.send_until_ns), self._stop_offering)
+        try:
+            self._offer_due()
+            await self._offered
+            self._limit_drain(CANCEL_DRAIN_S if self._stopped else self._limits.drain_s)
+            if self._tasks:
+                await asyncio.wait(list(self._tasks.values()))
+        finally:
+            end.cancel()
+            self._timer.close()
+            if self._drain_alarm is not None:
+                self._drain_alarm.cancel()
+        self._close_rows()
+
+    def stop(self, *, leave_rest_open: bool = False) -> None:
+        """
+        Offer nothing more, and do not wait long for answers. Call it on the loop's thread.
+
+        leave_rest_open: what was not offered gets no row, because somebody else offers it.
+        """
+        self._stopped = True
+        self._leaves_rest_open = leave_rest_open
+        self._stop_offering()
+        if self._drain_alarm is not None:
+            self._limit_drain(CANCEL_DRAIN_S)
+
+    def _offer_due(self) -> None:
+        self._waits_for_answer = False
+        for _ in range(_BURST):
+            if self._next >= self._recorder.rows:
+                self._stop_offering()
+                return
+            if self._offered is None or self._offered.done():
+                return
+            due_ns = self._recorder.t0_ns[self._next]
+            if due_ns > self._clock.now_ns():
+                self._timer.call_at(due_ns, self._offer_due)
+                return
+            if len(self._tasks) >= self._limits.max_in_flight:
+                self._waits_for_answer = True
+                return
+            self._start(self._next)
+            self._next += 1
+        asyncio.get_running_loop().call_soon(self._offer_due)
+
+    def _start(self, row: int) -> None:
+        self._tasks[row] = asyncio.get_running_loop().create_task(self._write(row))
+
+    async def _write(self, row: int) -> None:
+        began_ns = self._clock.now_ns()
+        try:
+            written = await self._driver.write(self._payload(self._recorder.first_sequence + row))
+        except asyncio.CancelledError:
+            written = Written(began_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=NO_ANSWER)
+        except Exception as error:  # noqa: BLE001 -- a driver that breaks its contract must not cost the other records
+            what = f"{type(error).__name__} in the driver"
+            written = Written(began_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=what)
+        self._recorder.record(row, written)
+        del self._tasks[row]
+        if self._waits_for_answer:
+            self._offer_due()
+
+    def _stop_offering(self) -> None:
+        if self._offered is not None and not self._offered.done():
+            self._offered.set_result(None)
+
+    def _limit_drain(self, seconds: float) -> None:
+        if self._drain_alarm is not None:
+            self._drain_alarm.cancel()
+        self._drain_alarm = asyncio.get_running_loop().call_later(seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+
+    def _close_rows(self) -> None:
+        # A task that was cancelled before its first step has sent nothing either.
+        self._recorder.unsent(0, self._next if self._leaves_rest_open else self._recorder.rows)
+
+    def _seconds_until(self, at_ns: int) -> float:
+        return max(0.0, (at_ns - self._clock.now_ns()) / 1e9)

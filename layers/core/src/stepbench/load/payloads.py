@@ -1,0 +1,42 @@
+"""What is written: the event's identity at the head, filler behind it."""
+
+from __future__ import annotations
+
+import string
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.contracts.identity import EVENT_ID_CHARS, EventId, put_key, update_key
+from stepbench.drivers.protocol import Write
+
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import Record
+
+_FILLER = np.frombuffer((string.ascii_letters + string.digits + "-_").encode(), dtype=np.uint8)
+
+
+class Payloads:
+    """
+    Keys and values of one slice of one writer.
+
+    The filler is random once per seed: text that no store can compress away, of characters that need no escape in
+    JSON or SQL. The keys of updates are drawn before the clock starts, uniformly, and the same for every attempt.
+    """
+
+    def __init__(self, record: Record, first: EventId, events: int, seed: int) -> None:
+        """`first`: the slice's first event; `events`: how many the slice holds."""
+        self._record = record
+        self._first = first
+        fill = np.random.default_rng([seed]).choice(_FILLER, record.value_bytes - EVENT_ID_CHARS)
+        self._fill = fill.tobytes()
+        rng = np.random.default_rng([seed, first.phase, first.writer, first.slice])
+        self._indices = rng.integers(0, record.distinct_keys or 1, events).tolist()
+
+    def write(self, sequence: int) -> Write:
+        """The write of the slice's event with this sequence number."""
+        event = self._first._replace(sequence=sequence)
+        value = event.text().encode() + self._fill
+        if self._record.operation == "update":
+            return Write(update_key(event.tag, self._indices[sequence], self._record.key_bytes), value)
+        return Write(put_key(event, self._record.key_bytes), value)

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from stepbench.drivers.protocol import Outcome, Write
+from stepbench.load.open_loop import CANCEL_DRAIN_S, NO_ANSWER, Limits, OpenLoop
+from stepbench.load.recorder import Recorder
+from stepbench.load.timer import LoopTimer
+from stepbench.records.columns import UNSENT, Rows
+from stepbench.testing.fake_clock import START_NS, FakeClock
+from stepbench.testing.memory_driver import MemoryDriver
+
+MS = 1_000_000
+
+
+def ms(*values: float) -> list[int]:
+    """Milliseconds as ns."""
+    return [round(value * MS) for value in values]
+
+
+def payload(sequence: int) -> Write:
+    """A write that says which event it is."""
+    return Write(f"key-{sequence}", b"value")
+
+
+@dataclass
+class Slice:
+    """A slice that is offered to a store in memory, in no time."""
+
+    t0_ms: Sequence[float]
+    store: MemoryDriver
+    clock: FakeClock
+    max_in_flight: int = 64
+    until_ms: float = 60_000
+    drain_s: float = 5
+    first_row: int = 0
+    first_sequence: int = 0
+    stop_at_ms: float | None = None
+    leave_rest_open: bool = False
+    errors: tuple[str, ...] = field(default=(), init=False)
+
+    def offer(self) -> Rows:
+        """All rows, in order of sequence."""
+        t0_ns = np.array([START_NS + round(each * MS) for each in self.t0_ms], dtype=np.int64)
+        recorder = Recorder(t0_ns, self.first_sequence)
+        limits = Limits(self.max_in_flight, START_NS + round(self.until_ms * MS), self.drain_s)
+
+        async def run() -> None:
+            timer = LoopTimer(self.clock)
+            engine = OpenLoop(self.store, self.clock, timer, payload, recorder, limits=limits, first_row=self.first_row)
+            if self.stop_at_ms is not None:
+                asyncio.get_running_loop().call_later(
+                    self.stop_at_ms / 1e3, lambda: engine.stop(leave_rest_open=self.leave_rest_open)
+                )
+            await engine.run()
+
+        self.clock.run(run())
+        self.errors = recorder.errors
+        return recorder.take()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """Time that passes only while the engine waits."""
+    return FakeClock()
+
+
+def test_a_stall_delays_every_arrival_behind_it(clock: FakeClock) -> None:
+    """Timed from actual start, three of these four would look like 1 ms."""
+    store = MemoryDriver(clock, service_ns=ms(300, 1, 1, 1))
+    rows = Slice([0, 100, 200, 300], store, clock, max_in_flight=1).offer()
+    assert (rows.t2_ns - rows.t0_ns).tolist() == ms(300, 201, 102, 3)
+
+
+def test_every_event_is_handed_over_when_it_is_due(clock: FakeClock) -> None:
+    """A slow store must not slow the offered load down."""
+    store = MemoryDriver(clock, service_ns=ms(5_000))
+    rows = Slice([0, 0.5, 0.5, 700, 701], store, clock, max_in_flight=5, drain_s=10).offer()
+    assert (rows.t1_ns - START_NS).tolist() == ms(0, 0.5, 0.5, 700, 701)
+    assert (rows.t2_ns - rows.t1_ns).tolist() == ms(5_000, 5_000, 5_000, 5_000, 5_000)
+
+
+def test_the_cap_holds_and_the_queue_keeps_its_order(clock: FakeClock) -> None:
+    """More connections than the plan asks for would be another experiment."""
+    store = MemoryDriver(clock, service_ns=ms(50, 10, 10, 10, 10, 10))
+    Slice([0, 1, 2, 3, 4, 5], store, clock, max_in_flight=2).offer()
+    assert store.most_in_flight == 2
+    assert [write.key for write in store.offered] == [f"key-{number}" for number in range(6)]
+
+
+def test_what_found_no_place_by_the_end_of_the_slice_is_unsent(clock: FakeClock) -> None:
+    """The next slice has begun by then: two would be offering at once."""
+    store = MemoryDriver(clock, service_ns=ms(100))
+    rows = Slice([0, 10, 20, 30], store, clock, max_in_flight=1, until_ms=150).offer()
+    assert rows.outcome.tolist() == [Outcome.OK, Outcome.OK, UNSENT, UNSENT]
+    assert rows.t1_ns.tolist()[2:] == rows.t2_ns.tolist()[2:] == [0, 0]
+
+
+def test_a_write_without_an_answer_is_unknown_after_the_drain_limit(clock: FakeClock) -> None:
+    """It may have happened: neither failed nor unsent would be true."""
+    store = MemoryDriver(clock, hanging={1})
+    driven = Slice([0, 10, 20], store, clock, drain_s=3)
+    rows = driven.offer()
+    assert rows.outcome.tolist() == [Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
+    assert rows.t1_ns[1] - START_NS == 10 * MS
+    assert rows.t2_ns[1] - START_NS == 3_020 * MS
+    assert driven.errors[rows.error[1]] == NO_ANSWER
+
+
+def test_refusals_and_timeouts_are_recorded_with_their_reason(clock: FakeClock) -> None:
+    """A failed operation is data; the report groups it by error code."""
+    store = MemoryDriver(clock, outcomes={1: Outcome.FAILED, 2: Outcome.UNKNOWN})
+    driven = Slice([0, 10, 20], store, clock)
+    rows = driven.offer()
+    assert rows.outcome.tolist() == [0, 1, 2]
+    assert [driven.errors[index] for index in rows.error] == ["", "refused", "timeout"]
+    assert rows.tokens == ("1", "", "")
+
+
+def test_a_driver_that_breaks_costs_one_record_and_not_the_slice(clock: FakeClock) -> None:
+    """One bug on a rare answer must not throw away an hour's records."""
+    store = MemoryDriver(clock, raising={0})
+    driven = Slice([0, 10], store, clock)
+    rows = driven.offer()
+    assert rows.outcome.tolist() == [Outcome.UNKNOWN, Outcome.OK]
+    assert driven.errors[rows.error[0]] == "KeyError in the driver"
+
+
+def test_events_that_were_due_before_the_writer_was_ready_are_unsent(clock: FakeClock) -> None:
+    """Sent late in a bunch, they would be a burst that the plan does not have."""
+    store = MemoryDriver(clock)
+    rows = Slice([-20, -10, 10], store, clock, first_row=2).offer()
+    assert rows.outcome.tolist() == [UNSENT, UNSENT, Outcome.OK]
+    assert [write.key for write in store.offered] == ["key-2"]
+
+
+def test_a_later_attempt_keeps_the_sequence_numbers_of_the_slice(clock: FakeClock) -> None:
+    """Identities name the event of the schedule, whichever attempt offers it."""
+    store = MemoryDriver(clock)
+    rows = Slice([10, 20], store, clock, first_sequence=40).offer()
+    assert rows.sequence.tolist() == [40, 41]
+    assert [write.key for write in store.offered] == ["key-40", "key-41"]
+
+
+def test_stopping_offers_nothing_more_and_accounts_for_the_rest(clock: FakeClock) -> None:
+    """Ctrl-C must leave a store alone at once, and books that balance."""
+    store = MemoryDriver(clock, hanging={1})
+    rows = Slice([0, 10, 1_000, 2_000], store, clock, stop_at_ms=500).offer()
+    assert rows.outcome.tolist() == [Outcome.OK, Outcome.UNKNOWN, UNSENT, UNSENT]
+    assert clock.now_ns() - START_NS == 500 * MS + round(CANCEL_DRAIN_S * 1e9)
+
+
+def test_stopping_while_answers_are_awaited_shortens_the_wait(clock: FakeClock) -> None:
+    """A cancelled trial must not wait for the whole drain limit."""
+    store = MemoryDriver(clock, hanging={0})
+    Slice([0], store, clock, drain_s=1_000, stop_at_ms=500).offer()
+    assert clock.now_ns() - START_NS == 500 * MS + round(CANCEL_DRAIN_S * 1e9)
+
+
+def test_a_fenced_writer_leaves_no_row_for_what_its_successor_offers(clock: FakeClock) -> None:
+    """Two rows for one event would count it twice."""
+    store = MemoryDriver(clock)
+    rows = Slice([0, 10, 1_000], store, clock, stop_at_ms=500, leave_rest_open=True).offer()
+    assert rows.sequence.tolist() == [0, 1]
+
+
+def test_a_generator_that_fell_behind_catches_up_in_order(clock: FakeClock) -> None:
+    """More than one burst is due at once; answers get their turn in between."""
+    store = MemoryDriver(clock)
+    rows = Slice([0] * 50, store, clock, max_in_flight=64).offer()
+    assert [write.key for write in store.offered] == [f"key-{number}" for number in range(50)]
+    assert rows.outcome.tolist() == [Outcome.OK] * 50
+
+
+def test_an_empty_slice_ends_at_once(clock: FakeClock) -> None:
+    """Poisson arrivals at a low rate leave slices without any event."""
+    rows = Slice([], MemoryDriver(clock), clock).offer()
+    assert rows.sequence.size == 0

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from stepbench.clock import AnchoredClock
+from stepbench.load import timer as timer_module
+from stepbench.load.timer import LoopTimer, Timer, TimerFd, best_timer
+from stepbench.testing.fake_clock import START_NS, FakeClock
+
+MS = 1_000_000
+
+
+async def ring(timer: Timer, clock: AnchoredClock, due_ns: int) -> int:
+    """Lateness of one alarm, ns."""
+    rung = asyncio.get_running_loop().create_future()
+    timer.call_at(due_ns, lambda: rung.set_result(clock.now_ns()))
+    return int(await asyncio.wait_for(rung, 5)) - due_ns
+
+
+@pytest.mark.parametrize("spin_ns", [0, 200_000])
+async def test_the_system_timer_rings_after_it_is_due(spin_ns: int) -> None:
+    """An early send would be a latency that is too long."""
+    clock = AnchoredClock()
+    timer = best_timer(clock, spin_ns)
+    assert isinstance(timer, TimerFd)
+    try:
+        assert await ring(timer, clock, clock.now_ns() + 2 * MS) >= 0
+        assert await ring(timer, clock, clock.now_ns() - MS) >= MS
+    finally:
+        timer.close()
+        timer.close()
+
+
+async def test_a_new_alarm_replaces_the_one_before() -> None:
+    """Two would offer the same event twice."""
+    clock, rung = AnchoredClock(), []
+    timer = best_timer(clock)
+    timer.call_at(clock.now_ns() + MS, lambda: rung.append("old"))
+    assert await ring(timer, clock, clock.now_ns() + 3 * MS) >= 0
+    timer.close()
+    assert rung == []
+
+
+async def test_without_timerfd_the_loops_own_timer_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A laptop without Linux runs the same plan, less punctually."""
+
+    def no_libc() -> None:
+        raise AttributeError
+
+    monkeypatch.setattr(timer_module, "_libc", no_libc)
+    clock = AnchoredClock()
+    timer = best_timer(clock)
+    assert isinstance(timer, LoopTimer)
+    assert await ring(timer, clock, clock.now_ns() + MS) >= -MS
+    timer.close()
+
+
+async def test_a_system_that_refuses_the_timer_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Out of file descriptors is no reason to offer no load."""
+
+    class Refusing:
+        def timerfd_create(self, *_: int) -> int:
+            return -1
+
+    monkeypatch.setattr(timer_module, "_libc", Refusing)
+    with pytest.raises(OSError, match="timerfd_create"):
+        TimerFd(AnchoredClock())
+
+
+def test_the_loops_timer_keeps_fake_time_exactly() -> None:
+    """Tests of the engine count on it to the nanosecond."""
+    clock = FakeClock()
+
+    async def run() -> int:
+        rung = asyncio.get_running_loop().create_future()
+        timer = LoopTimer(clock)
+        timer.call_at(START_NS + 5, lambda: rung.set_result(0))
+        timer.call_at(START_NS + 123_456_789, lambda: rung.set_result(clock.now_ns()))
+        return int(await rung)
+
+    assert clock.run(run()) == START_NS + 123_456_789
