@@ -1,0 +1,1 @@
+"""Shipped helpers for tests: of Stepbench, and of drivers and stages that others add."""

@@ -1,0 +1,270 @@
+"""
+What every driver has to do, as one pytest class that runs against the real server.
+
+A driver's test module subclasses `DriverContract` and overrides the fixture `subject`:
+
+    class TestS3Driver(DriverContract):
+        @pytest.fixture
+        def subject(self, services: Services) -> Subject:
+            return S3Subject(services)
+
+`subject` builds drivers, and looks into the store behind the driver's back: a driver that reads its own writes back
+could hide a mistake twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import pytest
+
+from stepbench.contracts.identity import CANARY_PHASE, EventId, parse_event_id, put_key, trial_tag, update_key
+from stepbench.contracts.plan import LoadStep, Phase, Record, TrialPlan, TrialSpec
+from stepbench.drivers.protocol import Driver, Outcome, Write
+from stepbench.errors import TargetUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+KEY_BYTES = 59
+VALUE_BYTES = 889
+READY_LIMIT_S = 60
+GIVE_UP_LIMIT_S = 45
+"""By then a write to nowhere has to have ended, whatever time-out the driver chose."""
+TEAR_DOWN_LIMIT_S = 120
+CLOCK_TOLERANCE_NS = 5_000_000
+
+
+class Subject(Protocol):
+    """One store, as the contract needs it. All methods work on the namespace `spec.tag` only."""
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """The plan's `target`, such as `{"store": "s3"}`."""
+        ...
+
+    def driver(self, spec: TrialSpec) -> Driver:
+        """A driver for the running store."""
+        ...
+
+    def unreachable(self, spec: TrialSpec) -> Driver:
+        """A driver whose store refuses connections (a loopback port without a listener)."""
+        ...
+
+    async def read_back(self, spec: TrialSpec, key: str) -> bytes | None:
+        """The value under `key`, read with a client that is not the driver's; None: no such key."""
+        ...
+
+    async def leftovers(self, spec: TrialSpec) -> list[str]:
+        """Names of everything that the trial has in the store: data, triggers, subscriptions, functions."""
+        ...
+
+
+def contract_spec(
+    target: dict[str, Any], operation: Literal["put", "update"] = "put", distinct_keys: int | None = None
+) -> TrialSpec:
+    """A trial with a namespace that no other test has."""
+    run_id = f"contract-{uuid.uuid4()}"
+    plan = TrialPlan.model_validate(
+        {
+            "target": target,
+            "record": Record(
+                operation=operation, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, distinct_keys=distinct_keys
+            ),
+            "phases": (Phase(name="only", load=(LoadStep(rate_per_s=10, count=100),)),),
+        }
+    )
+    return TrialSpec(run_id=run_id, index=0, name="contract", tag=trial_tag(run_id, 0), plan=plan, estimate_usd=0)
+
+
+def contract_write(spec: TrialSpec, sequence: int, attempt: int = 0) -> Write:
+    """The `sequence`-th put of a trial; values of different sequences and attempts differ from first to last byte."""
+    event = EventId(spec.tag, 0, 0, 0, attempt, sequence)
+    return Write(put_key(event._replace(attempt=0), KEY_BYTES), _value(event))
+
+
+def _value(event: EventId) -> bytes:
+    filling = f"{event.attempt:02x}{event.sequence:08x}é"
+    text = event.text() + filling * VALUE_BYTES
+    return text.encode()[:VALUE_BYTES].decode(errors="ignore").encode()
+
+
+@asynccontextmanager
+async def running(driver: Driver) -> AsyncIterator[Driver]:
+    """The driver prepared, ready and open; torn down and closed at the end, also after a failure."""
+    try:
+        await driver.prepare()
+        await until_ready(driver)
+        await driver.open()
+        yield driver
+    finally:
+        await until_torn_down(driver)
+        await driver.close()
+
+
+async def until_ready(driver: Driver) -> None:
+    """Poll `ready`; a TimeoutError fails the test."""
+    async with asyncio.timeout(READY_LIMIT_S):
+        while not await driver.ready():  # noqa: ASYNC110 -- a store has no event to wait for
+            await asyncio.sleep(0.05)
+
+
+async def until_torn_down(driver: Driver) -> None:
+    """Call `tear_down` until it says done; a TimeoutError fails the test."""
+    async with asyncio.timeout(TEAR_DOWN_LIMIT_S):
+        while not await driver.tear_down():  # noqa: ASYNC110 -- a store has no event to wait for
+            await asyncio.sleep(0.05)
+
+
+class DriverContract:
+    """The tests. `prepare`, `ready`, `tear_down` and `provider` have to work without `open`, as stages call them."""
+
+    @pytest.fixture
+    def subject(self) -> Subject:
+        """Overridden by each driver's tests."""
+        raise NotImplementedError
+
+    async def test_open_has_no_effect_on_data(self, subject: Subject) -> None:
+        """Every writer opens, also the one that comes while another measures."""
+        spec = contract_spec(subject.target)
+        driver = subject.driver(spec)
+        try:
+            await driver.prepare()
+            await until_ready(driver)
+            before = await subject.leftovers(spec)
+            await driver.open()
+            assert await subject.leftovers(spec) == before
+        finally:
+            await until_torn_down(driver)
+            await driver.close()
+
+    async def test_prepare_is_idempotent(self, subject: Subject) -> None:
+        """The state machine retries PrepareTarget; the second time must neither fail nor double the trigger."""
+        spec = contract_spec(subject.target)
+        async with running(subject.driver(spec)):
+            once = await subject.leftovers(spec)
+            again = subject.driver(spec)
+            await again.prepare()
+            await until_ready(again)
+            await again.close()
+            assert await subject.leftovers(spec) == once
+
+    async def test_an_acknowledged_write_has_plausible_times(self, subject: Subject) -> None:
+        """Every latency is a difference of these: t1 after the call, t2 after t1, both before the return."""
+        spec = contract_spec(subject.target)
+        async with running(subject.driver(spec)) as driver:
+            before_ns = time.time_ns()
+            written = await driver.write(contract_write(spec, 1))
+            after_ns = time.time_ns()
+        assert (written.outcome, written.error) == (Outcome.OK, "")
+        assert before_ns - CLOCK_TOLERANCE_NS <= written.t1_ns < written.t2_ns <= after_ns + CLOCK_TOLERANCE_NS
+
+    async def test_key_and_value_are_stored_as_written(self, subject: Subject) -> None:
+        """The receiver reads the identity off them; a re-encoded value would be lost as malformed."""
+        spec = contract_spec(subject.target)
+        write = contract_write(spec, 0xABCDEF)
+        async with running(subject.driver(spec)) as driver:
+            await driver.write(write)
+            assert await subject.read_back(spec, write.key) == write.value
+
+    async def test_a_second_write_overwrites(self, subject: Subject) -> None:
+        """Updates are half of the experiments; a token has to tell the two changes apart."""
+        spec = contract_spec(subject.target)
+        first, second = contract_write(spec, 3), contract_write(spec, 3, attempt=1)
+        async with running(subject.driver(spec)) as driver:
+            tokens = [(await driver.write(write)).token for write in (first, second)]
+            assert await subject.read_back(spec, first.key) == second.value
+        assert tokens == ["", ""] or len(set(tokens)) == 2  # noqa: PLR2004 -- two writes
+
+    async def test_writes_in_flight_keep_their_own_results(self, subject: Subject) -> None:
+        """A wrong pairing of answers would swap latencies between events, unseen by any total."""
+        spec = contract_spec(subject.target)
+        writes = [contract_write(spec, sequence) for sequence in range(60)]
+        async with running(subject.driver(spec)) as driver:
+            written = await asyncio.gather(*map(driver.write, writes))
+            stored = [await subject.read_back(spec, write.key) for write in writes]
+        assert [result.outcome for result in written] == [Outcome.OK] * 60
+        assert stored == [write.value for write in writes]
+        assert len({result.token for result in written}) in (1, 60)
+
+    async def test_updates_find_their_keys_preloaded(self, subject: Subject) -> None:
+        """An update of a key that is not there is an insert, which stores do in another way and time."""
+        spec = contract_spec(subject.target, "update", distinct_keys=3)
+        async with running(subject.driver(spec)) as driver:
+            await driver.prepare()
+            values = [await subject.read_back(spec, update_key(spec.tag, index, KEY_BYTES)) for index in range(4)]
+        assert [value is not None for value in values] == [True, True, True, False]
+        heads = [parse_event_id(value.decode()) for value in values if value is not None]
+        assert [head and head.phase for head in heads] == [CANARY_PHASE] * 3
+
+    async def test_an_unreachable_store_is_an_outcome(self, subject: Subject) -> None:
+        """A store that dies in the middle of a trial is a result; a hang or a stray exception loses the records."""
+        spec = contract_spec(subject.target)
+        driver = subject.unreachable(spec)
+        try:
+            async with asyncio.timeout(GIVE_UP_LIMIT_S):
+                await driver.open()
+                written = await driver.write(contract_write(spec, 0))
+            assert written.outcome in (Outcome.FAILED, Outcome.UNKNOWN)
+            assert written.error
+            assert written.t1_ns <= written.t2_ns
+        except TargetUnavailableError as refused:
+            assert str(refused)  # noqa: PT017 -- either end is right; the message is what a user sees
+        finally:
+            await driver.close()
+
+    async def test_an_unreachable_store_cannot_be_prepared(self, subject: Subject) -> None:
+        """The state machine matches the error's name to retry, and then to fail the trial."""
+        driver = subject.unreachable(contract_spec(subject.target))
+        async with asyncio.timeout(GIVE_UP_LIMIT_S):
+            with pytest.raises(TargetUnavailableError):
+                await driver.prepare()
+        await driver.close()
+
+    async def test_tear_down_leaves_nothing(self, subject: Subject) -> None:
+        """What is left behind costs money, and the next trial's trigger fires on it."""
+        spec = contract_spec(subject.target)
+        async with running(subject.driver(spec)) as driver:
+            await asyncio.gather(*(driver.write(contract_write(spec, sequence)) for sequence in range(5)))
+            assert await subject.leftovers(spec)
+        assert await subject.leftovers(spec) == []
+
+    async def test_tear_down_spares_the_neighbour(self, subject: Subject) -> None:
+        """Trials of other runs may share the bucket, database or cluster."""
+        spec, neighbour = contract_spec(subject.target), contract_spec(subject.target)
+        write = contract_write(neighbour, 0)
+        async with running(subject.driver(neighbour)) as other:
+            await other.write(write)
+            kept = await subject.leftovers(neighbour)
+            async with running(subject.driver(spec)) as driver:
+                await driver.write(contract_write(spec, 0))
+            assert await subject.leftovers(neighbour) == kept
+            assert await subject.read_back(neighbour, write.key) == write.value
+
+    async def test_tear_down_is_idempotent(self, subject: Subject) -> None:
+        """The sweeper calls it without knowing how far PrepareTarget, or another sweeper, came."""
+        spec = contract_spec(subject.target)
+        driver = subject.driver(spec)
+        await until_torn_down(driver)
+        async with running(driver):
+            pass
+        assert await driver.tear_down() is True
+
+    async def test_close_twice_is_safe(self, subject: Subject) -> None:
+        """A stage closes in `finally`, also after `open` failed or was never called."""
+        driver = subject.driver(contract_spec(subject.target))
+        await driver.close()
+        await driver.open()
+        await driver.close()
+        await driver.close()
+
+    async def test_the_provider_is_named(self, subject: Subject) -> None:
+        """A latency without the name and version of what served it cannot be compared."""
+        driver = subject.driver(contract_spec(subject.target))
+        name = await driver.provider()
+        await driver.close()
+        assert name.startswith("Amazon ") or any(character.isdigit() for character in name)
