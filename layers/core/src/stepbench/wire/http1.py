@@ -1,0 +1,211 @@
+"""
+HTTP/1.1 messages as bytes: pure functions, no sockets.
+
+`parse_answer` reads the whole buffer anew each time that bytes arrive. An answer to a write nearly always comes in one
+piece, and `MAX_ANSWER_BYTES` bounds what a peer that drips single bytes can cost.
+
+Source: RFC 9112 (HTTP/1.1), sections 4 to 7.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_ANSWER_BYTES = 65_536
+"""Head and body. Stores answer a write with some hundred bytes; errors are a few thousand at most."""
+_MAX_SIZE_LINE_BYTES = 256
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
+_START = b"HTTP/1."
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEX = re.compile(rb"[0-9A-Fa-f]{1,8}")
+_SWITCHING_PROTOCOLS = 101
+_BODILESS = frozenset({204, 304})
+
+
+class MalformedAnswerError(ValueError):
+    """The peer's bytes are no HTTP answer; `code` is short and one of few, fit for a record's `error`."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        self.code = code
+        super().__init__(f"{code}: {detail}")
+
+
+class Request(NamedTuple):
+    """One request. `path` is percent-encoded and has no query; header names are in lower case, values one line."""
+
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+class Answer(NamedTuple):
+    """
+    One complete final answer. Header names are in lower case.
+
+    reusable: whether the connection may carry another request (nothing followed, and the peer keeps it open).
+    """
+
+    status: int
+    headers: Mapping[bytes, bytes]
+    body: bytes
+    reusable: bool
+
+
+def request_bytes(request: Request) -> bytes:
+    """The request with its Content-Length, ready to be sent."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in request.headers)
+    head = f"{request.method} {request.path} HTTP/1.1\r\n{lines}content-length: {len(request.body)}\r\n\r\n"
+    return head.encode("latin-1") + request.body
+
+
+def parse_answer(data: bytes, *, closed: bool = False) -> Answer | None:
+    """
+    The answer at the start of `data`; interim (1xx) answers before it are skipped.
+
+    Args:
+        data: everything received since the request was sent.
+        closed: the peer will send no more.
+
+    Returns:
+        The answer, or None if more bytes have to come.
+
+    Raises:
+        MalformedAnswerError: the bytes can never become an answer ("garbage-answer", "oversized-answer"), or the
+            peer closed before the end of one ("connection-closed").
+    """
+    answer = _final_answer(data, closed=closed)
+    if answer is None and len(data) > MAX_ANSWER_BYTES:
+        raise _oversized(len(data))
+    if answer is None and closed:
+        code = "connection-closed"
+        raise MalformedAnswerError(code, f"after {len(data)} bytes of an answer")
+    return answer
+
+
+def _final_answer(data: bytes, *, closed: bool) -> Answer | None:
+    at = 0
+    while True:
+        end = data.find(b"\r\n\r\n", at)
+        if end < 0:
+            _refuse_foreign_start(data[at : at + len(_START)])
+            return None
+        version, status = _status(data, at)
+        if status == _SWITCHING_PROTOCOLS:
+            raise _garbage(data[at:end])  # nobody asked for it
+        if status >= 200:  # noqa: PLR2004 -- below: interim answers, such as 100 Continue
+            return _body(data, at, end, version, status, closed=closed)
+        at = end + 4
+
+
+def _body(data: bytes, at: int, end: int, version: int, status: int, *, closed: bool) -> Answer | None:  # noqa: PLR0913 -- where the head was found, and what it said
+    first_line_end = data.find(b"\r\n", at)
+    headers = _headers(data[first_line_end + 2 : end]) if first_line_end < end else {}
+    start = end + 4
+    delimited = True
+    if status in _BODILESS:
+        framed: tuple[bytes, int] | None = b"", start
+    elif b"transfer-encoding" in headers:
+        framed = _chunked(data, start, headers)
+    elif b"content-length" in headers:
+        framed = _counted(data, start, headers[b"content-length"])
+    else:
+        delimited = False
+        framed = (data[start:], len(data)) if closed else None
+    if framed is None:
+        return None
+    body, after = framed
+    if len(body) > MAX_ANSWER_BYTES:
+        raise _oversized(len(body))
+    keeps_open = version == 1 and b"close" not in headers.get(b"connection", b"").lower()
+    return Answer(status, headers, body, delimited and keeps_open and after == len(data))
+
+
+def _garbage(what: bytes) -> MalformedAnswerError:
+    return MalformedAnswerError("garbage-answer", repr(what[:80]))
+
+
+def _oversized(size_bytes: int) -> MalformedAnswerError:
+    return MalformedAnswerError("oversized-answer", f"{size_bytes} bytes are more than {MAX_ANSWER_BYTES}")
+
+
+def _refuse_foreign_start(start: bytes) -> None:
+    if not _START.startswith(start):
+        raise _garbage(start)
+
+
+def _status(data: bytes, at: int) -> tuple[int, int]:
+    line = data[at : data.index(b"\r\n", at)]
+    found = _STATUS_LINE.fullmatch(line)
+    if not found:
+        raise _garbage(line)
+    return int(found[1]), int(found[2])
+
+
+def _headers(block: bytes) -> dict[bytes, bytes]:
+    headers: dict[bytes, bytes] = {}
+    for line in block.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        if not colon or not _TOKEN.fullmatch(name):
+            raise _garbage(line)
+        name, value = name.lower(), value.strip(b" \t")
+        if headers.setdefault(name, value) != value:
+            if name in (b"content-length", b"transfer-encoding"):
+                # Two framings: whoever picks one may take the rest for the next answer.
+                raise _garbage(line)
+            headers[name] += b", " + value
+    return headers
+
+
+def _counted(data: bytes, start: int, length: bytes) -> tuple[bytes, int] | None:
+    if not length.isdigit():
+        raise _garbage(b"content-length: " + length)
+    size = int(length[:20])  # enough to know; int() of a long text is slow, and refused
+    if size > MAX_ANSWER_BYTES:
+        raise _oversized(size)
+    after = start + size
+    return (data[start:after], after) if len(data) >= after else None
+
+
+def _chunked(data: bytes, at: int, headers: Mapping[bytes, bytes]) -> tuple[bytes, int] | None:
+    if headers[b"transfer-encoding"].lower() != b"chunked" or b"content-length" in headers:
+        raise _garbage(b"transfer-encoding: " + headers[b"transfer-encoding"])
+    chunks: list[bytes] = []
+    while True:
+        line_end = data.find(b"\r\n", at)
+        if line_end < 0:
+            if len(data) - at > _MAX_SIZE_LINE_BYTES:
+                raise _garbage(data[at:])
+            return None
+        size = _chunk_size(data[at:line_end])
+        at = line_end + 2
+        if size == 0:
+            after = _after_trailers(data, at)
+            return None if after is None else (b"".join(chunks), after)
+        ends = data[at + size : at + size + 2]
+        if not b"\r\n".startswith(ends):
+            raise _garbage(ends)
+        if len(ends) < 2:  # noqa: PLR2004 -- the chunk's own CR LF is not there yet
+            return None
+        chunks.append(data[at : at + size])
+        at += size + 2
+
+
+def _chunk_size(line: bytes) -> int:
+    digits = line.partition(b";")[0].strip(b" \t")
+    if not _HEX.fullmatch(digits):
+        raise _garbage(line)
+    size = int(digits, 16)
+    if size > MAX_ANSWER_BYTES:
+        raise _oversized(size)
+    return size
+
+
+def _after_trailers(data: bytes, at: int) -> int | None:
+    while (line_end := data.find(b"\r\n", at)) > at:
+        at = line_end + 2
+    return None if line_end < 0 else line_end + 2

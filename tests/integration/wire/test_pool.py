@@ -1,0 +1,271 @@
+"""The pool against real sockets on loopback, on both event loops, plain and with TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvloop
+
+from stepbench.clock import AnchoredClock
+from stepbench.wire.pool import Address, Limits, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from stepbench.wire.connection import Exchange
+
+QUICK = Limits(connections=8, connect_s=2.0, answer_s=0.5)
+LIMIT_S = 20
+
+LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(params=list(LOOPS.values()), ids=list(LOOPS))
+def run(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
+    """Runs a coroutine on one of the loops that writers may use, bounded."""
+
+    async def bounded(coroutine: Awaitable[Any]) -> Any:  # noqa: ANN401 -- whatever the test returns
+        async with asyncio.timeout(LIMIT_S):
+            return await coroutine
+
+    def on_loop(coroutine: Any) -> Any:  # noqa: ANN401 -- whatever the test returns
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            return runner.run(bounded(coroutine))
+
+    return on_loop
+
+
+class Server:
+    """A loopback server that does the same with each request; counts its connections."""
+
+    def __init__(self, answer: Callable[[bytes], bytes | None], tls: ssl.SSLContext | None = None) -> None:
+        self._answer = answer
+        self._tls = tls
+        self.connections = 0
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while request := await reader.readline():
+                answer = self._answer(request.strip())
+                if answer is None:
+                    break
+                writer.write(answer)
+                await writer.drain()
+        except ConnectionError:
+            pass  # the client's right
+        finally:
+            writer.close()
+
+    @asynccontextmanager
+    async def pool(self, limits: Limits = QUICK, tls: ssl.SSLContext | None = None) -> AsyncIterator[Pool]:
+        """A pool that leads here."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls)
+        port = server.sockets[0].getsockname()[1]
+        pool = Pool(Address("127.0.0.1", port, tls=tls is not None), AnchoredClock(), limits, tls)
+        try:
+            yield pool
+        finally:
+            await pool.close()
+            server.close()
+            await server.wait_closed()
+
+
+def answer_to(body: bytes) -> bytes:
+    """A good answer."""
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def body_of(exchange: Exchange) -> bytes | str:
+    """The answer's body, or the error."""
+    return exchange.answer.body if exchange.answer else exchange.error
+
+
+def test_each_request_gets_its_own_answer(run: Callable[[Any], Any]) -> None:
+    """Two hundred requests over eight connections: one wrong pairing would swap two events' latencies."""
+    server = Server(answer_to)
+
+    async def many() -> list[Exchange]:
+        async with server.pool() as pool:
+            return await asyncio.gather(*(pool.exchange(b"%d\r\n" % number) for number in range(200)))
+
+    results = run(many())
+    assert [body_of(result) for result in results] == [b"%d" % number for number in range(200)]
+    assert all(result.t1_ns < result.t2_ns for result in results)
+    assert server.connections == 8
+
+
+def test_a_connection_is_used_again(run: Callable[[Any], Any]) -> None:
+    """A handshake a request would be measured as the store's latency."""
+    server = Server(answer_to)
+
+    async def one_by_one() -> None:
+        async with server.pool() as pool:
+            for _ in range(5):
+                await pool.exchange(b"x\r\n")
+
+    run(one_by_one())
+    assert server.connections == 1
+
+
+def test_warm_connections_are_there_before_the_load(run: Callable[[Any], Any]) -> None:
+    """And a second `open` adds none; more than the limit are never made."""
+    server = Server(answer_to)
+
+    async def warm() -> None:
+        async with server.pool() as pool:
+            await pool.warm(3)
+            await pool.warm(3)
+            await pool.exchange(b"x\r\n")
+            assert server.connections == 3
+            await pool.warm(100)
+            await pool.exchange(b"x\r\n")
+
+    run(warm())
+    assert server.connections == 8
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (None, "connection-closed"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", "timeout"),
+        (b"220 smtp ready\r\n\r\n", "garbage-answer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "oversized-answer"),
+        (b"", "timeout"),
+    ],
+    ids=["closes", "stops half way", "garbage", "oversized", "silent"],
+)
+def test_a_bad_peer_is_an_unknown_outcome_in_bounded_time(
+    run: Callable[[Any], Any], answer: bytes | None, error: str
+) -> None:
+    """Eight requests at once and one after: none hangs, none raises, and none gets another's remains."""
+    server = Server(lambda _: answer)
+
+    async def suffer() -> list[Exchange]:
+        async with server.pool() as pool:
+            at_once = await asyncio.gather(*(pool.exchange(b"x\r\n") for _ in range(8)))
+            return [*at_once, await pool.exchange(b"x\r\n")]
+
+    results = run(suffer())
+    assert {(result.answer, result.error, result.sent) for result in results} == {(None, error, True)}
+    assert max(result.t2_ns - result.t1_ns for result in results) < 2_000_000_000
+
+
+def test_after_a_time_out_the_next_request_gets_its_own_answer(run: Callable[[Any], Any]) -> None:
+    """The classic wrong pairing: the late answer to the first is read as the answer to the second."""
+    answers = iter([b"", answer_to(b"second")])
+    server = Server(lambda _: next(answers))
+
+    async def two() -> list[bytes | str]:
+        async with server.pool() as pool:
+            return [body_of(await pool.exchange(b"x\r\n")) for _ in range(2)]
+
+    assert run(two()) == ["timeout", b"second"]
+    assert server.connections == 2
+
+
+def test_an_old_idle_connection_is_not_trusted(run: Callable[[Any], Any]) -> None:
+    """The server may be closing it at this moment, and the write would end as UNKNOWN for nothing."""
+    server = Server(answer_to)
+
+    async def late() -> None:
+        async with server.pool(QUICK._replace(idle_s=0.0)) as pool:
+            await pool.exchange(b"x\r\n")
+            await pool.exchange(b"x\r\n")
+
+    run(late())
+    assert server.connections == 2
+
+
+def test_closing_the_pool_ends_what_is_in_flight(run: Callable[[Any], Any]) -> None:
+    """A cancelled trial must not wait for a silent store."""
+    server = Server(lambda _: b"")
+
+    async def close() -> Exchange:
+        async with server.pool(QUICK._replace(answer_s=60.0)) as pool:
+            await pool.warm(1)
+            pending = asyncio.create_task(pool.exchange(b"x\r\n"))
+            await asyncio.sleep(0.01)
+            await pool.close()
+            await pool.close()
+            return await pending
+
+    assert run(close()).error == "connection-closed"
+
+
+def test_a_refused_connection_was_never_sent(run: Callable[[Any], Any]) -> None:
+    """The write certainly did not happen: FAILED, not UNKNOWN."""
+
+    async def refused() -> Exchange:
+        async with Server(answer_to).pool() as pool:
+            address = pool.address
+        nobody = Pool(address, AnchoredClock(), QUICK)
+        with pytest.raises(ConnectionRefusedError):
+            await nobody.warm(2)
+        return await nobody.exchange(b"x\r\n")
+
+    result = run(refused())
+    assert (result.error, result.sent) == ("connect: ConnectionRefusedError", False)
+
+
+def test_link_local_addresses_are_refused_after_the_name_is_resolved(
+    run: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name in a plan may lead to the metadata service, whose answers hand out the role's credentials."""
+    server = Server(answer_to)
+    monkeypatch.setattr("stepbench.wire.pool.forbidden_address", lambda address: f"is {address}, forbidden")
+
+    async def forbidden() -> Exchange:
+        async with server.pool() as pool:
+            return await pool.exchange(b"x\r\n")
+
+    assert run(forbidden()).error == "connect: ConnectionRefusedError"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A throw-away certificate for 127.0.0.1, with its key, in one file."""
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=loopback"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key"), "-out", str(folder / "cert")]
+    subprocess.run([*command.split(), *names], check=True, capture_output=True, timeout=30)
+    both: Path = folder / "both.pem"
+    both.write_bytes((folder / "key").read_bytes() + (folder / "cert").read_bytes())
+    return both
+
+
+def _server_tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+def test_tls_is_spoken_and_kept_open(run: Callable[[Any], Any], certificate: Path) -> None:
+    """On AWS there is nothing else."""
+    server = Server(answer_to, _server_tls(certificate))
+
+    async def twice() -> list[bytes | str]:
+        async with server.pool(tls=ssl.create_default_context(cafile=str(certificate))) as pool:
+            return [body_of(await pool.exchange(b"%d\r\n" % number)) for number in range(2)]
+
+    assert run(twice()) == [b"0", b"1"]
+    assert server.connections == 1
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(run: Callable[[Any], Any], certificate: Path) -> None:
+    """The signature in each request is good for 15 minutes in anybody's hands."""
+    server = Server(answer_to, _server_tls(certificate))
+
+    async def once() -> Exchange:
+        async with server.pool(tls=ssl.create_default_context()) as pool:
+            return await pool.exchange(b"x\r\n")
+
+    result = run(once())
+    assert (result.error, result.sent) == ("connect: SSLCertVerificationError", False)
