@@ -1,0 +1,65 @@
+"""Names of stores to addresses that may be connected to: a name is no way round the ban on metadata services."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from stepbench.contracts.endpoint import forbidden_address
+from stepbench.contracts.problem import Problem
+from stepbench.errors import PlanError, TargetUnavailableError
+
+RESOLVE_LIMIT_S = 5.0
+
+
+class Endpoint(NamedTuple):
+    """One `[scheme://]host[:port][/path]`, taken apart; `path` without its slash."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+
+def parse_endpoint(text: str, default_port: int) -> Endpoint:
+    """
+    Take an address of a store apart.
+
+    Raises:
+        PlanError: there is no host in it, or the port is no number.
+    """
+    try:
+        parts = urlsplit(text if "://" in text else f"//{text}")
+        host, port = parts.hostname or "", parts.port or default_port
+    except ValueError:
+        host, port = "", 0
+    if not host:
+        raise endpoint_error(text, "is not an address", "Write host:port.")
+    return Endpoint(parts.scheme, host, port, parts.path.strip("/"))
+
+
+def endpoint_error(value: str | None, message: str, remedy: str) -> PlanError:
+    """The refusal of a target's endpoint."""
+    return PlanError([Problem(path="target.endpoint", value=repr(value), message=message, remedy=remedy)])
+
+
+async def resolve(endpoint: Endpoint) -> str:
+    """
+    The numeric address to connect to, checked; IPv4 first.
+
+    Raises:
+        TargetUnavailableError: the name has no address now.
+        PlanError: it has one that is never allowed.
+    """
+    try:
+        async with asyncio.timeout(RESOLVE_LIMIT_S):
+            found = await asyncio.get_running_loop().getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        message = f"{endpoint.host} has no address: {error or 'no answer from the name server'}"
+        raise TargetUnavailableError(message) from error
+    address = str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
+    if refusal := forbidden_address(address):
+        raise endpoint_error(endpoint.host, refusal, "Name the store's own address.")
+    return address

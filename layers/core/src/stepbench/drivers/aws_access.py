@@ -1,0 +1,139 @@
+"""How the S3 and DynamoDB drivers reach AWS: boto3 in threads to prepare and clear up, our own wire to measure."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from functools import cache
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from stepbench.drivers.addresses import parse_endpoint, resolve
+from stepbench.errors import TargetUnavailableError
+from stepbench.wire.aws import CredentialSource, SignedClient
+from stepbench.wire.pool import Address, Limits, Pool, parse_address
+from stepbench.wire.sigv4 import Credentials, Signer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.settings import Settings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+WARM_CONNECTIONS = 16
+"""Opened before the load; more are opened as requests overlap, up to the plan's `max_in_flight`."""
+_HTTPS_PORT = 443
+_CONTROL = Config(
+    retries={"mode": "standard", "total_max_attempts": 3},
+    connect_timeout=5,
+    read_timeout=20,
+    max_pool_connections=8,
+    # In us-east-1 botocore would take the global endpoint; the region's own is what a gateway endpoint serves.
+    s3={"us_east_1_regional_endpoint": "regional"},
+)
+
+
+class AwsAccess:
+    """
+    One service for one trial.
+
+    boto3 clients are made when first asked for, in the thread that needs them: they cost 0.1 s each, and a writer
+    needs one only for the service's address.
+    """
+
+    def __init__(self, service: str, spec: TrialSpec, settings: Settings, clock: Clock) -> None:
+        self._service = service
+        self._endpoint = spec.plan.target.endpoint
+        self._settings = settings
+        self._clock = clock
+        self._in_flight = spec.plan.max_in_flight
+        self._session = boto3.session.Session(region_name=settings.aws_region)
+        self.boto: Callable[[str], Any] = cache(self._client)
+
+    async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A control-plane call in a thread. Raises TargetUnavailableError for anything but an answer."""
+        try:
+            return await asyncio.to_thread(method, *args, **kwargs)
+        except (BotoCoreError, ClientError) as error:
+            message = f"{self._service}: {error}"
+            raise TargetUnavailableError(message) from error
+
+    async def client(self, service: str = "") -> Any:  # noqa: ANN401 -- boto3 clients have no common type
+        """The boto3 client of a service (by default this one's), made off the event loop."""
+        if self._endpoint is not None:
+            # Look where a plan's endpoint leads before boto3 goes there with our signature.
+            await resolve(parse_endpoint(self._endpoint, _HTTPS_PORT))
+        return await self.call(self.boto, service or self._service)
+
+    async def connect(self, bucket: str = "") -> tuple[SignedClient, str]:
+        """
+        Open the measured path.
+
+        Returns:
+            The client, and what comes before the key in every path: "" where the bucket is part of the host name.
+        """
+        url: str = (await self.client()).meta.endpoint_url
+        address, before_key = bucket_address(url, bucket)
+        limits = Limits(connections=self._in_flight)
+        tls = await asyncio.to_thread(self._tls_context) if address.tls else None
+        client = SignedClient(
+            Pool(address, self._clock, limits, tls),
+            Signer(self._service, self._settings.aws_region),
+            CredentialSource(self._credentials),
+            self._clock,
+        )
+        try:
+            await client.open(WARM_CONNECTIONS)
+        except TargetUnavailableError:
+            await client.close()
+            raise
+        return client, before_key
+
+    def provider(self, of_aws: str) -> str:
+        """AWS's own service, the emulator that plays it, or the store at the plan's own endpoint."""
+        if self._endpoint is not None:
+            return f"{of_aws.removeprefix('Amazon ')} API at {urlsplit(self._endpoint).netloc}"
+        return self._settings.emulator or of_aws
+
+    def _client(self, service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
+        own = self._endpoint if service == self._service else None
+        url = own or self._settings.aws_endpoint_url or None
+        return self._session.client(service, endpoint_url=url, config=_CONTROL)  # type: ignore[call-overload]
+
+    def _credentials(self) -> Credentials | None:
+        found = self._session.get_credentials()
+        if found is None:
+            return None
+        frozen = found.get_frozen_credentials()
+        return Credentials(frozen.access_key or "", frozen.secret_key or "", frozen.token or "")
+
+    def _tls_context(self) -> ssl.SSLContext:
+        bundle = self._session._session.get_config_variable("ca_bundle")  # noqa: SLF001 -- as boto3's own clients do
+        return ssl.create_default_context(cafile=bundle)
+
+
+def bucket_address(url: str, bucket: str) -> tuple[Address, str]:
+    """
+    Where to connect for a bucket ("" for other services), and what comes before the key in each path.
+
+    On AWS the bucket is a part of the host name, as S3 wants it; everywhere else, and for a name with a dot that no
+    wildcard certificate covers, it begins the path.
+    """
+    address = parse_address(url)
+    if bucket and "." not in bucket and ".amazonaws.com" in address.host:
+        return address._replace(host=f"{bucket}.{address.host}"), ""
+    return address, f"/{bucket}" if bucket else ""
+
+
+def error_code(error: TargetUnavailableError) -> str:
+    """The service's code behind a failed `AwsAccess.call`; "" where no service answered."""
+    cause = error.__cause__
+    return str(cause.response.get("Error", {}).get("Code", "")) if isinstance(cause, ClientError) else ""

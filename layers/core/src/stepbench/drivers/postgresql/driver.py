@@ -1,0 +1,201 @@
+"""
+The PostgreSQL driver.
+
+One statement serves puts and updates: `INSERT … ON CONFLICT (key) DO UPDATE`. For a new key it does what an INSERT
+does, plus a speculative insertion in the index; for a key that is there it is an update of one row. With two
+statements, a canary in a trial of updates, or a put that is offered twice, would be an error.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+from stepbench.contracts.problem import Problem
+from stepbench.contracts.target import PostgresqlTarget
+from stepbench.drivers.postgresql.access import Access
+from stepbench.drivers.postgresql.lane import LOST, STATEMENT_LIMIT_MS, Lane
+from stepbench.drivers.postgresql.lanes import Lanes
+from stepbench.drivers.preload import preloads
+from stepbench.drivers.protocol import Outcome, Write, Written
+from stepbench.errors import PlanError, TargetUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.settings import Settings
+
+LANES_FROM_THE_START = 8
+CANNOT_CONNECT = "08001"
+"""sqlclient_unable_to_establish_sqlconnection: the error of a write that never left, for want of a connection."""
+_PRELOAD_ROWS = 1_000
+_PRELOAD_BYTES = 4_000_000
+_TEAR_DOWN_LIMITS = "SET lock_timeout = '2s'; SET statement_timeout = '25s'"
+_NOT_NOW = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected)
+_NEVER = (
+    psycopg.errors.FeatureNotSupported,  # the extension is not available on this server
+    psycopg.errors.UndefinedFile,
+    psycopg.errors.InsufficientPrivilege,
+)
+_PRELOAD = "INSERT INTO {schema}.records SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"
+_WRITE = (
+    "INSERT INTO {schema}.records (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+_IS_READY = """
+SELECT count(*) FROM pg_catalog.pg_trigger
+WHERE tgrelid = to_regclass({table}) AND tgname = 'notify_receiver' AND tgenabled <> 'D'
+"""
+_VERSION = "SELECT current_setting('server_version'), current_setting('cluster_name'), to_regproc('aurora_version')"
+
+
+class PostgresqlDriver:
+    """One trial's schema `stepbench_<tag>`, with its table and trigger, in one database."""
+
+    def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock) -> None:
+        self._spec = spec
+        self._settings = settings
+        self._clock = clock
+        self._access = Access.of(spec, settings)
+        self._schema = sql.Identifier(f"stepbench_{spec.tag}")
+        self._statement = sql.SQL(_WRITE).format(schema=self._schema).as_bytes(None)
+        self._lanes = Lanes(self._make_lane, spec.plan.max_in_flight)
+
+    async def open(self) -> None:
+        """Have the first connections before any clock starts; further ones come on demand, before t1."""
+        await self._lanes.warm_up(LANES_FROM_THE_START)
+
+    async def close(self) -> None:
+        """Close the writers' connections."""
+        self._lanes.close()
+
+    async def write(self, write: Write) -> Written:
+        """Insert or overwrite one row; in `request_response` the receiver runs before this returns."""
+        key = write.key.encode()
+        try:
+            lane = await self._lanes.acquire()
+        except TargetUnavailableError as error:
+            now_ns = self._clock.now_ns()
+            sqlstate = getattr(error.__cause__, "sqlstate", None)
+            return Written(now_ns, now_ns, Outcome.FAILED, error=sqlstate or CANNOT_CONNECT)
+        try:
+            t1_ns, t2_ns, outcome, code = await lane.write(key, write.value)
+        finally:
+            self._lanes.release(lane)
+        return Written(t1_ns, t2_ns, outcome, error=code)
+
+    async def prepare(self) -> None:
+        """
+        Extension, schema, table, preloaded rows, and the trigger last, so that preloading fires nothing.
+
+        Raises:
+            PlanError: the server has no `aws_lambda`, we may not create what we need, or no receiver is known.
+            TargetUnavailableError: the server does not answer, or not so.
+        """
+        receiver = self._settings.receive_events_function_arn
+        if not receiver:
+            remedy = "Set RECEIVE_EVENTS_FUNCTION_ARN, as the stack does."
+            raise self._never(remedy, of="no receiver function is known")
+        target = self._spec.plan.target
+        request_response = isinstance(target, PostgresqlTarget) and target.invocation == "request_response"
+        async with self._control() as connection:
+            await connection.execute(_script("table.sql").format(schema=self._schema))
+            await self._preload(connection)
+            trigger = _script("trigger.sql").format(
+                schema=self._schema,
+                function=sql.Literal(receiver),
+                region=sql.Literal(region_of(receiver) or self._settings.aws_region),
+                invocation=sql.Literal("RequestResponse" if request_response else "Event"),
+            )
+            await connection.execute(trigger)
+
+    async def ready(self) -> bool:
+        """Whether the trigger is there and enabled."""
+        table = sql.Literal(f"{self._schema.as_string(None)}.records")
+        async with self._control() as connection:
+            cursor = await connection.execute(sql.SQL(_IS_READY).format(table=table))
+            return await cursor.fetchone() == (1,)
+
+    async def tear_down(self) -> bool:
+        """Drop the schema; not now if somebody holds a lock on it. The extension stays: others may use it."""
+        async with self._control() as connection:
+            await connection.execute(_TEAR_DOWN_LIMITS)
+            try:
+                await connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(self._schema))
+            except _NOT_NOW:
+                return False
+        return True
+
+    async def provider(self) -> str:
+        """`PostgreSQL 18.6 (wheel)`, or `Aurora PostgreSQL 16.4 (Aurora 16.4.1)`."""
+        async with self._control() as connection:
+            version, cluster, aurora = await _row(connection, _VERSION)
+            if aurora:
+                (of_aurora,) = await _row(connection, "SELECT aurora_version()")
+                return f"Aurora PostgreSQL {version} (Aurora {of_aurora})"
+        return f"PostgreSQL {version} ({cluster})" if cluster else f"PostgreSQL {version}"
+
+    async def _make_lane(self) -> Lane:
+        connection = await self._access.connect()
+        try:
+            await connection.execute(f"SET statement_timeout = {STATEMENT_LIMIT_MS}")
+        except psycopg.Error as error:
+            await connection.close()
+            message = f"PostgreSQL refused a new session: {error}"
+            raise TargetUnavailableError(message) from error
+        lane = Lane(connection, self._statement, self._clock)
+        await lane.prepare()  # in vain before `prepare` has made the table; the first write tries again
+        return lane
+
+    async def _preload(self, connection: psycopg.AsyncConnection) -> None:
+        at_once = max(1, min(_PRELOAD_ROWS, _PRELOAD_BYTES // self._spec.plan.record.value_bytes))
+        insert = sql.SQL(_PRELOAD).format(schema=self._schema)
+        writes = preloads(self._spec)
+        while portion := list(islice(writes, at_once)):
+            columns = ([write.key for write in portion], [write.value.decode() for write in portion])
+            await connection.execute(insert, columns)
+
+    @asynccontextmanager
+    async def _control(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        """A connection of its own; the server's errors on it become ours."""
+        connection = await self._access.connect()
+        try:
+            yield connection
+        except _NEVER as error:
+            remedy = (
+                "Use a server that offers the extension aws_lambda, and a user that may create extensions and "
+                "schemas (rds_superuser on Aurora)."
+            )
+            raise self._never(remedy, of=str(error)) from error
+        except psycopg.Error as error:
+            message = f"PostgreSQL: {error.sqlstate or LOST}: {error}"
+            raise TargetUnavailableError(message) from error
+        finally:
+            await connection.close()
+
+    def _never(self, remedy: str, *, of: str) -> PlanError:
+        path = f"trials[{self._spec.index}].target"
+        return PlanError([Problem(path=path, value="'postgresql'", message=of, remedy=remedy)])
+
+
+def _script(name: str) -> sql.SQL:
+    text = importlib.resources.files("stepbench.drivers.postgresql").joinpath(name).read_text()
+    return sql.SQL(text)
+
+
+async def _row(connection: psycopg.AsyncConnection, query: str) -> tuple[str, ...]:
+    cursor = await connection.execute(query)
+    row = await cursor.fetchone()
+    return tuple(row or ())
+
+
+def region_of(function: str) -> str:
+    """The region in a function's ARN; "" for a bare name."""
+    parts = function.split(":")
+    return parts[3] if function.startswith("arn:") and len(parts) > 3 else ""  # noqa: PLR2004 -- arn:aws:lambda:region

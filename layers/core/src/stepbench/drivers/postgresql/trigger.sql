@@ -1,0 +1,14 @@
+CREATE OR REPLACE FUNCTION {schema}.notify_receiver() RETURNS trigger LANGUAGE plpgsql AS $body$
+BEGIN
+    PERFORM aws_lambda.invoke(
+        aws_commons.create_lambda_function_arn({function}, {region}),
+        json_build_object(
+            'source', 'stepbench:postgresql',
+            'event', left(NEW.value, 40),
+            't3_us', floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
+        {invocation});
+    RETURN NULL;
+END
+$body$;
+CREATE OR REPLACE TRIGGER notify_receiver AFTER INSERT OR UPDATE ON {schema}.records
+    FOR EACH ROW EXECUTE FUNCTION {schema}.notify_receiver();

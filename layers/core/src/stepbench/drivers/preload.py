@@ -1,0 +1,61 @@
+"""The keys that updates overwrite, as `prepare` writes them before the load begins."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.identity import CANARY_PHASE, EventId, update_key
+from stepbench.drivers.protocol import Outcome, Write, Written
+from stepbench.errors import TargetUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+
+PRELOAD_WRITER = 0xFFFF
+"""Writer number of preloaded values: no real writer has it, so AwaitTarget's own canaries stay apart from them."""
+_LANES = 16
+_ATTEMPTS = 6
+
+
+def preloads(spec: TrialSpec) -> Iterator[Write]:
+    """
+    One write per distinct key of an update trial; none for puts.
+
+    The values carry a canary's identity: where a store's trigger fires on them all the same, they arrive as canaries,
+    outside the accounting, and not as malformed events.
+    """
+    record = spec.plan.record
+    for index in range(record.distinct_keys or 0):
+        event = EventId(spec.tag, CANARY_PHASE, PRELOAD_WRITER, 0, 0, index)
+        value = event.text().encode().ljust(record.value_bytes, b"x")
+        yield Write(update_key(spec.tag, index, record.key_bytes), value)
+
+
+async def preload(spec: TrialSpec, write: Callable[[Write], Awaitable[Written]], clock: Clock) -> None:
+    """
+    Write all of them, some at a time; a refused or unanswered one again, ever more slowly.
+
+    Raises:
+        TargetUnavailableError: one key could not be written in six attempts.
+    """
+    remaining = preloads(spec)
+
+    async def lane() -> None:
+        for each in remaining:
+            await _insist(each, write, clock)
+
+    await asyncio.gather(*(lane() for _ in range(_LANES)))
+
+
+async def _insist(each: Write, write: Callable[[Write], Awaitable[Written]], clock: Clock) -> None:
+    for attempt in range(_ATTEMPTS):
+        last = await write(each)
+        if last.outcome is Outcome.OK:
+            return
+        await clock.sleep_async(0.05 * 2**attempt)
+    message = f"the key {each.key[:60]!r} could not be preloaded: {last.error}; raise the store's capacity"
+    raise TargetUnavailableError(message)

@@ -1,0 +1,177 @@
+"""S3: event notifications for one prefix of the stack's versioned bucket call `ReceiveEvents`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepbench.drivers.aws_access import AwsAccess, error_code
+from stepbench.drivers.aws_answers import written, xml_error_code
+from stepbench.drivers.preload import preload
+from stepbench.errors import TargetUnavailableError
+from stepbench.wire.sigv4 import s3_path
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.protocol import Write, Written
+    from stepbench.settings import Settings
+    from stepbench.wire.aws import SignedClient
+
+VERSION_HEADER = b"x-amz-version-id"
+_TEAR_DOWN_FOR_NS = 20_000_000_000
+"""No new page is begun after so long in one call; a page's requests take some seconds at most."""
+_LAMBDAS = "LambdaFunctionConfigurations"
+
+
+class S3Driver:
+    """`Driver` for S3. Keys begin with the trial's tag; the token of a write is the object's version id."""
+
+    def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock) -> None:
+        self._spec = spec
+        self._clock = clock
+        self._bucket = settings.target_bucket
+        self._receiver_arn = settings.receive_events_function_arn
+        self._prefix = f"{spec.tag}/"
+        self._aws = AwsAccess("s3", spec, settings, clock)
+        self._wire: SignedClient | None = None
+        self._before_key = ""
+
+    async def open(self) -> None:
+        """Read credentials, connect. Raises TargetUnavailableError."""
+        if self._wire is None:
+            self._wire, self._before_key = await self._aws.connect(self._bucket)
+
+    async def prepare(self) -> None:
+        """
+        Preload an update trial's keys, then turn on the notification.
+
+        In this order, because the receiver knows an update by its version id: a preloaded version would be one that
+        no writer has recorded.
+        """
+        s3: S3Client = await self._aws.client()
+        await self._require_versions(s3)
+        config = await self._notifications(s3)
+        if has_notification(config, self._prefix):
+            return
+        if self._spec.plan.record.distinct_keys:
+            await self._preload()
+        entry = notification(self._spec.tag, self._prefix, self._receiver_arn)
+        await self._aws.call(
+            s3.put_bucket_notification_configuration,
+            Bucket=self._bucket,
+            NotificationConfiguration=with_notification(config, entry),  # type: ignore[arg-type]
+        )
+
+    async def ready(self) -> bool:
+        """Whether the bucket reports the notification; S3 may still take minutes to act on it."""
+        return has_notification(await self._notifications(await self._aws.client()), self._prefix)
+
+    async def write(self, write: Write) -> Written:
+        """PUT one object."""
+        if self._wire is None:
+            message = "open the driver before writing"
+            raise RuntimeError(message)
+        exchange = await self._wire.send("PUT", self._before_key + s3_path(write.key), (), write.value)
+        return written(exchange, xml_error_code, VERSION_HEADER)
+
+    async def tear_down(self) -> bool:
+        """Remove the notification, then every version and delete marker under the prefix."""
+        s3: S3Client = await self._aws.client()
+        try:
+            await self._remove_notification(s3)
+            until_ns = self._clock.now_ns() + _TEAR_DOWN_FOR_NS
+            while await self._delete_page(s3):
+                if self._clock.now_ns() >= until_ns:
+                    return False
+        except TargetUnavailableError as error:
+            if error_code(error) != "NoSuchBucket":
+                raise
+        return True
+
+    async def close(self) -> None:
+        """End connections."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
+
+    async def provider(self) -> str:
+        """What serves the bucket."""
+        return self._aws.provider("Amazon S3")
+
+    async def _require_versions(self, s3: S3Client) -> None:
+        answer = await self._aws.call(s3.get_bucket_versioning, Bucket=self._bucket)
+        if answer.get("Status") != "Enabled":
+            message = f"bucket {self._bucket} keeps no versions, by which updates are told apart; enable versioning"
+            raise TargetUnavailableError(message)
+
+    async def _notifications(self, s3: S3Client) -> dict[str, Any]:
+        answer = await self._aws.call(s3.get_bucket_notification_configuration, Bucket=self._bucket)
+        return {name: value for name, value in answer.items() if name != "ResponseMetadata"}
+
+    async def _preload(self) -> None:
+        was_open = self._wire is not None
+        await self.open()
+        try:
+            await preload(self._spec, self.write, self._clock)
+        finally:
+            if not was_open:
+                await self.close()
+
+    async def _remove_notification(self, s3: S3Client) -> None:
+        config = await self._notifications(s3)
+        if has_notification(config, self._prefix):
+            await self._aws.call(
+                s3.put_bucket_notification_configuration,
+                Bucket=self._bucket,
+                NotificationConfiguration=without_notification(config, self._prefix),  # type: ignore[arg-type]
+            )
+
+    async def _delete_page(self, s3: S3Client) -> bool:
+        """Delete up to 1,000 versions; False if there were none."""
+        page = await self._aws.call(s3.list_object_versions, Bucket=self._bucket, Prefix=self._prefix)
+        found = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
+        if not found:
+            return False
+        doomed = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in found]
+        answer = await self._aws.call(
+            s3.delete_objects,
+            Bucket=self._bucket,
+            Delete={"Objects": doomed, "Quiet": True},  # type: ignore[typeddict-item]
+        )
+        if len(refused := answer.get("Errors", [])) == len(doomed):
+            message = f"bucket {self._bucket}: nothing under {self._prefix} can be deleted: {refused[0]}"
+            raise TargetUnavailableError(message)
+        return True
+
+
+def notification(tag: str, prefix: str, receiver_arn: str) -> dict[str, Any]:
+    """The bucket's entry for one trial. Puts only, so that tear-down fires nothing."""
+    return {
+        "Id": f"stepbench-{tag}",
+        "LambdaFunctionArn": receiver_arn,
+        "Events": ["s3:ObjectCreated:Put"],
+        "Filter": {"Key": {"FilterRules": [{"Name": "prefix", "Value": prefix}]}},
+    }
+
+
+def has_notification(config: dict[str, Any], prefix: str) -> bool:
+    """Whether an entry for exactly this prefix is there."""
+    return any(_is_for(entry, prefix) for entry in config.get(_LAMBDAS, ()))
+
+
+def with_notification(config: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """The whole configuration with one entry more: S3 only takes it as a whole."""
+    return {**config, _LAMBDAS: [*config.get(_LAMBDAS, ()), entry]}
+
+
+def without_notification(config: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """The whole configuration less the entry for this prefix."""
+    return {**config, _LAMBDAS: [entry for entry in config.get(_LAMBDAS, ()) if not _is_for(entry, prefix)]}
+
+
+def _is_for(entry: dict[str, Any], prefix: str) -> bool:
+    rules = entry.get("Filter", {}).get("Key", {}).get("FilterRules", ())
+    # S3 answers with "Prefix" where it was told "prefix".
+    return any(rule["Name"].lower() == "prefix" and rule["Value"] == prefix for rule in rules)

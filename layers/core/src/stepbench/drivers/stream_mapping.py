@@ -1,0 +1,100 @@
+"""The event source mapping between a table's stream and `ReceiveEvents`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from stepbench.drivers.aws_access import error_code
+from stepbench.errors import TargetUnavailableError
+
+if TYPE_CHECKING:
+    from stepbench.contracts.target import DynamoDbTarget
+    from stepbench.drivers.aws_access import AwsAccess
+    from stepbench.settings import Settings
+
+RETRIES = 3
+MAX_RECORD_AGE_S = 3_600
+"""Both are finite: by default one bad batch would block its shard for a day."""
+_GONE = "ResourceNotFoundException"
+_BUSY = frozenset({"ResourceInUseException", "ResourceConflictException"})
+
+
+class StreamMapping:
+    """
+    The mapping of one table, found by the table's name in the stream's ARN.
+
+    So it is found even after the table, which alone knew that ARN, is gone.
+    """
+
+    def __init__(self, aws: AwsAccess, settings: Settings, target: DynamoDbTarget, table: str) -> None:
+        self._aws = aws
+        self._receiver_arn = settings.receive_events_function_arn
+        self._failures_arn = settings.stream_failures_queue_arn
+        self._target = target
+        self._in_arn = f":table/{table}/stream/"
+
+    async def ensure(self, stream_arn: str) -> None:
+        """Create it, unless it is there."""
+        if await self._find() is None:
+            request = mapping_request(self._target, stream_arn, self._receiver_arn, self._failures_arn)
+            client = await self._aws.client("lambda")
+            await self._aws.call(client.create_event_source_mapping, **request)
+
+    async def enabled(self) -> bool:
+        """Whether Lambda reports it as enabled."""
+        found = await self._find()
+        return found is not None and found["State"] == "Enabled"
+
+    async def remove(self) -> bool:
+        """Ask for its deletion; True when it is gone."""
+        found = await self._find()
+        if found is None:
+            return True
+        if found["State"] != "Deleting":
+            client = await self._aws.client("lambda")
+            try:
+                await self._aws.call(client.delete_event_source_mapping, UUID=found["UUID"])
+            except TargetUnavailableError as error:
+                if error_code(error) not in _BUSY | {_GONE}:
+                    raise
+        return False
+
+    async def _find(self) -> dict[str, Any] | None:
+        client = await self._aws.client("lambda")
+        try:
+            return await self._aws.call(self._find_now, client)
+        except TargetUnavailableError as error:
+            if error_code(error) == _GONE:  # the function is: its mappings went with it
+                return None
+            raise
+
+    def _find_now(self, client: Any) -> dict[str, Any] | None:  # noqa: ANN401 -- boto3's
+        pages = client.get_paginator("list_event_source_mappings").paginate(FunctionName=self._receiver_arn)
+        mappings = (mapping for page in pages for mapping in page["EventSourceMappings"])
+        return next((each for each in mappings if self._in_arn in each["EventSourceArn"]), None)
+
+
+def mapping_request(target: DynamoDbTarget, stream_arn: str, receiver_arn: str, failures_arn: str) -> dict[str, Any]:
+    """
+    CreateEventSourceMapping's arguments.
+
+    TRIM_HORIZON, because LATEST can miss what is written while the mapping comes up.
+    """
+    request: dict[str, Any] = {
+        "EventSourceArn": stream_arn,
+        "FunctionName": receiver_arn,
+        "StartingPosition": "TRIM_HORIZON",
+        "BatchSize": target.batch_size,
+        "ParallelizationFactor": target.parallelization_factor,
+        "MaximumRetryAttempts": RETRIES,
+        "MaximumRecordAgeInSeconds": MAX_RECORD_AGE_S,
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+    }
+    if target.batching_window_s:  # none is the default; asked for, it would not go with batches of more than 10
+        request["MaximumBatchingWindowInSeconds"] = target.batching_window_s
+    if target.filter is not None:
+        request["FilterCriteria"] = {"Filters": [{"Pattern": json.dumps(target.filter)}]}
+    if failures_arn:
+        request["DestinationConfig"] = {"OnFailure": {"Destination": failures_arn}}
+    return request

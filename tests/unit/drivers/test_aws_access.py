@@ -1,0 +1,58 @@
+"""How AWS is addressed, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepbench.drivers.aws_access import AwsAccess, bucket_address
+from stepbench.errors import TargetUnavailableError
+from stepbench.settings import Settings
+from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.wire.pool import Address
+
+SETTINGS = Settings(results_table="r", results_bucket="r", target_bucket="b")
+
+
+@pytest.mark.parametrize(
+    ("url", "bucket", "host", "before_key"),
+    [
+        ("https://s3.eu-west-1.amazonaws.com", "b", "b.s3.eu-west-1.amazonaws.com", ""),
+        ("https://s3.cn-north-1.amazonaws.com.cn", "b", "b.s3.cn-north-1.amazonaws.com.cn", ""),
+        ("https://s3.eu-west-1.amazonaws.com", "b.c", "s3.eu-west-1.amazonaws.com", "/b.c"),
+        ("https://minio.example", "b", "minio.example", "/b"),
+        ("https://dynamodb.us-east-1.amazonaws.com", "", "dynamodb.us-east-1.amazonaws.com", ""),
+    ],
+)
+def test_the_bucket_is_named_where_the_server_looks_for_it(url: str, bucket: str, host: str, before_key: str) -> None:
+    """AWS serves new buckets by host name only; local servers know no wildcard names."""
+    assert bucket_address(url, bucket) == (Address(host, 443, tls=True), before_key)
+
+
+async def test_missing_credentials_are_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """'403' a thousand times over would send the user to the bucket's policy."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.delenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", raising=False)
+    monkeypatch.delenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", raising=False)
+    access = AwsAccess("s3", contract_spec({"store": "s3"}), SETTINGS, FakeClock())
+    with pytest.raises(TargetUnavailableError, match="no AWS credentials"):
+        await access.connect("b")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "emulator", "provider"),
+    [
+        (None, "", "Amazon S3"),
+        (None, "MiniStack 1.5.33", "MiniStack 1.5.33"),
+        ("http://10.0.0.7:9000", "MiniStack 1.5.33", "S3 API at 10.0.0.7:9000"),
+    ],
+)
+def test_the_provider_is_who_answers(endpoint: str | None, emulator: str, provider: str) -> None:
+    """An emulated latency that is printed as Amazon's is the worst thing that a report can say."""
+    settings = SETTINGS.model_copy(update={"emulator": emulator})
+    access = AwsAccess("s3", contract_spec({"store": "s3", "endpoint": endpoint}), settings, FakeClock())
+    assert access.provider("Amazon S3") == provider

@@ -1,0 +1,238 @@
+"""The contract itself: a driver that keeps it passes, and each way of breaking it is found."""
+
+# ruff: noqa: D101, D102 -- the classes' names say what they break
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from stepbench.clock import SystemClock
+from stepbench.drivers.preload import preloads
+from stepbench.drivers.protocol import Outcome, Write, Written
+from stepbench.errors import TargetUnavailableError
+from stepbench.testing.driver_contract import DriverContract
+
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import TrialSpec
+
+Store = dict[str, bytes]
+
+
+class HonestDriver:
+    """Keeps the contract, over a dict. The trigger is a key of its own."""
+
+    def __init__(self, spec: TrialSpec, store: Store) -> None:
+        self.spec = spec
+        self.store = store
+        self.clock = SystemClock()
+        self.revision = 0
+
+    async def open(self) -> None:
+        """Nothing."""
+
+    async def prepare(self) -> None:
+        """Trigger and preloaded keys."""
+        self.store[f"{self.spec.tag}#trigger"] = b""
+        self.store.update(preloads(self.spec))
+
+    async def ready(self) -> bool:
+        """Whether it is prepared."""
+        return f"{self.spec.tag}#trigger" in self.store
+
+    async def write(self, write: Write) -> Written:
+        """Store."""
+        t1_ns = self.clock.now_ns()
+        self.store[write.key] = write.value
+        self.revision += 1
+        return Written(t1_ns, max(self.clock.now_ns(), t1_ns + 1), Outcome.OK, str(self.revision))
+
+    async def tear_down(self) -> bool:
+        """One key a call."""
+        mine = [key for key in self.store if key.startswith(self.spec.tag)]
+        for key in mine[:1]:
+            del self.store[key]
+        return len(mine) <= 1
+
+    async def close(self) -> None:
+        """Nothing."""
+
+    async def provider(self) -> str:
+        """A name with a version."""
+        return "dict 3.11"
+
+
+class Unreachable(HonestDriver):
+    """Its store refuses connections."""
+
+    async def open(self) -> None:
+        """As it must."""
+        message = "refused"
+        raise TargetUnavailableError(message)
+
+    async def prepare(self) -> None:
+        """As it must."""
+        await self.open()
+
+
+class WritesOnOpen(HonestDriver):
+    async def open(self) -> None:
+        self.store[f"{self.spec.tag}/opened"] = b""
+
+
+class DoublesItsTrigger(HonestDriver):
+    async def prepare(self) -> None:
+        await super().prepare()
+        self.store[f"{self.spec.tag}#trigger-{len(self.store)}"] = b""
+
+
+class AnswersBeforeItSends(HonestDriver):
+    async def write(self, write: Write) -> Written:
+        written = await super().write(write)
+        return written._replace(t2_ns=written.t1_ns - 1)
+
+
+class ReportsSeconds(HonestDriver):
+    async def write(self, write: Write) -> Written:
+        written = await super().write(write)
+        return written._replace(t1_ns=written.t1_ns // 10**9, t2_ns=written.t2_ns // 10**9 + 1)
+
+
+class Reencodes(HonestDriver):
+    async def write(self, write: Write) -> Written:
+        return await super().write(write._replace(value=write.value.decode("latin-1").encode()))
+
+
+class KeepsTheFirst(HonestDriver):
+    async def write(self, write: Write) -> Written:
+        return await super().write(write._replace(value=self.store.get(write.key, write.value)))
+
+
+class RepeatsItsToken(HonestDriver):
+    async def write(self, write: Write) -> Written:
+        return (await super().write(write))._replace(token="same")  # noqa: S106 -- a store's token
+
+
+class SwapsNeighbours(HonestDriver):
+    async def write(self, write: Write) -> Written:
+        even = write.key[39] in "02468ace"
+        other = write.key[:39] + format(int(write.key[39], 16) ^ 1, "x") + write.key[40:]
+        return await super().write(write if even else write._replace(key=other))
+
+
+class ForgetsToPreload(HonestDriver):
+    async def prepare(self) -> None:
+        self.store[f"{self.spec.tag}#trigger"] = b""
+
+
+class RaisesItsOwnError(Unreachable):
+    async def open(self) -> None:
+        raise ConnectionRefusedError
+
+
+class PretendsToHaveWritten(Unreachable):
+    async def open(self) -> None:
+        """As if all were well."""
+
+
+class LeavesItsTrigger(HonestDriver):
+    async def tear_down(self) -> bool:
+        for key in [key for key in self.store if key.startswith(f"{self.spec.tag}/")]:
+            del self.store[key]
+        return True
+
+
+class ClearsTheStore(HonestDriver):
+    async def tear_down(self) -> bool:
+        self.store.clear()
+        return True
+
+
+class ClosesOnce(HonestDriver):
+    closed = False
+
+    async def close(self) -> None:
+        if self.closed:
+            raise ValueError
+        self.closed = True
+
+
+class HasNoName(HonestDriver):
+    async def provider(self) -> str:
+        return "some store"
+
+
+class DictSubject:
+    """A dict as a store."""
+
+    target: dict[str, Any] = {"store": "s3"}  # noqa: RUF012 -- the Subject protocol's attribute
+
+    def __init__(
+        self, driver: type[HonestDriver] = HonestDriver, unreachable: type[HonestDriver] = Unreachable
+    ) -> None:
+        self.store: Store = {}
+        self._driver, self._unreachable = driver, unreachable
+
+    def driver(self, spec: TrialSpec) -> HonestDriver:
+        """Over the one dict."""
+        return self._driver(spec, self.store)
+
+    def unreachable(self, spec: TrialSpec) -> HonestDriver:
+        """Over another."""
+        return self._unreachable(spec, {})
+
+    async def read_back(self, spec: TrialSpec, key: str) -> bytes | None:
+        """Look."""
+        del spec
+        return self.store.get(key)
+
+    async def leftovers(self, spec: TrialSpec) -> list[str]:
+        """Look."""
+        return sorted(key for key in self.store if key.startswith(spec.tag))
+
+
+class TestAnHonestDriver(DriverContract):
+    """Passes all of it."""
+
+    @pytest.fixture
+    def subject(self) -> DictSubject:
+        """See above."""
+        return DictSubject()
+
+
+class Breach(NamedTuple):
+    """A way of breaking the contract, and the test that must notice."""
+
+    driver: type[HonestDriver]
+    noticed_by: str
+    unreachable: bool = False
+
+
+BREACHES = [
+    Breach(WritesOnOpen, "test_open_has_no_effect_on_data"),
+    Breach(DoublesItsTrigger, "test_prepare_is_idempotent"),
+    Breach(AnswersBeforeItSends, "test_an_acknowledged_write_has_plausible_times"),
+    Breach(ReportsSeconds, "test_an_acknowledged_write_has_plausible_times"),
+    Breach(Reencodes, "test_key_and_value_are_stored_as_written"),
+    Breach(KeepsTheFirst, "test_a_second_write_overwrites"),
+    Breach(RepeatsItsToken, "test_a_second_write_overwrites"),
+    Breach(SwapsNeighbours, "test_writes_in_flight_keep_their_own_results"),
+    Breach(ForgetsToPreload, "test_updates_find_their_keys_preloaded"),
+    Breach(RaisesItsOwnError, "test_an_unreachable_store_is_an_outcome", unreachable=True),
+    Breach(PretendsToHaveWritten, "test_an_unreachable_store_is_an_outcome", unreachable=True),
+    Breach(PretendsToHaveWritten, "test_an_unreachable_store_cannot_be_prepared", unreachable=True),
+    Breach(LeavesItsTrigger, "test_tear_down_leaves_nothing"),
+    Breach(ClearsTheStore, "test_tear_down_spares_the_neighbour"),
+    Breach(ClosesOnce, "test_close_twice_is_safe"),
+    Breach(HasNoName, "test_the_provider_is_named"),
+]
+
+
+@pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: f"{breach.driver.__name__}-{breach.noticed_by[5:]}")
+async def test_a_breach_is_noticed(breach: Breach) -> None:
+    """A contract that every driver passes, whatever it does, would be the worst test of all."""
+    subject = DictSubject(unreachable=breach.driver) if breach.unreachable else DictSubject(breach.driver)
+    test = getattr(DriverContract(), breach.noticed_by)
+    with pytest.raises((AssertionError, ValueError, OSError, pytest.fail.Exception)):
+        await test(subject)

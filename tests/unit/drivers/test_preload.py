@@ -1,0 +1,58 @@
+"""Preloaded keys: complete, recognisable, and written with patience."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepbench.contracts.identity import CANARY_PHASE, parse_event_id, update_key
+from stepbench.drivers.preload import PRELOAD_WRITER, preload, preloads
+from stepbench.drivers.protocol import Outcome
+from stepbench.errors import TargetUnavailableError
+from stepbench.testing.driver_contract import KEY_BYTES, VALUE_BYTES, contract_spec
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.testing.memory_driver import MemoryDriver
+
+SPEC = contract_spec({"store": "s3"}, "update", distinct_keys=40)
+
+
+def test_puts_need_no_keys() -> None:
+    """They make their own."""
+    assert list(preloads(contract_spec({"store": "s3"}))) == []
+
+
+def test_each_value_is_a_canary_of_the_plans_size() -> None:
+    """An update that changes an item's size measures something else."""
+    writes = list(preloads(SPEC))
+    assert [write.key for write in writes] == [update_key(SPEC.tag, index, KEY_BYTES) for index in range(40)]
+    assert {len(write.value) for write in writes} == {VALUE_BYTES}
+    events = [parse_event_id(write.value.decode()) for write in writes]
+    assert [(event.phase, event.writer, event.sequence) for event in events if event] == [
+        (CANARY_PHASE, PRELOAD_WRITER, index) for index in range(40)
+    ]
+
+
+def test_every_key_is_written_once() -> None:
+    """Sixteen lanes share one list."""
+    clock = FakeClock()
+    driver = MemoryDriver(clock, service_ns=(1_000_000,))
+    clock.run(preload(SPEC, driver.write, clock))
+    assert sorted(write.key for write in driver.offered) == sorted(write.key for write in preloads(SPEC))
+    assert driver.most_in_flight == 16
+
+
+def test_a_throttled_write_is_tried_again() -> None:
+    """A new table throttles a preload as a matter of course; the plan is not wrong for that."""
+    clock = FakeClock()
+    driver = MemoryDriver(clock, outcomes={0: Outcome.FAILED, 1: Outcome.UNKNOWN})
+    clock.run(preload(SPEC, driver.write, clock))
+    assert (len(driver.offered), len(driver.stored)) == (42, 40)
+
+
+def test_a_store_that_keeps_refusing_ends_the_preload() -> None:
+    """Six attempts at one key, then the trial fails with the reason."""
+    clock = FakeClock()
+    spec = contract_spec({"store": "s3"}, "update", distinct_keys=1)
+    driver = MemoryDriver(clock, outcomes=dict.fromkeys(range(6), Outcome.FAILED))
+    with pytest.raises(TargetUnavailableError, match="refused"):
+        clock.run(preload(spec, driver.write, clock))
+    assert len(driver.offered) == 6
