@@ -1,0 +1,80 @@
+"""All that the analysis looks at, gathered in one place so that everything after is pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepbench.records import layout
+from stepbench.records.reader import count_malformed, find_provider, read_records, ref_of
+from stepbench.records.report_lines import LogCollection, ReportPage
+
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.tasks import StateError
+    from stepbench.records.join import Joined
+    from stepbench.records.reader import TrialRecords
+    from stepbench.records.trial_table import ClockSample
+    from stepbench.stages.services import Services
+
+FLOOR_PER_S = 20
+"""At which pace a local run sends the events of a floor."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """
+    One trial.
+
+    floor_ms: latencies of the emulator's bare trigger, measured in the same run; empty where there is none.
+    """
+
+    spec: TrialSpec
+    failure: StateError
+    records: TrialRecords
+    joined: Joined
+    clocks: tuple[ClockSample, ...]
+    malformed: int
+    provider: str
+    emulated: bool
+    pages: tuple[ReportPage, ...]
+    collection: LogCollection | None
+    floor_ms: tuple[float, ...]
+
+
+def gather(spec: TrialSpec, failure: StateError, services: Services) -> Evidence:
+    """
+    Read everything.
+
+    Raises:
+        AccountingError: the records contradict each other.
+        RecordsUnavailableError: bucket or table do not answer.
+    """
+    ref, store = ref_of(spec), spec.plan.target.store
+    records = read_records(spec, services.runs, services.table)
+    from_ns = min(records.starts_ns.values(), default=services.clock.now_ns())
+    provider, emulated = find_provider(ref, services.runs)
+    return Evidence(
+        spec=spec,
+        failure=failure,
+        records=records,
+        joined=records.joined(),
+        clocks=tuple(services.table.clocks(ref.tag)),
+        malformed=count_malformed(store, services.runs, services.table, from_ns, services.clock.now_ns()),
+        provider=provider or store,
+        emulated=bool(emulated),
+        pages=_pages(spec, services),
+        collection=services.runs.find_model(layout.trial_key(ref, "logs/collection.json"), LogCollection),
+        floor_ms=_floor(spec, services),
+    )
+
+
+def _pages(spec: TrialSpec, services: Services) -> tuple[ReportPage, ...]:
+    keys = services.runs.keys(layout.trial_key(ref_of(spec), "logs/"))
+    return tuple(services.runs.get_model(key, ReportPage) for key in keys if not key.endswith("/collection.json"))
+
+
+def _floor(spec: TrialSpec, services: Services) -> tuple[float, ...]:
+    floors: dict[str, Any] = services.runs.find_json(layout.run_key(spec.run_id, "floors.json")) or {}
+    name = "etcd_watch" if spec.plan.target.store == "etcd" else "async_invoke"
+    return tuple(float(latency_ms) for latency_ms in floors.get(name, {}).get("latencies_ms", ()))

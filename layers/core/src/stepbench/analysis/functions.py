@@ -1,0 +1,81 @@
+"""What the functions did: from their REPORT lines, and from what receivers say of themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.contracts.result import Invocations
+from stepbench.stats.quantiles import quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from stepbench.analysis.evidence import Evidence
+    from stepbench.records.report_lines import ReportLine
+    from stepbench.records.t4 import T4Item
+
+RECEIVER = "ReceiveEvents"
+_NS_PER_MS = 1_000_000
+
+
+def invocations(evidence: Evidence) -> tuple[Invocations, ...]:
+    """One entry per function that ran, by name."""
+    lines: dict[str, dict[str, ReportLine]] = {}
+    for page in evidence.pages:
+        lines.setdefault(page.function, {}).update((line.request_id, line) for line in page.lines)
+    items = receiver_items(evidence)
+    # Receivers serve every trial of the stack: only this trial's invocations count.
+    own = {item.request_id for item in items}
+    lines[RECEIVER] = {name: line for name, line in lines.get(RECEIVER, {}).items() if name in own}
+    found = (_of_function(name, list(by_id.values())) for name, by_id in sorted(lines.items()) if by_id)
+    return tuple(_with_own_word(each, items) if each.function == RECEIVER else each for each in found) or _unreported(
+        items
+    )
+
+
+def receiver_items(evidence: Evidence) -> list[T4Item]:
+    """The items of push receivers."""
+    return [item for item in evidence.records.items if item.source == "receiver"]
+
+
+def _of_function(name: str, lines: Sequence[ReportLine]) -> Invocations:
+    inits = [line.init_ms for line in lines if line.init_ms is not None]
+    durations = [line.duration_ms for line in lines]
+    return Invocations(
+        function=name,
+        invocations=len(lines),
+        cold_starts=len(inits),
+        init_ms_p50=_median(inits),
+        init_ms_max=max(inits, default=None),
+        duration_ms_p50=_median(durations),
+        duration_ms_max=max(durations, default=None),
+        billed_ms=sum(line.billed_ms for line in lines),
+        max_memory_mb=max((line.max_memory_mb for line in lines), default=None),
+    )
+
+
+def _with_own_word(reported: Invocations, items: Sequence[T4Item]) -> Invocations:
+    """Where REPORT lines tell no cold starts (emulators), the receivers' own stamps do."""
+    cold = {item.request_id: item.init_ns / _NS_PER_MS for item in items if item.cold}
+    if reported.cold_starts >= len(cold):
+        return reported
+    update = {
+        "cold_starts": len(cold),
+        "init_ms_p50": _median(cold.values()),
+        "init_ms_max": max(cold.values(), default=None),
+    }
+    return reported.model_copy(update=update)
+
+
+def _unreported(items: Sequence[T4Item]) -> tuple[Invocations, ...]:
+    if not items:
+        return ()
+    requests = {item.request_id for item in items}
+    return (_with_own_word(Invocations(function=RECEIVER, invocations=len(requests), cold_starts=0), items),)
+
+
+def _median(values: Iterable[float]) -> float | None:
+    ascending = np.sort(np.array(list(values), dtype=np.float64))
+    return quantile(ascending, 0.5) if ascending.size else None

@@ -1,0 +1,70 @@
+"""Whether the generator, and not the store, was the bottleneck."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from stepbench.analysis.windows import NS_PER_MS, measured_windows
+from stepbench.contracts.result import Caveat
+from stepbench.drivers.protocol import Outcome
+from stepbench.stats.quantiles import quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.analysis.evidence import Evidence
+
+LATENESS_MS = 1.0
+LATENESS_SHARE = 0.1
+QUEUED_SHARE = 0.01
+_P99 = 0.99
+
+
+def saturation_doubts(evidence: Evidence, _: Any) -> Iterator[Caveat]:  # noqa: ANN401 -- findings are not needed
+    """
+    One caveat per window whose events were sent too late, and one if events queued at the in-flight cap.
+
+    Too late: p99 of lateness above 1 ms and above a tenth of the median response time, which it is a part of.
+    """
+    for window in measured_windows(evidence):
+        joined = evidence.joined
+        sent = window.scheduled[joined.outcome[window.scheduled] <= Outcome.UNKNOWN]
+        if sent.size == 0:
+            continue
+        lateness_ms = quantile(np.sort((joined.t1_ns - joined.t0_ns)[sent] / NS_PER_MS), _P99)
+        response_ms = quantile(np.sort((joined.t2_ns - joined.t0_ns)[sent] / NS_PER_MS), 0.5)
+        if lateness_ms > max(LATENESS_MS, LATENESS_SHARE * response_ms):
+            text = (
+                f"Window {window.name}: 1 % of the events were sent more than {lateness_ms:.2f} ms late, against a "
+                f"median write of {response_ms:.2f} ms; response times contain that."
+            )
+            remedy = "Use more writers, more memory (CPU) per writer, or a lower rate."
+            yield Caveat(kind="saturated_generator", text=text, remedy=remedy)
+    queued, sent_in_all = _queued(evidence)
+    if queued > QUEUED_SHARE * sent_in_all:
+        text = (
+            f"{queued} of {sent_in_all} measured events waited for one of {evidence.spec.plan.max_in_flight} places "
+            "in flight of their writer: response times contain that, latencies from t1 do not."
+        )
+        yield Caveat(kind="saturated_generator", text=text, remedy="Raise max_in_flight or writers, or lower the rate.")
+
+
+def _queued(evidence: Evidence) -> tuple[int, int]:
+    """Measured events that were sent late into the last free place, and all that were sent."""
+    grid, phases = evidence.joined.grid, evidence.spec.plan.phases
+    measured = [slot for slot, phase in enumerate(grid.phase.tolist()) if phases[phase].measured]
+    counts = [_queued_in(evidence, slot) for slot in measured]
+    return sum(queued for queued, _ in counts), sum(sent for _, sent in counts)
+
+
+def _queued_in(evidence: Evidence, slot: int) -> tuple[int, int]:
+    joined, grid = evidence.joined, evidence.joined.grid
+    events = np.arange(grid.base[slot], grid.base[slot] + grid.count[slot])
+    events = events[joined.outcome[events] <= Outcome.UNKNOWN]
+    events = events[np.argsort(joined.t1_ns[events], kind="stable")]
+    ended = np.searchsorted(np.sort(joined.t2_ns[events]), joined.t1_ns[events], side="right")
+    full = np.arange(1, events.size + 1) - ended >= evidence.spec.plan.max_in_flight
+    late = joined.t1_ns[events] - joined.t0_ns[events] > LATENESS_MS * NS_PER_MS
+    return int(np.count_nonzero(full & late)), events.size

@@ -1,0 +1,88 @@
+"""The trial on its time axis, which begins with its first t0."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.analysis.windows import NS_PER_MS, NS_PER_S
+from stepbench.contracts.result import PhaseSpan, SeriesPoint
+from stepbench.drivers.protocol import Outcome
+from stepbench.stats.curves import by_second
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepbench.analysis.evidence import Evidence
+
+
+def phase_spans(evidence: Evidence) -> tuple[PhaseSpan, ...]:
+    """Where the planned phases lie."""
+    zero_ns = _zero_ns(evidence)
+    return tuple(
+        PhaseSpan(
+            name=evidence.spec.plan.phases[phase].name,
+            measured=evidence.spec.plan.phases[phase].measured,
+            from_s=(start_ns - zero_ns) / NS_PER_S,
+            to_s=(start_ns - zero_ns) / NS_PER_S + evidence.spec.plan.phases[phase].length_s,
+        )
+        for phase, start_ns in sorted(evidence.records.starts_ns.items())
+    )
+
+
+def series(evidence: Evidence) -> tuple[SeriesPoint, ...]:
+    """
+    One point for every second in which events were due; the pauses between phases have none.
+
+    Seconds are counted from the start of each phase, so that an even load has as many events in each.
+    """
+    joined = evidence.joined
+    if joined.t0_ns.size == 0:
+        return ()
+    phases, begin_s = _seconds(evidence)
+    first = np.searchsorted(phases, np.arange(len(evidence.spec.plan.phases)))
+    starts_ns = np.array([evidence.records.starts_ns.get(number, 0) for number in range(first.size)], dtype=np.int64)
+    second = first[joined.phase] + (joined.t0_ns - starts_ns[joined.phase]) // NS_PER_S
+    ok = joined.outcome == Outcome.OK
+    trigger_ms = np.where(joined.arrived, (joined.t4_ns - joined.t1_ns) / NS_PER_MS, np.inf)
+    quantiles = by_second(trigger_ms[ok], second[ok], phases.size)
+    offered = np.bincount(second, minlength=phases.size)
+    acknowledged = np.bincount(second[ok], minlength=phases.size)
+    arrived = np.bincount(second[joined.arrived], minlength=phases.size)
+    return tuple(
+        SeriesPoint(
+            second=float(begin_s[at]),
+            phase=evidence.spec.plan.phases[int(phases[at])].name,
+            offered=int(offered[at]),
+            acknowledged=int(acknowledged[at]),
+            arrived=int(arrived[at]),
+            p50_ms=_finite(quantiles.p50[at]),
+            p90_ms=_finite(quantiles.p90[at]),
+            max_ms=_finite(quantiles.largest[at]),
+        )
+        for at in np.nonzero(offered)[0].tolist()
+    )
+
+
+def _seconds(evidence: Evidence) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Of all seconds of the planned phases, one phase after the other: the phase, and where it begins on the axis."""
+    zero_ns = _zero_ns(evidence)
+    phases: list[NDArray[np.int64]] = []
+    begin_s: list[NDArray[np.float64]] = []
+    for phase, start_ns in sorted(evidence.records.starts_ns.items()):
+        # One more than the length: rounding may put the last t0 on the end itself.
+        seconds = math.floor(evidence.spec.plan.phases[phase].length_s) + 1
+        phases.append(np.full(seconds, phase))
+        begin_s.append((start_ns - zero_ns) / NS_PER_S + np.arange(seconds, dtype=np.float64))
+    return np.concatenate(phases), np.concatenate(begin_s)
+
+
+def _zero_ns(evidence: Evidence) -> int:
+    first_t0_ns = evidence.joined.t0_ns.min(initial=np.iinfo(np.int64).max)
+    return min(int(first_t0_ns), *evidence.records.starts_ns.values(), np.iinfo(np.int64).max)
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,0 +1,110 @@
+"""The measured windows: six measures each, with intervals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.contracts.result import EcdfCurve, Latency, WindowResult
+from stepbench.drivers.protocol import Outcome
+from stepbench.stats.curves import ecdf
+from stepbench.stats.estimates import Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from stepbench.analysis.evidence import Evidence
+    from stepbench.contracts.plan import Window
+    from stepbench.records.join import Joined
+
+NS_PER_S = 1_000_000_000
+NS_PER_MS = 1_000_000
+
+
+class MeasuredWindow:
+    """
+    Which events a window holds: `scheduled` all of them, `acknowledged` the OK ones, both by ascending t0.
+
+    `achieved_per_s` is what the store acknowledged *during* the window, whenever it was due: by t0, a store that falls
+    behind and catches up after the window would look as if it had kept pace.
+    """
+
+    def __init__(self, evidence: Evidence, phase: int, window: Window, number: int) -> None:
+        joined, spec = evidence.joined, evidence.spec
+        self.phase = phase
+        self.name = window.name
+        self.length_s = window.to_s - window.from_s
+        self._joined = joined
+        self._drain_limit_s = spec.plan.drain_limit_s
+        self._seed = (spec.plan.seed, phase, number)
+        phase_start_ns = evidence.records.starts_ns[phase]
+        self._start_ns = phase_start_ns + round(window.from_s * NS_PER_S)
+        end_ns = phase_start_ns + round(window.to_s * NS_PER_S)
+        inside = (joined.phase == phase) & (joined.t0_ns >= self._start_ns) & (joined.t0_ns < end_ns)
+        held = np.nonzero(inside)[0]
+        self.scheduled = held[np.argsort(joined.t0_ns[held], kind="stable")]
+        self.acknowledged = self.scheduled[joined.outcome[self.scheduled] == Outcome.OK]
+        done = (joined.phase == phase) & (joined.outcome == Outcome.OK)
+        done &= (joined.t2_ns >= self._start_ns) & (joined.t2_ns < end_ns)
+        self.achieved_per_s = int(np.count_nonzero(done)) / self.length_s
+
+    def elapsed_ms(self, until_ns: NDArray[np.int64], since_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """A difference of two of the joined columns, for the acknowledged events."""
+        elapsed: NDArray[np.float64] = (until_ns[self.acknowledged] - since_ns[self.acknowledged]) / NS_PER_MS
+        return elapsed
+
+    def until_arrival_ms(self, since_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """t4 minus a joined column; `inf` for what had not arrived by the drain limit."""
+        elapsed = self.elapsed_ms(self._joined.t4_ns, since_ns)
+        elapsed[~self._joined.arrived[self.acknowledged]] = np.inf
+        return elapsed
+
+    def trigger_ms(self) -> NDArray[np.float64]:
+        """Trigger latency, t4 - t1."""
+        return self.until_arrival_ms(self._joined.t1_ns)
+
+    def latency(self, values_ms: NDArray[np.float64]) -> Latency:
+        """A measure of the acknowledged events, with intervals."""
+        at_s = (self._joined.t0_ns[self.acknowledged] - self._start_ns) / NS_PER_S
+        rng = np.random.default_rng(self._seed)
+        return Sample(values_ms, at_s, self.length_s, self._drain_limit_s, rng).latency()
+
+
+def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:
+    """All windows of the measured phases that were planned, in order."""
+    for phase, planned in enumerate(evidence.spec.plan.phases):
+        if phase in evidence.records.starts_ns:
+            for number, window in enumerate(planned.all_windows()):
+                yield MeasuredWindow(evidence, phase, window, number)
+
+
+def window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
+    """What the summary says of a window."""
+    joined: Joined = evidence.joined
+    return WindowResult(
+        name=window.name,
+        phase=evidence.spec.plan.phases[window.phase].name,
+        n=window.acknowledged.size,
+        offered_per_s=window.scheduled.size / window.length_s,
+        achieved_per_s=window.achieved_per_s,
+        latency_ms=window.latency(window.trigger_ms()),
+        after_ack_ms=window.latency(window.until_arrival_ms(joined.t2_ns)),
+        response_write_ms=window.latency(window.elapsed_ms(joined.t2_ns, joined.t0_ns)),
+        response_trigger_ms=window.latency(window.until_arrival_ms(joined.t0_ns)),
+        service_ms=window.latency(window.elapsed_ms(joined.t2_ns, joined.t1_ns)),
+        lateness_ms=window.latency(window.elapsed_ms(joined.t1_ns, joined.t0_ns)),
+    )
+
+
+def window_curve(evidence: Evidence, window: MeasuredWindow) -> EcdfCurve:
+    """The window's empirical distribution of trigger latency."""
+    curve = ecdf(np.sort(window.trigger_ms()))
+    return EcdfCurve(
+        window=window.name,
+        phase=evidence.spec.plan.phases[window.phase].name,
+        latency_ms=tuple(curve.value.tolist()),
+        probability=tuple(curve.probability.tolist()),
+    )

@@ -1,0 +1,151 @@
+"""
+Which interval a quantile gets, or why it gets none.
+
+1. No autocorrelation to be seen (Ljung-Box, 5 %, on ranks and on which values lie below the quantile): exact order
+   statistics.
+2. Autocorrelated, and 20 blocks of max(1 s, 5 autocorrelation times) fit: block bootstrap over time.
+3. Autocorrelated, and the window is too short for blocks: order statistics of n / autocorrelation time values, with
+   the longest of three estimates of that time.
+4. Otherwise, or where that leaves fewer values than the quantile needs, none, with the reason.
+
+`docs/decisions/` says why.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.contracts.result import Estimate, Latency
+from stepbench.errors import InsufficientSampleError
+from stepbench.stats import bootstrap, dependence
+from stepbench.stats.quantiles import Levels, at_level, min_sample, order_statistic_levels, quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+SIGNIFICANCE = 0.05
+_BEYOND = "> drain limit"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """
+    One measure over one window.
+
+    values: shape (n,), by ascending time; `inf` = missing. at_s: shape (n,), seconds since the window's start.
+    """
+
+    values: NDArray[np.float64]
+    at_s: NDArray[np.float64]
+    length_s: float
+    drain_limit_s: float
+    rng: np.random.Generator
+
+    @cached_property
+    def ascending(self) -> NDArray[np.float64]:
+        """The values in order of size."""
+        return np.sort(self.values)
+
+    @cached_property
+    def finite(self) -> NDArray[np.float64]:
+        """The values that are not missing, in order of size."""
+        return self.ascending[: int(np.searchsorted(self.ascending, np.inf))]
+
+    @cached_property
+    def rank_time(self) -> float:
+        """Autocorrelation time of the ranks."""
+        return _visible_time(dependence.ranks(self.values), dependence.first_order_time)
+
+    def autocorrelation_time(self, q: float) -> float:
+        """
+        In events; 1 where no autocorrelation is to be seen.
+
+        Beside the ranks, what counts is how the values above the quantile cluster: stalls make few of them, which
+        hardly show in the ranks.
+        """
+        at_most = self.values <= quantile(self.ascending, q)
+        return max(self.rank_time, _visible_time(at_most.astype(np.float64)))
+
+    def blocks(self, q: float) -> int:
+        """How many blocks the window holds; 0 where none are needed."""
+        time = self.autocorrelation_time(q)
+        return 0 if time == 1 else bootstrap.block_count(self.length_s, time * self.length_s / self.values.size)
+
+    def levels(self, q: float) -> Levels:
+        """
+        Between which levels of the sample the quantile lies, by the rules above.
+
+        Raises:
+            InsufficientSampleError: no interval can be had; the message is the reason to print.
+        """
+        n, needed = self.values.size, min_sample(q)
+        if n < needed:
+            message = f"n={n} < {needed}"
+            raise InsufficientSampleError(message)
+        time = self.autocorrelation_time(q)
+        if n / time < needed:
+            message = f"n={n} / autocorrelation time {time:.1f} = {n / time:.0f} < {needed}"
+            raise InsufficientSampleError(message)
+        blocks = self.blocks(q)
+        if blocks >= bootstrap.MIN_BLOCKS:
+            return self._bootstrap_levels(q, blocks)
+        return order_statistic_levels(n / time, q)
+
+    def _bootstrap_levels(self, q: float, blocks: int) -> Levels:
+        block = bootstrap.block_index(self.at_s, self.length_s, blocks)
+        at_most = self.values <= quantile(self.ascending, q)
+        levels = bootstrap.bootstrap_levels(at_most, block, bootstrap.block_weights(blocks, self.rng), q)
+        if levels.high * (self.values.size + 1) > self.values.size:
+            message = "the interval's upper limit lies beyond the largest value"
+            raise InsufficientSampleError(message)
+        return levels
+
+    def estimate(self, q: float) -> Estimate:
+        """The quantile with its interval, or the reason why there is none."""
+        beyond = f"{_BEYOND} ({self.drain_limit_s:g} s)"
+        try:
+            levels = self.levels(q)
+        except InsufficientSampleError as shortage:
+            return Estimate(value=None, reason=str(shortage))
+        value = quantile(self.ascending, q)
+        if math.isinf(value):
+            return Estimate(value=None, reason=beyond)
+        low, high = (
+            min(at_level(self.ascending, levels.low), value),
+            max(at_level(self.ascending, levels.high), value),
+        )
+        if math.isinf(high):
+            return Estimate(value=value, low=low, high=None, reason=f"upper limit {beyond}")
+        return Estimate(value=value, low=low, high=high)
+
+    def latency(self) -> Latency:
+        """All that the summary shows of a measure."""
+        finite = self.finite
+        return Latency(
+            n=self.values.size,
+            missing=self.values.size - finite.size,
+            p50=self.estimate(0.5),
+            p90=self.estimate(0.9),
+            p95=self.estimate(0.95),
+            p99=self.estimate(0.99),
+            p999=self.estimate(0.999),
+            min=float(finite[0]) if finite.size else None,
+            # A mean of those that arrived would be the better, the more is lost.
+            mean=float(finite.mean()) if finite.size == self.values.size > 0 else None,
+            max=float(finite[-1]) if finite.size else None,
+        )
+
+
+def _visible_time(series: NDArray[np.float64], *others: Callable[[NDArray[np.float64]], float]) -> float:
+    """The longest estimate of the series' autocorrelation time; 1 where no autocorrelation is to be seen."""
+    # A test that sees everything in a large sample would call nothing independent: it is not asked.
+    if series.size <= dependence.MAX_POINTS and dependence.ljung_box(series) >= SIGNIFICANCE:
+        return 1.0
+    return max(estimate(series) for estimate in (dependence.autocorrelation_time, *others))
