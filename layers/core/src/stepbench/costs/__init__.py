@@ -1,0 +1,7 @@
+"""What a trial costs on AWS: an upper bound before it runs, and the bill from its counts after."""
+
+from stepbench.costs.bill import CostEstimate, CostLine
+from stepbench.costs.estimate import Usage, actual_cost, estimate
+from stepbench.costs.prices import PRICE_TABLE_DATE
+
+__all__ = ["PRICE_TABLE_DATE", "CostEstimate", "CostLine", "Usage", "actual_cost", "estimate"]

@@ -1,0 +1,158 @@
+"""
+From a plan, or from a trial's counts, to a bill.
+
+Before the trial every push event is taken to cost an invocation of its own, which batching undercuts: a budget that
+holds against the estimate holds against the bill. After it, counts that were measured take the place of those
+assumptions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import assert_never
+
+from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.target import (
+    DynamoDbTarget,
+    EtcdTarget,
+    OnDemandCapacity,
+    PostgresqlTarget,
+    ProvisionedCapacity,
+    S3Target,
+    is_pull,
+)
+from stepbench.costs import prices
+from stepbench.costs.bill import CostEstimate, CostLine, bill, line
+
+FUNCTION_MEMORY_MB = 1_024
+"""The template's default, and the paper's."""
+RECEIVER_MS = 20
+"""Billed time of a warm receiver: parse, one write to the results table."""
+ATTRIBUTE_NAMES_BYTES = 20
+"""DynamoDB bills names of attributes too, and rounds each item up to whole kilobytes."""
+T4_ENTRY_BYTES = 36
+T4_ITEM_BYTES = 300
+LOG_BYTES_PER_INVOCATION = 400
+CANARIES = 30
+CONTROL_INVOCATIONS = 40
+CONTROL_MS = 1_500
+TRANSITIONS_PER_TRIAL = 60
+TRANSITIONS_PER_PHASE = 15
+TRANSITIONS_PER_ITEM = 6
+WRITER_LEAD_S = 45
+"""What a writer is billed for beside its slice: cold start, connecting, the hold until the barrier."""
+FLUSH_S = 10
+IDLE_S = 300
+"""How long provisioned capacity stands before and after the load."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """
+    What a trial has really used; None where it is not known, and then the estimate's assumption stands.
+
+    sent: writes that reached the store, warm-up included.
+    batches: t4 items in the results table, one per delivered batch.
+    invocations, billed_ms: sums over all functions of the trial, from the REPORT lines.
+    """
+
+    sent: int
+    batches: int | None = None
+    invocations: int | None = None
+    billed_ms: float | None = None
+    memory_mb: int = FUNCTION_MEMORY_MB
+
+
+def estimate(trial: TrialPlan) -> CostEstimate:
+    """Upper bound of what the trial costs on AWS, from its plan alone."""
+    return _priced(trial, Usage(sent=trial.events))
+
+
+def actual_cost(trial: TrialPlan, usage: Usage) -> float:
+    """What the trial costs by its counts, in US dollars."""
+    return _priced(trial, usage).total_usd
+
+
+def _priced(trial: TrialPlan, usage: Usage) -> CostEstimate:
+    batches = usage.batches if usage.batches is not None else _batches(trial, usage.sent)
+    invocations = usage.invocations if usage.invocations is not None else _invocations(trial, batches)
+    billed_ms = usage.billed_ms if usage.billed_ms is not None else _billed_ms(trial, batches)
+    return bill(
+        *_store_lines(trial, usage.sent),
+        line(prices.LAMBDA_REQUEST, invocations),
+        line(prices.LAMBDA_GB_S, billed_ms / 1_000 * usage.memory_mb / 1_024),
+        line(prices.RESULTS_WRITE, _results_writes(trial, usage.sent, batches)),
+        line(prices.DYNAMODB_READ, _writer_seconds(trial)),
+        line(prices.RESULTS_PUT, _writer_seconds(trial) / FLUSH_S + 2 * _items(trial) + 20),
+        line(prices.STATE_TRANSITION, _transitions(trial)),
+        line(prices.LOGS_GB, invocations * LOG_BYTES_PER_INVOCATION / 1e9),
+    )
+
+
+def _store_lines(trial: TrialPlan, sent: int) -> tuple[CostLine, ...]:
+    writes = sent + CANARIES + (trial.record.distinct_keys or 0)
+    match trial.target:
+        case S3Target():
+            return (line(prices.S3_PUT, writes),)
+        case DynamoDbTarget():
+            return _dynamodb_lines(trial, trial.target, writes)
+        case PostgresqlTarget():
+            return (line(prices.AURORA_IO, writes),)
+        case EtcdTarget():
+            return ()
+        case _:
+            assert_never(trial.target)
+
+
+def _dynamodb_lines(trial: TrialPlan, target: DynamoDbTarget, writes: int) -> tuple[CostLine, ...]:
+    """Reads of the stream by Lambda are free; capacity is billed by the mode that the trial ever asks for."""
+    asked = [target.capacity, *(phase.scale.capacity for phase in trial.phases if phase.scale)]
+    provisioned = [capacity for capacity in asked if isinstance(capacity, ProvisionedCapacity)]
+    on_demand = [capacity for capacity in asked if isinstance(capacity, OnDemandCapacity)]
+    hours = (trial.length_s + trial.drain_limit_s + IDLE_S) / 3_600
+    units = math.ceil((trial.record.key_bytes + trial.record.value_bytes + ATTRIBUTE_NAMES_BYTES) / 1_024)
+    return (
+        line(prices.DYNAMODB_WRITE, writes * units if on_demand else 0),
+        line(prices.DYNAMODB_PROVISIONED_WRITE, hours * max((c.write_units for c in provisioned), default=0)),
+        line(prices.DYNAMODB_PROVISIONED_READ, hours * max((c.read_units for c in provisioned), default=0)),
+    )
+
+
+def _batches(trial: TrialPlan, sent: int) -> int:
+    """A watcher writes what it saw once a second at most; a push receiver may run once per event."""
+    return min(sent, math.ceil(2 * _watch_s(trial))) if is_pull(trial.target) else sent + CANARIES
+
+
+def _invocations(trial: TrialPlan, batches: int) -> int:
+    receivers = 0 if is_pull(trial.target) else batches
+    return receivers + _items(trial) + CONTROL_INVOCATIONS
+
+
+def _billed_ms(trial: TrialPlan, batches: int) -> float:
+    writers_ms = (_writer_seconds(trial) + WRITER_LEAD_S * _items(trial)) * 1_000
+    receivers_ms = 2 * _watch_s(trial) * 1_000 if is_pull(trial.target) else batches * RECEIVER_MS
+    return writers_ms + receivers_ms + CONTROL_INVOCATIONS * CONTROL_MS
+
+
+def _results_writes(trial: TrialPlan, sent: int, batches: int) -> float:
+    """One packed item per batch, a heartbeat a second and a pointer per flush from each writer."""
+    t4 = batches * math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * sent / max(batches, 1)) / 1_024)
+    return t4 + _writer_seconds(trial) * (1 + 1 / FLUSH_S) + 100
+
+
+def _transitions(trial: TrialPlan) -> int:
+    return TRANSITIONS_PER_TRIAL + TRANSITIONS_PER_PHASE * len(trial.phases) + TRANSITIONS_PER_ITEM * _items(trial)
+
+
+def _items(trial: TrialPlan) -> int:
+    return sum(phase.slices * trial.writers for phase in trial.phases)
+
+
+def _writer_seconds(trial: TrialPlan) -> float:
+    return sum(phase.length_s for phase in trial.phases) * trial.writers
+
+
+def _watch_s(trial: TrialPlan) -> float:
+    """A watcher is there from the canaries to the drain limit."""
+    return trial.length_s + trial.drain_limit_s + WRITER_LEAD_S * (1 + len(trial.phases))

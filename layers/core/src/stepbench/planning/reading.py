@@ -1,0 +1,126 @@
+"""From text to JSON, with the problems that a lenient reader would swallow: duplicate names, NaN, wrong encoding."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from stepbench.contracts.problem import Problem
+from stepbench.errors import PlanError
+from stepbench.planning.schema import ROOT, path_text
+from stepbench.planning.wording import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_PLAN_BYTES = 256 * 1024
+"""What Step Functions takes as an execution's input."""
+MAX_DEPTH = 64
+_EMPTY_REMEDY = "Give a plan as a JSON object; `stepbench plans` lists ready ones."
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that remembers which names came twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        names = [name for name, _ in pairs]
+        self.repeated = sorted({name for name in names if names.count(name) > 1}) if len(self) < len(names) else []
+
+
+def read_json(source: object) -> dict[str, Any]:
+    """
+    A plan's JSON object, from text or already parsed.
+
+    Raises:
+        PlanError: with every problem of the text, such as line and column of a syntax error.
+    """
+    value = _decode(source) if isinstance(source, str | bytes | bytearray) else source
+    if not isinstance(value, dict):
+        raise PlanError([_problem(ROOT, shown(value), "is not an object", "Put the plan between { and }.")])
+    problems = list(_silent_problems(value, ()))
+    if problems:
+        raise PlanError(problems)
+    return value
+
+
+def _decode(source: str | bytes | bytearray) -> Any:  # noqa: ANN401 -- any JSON
+    text = source if isinstance(source, str) else _text(bytes(source))
+    text = text.removeprefix("\ufeff")
+    if not text.strip():
+        raise PlanError([_problem(ROOT, "nothing", "is empty", _EMPTY_REMEDY)])
+    size = len(text.encode(errors="surrogatepass"))
+    if size > MAX_PLAN_BYTES:
+        remedy = "Split it into several plans; Step Functions takes no larger input."
+        raise PlanError([_problem(ROOT, f"{size:,} bytes", f"is larger than {MAX_PLAN_BYTES:,} bytes", remedy)])
+    try:
+        return json.loads(text, object_pairs_hook=_Object)
+    except json.JSONDecodeError as error:
+        raise PlanError([_syntax_problem(text, error)]) from error
+    except RecursionError as error:
+        raise PlanError([_too_deep(ROOT)]) from error
+    except ValueError as error:
+        # Python refuses integers of more than 4,300 digits.
+        raise PlanError([_problem(ROOT, "a huge number", str(error), "Write smaller numbers.")]) from error
+
+
+def _text(source: bytes) -> str:
+    try:
+        return source.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{source[error.start]:02x} at offset {error.start}"
+        raise PlanError([_problem(ROOT, found, "is not UTF-8 text", "Save the file as UTF-8.")]) from error
+
+
+def _syntax_problem(text: str, error: json.JSONDecodeError) -> Problem:
+    at = _place(text, error)
+    rest = text[at:].partition("\n")[0].strip()
+    found = shown(rest) if rest else "the end of the line" if text[at:].strip() else "the end of the text"
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    message = f"is not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
+    return _problem(f"line {line}, column {column}", found, message, _syntax_remedy(text[at:].lstrip(), error.msg))
+
+
+def _place(text: str, error: json.JSONDecodeError) -> int:
+    """Where to mend. A comma too many is pointed at itself, which Python does from 3.13 on only."""
+    before, rest = text[: error.pos].rstrip(), text[error.pos :].lstrip()
+    return len(before) - 1 if before.endswith(",") and rest[:1] in {"}", "]"} else error.pos
+
+
+def _syntax_remedy(rest: str, message: str) -> str:
+    if rest[:1] == "," and rest[1:].lstrip()[:1] in {"}", "]"}:
+        return "Remove the comma before the closing bracket."
+    if rest.startswith("'"):
+        return "Use double quotes: \"name\", not 'name'."
+    if rest.startswith(("//", "/*", "#")):
+        return "Remove the comment; JSON has none."
+    if not rest:
+        return "Something is cut off: close what is open."
+    return "Remove what follows the closing bracket." if message.startswith("Extra data") else "Mend the text there."
+
+
+def _silent_problems(value: Any, steps: tuple[str | int, ...]) -> Iterator[Problem]:  # noqa: ANN401 -- any JSON
+    if len(steps) > MAX_DEPTH:
+        yield _too_deep(path_text(steps[:3]))
+    elif isinstance(value, dict):
+        for name in getattr(value, "repeated", ()):
+            path = path_text((*steps, name))
+            yield _problem(path, shown(value[name]), "is given twice in one object", "Keep one of the two.")
+        for name, child in value.items():
+            yield from _silent_problems(child, (*steps, str(name)))
+    elif isinstance(value, list):
+        for index, child in enumerate(value):
+            yield from _silent_problems(child, (*steps, index))
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield _problem(path_text(steps), shown(value), "is not a finite number", "Write a number in digits.")
+    elif not (value is None or isinstance(value, str | int | float)):
+        yield _problem(path_text(steps), shown(value), "is no JSON value", "Give text, numbers, lists and objects.")
+
+
+def _too_deep(path: str) -> Problem:
+    return _problem(path, "a deep nesting", f"is nested deeper than {MAX_DEPTH} levels", "Remove the inner levels.")
+
+
+def _problem(path: str, value: str, message: str, remedy: str) -> Problem:
+    return Problem(path=path, value=value, message=message, remedy=remedy)

@@ -1,0 +1,90 @@
+"""The plan's JSON Schema, and finding one's way in it by a pydantic error's location."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepbench.contracts.plan import Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Node = dict[str, Any]
+
+ROOT = "plan"
+"""Path of a problem with the plan as a whole."""
+
+
+def plan_schema() -> Node:
+    """JSON Schema (draft 2020-12) of a plan, as in `docs/plan.schema.json`; rules that span fields are not in it."""
+    schema = Plan.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Stepbench plan"}
+
+
+class Place(NamedTuple):
+    """Where an error is: its path for humans, the steps in the user's own document, and the schema there."""
+
+    path: str
+    steps: tuple[str | int, ...]
+    node: Node
+    parent: Node
+
+
+def locate(location: Sequence[str | int]) -> Place:
+    """
+    Follow a pydantic error location.
+
+    Pydantic names the chosen member of a union in its locations (`target`, `dynamodb`, `batch_size`); those segments
+    are in no user's document, so they are dropped.
+    """
+    node, parent = _resolve(plan_schema_cached()), {}
+    steps: list[str | int] = []
+    for segment in location:
+        chosen = _member(node, segment)
+        if chosen is not None:
+            node = chosen
+            continue
+        steps.append(segment)
+        node, parent = _step(node, segment), node
+    return Place(path_text(steps), tuple(steps), node, parent)
+
+
+def path_text(steps: Iterable[str | int]) -> str:
+    """`trials[0].phases[1].rate_per_s`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return text.removeprefix(".") or ROOT
+
+
+def fields(node: Node) -> list[str]:
+    """Names that an object may have, in the schema's order."""
+    return list(node.get("properties", {}))
+
+
+@cache
+def plan_schema_cached() -> Node:
+    """`plan_schema`, built once; not to be changed."""
+    return plan_schema()
+
+
+def _resolve(node: Node) -> Node:
+    """Follow `$ref`, and take what is not null of an optional field; a description beside them is kept."""
+    rest = {key: value for key, value in node.items() if key not in {"$ref", "anyOf"}}
+    if "$ref" in node:
+        name = node["$ref"].rpartition("/")[2]
+        return _resolve({**plan_schema_cached()["$defs"][name], **rest})
+    if "anyOf" in node:
+        some = [option for option in node["anyOf"] if option.get("type") != "null"]
+        return _resolve({**some[0], **rest}) if len(some) == 1 else node
+    return node
+
+
+def _member(node: Node, segment: str | int) -> Node | None:
+    reference = node.get("discriminator", {}).get("mapping", {}).get(segment)
+    return _resolve({"$ref": reference}) if reference else None
+
+
+def _step(node: Node, segment: str | int) -> Node:
+    if isinstance(segment, int):
+        return _resolve(node.get("items", {}))
+    return _resolve(node.get("properties", {}).get(segment, {}))

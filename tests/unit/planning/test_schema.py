@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from stepbench.planning import find_plan, list_plans, plan_schema
+from stepbench.planning.schema import locate
+
+PUBLISHED = Path(__file__).parents[3] / "docs" / "plan.schema.json"
+
+
+def test_the_published_schema_is_current() -> None:
+    """Editors check plans against it. To renew it: `stepbench schema > docs/plan.schema.json`."""
+    assert json.loads(PUBLISHED.read_text()) == plan_schema()
+
+
+def test_it_is_a_schema_that_presets_fulfil() -> None:
+    """And one that a validator of its dialect accepts."""
+    jsonschema.Draft202012Validator.check_schema(plan_schema())
+    validator = jsonschema.Draft202012Validator(plan_schema())
+    for name in list_plans():
+        validator.validate(json.loads(find_plan(name)))
+
+
+def test_it_refuses_what_the_parser_refuses() -> None:
+    """Unknown fields, in the middle of a union too."""
+    plan = json.loads(find_plan("quick-unloaded-dynamodb"))
+    plan["trials"][0]["target"]["batchsize"] = 1
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(plan_schema()).validate(plan)
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ((), "plan"),
+        (("trials", 0, "target", "s3", "endpoint"), "trials[0].target.endpoint"),
+        (("trials", 0, "target", "dynamodb", "capacity", "provisioned", "write_units"),
+         "trials[0].target.capacity.write_units"),
+        (("trials", 0, "target", "s3", "s3"), "trials[0].target.s3"),
+        (("trials", 2, "phases", 1, "scale", "capacity", "on_demand", "x"), "trials[2].phases[1].scale.capacity.x"),
+        (("trials", 0, "matrix", "a", 3), "trials[0].matrix.a[3]"),
+    ],
+)  # fmt: skip
+def test_paths_are_those_of_the_user_s_document(location: tuple[str | int, ...], path: str) -> None:
+    """Pydantic's union tags stand in no plan."""
+    assert locate(location).path == path
