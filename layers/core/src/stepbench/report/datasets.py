@@ -1,0 +1,179 @@
+"""
+The numbers behind the figures, as columns: what the page carries and its charts draw.
+
+Long trials are thinned to at most `MAX_POINTS` points on the time axis; nothing is left out silently (`bin_s`).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepbench.report.labels import window_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from stepbench.contracts.result import EcdfCurve, Estimate, PhaseSpan, SeriesPoint, TrialResult
+    from stepbench.report.labels import WindowRow
+
+MAX_POINTS = 400
+CURVES_PER_FIGURE = 8
+_SHORT_PAUSE_S = 0.5
+Column = list[float | int | str | None]
+Columns = dict[str, Column]
+_SECOND_COLUMNS = ("second", "phase", "offered", "acknowledged", "arrived", "p50_ms", "p90_ms", "max_ms")
+_QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
+
+
+@dataclass(frozen=True)
+class EcdfFigure:
+    """
+    Up to `CURVES_PER_FIGURE` curves that share axes.
+
+    `not_drawn` names curves with a part at or below 0 ms, which a log axis cannot show, and that part's share.
+    """
+
+    curves: Columns
+    quantiles: Columns
+    labels: tuple[str, ...]
+    not_drawn: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class TimeFigure:
+    """
+    One trial over time; a point stands for `bin_s` seconds.
+
+    `not_drawn`: points at or below 0 ms. `top_per_s`: where the rates' axis ends, a little above all of them.
+    """
+
+    seconds: Columns
+    phases: Columns
+    bin_s: int
+    not_drawn: int
+    top_per_s: float
+
+
+def ecdf_figures(results: Sequence[TrialResult]) -> tuple[EcdfFigure, ...]:
+    """All windows' curves, a few to a figure, in the order of the report."""
+    known = {(result.summary.index, curve.phase, curve.window): curve for result in results for curve in result.ecdf}
+    rows = window_rows([result.summary for result in results])
+    pairs = [(row, known.get((row.trial.index, row.window.phase, row.window.name))) for row in rows]
+    drawn = [(row, curve) for row, curve in pairs if curve is not None and curve.latency_ms]
+    parts = [drawn[start : start + CURVES_PER_FIGURE] for start in range(0, len(drawn), CURVES_PER_FIGURE)]
+    return tuple(_ecdf_figure(part) for part in parts)
+
+
+def time_figure(result: TrialResult) -> TimeFigure | None:
+    """A trial over time, or None where nothing was recorded."""
+    if not result.series:
+        return None
+    seconds = math.ceil(max(point.second for point in result.series)) + 1
+    bin_s = -(-seconds // MAX_POINTS)
+    points = [point for binned in _bins(result.series, bin_s) for point in binned]
+    columns = _columns(_SECOND_COLUMNS, points)
+    return TimeFigure(columns, _phase_columns(result.phases), bin_s, _hide_non_positive(columns), _top(columns))
+
+
+def _ecdf_figure(drawn: Sequence[tuple[WindowRow, EcdfCurve]]) -> EcdfFigure:
+    points: list[tuple[float | int | str | None, ...]] = []
+    marks: list[tuple[float | int | str | None, ...]] = []
+    not_drawn: list[tuple[str, float]] = []
+    for row, curve in drawn:
+        visible = [(x, p) for x, p in zip(curve.latency_ms, curve.probability, strict=True) if x > 0]
+        hidden = max((p for x, p in zip(curve.latency_ms, curve.probability, strict=True) if x <= 0), default=0.0)
+        if hidden:
+            not_drawn.append((row.label, hidden))
+        if visible:
+            points.append((row.label, visible[0][0], hidden))
+        points.extend((row.label, _short(x), round(p, 6)) for x, p in visible)
+        marks.extend(_quantile_marks(row))
+    return EcdfFigure(
+        _columns(("curve", "latency_ms", "probability"), points),
+        _columns(("curve", "quantile", "probability", "latency_ms", "low_ms", "high_ms"), marks),
+        tuple(row.label for row, _ in drawn),
+        tuple(not_drawn),
+    )
+
+
+def _quantile_marks(row: WindowRow) -> Iterable[tuple[float | int | str | None, ...]]:
+    times = row.window.latency_ms
+    for name, q in _QUANTILES:
+        estimate: Estimate = getattr(times, name)
+        if estimate.value is None or estimate.value <= 0:
+            continue
+        bounded = estimate.low is not None and estimate.low > 0 and estimate.high is not None
+        low, high = (estimate.low, estimate.high) if bounded else (None, None)
+        yield (row.label, name, q, estimate.value, low, high)
+
+
+def _bins(series: Sequence[SeriesPoint], bin_s: int) -> Iterable[list[tuple[float | int | str | None, ...]]]:
+    """Per phase, one point for each `bin_s` seconds of it; an empty one at a pause, so that lines break there."""
+    begin_s: dict[str, float] = {}
+    groups: dict[tuple[str, int], list[SeriesPoint]] = {}
+    for point in series:
+        since_s = point.second - begin_s.setdefault(point.phase, point.second)
+        groups.setdefault((point.phase, round(since_s) // bin_s), []).append(point)
+    before: tuple[float, str] | None = None
+    for (phase, place), points in groups.items():
+        rows: list[tuple[float | int | str | None, ...]] = []
+        at_s = round(begin_s[phase] + place * bin_s, 3)
+        if before is not None and at_s > before[0] + bin_s + _SHORT_PAUSE_S:
+            rows.append((round(before[0] + bin_s, 3), before[1], *[None] * 6))
+        rows.append(_binned(points, at_s))
+        yield rows
+        before = (at_s, phase)
+
+
+def _binned(points: Sequence[SeriesPoint], second: float) -> tuple[float | int | str | None, ...]:
+    """Rates as means; p50 and p90 as the median of the seconds' own (labelled so); max as the maximum."""
+
+    def merged(name: str, merge: Callable[[list[float]], float]) -> float | None:
+        values = [value for point in points if (value := _number(point, name)) is not None]
+        found = merge(values) if values else math.inf
+        return _short(found) if math.isfinite(found) else None
+
+    rates = [merged(name, statistics.fmean) for name in ("offered", "acknowledged", "arrived")]
+    middle = [merged(name, statistics.median) for name in ("p50_ms", "p90_ms")]
+    return (second, points[0].phase, *rates, *middle, merged("max_ms", max))
+
+
+def _number(point: SeriesPoint, name: str) -> float | None:
+    """`inf` where a second has events, but its latency lies in the missing mass: it must not drop out of a median."""
+    value: float | None = getattr(point, name)
+    return math.inf if value is None and point.acknowledged else value
+
+
+def _phase_columns(phases: Sequence[PhaseSpan]) -> Columns:
+    rows = [
+        (phase.name, "measured" if phase.measured else "not measured", phase.from_s, phase.to_s) for phase in phases
+    ]
+    return _columns(("phase", "kind", "from_s", "to_s"), rows)
+
+
+def _top(columns: Columns) -> float:
+    rates = [value for name in ("offered", "acknowledged", "arrived") for value in columns[name]]
+    return 1.25 * max((value for value in rates if isinstance(value, int | float)), default=0) or 1.0
+
+
+def _hide_non_positive(columns: Columns) -> int:
+    """Blank what a log axis cannot show; how many numbers that were."""
+    hidden = 0
+    for name in ("p50_ms", "p90_ms", "max_ms"):
+        for place, value in enumerate(columns[name]):
+            if isinstance(value, int | float) and value <= 0:
+                columns[name][place] = None
+                hidden += 1
+    return hidden
+
+
+def _columns(names: Sequence[str], rows: Sequence[tuple[float | int | str | None, ...]]) -> Columns:
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def _short(value: float) -> float:
+    """Six significant digits: finer than a figure can show, a third of the bytes."""
+    return float(f"{value:.6g}")

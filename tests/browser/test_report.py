@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser, Page
+    from tests.browser.conftest import Report
+
+pytestmark = pytest.mark.browser
+DRAWN = "['drawn', 'failed'].includes(document.documentElement.dataset.charts)"
+LIMIT_MS = 30_000
+FIGURES = 1 + 2 * 4
+"""One distribution; latency and rates of each trial."""
+
+
+class Opened(NamedTuple):
+    """The page, what it said on the console, and what it asked for."""
+
+    page: Page
+    console: list[str]
+    requests: list[str]
+
+
+@contextmanager
+def opened(
+    browser: Browser, path: Path, width: int = 1600, scheme: Literal["light", "dark"] = "light"
+) -> Iterator[Opened]:
+    """The file, without any network, its figures drawn."""
+    context = browser.new_context(
+        offline=True, viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+    )
+    page = context.new_page()
+    seen = Opened(page, [], [])
+    page.on("console", lambda message: seen.console.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: seen.console.append(f"pageerror: {error}"))
+    page.on("request", lambda request: seen.requests.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_function(DRAWN, timeout=LIMIT_MS)
+    try:
+        yield seen
+    finally:
+        context.close()
+
+
+def summary_of(report: Report) -> dict[str, Any]:
+    """`summary.json`, as any script would read it."""
+    document: dict[str, Any] = json.loads(report.summary.read_text("utf-8"))
+    return document
+
+
+def test_the_page_opens_offline_in_silence(browser: Browser, report: Report) -> None:
+    """No error, no warning, no request but for the file itself."""
+    with opened(browser, report.page) as seen:
+        assert seen.console == []
+        assert seen.requests == [report.page.as_uri()]
+
+
+def test_the_numbers_on_the_page_are_those_of_the_summary(browser: Browser, report: Report) -> None:
+    """Read off the table as a script would, and as a reader would."""
+    with opened(browser, report.page) as seen:
+        for trial in summary_of(report)["trials"]:
+            row = seen.page.locator(f"#headline tr[data-trial='{trial['index']}']")
+            cell = row.locator("[data-metric='latency_ms.p50']")
+            p50 = trial["windows"][0]["latency_ms"]["p50"]
+            assert [float(str(cell.get_attribute(f"data-{name}"))) for name in ("value", "low", "high")] == [
+                p50["value"],
+                p50["low"],
+                p50["high"],
+            ]
+            read = re.match(r"([\d.]+)\sms", cell.inner_text())
+            assert read is not None
+            assert float(read[1]) == pytest.approx(p50["value"], rel=0.01)
+            lost = row.locator("[data-metric='accounting.lost']").get_attribute("data-value")
+            assert lost == str(trial["accounting"]["lost"])
+
+
+def test_every_figure_is_drawn_with_its_marks(browser: Browser, report: Report) -> None:
+    """Axes without curves would pass for a quiet store."""
+    with opened(browser, report.page) as seen:
+        figures = seen.page.locator(".chart")
+        assert figures.count() == FIGURES
+        for place in range(FIGURES):
+            lines = figures.nth(place).locator("svg.marks .mark-line.role-mark path")
+            drawn = [line for line in lines.all() if len(line.get_attribute("d") or "") > 100]
+            assert len(drawn) >= 3, place
+
+
+def test_curves_differ_by_more_than_colour(browser: Browser, report: Report) -> None:
+    """For the colour-blind, and for black-and-white print: dashes differ, and so do the marks."""
+    with opened(browser, report.page) as seen:
+        figure = seen.page.locator("#ecdf-0")
+        lines = figure.locator(".mark-line.role-mark path").all()
+        assert len({line.get_attribute("stroke") for line in lines}) == 4
+        assert len({line.get_attribute("stroke-dasharray") for line in lines}) == 4
+        legend = figure.locator(".role-legend-symbol path").all()
+        assert len({symbol.get_attribute("d") for symbol in legend}) == 4
+
+
+def test_hovering_shows_the_numbers(browser: Browser, report: Report) -> None:
+    """A figure is read by pointing at it."""
+    with opened(browser, report.page) as seen:
+        seen.page.locator("#latency-trial-0 .mark-rule.role-mark").first.locator("path, line").nth(3).hover(force=True)
+        tooltip = seen.page.locator("#vg-tooltip-element.visible")
+        tooltip.wait_for(timeout=LIMIT_MS)
+        assert "p50 (ms)" in tooltip.inner_text()
+        assert "warm-up" in tooltip.inner_text()
+
+
+AXIS = "[...document.querySelectorAll('#ecdf-0 .role-axis-label')].map((each) => each.textContent).join()"
+"""The tick labels of the distribution."""
+
+
+def turn_wheel_over_figure(page: Page) -> None:
+    """One notch, with the pointer on the distribution."""
+    figure = page.locator("#ecdf-0 svg.marks")
+    figure.scroll_into_view_if_needed()
+    figure.hover(position={"x": 400, "y": 200})
+    page.mouse.wheel(0, 240)
+
+
+def test_the_wheel_zooms_with_a_modifier_and_scrolls_without(browser: Browser, report: Report) -> None:
+    """A figure that swallows the wheel holds the page fast."""
+    with opened(browser, report.page) as seen:
+        page = seen.page
+        page.locator("#ecdf-0").scroll_into_view_if_needed()
+        before, top = page.evaluate(AXIS), page.evaluate("scrollY")
+        turn_wheel_over_figure(page)
+        page.wait_for_function("top => scrollY > top", arg=top, timeout=LIMIT_MS)
+        assert page.evaluate(AXIS) == before
+        page.keyboard.down("Control")
+        turn_wheel_over_figure(page)
+        page.keyboard.up("Control")
+        page.wait_for_function(f"before => {AXIS} !== before", arg=before, timeout=LIMIT_MS)
+
+
+@pytest.mark.parametrize("width", [390, 1600])
+def test_nothing_sticks_out_sideways(width: int, browser: Browser, report: Report) -> None:
+    """On a phone and on a wide screen; what is wider scrolls within its own region."""
+    with opened(browser, report.page, width) as seen:
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        for figure in seen.page.locator(".chart svg.marks").all():
+            box = figure.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= width
+
+
+@pytest.mark.parametrize(("label", "start"), [("Save as SVG", b"<svg"), ("Save as PNG", b"\x89PNG")])
+def test_a_figure_can_be_saved(label: str, start: bytes, browser: Browser, report: Report) -> None:
+    """For a paper or a slide; made by the page itself, with no call outside."""
+    with opened(browser, report.page) as seen:
+        menu = seen.page.locator("#ecdf-0 details")
+        menu.locator("summary").focus()
+        seen.page.keyboard.press("Enter")
+        with seen.page.expect_download(timeout=LIMIT_MS) as saving:
+            menu.get_by_text(label).click()
+        assert saving.value.suggested_filename.startswith("run-1-ecdf-0.")
+        saved = Path(saving.value.path()).read_bytes()
+        assert saved.startswith(start)
+        assert menu.get_by_role("link").count() == 2
+        assert seen.requests == [report.page.as_uri()] or all(
+            url.startswith(("blob:", "data:", "file:")) for url in seen.requests
+        )
+
+
+def test_printing_makes_a_document_with_everything_in_it(browser: Browser, report: Report) -> None:
+    """Several A4 pages; folded parts unfold for it."""
+    with opened(browser, report.page) as seen:
+        pdf = seen.page.pdf(prefer_css_page_size=True)
+        assert pdf.startswith(b"%PDF")
+        assert 3 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 12
+        seen.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        folded = seen.page.locator("main details:not(.chart details)")
+        assert folded.count() > 0
+        assert all(part.get_attribute("open") is not None for part in folded.all())
+
+
+CONTRAST = """
+() => {
+  const channel = (value) => (value / 255 <= 0.03928 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4);
+  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (text) => {
+    const [r, g, b] = numbers(text).map(channel);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let each = element; each; each = each.parentElement) {
+      const found = getComputedStyle(each).backgroundColor;
+      const parts = numbers(found);
+      if (parts.length < 4 || parts[3] > 0) return found;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const low = [];
+  for (const element of document.querySelectorAll("body *:not(script):not(svg *):not(.skip)")) {
+    if (![...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim())) continue;
+    const [a, b] = [light(getComputedStyle(element).color), light(behind(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) low.push(`${element.tagName}.${element.className}: ${ratio.toFixed(2)}`);
+  }
+  return low;
+}
+"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_the_contrast_that_wcag_asks_for(
+    scheme: Literal["light", "dark"], browser: Browser, report: Report
+) -> None:
+    """WCAG 2.2, 1.4.3: at least 4.5:1, by the specification's own formula, on every piece of text."""
+    with opened(browser, report.page, scheme=scheme) as seen:
+        assert seen.page.evaluate(CONTRAST) == []
+        background = "rgb(20, 24, 28)" if scheme == "dark" else "rgb(255, 255, 255)"
+        assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == background
+
+
+def test_the_keyboard_reaches_the_answer_first(browser: Browser, report: Report) -> None:
+    """The first tab stop skips the navigation."""
+    with opened(browser, report.page) as seen:
+        seen.page.keyboard.press("Tab")
+        assert seen.page.evaluate("document.activeElement.textContent") == "Skip to the answer"
+        seen.page.keyboard.press("Enter")
+        assert seen.page.url.endswith("#answer")

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.report.books import books
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import RunSummary
+
+
+def test_every_number_of_the_accounting_is_in_the_books(summary: RunSummary) -> None:
+    """A number that is not shown is one that nobody can check."""
+    account = summary.trials[3].accounting
+    assert account is not None
+    shown = {line.field: line.numbers[0] for group in books([account]) for line in group.lines if line.field}
+    assert shown == account.model_dump()
+
+
+def test_sums_are_spelled_out_and_hold(summary: RunSummary) -> None:
+    """The reader sees the equation with this trial's numbers in it."""
+    sums = [group.sums for group in books([summary.trials[3].accounting])]
+    assert [each[0] for each in sums if each] == [
+        ("200 = 130 + 0 + 70", True),
+        ("130 = 130 + 0 + 0", True),
+        ("165 = 130 + 0 + 0 + 35", True),
+        ("0 = 130 − 130", True),  # noqa: RUF001 -- a minus sign
+    ]
+
+
+def test_a_sum_that_does_not_hold_is_shown_as_such(summary: RunSummary) -> None:
+    """Were the analysis wrong, the report would be the last place to notice."""
+    account = summary.trials[0].accounting
+    assert account is not None
+    wrong = account.model_copy(update={"unsent": 7, "lost": 2})
+    sums = [group.sums[0] for group in books([wrong]) if group.sums]
+    assert sums[0] == ("200 ≠ 200 + 7 + 0", False)
+    assert sums[3] == ("2 ≠ 200 − 200", False)  # noqa: RUF001 -- a minus sign
+
+
+def test_what_did_not_arrive_is_worked_out_for_all_but_the_lost(summary: RunSummary) -> None:
+    """`lost` counts acknowledged events only; unrecorded ones may be missing as well."""
+    lost = books([summary.trials[3].accounting])[3]
+    assert {line.title: line.numbers[0] for line in lost.lines} == {
+        "lost": 0,
+        "failed, not arrived": 0,
+        "unknown, not arrived": 0,
+        "unrecorded, not arrived": 35,
+    }
+
+
+def test_a_trial_without_accounting_keeps_its_column(summary: RunSummary) -> None:
+    """Columns stand under their trials' names, whatever became of them."""
+    for group in books([summary.trials[0].accounting, None]):
+        assert all(len(line.numbers) == 2 and line.numbers[1] is None for line in group.lines)
+        assert all(each == ("–", None) for each in group.sums[1:])  # noqa: RUF001 -- an en dash for "none"

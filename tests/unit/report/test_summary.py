@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from stepbench.contracts.result import Failure, RunSummary
+from stepbench.report.schema import summary_schema
+from stepbench.report.summary import Store, amended, failed_trials, missing_result, summarise
+from stepbench.testing.sample_results import latency
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import TrialResult
+    from stepbench.report.summary import RunFacts
+
+PUBLISHED = Path(__file__).parents[3] / "docs" / "summary.schema.json"
+
+
+def test_the_published_schema_is_current() -> None:
+    """To renew it: `python -m stepbench.report.schema > docs/summary.schema.json`."""
+    assert json.loads(PUBLISHED.read_text("utf-8")) == summary_schema()
+
+
+def test_a_summary_fulfils_its_schema_and_reads_back(summary: RunSummary) -> None:
+    """Others read it with their own tools."""
+    text = summary.model_dump_json(by_alias=True)
+    jsonschema.validate(json.loads(text), json.loads(PUBLISHED.read_text("utf-8")))
+    assert RunSummary.model_validate_json(text) == summary
+
+
+def test_a_summary_has_the_shape_that_the_design_fixes(summary: RunSummary) -> None:
+    """`schema: 1` is a promise: scripts of others read these names."""
+    document = json.loads(summary.model_dump_json(by_alias=True))
+    trial = document["trials"][0]
+    window = trial["windows"][0]
+    assert (document["schema"], document["run_id"], document["status"]) == (1, "run-1", "failed")
+    assert {"name", "store", "provider", "emulated", "incomplete", "accounting", "clock", "caveats", "cost_usd"} <= set(
+        trial
+    )
+    assert {"offered", "sent", "unsent", "unrecorded", "ok", "failed", "unknown", "received", "lost"} <= set(
+        trial["accounting"]
+    )
+    assert window["latency_ms"]["p99"] == {"value": None, "low": None, "high": None, "reason": "n=200 < 368"}
+    assert {"after_ack_ms", "response_write_ms", "response_trigger_ms", "service_ms", "lateness_ms"} <= set(window)
+
+
+@pytest.mark.parametrize(
+    ("which", "stopped", "status"),
+    [
+        ([0, 1, 2], False, "succeeded"),
+        ([0, 3], False, "failed"),
+        ([0, 3], True, "stopped"),
+        ([0], True, "stopped"),
+        ([], False, "failed"),
+    ],
+)
+def test_the_status_is_the_worst_that_happened(
+    *, which: list[int], stopped: bool, status: str, facts: RunFacts, results: tuple[TrialResult, ...]
+) -> None:
+    """A run must not end green over a failed trial, nor over none at all; lost events fail no trial."""
+    facts = dataclasses.replace(facts, stopped=stopped)
+    assert summarise(facts, [results[place] for place in which]).status == status
+
+
+def test_a_missing_result_still_names_its_trial() -> None:
+    """A trial that left nothing has failed, visibly."""
+    failure = Failure(error="TargetUnavailableError", cause="no canary arrived")
+    result = missing_result("etcd", 2, Store("etcd", "etcd 3.5.1 (wheel)", emulated=False), failure, 0.01)
+    assert (result.summary.name, result.summary.index, result.summary.failure) == ("etcd", 2, failure)
+    assert result.summary.accounting is None
+    assert failed_trials([result.summary]) == (result.summary,)
+
+
+def test_amending_adds_what_is_missing_and_replaces_nothing(results: tuple[TrialResult, ...]) -> None:
+    """The analysis knew better than the end of the run; what it left open may be filled."""
+    other = Failure(error="States.TaskFailed", cause="")
+    floor = latency([5.0] * 10)
+    complete, incomplete = results[2], results[3]
+    assert amended(incomplete, other, floor).summary.failure == incomplete.summary.failure
+    assert amended(incomplete, other, floor).summary.floor_ms == floor
+    assert amended(complete, other, floor).summary.failure == other
+    assert amended(complete, other, floor).summary.floor_ms == complete.summary.floor_ms
+    assert amended(complete, None, None) is complete
