@@ -1,0 +1,27 @@
+"""Task `AnalyseTrial`: stored records in, `result.json` out. After a failure too: then the result is `incomplete`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.analysis.evidence import gather
+from stepbench.analysis.trial import trial_result
+from stepbench.contracts.tasks import AnalyseTrialInput, AnalyseTrialOutput
+from stepbench.records import layout
+
+if TYPE_CHECKING:
+    from stepbench.stages.services import Services
+
+
+def analyse_trial(task: AnalyseTrialInput, services: Services) -> AnalyseTrialOutput:
+    """
+    Join, balance the books, and compute what the report shows.
+
+    Raises:
+        AccountingError: the records contradict each other.
+        RecordsUnavailableError: bucket or table do not answer.
+    """
+    result = trial_result(gather(services.trial(task.ref), task.failure, services))
+    key = layout.trial_key(task.ref, "result.json")
+    services.runs.put_model(key, result)
+    return AnalyseTrialOutput(result_key=key)

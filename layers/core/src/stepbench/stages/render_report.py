@@ -1,0 +1,189 @@
+"""Task `RenderReport`: whatever the trials left becomes `summary.json`, `manifest.json` and `report.html`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from stepbench.contracts.identity import trial_tag
+from stepbench.contracts.plan import TrialSpec
+from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
+from stepbench.contracts.target import is_pull
+from stepbench.contracts.tasks import RenderReportOutput, TrialRef
+from stepbench.observability import logger
+from stepbench.records import layout
+from stepbench.report.floors import floor_latency
+from stepbench.report.headline import headline_lines, state_of
+from stepbench.report.page import render_page
+from stepbench.report.summary import RunFacts, Store, amended, failed_trials, missing_result, skipped_result, summarise
+from stepbench.stages.run_manifest import run_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.result import Latency, RunSummary
+    from stepbench.contracts.tasks import RenderReportInput
+    from stepbench.stages.services import Services
+
+M = TypeVar("M", bound=BaseModel)
+MAX_CAUSE_CHARS = 2_000
+"""The cause ends up in the execution's own, which Step Functions cuts at 32,768 characters."""
+_FLOOR_OF_PUSH, _FLOOR_OF_PULL = "async_invoke", "etcd_watch"
+
+
+class Unreadable(NamedTuple):
+    """A stored document that is not of this version."""
+
+    why: str
+
+
+def render_report(task: RenderReportInput, services: Services) -> RenderReportOutput:
+    """
+    Render what there is: a trial without a result appears with its failure, a run without trials too.
+
+    Raises:
+        RecordsUnavailableError: bucket or table do not answer.
+    """
+    results = _results(task, services)
+    plan = services.runs.find_json(layout.run_key(task.run_id, "plan.json"))
+    facts = RunFacts(
+        run_id=task.run_id,
+        plan=_plan_name(plan, task.run_id),
+        started_at=task.started_at,
+        finished_at=datetime.fromtimestamp(services.clock.now_ns() // 10**9, UTC),
+        stopped=task.stopped,
+    )
+    summary = summarise(facts, results)
+    manifest = run_manifest(task.run_id, summary.trials, services)
+    page = render_page(summary, results, manifest, plan)
+    services.runs.put_model(layout.run_key(task.run_id, "summary.json"), summary)
+    services.runs.put_model(layout.run_key(task.run_id, "manifest.json"), manifest)
+    services.runs.put_bytes(layout.run_key(task.run_id, "report.html"), page.encode(), "text/html; charset=utf-8")
+    return _output(summary, services.runs.bucket)
+
+
+def _results(task: RenderReportInput, services: Services) -> tuple[TrialResult, ...]:
+    errors = {outcome.trial: outcome.error for outcome in task.outcomes}
+    floors = services.runs.find_json(layout.run_key(task.run_id, "floors.json")) or {}
+    specs = _specs(task.run_id, services)
+    run = [_result(spec, errors.get(spec.index), floors, services, stopped=task.stopped) for spec in specs]
+    return (*run, *_skipped(task.run_id, len(run), services))
+
+
+def _skipped(run_id: str, first: int, services: Services) -> list[TrialResult]:
+    """What the command line left out of the plan before it started the run; numbered after the run's own trials."""
+    found = _read(layout.run_key(run_id, "skipped.json"), SkippedTrials, services)
+    trials = found.trials if isinstance(found, SkippedTrials) else ()
+    return [skipped_result(one.name, index, one.store, one.reason) for index, one in enumerate(trials, first)]
+
+
+def _specs(run_id: str, services: Services) -> list[TrialSpec]:
+    """All trials of the plan: `ValidatePlan` stored every one before the first began."""
+    specs: list[TrialSpec] = []
+    while True:
+        ref = TrialRef(run_id=run_id, trial=len(specs), tag=trial_tag(run_id, len(specs)))
+        spec = services.runs.find_model(layout.trial_key(ref, "trial.json"), TrialSpec)
+        if spec is None:
+            return specs
+        specs.append(spec)
+
+
+def _result(
+    spec: TrialSpec, error: str | None, floors: dict[str, Any], services: Services, *, stopped: bool
+) -> TrialResult:
+    """
+    What the trial left, with what only the end of the run knows.
+
+    Args:
+        spec: the trial.
+        error: how its execution ended, "" for a success; None where the run knows no end of it.
+        floors: `floors.json`, or nothing.
+        services: the results bucket.
+        stopped: whether the run was.
+    """
+    ref = TrialRef(run_id=spec.run_id, trial=spec.index, tag=spec.tag)
+    found = _read(layout.trial_key(ref, "result.json"), TrialResult, services)
+    if isinstance(found, TrialResult):
+        ended = None if error is None and not stopped else _failure(ref, error, services, default="")
+        return amended(found, ended, _floor(spec, floors))
+    if isinstance(found, Unreadable):
+        failure = Failure(error="CorruptRecordsError", cause=found.why)
+    else:
+        default = "Stopped" if stopped else "MissingResult"
+        failure = _failure(ref, error, services, default=default) or Failure(error=default, cause="")
+    return missing_result(spec.name, spec.index, _store(spec, ref, services), failure, spec.estimate_usd)
+
+
+def _failure(ref: TrialRef, error: str | None, services: Services, *, default: str) -> Failure | None:
+    """Its own account of what went wrong; without one, what its execution said, or `default`; None for neither."""
+    found = _read(layout.trial_key(ref, "failure.json"), Failure, services)
+    if isinstance(found, Failure):
+        return found
+    if error:
+        return Failure(error=error, cause="the trial left no account of it; see its execution")
+    return Failure(error=default, cause=_CAUSES[default]) if default else None
+
+
+_CAUSES = {
+    "Stopped": "the run was stopped before this trial had a result",
+    "MissingResult": "the trial left neither a result nor an account of what went wrong",
+}
+
+
+def _store(spec: TrialSpec, ref: TrialRef, services: Services) -> Store:
+    """What `PrepareTarget` noted; a trial that did not get so far says only which store it was meant for."""
+    noted = services.runs.find_json(layout.trial_key(ref, "provider.json"))
+    store = spec.plan.target.store
+    if noted is None:
+        return Store(store, "not reached", emulated=False)
+    return Store(store, str(noted["provider"]), emulated=bool(noted["emulated"]))
+
+
+def _floor(spec: TrialSpec, floors: dict[str, Any]) -> Latency | None:
+    """The floor below this trial's latencies: measured on this machine's own etcd, so not for an etcd elsewhere."""
+    pull = is_pull(spec.plan.target)
+    if pull and spec.plan.target.endpoint is not None:
+        return None
+    times_ms = floors.get(_FLOOR_OF_PULL if pull else _FLOOR_OF_PUSH, {}).get("latencies_ms")
+    return floor_latency(times_ms) if times_ms else None
+
+
+def _read(key: str, model: type[M], services: Services) -> M | Unreadable | None:
+    """A document that a report can do without: damage to one is said in it, and spoils no other trial's."""
+    try:
+        return services.runs.find_model(key, model)
+    except ValidationError as error:
+        first = error.errors()[0]
+        logger.exception("unreadable document", extra={"key": key})
+        return Unreadable(f"{key}: {'.'.join(map(str, first['loc']))}: {first['msg']}")
+
+
+def _plan_name(plan: Any, run_id: str) -> str:  # noqa: ANN401 -- stored JSON
+    return str(plan["name"]) if isinstance(plan, dict) and "name" in plan else run_id
+
+
+def _output(summary: RunSummary, bucket: str) -> RenderReportOutput:
+    failed = failed_trials(summary.trials)
+    return RenderReportOutput(
+        run_id=summary.run_id,
+        status=summary.status,
+        failed_trials=tuple(trial.name for trial in failed),
+        cause=_cause(summary)[:MAX_CAUSE_CHARS],
+        headline=headline_lines(summary),
+        report=f"s3://{bucket}/{layout.run_key(summary.run_id, 'report.html')}",
+        summary=f"s3://{bucket}/{layout.run_key(summary.run_id, 'summary.json')}",
+    )
+
+
+def _cause(summary: RunSummary) -> str:
+    failed = failed_trials(summary.trials)
+    if not summary.trials:
+        return "the run has no trials"
+    if not failed:
+        return "stopped" if summary.status == "stopped" else ""
+    reasons: Sequence[str] = [
+        f"{trial.name}: {trial.failure.error if trial.failure else state_of(trial)}" for trial in failed
+    ]
+    return f"{len(failed)} of {len(summary.trials)} trials failed: {', '.join(reasons)}"

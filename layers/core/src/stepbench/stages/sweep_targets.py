@@ -1,0 +1,149 @@
+"""
+Entry point `SweepTargets`: finish what an execution could not.
+
+Abort, time-out and uncatchable errors run no Catch, and stopping an execution does not stop its Lambdas. So whoever
+holds a lease without a running execution is stopped by its flag, awaited, and torn down.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from stepbench.contracts.identity import trial_tag
+from stepbench.contracts.plan import Plan
+from stepbench.contracts.result import Failure
+from stepbench.contracts.tasks import SweepTargetsInput, SweepTargetsOutput, TrialRef
+from stepbench.errors import StepbenchError
+from stepbench.observability import logger
+from stepbench.records import layout
+from stepbench.stages.tear_down_target import cancel, tear_down
+
+if TYPE_CHECKING:
+    from stepbench.records.trial_table import Lease
+    from stepbench.stages.services import Services
+    from stepbench.stages.target_driver import BuildDriver
+
+SWEEP_LIMIT_S = 600
+"""Of the function's 15 minutes; what is left then is `pending`, for the next hour."""
+YOUNG_S = 60
+"""An execution may be so new that Step Functions does not know it yet."""
+POLL_S = 1.0
+RUNNING = "RUNNING"
+SUCCEEDED = "SUCCEEDED"
+GONE = "GONE"
+_SECOND_NS = 10**9
+
+
+class Outcome(Enum):
+    """What became of one lease."""
+
+    SWEPT = "swept"
+    PENDING = "pending"
+    UNTOUCHED = "untouched"
+
+
+def sweep_targets(
+    task: SweepTargetsInput, services: Services, *, build: BuildDriver | None = None
+) -> SweepTargetsOutput:
+    """
+    Sweep the leases of one ended execution and of its children, or of all that have ended.
+
+    A lease whose sweeping fails is reported as pending, so that it does not keep the others from being swept.
+    """
+    until_ns = services.clock.now_ns() + SWEEP_LIMIT_S * _SECOND_NS
+    if task.execution_arn is not None:
+        _cancel_unfinished(_execution_name(task.execution_arn), services)
+    outcomes = {
+        lease.target: _sweep(lease, task.execution_arn, services, until_ns, build) for lease in services.table.leases()
+    }
+    return SweepTargetsOutput(
+        swept=tuple(target for target, outcome in outcomes.items() if outcome is Outcome.SWEPT),
+        pending=tuple(target for target, outcome in outcomes.items() if outcome is Outcome.PENDING),
+    )
+
+
+def _execution_name(arn: str) -> str:
+    """A benchmark's execution is named by its run id."""
+    return arn.rpartition(":")[2]
+
+
+def _cancel_unfinished(run_id: str, services: Services) -> None:
+    """
+    Where the execution was a benchmark: flag its trials that have no outcome.
+
+    A child that was starting at that moment holds no lease yet, so nothing else would stop it.
+    """
+    plan = services.runs.find_model(layout.run_key(run_id, "plan.json"), Plan)
+    for index in range(len(plan.trials) if plan else 0):
+        ref = TrialRef(run_id=run_id, trial=index, tag=trial_tag(run_id, index))
+        names = ("result.json", "failure.json")
+        if all(services.runs.find_bytes(layout.trial_key(ref, name)) is None for name in names):
+            cancel(ref.tag, f"run {run_id} has ended", services)
+
+
+def _is_due(lease: Lease, ended_arn: str | None, services: Services) -> bool:
+    if ended_arn is not None:
+        return ended_arn == lease.execution_arn or _execution_name(ended_arn) == lease.run_id
+    if services.clock.now_ns() - lease.taken_at_ns < YOUNG_S * _SECOND_NS:
+        return False
+    return _status(lease.execution_arn, services) != RUNNING
+
+
+def _sweep(
+    lease: Lease, ended_arn: str | None, services: Services, until_ns: int, build: BuildDriver | None
+) -> Outcome:
+    try:
+        if not _is_due(lease, ended_arn, services):
+            return Outcome.UNTOUCHED
+        outcome = _finish(lease, services, until_ns, build)
+    except (StepbenchError, ClientError, BotoCoreError):
+        logger.exception("sweeping failed", extra={"target": lease.target, "trial": lease.tag})
+        return Outcome.PENDING
+    logger.info(outcome.value, extra={"target": lease.target, "trial": lease.tag})
+    return outcome
+
+
+def _finish(lease: Lease, services: Services, until_ns: int, build: BuildDriver | None) -> Outcome:
+    ref = TrialRef(run_id=lease.run_id, trial=lease.trial, tag=lease.tag)
+    cancel(lease.tag, "its execution has ended; swept", services)
+    _note_failure(ref, _stop(lease, services), services)
+    while not tear_down(ref, services, build=build):
+        if services.clock.now_ns() >= until_ns:
+            return Outcome.PENDING
+        services.clock.sleep(POLL_S)
+    return Outcome.SWEPT
+
+
+def _stop(lease: Lease, services: Services) -> str:
+    """Stop the trial's execution if it outlived the benchmark's; how it has ended."""
+    status = _status(lease.execution_arn, services)
+    if status != RUNNING:
+        return status
+    cause = f"run {lease.run_id} has ended without this trial"
+    services.aws("stepfunctions").stop_execution(executionArn=lease.execution_arn, error="Swept", cause=cause)
+    return "ABORTED"
+
+
+def _status(arn: str, services: Services) -> str:
+    """
+    RUNNING, SUCCEEDED, FAILED, TIMED_OUT, ABORTED; GONE for an execution that Step Functions knows no more.
+
+    Any other answer raises: a lease is never swept on a guess.
+    """
+    try:
+        return str(services.aws("stepfunctions").describe_execution(executionArn=arn)["status"])
+    except ClientError as error:
+        if error.response["Error"]["Code"] in {"ExecutionDoesNotExist", "InvalidArn"}:
+            return GONE
+        raise
+
+
+def _note_failure(ref: TrialRef, status: str, services: Services) -> None:
+    """For the report; what the trial has said of itself stands."""
+    key = layout.trial_key(ref, "failure.json")
+    if status != SUCCEEDED and services.runs.find_bytes(key) is None:
+        cause = f"the execution ended as {status} without its own tear-down"
+        services.runs.put_model(key, Failure(error=f"Execution{status.title().replace('_', '')}", cause=cause))

@@ -1,0 +1,76 @@
+"""A trial's driver for a control stage: opened, run step by step, closed whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from stepbench.errors import TrialCancelledError
+from stepbench.records import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.protocol import Driver
+    from stepbench.settings import Settings
+    from stepbench.stages.services import Services
+
+    BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
+
+T = TypeVar("T")
+
+
+class OpenDriver(NamedTuple):
+    """A connected driver, and the event loop on which its coroutines run, one at a time."""
+
+    driver: Driver
+    runner: asyncio.Runner
+
+    def run(self, step: Coroutine[Any, Any, T]) -> T:
+        """The step's result. Between steps the caller may sleep by its own clock."""
+        return self.runner.run(step)
+
+
+@contextmanager
+def open_driver(spec: TrialSpec, services: Services, build: BuildDriver | None = None) -> Iterator[OpenDriver]:
+    """
+    The trial's driver, connected.
+
+    Args:
+        spec: the trial.
+        services: its settings and clock go to the driver.
+        build: `registry.build_driver`, unless a test has another.
+
+    Raises:
+        TargetUnavailableError: the store does not answer.
+    """
+    with asyncio.Runner() as runner:
+        driver = (build or _registry())(spec, services.settings, services.clock)
+        try:
+            runner.run(driver.open())
+            yield OpenDriver(driver, runner)
+        finally:
+            runner.run(driver.close())
+
+
+def _registry() -> BuildDriver:
+    from stepbench.drivers.registry import build_driver  # noqa: PLC0415 -- only where no test brings its own
+
+    return build_driver
+
+
+def refuse_if_cancelled(tag: str, services: Services) -> None:
+    """
+    Stop here if the trial is to stop.
+
+    Raises:
+        TrialCancelledError: its flag is set.
+    """
+    reason = services.table.flag(tag, layout.CANCELLED)
+    if reason is not None:
+        message = f"trial {tag} is cancelled: {reason}"
+        raise TrialCancelledError(message)

@@ -1,0 +1,87 @@
+"""Task `TearDownTarget`: nothing runs, nothing is left, and only then is the lease released."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepbench.contracts.result import Failure
+from stepbench.contracts.tasks import StateError, TearDownTargetInput, TearDownTargetOutput
+from stepbench.drivers.registry import lease_target
+from stepbench.records import layout
+from stepbench.stages.target_driver import open_driver
+
+if TYPE_CHECKING:
+    from stepbench.contracts.tasks import TrialRef
+    from stepbench.stages.services import Services
+    from stepbench.stages.target_driver import BuildDriver
+
+QUIET_S = 5
+"""Writers and watchers beat once a second: one silent for so long is gone."""
+CALL_LIMIT_S = 20
+POLL_S = 0.5
+_SECOND_NS = 10**9
+
+
+def tear_down_target(
+    task: TearDownTargetInput, services: Services, *, build: BuildDriver | None = None
+) -> TearDownTargetOutput:
+    """
+    Stop what still runs, remove what the trial made, release its lease; call again until `done`.
+
+    A trial that holds no lease has made nothing, or has been torn down: then there is nothing to do.
+
+    Raises:
+        TargetUnavailableError: the store does not answer; the lease stays, for a retry or the sweeper.
+    """
+    failure = failure_of(task.failure)
+    if failure is not None:
+        services.runs.put_model(layout.trial_key(task.ref, "failure.json"), failure)
+        cancel(task.ref.tag, f"the trial failed: {failure.error}", services)
+    return TearDownTargetOutput(done=tear_down(task.ref, services, build=build))
+
+
+def failure_of(state: StateError) -> Failure | None:
+    """What made the trial fail; else what went wrong after the measurement was done."""
+    first = state.failure()
+    if first is not None:
+        return first
+    later: tuple[dict[str, Any] | None, ...] = (state.collect_logs, state.analyse_trial, state.export_records)
+    return next((Failure(error=str(e.get("Error", "")), cause=str(e.get("Cause", ""))) for e in later if e), None)
+
+
+def cancel(tag: str, reason: str, services: Services) -> None:
+    """Set the flag that stops writers and watchers; the first reason stands."""
+    if services.table.flag(tag, layout.CANCELLED) is None:
+        services.table.set_flag(tag, layout.CANCELLED, reason)
+
+
+def tear_down(ref: TrialRef, services: Services, *, build: BuildDriver | None = None) -> bool:
+    """One turn of it, some 50 s at most; True when nothing is left and the target is free."""
+    spec = services.trial(ref)
+    target = lease_target(spec, services.settings)
+    holder = services.table.find_lease(target)
+    if holder is None or holder.tag != ref.tag:
+        return True
+    if not _await_quiet(ref.tag, services):
+        return False
+    with open_driver(spec, services, build) as opened:
+        if not opened.run(opened.driver.tear_down()):
+            return False
+    services.table.release_lease(target, ref.tag)
+    return True
+
+
+def alive(tag: str, services: Services) -> tuple[str, ...]:
+    """Writers and watchers of the trial that still run, as far as their heartbeats tell."""
+    since_ns = services.clock.now_ns() - QUIET_S * _SECOND_NS
+    beats = services.table.beats(tag)
+    return tuple(who for who, beat in beats.items() if not beat.get("ended") and int(beat["at_ns"]) > since_ns)
+
+
+def _await_quiet(tag: str, services: Services) -> bool:
+    until_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
+    while alive(tag, services):
+        if services.clock.now_ns() >= until_ns:
+            return False
+        services.clock.sleep(POLL_S)
+    return True

@@ -1,0 +1,69 @@
+"""Task `ValidatePlan`: the user's input becomes stored trials, or is refused before anything is created."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.problem import Problem
+from stepbench.contracts.target import is_pull
+from stepbench.contracts.tasks import PhaseRef, PlannedTrial, TrialRef, ValidatePlanInput, ValidatePlanOutput
+from stepbench.errors import PlanError
+from stepbench.planning import check_budget, expand, parse_plan
+from stepbench.records import layout
+
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import Plan, TrialSpec
+    from stepbench.settings import Settings
+    from stepbench.stages.services import Services
+
+
+def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOutput:
+    """
+    Parse, expand, estimate; then store `plan.json` and each `trial.json`.
+
+    Raises:
+        PlanError: with every problem; nothing has been stored then.
+        RecordsUnavailableError: the results bucket does not take the documents.
+    """
+    plan = parse_plan(task.plan)
+    _admit_endpoints(plan, services.settings)
+    estimate_usd = check_budget(plan)
+    specs = expand(plan, task.run_id)
+    services.runs.put_model(layout.run_key(task.run_id, "plan.json"), plan)
+    planned = tuple(_store(spec, services) for spec in specs)
+    return ValidatePlanOutput(run_id=task.run_id, started_at=task.started_at, trials=planned, estimate_usd=estimate_usd)
+
+
+def _admit_endpoints(plan: Plan, settings: Settings) -> None:
+    """A plan's author may be somebody whom the stack's owner would not let its functions connect anywhere for."""
+    if settings.allow_custom_endpoints or settings.emulator:
+        return
+    problems = [
+        Problem(
+            path=f"trials[{index}].target.endpoint",
+            value=f'"{trial.target.endpoint}"',
+            message="is not permitted on this stack",
+            remedy="Remove it to use the stack's own store, or deploy with AllowCustomEndpoints=true.",
+        )
+        for index, trial in enumerate(plan.trials)
+        if trial.target.endpoint is not None
+    ]
+    if problems:
+        raise PlanError(problems)
+
+
+def _store(spec: TrialSpec, services: Services) -> PlannedTrial:
+    ref = TrialRef(run_id=spec.run_id, trial=spec.index, tag=spec.tag)
+    services.runs.put_model(layout.trial_key(ref, "trial.json"), spec)
+    return PlannedTrial(
+        ref=ref,
+        name=spec.name,
+        # The tag hashes the run's name, which may have 80 characters itself: all that an execution's name may have.
+        child_name=f"{spec.tag}-{spec.name}",
+        pull=is_pull(spec.plan.target),
+        phases=tuple(
+            PhaseRef(index=index, settle_s=math.ceil(phase.settle_s), scale=phase.scale is not None)
+            for index, phase in enumerate(spec.plan.phases)
+        ),
+    )

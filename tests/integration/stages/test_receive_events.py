@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import os
+import time
+
+import boto3
+import pytest
+
+from stepbench.contracts.identity import EventId, put_key, update_key
+from stepbench.errors import RecordsUnavailableError
+from stepbench.records import layout
+from stepbench.records.t4 import decode_fallback, parse_item
+from stepbench.records.t4_store import low_level_put
+from stepbench.stages.receive_events import Receiver, open_receiver, receive_events
+from stepbench.stages.services import Services
+from stepbench.testing.records import REF, dynamodb_record, postgresql_delivery, s3_record, t4_item
+
+pytestmark = pytest.mark.emulator
+
+EVENT = EventId(REF.tag, 1, 2, 3, 4, 5)
+
+
+@pytest.fixture
+def receiver(services: Services, monkeypatch: pytest.MonkeyPatch) -> Receiver:
+    """A sandbox as the handler opens it, from its environment."""
+    for name, value in services.settings.model_dump().items():
+        if value != "":
+            monkeypatch.setenv(name.upper(), str(value))
+    return open_receiver(os.environ, time.time_ns())
+
+
+def test_every_store_s_delivery_ends_in_the_table(services: Services, receiver: Receiver) -> None:
+    """As the low-level client writes it, and the resource reads it back."""
+    deliveries = [
+        {"Records": [s3_record(put_key(EVENT, 59))]},
+        {"Records": [s3_record(update_key(REF.tag, 9, 59), version="abc")]},
+        {"Records": [dynamodb_record(EVENT._replace(sequence=number)) for number in range(3)]},
+        postgresql_delivery(EVENT),
+    ]
+    for number, delivery in enumerate(deliveries):
+        assert receive_events(delivery, 1_000 + number, f"request-{number}", receiver) == {"batchItemFailures": []}
+    items = {item.request_id: item for item in map(parse_item, services.table.t4_items(REF.tag))}
+    assert {name: item.entries.size for name, item in items.items()} == {
+        "request-0": 1,
+        "request-1": 1,
+        "request-2": 3,
+        "request-3": 1,
+    }
+    assert items["request-1"].tokens == ("abc",)
+    assert items["request-0"].cold
+    assert not items["request-3"].cold
+    assert services.table.t4_count(REF.tag) == 6
+
+
+def test_both_ways_to_the_table_store_the_same_item(services: Services) -> None:
+    """Receivers take the short way, watchers the other one; analysis must not see which."""
+    client = boto3.client("dynamodb")
+    short = low_level_put(client, services.settings.results_table, services.settings.records_ttl_days)
+    item = t4_item([], tokens=["a", ""], cold=True, init_ns=2**60)
+    short(REF.tag, "same-request", 1, item)
+    services.table.put_t4(REF.tag, "same-request", 2, item)
+    one, other = services.table.t4_items(REF.tag)
+    assert {**one, "sk": "", "expires_at": 0} == {**other, "sk": "", "expires_at": 0}
+    assert abs(one["expires_at"] - other["expires_at"]) <= 1
+
+
+def test_a_table_that_is_gone_is_replaced_by_the_bucket(services: Services, receiver: Receiver) -> None:
+    """The real error of the real client leads there."""
+    services.table._table.delete()
+    receive_events({"Records": [s3_record(put_key(EVENT, 59)), "junk"]}, 1_000, "request-1", receiver)
+    (key,) = services.runs.keys(layout.t4_fallback_prefix(REF.tag))
+    assert parse_item(decode_fallback(key, services.runs.get_bytes(key))).entries["sequence"].tolist() == [5]
+    assert list(services.runs.keys(layout.malformed_fallback_prefix("s3")))
+
+
+def test_without_table_and_bucket_the_invocation_fails(services: Services, receiver: Receiver) -> None:
+    """Lambda's on-failure queue then holds the event."""
+    services.table._table.delete()
+    services.aws("s3").delete_bucket(Bucket=services.settings.results_bucket)
+    with pytest.raises(RecordsUnavailableError, match="t4-fallback"):
+        receive_events(postgresql_delivery(EVENT), 1_000, "request-1", receiver)

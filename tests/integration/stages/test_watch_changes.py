@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from stepbench.clock import Clock, SystemClock
+from stepbench.contracts.identity import EventId
+from stepbench.contracts.plan import TrialSpec
+from stepbench.contracts.target import EtcdTarget
+from stepbench.contracts.tasks import WatchChangesInput
+from stepbench.drivers.registry import lease_target
+from stepbench.records import layout
+from stepbench.records.t4 import parse_item
+from stepbench.settings import Settings
+from stepbench.stages.services import Services
+from stepbench.stages.watch_changes import WatchPace, watch_changes
+from stepbench.testing.memory_driver import MemoryDriver
+from stepbench.testing.records import REF, trial_spec
+
+pytestmark = pytest.mark.emulator
+
+SPEC = trial_spec(EtcdTarget(store="etcd"))
+PACE = WatchPace(turn_s=2, overlap_s=0.5, gate_s=0.2, tick_s=0.1)
+EVENTS = 100
+
+
+class PolledDriver(MemoryDriver):
+    """One store for two watchers, each on an event loop of its own."""
+
+    shared: list[bytes]
+
+    def __init__(self, clock: Clock, shared: list[bytes]) -> None:
+        super().__init__(clock)
+        self.shared = shared
+
+    async def open(self) -> None:
+        """Follow the shared store, a hundred times a second."""
+        import asyncio  # noqa: PLC0415
+
+        async def follow() -> None:
+            while True:
+                for value in self.shared[len(self.changes) :]:
+                    self.put(value.decode(), value)
+                await asyncio.sleep(0.01)
+
+        self._follower = asyncio.create_task(follow())
+        await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        """Stop following."""
+        self._follower.cancel()
+
+
+def lane(services: Services, number: int, shared: list[bytes]) -> int:
+    """The watch branch of the state machine for one lane; how many calls it took."""
+
+    def build(_spec: TrialSpec, _settings: Settings, clock: Clock) -> PolledDriver:
+        return PolledDriver(clock, shared)
+
+    for calls in range(1, 200):
+        output = watch_changes(WatchChangesInput(ref=REF, lane=number), services, build, PACE)
+        if output.stopped:
+            return calls
+        time.sleep(max(0.0, output.next_at.timestamp() - time.time()))
+    return -1
+
+
+def test_two_lanes_hand_over_without_a_gap(services: Services) -> None:
+    """Events go on over three turns; each is seen, at the latest by the one who takes over."""
+    services.runs.put_model(layout.trial_key(REF, "trial.json"), SPEC)
+    services.table.take_lease(lease_target(SPEC, services.settings), REF, "arn", SystemClock().now_ns())
+    shared: list[bytes] = []
+
+    def offer() -> None:
+        while "watcher#0" not in services.table.beats(REF.tag):
+            time.sleep(0.02)
+        for sequence in range(EVENTS):
+            shared.append(EventId(REF.tag, 0, 0, 0, 0, sequence).text().encode())
+            time.sleep(0.05)
+        services.table.set_flag(REF.tag, layout.STOP_WATCHING, "done")
+
+    offering = threading.Thread(target=offer)
+    offering.start()
+    with ThreadPoolExecutor(2) as lanes:
+        calls = list(lanes.map(lambda number: lane(services, number, shared), (0, 1)))
+    offering.join(30)
+    items = [parse_item(item) for item in services.table.t4_items(REF.tag)]
+    assert {int(each) for item in items for each in item.entries["sequence"]} == set(range(EVENTS))
+    assert {item.source for item in items} == {"watcher#0", "watcher#1"}
+    assert all(call > 1 for call in calls)
+    assert services.table.position(REF.tag) == EVENTS
+    assert all(beat["ended"] for beat in services.table.beats(REF.tag).values())

@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import signal
+
+from stepbench.analysis.evidence import FLOOR_PER_S
+from stepbench.contracts.result import Invocations
+from stepbench.contracts.tasks import StateError
+from stepbench.load.arrivals import phase_offsets_ns
+from stepbench.local.floors import PER_S
+from stepbench.records import layout
+from stepbench.records.columns import Rows, encode
+from stepbench.records.report_lines import ReportLine, ReportPage
+from stepbench.testing.analysed_trials import PHASES
+from stepbench.testing.analysed_trials import AnalysedTrial as Trial
+from stepbench.testing.records import column_header
+
+MS = 10**6
+
+
+def test_a_good_trial_has_its_numbers() -> None:
+    """200 of 200; the quantiles are those of the latencies that were made up."""
+    trial = Trial().finish()
+    summary = trial.result().summary
+    books, (window,) = summary.accounting, summary.windows
+    assert books is not None
+    assert (books.offered, books.ok, books.received, books.lost, books.duplicates) == (200, 200, 200, 0, 0)
+    assert summary.warm_up is not None
+    assert summary.warm_up.received == 40
+    assert (window.name, window.phase, window.n, window.offered_per_s, window.achieved_per_s) == (
+        *("steady", "steady", 200),
+        *(20.0, 20.0),
+    )
+    latency_ms = trial.records.latency_ns[1] / 1e6
+    for q, found in ((0.5, window.latency_ms.p50), (0.9, window.latency_ms.p90), (0.95, window.latency_ms.p95)):
+        assert found.value == pytest.approx(np.quantile(latency_ms, q))
+        assert found.value is not None
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low < found.value < found.high
+    assert window.latency_ms.p99.reason == "n=200 < 368"
+    assert window.latency_ms.max == pytest.approx(latency_ms.max())
+
+
+def test_the_six_measures_are_the_differences_of_the_time_points() -> None:
+    """Lateness 0.02 ms, service 2 ms, by construction; the others follow by adding and subtracting."""
+    (window,) = Trial().finish().result().summary.windows
+    assert window.lateness_ms.max == pytest.approx(0.02)
+    assert window.service_ms.max == pytest.approx(2)
+    assert window.response_write_ms.max == pytest.approx(2.02)
+    assert window.latency_ms.min is not None
+    assert window.after_ack_ms.min == pytest.approx(window.latency_ms.min - 2)
+    assert window.response_trigger_ms.min == pytest.approx(window.latency_ms.min + 0.02)
+
+
+def test_windows_select_by_intended_time() -> None:
+    """From 2 s to 5 s of a phase at 20/s: events 40 to 99."""
+    phases = [{**PHASES[1], "windows": [{"name": "middle", "from_s": 2, "to_s": 5}]}]
+    trial = Trial(phases=phases)
+    trial.records.phase(0)
+    (window,) = trial.result().summary.windows
+    assert (window.name, window.n, window.offered_per_s) == ("middle", 60, 20)
+    assert window.latency_ms.max == pytest.approx(trial.records.latency_ns[0][40:100].max() / 1e6)
+
+
+def test_lost_events_are_counted_in_every_quantile() -> None:
+    """A twelfth lost: p50 stands, p95 lies beyond the drain limit, and the curve ends below 1."""
+    trial = Trial().finish(lost=tuple(range(0, 200, 12)))
+    result = trial.result()
+    (window,), (curve,) = result.summary.windows, result.ecdf
+    assert (window.latency_ms.n, window.latency_ms.missing) == (200, 17)
+    assert (window.latency_ms.p95.value, window.latency_ms.p95.reason) == (None, "> drain limit (120 s)")
+    assert window.latency_ms.p50.value is not None
+    assert window.service_ms.missing == 0
+    assert curve.probability[-1] == pytest.approx(183 / 200)
+    assert "lost_events" in trial.kinds()
+
+
+def test_the_time_line_has_every_second_and_phase() -> None:
+    """2 s of warm-up, 5 s of pause without points, 10 s of load."""
+    trial = Trial().finish(lost=(0,))
+    result = trial.result()
+    assert [(span.name, span.from_s, span.to_s) for span in result.phases] == [("warm-up", 0, 2), ("steady", 7, 17)]
+    assert [point.second for point in result.series] == [0, 1, *range(7, 17)]
+    first = result.series[2]
+    assert (first.phase, first.offered, first.acknowledged, first.arrived, first.max_ms) == ("steady", 20, 20, 19, None)
+    latency_ms = trial.records.latency_ns[1][20:40] / 1e6
+    assert result.series[3].p90_ms == pytest.approx(np.quantile(latency_ms, 0.9))
+
+
+def test_seconds_are_counted_from_the_start_of_their_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phase that begins at 6.98 s of the trial: counted from there, one event would fall in its first second."""
+    monkeypatch.setattr("stepbench.testing.finished_trials.GAP_NS", 4_980 * MS)
+    series = Trial().finish().result().series
+    assert [point.offered for point in series] == [20] * 12
+    assert [point.second for point in series[:4]] == pytest.approx([0, 1, 6.98, 7.98])
+
+
+def test_achieved_is_what_was_acknowledged_during_the_window() -> None:
+    """Half of the events wait for 10 s in the queue: due in the window they are, but the store was not as fast."""
+    trial = Trial()
+    trial.records.plan_phase(1)
+    t0_ns = phase_offsets_ns(trial.plan, 1, 0) + trial.records.start_of(1)
+    waited_ns = np.where(np.arange(200) < 100, 0, 10_000 * MS)
+    ok, no_error = np.zeros(200, np.uint8), np.zeros(200, np.uint16)
+    rows = Rows(np.arange(200), t0_ns, t0_ns, t0_ns + MS + waited_ns, ok, no_error)
+    header = column_header(trial.ref, phase=1, last=True, drift_ns=0)
+    key = layout.column_file_key(trial.ref, layout.attempt_id(1, 0, 0, 0), 0)
+    trial.memory.services.runs.put_bytes(key, encode(header, rows))
+    (window,) = trial.result().summary.windows
+    assert (window.n, window.offered_per_s, window.achieved_per_s) == (200, 20, 10)
+
+
+def test_clocks_give_an_offset_with_a_bound() -> None:
+    """Receivers 1 µs ahead; both read to ± 0.5 µs."""
+    clock = Trial().finish().result().summary.clock
+    assert clock.offset_ms == pytest.approx(0.001)
+    assert clock.bound_ms == pytest.approx(0.001)
+
+
+def test_a_failed_trial_keeps_what_it_has() -> None:
+    """Only the warm-up was planned: the measured phase has neither window nor books."""
+    trial = Trial()
+    trial.records.phase(0)
+    failure = StateError(Error="TargetUnavailableError", Cause="gone")
+    summary = trial.result(failure).summary
+    assert summary.incomplete
+    assert summary.failure is not None
+    assert summary.failure.error == "TargetUnavailableError"
+    assert (summary.accounting, summary.windows) == (None, ())
+    assert summary.warm_up is not None
+    assert summary.warm_up.received == 40
+    assert "incomplete" in trial.kinds(failure)
+
+
+def test_a_trial_that_measured_nothing_has_failed() -> None:
+    """Every state succeeded, but the writer came too late for every event: a green run would be a lie."""
+    trial = Trial()
+    trial.records.phase(0)
+    trial.records.plan_phase(1)
+    trial.records.rows(1, np.array([], dtype=np.int64))
+    summary = trial.result().summary
+    assert summary.incomplete
+    assert summary.failure is not None
+    assert (summary.failure.error, summary.windows[0].n) == ("NothingMeasuredError", 0)
+    assert "incomplete" in trial.kinds()
+
+
+def test_a_trial_without_any_record_has_a_result() -> None:
+    """It failed before its first phase."""
+    trial = Trial()
+    result = trial.result(StateError(Error="TargetBusyError", Cause=""))
+    assert (result.summary.accounting, result.series, result.phases, result.ecdf) == (None, (), (), ())
+    assert result.summary.provider == "s3"
+
+
+def test_a_phase_that_no_writer_came_for_is_unsent() -> None:
+    """Planned, and that is all: 200 offered, none sent, and the writer is named."""
+    trial = Trial()
+    trial.records.plan_phase(1)
+    for key in [key for key in trial.memory.table.items if key[1].startswith(layout.STARTED)]:
+        del trial.memory.table.items[key]
+    result = trial.result()
+    books, (window,) = result.summary.accounting, result.summary.windows
+    assert books is not None
+    assert (books.offered, books.unsent, window.n, window.offered_per_s) == (200, 200, 0, 20)
+    assert window.latency_ms.p50.reason == "n=0 < 6"
+    texts = {caveat.kind: caveat.text for caveat in result.summary.caveats}
+    assert "200 of 200" in texts["unsent"]
+    assert "writer 0 in slice 0 of steady" in texts["missing_writer"]
+
+
+def test_a_killed_writer_leaves_books_that_add_up() -> None:
+    """100 of 200 rows flushed; 150 were delivered."""
+    trial = Trial()
+    trial.records.plan_phase(1)
+    start_ns = trial.records.start_of(1)
+    t0_ns = phase_offsets_ns(trial.plan, 1, 0) + start_ns
+    trial.records.rows(1, t0_ns[:100], last=False)
+    for number in range(150):
+        trial.records.deliver(1, number, int(t0_ns[number]) + 5 * MS)
+    result = trial.result()
+    books = result.summary.accounting
+    assert books is not None
+    assert (books.offered, books.sent, books.unrecorded, books.unrecorded_arrived) == (200, 100, 100, 50)
+    assert (books.received, books.lost) == (150, 0)
+    assert {"missing_writer", "unrecorded"} <= trial.kinds()
+
+
+def line(request: str, **fields: Any) -> ReportLine:  # noqa: ANN401 -- a line's fields
+    """A REPORT line."""
+    default = {"duration_ms": 2.0, "billed_ms": 3.0, "memory_mb": 128, "max_memory_mb": 90}
+    return ReportLine(request_id=request, **{**default, **fields})
+
+
+def test_invocations_come_from_the_trials_own_report_lines() -> None:
+    """Another trial's receivers wrote to the same log; writers say their cold starts, receivers stamp theirs."""
+    trial = Trial().finish()
+    receivers = ReportPage(
+        function="ReceiveEvents",
+        lines=(line("request-1-0", duration_ms=8), line("request-1-1"), line("request-1-1"), line("somebody-else")),
+    )
+    writers = ReportPage(function="RunWriter", lines=(line("w", init_ms=400, billed_ms=9_000),))
+    trial.collected(receivers, writers, expected=240, seen=2)
+    found = {each.function: each for each in trial.result().summary.invocations}
+    assert found["RunWriter"] == Invocations(
+        function="RunWriter",
+        invocations=1,
+        cold_starts=1,
+        init_ms_p50=400,
+        init_ms_max=400,
+        duration_ms_p50=2,
+        duration_ms_max=2,
+        billed_ms=9_000,
+        max_memory_mb=90,
+    )
+    assert (found["ReceiveEvents"].invocations, found["ReceiveEvents"].duration_ms_p50) == (2, 5)
+    assert (found["ReceiveEvents"].cold_starts, found["ReceiveEvents"].init_ms_p50) == (2, 250)
+    assert "missing_logs" in trial.kinds()
+
+
+def test_complete_logs_decide_the_bill() -> None:
+    """A gigabyte for 1,000 s more than assumed is some cents; incomplete logs are not used."""
+    trial = Trial().finish()
+    assumed = trial.result().summary.cost_usd.actual
+    writers = (line("w-0", billed_ms=10_000_000), line("w-1", billed_ms=0))
+    trial.collected(ReportPage(function="RunWriter", lines=writers))
+    billed = trial.result().summary.cost_usd.actual
+    assert assumed is not None
+    assert billed is not None
+    assert billed > assumed + 0.1
+    assert "missing_logs" not in trial.kinds()
+
+
+def test_logs_without_all_writers_do_not_decide_the_bill() -> None:
+    """Of two attempts one line has come so far: as a bill, it would leave out half of what the trial cost."""
+    trial = Trial().finish()
+    assumed = trial.result().summary.cost_usd.actual
+    trial.collected(ReportPage(function="RunWriter", lines=(line("w-0", billed_ms=1),)))
+    assert trial.result().summary.cost_usd.actual == assumed
+
+
+def test_logs_without_a_watcher_do_not_decide_the_bill() -> None:
+    """A pull trigger expects no receiver's line, so nothing was waited for."""
+    trial = Trial(store="etcd")
+    for phase in (0, 1):
+        trial.records.phase(phase, source="watcher#0")
+    assumed = trial.result().summary.cost_usd.actual
+    trial.collected(ReportPage(function="RunWriter", lines=(line("w-0"), line("w-1"))))
+    assert trial.result().summary.cost_usd.actual == assumed
+
+
+def test_without_logs_receivers_speak_for_themselves() -> None:
+    """Request ids are in the items; durations are not. A sample of the logs is said to be one."""
+    trial = Trial().finish()
+    (found,) = trial.result().summary.invocations
+    assert (found.function, found.invocations, found.cold_starts, found.duration_ms_p50) == (
+        "ReceiveEvents",
+        240,
+        2,
+        None,
+    )
+    assert "missing_logs" in trial.kinds()
+    trial.collected(every=3)
+    assert "missing_logs" in trial.kinds()
+
+
+def test_a_watched_store_has_no_receiver_function() -> None:
+    """etcd: items come from the watcher; its floor is the bare watch."""
+    trial = Trial(store="etcd")
+    for phase in (0, 1):
+        trial.records.phase(phase, source="watcher#0")
+    floors = {"async_invoke": {"latencies_ms": [9.0] * 50}, "etcd_watch": {"latencies_ms": [0.7, 0.8, 0.9] * 20}}
+    trial.memory.services.runs.put_json(layout.run_key(trial.ref.run_id, "floors.json"), floors)
+    summary = trial.result().summary
+    assert summary.invocations == ()
+    assert summary.floor_ms is not None
+    assert (summary.floor_ms.n, summary.floor_ms.min, summary.floor_ms.max) == (60, 0.7, 0.9)
+
+
+def test_a_floor_has_the_time_axis_that_it_was_sent_on() -> None:
+    """200 calls in 10 s, each like those before: on an axis of 0.2 s they would be too short for any interval."""
+    assert FLOOR_PER_S == PER_S
+    trial = Trial().finish()
+    noise = np.random.default_rng(1).standard_normal(700)
+    values_ms = np.exp(signal.lfilter([1], [1, -0.6], noise)[500:])
+    floors = {"async_invoke": {"latencies_ms": values_ms.tolist()}}
+    trial.memory.services.runs.put_json(layout.run_key(trial.ref.run_id, "floors.json"), floors)
+    floor = trial.result().summary.floor_ms
+    assert floor is not None
+    assert floor.p50.value == pytest.approx(np.median(values_ms))
+    assert floor.p50.low is not None
+    assert floor.p50.high is not None

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
+from stepbench.records import layout
+from stepbench.records.t4 import Entry, encode_fallback
+from stepbench.stages.await_arrivals import await_arrivals
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.testing.finished_trials import LATENESS_NS, SERVICE_NS, FinishedTrial
+from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.records import t4_item
+from stepbench.testing.trials import small_plan, stored_trial
+
+START_NS = 1_700_000_000_000_000_000
+SECOND_NS = 10**9
+LAST_T2_NS = START_NS + SECOND_NS + LATENESS_NS + SERVICE_NS
+
+
+def finished(*, lost: tuple[int, ...] = ()) -> tuple[MemoryServices, FinishedTrial, FakeClock]:
+    """Two events a second apart, drain limit 10 s; it is 1.5 s after the start."""
+    clock = FakeClock(START_NS + 3 * SECOND_NS // 2)
+    memory = MemoryServices(clock)
+    plan = small_plan(drain_limit_s=10)
+    trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
+    trial.phase(0, lost=lost)
+    return memory, trial, clock
+
+
+def looked(memory: MemoryServices, trial: FinishedTrial) -> AwaitArrivalsOutput:
+    """One look."""
+    return await_arrivals(AwaitArrivalsInput(ref=trial.ref), memory.services)
+
+
+def test_it_is_over_at_once_when_everything_is_there() -> None:
+    """No trial waits for its drain limit for nothing."""
+    memory, trial, _ = finished()
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=True, expected=2, arrived=2)
+
+
+def test_what_is_missing_is_waited_for_until_the_drain_limit() -> None:
+    """Counted from the last acknowledgement."""
+    memory, trial, clock = finished(lost=(1,))
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
+    clock.advance(LAST_T2_NS + 10 * SECOND_NS - clock.now_ns())
+    assert not looked(memory, trial).done
+    clock.advance(1)
+    assert looked(memory, trial).done
+
+
+def test_duplicates_do_not_pass_for_what_is_missing() -> None:
+    """Counters alone would say that two of two arrived."""
+    memory, trial, _ = finished(lost=(1,))
+    trial.deliver(0, 0, START_NS + 2 * SECOND_NS)
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
+
+
+def test_an_arrival_in_the_bucket_counts() -> None:
+    """The table was down; its counter knows nothing."""
+    memory, trial, _ = finished(lost=(1,))
+    body = encode_fallback(layout.t4_sk("r", START_NS), t4_item([Entry(0, 0, 0, 0, 0, 1, START_NS + SECOND_NS)]))
+    memory.services.runs.put_bytes(layout.t4_fallback_key(trial.ref.tag, "r", START_NS), body)
+    assert looked(memory, trial).done
+
+
+def test_a_file_without_a_pointer_is_waited_for_as_well() -> None:
+    """The table was down at the writer's end: by its pointers, nothing was sent, and the watchers would be stopped."""
+    memory, trial, clock = finished(lost=(1,))
+    for key in [key for key in memory.table.items if key[1].startswith(layout.FILE)]:
+        del memory.table.items[key]
+    clock.advance(9 * SECOND_NS)
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
+    clock.advance(2 * SECOND_NS)
+    assert looked(memory, trial).done
+
+
+def test_a_cancelled_trial_waits_for_nothing() -> None:
+    """Ctrl-C should not take two minutes."""
+    memory, trial, _ = finished(lost=(1,))
+    memory.services.table.set_flag(trial.ref.tag, layout.CANCELLED, "Ctrl-C")
+    assert looked(memory, trial).done
+
+
+def test_nothing_sent_is_nothing_to_wait_for() -> None:
+    """No writer came to offer anything."""
+    memory = MemoryServices(FakeClock(START_NS))
+    ref = stored_trial(memory.services)
+    answer = await_arrivals(AwaitArrivalsInput(ref=ref), memory.services)
+    assert answer == AwaitArrivalsOutput(done=True, expected=0, arrived=0)

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
+from stepbench.contracts.tasks import AwaitTargetInput, TrialRef
+from stepbench.drivers.preload import PRELOAD_WRITER
+from stepbench.drivers.protocol import Outcome, Write, Written
+from stepbench.errors import TargetUnavailableError, TrialCancelledError
+from stepbench.records import layout
+from stepbench.records.t4 import Entry, pack
+from stepbench.stages.await_target import CALL_LIMIT_S, arrived_canaries, await_target
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.testing.memory_driver import MemoryDriver
+from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.trials import small_plan, stored_trial
+
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import TrialPlan
+
+SECOND_NS = 10**9
+NOW_S = 1_000_000
+
+
+class Delivering(MemoryDriver):
+    """A store whose trigger works: each write's t4 item appears, except for those lost, by order."""
+
+    def __init__(
+        self, memory: MemoryServices, lost: range = range(0), outcomes: dict[int, Outcome] | None = None
+    ) -> None:
+        super().__init__(memory.services.clock, outcomes=outcomes)
+        self._table = memory.services.table
+        self._lost = lost
+
+    async def write(self, write: Write) -> Written:
+        """Write, and deliver."""
+        number = len(self.offered)
+        written = await super().write(write)
+        if number not in self._lost and written.outcome is Outcome.OK:
+            arrive(self._table.put_t4, write, written.t2_ns)
+        return written
+
+
+def arrive(put_t4: object, write: Write, t4_ns: int) -> None:
+    """What a receiver does."""
+    event = parse_event_id(write.value.decode())
+    assert event is not None
+    entry = Entry(event.phase, event.attempt, event.writer, event.slice, 0, event.sequence, t4_ns)
+    item = {
+        "n": 1,
+        "entries": pack([entry]),
+        "sandbox": "s",
+        "cold": False,
+        "init_ns": 0,
+        "batch": 1,
+        "source": "receiver",
+    }
+    assert callable(put_t4)
+    put_t4(event.tag, f"request-{event.sequence}", t4_ns, item)
+
+
+class Scene:
+    """A trial whose target is to be awaited, at second `NOW_S`, until a minute later."""
+
+    def __init__(self, plan: TrialPlan | None = None) -> None:
+        self.clock = FakeClock(now_ns=NOW_S * SECOND_NS)
+        self.memory = MemoryServices(self.clock)
+        self.ref: TrialRef = stored_trial(self.memory.services, plan)
+
+    def ready(self, driver: MemoryDriver, ready_by_s: float = NOW_S + 60) -> bool:
+        """One call of the stage."""
+        task = AwaitTargetInput(ref=self.ref, ready_by=datetime.fromtimestamp(ready_by_s, UTC))
+        return await_target(task, self.memory.services, build=lambda _spec, _settings, _clock: driver).ready
+
+    def beat(self, who: str, age_s: float, *, ended: bool = False) -> None:
+        """A heartbeat of that age."""
+        item = {
+            "at_ns": self.clock.now_ns() - int(age_s * SECOND_NS),
+            "progress": {},
+            **({"ended": True} if ended else {}),
+        }
+        self.memory.table.put_item(Item={"pk": layout.trial_pk(self.ref.tag), "sk": layout.HEARTBEAT + who, **item})
+
+    def waited_s(self) -> float:
+        """How long the call took."""
+        return self.clock.now_ns() / SECOND_NS - NOW_S
+
+
+def test_three_canaries_in_a_row_prove_the_trigger() -> None:
+    """One may have been luck: S3 and event source mappings start unevenly."""
+    scene = Scene()
+    driver = Delivering(scene.memory)
+    assert scene.ready(driver)
+    assert len(driver.offered) == 3
+    assert driver.calls == ["open", "close"]
+
+
+def test_a_lost_canary_starts_the_row_again() -> None:
+    """Two, a loss, then three: six sent, and five seconds waited for the one lost."""
+    scene = Scene()
+    driver = Delivering(scene.memory, lost=range(2, 3))
+    assert scene.ready(driver)
+    assert len(driver.offered) == 6
+    assert 5 <= scene.waited_s() < 5.5
+
+
+def test_canaries_stand_outside_the_accounting_and_are_all_different() -> None:
+    """Puts with an identity of their own phase, also in a trial of updates; padded as the trial's records are."""
+    scene = Scene(small_plan("dynamodb", record={"operation": "update", "distinct_keys": 5, "key_bytes": 70}))
+    driver = Delivering(scene.memory)
+    assert scene.ready(driver)
+    events = [parse_event_id(write.key) for write in driver.offered]
+    assert {event.phase for event in events if event} == {CANARY_PHASE}
+    assert len({event.sequence for event in events if event}) == 3
+    assert {(len(write.key), len(write.value)) for write in driver.offered} == {(70, 889)}
+
+
+def test_a_silent_trigger_ends_the_call_not_the_trial() -> None:
+    """The state machine calls again, until `ready_by`."""
+    scene = Scene()
+    assert not scene.ready(Delivering(scene.memory, lost=range(1_000)))
+    assert CALL_LIMIT_S <= scene.waited_s() < CALL_LIMIT_S + 1
+
+
+def test_a_refusing_store_is_asked_again_but_not_hammered() -> None:
+    """Ten times a second at most; three refusals delay readiness and nothing else."""
+    scene = Scene()
+    driver = Delivering(scene.memory, outcomes=dict.fromkeys(range(3), Outcome.FAILED))
+    assert scene.ready(driver)
+    assert len(driver.offered) == 6
+    assert scene.waited_s() >= 0.3
+
+
+def test_after_ready_by_the_target_is_given_up() -> None:
+    """With the time and with where to look, since this line is the execution's Cause."""
+    scene = Scene()
+    with pytest.raises(TargetUnavailableError, match=r"s3's trigger by 1970-01-12 13:46:39 UTC: look at ReceiveEvents"):
+        scene.ready(Delivering(scene.memory), ready_by_s=NOW_S - 1)
+
+
+def test_a_late_watcher_s_remedy_is_another() -> None:
+    """A receiver's log would be empty."""
+    scene = Scene(small_plan("etcd"))
+    with pytest.raises(TargetUnavailableError, match="look at WatchChanges' log"):
+        scene.ready(Delivering(scene.memory), ready_by_s=NOW_S - 1)
+
+
+def test_a_cancelled_trial_is_not_waited_for() -> None:
+    """Ctrl-C may come in any state."""
+    scene = Scene()
+    scene.memory.services.table.set_flag(scene.ref.tag, layout.CANCELLED, "Ctrl-C")
+    with pytest.raises(TrialCancelledError):
+        scene.ready(Delivering(scene.memory))
+
+
+@pytest.mark.parametrize(("age_s", "ended", "ready"), [(1, False, True), (6, False, False), (1, True, False)])
+def test_a_pull_trigger_waits_for_a_living_watcher_first(age_s: float, ended: bool, ready: bool) -> None:  # noqa: FBT001
+    """Without one, canaries are lost by design: etcd keeps no queue for anybody."""
+    scene = Scene(small_plan("etcd"))
+    scene.beat("watcher#1", age_s, ended=ended)
+    scene.beat("writer#00-0000-0000-00", 0)
+    driver = Delivering(scene.memory)
+    assert scene.ready(driver) is ready
+    assert (len(driver.offered) == 3) is ready
+
+
+def test_a_cancelled_trial_is_not_watched_for() -> None:
+    """The watcher will not come any more."""
+    scene = Scene(small_plan("etcd"))
+
+    class Cancelling(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            scene.memory.services.table.set_flag(scene.ref.tag, layout.CANCELLED, "Ctrl-C")
+            super().sleep(seconds)
+
+    scene.memory = MemoryServices(Cancelling(NOW_S * SECOND_NS))
+    stored_trial(scene.memory.services, small_plan("etcd"))
+    with pytest.raises(TrialCancelledError):
+        scene.ready(Delivering(scene.memory))
+
+
+def test_with_a_batching_window_the_canaries_share_a_batch() -> None:
+    """One after the other, three windows would have to pass, which no call could wait for."""
+    scene = Scene(small_plan("dynamodb", target={"batching_window_s": 60}))
+    late = MemoryDriver(scene.clock)
+    assert not scene.ready(late)
+    for write in late.offered:
+        arrive(scene.memory.services.table.put_t4, write, scene.clock.now_ns())
+    assert len(late.offered) == 3
+    assert scene.ready(MemoryDriver(scene.clock))
+
+
+def test_a_filter_may_hold_canaries_back_so_they_only_have_to_be_taken() -> None:
+    """The mapping reads from TRIM_HORIZON: what comes late is not lost."""
+    scene = Scene(small_plan("dynamodb", target={"filter": {"dynamodb": {"Keys": {}}}}))
+    assert scene.ready(MemoryDriver(scene.clock))
+    assert not scene.ready(MemoryDriver(scene.clock, outcomes={1: Outcome.UNKNOWN}))
+
+
+def test_preloaded_keys_are_no_canaries_of_ours() -> None:
+    """They carry a canary's phase too, and would prove nothing about what is sent now."""
+    scene = Scene()
+    entries = pack([Entry(CANARY_PHASE, 0, PRELOAD_WRITER, 0, 0, 7, 1), Entry(0, 0, 0, 0, 1, 8, 1)])
+    item = {"n": 2, "entries": entries, "sandbox": "s", "cold": False, "init_ns": 0, "batch": 2, "source": "receiver"}
+    scene.memory.services.table.put_t4(scene.ref.tag, "request", 1, item)
+    assert arrived_canaries(scene.ref.tag, scene.memory.services) == set()

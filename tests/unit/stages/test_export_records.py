@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from stepbench.contracts.tasks import ExportRecordsInput
+from stepbench.records import layout
+from stepbench.stages import export_records as stage
+from stepbench.stages.export_records import export_records
+from stepbench.testing.finished_trials import FinishedTrial
+from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.trials import small_plan, stored_trial
+
+if TYPE_CHECKING:
+    import pytest
+
+START_NS = 1_700_000_000_000_000_000
+PHASES = [{"name": "load", "load": [{"rate_per_s": 10, "count": 30}]}]
+
+
+def exported(*, deliver: bool = True, writers: int = 1) -> tuple[pq.ParquetFile, int, FinishedTrial]:
+    """30 events; with two writers, the second never came."""
+    memory = MemoryServices()
+    plan = small_plan("dynamodb", phases=PHASES, writers=writers)
+    trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
+    if deliver:
+        trial.phase(0, lost=(7,))
+    output = export_records(ExportRecordsInput(ref=trial.ref), memory.services)
+    assert output.key == layout.trial_key(trial.ref, "records.parquet")
+    return pq.ParquetFile(io.BytesIO(memory.bucket.objects[output.key])), output.rows, trial
+
+
+def test_every_scheduled_event_is_a_row_in_order_of_its_time() -> None:
+    """Two writers take turns, so their rows do; the one that never came has rows too."""
+    file, rows, _ = exported(writers=2)
+    table = file.read()
+    assert (rows, table.num_rows) == (30, 30)
+    assert np.all(np.diff(table["t0_ns"].to_numpy()) > 0)
+    assert table["writer"].to_pylist()[:4] == [0, 1, 0, 1]
+    assert table["sequence"].to_pylist()[:4] == [0, 0, 1, 1]
+    assert table["outcome"].to_pylist()[:4] == ["ok", "unsent", "ok", "unsent"]
+    assert table["attempt"].to_pylist()[:2] == [0, None]
+
+
+def test_the_times_are_those_of_the_records() -> None:
+    """A reader computes the same latencies; what did not arrive is null and not 1970."""
+    file, _, trial = exported()
+    table = file.read().to_pydict()
+    latency = [None if t4 is None else t4 - t1 for t1, t4 in zip(table["t1_ns"], table["t4_ns"], strict=True)]
+    expected = trial.latency_ns[0].tolist()
+    assert latency == [None if number == 7 else expected[number] for number in range(30)]
+    assert set(table["phase"]) == {"load"}
+    assert table["arrivals"][6:9] == [1, 0, 1]
+
+
+def test_the_file_says_what_it_holds() -> None:
+    """Units with every column, the trial's name with the file, zstd inside."""
+    file, _, _ = exported()
+    schema = file.schema_arrow
+    assert all(schema.field(name).metadata[b"unit"] for name in schema.names)
+    assert schema.metadata[b"store"] == b"dynamodb"
+    assert schema.metadata[b"run_id"] == b"run-1"
+    assert file.metadata.row_group(0).column(5).compression == "ZSTD"
+
+
+def test_large_trials_are_written_group_by_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten million rows as one table would not fit the function's memory."""
+    monkeypatch.setattr(stage, "ROWS_PER_GROUP", 12)
+    file, _, _ = exported()
+    assert [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)] == [12, 12, 6]
+    assert file.read()["t0_ns"].to_pylist() == sorted(file.read()["t0_ns"].to_pylist())
+
+
+def test_a_trial_that_never_began_has_an_empty_file() -> None:
+    """With its columns, so that readers need no special case."""
+    file, rows, _ = exported(deliver=False)
+    assert rows == file.read().num_rows == 0
+    assert "t4_ns" in file.schema_arrow.names

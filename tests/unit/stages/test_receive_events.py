@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from stepbench.clock_offset import ClockOffset
+from stepbench.contracts.identity import EventId, put_key, trial_tag, update_key
+from stepbench.errors import RecordsUnavailableError
+from stepbench.records import layout
+from stepbench.records.t4 import T4Item, decode_fallback, parse_item
+from stepbench.records.t4_store import T4Store
+from stepbench.stages import receive_events as stage
+from stepbench.stages.receive_events import Receiver, Sandbox, receive_events
+from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.records import REF, dynamodb_record, s3_record
+
+T4_NS = 1_800_000_000_000_000_000
+MINUTE_NS = 60_000_000_000
+EVENT = EventId(REF.tag, 1, 2, 3, 4, 5)
+OTHER = EVENT._replace(tag=trial_tag("run-2", 7))
+NOTHING_FAILED: dict[str, list[dict[str, str]]] = {"batchItemFailures": []}
+AWAY = EndpointConnectionError(endpoint_url="http://away")
+
+
+@pytest.fixture
+def behind() -> MemoryServices:
+    """Table and bucket."""
+    return MemoryServices()
+
+
+@pytest.fixture
+def receiver(behind: MemoryServices) -> Receiver:
+    """A sandbox whose handler began to load 250 ms before t4."""
+    services = behind.services
+    store = T4Store(services.table, services.runs)
+    return Receiver(services, store, Sandbox("sandbox-1", T4_NS - 250_000_000))
+
+
+def fail(*_: object, **__: object) -> None:
+    """Table or bucket while they are away."""
+    raise AWAY
+
+
+def stored(behind: MemoryServices, tag: str = REF.tag) -> list[T4Item]:
+    """The trial's t4 items."""
+    return [parse_item(item) for item in behind.services.table.t4_items(tag)]
+
+
+def test_one_item_holds_the_whole_batch(receiver: Receiver, behind: MemoryServices) -> None:
+    """One write per invocation keeps the table out of the measurement's way."""
+    records = [dynamodb_record(EVENT._replace(sequence=number)) for number in range(100)]
+    assert receive_events({"Records": records}, T4_NS, "request-1", receiver) == NOTHING_FAILED
+    (item,) = stored(behind)
+    assert item.entries["sequence"].tolist() == list(range(100))
+    assert set(item.entries["t4_ns"].tolist()) == {T4_NS}
+    assert (item.request_id, item.sandbox, item.batch, item.source) == ("request-1", "sandbox-1", 100, "receiver")
+    assert item.t3_resolution_ns == 1_000_000_000
+
+
+def test_the_first_invocation_is_cold_and_no_other(receiver: Receiver, behind: MemoryServices) -> None:
+    """Cold starts are shown apart; init is what came between import and the first event."""
+    for number in range(2):
+        receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS + number, f"request-{number}", receiver)
+    items = sorted(stored(behind), key=lambda item: item.request_id)
+    assert [item.cold for item in items] == [True, False]
+    assert {item.init_ns for item in items} == {250_000_000}
+
+
+def test_lambdas_retry_is_kept_beside_the_first_try(receiver: Receiver, behind: MemoryServices) -> None:
+    """Same request id, other t4: a duplicate, and known as Lambda's own."""
+    for t4_ns in (T4_NS, T4_NS + 1):
+        receive_events({"Records": [dynamodb_record(EVENT)]}, t4_ns, "request-1", receiver)
+    assert [item.request_id for item in stored(behind)] == ["request-1", "request-1"]
+
+
+def test_events_of_two_trials_go_to_two_items(receiver: Receiver, behind: MemoryServices) -> None:
+    """A late event of the last trial may share a batch with this one's."""
+    receive_events({"Records": [dynamodb_record(EVENT), dynamodb_record(OTHER)]}, T4_NS, "request-1", receiver)
+    assert [item.entries["batch_index"].tolist() for item in stored(behind)] == [[0]]
+    assert [item.entries["batch_index"].tolist() for item in stored(behind, OTHER.tag)] == [[1]]
+
+
+def test_versions_of_updates_are_kept(receiver: Receiver, behind: MemoryServices) -> None:
+    """Nothing else tells which of a key's updates has arrived."""
+    receive_events({"Records": [s3_record(update_key(REF.tag, 9, 59), version="abc")]}, T4_NS, "request-1", receiver)
+    (item,) = stored(behind)
+    assert item.tokens == ("abc",)
+    assert item.entries["sequence"].tolist() == [9]
+
+
+def test_removals_are_counted_as_ignored(receiver: Receiver, behind: MemoryServices) -> None:
+    """They are no arrivals, and no loss either."""
+    receive_events({"Records": [dynamodb_record(EVENT, name="REMOVE")]}, T4_NS, "request-1", receiver)
+    (item,) = stored(behind)
+    assert (item.entries.size, item.ignored) == (0, 1)
+
+
+def test_a_malformed_event_is_kept_for_the_reader(receiver: Receiver, behind: MemoryServices) -> None:
+    """It must neither be lost nor make Lambda deliver it for ever."""
+    assert receive_events({"hello": "world"}, T4_NS, "request-1", receiver) == NOTHING_FAILED
+    (item,) = behind.services.table.malformed(layout.UNKNOWN_STORE, T4_NS, T4_NS)
+    assert item["body"] == '{"hello": "world"}'
+
+
+def test_while_the_table_is_away_t4_goes_to_the_bucket(receiver: Receiver, behind: MemoryServices) -> None:
+    """An event that arrived must not count as lost because our own table throttles."""
+    cast("Any", behind.table).put_item = fail
+    event = {"Records": [s3_record(put_key(EVENT, 59)), {"eventSource": "aws:s3"}]}
+    assert receive_events(event, T4_NS, "request-1", receiver) == NOTHING_FAILED
+    (key,) = behind.services.runs.keys(layout.t4_fallback_prefix(REF.tag))
+    item = parse_item(decode_fallback(key, behind.bucket.objects[key]))
+    assert (item.request_id, item.entries["t4_ns"].tolist()) == ("request-1", [T4_NS])
+    (malformed,) = behind.services.runs.keys(layout.malformed_fallback_prefix("s3"))
+    assert behind.bucket.objects[malformed] == b'{"eventSource": "aws:s3"}'
+
+
+def test_with_table_and_bucket_away_the_invocation_fails(receiver: Receiver, behind: MemoryServices) -> None:
+    """The on-failure queue then holds the event; swallowed, nobody would know."""
+    cast("Any", behind.table).put_item = cast("Any", behind.bucket).put_object = fail
+    with pytest.raises(RecordsUnavailableError, match="cannot write"):
+        receive_events({"Records": [s3_record(put_key(EVENT, 59))]}, T4_NS, "request-1", receiver)
+
+
+def test_a_stream_is_told_from_where_to_deliver_again(receiver: Receiver, behind: MemoryServices) -> None:
+    """Raised, the whole shard would stop without saying where."""
+    cast("Any", behind.table).put_item = cast("Any", behind.bucket).put_object = fail
+    records = [dynamodb_record(EVENT, sequence="700"), dynamodb_record(EVENT, sequence="701")]
+    assert receive_events({"Records": records}, T4_NS, "request-1", receiver) == {
+        "batchItemFailures": [{"itemIdentifier": "700"}]
+    }
+
+
+def test_the_clock_is_read_once_a_minute_for_each_trial(
+    receiver: Receiver, behind: MemoryServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reading costs milliseconds of the sandbox's time."""
+    monkeypatch.setattr(stage, "measure_offset", lambda *_: ClockOffset(-5, 2))
+    for at_ns, event in ((0, EVENT), (1, EVENT), (2, OTHER), (MINUTE_NS, EVENT)):
+        receive_events({"Records": [dynamodb_record(event)]}, T4_NS + at_ns, f"request-{at_ns}", receiver)
+    samples = behind.services.table.clocks(REF.tag)
+    assert [(each.role, each.sandbox, each.at_ns - T4_NS, each.offset_ns, each.bound_ns) for each in samples] == [
+        ("receiver", "sandbox-1", 0, -5, 2),
+        ("receiver", "sandbox-1", MINUTE_NS, -5, 2),
+    ]
+    assert len(behind.services.table.clocks(OTHER.tag)) == 1
+
+
+def test_an_offset_that_cannot_be_stored_fails_nothing(
+    receiver: Receiver, behind: MemoryServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The events are recorded already; a retry would record them twice."""
+
+    def reading(*_: object) -> ClockOffset:
+        cast("Any", behind.table).put_item = fail
+        return ClockOffset(0, 1)
+
+    monkeypatch.setattr(stage, "measure_offset", reading)
+    assert receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS, "request-1", receiver) == NOTHING_FAILED
+    assert len(stored(behind)) == 1

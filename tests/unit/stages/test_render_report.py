@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stepbench.contracts.result import Failure, Manifest, RunSummary
+from stepbench.contracts.tasks import RenderReportInput, TrialOutcome
+from stepbench.records import layout
+from stepbench.stages.render_report import MAX_CAUSE_CHARS, render_report
+from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.sample_results import sample_results
+from stepbench.testing.trials import small_plan, stored_trial
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import TrialResult
+    from stepbench.contracts.tasks import RenderReportOutput, TrialRef
+
+RUN = "run-1"
+STARTED = datetime(2023, 11, 14, 22, 0, tzinfo=UTC)
+RESULTS = sample_results()
+
+
+def store(memory: MemoryServices, trial: int, name: str = "s3", **target: Any) -> TrialRef:  # noqa: ANN401 -- JSON
+    """A trial as `ValidatePlan` stores it."""
+    return stored_trial(memory.services, small_plan(name, target=target), RUN, trial)
+
+
+def leave(memory: MemoryServices, ref: TrialRef, result: TrialResult, **summary: Any) -> None:  # noqa: ANN401 -- fields
+    """A result as `AnalyseTrial` leaves it, with some fields of its summary changed."""
+    own = result.summary.model_copy(update={"index": ref.trial, **summary})
+    changed = result.model_copy(update={"summary": own})
+    memory.services.runs.put_model(layout.trial_key(ref, "result.json"), changed)
+
+
+def render(memory: MemoryServices, *errors: str, stopped: bool = False) -> RenderReportOutput:
+    """Render with these outcomes, one a trial."""
+    outcomes = tuple(TrialOutcome(trial=trial, error=error) for trial, error in enumerate(errors))
+    task = RenderReportInput(run_id=RUN, started_at=STARTED, outcomes=outcomes, stopped=stopped)
+    return render_report(task, memory.services)
+
+
+def summary_of(memory: MemoryServices) -> RunSummary:
+    """What was stored."""
+    return memory.services.runs.get_model(layout.run_key(RUN, "summary.json"), RunSummary)
+
+
+def page_of(memory: MemoryServices) -> str:
+    """What was stored."""
+    return memory.bucket.objects[layout.run_key(RUN, "report.html")].decode()
+
+
+def test_a_run_that_went_well_succeeds_and_leaves_three_documents() -> None:
+    """The execution's output is the headline and where the rest is."""
+    memory = MemoryServices()
+    memory.services.runs.put_json(layout.run_key(RUN, "plan.json"), {"name": "quick"})
+    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    output = render(memory, "")
+    assert (output.status, output.failed_trials, output.cause) == ("succeeded", (), "")
+    assert output.headline == ("postgresql: n 200, p50 6.36 ms [6.13, 6.60], lost 0",)
+    assert (output.report, output.summary) == (
+        "s3://results/runs/run-1/report.html",
+        "s3://results/runs/run-1/summary.json",
+    )
+    summary = summary_of(memory)
+    assert (summary.plan, summary.status, summary.started_at) == ("quick", "succeeded", "2023-11-14T22:00:00+00:00")
+    assert summary.finished_at == "2023-11-14T22:13:20+00:00"
+    assert memory.services.runs.get_model(layout.run_key(RUN, "manifest.json"), Manifest).run_id == RUN
+    assert 'data-status="succeeded"' in page_of(memory)
+    assert "&#34;name&#34;: &#34;quick&#34;" in page_of(memory)
+
+
+def test_a_trial_without_a_result_appears_with_its_own_account_of_the_failure() -> None:
+    """`States.TaskFailed`, which is all that the parent knows on AWS, helps nobody."""
+    memory = MemoryServices()
+    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    ref = store(memory, 1, "etcd")
+    failure = Failure(error="TargetUnavailableError", cause="no canary arrived")
+    memory.services.runs.put_model(layout.trial_key(ref, "failure.json"), failure)
+    memory.services.runs.put_json(layout.trial_key(ref, "provider.json"), {"provider": "etcd 3.5.1", "emulated": False})
+    output = render(memory, "", "States.TaskFailed")
+    assert (output.status, output.failed_trials) == ("failed", ("etcd",))
+    assert output.cause == "1 of 2 trials failed: etcd: TargetUnavailableError"
+    trial = summary_of(memory).trials[1]
+    assert (trial.failure, trial.provider, trial.incomplete, trial.windows) == (failure, "etcd 3.5.1", True, ())
+    assert "no canary arrived" in page_of(memory)
+
+
+@pytest.mark.parametrize(
+    ("errors", "stopped", "error"),
+    [
+        (("Lambda.Unknown",), False, "Lambda.Unknown"),
+        (("",), False, "MissingResult"),
+        ((), False, "MissingResult"),
+        ((), True, "Stopped"),
+    ],
+)
+def test_a_trial_that_left_nothing_still_has_a_reason(errors: tuple[str, ...], *, stopped: bool, error: str) -> None:
+    """Whatever ended it, the reader finds the trial, its store, and a name for what happened."""
+    memory = MemoryServices()
+    store(memory, 0)
+    assert render(memory, *errors, stopped=stopped).status == ("stopped" if stopped else "failed")
+    trial = summary_of(memory).trials[0]
+    assert trial.failure is not None
+    assert (trial.failure.error, trial.store, trial.provider, trial.emulated) == (error, "s3", "not reached", False)
+
+
+def test_an_execution_that_failed_after_its_analysis_does_not_pass() -> None:
+    """Its result is whole, but its tear-down may not be: the run must not end green."""
+    memory = MemoryServices()
+    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    output = render(memory, "States.Timeout")
+    assert (output.status, output.failed_trials) == ("failed", ("postgresql",))
+    failure = summary_of(memory).trials[0].failure
+    assert failure is not None
+    assert failure.error == "States.Timeout"
+
+
+def test_an_incomplete_result_fails_the_run_though_its_execution_did_not() -> None:
+    """Partial numbers are shown, never passed off as whole."""
+    memory = MemoryServices()
+    leave(memory, store(memory, 0, "etcd"), RESULTS[3], failure=None)
+    assert render(memory, "").status == "failed"
+
+
+def test_a_stopped_run_says_so_and_keeps_what_was_finished() -> None:
+    """After Ctrl-C, the trials before it are as good as ever."""
+    memory = MemoryServices()
+    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    store(memory, 1, "etcd")
+    output = render(memory, "", stopped=True)
+    assert (output.status, output.failed_trials) == ("stopped", ("etcd",))
+    assert summary_of(memory).trials[0].failure is None
+
+
+def test_a_run_stopped_after_its_last_trial_names_no_failure() -> None:
+    """Nothing is missing then."""
+    memory = MemoryServices()
+    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    output = render(memory, "", stopped=True)
+    assert (output.status, output.cause) == ("stopped", "stopped")
+
+
+def test_a_damaged_result_spoils_no_other_trial() -> None:
+    """The report exists either way, and says which document is damaged."""
+    memory = MemoryServices()
+    ref = store(memory, 0)
+    memory.services.runs.put_json(layout.trial_key(ref, "result.json"), {"summary": 1})
+    leave(memory, store(memory, 1, "postgresql"), RESULTS[2])
+    output = render(memory, "", "")
+    assert output.failed_trials == ("s3",)
+    failure = summary_of(memory).trials[0].failure
+    assert failure is not None
+    assert failure.error == "CorruptRecordsError"
+    assert "result.json: summary" in failure.cause
+
+
+def test_floors_stand_beside_the_trials_that_they_bound() -> None:
+    """Push triggers end in an asynchronous invocation; etcd's watch does not, and an etcd elsewhere has no floor."""
+    memory = MemoryServices()
+    floors = {"async_invoke": {"latencies_ms": [5.0] * 10}, "etcd_watch": {"latencies_ms": [0.7] * 10}}
+    memory.services.runs.put_json(layout.run_key(RUN, "floors.json"), floors)
+    leave(memory, store(memory, 0, "s3"), RESULTS[0], floor_ms=None)
+    leave(memory, store(memory, 1, "etcd"), RESULTS[3], floor_ms=None)
+    leave(memory, store(memory, 2, "etcd", endpoint="etcd.example:2379"), RESULTS[3], floor_ms=None)
+    render(memory, "", "", "")
+    found = [trial.floor_ms.p50.value if trial.floor_ms else None for trial in summary_of(memory).trials]
+    assert found == [5.0, 0.7, None]
+
+
+def test_a_floor_that_could_not_be_measured_is_left_out() -> None:
+    """An empty list is what a probe without arrivals leaves."""
+    memory = MemoryServices()
+    memory.services.runs.put_json(layout.run_key(RUN, "floors.json"), {"async_invoke": {"latencies_ms": []}})
+    leave(memory, store(memory, 0), RESULTS[0], floor_ms=None)
+    render(memory, "")
+    assert summary_of(memory).trials[0].floor_ms is None
+
+
+def test_a_run_without_trials_fails_with_a_page_that_helps() -> None:
+    """The Map itself may fail before any trial began."""
+    memory = MemoryServices()
+    output = render(memory)
+    assert (output.status, output.cause, output.headline) == ("failed", "the run has no trials", ())
+    assert "Nothing ran" in page_of(memory)
+    assert summary_of(memory).plan == RUN
+
+
+def test_the_output_stays_small_whatever_failed() -> None:
+    """States pass 256 KiB at most; a hundred long errors must not fail the run a second time."""
+    memory = MemoryServices()
+    for trial in range(100):
+        store(memory, trial)
+    output = render(memory, *["E" * 200] * 100)
+    assert len(output.cause) == MAX_CAUSE_CHARS
+    assert len(json.dumps(output.model_dump(mode="json"))) < 64 * 1024
+
+
+def test_rendering_twice_gives_the_same_documents() -> None:
+    """Step Functions may run the task again after a time-out."""
+    memory = MemoryServices()
+    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    render(memory, "")
+    first = dict(memory.bucket.objects)
+    render(memory, "")
+    assert memory.bucket.objects == first
+
+
+def leave_out(memory: MemoryServices, *trials: dict[str, str]) -> None:
+    """What the command line notes of a plan that this machine cannot run whole."""
+    memory.services.runs.put_json(layout.run_key(RUN, "skipped.json"), {"trials": trials})
+
+
+def test_a_skipped_trial_is_shown_with_its_reason_and_fails_nothing() -> None:
+    """Reported, never replaced in silence; the last lines of a log belong to the terminal, not to the report."""
+    memory = MemoryServices()
+    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    leave_out(memory, {"name": "etcd", "store": "etcd", "reason": "etcd is not installed.\n--- end of etcd.log\nx"})
+    output = render(memory, "")
+    assert (output.status, output.failed_trials, output.cause) == ("succeeded", (), "")
+    assert output.headline[1] == "etcd (skipped)"
+    trial = summary_of(memory).trials[1]
+    assert (trial.name, trial.index, trial.store, trial.provider) == ("etcd", 1, "etcd", "not started")
+    assert (trial.accounting, trial.windows, trial.failure, trial.incomplete) == (None, (), None, False)
+    [caveat] = trial.caveats
+    assert (caveat.kind, caveat.text) == ("skipped", "etcd could not start on this machine: etcd is not installed.")
+    assert caveat.remedy
+    assert caveat.text in page_of(memory)
+
+
+def test_several_skipped_trials_are_numbered_after_the_run_s_own() -> None:
+    """An index names one trial of the report."""
+    memory = MemoryServices()
+    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    leave_out(memory, *({"name": name, "store": "etcd", "reason": "no wheel"} for name in ("etcd", "etcd-2")))
+    render(memory, "States.Timeout")
+    summary = summary_of(memory)
+    assert summary.status == "failed"
+    assert [(trial.index, trial.name) for trial in summary.trials] == [(0, "postgresql"), (1, "etcd"), (2, "etcd-2")]

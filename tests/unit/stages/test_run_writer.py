@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from stepbench.contracts.plan import LoadStep, TrialSpec
+from stepbench.contracts.target import EtcdTarget
+from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
+from stepbench.drivers.protocol import Outcome
+from stepbench.errors import RecordsUnavailableError, TargetUnavailableError, TrialCancelledError
+from stepbench.load.timer import LoopTimer
+from stepbench.records import layout
+from stepbench.records.columns import UNSENT, ColumnFile, decode
+from stepbench.stages.run_writer import Bench, run_writer
+from stepbench.testing.fake_clock import START_NS, FakeClock
+from stepbench.testing.memory_driver import MemoryDriver
+from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.records import REF, trial_spec, writer_item
+
+SECOND_NS = 1_000_000_000
+LEAD_NS = 5 * SECOND_NS
+AWAY = EndpointConnectionError(endpoint_url="http://s3")
+
+
+@dataclass
+class Writer:
+    """A writer in front of a store in memory; 10 events a second for 30 s unless told otherwise."""
+
+    rate_per_s: float = 10
+    duration_s: float = 30
+    store: dict[str, Any] = field(default_factory=dict)
+    start_at_ns: int = START_NS + LEAD_NS
+    attempt: int = 0
+    slice_: int = 0
+
+    def __post_init__(self) -> None:
+        self.clock = FakeClock()
+        self.behind = MemoryServices(self.clock)
+        self.services = self.behind.services
+        self.driver = MemoryDriver(self.clock, **self.store)
+        self.bench = Bench(clock=lambda: self.clock, timer=LoopTimer, run=self.clock.run)
+
+    def at(self, second: float, action: Callable[[], None]) -> None:
+        """Do something while the writer runs: at its first sign of life so many seconds after the start of load."""
+        beat = self.services.table.beat
+
+        def beat_and_act(tag: str, who: str, progress: dict[str, int]) -> None:
+            beat(tag, who, progress)
+            if self.clock.now_ns() - self.start_at_ns >= second * SECOND_NS and action not in done:
+                done.append(action)
+                action()
+
+        done: list[Callable[[], None]] = []
+        self.services.table.beat = beat_and_act  # type: ignore[method-assign]
+
+    @property
+    def spec(self) -> TrialSpec:
+        """Its trial: one phase, two writes in flight at most."""
+        load = LoadStep(rate_per_s=self.rate_per_s, duration_s=self.duration_s)
+        return trial_spec(EtcdTarget(store="etcd"), load, max_in_flight=2)
+
+    def run(self) -> RunWriterOutput:
+        """The stage."""
+        self.services.runs.put_model(layout.trial_key(REF, "trial.json"), self.spec)
+        item = writer_item(self.start_at_ns, slice_=self.slice_)
+        task = RunWriterInput(item=item, attempt=self.attempt)
+        return run_writer(task, self.services, lambda *_: self.driver, self.bench)
+
+    def files(self) -> list[ColumnFile]:
+        """The column files that the table points to."""
+        pointers = self.services.table.files(REF.tag)
+        return [decode(pointer.key, self.services.runs.get_bytes(pointer.key)) for pointer in pointers]
+
+    def rows(self) -> list[tuple[int, int]]:
+        """(sequence, outcome) of all files, as stored."""
+        return [
+            (int(sequence), int(outcome))
+            for file in self.files()
+            for sequence, outcome in zip(file.rows.sequence, file.rows.outcome, strict=True)
+        ]
+
+    def ended(self) -> dict[str, Any]:
+        """The writer's last sign of life."""
+        (beat,) = self.services.table.beats(REF.tag).values()
+        return beat
+
+
+def test_every_event_of_the_slice_is_offered_on_time_and_recorded_once() -> None:
+    """This is the measurement."""
+    writer = Writer()
+    output = writer.run()
+    assert output == RunWriterOutput(sent=300, ok=300, failed=0, unknown=0, unsent=0)
+    assert writer.rows() == [(number, Outcome.OK) for number in range(300)]
+    first = writer.files()[0].rows
+    assert (first.t1_ns - writer.start_at_ns).tolist() == [number * 100_000_000 for number in range(len(first.t1_ns))]
+
+
+def test_records_go_out_every_ten_seconds_and_the_last_file_says_that_it_is() -> None:
+    """A writer that dies loses ten seconds at most; the clock's drift is known at the end only."""
+    writer = Writer()
+    writer.run()
+    files = writer.files()
+    assert len(files) >= 3
+    assert [file.header.last for file in files] == [False] * (len(files) - 1) + [True]
+    assert [file.header.drift_ns for file in files] == [None] * (len(files) - 1) + [0]
+    assert [file.header.flush for file in files] == list(range(len(files)))
+
+
+def test_pointers_tell_what_to_expect() -> None:
+    """AwaitArrivals reads these, and no column file."""
+    writer = Writer(duration_s=1, store={"outcomes": {3: Outcome.FAILED}, "service_ns": (1_000_000,)})
+    writer.run()
+    (pointer,) = writer.services.table.files(REF.tag)
+    assert (pointer.rows, pointer.ok) == (10, 9)
+    assert pointer.last_t2_ns == writer.start_at_ns + 900_000_000 + 1_000_000
+
+
+def test_started_is_said_before_the_first_event_and_the_end_after_the_last() -> None:
+    """Without the mark, the slice's events count as unsent; the sweeper waits for the end."""
+    writer = Writer(duration_s=1)
+    writer.run()
+    assert writer.services.table.started(REF.tag) == ["00-0000-0000-00"]
+    assert writer.ended()["ended"] is True
+    assert writer.ended()["progress"] == {"sent": 10, "ok": 10, "failed": 0, "unknown": 0, "planned": 10}
+
+
+def test_signs_of_life_count_while_load_is_offered() -> None:
+    """Live progress shows them; the sweeper takes a writer without them for dead."""
+    writer, seen = Writer(), []
+    writer.at(9.5, lambda: seen.append(dict(writer.ended())))
+    writer.run()
+    assert 90 <= seen[0]["progress"]["sent"] <= 110
+    assert "ended" not in seen[0]
+
+
+def test_a_cancelled_trial_stops_within_a_second_or_two_and_keeps_what_it_measured() -> None:
+    """Ctrl-C: the store is left alone, and the books balance."""
+    writer = Writer()
+    writer.at(10, lambda: writer.services.table.set_flag(REF.tag, layout.CANCELLED, "Ctrl-C"))
+    with pytest.raises(TrialCancelledError, match=r"stopped after 1\d\d events: cancelled \(Ctrl-C\)"):
+        writer.run()
+    outcomes = [outcome for _, outcome in writer.rows()]
+    assert len(outcomes) == 300
+    assert 100 <= outcomes.count(Outcome.OK) <= 121
+    assert outcomes.count(UNSENT) == 300 - outcomes.count(Outcome.OK)
+    assert writer.ended()["ended"] is True
+
+
+def test_a_trial_that_is_cancelled_already_is_not_begun() -> None:
+    """Retries of the state machine come after the flag."""
+    writer = Writer()
+    writer.services.table.set_flag(REF.tag, layout.CANCELLED, "swept")
+    with pytest.raises(TrialCancelledError, match="did not begin"):
+        writer.run()
+    assert writer.driver.calls == []
+    assert writer.services.table.started(REF.tag) == []
+
+
+def test_a_newer_attempt_fences_an_older_one() -> None:
+    """Two attempts offering the same events would double the load."""
+    writer = Writer()
+    writer.at(10, lambda: writer.services.table.mark_started(REF.tag, layout.attempt_id(0, 0, 0, 2)))
+    output = writer.run()
+    assert 100 <= output.sent <= 121
+    assert output.unsent == 0
+    assert len(writer.rows()) == output.sent
+
+
+def test_attempts_of_other_slices_fence_nobody() -> None:
+    """The next slice's writer starts while this one ends."""
+    writer = Writer(duration_s=3)
+    for other in (layout.attempt_id(0, 0, 1, 1), layout.attempt_id(0, 1, 0, 1)):
+        writer.services.table.mark_started(REF.tag, other)
+    assert writer.run().sent == 30
+
+
+def test_a_writer_that_comes_late_accounts_for_what_it_missed() -> None:
+    """Sent in a bunch, it would be a burst that the plan does not have. 1 s late at 10 a second: 10 events."""
+    writer = Writer(duration_s=3, start_at_ns=START_NS - SECOND_NS)
+    output = writer.run()
+    assert (output.sent, output.unsent) == (20, 10)
+    assert writer.rows()[:11] == [(number, UNSENT) for number in range(10)] + [(10, Outcome.OK)]
+
+
+def test_a_second_attempt_offers_what_is_still_ahead_and_no_rows_for_the_rest() -> None:
+    """What the first one sent and could not record is unrecorded, and not unsent."""
+    writer = Writer(duration_s=3, start_at_ns=START_NS - SECOND_NS, attempt=1)
+    output = writer.run()
+    assert (output.sent, output.unsent) == (20, 0)
+    assert [sequence for sequence, _ in writer.rows()] == list(range(10, 30))
+    assert writer.files()[0].header.attempt == 1
+    assert writer.driver.offered[0].value.startswith(f"{REF.tag}/00-0000-0000-01-0000000a".encode())
+
+
+def test_the_second_slice_goes_on_where_the_first_ends() -> None:
+    """700 s at 1 a second: 100 events in slice 1, the first of them due 600 s into the phase."""
+    writer = Writer(rate_per_s=1, duration_s=700, slice_=1, start_at_ns=START_NS + 600 * SECOND_NS)
+    assert writer.run().sent == 100
+    assert writer.files()[0].rows.t0_ns[0] == START_NS + 600 * SECOND_NS
+    assert writer.driver.offered[0].value.startswith(f"{REF.tag}/00-0000-0001-00-00000000".encode())
+
+
+def test_an_unreachable_store_is_reported_before_anything_is_said_or_sent() -> None:
+    """The state machine tries again; until it succeeds, the slice's events count as unsent."""
+    writer = Writer(store={"unavailable": True})
+    with pytest.raises(TargetUnavailableError):
+        writer.run()
+    assert writer.services.table.started(REF.tag) == []
+    assert writer.driver.calls == ["open", "close"]
+
+
+def test_a_bucket_that_is_away_for_a_while_costs_no_record() -> None:
+    """Files wait in memory and go out with the next flush."""
+    writer = Writer()
+    behind, tries = writer.behind.bucket, []
+    put = behind.put_object
+
+    def away_for_two_flushes(**kwargs: Any) -> None:  # noqa: ANN401 -- boto3's
+        tries.append(kwargs["Key"])
+        if 1 < len(tries) <= 3:
+            raise AWAY
+        put(**kwargs)
+
+    behind.put_object = away_for_two_flushes  # type: ignore[method-assign]
+    assert writer.run().ok == 300
+    assert writer.rows() == [(number, Outcome.OK) for number in range(300)]
+
+
+def test_a_bucket_that_stays_away_fails_the_writer_and_says_what_is_lost() -> None:
+    """Silence would make the lost records look like events that were never sent."""
+    writer = Writer(duration_s=3)
+    put = writer.behind.bucket.put_object
+
+    def away(**kwargs: Any) -> None:  # noqa: ANN401 -- boto3's
+        if kwargs["Key"].endswith(".sbc"):
+            raise AWAY
+        put(**kwargs)
+
+    writer.behind.bucket.put_object = away  # type: ignore[method-assign]
+    with pytest.raises(RecordsUnavailableError, match="30 records of writer 00-0000-0000-00 could not be stored"):
+        writer.run()
+
+
+def test_a_table_that_is_away_for_a_while_does_not_stop_the_load() -> None:
+    """Heartbeats are for the display; the records have another way out."""
+    writer = Writer()
+
+    def away(*_: object) -> None:
+        message = "table"
+        raise RecordsUnavailableError(message)
+
+    writer.at(5, lambda: setattr(writer.services.table, "flag", away))
+    assert writer.run().ok == 300
+
+
+def test_what_the_engine_had_recorded_survives_its_own_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug after an hour of load must not take the hour along; the file does not claim to be the last."""
+    writer = Writer(duration_s=3)
+
+    def broken(*_: object) -> None:
+        message = "a bug"
+        raise ZeroDivisionError(message)
+
+    monkeypatch.setattr("stepbench.load.open_loop.OpenLoop._close_rows", broken)
+    with pytest.raises(ZeroDivisionError):
+        writer.run()
+    assert [file.header.last for file in writer.files()][-1] is False
+    assert len(writer.rows()) == 30
+    assert writer.driver.calls[-1] == "close"

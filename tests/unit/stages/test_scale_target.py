@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stepbench.contracts.tasks import ScaleTargetInput, TrialRef
+from stepbench.drivers.protocol import Outcome, Write, Written
+from stepbench.errors import TargetUnavailableError, TrialCancelledError
+from stepbench.records import layout
+from stepbench.stages.scale_target import SCALE_LIMIT_S, scale_target
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.testing.memory_driver import MemoryDriver
+from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.trials import small_plan, stored_trial
+
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import Scale
+
+LOAD = [{"rate_per_s": 1, "count": 2}]
+PHASES = [
+    {"name": "before", "load": LOAD},
+    {"name": "after", "load": LOAD, "scale": {"capacity": {"mode": "provisioned", "write_units": 50}}},
+]
+
+
+class Slow(MemoryDriver):
+    """Its new capacity is never active."""
+
+    async def scale(self, scale: Scale) -> bool:
+        """Asked, and not there yet."""
+        await super().scale(scale)
+        return False
+
+
+class Fixed:
+    """A store without any capacity to change."""
+
+    async def open(self) -> None:
+        """Nothing to do."""
+
+    async def prepare(self) -> None:
+        """Nothing to do."""
+
+    async def ready(self) -> bool:
+        """Always."""
+        return True
+
+    async def write(self, write: Write) -> Written:  # noqa: ARG002 -- the Protocol's
+        """Take it."""
+        return Written(0, 0, Outcome.OK)
+
+    async def tear_down(self) -> bool:
+        """Nothing to do."""
+        return True
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    async def provider(self) -> str:
+        """Some."""
+        return "fixed"
+
+
+def scale(memory: MemoryServices, ref: TrialRef, driver: Any, phase: int = 1) -> bool:  # noqa: ANN401 -- some driver
+    """One call of the stage."""
+    task = ScaleTargetInput(ref=ref, phase=phase)
+    return scale_target(task, memory.services, build=lambda _spec, _settings, _clock: driver).done
+
+
+def scene() -> tuple[MemoryServices, TrialRef]:
+    """A DynamoDB trial whose second phase is scaled."""
+    memory = MemoryServices(FakeClock(now_ns=0))
+    return memory, stored_trial(memory.services, small_plan("dynamodb", phases=PHASES))
+
+
+def test_the_store_is_asked_for_the_phase_s_capacity() -> None:
+    """And the connection is closed again."""
+    memory, ref = scene()
+    driver = MemoryDriver(memory.services.clock)
+    assert scale(memory, ref, driver)
+    assert driver.calls == ["open", "scale to provisioned", "close"]
+
+
+def test_a_phase_without_scaling_does_not_touch_the_store() -> None:
+    """Connecting to it would already be a disturbance."""
+    memory, ref = scene()
+    driver = MemoryDriver(memory.services.clock)
+    assert scale(memory, ref, driver, phase=0)
+    assert driver.calls == []
+
+
+def test_scaling_is_waited_for_and_given_up_in_the_end() -> None:
+    """The limit holds over all calls of the loop, which know nothing of one another."""
+    memory, ref = scene()
+    assert not scale(memory, ref, Slow(memory.services.clock))
+    memory.services.clock.sleep(SCALE_LIMIT_S)
+    assert not scale(memory, ref, Slow(memory.services.clock))
+    memory.services.clock.sleep(1)
+    with pytest.raises(TargetUnavailableError, match=f"did not reach .*write_units=50.* within {SCALE_LIMIT_S} s"):
+        scale(memory, ref, Slow(memory.services.clock))
+    assert scale(memory, ref, MemoryDriver(memory.services.clock))
+
+
+def test_a_store_without_capacity_says_so() -> None:
+    """Validation refuses such plans; a driver that loses the ability must not pass for scaled."""
+    memory, ref = scene()
+    with pytest.raises(TargetUnavailableError, match="has no capacity to scale"):
+        scale(memory, ref, Fixed())
+
+
+def test_a_cancelled_trial_is_not_scaled() -> None:
+    """Capacity costs money."""
+    memory, ref = scene()
+    memory.services.table.set_flag(ref.tag, layout.CANCELLED, "Ctrl-C")
+    driver = MemoryDriver(memory.services.clock)
+    with pytest.raises(TrialCancelledError):
+        scale(memory, ref, driver)
+    assert driver.calls == []

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from stepbench.contracts.identity import trial_tag
+from stepbench.contracts.plan import Plan
+from stepbench.contracts.result import Failure
+from stepbench.contracts.tasks import SweepTargetsInput, SweepTargetsOutput, TrialRef
+from stepbench.records import layout
+from stepbench.stages.sweep_targets import SWEEP_LIMIT_S, sweep_targets
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.testing.memory_driver import MemoryDriver
+from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.trials import small_plan, stored_trial
+
+SECOND_NS = 10**9
+PREFIX = "arn:aws:states:us-east-1:000000000000:execution"
+TRIAL_ARN = f"{PREFIX}:trial:tag-s3"
+BENCHMARK_ARN = f"{PREFIX}:benchmark:run-1"
+
+
+class Executions:
+    """As much of a boto3 Step Functions client as the sweeper uses."""
+
+    def __init__(self, **statuses: str) -> None:
+        self.statuses = {TRIAL_ARN: statuses.pop("trial", "ABORTED"), **statuses}
+        self.stopped: list[str] = []
+        self.broken = False
+
+    def describe_execution(self, *, executionArn: str) -> dict[str, Any]:  # noqa: N803 -- boto3's
+        """Its status."""
+        if self.broken:
+            raise ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "DescribeExecution")
+        if executionArn not in self.statuses:
+            raise ClientError({"Error": {"Code": "ExecutionDoesNotExist", "Message": ""}}, "DescribeExecution")
+        return {"status": self.statuses[executionArn]}
+
+    def stop_execution(self, *, executionArn: str, **_: str) -> None:  # noqa: N803 -- boto3's
+        """End it."""
+        self.stopped.append(executionArn)
+        self.statuses[executionArn] = "ABORTED"
+
+
+class Scene:
+    """Run-1's trial on S3, which has held its lease for an hour."""
+
+    def __init__(self, executions: Executions | None = None, age_s: int = 3_600) -> None:
+        self.executions = executions or Executions()
+        self.clock = FakeClock(now_ns=10_000 * SECOND_NS)
+        self.memory = MemoryServices(self.clock, aws={"stepfunctions": self.executions})
+        self.table = self.memory.services.table
+        self.drivers: list[MemoryDriver] = []
+        self.ref = stored_trial(self.memory.services)
+        self.table.take_lease("s3#target", self.ref, TRIAL_ARN, self.clock.now_ns() - age_s * SECOND_NS)
+
+    def sweep(self, arn: str | None = None, *, unavailable: str = "") -> SweepTargetsOutput:
+        """One call of the stage; the store of that name does not answer."""
+
+        def build(spec: Any, _settings: object, clock: Any) -> MemoryDriver:  # noqa: ANN401 -- BuildDriver's
+            self.drivers.append(MemoryDriver(clock, unavailable=spec.name == unavailable))
+            return self.drivers[-1]
+
+        return sweep_targets(SweepTargetsInput(execution_arn=arn), self.memory.services, build=build)
+
+    def noted(self) -> Failure | None:
+        """What is kept for the report."""
+        return self.memory.services.runs.find_model(layout.trial_key(self.ref, "failure.json"), Failure)
+
+
+def test_an_aborted_trial_is_stopped_torn_down_and_released() -> None:
+    """An abort runs no Catch, so nobody else will."""
+    scene = Scene()
+    assert scene.sweep(TRIAL_ARN) == SweepTargetsOutput(swept=("s3#target",), pending=())
+    assert scene.table.flag(scene.ref.tag, layout.CANCELLED) is not None
+    assert scene.drivers[0].calls == ["open", "tear_down", "close"]
+    assert scene.table.leases() == []
+    failure = scene.noted()
+    assert failure is not None
+    assert failure.error == "ExecutionAborted"
+
+
+def test_what_the_trial_said_of_itself_stands() -> None:
+    """Its own tear-down failed after its own failure: the second is not the cause."""
+    scene = Scene(Executions(trial="FAILED"))
+    own = Failure(error="TargetUnavailableError", cause="no canary")
+    scene.memory.services.runs.put_model(layout.trial_key(scene.ref, "failure.json"), own)
+    scene.sweep(TRIAL_ARN)
+    assert scene.noted() == own
+
+
+def test_a_success_is_never_noted_as_a_failure() -> None:
+    """A lease that was left behind is no reason to call the measurement bad."""
+    scene = Scene(Executions(trial="SUCCEEDED"))
+    assert scene.sweep().swept == ("s3#target",)
+    assert scene.noted() is None
+
+
+def test_an_aborted_benchmark_takes_its_running_trial_along() -> None:
+    """Stopping a parent stops no child on every engine; the lease says which child there is."""
+    scene = Scene(Executions(trial="RUNNING"))
+    assert scene.sweep(BENCHMARK_ARN).swept == ("s3#target",)
+    assert scene.executions.stopped == [TRIAL_ARN]
+
+
+def test_trials_of_an_ended_benchmark_that_have_no_lease_yet_are_flagged() -> None:
+    """One may be starting at this moment; those with an outcome are left as they ended."""
+    scene = Scene()
+    runs = scene.memory.services.runs
+    plan = Plan(name="x", trials=(small_plan(), small_plan(), small_plan()))
+    runs.put_model(layout.run_key("run-1", "plan.json"), plan)
+    finished = TrialRef(run_id="run-1", trial=1, tag=trial_tag("run-1", 1))
+    runs.put_json(layout.trial_key(finished, "result.json"), {})
+    scene.sweep(BENCHMARK_ARN)
+    flags = [scene.table.flag(trial_tag("run-1", index), layout.CANCELLED) is not None for index in range(3)]
+    assert flags == [True, False, True]
+
+
+def test_another_run_s_lease_is_untouched() -> None:
+    """It is measuring."""
+    scene = Scene(Executions(trial="RUNNING"))
+    assert scene.sweep(f"{PREFIX}:benchmark:run-2") == SweepTargetsOutput(swept=(), pending=())
+    assert scene.drivers == []
+    assert scene.executions.stopped == []
+
+
+@pytest.mark.parametrize(
+    ("status", "age_s", "swept"),
+    [
+        ("RUNNING", 3_600, False),
+        ("ABORTED", 3_600, True),
+        ("TIMED_OUT", 61, True),
+        ("ABORTED", 30, False),
+    ],
+)
+def test_the_hourly_sweep_takes_leases_whose_execution_is_over(status: str, age_s: int, swept: bool) -> None:  # noqa: FBT001
+    """Running ones are measuring, and very young ones may not be known to Step Functions yet."""
+    scene = Scene(Executions(trial=status), age_s)
+    assert (scene.sweep().swept == ("s3#target",)) is swept
+    assert (scene.table.leases() == []) is swept
+
+
+def test_an_execution_that_nobody_knows_any_more_is_over() -> None:
+    """Step Functions forgets after 90 days, an emulator with its process."""
+    executions = Executions()
+    executions.statuses.clear()
+    scene = Scene(executions)
+    assert scene.sweep().swept == ("s3#target",)
+
+
+def test_an_unclear_answer_leaves_the_lease_pending() -> None:
+    """A lease is never swept on a guess."""
+    scene = Scene()
+    scene.executions.broken = True
+    assert scene.sweep() == SweepTargetsOutput(swept=(), pending=("s3#target",))
+    assert scene.drivers == []
+
+
+def test_one_store_that_does_not_answer_does_not_keep_the_others() -> None:
+    """It is pending for the next hour, and keeps its lease."""
+    scene = Scene()
+    other = stored_trial(scene.memory.services, small_plan("etcd"), trial=1)
+    scene.table.take_lease("etcd#127.0.0.1:2379", other, TRIAL_ARN, 1)
+    output = scene.sweep(unavailable="etcd")
+    assert output == SweepTargetsOutput(swept=("s3#target",), pending=("etcd#127.0.0.1:2379",))
+    assert [lease.target for lease in scene.table.leases()] == ["etcd#127.0.0.1:2379"]
+
+
+def test_a_writer_that_does_not_stop_is_left_for_the_next_sweep() -> None:
+    """Bounded by the sweeper's own time: the function's limit ends that writer before an hour is over."""
+    scene = Scene()
+    beat = {"pk": layout.trial_pk(scene.ref.tag), "sk": layout.HEARTBEAT + "writer#00-0000-0000-00"}
+    scene.memory.table.put_item(Item={**beat, "at_ns": scene.clock.now_ns() + 3_600 * SECOND_NS})
+    assert scene.sweep(TRIAL_ARN).pending == ("s3#target",)
+    assert scene.drivers == []
+    assert SWEEP_LIMIT_S <= scene.clock.now_ns() / SECOND_NS - 10_000 < SWEEP_LIMIT_S + 30

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepbench.contracts.result import Failure
+from stepbench.contracts.tasks import StateError, TearDownTargetInput, TrialRef
+from stepbench.errors import TargetUnavailableError
+from stepbench.records import layout
+from stepbench.stages.tear_down_target import CALL_LIMIT_S, failure_of, tear_down_target
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.testing.memory_driver import MemoryDriver
+from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.trials import stored_trial
+
+SECOND_NS = 10**9
+BROKEN = StateError(Error="TargetUnavailableError", Cause="no canary")
+
+
+class Stubborn(MemoryDriver):
+    """Takes so many turns to be torn down."""
+
+    def __init__(self, memory: MemoryServices, turns: int) -> None:
+        super().__init__(memory.services.clock)
+        self._turns = turns
+
+    async def tear_down(self) -> bool:
+        """One turn."""
+        await super().tear_down()
+        self._turns -= 1
+        return self._turns <= 0
+
+
+class Scene:
+    """A trial that holds its lease."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(now_ns=1_000 * SECOND_NS)
+        self.memory = MemoryServices(self.clock)
+        self.table = self.memory.services.table
+        self.ref: TrialRef = stored_trial(self.memory.services)
+        self.table.take_lease("s3#target", self.ref, "arn:one", 1)
+
+    def done(self, driver: MemoryDriver, failure: StateError | None = None) -> bool:
+        """One call of the stage."""
+        task = TearDownTargetInput(ref=self.ref, failure=failure or StateError())
+        return tear_down_target(task, self.memory.services, build=lambda _spec, _settings, _clock: driver).done
+
+    def beat(self, who: str, **rest: Any) -> None:  # noqa: ANN401 -- attributes
+        """A heartbeat, now."""
+        item = {"pk": layout.trial_pk(self.ref.tag), "sk": layout.HEARTBEAT + who, "at_ns": self.clock.now_ns(), **rest}
+        self.memory.table.put_item(Item=item)
+
+    def noted(self) -> Failure | None:
+        """What is kept for the report."""
+        return self.memory.services.runs.find_model(layout.trial_key(self.ref, "failure.json"), Failure)
+
+
+def test_the_lease_is_released_only_when_nothing_is_left() -> None:
+    """The next trial would find the remains of this one."""
+    scene = Scene()
+    driver = Stubborn(scene.memory, turns=2)
+    assert not scene.done(driver)
+    assert scene.table.find_lease("s3#target") is not None
+    assert scene.done(driver)
+    assert scene.table.find_lease("s3#target") is None
+    assert scene.table.leases() == []
+
+
+def test_tearing_down_twice_does_nothing_the_second_time() -> None:
+    """A retry after the last answer was lost must not touch what the next trial has made."""
+    scene = Scene()
+    scene.done(MemoryDriver(scene.clock))
+    again = MemoryDriver(scene.clock)
+    assert scene.done(again)
+    assert again.calls == []
+
+
+def test_a_target_that_another_trial_holds_is_not_touched() -> None:
+    """That is how a trial ends which found its target busy."""
+    scene = Scene()
+    scene.ref = stored_trial(scene.memory.services, run_id="run-2")
+    driver = MemoryDriver(scene.clock)
+    assert scene.done(driver, StateError(Error="TargetBusyError", Cause="leased"))
+    assert driver.calls == []
+    lease = scene.table.find_lease("s3#target")
+    assert lease is not None
+    assert lease.run_id == "run-1"
+
+
+def test_a_failed_trial_stops_its_writers_first_and_keeps_the_reason() -> None:
+    """A failing load branch does not stop the children of its Map."""
+    scene = Scene()
+    assert scene.done(MemoryDriver(scene.clock), BROKEN)
+    assert scene.table.flag(scene.ref.tag, layout.CANCELLED) == "the trial failed: TargetUnavailableError"
+    assert scene.noted() == Failure(error="TargetUnavailableError", cause="no canary")
+
+
+def test_a_good_trial_is_not_cancelled() -> None:
+    """The report would call it stopped."""
+    scene = Scene()
+    assert scene.done(MemoryDriver(scene.clock))
+    assert scene.table.flag(scene.ref.tag, layout.CANCELLED) is None
+    assert scene.noted() is None
+
+
+def test_the_first_reason_for_cancelling_stands() -> None:
+    """Ctrl-C makes the trial fail; that it failed is not why it was stopped."""
+    scene = Scene()
+    scene.table.set_flag(scene.ref.tag, layout.CANCELLED, "Ctrl-C")
+    scene.done(MemoryDriver(scene.clock), BROKEN)
+    assert scene.table.flag(scene.ref.tag, layout.CANCELLED) == "Ctrl-C"
+
+
+def test_nothing_is_removed_under_a_living_writer() -> None:
+    """It would write on into the next trial's store, or into none."""
+    scene = Scene()
+    driver = MemoryDriver(scene.clock)
+
+    class Beating(FakeClock):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            scene.beat("writer#00-0000-0000-00")
+
+    beating = Beating(scene.clock.now_ns())
+    scene.clock = beating
+    scene.memory = MemoryServices(beating)
+    scene.table = scene.memory.services.table
+    stored_trial(scene.memory.services)
+    scene.table.take_lease("s3#target", scene.ref, "arn:one", 1)
+    scene.beat("writer#00-0000-0000-00")
+    assert not scene.done(driver, BROKEN)
+    assert driver.calls == []
+    assert beating.now_ns() == (1_000 + CALL_LIMIT_S) * SECOND_NS
+
+
+def test_a_writer_silent_for_five_seconds_is_gone() -> None:
+    """A killed one says no farewell."""
+    scene = Scene()
+    scene.beat("writer#00-0000-0000-00")
+    assert scene.done(MemoryDriver(scene.clock))
+    assert scene.clock.now_ns() == 1_005 * SECOND_NS
+
+
+def test_a_writer_that_has_ended_is_not_waited_for() -> None:
+    """The usual case, and half a minute saved per trial."""
+    scene = Scene()
+    scene.beat("writer#00-0000-0000-00", ended=True)
+    scene.beat("watcher#0", ended=True)
+    assert scene.done(MemoryDriver(scene.clock))
+    assert scene.clock.slept_s == []
+
+
+def test_an_unreachable_store_keeps_the_lease_for_the_sweeper() -> None:
+    """What could not be removed is still somebody's."""
+    scene = Scene()
+    with pytest.raises(TargetUnavailableError):
+        scene.done(MemoryDriver(scene.clock, unavailable=True))
+    assert scene.table.find_lease("s3#target") is not None
+
+
+def test_failures_after_the_measurement_are_failures_too() -> None:
+    """The first one wins; nothing at all is success."""
+    assert failure_of(StateError()) is None
+    later = StateError(analyse_trial={"Error": "AccountingError", "Cause": "books"}, export_records={"Error": "x"})
+    assert failure_of(later) == Failure(error="AccountingError", cause="books")
+    both = StateError(Error="States.Timeout", Cause="slow", collect_logs={"Error": "x", "Cause": "y"})
+    assert failure_of(both) == Failure(error="States.Timeout", cause="slow")

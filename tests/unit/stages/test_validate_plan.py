@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stepbench.contracts.identity import trial_tag
+from stepbench.contracts.plan import Plan, TrialSpec
+from stepbench.contracts.tasks import PhaseRef, PlannedTrial, TrialRef, ValidatePlanInput
+from stepbench.errors import PlanError
+from stepbench.planning import find_plan
+from stepbench.records import layout
+from stepbench.stages.validate_plan import validate_plan
+from stepbench.testing.memory_services import MemoryServices
+
+
+def task(plan: object, run_id: str = "run-1") -> ValidatePlanInput:
+    """The state's input, as the state machine makes it."""
+    return ValidatePlanInput.model_validate({"plan": plan, "run_id": run_id, "started_at": "2026-01-02T03:04:05Z"})
+
+
+def two_trials(**target: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
+    """An S3 trial and an etcd trial."""
+    load = [{"rate_per_s": 10, "count": 20}]
+    phases = [{"name": "w", "measured": False, "load": load}, {"name": "m", "settle_s": 1.2, "load": load}]
+    targets = [{"store": "s3", **target}, {"store": "etcd"}]
+    return {"name": "two", "trials": [{"target": each, "phases": phases} for each in targets]}
+
+
+def test_a_good_plan_becomes_stored_trials() -> None:
+    """Later states read them by key; the console's graph shows names and phases."""
+    memory = MemoryServices()
+    output = validate_plan(task(two_trials()), memory.services)
+    first = TrialRef(run_id="run-1", trial=0, tag=trial_tag("run-1", 0))
+    assert output.trials[0] == PlannedTrial(
+        ref=first,
+        name="s3",
+        child_name=f"{first.tag}-s3",
+        pull=False,
+        # A Wait state takes whole seconds only.
+        phases=(PhaseRef(index=0, settle_s=0, scale=False), PhaseRef(index=1, settle_s=2, scale=False)),
+    )
+    assert [trial.pull for trial in output.trials] == [False, True]
+    assert memory.services.trial(first).name == "s3"
+    stored = memory.services.runs.get_model(layout.run_key("run-1", "plan.json"), Plan)
+    assert [trial.target.store for trial in stored.trials] == ["s3", "etcd"]
+
+
+def test_the_estimate_is_the_sum_over_the_trials() -> None:
+    """Each trial's own is kept for its report."""
+    memory = MemoryServices()
+    output = validate_plan(task(two_trials()), memory.services)
+    specs = [memory.services.runs.get_model(layout.trial_key(t.ref, "trial.json"), TrialSpec) for t in output.trials]
+    assert output.estimate_usd == pytest.approx(sum(spec.estimate_usd for spec in specs))
+
+
+def test_child_names_are_unique_and_short_however_long_the_run_s_name() -> None:
+    """Step Functions takes 80 characters, and never the same name twice in 90 days."""
+    plan = {**two_trials()}
+    plan["trials"] = [{**trial, "name": f"{'n' * 58}{index}"} for index, trial in enumerate(plan["trials"])]
+    names = [
+        trial.child_name
+        for run in ("r" * 80, "r" * 79 + "s")
+        for trial in validate_plan(task(plan, run), MemoryServices().services).trials
+    ]
+    assert len(set(names)) == 4
+    assert all(len(name) < 80 for name in names)
+
+
+@pytest.mark.parametrize(
+    "plan", [{"Comment": "Insert your JSON here"}, None, {**two_trials(), "budget_usd": 0}, {**two_trials(), "x": 1}]
+)
+def test_a_refused_plan_leaves_nothing_behind(plan: object) -> None:
+    """Nothing is created before the whole plan is known to be good, its budget included."""
+    memory = MemoryServices()
+    with pytest.raises(PlanError):
+        validate_plan(task(plan), memory.services)
+    assert memory.bucket.objects == {}
+    assert memory.table.items == {}
+
+
+def test_an_endpoint_is_refused_where_the_stack_does_not_permit_any() -> None:
+    """Who may start a run is not always who may decide where its functions connect to."""
+    plan = two_trials(endpoint="http://minio.example.com:9000")
+    with pytest.raises(PlanError) as refused:
+        validate_plan(task(plan), MemoryServices().services)
+    (problem,) = refused.value.problems
+    assert problem.path == "trials[0].target.endpoint"
+    assert "minio.example.com" in problem.value
+    for permitted in (MemoryServices(allow_custom_endpoints=True), MemoryServices(emulator="MiniStack")):
+        assert len(validate_plan(task(plan), permitted.services).trials) == 2
+
+
+def test_a_preset_passes_as_it_is_pasted_into_the_console() -> None:
+    """The first thing that a user does."""
+    output = validate_plan(task(json.loads(find_plan("quick-unloaded"))), MemoryServices().services)
+    assert [trial.name for trial in output.trials] == ["s3", "dynamodb", "postgresql", "etcd"]

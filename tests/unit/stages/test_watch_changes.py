@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from stepbench.clock_offset import ClockOffset
+from stepbench.contracts.identity import EventId
+from stepbench.contracts.target import EtcdTarget
+from stepbench.contracts.tasks import WatchChangesInput, WatchChangesOutput
+from stepbench.drivers.protocol import Change, ChangeBatch
+from stepbench.drivers.registry import lease_target
+from stepbench.errors import RecordsUnavailableError, TargetUnavailableError
+from stepbench.records import layout
+from stepbench.records.t4 import MAX_ENTRIES, T4Item, decode_fallback, parse_item
+from stepbench.stages import watch_changes as stage
+from stepbench.stages.watch_changes import WatchPace, watch_changes
+from stepbench.testing.fake_clock import START_NS, FakeClock
+from stepbench.testing.memory_driver import MemoryDriver
+from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.records import REF, trial_spec
+
+SECOND_NS = 1_000_000_000
+SPEC = trial_spec(EtcdTarget(store="etcd"))
+AWAY = EndpointConnectionError(endpoint_url="http://away")
+
+
+def value(sequence: int, tag: str = REF.tag) -> bytes:
+    """An event's value."""
+    return EventId(tag, 0, 0, 0, 0, sequence).text().encode() + b"xxxx"
+
+
+def fail(*_: object, **__: object) -> None:
+    """Table or bucket while they are away."""
+    raise AWAY
+
+
+class Watcher:
+    """A lane in front of a store in memory; things happen at seconds after the trial took its target."""
+
+    def __init__(self, lane: int = 0, now_s: float = 0, store: MemoryDriver | None = None) -> None:
+        self.clock = FakeClock(START_NS + round(now_s * SECOND_NS))
+        self.behind = MemoryServices(self.clock)
+        self.services = self.behind.services
+        self.table = self.services.table
+        self.store = store or MemoryDriver(self.clock)
+        self.lane = lane
+        self.pace = WatchPace(run=self._run)
+        self._plan: list[tuple[float, Callable[[], object]]] = []
+        self.services.runs.put_model(layout.trial_key(REF, "trial.json"), SPEC)
+        self.table.take_lease(lease_target(SPEC, self.services.settings), REF, "arn", START_NS)
+
+    def at(self, second: float, action: Callable[[], object]) -> None:
+        """Do something while the watch is held."""
+        self._plan.append((second, action))
+
+    def put_at(self, second: float, *sequences: int) -> None:
+        """Events come in."""
+        for sequence in sequences:
+            self.at(second, partial(self.store.put, f"key-{sequence}", value(sequence)))
+
+    def flag_at(self, second: float, flag: str) -> None:
+        """A flag is set."""
+        self.at(second, lambda: self.table.set_flag(REF.tag, flag, "test"))
+
+    def run(self) -> WatchChangesOutput:
+        """The stage."""
+        task = WatchChangesInput(ref=REF, lane=self.lane)
+        return watch_changes(task, self.services, lambda *_: cast("Any", self.store), self.pace)
+
+    def _run(self, coroutine: Coroutine[Any, Any, bool]) -> bool:
+        async def with_plan() -> bool:
+            loop = asyncio.get_running_loop()
+            for second, action in self._plan:
+                loop.call_later(second - (self.clock.now_ns() - START_NS) / 1e9, action)
+            return await coroutine
+
+        return self.clock.run(with_plan())
+
+    def items(self) -> list[T4Item]:
+        """The stored t4 items, by first t4."""
+        items = [parse_item(item) for item in self.table.t4_items(REF.tag)]
+        return sorted(items, key=lambda item: item.request_id)
+
+    def seen(self) -> list[tuple[int, float, int]]:
+        """(sequence, seconds, position) of all stored entries."""
+        return [
+            (int(entry["sequence"]), (int(entry["t4_ns"]) - START_NS) / 1e9, int(entry["position"]))
+            for item in self.items()
+            for entry in item.entries
+        ]
+
+
+def at(second: float) -> datetime:
+    """A moment of the trial."""
+    return datetime.fromtimestamp(START_NS / 1e9 + second, UTC)
+
+
+def test_arrivals_are_recorded_with_their_time_and_position() -> None:
+    """This is the measurement: t4 when the batch came, whenever it was flushed."""
+    watcher = Watcher()
+    watcher.put_at(2.25, 0, 1)
+    watcher.put_at(5.5, 2)
+    watcher.flag_at(8, layout.STOP_WATCHING)
+    assert watcher.run().stopped
+    assert watcher.seen() == [(0, 2.25, 1), (1, 2.25, 2), (2, 5.5, 3)]
+    assert [(item.source, item.batch) for item in watcher.items()] == [("watcher#0", 2), ("watcher#0", 1)]
+    assert watcher.table.position(REF.tag) == 3
+
+
+def test_a_watch_shows_life_only_once_it_is_established() -> None:
+    """AwaitTarget sends canaries as soon as it sees it: before, they would be missed."""
+    watcher = Watcher()
+    beats: list[tuple[float, int]] = []
+    beat = watcher.table.beat
+
+    def noted(tag: str, who: str, progress: dict[str, int]) -> None:
+        beats.append(((watcher.clock.now_ns() - START_NS) / 1e9, progress["seen"]))
+        beat(tag, who, progress)
+
+    cast("Any", watcher.table).beat = noted
+    watcher.put_at(1.5, 0)
+    watcher.flag_at(2.5, layout.STOP_WATCHING)
+    watcher.run()
+    assert beats == [(1.0, 0), (2.0, 1), (3.0, 1)]
+    assert watcher.table.beats(REF.tag)["watcher#0"]["ended"] is True
+
+
+def test_events_on_their_way_when_the_watch_is_stopped_are_still_taken() -> None:
+    """AwaitArrivals may have given up on them; they count all the same."""
+    watcher = Watcher()
+    watcher.flag_at(2.5, layout.STOP_WATCHING)
+    watcher.put_at(3.5, 0)
+    watcher.run()
+    assert watcher.seen() == [(0, 3.5, 1)]
+
+
+def test_a_cancelled_trial_is_left_at_once_and_what_was_seen_is_kept() -> None:
+    """Partial results are results."""
+    watcher = Watcher()
+    watcher.put_at(2.25, 0)
+    watcher.flag_at(2.5, layout.CANCELLED)
+    assert watcher.run().stopped
+    assert watcher.seen() == [(0, 2.25, 1)]
+    assert watcher.clock.now_ns() == START_NS + 3 * SECOND_NS
+    assert watcher.store.calls[-1] == "close"
+
+
+@pytest.mark.parametrize("flag", [layout.CANCELLED, layout.STOP_WATCHING])
+def test_a_lane_that_is_called_after_the_flag_does_not_begin(flag: str) -> None:
+    """Otherwise the state machine would not end before its turn does."""
+    watcher = Watcher()
+    watcher.table.set_flag(REF.tag, flag, "test")
+    assert watcher.run().stopped
+    assert watcher.store.calls == []
+
+
+def test_a_lane_out_of_turn_asks_again_soon() -> None:
+    """It has to see the flag, so never more than 15 s ahead; at its own start to the millisecond."""
+    assert Watcher(lane=1, now_s=100).run() == WatchChangesOutput(stopped=False, next_at=at(115))
+    assert Watcher(lane=1, now_s=590).run() == WatchChangesOutput(stopped=False, next_at=at(600))
+    assert Watcher(lane=0, now_s=605).run() == WatchChangesOutput(stopped=False, next_at=at(620))
+
+
+def test_a_turn_ends_after_the_next_one_has_begun() -> None:
+    """600 s, and 10 s of overlap; then this lane waits for its next turn."""
+    watcher = Watcher()
+    watcher.put_at(609, 0)
+    assert watcher.run() == WatchChangesOutput(stopped=False, next_at=at(625))
+    assert watcher.seen() == [(0, 609.0, 1)]
+    assert watcher.clock.now_ns() == START_NS + 610 * SECOND_NS
+
+
+def test_a_turn_takes_up_where_the_recorded_changes_end() -> None:
+    """What came between the old watcher's last flush and the new one's start is seen late, but not lost."""
+    watcher = Watcher(lane=1, now_s=600)
+    for sequence in range(5):
+        watcher.store.put(f"key-{sequence}", value(sequence))
+    watcher.table.set_position(REF.tag, 3)
+    watcher.flag_at(602, layout.STOP_WATCHING)
+    watcher.run()
+    assert [(sequence, position) for sequence, _, position in watcher.seen()] == [(3, 4), (4, 5)]
+    assert "watch from 3" in watcher.store.calls
+
+
+def test_a_watch_that_the_store_ends_fails_the_turn_and_keeps_what_was_seen() -> None:
+    """The state machine then stops the load: without a watcher, all later events would count as lost."""
+    watcher = Watcher()
+    watcher.put_at(2.25, 0)
+    watcher.at(2.5, lambda: watcher.store.end_watch("compacted"))
+    with pytest.raises(TargetUnavailableError, match="compacted"):
+        watcher.run()
+    assert watcher.seen() == [(0, 2.25, 1)]
+
+
+def test_a_store_that_cannot_be_reached_fails_the_turn() -> None:
+    """Before any load is offered."""
+    watcher = Watcher(store=MemoryDriver(FakeClock(), unavailable=True))
+    with pytest.raises(TargetUnavailableError):
+        watcher.run()
+    assert watcher.store.calls == ["open", "close"]
+
+
+def test_a_watch_that_just_ends_is_a_failure_too() -> None:
+    """A driver's mistake must not look like a store without events."""
+
+    class Ending(MemoryDriver):
+        async def watch(self, from_position: int | None) -> AsyncIterator[ChangeBatch]:
+            yield ChangeBatch(from_position or 0, ())
+
+    with pytest.raises(TargetUnavailableError, match="watcher#0: the store ended the watch"):
+        Watcher(store=Ending(FakeClock())).run()
+
+
+def test_a_store_that_pushes_cannot_be_watched() -> None:
+    """Only a wrong state machine asks for it; it is told so."""
+
+    class Pushing:
+        pass
+
+    with pytest.raises(TargetUnavailableError, match="Pushing cannot be watched"):
+        Watcher(store=cast("Any", Pushing())).run()
+
+
+def test_a_trial_that_lost_its_target_is_not_watched() -> None:
+    """The sweeper gave it to somebody else."""
+    watcher = Watcher()
+    watcher.table.release_lease(lease_target(SPEC, watcher.services.settings), REF.tag)
+    with pytest.raises(TargetUnavailableError, match=r"does not hold etcd#127\.0\.0\.1:2379"):
+        watcher.run()
+
+
+def test_changes_that_name_no_event_of_the_trial_are_kept_aside() -> None:
+    """Counted as malformed; dropped, nobody would know of the second writer in our namespace."""
+    watcher = Watcher()
+    watcher.at(1.25, lambda: watcher.store.put("a", b"\xff not an identity"))
+    watcher.at(1.5, lambda: watcher.store.put("b", value(0, "bbbbbbbbbb-0000")))
+    watcher.put_at(1.75, 7)
+    watcher.flag_at(2.5, layout.STOP_WATCHING)
+    watcher.run()
+    assert watcher.seen() == [(7, 1.75, 3)]
+    bodies = [item["body"] for item in watcher.table.malformed("etcd", START_NS, START_NS + 10 * SECOND_NS)]
+    assert bodies == ["\\xff not an identity", value(0, "bbbbbbbbbb-0000").decode()]
+
+
+def test_a_backlog_is_split_into_items_that_the_table_takes() -> None:
+    """After an outage the watch hands over everything at once."""
+    watcher = Watcher()
+    watcher.store.changes.extend(Change(value(number), number + 1) for number in range(MAX_ENTRIES + 1))
+    watcher.table.set_position(REF.tag, 0)
+    watcher.flag_at(1.5, layout.STOP_WATCHING)
+    watcher.run()
+    assert [item.entries.size for item in watcher.items()] == [MAX_ENTRIES, 1]
+    assert watcher.table.position(REF.tag) == MAX_ENTRIES + 1
+
+
+def test_while_the_table_is_away_arrivals_go_to_the_bucket_once() -> None:
+    """The watch goes on; in both places, an arrival would count as a duplicate. The position is claimed later."""
+    watcher = Watcher()
+    put_item = watcher.behind.table.put_item
+    watcher.at(1.5, lambda: setattr(watcher.behind.table, "put_item", fail))
+    watcher.put_at(2.25, 0)
+    watcher.at(4.5, lambda: setattr(watcher.behind.table, "put_item", put_item))
+    watcher.flag_at(6.5, layout.STOP_WATCHING)
+    assert watcher.run().stopped
+    (key,) = watcher.services.runs.keys(layout.t4_fallback_prefix(REF.tag))
+    item = parse_item(decode_fallback(key, watcher.behind.bucket.objects[key]))
+    assert item.entries["sequence"].tolist() == [0]
+    assert watcher.seen() == []
+    assert watcher.table.position(REF.tag) == 1
+
+
+def test_arrivals_that_can_be_stored_nowhere_fail_the_turn_and_say_how_many() -> None:
+    """They would look like lost events otherwise."""
+    watcher = Watcher()
+    watcher.put_at(2.25, 0, 1, 2)
+    watcher.at(1.5, lambda: setattr(watcher.behind.table, "put_item", fail))
+    watcher.at(1.75, lambda: setattr(watcher.behind.bucket, "put_object", fail))
+    with pytest.raises(RecordsUnavailableError, match=r"3 arrivals of watcher-0-\w+ could not be stored"):
+        watcher.run()
+
+
+def test_the_watchers_clock_is_read_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its offset belongs beside every latency that it took part in."""
+    monkeypatch.setattr(stage, "measure_offset", lambda *_: ClockOffset(-5, 2))
+    watcher = Watcher()
+    watcher.flag_at(100, layout.STOP_WATCHING)
+    watcher.run()
+    samples = watcher.table.clocks(REF.tag)
+    assert [(each.role, (each.at_ns - START_NS) / 1e9) for each in samples] == [("receiver", 1.0), ("receiver", 61.0)]
+    assert samples[0].sandbox.startswith("watcher-0-")
