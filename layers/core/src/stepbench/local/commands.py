@@ -1,0 +1,145 @@
+"""What `stepbench run` does with its plans, here and on a deployed stack."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from stepbench.clock import SystemClock
+from stepbench.contracts.result import SkippedTrial, SkippedTrials
+from stepbench.local.display import progress_display
+from stepbench.local.executions import Executions, Run, new_run_id
+from stepbench.local.floors import DURATION_S, measure_floors
+from stepbench.local.progress import AWS, LOCAL, Overheads
+from stepbench.local.results import REPORT, SUMMARY, headline, remedies
+from stepbench.local.running import Outcome, Terminal, execute
+from stepbench.local.session import Session, local_session, skipped_trials
+from stepbench.local.stack import Stack, remote_stack
+from stepbench.planning import expand
+from stepbench.records import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from stepbench.contracts.plan import Plan
+    from stepbench.local.places import Places
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run: `json` for summaries on stdout, `floors` for measuring them first (here only)."""
+
+    out: Path
+    json: bool = False
+    floors: bool = True
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs one plan after the other and tells how it went."""
+
+    stack: Stack
+    options: Options
+    overheads: Overheads
+    people: Console
+    data: Console
+    session: Session | None = None
+
+    def run_all(self, plans: Sequence[Plan]) -> bool:
+        """Whether every plan ran whole. After one that was stopped, no other is begun."""
+        whole = True
+        for plan in plans:
+            outcome, complete = self._run(plan)
+            whole = whole and complete
+            if outcome is not None and outcome.stopped:
+                return False
+        return whole
+
+    def _run(self, plan: Plan) -> tuple[Outcome | None, bool]:
+        started_at = datetime.now(UTC)
+        run_id = new_run_id(plan.name, started_at)
+        skipped = self.session.skipped if self.session else {}
+        kept = without(plan, skipped, run_id)
+        for name, store in left_out(plan, skipped, run_id):
+            self.say(f"{name} is skipped: {skipped[store]}")
+        if kept is None:
+            self.say(f"nothing of {plan.name} can run here")
+            return None, False
+        self._prepare(plan, kept, run_id, skipped)
+        run = Run(run_id, expand(kept, run_id), datetime.now(UTC))
+        document = kept.model_dump(mode="json", exclude_none=True)
+        self.say(f"run {run_id}")
+        with progress_display(self.people, self.overheads) as show:
+            executions = Executions(self.stack, run)
+            outcome = execute(executions, document, self.options.out, Terminal(self.say, show), SystemClock())
+        self._tell(outcome)
+        return outcome, outcome.succeeded and kept == plan
+
+    def _prepare(self, plan: Plan, kept: Plan, run_id: str, skipped: Mapping[str, str]) -> None:
+        """Put beside the run what its report needs to know of this machine."""
+        if self.session is None:
+            return
+        missing = tuple(
+            SkippedTrial(name=name, store=store, reason=skipped[store])
+            for name, store in left_out(plan, skipped, run_id)
+        )
+        if missing:
+            self.stack.runs.put_model(layout.run_key(run_id, "skipped.json"), SkippedTrials(trials=missing))
+        if self.options.floors:
+            self.say(f"measuring this machine's floors, about {DURATION_S:.0f} s (--no-floors leaves it out)")
+            floors = measure_floors(self.stack, kept, run_id, self.session.etcd, SystemClock())
+            self.stack.runs.put_json(layout.run_key(run_id, "floors.json"), floors)
+
+    def _tell(self, outcome: Outcome) -> None:
+        if outcome.summary is None:
+            self.say(f"no report: {outcome.cause or 'the run was stopped before there was anything to report'}")
+            return
+        self.people.print(headline(outcome.summary, self.people.width))
+        for remedy in remedies(outcome.summary):
+            self.say(f"  {remedy}")
+        report = outcome.folder / REPORT
+        if self.options.json:
+            document: Any = json.loads((outcome.folder / SUMMARY).read_bytes())
+            self.data.print(json.dumps(document), soft_wrap=True, markup=False, highlight=False)
+        elif report.exists():
+            self.data.print(str(report), soft_wrap=True, markup=False, highlight=False)
+
+    def say(self, text: str) -> None:
+        """A sentence for people."""
+        self.people.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def without(plan: Plan, skipped: Mapping[str, str], run_id: str) -> Plan | None:
+    """The plan less what cannot run here, each trial under the name it has in the whole plan; None if none is left."""
+    gone = skipped_trials(plan, skipped)
+    if not gone:
+        return plan
+    specs = [spec for spec in expand(plan, run_id) if spec.plan not in gone]
+    trials = tuple(spec.plan.model_copy(update={"name": spec.name}) for spec in specs)
+    return plan.model_copy(update={"trials": trials}) if trials else None
+
+
+def left_out(plan: Plan, skipped: Mapping[str, str], run_id: str) -> list[tuple[str, str]]:
+    """Name and store of each trial that cannot run here."""
+    gone = skipped_trials(plan, skipped)
+    return [(spec.name, spec.plan.target.store) for spec in expand(plan, run_id) if spec.plan in gone]
+
+
+def run_here(places: Places, plans: Sequence[Plan], options: Options, people: Console, data: Console) -> bool:
+    """Run on this machine; whether everything ran whole."""
+
+    def say(text: str) -> None:
+        people.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    with local_session(places, say) as session:
+        return Runner(session.stack, options, LOCAL, people, data, session).run_all(plans)
+
+
+def run_there(stack: str, plans: Sequence[Plan], options: Options, people: Console, data: Console) -> bool:
+    """Run on a deployed stack; whether everything ran whole."""
+    return Runner(remote_stack(stack), options, AWS, people, data).run_all(plans)

@@ -1,0 +1,201 @@
+"""`sam build` and `sam deploy` of the unmodified template, against the emulator."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import psutil
+
+from stepbench.errors import LocalEnvironmentError
+from stepbench.local.processes import log_tail, spawn, terminate
+from stepbench.local.sessions import local_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from stepbench.local.places import Places
+
+STACK = "stepbench"
+ARTIFACTS = "stepbench-artifacts"
+BUILT_FROM = ("template.yaml", "functions", "layers", "statemachines", "stacks")
+BUILD_S, DEPLOY_S = 900, 600
+NOWHERE = "http://127.0.0.1:9"
+"""For commands that have no business with AWS."""
+_STAMP = "built-from"
+_NOT_SOURCES = frozenset({"__pycache__"})
+_NOT_SOURCE_ENDINGS = (".egg-info", ".pyc")
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What to deploy, to where. `parameters` are the template's."""
+
+    places: Places
+    endpoint: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    stack: str = STACK
+    template: str = "template.yaml"
+
+
+def python_runtime(places: Places) -> str:
+    """
+    The Lambda runtime of the interpreter that runs functions here (`python3.11`).
+
+    Raises:
+        LocalEnvironmentError: it is not installed, or does not say.
+    """
+    interpreter = places.tool("lambda", "python")
+    program = "import sys; print('python%d.%d' % sys.version_info[:2])"
+    answer = subprocess.run([interpreter, "-c", program], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
+    if answer.returncode:
+        message = f"{interpreter} does not run: {answer.stderr.strip()}; run `make setup` again"
+        raise LocalEnvironmentError(message)
+    return answer.stdout.strip()
+
+
+def fingerprint(root: Path, parts: Iterable[str], settings: Mapping[str, str]) -> str:
+    """SHA-256 over names and contents of the files, and over the settings: equal means that nothing changed."""
+    digest = hashlib.sha256(json.dumps(dict(settings), sort_keys=True).encode())
+    for part in parts:
+        top = root / part
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            if path.is_file() and _is_source(path.relative_to(root)):
+                digest.update(f"{path.relative_to(root)}\0".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _is_source(path: Path) -> bool:
+    return not any(part in _NOT_SOURCES or part.endswith(_NOT_SOURCE_ENDINGS) for part in path.parts)
+
+
+@contextlib.contextmanager
+def sole(directory: Path) -> Iterator[None]:
+    """Wait until nobody else works in the directory, and keep others out; the lock ends with the process."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build(places: Places, runtime: str, template: str = "template.yaml") -> str:
+    """
+    `sam build`, unless the last build was of the same sources.
+
+    Returns:
+        The fingerprint of what is built.
+
+    Raises:
+        LocalEnvironmentError: the build failed; with the end of its output.
+    """
+    stamp = places.build / _STAMP
+    wanted = fingerprint(places.root, (*BUILT_FROM, template), {"PythonRuntime": runtime})
+    if stamp.exists() and stamp.read_text() == wanted:
+        return wanted
+    stamp.unlink(missing_ok=True)
+    arguments = ["build", "--template-file", places.root / template, "--build-dir", places.build / "artefacts"]
+    arguments += ["--cached", "--cache-dir", places.build / "cache", "--base-dir", places.root]
+    arguments += _overrides(places, {"PythonRuntime": runtime})
+    _sam(places, [str(argument) for argument in arguments], timeout_s=BUILD_S)
+    stamp.write_text(wanted)
+    return wanted
+
+
+def deploy(deployment: Deployment, built: str) -> bool:
+    """
+    `sam deploy` to the emulator, unless this very build is there already with the same parameters.
+
+    Args:
+        deployment: what to deploy, to where.
+        built: the build's fingerprint.
+
+    Returns:
+        Whether anything was deployed.
+
+    Raises:
+        LocalEnvironmentError: the deployment failed; with the end of its output.
+    """
+    mark = json.dumps([built, deployment.endpoint, sorted(deployment.parameters.items())])
+    stamp = deployment.places.data / f"deployed-{deployment.stack}"
+    if stamp.exists() and stamp.read_text() == mark:
+        return False
+    stamp.unlink(missing_ok=True)
+    local_client("s3", deployment.endpoint).create_bucket(Bucket=ARTIFACTS)
+    arguments = ["deploy", "--template-file", str(deployment.places.build / "artefacts" / "template.yaml")]
+    arguments += ["--stack-name", deployment.stack, "--s3-bucket", ARTIFACTS, "--region", "us-east-1"]
+    arguments += ["--capabilities", "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
+    arguments += ["--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar"]
+    arguments += _overrides(deployment.places, deployment.parameters)
+    _sam(deployment.places, arguments, timeout_s=DEPLOY_S, endpoint=deployment.endpoint)
+    stamp.write_text(mark)
+    return True
+
+
+def _overrides(places: Places, parameters: Mapping[str, str]) -> list[str]:
+    """
+    By file (JSON is YAML): on the command line, SAM CLI cuts a value off at its first blank.
+
+    The file's name is not a URL in spite of its beginning: SAM CLI does not decode %20.
+    """
+    path = places.data / "parameters.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({name: value for name, value in parameters.items() if value}))
+    return ["--parameter-overrides", f"file://{path}"]
+
+
+def _sam(places: Places, arguments: list[str], *, timeout_s: float, endpoint: str = NOWHERE) -> None:
+    """In a session of its own, so that an interrupt ends its children (pip, above all) with it."""
+    name = f"`sam {arguments[0]}`"
+    log = places.logs / f"sam-{arguments[0]}.log"
+    log.unlink(missing_ok=True)
+    environment = _sam_environment(places, endpoint)
+    pid = spawn([places.tool("sam", "sam"), *arguments], log=log, env=environment, cwd=places.root)
+    try:
+        code = psutil.Process(pid).wait(timeout_s)
+    except psutil.TimeoutExpired as error:
+        terminate([pid])
+        message = f"{name} did not end within {timeout_s:g} s{log_tail(log)}"
+        raise LocalEnvironmentError(message) from error
+    except BaseException:
+        terminate([pid])
+        raise
+    if code:
+        message = f"{name} failed with exit code {code}{log_tail(log)}"
+        raise LocalEnvironmentError(message)
+
+
+def _sam_environment(places: Places, endpoint: str) -> dict[str, str]:
+    """
+    SAM CLI with settings of its own and no telemetry.
+
+    PATH begins with the Lambda environment, whose interpreter has the name that `BuildMethod` asks for.
+    """
+    places.sam_settings.mkdir(parents=True, exist_ok=True)
+    metadata = {"telemetryEnabled": False, "lastVersionCheck": time.time()}
+    (places.sam_settings / "metadata.json").write_text(json.dumps(metadata))
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAM_"))}
+    return {
+        **inherited,
+        "PATH": f"{places.tool('lambda', 'python').parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "NO_PROXY": "127.0.0.1,localhost",
+        "no_proxy": "127.0.0.1,localhost",
+        "SAM_CLI_TELEMETRY": "0",
+        "SAM_CLI_POLL_DELAY": "0.5",
+        "__SAM_CLI_APP_DIR": str(places.sam_settings),
+    }

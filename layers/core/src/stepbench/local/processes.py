@@ -1,0 +1,248 @@
+"""Servers of the embedded run: started in a session of their own, on loopback, logged, and ended for certain."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import pwd
+import secrets
+import socket
+import subprocess
+import time
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+
+from stepbench.errors import LocalEnvironmentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+_POLL_S = 0.02
+_PORTS = range(20_000, 32_768)
+_PORT_TRIES = 100
+_LOG_TAIL_LINES = 20
+
+
+@dataclass(frozen=True)
+class LocalStore:
+    """
+    A local server that is up.
+
+    Attributes:
+        name: as in a target's `store` (`etcd`, `postgresql`).
+        version: of the server, as it reports itself, with where it came from ("3.5.1 (wheel)").
+        endpoint: what the stack's parameter takes (`host:port`, for PostgreSQL `host:port/database`).
+        pids: every process to end, parents first; their children are found when they are ended.
+    """
+
+    name: str
+    version: str
+    endpoint: str
+    pids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ProcessId:
+    """A process for good: a pid alone may by now belong to another program."""
+
+    pid: int
+    started_at: float
+
+    def find(self) -> psutil.Process | None:
+        """The process, unless it has ended (a zombie has ended)."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.started_at) < 1
+            if same and process.status() != psutil.STATUS_ZOMBIE:
+                return process
+        return None
+
+
+def identify(pid: int) -> ProcessId | None:
+    """The process that has this pid now, or None."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return ProcessId(pid, psutil.Process(pid).create_time())
+    return None
+
+
+def free_port() -> int:
+    """
+    A loopback TCP port that nobody listens on at this moment.
+
+    At random from below the ephemeral ports, because a server may take seconds to bind it: until then a port that the
+    kernel itself gives out could become the local end of anybody's connection, or be given to another `up`.
+    """
+    for _ in range(_PORT_TRIES):
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port
+    message = f"no free port on {LOOPBACK} between {_PORTS.start} and {_PORTS.stop - 1}"
+    raise LocalEnvironmentError(message)
+
+
+def spawn(
+    argv: Sequence[str | Path],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    user: str | None = None,
+) -> int:
+    """
+    Start a server in its own session, so that no Ctrl-C of the terminal reaches it; its output goes to `log`.
+
+    Args:
+        argv: program and arguments; never a shell line.
+        log: appended to.
+        env: the whole environment; None inherits ours.
+        cwd: where it runs.
+        user: run as this user with its primary group only (only root may ask for it).
+
+    Returns:
+        Its pid. End it with `terminate`.
+
+    Raises:
+        LocalEnvironmentError: the program does not exist or cannot be run.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        try:
+            process = subprocess.Popen(  # noqa: S603 -- no shell, arguments are ours
+                [str(part) for part in argv],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=None if env is None else dict(env),
+                cwd=cwd,
+                user=user,
+                group=pwd.getpwnam(user).pw_gid if user else None,
+                extra_groups=[] if user else None,
+                start_new_session=True,
+            )
+        except OSError as error:
+            message = f"cannot start {argv[0]}: {error}"
+            raise LocalEnvironmentError(message) from error
+    process.returncode = 0  # the server outlives this object, whose finaliser would warn; psutil reaps it
+    return process.pid
+
+
+def wait_until(
+    what: str, condition: Callable[[], bool], *, timeout_s: float, pid: int | None = None, log: Path | None = None
+) -> None:
+    """
+    Poll until the condition holds.
+
+    Args:
+        what: the thing awaited, for the message ("etcd answers at 127.0.0.1:2379").
+        condition: polled some 50 times a second; must be quick and must not raise.
+        timeout_s: after which it is an error.
+        pid: a server whose early end is an error at once.
+        log: whose last lines belong into the message.
+
+    Raises:
+        LocalEnvironmentError: the time is up or the server has ended.
+    """
+    deadline = time.monotonic() + timeout_s
+    identity = None if pid is None else identify(pid)
+    while True:
+        holds = condition()
+        # Looked at after the condition, too: what answers may be a stranger who got the port first.
+        if pid is not None and (identity is None or identity.find() is None):
+            message = f"{what}: the process ended before that{log_tail(log)}"
+            raise LocalEnvironmentError(message)
+        if holds:
+            return
+        if time.monotonic() > deadline:
+            message = f"{what}: not within {timeout_s:g} s{log_tail(log)}"
+            raise LocalEnvironmentError(message)
+        time.sleep(_POLL_S)
+
+
+def wait_for_port(port: int, *, timeout_s: float, pid: int | None = None, log: Path | None = None) -> None:
+    """Wait until something accepts TCP connections on the loopback port; raises as `wait_until`."""
+    wait_until(f"{LOOPBACK}:{port} accepts connections", lambda: accepts(port), timeout_s=timeout_s, pid=pid, log=log)
+
+
+def accepts(port: int) -> bool:
+    """Whether something accepts TCP connections on the loopback port."""
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout=1):
+            return True
+    except OSError:
+        return False
+
+
+def fetch_direct(url: str, timeout_s: float) -> tuple[int, bytes]:
+    """
+    Status and body of a GET to a server of ours, past any proxy that the user has set.
+
+    Raises:
+        OSError: no answer, none that is HTTP, or a refusal (urllib's errors are kinds of it).
+    """
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=timeout_s) as answer:
+            return answer.status, answer.read()
+    except http.client.HTTPException as error:
+        message = f"{url}: {error}"
+        raise OSError(message) from error
+
+
+def family(pids: Iterable[int]) -> list[psutil.Process]:
+    """The processes and all their descendants, parents first."""
+    found: dict[int, psutil.Process] = {}
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            for member in [process, *process.children(recursive=True)]:
+                found.setdefault(member.pid, member)
+    return list(found.values())
+
+
+def terminate(pids: Iterable[int], *, grace_s: float = 10) -> None:
+    """
+    End processes and all their descendants: SIGTERM to those given, SIGKILL to whatever is left after `grace_s`.
+
+    Raises:
+        LocalEnvironmentError: something survived SIGKILL (or belongs to somebody else).
+    """
+    roots = list(pids)
+    members = family(roots)
+    for member in members:
+        if member.pid in roots:
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                member.terminate()
+    _, alive = psutil.wait_procs(members, timeout=grace_s)
+    for member in alive:
+        with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            member.kill()
+    _, alive = psutil.wait_procs(alive, timeout=5)
+    left = [member for member in alive if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
+    if left:
+        message = f"cannot end {', '.join(f'{member.name()} (pid {member.pid})' for member in left)}; end it by hand"
+        raise LocalEnvironmentError(message)
+
+
+def listening_addresses(pids: Iterable[int]) -> set[str]:
+    """Every address on which the processes or their descendants accept TCP or have bound UDP, as `host:port`."""
+    addresses: set[str] = set()
+    for member in family(pids):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for link in member.net_connections("inet"):
+                if link.laddr and (link.status == psutil.CONN_LISTEN or link.type == socket.SOCK_DGRAM):
+                    addresses.add(f"{link.laddr.ip}:{link.laddr.port}")
+    return addresses
+
+
+def log_tail(log: Path | None) -> str:
+    """The last lines of a server's log, as the end of an error message."""
+    if log is None or not log.exists():
+        return ""
+    lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
+    return f"\n--- end of {log}\n" + "\n".join(lines) if lines else ""

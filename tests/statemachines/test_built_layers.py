@@ -1,0 +1,102 @@
+"""The artefacts of `sam build`: small enough for Lambda, and complete."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stepbench.local.deploy import build, python_runtime
+from stepbench.local.places import Places
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+LAMBDA_LIMIT_BYTES = 250 * 1024 * 1024
+"""Function and layers together, unzipped (Lambda quotas)."""
+HANDLERS = sorted(path.stem for path in (ROOT / "functions").glob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the embedded run deploys; built if it is not there, or not of these sources."""
+    places = Places(ROOT, tmp_path_factory.mktemp("home"))
+    build(places, python_runtime(places))
+    return places.build / "artefacts"
+
+
+def _functions(artefacts: Path) -> dict[str, dict[str, Any]]:
+    """Code folder and layers' folders by handler, from the built template."""
+
+    class Loader(yaml.SafeLoader):
+        """Takes `!Ref X` for X."""
+
+    Loader.add_multi_constructor("!", lambda _loader, _suffix, node: node.value)
+    template = yaml.load((artefacts / "template.yaml").read_text(), Loader)  # noqa: S506 -- a SafeLoader
+    return {
+        body["Properties"]["Handler"].split(".")[0]: {
+            "code": artefacts / body["Properties"]["CodeUri"],
+            "layers": [artefacts / _name(layer) for layer in body["Properties"]["Layers"]],
+        }
+        for body in template["Resources"].values()
+        if body["Type"] == "AWS::Serverless::Function"
+    }
+
+
+def _name(reference: Any) -> str:  # noqa: ANN401 -- the built template writes `!Ref X` or `Ref: X`
+    return str(reference["Ref"] if isinstance(reference, dict) else reference)
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_a_function_and_its_layers_fit_into_lambda(artefacts: Path, handler: str) -> None:
+    """AWS refuses the deployment otherwise; an emulator does not."""
+    parts = _functions(artefacts)[handler]
+    assert _bytes(parts["code"]) + sum(_bytes(layer) for layer in parts["layers"]) < LAMBDA_LIMIT_BYTES
+
+
+@pytest.mark.parametrize("handler", HANDLERS)
+def test_a_handler_imports_with_nothing_but_its_layers(artefacts: Path, handler: str) -> None:
+    """Under an interpreter that has what Lambda's has: what is not packaged fails here, and not on AWS only."""
+    parts = _functions(artefacts)[handler]
+    program = f"import {handler}; assert callable({handler}.handler); import botocore.session"
+    assert _stderr(program, parts) == ""
+
+
+@pytest.mark.parametrize("driver", ["s3", "dynamodb", "postgresql", "etcd"])
+def test_every_driver_imports_for_every_function_that_meets_stores(artefacts: Path, driver: str) -> None:
+    """Drivers are imported when a trial needs them, so a missing library would show in the middle of a run."""
+    meeting = [parts for parts in _functions(artefacts).values() if artefacts / "StoresLayer" in parts["layers"]]
+    assert len(meeting) >= 6
+    assert _stderr(f"import stepbench.drivers.{driver}", meeting[0]) == ""
+
+
+def _stderr(program: str, parts: dict[str, Any]) -> str:
+    """Run a program as a function would be; what it says on stderr, which is nothing when all is well."""
+    path = os.pathsep.join(str(folder) for folder in (parts["code"], *(each / "python" for each in parts["layers"])))
+    environ = {
+        "PATH": os.defpath,
+        "PYTHONPATH": path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "AWS_REGION": "us-east-1",
+        "RESULTS_TABLE": "any",
+        "RESULTS_BUCKET": "any",
+    }
+    python = ROOT / ".stepbench/venvs/lambda/bin/python"
+    answer = subprocess.run(
+        [python, "-P", "-c", program], env=environ, capture_output=True, text=True, check=False, timeout=60
+    )
+    return answer.stderr or ("" if answer.returncode == 0 else f"exit code {answer.returncode}")
+
+
+def test_the_layers_bring_no_botocore(artefacts: Path) -> None:
+    """The runtime's goes with its boto3; a second one would stand in front of it."""
+    assert list(artefacts.glob("*Layer/python/botocore")) == []
+    assert list(artefacts.glob("*Layer/python/boto3")) == []

@@ -1,0 +1,283 @@
+"""Both machines run; then one failure is injected for each edge by which a failure can be caught."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from tests.statemachines.conftest import MACHINES, ROOT, load_machine
+from tests.statemachines.lab import Ending, Lab, Scenario, open_lab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.emulator
+
+ALWAYS = 1_000
+AFTERWARDS = {"CollectLogs", "AnalyseTrial", "ExportRecords", "TearDownTarget"}
+LOAD = {"PlanPhase", "RunWriter"}
+STOP, CANCEL = "stop-watching", "cancelled"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """One emulator for the module."""
+    with open_lab(tmp_path_factory.mktemp("lab")) as opened:
+        yield opened
+
+
+class Edge(NamedTuple):
+    """
+    One failure, and what has to come of it.
+
+    Attributes:
+        id: the catch edge, `<state>: <errors>`.
+        stage: which function raises.
+        error: what it raises.
+        ends_with: the execution's error; empty for success.
+        ran: stages that must have been called, besides TearDownTarget.
+        not_run: stages that must not.
+        flags: what the machine has set in the table.
+        scenario: the rest of the circumstances.
+    """
+
+    id: str
+    stage: str
+    error: str
+    ends_with: str
+    ran: set[str]
+    not_run: set[str]
+    flags: set[str]
+    scenario: Scenario = Scenario("none")
+    times: int = ALWAYS
+
+
+EDGES = [
+    Edge(
+        "PrepareTarget: States.ALL",
+        "PrepareTarget",
+        "TargetBusyError",
+        "TargetBusyError",
+        set(),
+        {"AwaitTarget"},
+        set(),
+    ),
+    Edge(
+        "Measure: TargetUnavailableError",
+        "AwaitTarget",
+        "TargetUnavailableError",
+        "TargetUnavailableError",
+        set(),
+        LOAD | {"CollectLogs"},
+        {STOP},
+    ),
+    Edge("AwaitTarget: States.ALL", "AwaitTarget", "KeyError", "KeyError", AFTERWARDS, LOAD, {STOP}),
+    Edge(
+        "WatchChanges: States.ALL",
+        "WatchChanges",
+        "TargetUnavailableError",
+        "WatchLostError",
+        AFTERWARDS,
+        set(),
+        {CANCEL, STOP},
+        Scenario("none", lanes=(0, 1)),
+    ),
+    Edge(
+        "Measure: States.ALL",
+        "WatchChanges",
+        "RecordsUnavailableError",
+        "WatchLostError",
+        AFTERWARDS,
+        set(),
+        {CANCEL, STOP},
+        Scenario("none", lanes=(0,)),
+    ),
+    Edge(
+        "Phases: States.ALL",
+        "ScaleTarget",
+        "TargetUnavailableError",
+        "TargetUnavailableError",
+        AFTERWARDS,
+        LOAD,
+        {STOP},
+        Scenario("none", scale=True),
+    ),
+    Edge("RunWriter: States.ALL", "RunWriter", "PlanError", "", AFTERWARDS | LOAD, set(), {STOP}),
+    Edge("AwaitArrivals: States.ALL", "AwaitArrivals", "KeyError", "KeyError", AFTERWARDS | LOAD, set(), {STOP}),
+    Edge("CollectLogs: States.ALL", "CollectLogs", "KeyError", "KeyError", AFTERWARDS | LOAD, set(), {STOP}),
+    Edge(
+        "AnalyseTrial: States.ALL",
+        "AnalyseTrial",
+        "AccountingError",
+        "AccountingError",
+        AFTERWARDS | LOAD,
+        set(),
+        {STOP},
+    ),
+    Edge(
+        "ExportRecords: States.ALL",
+        "ExportRecords",
+        "Runtime.ExitError",
+        "Runtime.ExitError",
+        AFTERWARDS,
+        set(),
+        {STOP},
+    ),
+    Edge(
+        "TearDownTarget: States.ALL",
+        "TearDownTarget",
+        "TargetUnavailableError",
+        "TargetUnavailableError",
+        AFTERWARDS,
+        set(),
+        {STOP},
+    ),
+]
+BENCHMARK_EDGES = {
+    "ValidatePlan: States.ALL",
+    "RunTrial: States.ALL",
+    "RunTrials: States.ALL",
+    "RenderReport: States.ALL",
+}
+
+
+def _name(edge: Edge) -> str:
+    return f"{edge.id.replace(': ', '-').replace('.', '-')}-{edge.error.replace('.', '-')}"
+
+
+def test_every_catch_edge_has_a_failure_injected() -> None:
+    """The table below has to grow with the machines."""
+    edges = {
+        f"{state.name}: {', '.join(rule['ErrorEquals'])}"
+        for machine in MACHINES
+        for state in load_machine(machine).states
+        for rule in state.definition.get("Catch", ())
+    }
+    assert edges == {edge.id for edge in EDGES} | BENCHMARK_EDGES
+
+
+@pytest.mark.parametrize("edge", EDGES, ids=_name)
+def test_a_failure_is_caught_collected_and_torn_down(lab: Lab, edge: Edge) -> None:
+    """Whatever fails, the lease is released, partial results are kept, and the execution says what it was."""
+    scenario = Scenario(
+        _name(edge), {edge.stage: (edge.error, edge.times)}, edge.scenario.lanes, scale=edge.scenario.scale
+    )
+    ending = lab.run_trial(scenario)
+    assert (ending.status, ending.error) == ("FAILED" if edge.ends_with else "SUCCEEDED", edge.ends_with)
+    assert ending.stages >= edge.ran | {"TearDownTarget", edge.stage}
+    assert ending.stages.isdisjoint(edge.not_run)
+    assert lab.flags(scenario.id) == edge.flags
+
+
+def test_a_run_passes_both_machines(lab: Lab) -> None:
+    """The happy path, nested as on AWS; its output is the report's headline."""
+    children = (Scenario("good-0"), Scenario("good-1"))
+    ending = lab.run_benchmark(Scenario("good", children=children))
+    assert (ending.status, ending.error) == ("SUCCEEDED", "")
+    assert ending.output["report"] == "s3://bucket/report.html"
+    assert ending.called("RenderReport")[0]["outcomes"] == [{"trial": 0, "error": ""}, {"trial": 1, "error": ""}]
+    assert {call["stage"] for call in lab.calls("good-1")} >= AFTERWARDS | LOAD
+
+
+def test_the_plan_goes_in_as_the_user_gave_it(lab: Lab) -> None:
+    """With the execution's name as run id, so that the user finds the run again."""
+    scenario = Scenario("as-given")
+    (event,) = lab.run_benchmark(scenario).called("ValidatePlan")
+    assert event["plan"] == json.loads(json.dumps(scenario.document()))
+    assert event["run_id"] == "as-given"
+
+
+def test_both_lanes_watch_until_they_are_told_to_stop(lab: Lab) -> None:
+    """Pull triggers: each lane is called again, at the time that it asks for, until it says that it has stopped."""
+    ending = lab.run_trial(Scenario("watched", lanes=(0, 1)))
+    assert ending.status == "SUCCEEDED"
+    assert {event["lane"] for event in ending.called("WatchChanges")} == {0, 1}
+    assert len(ending.called("WatchChanges")) > 2
+
+
+def test_loops_end_when_the_stage_says_so(lab: Lab) -> None:
+    """Each polling loop of the machine goes round twice here, and hands on the token that it was given."""
+    ending = lab.run_trial(Scenario("loops", scale=True))
+    assert ending.status == "SUCCEEDED"
+    once_more = {"AwaitTarget": 2, "ScaleTarget": 3, "AwaitArrivals": 2, "CollectLogs": 2, "TearDownTarget": 2}
+    assert {stage: len(ending.called(stage)) for stage in once_more} == once_more
+    assert [event["token"] for event in ending.called("CollectLogs")] == ["", "page 1"]
+
+
+def test_every_item_has_a_writer_and_each_retry_a_number(lab: Lab) -> None:
+    """Two phases of two writers; the one whose process died is called again as attempt 1."""
+    ending = lab.run_trial(Scenario("exits", {"RunWriter": ("Runtime.ExitError", 1)}))
+    assert ending.status == "SUCCEEDED"
+    attempts = sorted((event["item"]["writer"], event["attempt"]) for event in ending.called("RunWriter"))
+    assert [attempt for _, attempt in attempts].count(1) == 1
+    assert len(attempts) == 5
+
+
+@pytest.mark.parametrize("error", ["PlanError", "TrialCancelledError"])
+def test_a_writer_that_is_told_to_stop_is_not_retried(lab: Lab, error: str) -> None:
+    """Otherwise a cancelled trial would begin again twice."""
+    ending = lab.run_trial(Scenario(f"stopped-{error}", {"RunWriter": (error, ALWAYS)}))
+    assert [event["attempt"] for event in ending.called("RunWriter")] == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("stage", "error"), [("PrepareTarget", "TargetBusyError"), ("TearDownTarget", "KeyError")])
+def test_what_passes_is_waited_for(lab: Lab, stage: str, error: str) -> None:
+    """Another trial gives the target back; a tear-down works the second time."""
+    ending = lab.run_trial(Scenario(f"waits-{stage}", {stage: (error, 2)}))
+    assert ending.status == "SUCCEEDED"
+
+
+def test_the_report_of_a_failed_trial_knows_why(lab: Lab) -> None:
+    """AnalyseTrial and TearDownTarget are told what went wrong, so that the result is marked incomplete."""
+    ending = lab.run_trial(
+        Scenario("told", {"AwaitArrivals": ("KeyError", ALWAYS), "CollectLogs": ("OSError", ALWAYS)})
+    )
+    failure = ending.called("TearDownTarget")[0]["failure"]
+    assert ending.called("AnalyseTrial")[0]["failure"]["Error"] == "KeyError"
+    assert (failure["Error"], failure["collect_logs"]["Error"]) == ("KeyError", "OSError")
+
+
+def test_items_that_are_missing_fail_the_trial_in_order(lab: Lab) -> None:
+    """OfferLoad's own failure: nothing was offered, and the lease is released."""
+    ending = lab.run_trial(Scenario("no-items", with_items=False))
+    assert (ending.status, ending.error) == ("FAILED", "States.ItemReaderFailed")
+    assert ending.stages >= AFTERWARDS
+
+
+def test_a_refused_plan_creates_nothing(lab: Lab) -> None:
+    """And its reasons are the execution's cause."""
+    ending = lab.run_benchmark(Scenario("refused", {"ValidatePlan": ("PlanError", ALWAYS)}))
+    assert (ending.status, ending.error) == ("FAILED", "PlanError")
+    assert "as the scenario says" in ending.cause
+    assert ending.stages == {"ValidatePlan"}
+
+
+def test_a_failed_trial_stops_no_other_and_is_named(lab: Lab) -> None:
+    """The report exists either way; the execution fails with the names of the trials."""
+    children = (Scenario("bad-0", {"AnalyseTrial": ("KeyError", ALWAYS)}), Scenario("bad-1"))
+    ending = lab.run_benchmark(Scenario("bad", children=children))
+    assert (ending.status, ending.error, ending.cause) == ("FAILED", "TrialsFailedError", "failed: trial-0")
+    outcomes = ending.called("RenderReport")[0]["outcomes"]
+    # On AWS the error would be States.TaskFailed, here it is the child's own: only that there is one is certain.
+    assert [bool(outcome["error"]) for outcome in outcomes] == [True, False]
+    assert [set(outcome) for outcome in outcomes] == [{"trial", "error"}] * 2
+
+
+def test_a_report_that_fails_fails_the_run(lab: Lab) -> None:
+    """A green run without a report would be the worst of both."""
+    ending = lab.run_benchmark(Scenario("unrendered", {"RenderReport": ("KeyError", ALWAYS)}))
+    assert (ending.status, ending.error) == ("FAILED", "KeyError")
+
+
+def test_the_report_is_written_even_if_the_map_fails(lab: Lab) -> None:
+    """Nothing inside can make it fail, since each iteration catches; so here the inner Catch is taken away."""
+    definition = json.loads((ROOT / "statemachines/benchmark.asl.json").read_text())
+    iteration = definition["States"]["RunTrials"]["ItemProcessor"]["States"]
+    del iteration["RunTrial"]["Catch"]
+    del iteration["TrialFailed"]
+    lab.deploy("without-inner-catch", json.dumps(definition))
+    child = Scenario("map-fails-0", {"AnalyseTrial": ("KeyError", ALWAYS)})
+    ending: Ending = lab.run_benchmark(Scenario("map-fails", children=(child,)), "without-inner-catch")
+    assert (ending.status, ending.error) == ("FAILED", "TrialsFailedError")
+    assert ending.called("RenderReport")[0]["outcomes"] == []

@@ -1,0 +1,165 @@
+"""Results on this machine: fetched safely, shown whole, rendered again."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from stepbench.contracts.result import Failure, RunSummary, TrialResult
+from stepbench.errors import CorruptRecordsError, PlanError
+from stepbench.local.reports import find_run, rerender
+from stepbench.local.results import fetch, headline, read_summary, remedies
+from stepbench.report.headline import HEADINGS
+from stepbench.report.summary import RunFacts, Store, missing_result, summarise
+from stepbench.testing.sample_results import sample_manifest, sample_results
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+class Bucket:
+    """A results bucket in memory, as far as `fetch` needs one."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files = files
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """All keys below it."""
+        return (key for key in self.files if key.startswith(prefix))
+
+    def get_bytes(self, key: str) -> bytes:
+        """One file."""
+        return self.files[key]
+
+
+def run_of(results: tuple[TrialResult, ...]) -> RunSummary:
+    """The summary of a run with these results."""
+    return summarise(RunFacts("sample-run", "sample", NOW, NOW), results)
+
+
+def failed() -> TrialResult:
+    """A trial of which nothing was measured."""
+    failure = Failure(error="TargetUnavailableError", cause="no etcd at 127.0.0.1:1")
+    return missing_result("etcd", 0, Store("etcd", "etcd 3.5.1", emulated=False), failure, 0.0)
+
+
+def printed(summary: RunSummary, width: int) -> str:
+    """The headline as a terminal of that width shows it."""
+    console = Console(file=io.StringIO(), width=width)
+    console.print(headline(summary, width))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_runs_files_keep_their_places(tmp_path: Path) -> None:
+    """And another run's stay where they are."""
+    bucket = Bucket({"runs/r/summary.json": b"s", "runs/r/trials/0000/x": b"x", "runs/r2/summary.json": b"other"})
+    folder = fetch(bucket, "r", tmp_path)  # type: ignore[arg-type]
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert found == {"summary.json": b"s", "trials/0000/x": b"x"}
+
+
+def test_a_key_cannot_leave_the_runs_folder(tmp_path: Path) -> None:
+    """A bucket is somebody's input; a file in it must not land in ~/.ssh."""
+    bucket = Bucket({"runs/r/../../escaped": b"x"})
+    with pytest.raises(CorruptRecordsError, match="is no name for a file"):
+        fetch(bucket, "r", tmp_path / "out")  # type: ignore[arg-type]
+    assert list(tmp_path.rglob("escaped")) == []
+
+
+def test_no_summary_is_none_and_a_broken_one_an_error(tmp_path: Path) -> None:
+    """The first is a run that ended early, the second a file of another version."""
+    assert read_summary(tmp_path) is None
+    (tmp_path / "summary.json").write_text('{"schema": 99}')
+    with pytest.raises(CorruptRecordsError, match="no summary that this version reads"):
+        read_summary(tmp_path)
+
+
+def test_a_wide_terminal_shows_everything() -> None:
+    """n, quantiles with intervals, lost, caveats: what issue 2 asks for."""
+    summary = run_of(sample_results())
+    text = printed(summary, 220)
+    assert "sample-run: " in text
+    for trial in summary.trials:
+        assert trial.name in text
+    assert "caveats" in text
+    assert "emulated" in text
+
+
+@pytest.mark.parametrize(
+    ("width", "dropped"),
+    [(220, set()), (160, {"caveats", "provider"}), (110, {"caveats", "provider", "p99", "floor p50"})],
+)
+def test_a_narrow_terminal_drops_columns_rather_than_digits(width: int, dropped: set[str]) -> None:
+    """Half a number is a wrong number."""
+    table = headline(run_of(sample_results()), width)
+    assert set(HEADINGS) - {str(column.header) for column in table.columns} == dropped
+    text = printed(run_of(sample_results()), width)
+    assert "…" not in text
+    assert max(len(line) for line in text.splitlines()) <= width
+
+
+def test_a_reason_is_no_number() -> None:
+    """Where n is too small a dash stands; the reason is among the caveats."""
+    lines = printed(run_of(sample_results()), 220)
+    assert "n=" not in lines
+
+
+def test_a_failed_trial_says_why_in_its_row_and_below() -> None:
+    """The row names the error, the line below its cause."""
+    summary = run_of((failed(),))
+    assert "TargetUnavailableError" in printed(summary, 220)
+    assert "etcd: TargetUnavailableError: no etcd at 127.0.0.1:1" in list(remedies(summary))
+
+
+def stored(folder: Path, results: tuple[TrialResult, ...]) -> Path:
+    """A run's folder, without the results of trials that left none."""
+    folder.mkdir(parents=True)
+    (folder / "summary.json").write_text(run_of(results).model_dump_json(by_alias=True))
+    (folder / "manifest.json").write_text(sample_manifest().model_dump_json())
+    for result in results:
+        if result.summary.windows:
+            path = folder / "trials" / f"{result.summary.index:04d}" / "result.json"
+            path.parent.mkdir(parents=True)
+            path.write_text(result.model_dump_json())
+    return folder
+
+
+def test_a_report_is_rendered_again_from_its_files(tmp_path: Path) -> None:
+    """With the numbers as they were analysed; a trial without a result is in it, too."""
+    first, *_ = sample_results()
+    lost = failed()
+    lost = lost.model_copy(update={"summary": lost.summary.model_copy(update={"index": 1, "name": "gone"})})
+    folder = stored(tmp_path / "sample-run", (first, lost))
+    summary, page = rerender(folder)
+    assert summary.run_id == "sample-run"
+    text = page.read_text("utf-8")
+    assert first.summary.provider in text
+    assert "gone" in text
+
+
+def test_a_missing_or_foreign_file_is_named(tmp_path: Path) -> None:
+    """A folder that was copied half."""
+    folder = stored(tmp_path / "sample-run", sample_results()[:1])
+    (folder / "manifest.json").unlink()
+    with pytest.raises(CorruptRecordsError, match=r"manifest\.json is missing"):
+        rerender(folder)
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(CorruptRecordsError, match=r"manifest\.json is not of this version"):
+        rerender(folder)
+
+
+def test_a_run_is_found_by_folder_and_by_id(tmp_path: Path) -> None:
+    """Whichever is at hand."""
+    folder = stored(tmp_path / "sample-run", sample_results()[:1])
+    assert find_run(str(folder), tmp_path / "elsewhere") == folder
+    assert find_run("sample-run", tmp_path) == folder
+    with pytest.raises(PlanError, match="neither a run's folder nor a run below"):
+        find_run("other", tmp_path)

@@ -1,0 +1,125 @@
+"""One name everywhere: state, substitution, function, handler, stage, sample event, unit test (DESIGN 2)."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stepbench.contracts import tasks
+from stepbench.records.deliveries import parse_delivery
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+ROOT = Path(__file__).parents[2]
+MACHINES = ("benchmark", "trial")
+NO_STATES = {"ReceiveEvents", "SweepTargets"}
+"""Entry points that are no states; they follow the same pattern."""
+UNDECORATED = {"receive_events", "run_writer", "watch_changes"}
+"""On the measured path."""
+PACKAGE = ROOT / "layers/core/src/stepbench"
+
+
+def _states(machine: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for name, state in machine["States"].items():
+        found[name] = state
+        for inner in (*state.get("Branches", ()), *(state[key] for key in ("ItemProcessor",) if key in state)):
+            found |= _states(inner)
+    return found
+
+
+def _lambda_states() -> dict[str, dict[str, Any]]:
+    machines = [json.loads((ROOT / f"statemachines/{name}.asl.json").read_text()) for name in MACHINES]
+    return {
+        name: state
+        for machine in machines
+        for name, state in _states(machine).items()
+        if state.get("Resource") == "arn:aws:states:::lambda:invoke"
+    }
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)([A-Z])", r"_\1", name).lower()
+
+
+NAMES = sorted({*_lambda_states(), *NO_STATES})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_name_everywhere(name: str) -> None:
+    """A newcomer finds the room for a change by the name in the console's graph."""
+    module = _snake(name)
+    places = (
+        f"functions/{module}.py",
+        f"layers/core/src/stepbench/stages/{module}.py",
+        f"events/tasks/{module}.json",
+        f"tests/unit/stages/test_{module}.py",
+    )
+    assert [place for place in places if not (ROOT / place).is_file()] == []
+
+
+def test_each_state_invokes_the_function_of_its_name() -> None:
+    """`RunWriter` invokes `${RunWriterFunctionArn}`, nothing else."""
+    for name, state in _lambda_states().items():
+        assert state["Parameters"]["FunctionName"] == f"${{{name}FunctionArn}}"
+
+
+def test_there_is_no_handler_without_a_name() -> None:
+    """A handler that no state and no entry point calls is dead code with permissions."""
+    assert {path.stem for path in (ROOT / "functions").glob("*.py")} == {_snake(name) for name in NAMES}
+
+
+def test_there_is_no_sample_event_without_a_function() -> None:
+    """The same for events."""
+    assert {path.stem for path in (ROOT / "events/tasks").glob("*")} == {_snake(name) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"ReceiveEvents"}))
+def test_the_sample_event_is_a_valid_input(name: str) -> None:
+    """`sam local invoke -e` with it gets past the handler."""
+    model: type[BaseModel] = getattr(tasks, f"{name}Input")
+    document = (ROOT / f"events/tasks/{_snake(name)}.json").read_text()
+    assert set(model.model_validate_json(document).model_dump()) >= set(json.loads(document))
+
+
+def test_the_receivers_sample_event_is_a_delivery() -> None:
+    """It carries one event of one trial, and nothing malformed."""
+    event = json.loads((ROOT / "events/tasks/receive_events.json").read_text())
+    delivery = parse_delivery(event, 1_767_225_600_000_000_000)
+    assert (len(delivery.arrivals), delivery.malformed) == (1, ())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_handlers_are_thin_and_only_measured_ones_are_undecorated(name: str) -> None:
+    """Handlers translate, stages decide; and no decorator's time is part of a latency."""
+    tree = ast.parse((ROOT / f"functions/{_snake(name)}.py").read_text())
+    (handler,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assert handler.name == "handler"
+    assert len(handler.body) <= 4
+    decorators = [ast.unparse(decorator) for decorator in handler.decorator_list]
+    assert decorators == ([] if _snake(name) in UNDECORATED else ["observed"])
+
+
+def test_t4_is_the_receivers_first_statement() -> None:
+    """Everything before it would be measured as the store's latency."""
+    tree = ast.parse((ROOT / "functions/receive_events.py").read_text())
+    (handler,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    first = next(statement for statement in handler.body if not isinstance(statement, ast.Expr))
+    assert ast.unparse(first) == "t4_ns = time_ns()"
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - NO_STATES))
+def test_each_stage_is_a_function_of_its_modules_name(name: str) -> None:
+    """`stages/run_writer.py` has `run_writer(task: RunWriterInput, services: Services, …) -> RunWriterOutput`."""
+    tree = ast.parse((PACKAGE / f"stages/{_snake(name)}.py").read_text())
+    stage = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == _snake(name))
+    taken = [ast.unparse(each.annotation) for each in stage.args.args[:2] if each.annotation]
+    assert taken == [f"{name}Input", "Services"]
+    assert stage.returns is not None
+    assert ast.unparse(stage.returns) == f"{name}Output"
