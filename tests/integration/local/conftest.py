@@ -1,0 +1,102 @@
+"""An emulator started as the embedded run starts it, and small functions to try on it."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from stepbench.local.emulator import Emulator, start_emulator
+from stepbench.local.places import Places
+from stepbench.local.processes import terminate
+from stepbench.local.sessions import local_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOT = Path(__file__).parents[3]
+ROLE = "arn:aws:iam::000000000000:role/any"
+
+
+def zipped(files: Mapping[str, str]) -> bytes:
+    """A deployment package."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return buffer.getvalue()
+
+
+class Answer(NamedTuple):
+    """What an invocation gave: `error` is None, or the function error."""
+
+    error: dict[str, Any] | None
+    body: Any
+
+
+class Functions:
+    """Makes and calls Lambda functions on one emulator."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.client = local_client("lambda", endpoint)
+
+    def make(self, name: str, source: str, **settings: object) -> str:
+        """A function whose module is `source`; its ARN."""
+        made = self.client.create_function(
+            FunctionName=name,
+            Runtime="python3.11",
+            Role=ROLE,
+            Handler="module.handler",
+            Code={"ZipFile": zipped({"module.py": source})},
+            **{"Timeout": 20, **settings},
+        )
+        return str(made["FunctionArn"])
+
+    def layer(self, name: str, files: Mapping[str, str]) -> str:
+        """A layer version; its ARN."""
+        made = self.client.publish_layer_version(LayerName=name, Content={"ZipFile": zipped(files)})
+        return str(made["LayerVersionArn"])
+
+    def call(self, name: str, event: object = None) -> Answer:
+        """Invoke and wait."""
+        answer = self.client.invoke(FunctionName=name, Payload=json.dumps(event).encode())
+        body = json.loads(answer["Payload"].read() or b"null")
+        return Answer(body, None) if answer.get("FunctionError") else Answer(None, body)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """This clone, with a run directory of the test's own."""
+    return Places(ROOT, tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def shimmed(places: Places) -> Iterator[Emulator]:
+    """A running emulator, Lambdas under AWS's runtime client."""
+    emulator = start_emulator(places)
+    try:
+        yield emulator
+    finally:
+        terminate([emulator.pid])
+
+
+@pytest.fixture
+def functions(shimmed: Emulator) -> Functions:
+    """Functions on it."""
+    return Functions(shimmed.endpoint)
+
+
+@pytest.fixture
+def functions_of() -> type[Functions]:
+    """The class itself, for tests that start an emulator of their own."""
+    return Functions
+
+
+@pytest.fixture(scope="module")
+def functions_class() -> type[Functions]:
+    """The same, for fixtures of a module."""
+    return Functions

@@ -1,0 +1,192 @@
+"""The emulator, as the embedded run starts it: what state machines and handlers may rely on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from stepbench.errors import LocalEnvironmentError
+from stepbench.local.emulator import answers, start_emulator
+from stepbench.local.places import Places
+from stepbench.local.processes import family, listening_addresses, terminate, wait_until
+from stepbench.local.sessions import local_client
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.local.conftest import Functions
+
+    from stepbench.local.emulator import Emulator
+
+pytestmark = pytest.mark.emulator
+
+ROLE = "arn:aws:iam::000000000000:role/any"
+RAISES = """
+class TargetUnavailableError(Exception): pass
+def handler(event, context): raise TargetUnavailableError("no store")
+"""
+PID = "import os\ndef handler(event, context): return os.getpid()"
+SLEEPS = "import time\ndef handler(event, context): time.sleep(event)"
+
+
+def test_an_exceptions_class_name_is_the_error_type(functions: Functions) -> None:
+    """State machines match our errors by class name; stock MiniStack calls them all Runtime.HandlerError."""
+    functions.make("raises", RAISES)
+    error = functions.call("raises").error
+    assert error is not None
+    assert (error["errorType"], error["errorMessage"]) == ("TargetUnavailableError", "no store")
+
+
+def test_an_exception_does_not_cost_the_sandbox(functions: Functions) -> None:
+    """On AWS a sandbox outlives a handler's exception; a new one each time would be a cold start each time."""
+    functions.make(
+        "mixed", "import os\ndef handler(event, context):\n  if event: raise ValueError\n  return os.getpid()"
+    )
+    before = functions.call("mixed").body
+    functions.call("mixed", 1)
+    assert functions.call("mixed").body == before
+
+
+def test_a_process_that_exits_is_an_exit_error(functions: Functions) -> None:
+    """The writer's Retry names Runtime.ExitError for a killed sandbox."""
+    functions.make("exits", "import os\ndef handler(event, context): os._exit(3)")
+    error = functions.call("exits").error
+    assert error is not None
+    assert error["errorType"] == "Runtime.ExitError"
+
+
+def test_a_function_that_takes_too_long_is_a_sandbox_timeout(functions: Functions) -> None:
+    """AWS says Sandbox.Timedout, and the state machines retry it as such."""
+    functions.make("sleeps", SLEEPS, Timeout=1)
+    error = functions.call("sleeps", 5).error
+    assert error is not None
+    assert error["errorType"] == "Sandbox.Timedout"
+
+
+def test_a_missing_import_is_named_as_on_aws(functions: Functions) -> None:
+    """A package that is not in a layer has to fail here as it would there."""
+    functions.make("imports", "import stepbench\ndef handler(event, context): pass")
+    error = functions.call("imports").error
+    assert error is not None
+    assert error["errorType"] == "Runtime.ImportModuleError"
+    assert "stepbench" in error["errorMessage"]
+
+
+def test_the_last_layer_wins(functions: Functions) -> None:
+    """Lambda unpacks layers over each other in their order."""
+    layers = [functions.layer(f"layer-{n}", {"python/value.py": f"VALUE = {n}"}) for n in (1, 2)]
+    functions.make("layered", "import value\ndef handler(event, context): return value.VALUE", Layers=layers)
+    assert functions.call("layered").body == 2
+
+
+def test_a_sandbox_sees_nothing_of_the_emulators_environment(functions: Functions, shimmed: Emulator) -> None:
+    """What is not packaged or configured must fail here too: no Python path, no profile, no emulator's settings."""
+    functions.make(
+        "environ",
+        "import os\ndef handler(event, context): return dict(os.environ)",
+        Environment={"Variables": {"GIVEN": "yes"}},
+    )
+    environ = functions.call("environ").body
+    assert environ["GIVEN"] == "yes"
+    assert environ["AWS_ENDPOINT_URL"] == shimmed.endpoint
+    assert not {"LAMBDA_PYTHON", "GATEWAY_PORT", "SFN_WAIT_SCALE", "HOME", "VIRTUAL_ENV"} & environ.keys()
+    assert set(environ["PYTHONPATH"].split(os.pathsep)) == {environ["LAMBDA_TASK_ROOT"]}
+
+
+def test_every_socket_is_on_loopback(functions: Functions, shimmed: Emulator) -> None:
+    """Nobody else on the network may reach a laptop's emulator, nor the Runtime API of its sandboxes."""
+    functions.make("listens", PID)
+    functions.call("listens")
+    addresses = listening_addresses([shimmed.pid])
+    assert len(addresses) >= 2  # the gateway, and one Runtime API server at least
+    assert {address.rpartition(":")[0] for address in addresses} == {"127.0.0.1"}
+
+
+def test_a_warm_sandbox_answers_without_a_stall(functions: Functions) -> None:
+    """Nagle's algorithm against delayed ACK would add 40 ms to each trigger."""
+    functions.make("warm", PID)
+    functions.call("warm")
+    took_ms = []
+    for _ in range(20):
+        began_ns = time.perf_counter_ns()
+        functions.call("warm")
+        took_ms.append((time.perf_counter_ns() - began_ns) / 1e6)
+    assert sorted(took_ms)[10] < 40
+
+
+def test_a_distributed_map_takes_its_concurrency_from_a_path(shimmed: Emulator) -> None:
+    """The plan's max_concurrency reaches OfferLoad by MaxConcurrencyPath."""
+    sfn = local_client("stepfunctions", shimmed.endpoint)
+    processor = {
+        "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+        "StartAt": "Done",
+        "States": {"Done": {"Type": "Pass", "End": True}},
+    }
+    offer = {"Type": "Map", "MaxConcurrencyPath": "$.most", "ItemsPath": "$.items", "ItemProcessor": processor}
+    machine = sfn.create_state_machine(
+        name="path", roleArn=ROLE, definition=json.dumps({"StartAt": "M", "States": {"M": {**offer, "End": True}}})
+    )["stateMachineArn"]
+    execution = sfn.start_execution(stateMachineArn=machine, input=json.dumps({"most": 3, "items": [1, 2, 3, 4]}))
+    arn = execution["executionArn"]
+    wait_until("the map ends", lambda: _status(sfn, arn) == "SUCCEEDED", timeout_s=20)
+    found = sfn.list_map_runs(executionArn=arn)["mapRuns"][0]["mapRunArn"]
+    assert sfn.describe_map_run(mapRunArn=found)["maxConcurrency"] == 3
+
+
+def _status(sfn: Any, arn: str) -> str:  # noqa: ANN401 -- a boto3 client
+    return str(sfn.describe_execution(executionArn=arn)["status"])
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_no_sandbox_outlives_the_emulator(
+    tmp_path: Path, places: Places, functions_of: type[Functions], how: signal.Signals
+) -> None:
+    """A writer in the middle of its load must not go on writing after `down`, or after a crash."""
+    emulator = start_emulator(Places(places.root, tmp_path))
+    try:
+        busy = _busy_sandbox(emulator, functions_of(emulator.endpoint))
+        os.kill(emulator.pid, how)
+        _, left = psutil.wait_procs([psutil.Process(emulator.pid), busy], timeout=10)
+    finally:
+        terminate([emulator.pid])
+    assert left == []
+
+
+def _busy_sandbox(emulator: Emulator, functions: Functions) -> psutil.Process:
+    functions.make("busy", SLEEPS, Timeout=60)
+    functions.client.invoke(FunctionName="busy", InvocationType="Event", Payload=b"50")
+    wait_until("a sandbox runs", lambda: len(family([emulator.pid])) > 1, timeout_s=20)
+    return family([emulator.pid])[-1]
+
+
+def test_two_homes_are_two_emulators(tmp_path: Path, places: Places) -> None:
+    """A second run beside the first uses other ports, and neither sees the other."""
+    first, second = (start_emulator(Places(places.root, tmp_path / name)) for name in ("a", "b"))
+    try:
+        assert first.endpoint != second.endpoint
+        assert answers(first.endpoint)
+        assert answers(second.endpoint)
+    finally:
+        terminate([first.pid, second.pid])
+
+
+def test_an_emulator_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """A fresh clone without `make setup` must tell what to do, not time out."""
+    with pytest.raises(LocalEnvironmentError, match="make setup"):
+        start_emulator(Places(tmp_path, tmp_path / "home"))
+
+
+def test_a_proxy_of_the_user_s_is_passed_by(shimmed: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Companies set one for everything; asked for 127.0.0.1 it refuses, and `up` would wait for a minute and fail."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert answers(shimmed.endpoint)
+    assert local_client("sts", shimmed.endpoint).get_caller_identity()["Account"]

@@ -1,0 +1,197 @@
+"""Up, down, and everything that can go wrong between: nothing may be left running, nothing replaced in silence."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from stepbench.clock import SystemClock
+from stepbench.clock_offset import measure_offset
+from stepbench.errors import LocalEnvironmentError
+from stepbench.local import environment
+from stepbench.local.environment import CLOCK, EMULATOR, down, is_up, locked, strays, up
+from stepbench.local.places import Places
+from stepbench.local.processes import family, listening_addresses, wait_until
+from stepbench.local.state import STATE, read_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stepbench.local.processes import LocalStore
+    from stepbench.local.state import EnvironmentState
+
+pytestmark = [pytest.mark.emulator, pytest.mark.stores]
+
+
+@pytest.fixture
+def here(tmp_path: Path, places: Places) -> Iterator[Places]:
+    """A home of the test's own, with nothing left of it afterwards."""
+    mine = Places(places.root, tmp_path / "home")
+    yield mine
+    down(mine)
+
+
+def pids(state: EnvironmentState) -> set[int]:
+    """Of all servers."""
+    return {process.pid for server in state.servers for process in server.processes}
+
+
+def silent(_text: str) -> None:
+    """Tell nobody."""
+
+
+def nothing(_state: EnvironmentState) -> str:
+    """Deploy nothing."""
+    return "stepbench"
+
+
+def test_up_starts_everything_on_loopback_and_down_ends_it(here: Places) -> None:
+    """The promise of the embedded run: real servers, this machine only, and gone afterwards."""
+    state = up(here, silent, nothing)
+    assert is_up(here)
+    assert {server.name for server in state.servers} == {"emulator", "clock-reference", "etcd", "postgresql"}
+    assert {address.rpartition(":")[0] for address in listening_addresses(pids(state))} == {"127.0.0.1"}
+    members = family(pids(state))
+
+    down(here)
+
+    assert [member for member in members if member.is_running()] == []
+    assert not is_up(here)
+    assert sorted(path.name for path in here.home.iterdir()) == ["lock", "logs"]
+
+
+def test_up_twice_is_up_once(here: Places) -> None:
+    """`up` keeps the environment warm between runs, so a second one must not start anything."""
+    first = up(here, silent, nothing)
+    assert up(here, silent, nothing) == first
+
+
+def test_down_twice_is_down_once(here: Places) -> None:
+    """A script may call it to be sure."""
+    up(here, silent, nothing)
+    assert down(here)
+    assert down(here) == []
+
+
+def test_half_an_environment_is_started_anew(here: Places) -> None:
+    """A stack that points to a store which has died would fail later, in the middle of a trial."""
+    first = up(here, silent, nothing)
+    clock = first.server(CLOCK)
+    assert clock is not None
+    victim = psutil.Process(clock.processes[0].pid)
+    victim.kill()
+    victim.wait(5)
+    assert not is_up(here)
+
+    second = up(here, silent, nothing)
+
+    assert pids(first).isdisjoint(pids(second))
+    assert [member for member in family(pids(first)) if member.is_running()] == []
+
+
+def test_the_clock_reference_answers_sandboxes(here: Places) -> None:
+    """Offsets measured here are nothing but the error of measuring; on loopback it stays below a millisecond."""
+    reference = up(here, silent, nothing).server(CLOCK)
+    assert reference is not None
+    found = measure_offset(reference.endpoint, SystemClock())
+    assert found is not None
+    assert abs(found.offset_ns) <= max(found.bound_ns, 1_000_000)
+
+
+def test_a_store_that_cannot_start_is_skipped_with_its_reason(here: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never replaced by something else, and the other stores run."""
+    start = environment.start_store
+
+    def without_etcd(name: str, places: Places, lambda_endpoint: str) -> LocalStore:
+        if name == "etcd":
+            message = "etcd is not installed"
+            raise LocalEnvironmentError(message)
+        return start(name, places, lambda_endpoint)
+
+    monkeypatch.setattr(environment, "start_store", without_etcd)
+    state = up(here, silent, nothing)
+    assert state.skipped == {"etcd": "etcd is not installed"}
+    assert state.server("postgresql") is not None
+
+
+def test_a_failed_deployment_leaves_nothing_running(here: Places) -> None:
+    """`make run` on a machine where the build breaks must end as it began."""
+
+    def breaks(_state: EnvironmentState) -> str:
+        message = "sam deploy failed"
+        raise LocalEnvironmentError(message)
+
+    with pytest.raises(LocalEnvironmentError, match="sam deploy failed"):
+        up(here, silent, breaks)
+    assert strays(here.home) == []
+    assert not (here.home / STATE).exists()
+
+
+def test_an_interrupt_in_the_middle_leaves_nothing_running(here: Places) -> None:
+    """Ctrl-C at any moment: here between the emulator and the stores."""
+
+    def interrupt(text: str) -> None:
+        if "etcd" in text:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        up(here, interrupt, nothing)
+    assert strays(here.home) == []
+
+
+def test_down_finds_servers_without_the_state_file(here: Places) -> None:
+    """A kill -9 of `up` between starting a server and noting it leaves no trace but the log that it writes."""
+    state = up(here, silent, nothing)
+    members = family(pids(state))
+    (here.home / STATE).unlink()
+
+    down(here)
+
+    assert [member for member in members if member.is_running()] == []
+
+
+def test_a_process_that_only_reads_a_log_is_left_alone(here: Places, tmp_path: Path) -> None:
+    """Somebody's `tail -f` of a log is no server of ours."""
+    log = here.logs / "emulator.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("line\n")
+    reader = psutil.Popen(["tail", "-f", str(log)], cwd=tmp_path, stdout=-3)
+    try:
+        wait_until("tail has opened the log", lambda: bool(reader.open_files()), timeout_s=10)
+        down(here)
+        assert reader.is_running()
+    finally:
+        reader.kill()
+        reader.wait()
+
+
+def test_the_environment_survives_its_starters_terminal(here: Places) -> None:
+    """Ctrl-C goes to the whole foreground group; only we may decide when servers end."""
+    state = up(here, silent, nothing)
+    sessions = {os.getsid(pid) for pid in pids(state)}
+    assert os.getsid(0) not in sessions
+
+
+def test_two_at_once_are_refused(here: Places) -> None:
+    """Two `up` of one home would start everything twice and know of half of it."""
+    with locked(here.home), pytest.raises(LocalEnvironmentError, match="another stepbench"):
+        down(here)
+
+
+def test_an_emulator_that_hangs_is_not_up(here: Places) -> None:
+    """A process that is there but does not answer would make a run hang."""
+    state = up(here, silent, nothing)
+    emulator = state.server(EMULATOR)
+    assert emulator is not None
+    pid = emulator.processes[0].pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert read_state(here.home).runs()
+        assert not is_up(here)
+    finally:
+        os.kill(pid, signal.SIGCONT)

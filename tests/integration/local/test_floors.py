@@ -1,0 +1,135 @@
+"""Both floors, against a real etcd and a receiver that records as ours does."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from stepbench.clock import SystemClock
+from stepbench.contracts.plan import Plan
+from stepbench.errors import LocalEnvironmentError
+from stepbench.local import floors
+from stepbench.local.etcd import start_etcd
+from stepbench.local.etcd_floor import WatchProbe
+from stepbench.local.floors import InvokeProbe, measure_floors
+from stepbench.local.processes import free_port, terminate
+from stepbench.local.sessions import local_client, local_session, table
+from stepbench.local.stack import RECEIVER as RECEIVER_OUTPUT
+from stepbench.records.trial_table import TrialTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.local.conftest import Functions
+
+    from stepbench.local.emulator import Emulator
+    from stepbench.local.processes import LocalStore
+    from stepbench.local.stack import Stack
+
+pytestmark = [pytest.mark.emulator, pytest.mark.stores]
+
+RECEIVER = """
+import time, struct, zlib, boto3
+TABLE = boto3.resource("dynamodb").Table("floors")
+def handler(event, context):
+    t4_ns = time.time_ns()
+    tag, rest = event["event"].split("/")
+    entry = struct.pack("<BBHHHIqqq", 255, 0, 0, 0, 0, int(rest[-8:], 16), t4_ns, 0, 0)
+    shard = zlib.crc32(context.aws_request_id.encode()) % 16
+    TABLE.put_item(Item={"pk": f"t4#{tag}#{shard:02d}", "sk": context.aws_request_id, "n": 1, "entries": entry})
+"""
+PHASES = [{"name": "p", "load": [{"rate_per_s": 20, "count": 20}]}]
+
+
+def plan(*stores: str) -> Plan:
+    """A plan with one trial for each store."""
+    return Plan.model_validate({"name": "p", "trials": [{"target": {"store": s}, "phases": PHASES} for s in stores]})
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
+    """A real one."""
+    store = start_etcd(tmp_path_factory.mktemp("etcd"))
+    yield store
+    terminate(store.pids)
+
+
+@pytest.fixture(scope="module")
+def receiver(shimmed: Emulator, functions_class: type[Functions]) -> Stack:
+    """A results table, and a receiver that writes to it."""
+    keys = [("pk", "HASH"), ("sk", "RANGE")]
+    local_client("dynamodb", shimmed.endpoint).create_table(
+        TableName="floors",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
+    )
+    arn = functions_class(shimmed.endpoint).make("floor-receiver", RECEIVER)
+    records = TrialTable(table(local_session(), "floors", shimmed.endpoint))
+    # All that a probe needs of a Stack.
+    return cast("Stack", SimpleNamespace(endpoint=shimmed.endpoint, table=records, outputs={RECEIVER_OUTPUT: arn}))
+
+
+def test_both_floors_are_measured_event_by_event(
+    receiver: Stack, etcd: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every event arrives, none before it was sent, and none takes longer than a second on loopback."""
+    monkeypatch.setattr(floors, "EVENTS", 20)
+    found = measure_floors(receiver, plan("s3", "etcd"), "run-1", etcd.endpoint, SystemClock())
+    assert found.keys() == {"async_invoke", "etcd_watch"}
+    for floor in found.values():
+        assert len(floor["latencies_ms"]) == 20
+        assert all(0 < latency_ms < 1_000 for latency_ms in floor["latencies_ms"])
+
+
+def test_only_floors_of_use_are_measured(receiver: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds of a user's life are not spent on a number that nobody will look at."""
+    monkeypatch.setattr(floors, "EVENTS", 2)
+    measure = partial(measure_floors, receiver, run_id="run-2", clock=SystemClock())
+    assert measure(plan("postgresql"), etcd=None).keys() == {"async_invoke"}
+    assert measure(plan("etcd"), etcd=None) == {}
+
+
+def test_a_receiver_that_records_nothing_is_an_error(receiver: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty floor would look like an infinitely fast machine."""
+    monkeypatch.setattr(floors, "WARM_UP_S", 0.3)
+    probe = InvokeProbe(receiver, "tag-0000")
+    monkeypatch.setattr(receiver.table, "t4_count", lambda _tag: 0)
+    try:
+        with pytest.raises(LocalEnvironmentError, match="recorded nothing within"):
+            probe.warm_up(SystemClock())
+    finally:
+        probe.close()
+
+
+def test_a_refused_invocation_is_an_error(shimmed: Emulator) -> None:
+    """Such as a function that is not there."""
+    stack = SimpleNamespace(endpoint=shimmed.endpoint, outputs={RECEIVER_OUTPUT: "nobody"})
+    probe = InvokeProbe(cast("Stack", stack), "tag-0000")
+    try:
+        with pytest.raises(LocalEnvironmentError, match=r"refused an asynchronous invocation.*404"):
+            probe.send(0)
+    finally:
+        probe.close()
+
+
+def test_an_etcd_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the limit, and with its address."""
+    monkeypatch.setattr("stepbench.local.etcd_floor._LIMIT_S", 0.5)
+    endpoint = f"127.0.0.1:{free_port()}"
+    with pytest.raises(LocalEnvironmentError, match=endpoint):
+        WatchProbe.open(endpoint, "floor/x/", 1)
+
+
+def test_keys_are_gone_afterwards(etcd: LocalStore) -> None:
+    """The floor leaves nothing in a store that a trial is about to use."""
+    probe = WatchProbe.open(etcd.endpoint, "floor/gone/", 1)
+    probe.send(0)
+    probe.close()
+    again = WatchProbe.open(etcd.endpoint, "floor/gone/", 1)
+    again.send(0)
+    assert len(again.latencies_ns(SystemClock())) == 1
+    again.close()

@@ -1,0 +1,450 @@
+"""Starting, watching and stopping a run on a stack that is small enough to misbehave on demand."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from botocore.exceptions import ClientError
+from rich.console import Console
+
+from stepbench.clock import SystemClock
+from stepbench.contracts.plan import Plan
+from stepbench.contracts.tasks import TrialRef
+from stepbench.errors import LocalEnvironmentError, PlanError
+from stepbench.local.commands import Options, Runner
+from stepbench.local.executions import RUNNING, Executions, Run, new_run_id
+from stepbench.local.observing import Observer
+from stepbench.local.processes import wait_until
+from stepbench.local.progress import LOCAL
+from stepbench.local.running import RunAbandonedError, Terminal, execute
+from stepbench.local.session import Session
+from stepbench.local.sessions import local_client
+from stepbench.local.stack import Stack, StackError, local_stack
+from stepbench.local.stopping import NotStoppedError, Stopping
+from stepbench.planning import expand
+from stepbench.records import layout
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stepbench.local.emulator import Emulator
+    from stepbench.local.progress import Snapshot
+
+pytestmark = pytest.mark.emulator
+
+ROLE = "arn:aws:iam::000000000000:role/any"
+PLAN = Plan.model_validate(
+    {
+        "name": "two",
+        "trials": [
+            {"target": {"store": store}, "phases": [{"name": "only", "load": [{"rate_per_s": 10, "duration_s": 5}]}]}
+            for store in ("s3", "dynamodb")
+        ],
+    }
+)
+RENDER = """
+import boto3, json, os
+def handler(task, context):
+    summary = {"schema": 1, "run_id": task["run_id"], "plan": "two", "status": "stopped" if task.get("stopped") else
+               "succeeded", "started_at": task["started_at"], "finished_at": task["started_at"], "trials": []}
+    body = json.dumps(summary).encode()
+    boto3.client("s3").put_object(Bucket=os.environ["BUCKET"], Key=f"runs/{task['run_id']}/summary.json", Body=body)
+"""
+SWEEP = """
+import boto3, os
+def handler(task, context):
+    table = boto3.resource("dynamodb").Table(os.environ["TABLE"])
+    run = task["execution_arn"].rpartition(":")[2]
+    for lease in table.scan()["Items"]:
+        if lease["pk"] == "leases" and lease["run_id"] == run:
+            table.delete_item(Key={"pk": lease["pk"], "sk": lease["sk"]})
+    return {"swept": [], "pending": []}
+"""
+FAILS = "def handler(task, context): raise ValueError('no records')"
+
+
+def function(code: str) -> dict[str, Any]:
+    """A function's resource."""
+    environment = {"Variables": {"BUCKET": {"Ref": "Bucket"}, "TABLE": {"Ref": "Table"}}}
+    return {
+        "Type": "AWS::Lambda::Function",
+        "Properties": {
+            "Runtime": "python3.11",
+            "Handler": "index.handler",
+            "Role": ROLE,
+            "Timeout": 30,
+            "Code": {"ZipFile": code},
+            "Environment": environment,
+        },
+    }
+
+
+def machine(name: str, definition: dict[str, Any], **substitutions: Any) -> dict[str, Any]:  # noqa: ANN401 -- intrinsic
+    """A state machine's resource."""
+    text = {"Fn::Sub": [json.dumps(definition), substitutions]} if substitutions else json.dumps(definition)
+    return {
+        "Type": "AWS::StepFunctions::StateMachine",
+        "Properties": {"StateMachineName": name, "RoleArn": ROLE, "DefinitionString": text},
+    }
+
+
+def template() -> str:
+    """
+    A benchmark that runs its plan's `wait` seconds of trial 0, or fails as its plan says.
+
+    The plan travels as it is; what this stack does is in its description.
+    """
+    trial = {"StartAt": "W", "States": {"W": {"Type": "Wait", "Seconds": 60, "End": True}}}
+    start = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::states:startExecution.sync:2",
+        "Parameters": {
+            "StateMachineArn": "${Trial}",
+            "Input": {"ref": {"run_id.$": "$$.Execution.Name", "trial": 0, "tag": "aaaaaaaaaa-0000"}},
+        },
+        "End": True,
+    }
+    render = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::lambda:invoke",
+        "Parameters": {
+            "FunctionName": "${Render}",
+            "Payload": {"run_id.$": "$$.Execution.Name", "started_at.$": "$$.Execution.StartTime"},
+        },
+        "End": True,
+    }
+    choices = [
+        {"Variable": "$.description", "StringEquals": "refuse", "Next": "Refuse"},
+        {"Variable": "$.description", "StringEquals": "break", "Next": "Break"},
+        {"Variable": "$.description", "StringEquals": "trial", "Next": "RunTrial"},
+    ]
+    benchmark = {
+        "StartAt": "What",
+        "States": {
+            "What": {"Type": "Choice", "Choices": choices, "Default": "Render"},
+            "Refuse": {"Type": "Fail", "Error": "PlanError", "Cause": "budget"},
+            "Break": {"Type": "Fail", "Error": "States.Runtime", "Cause": "broken"},
+            "RunTrial": start,
+            "Render": render,
+        },
+    }
+    keys = [("pk", "HASH"), ("sk", "RANGE")]
+    table = {
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
+        "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys],
+    }
+    resources = {
+        "Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "running-results"}},
+        "Table": {"Type": "AWS::DynamoDB::Table", "Properties": {"TableName": "running-results", **table}},
+        "RenderReportFunction": function(RENDER),
+        "SweepTargetsFunction": function(SWEEP),
+        "AnalyseTrialFunction": function(FAILS),
+        "CollectLogsFunction": function(FAILS),
+        "Trial": machine("running-trial", trial),
+        "Benchmark": machine(
+            "running-benchmark",
+            benchmark,
+            Trial={"Ref": "Trial"},
+            Render={"Fn::GetAtt": ["RenderReportFunction", "Arn"]},
+        ),
+    }
+    outputs = {
+        "BenchmarkStateMachineArn": {"Value": {"Ref": "Benchmark"}},
+        "TrialStateMachineArn": {"Value": {"Ref": "Trial"}},
+        "ResultsTableName": {"Value": {"Ref": "Table"}},
+        "ResultsBucketName": {"Value": {"Ref": "Bucket"}},
+    }
+    return json.dumps({"Resources": resources, "Outputs": outputs})
+
+
+@pytest.fixture(scope="module")
+def stack(shimmed: Emulator) -> Stack:
+    """The small stack, deployed."""
+    cloudformation = local_client("cloudformation", shimmed.endpoint)
+    cloudformation.create_stack(StackName="running", TemplateBody=template())
+
+    def is_complete() -> bool:
+        described = cloudformation.describe_stacks(StackName="running")["Stacks"][0]
+        return bool(described["StackStatus"] == "CREATE_COMPLETE")
+
+    wait_until("the stack is there", is_complete, timeout_s=60)
+    return local_stack("running", shimmed.endpoint)
+
+
+@pytest.fixture
+def executions(stack: Stack) -> Executions:
+    """A run that has not been started."""
+    now = datetime.now(UTC)
+    run_id = new_run_id("two", now)
+    return Executions(stack, Run(run_id, expand(PLAN, run_id), now))
+
+
+def document(what: str) -> dict[str, Any]:
+    """The plan, with what the small stack shall do."""
+    return {**PLAN.model_dump(mode="json"), "description": what}
+
+
+def quiet() -> Terminal:
+    """Tell nobody anything."""
+    return Terminal(say=lambda _text: None, show=lambda _snapshot: None)
+
+
+def test_a_run_that_succeeds_is_fetched_with_its_summary(executions: Executions, tmp_path: Path) -> None:
+    """The whole way: start, watch, fetch, read."""
+    executions.stack.runs.put_bytes(layout.run_key(executions.run.run_id, "trials/0000/deep/file"), b"x")
+    outcome = execute(executions, document("render"), tmp_path, quiet(), SystemClock())
+    assert outcome.succeeded
+    assert outcome.summary is not None
+    assert outcome.summary.run_id == executions.run.run_id
+    assert (tmp_path / executions.run.run_id / "trials/0000/deep/file").read_bytes() == b"x"
+
+
+def test_a_plan_that_the_stack_refuses_is_bad_input(executions: Executions, tmp_path: Path) -> None:
+    """The stack may forbid what the command line cannot know, such as custom endpoints."""
+    with pytest.raises(PlanError, match="is refused by the stack: budget"):
+        execute(executions, document("refuse"), tmp_path, quiet(), SystemClock())
+
+
+def test_an_execution_that_breaks_says_why(executions: Executions, tmp_path: Path) -> None:
+    """No summary means that nothing was rendered; then the execution's own words are all there is."""
+    outcome = execute(executions, document("break"), tmp_path, quiet(), SystemClock())
+    assert not outcome.succeeded
+    assert outcome.cause == "execution FAILED: States.Runtime: broken"
+
+
+def interrupt_at_trial(snapshot: Snapshot) -> None:
+    """Ctrl-C as soon as the first trial runs."""
+    if snapshot.trial == 0:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_stops_executions_frees_targets_and_renders(executions: Executions, tmp_path: Path) -> None:
+    """Nothing may run, write or hold a target afterwards, and what was measured is reported."""
+    stack, spec = executions.stack, executions.run.specs[0]
+    ref = TrialRef(run_id=spec.run_id, trial=0, tag=spec.tag)
+    stack.table.take_lease("s3#bucket", ref, "arn", 1)
+    stack.table.mark_started(spec.tag, "00-0000-0000-00")
+    said: list[str] = []
+    terminal = Terminal(said.append, interrupt_at_trial)
+
+    outcome = execute(executions, document("trial"), tmp_path, terminal, SystemClock())
+
+    assert outcome.stopped
+    assert not outcome.succeeded
+    assert outcome.summary is not None
+    assert outcome.summary.status == "stopped"
+    assert executions.status() == "ABORTED"
+    assert executions.children() == []
+    assert all(stack.table.flag(each.tag, layout.CANCELLED) for each in executions.run.specs)
+    assert [lease for lease in stack.table.leases() if lease.run_id == executions.run.run_id] == []
+    assert "the report has no logs: CollectLogsFunction: ValueError: no records" in said
+    assert "no partial report: AnalyseTrialFunction: ValueError: no records" in said
+
+
+def test_ctrl_c_before_the_start_stops_nothing_and_still_ends(
+    executions: Executions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal may come while StartExecution is on its way."""
+
+    def interrupted(_self: Executions, _document: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Executions, "start", interrupted)
+    outcome = execute(executions, document("trial"), tmp_path, quiet(), SystemClock())
+    assert outcome.stopped
+    assert executions.status() is None
+
+
+def test_children_are_those_of_this_run_only(executions: Executions) -> None:
+    """On a shared stack, other runs' trials are neither shown nor stopped."""
+    sfn = executions.stack.aws("stepfunctions")
+    machine_arn = executions.stack.outputs["TrialStateMachineArn"]
+    other: dict[str, Any] = {"ref": {"run_id": "other", "trial": 0, "tag": "bbbbbbbbbb-0000"}}
+    mine = {"ref": {"run_id": executions.run.run_id, "trial": 1, "tag": "cccccccccc-0001"}}
+    inputs: list[Any] = [other, mine, {"ref": "?"}, []]
+    arns = [sfn.start_execution(stateMachineArn=machine_arn, input=json.dumps(each))["executionArn"] for each in inputs]
+    try:
+        assert [child.ref.trial for child in executions.children()] == [1]
+    finally:
+        for arn in arns:
+            executions.stop(arn, "end of test")
+
+
+def test_the_observer_sees_phase_and_events(executions: Executions) -> None:
+    """From heartbeats, t4 items and the phase's plan; canaries that came before the load do not count."""
+    stack, spec = executions.stack, executions.run.specs[0]
+    clock = SystemClock()
+    executions.start(document("trial"))
+    observer = Observer(executions, clock)
+    stack.table.put_t4(spec.tag, "canary", 1, {"n": 3})
+    try:
+        wait_until("the trial is seen", lambda: _look(observer).trial == 0, timeout_s=20)
+        for _ in range(40):
+            observer.step()
+        assert observer.snapshot().received == 0
+        ref = TrialRef(run_id=spec.run_id, trial=0, tag=spec.tag)
+        stack.runs.put_json(layout.phase_key(ref, 0, "plan.json"), {"start_at_ns": 5})
+        stack.table.beat(spec.tag, "writer#00-0000-0000-00", {"sent": 7})
+        stack.table.put_t4(spec.tag, "event", 2, {"n": 6})
+        for _ in range(60):
+            observer.step()
+        seen = observer.snapshot()
+        assert (seen.sent, seen.received) == (7, 6)
+        assert seen.phase is not None
+        assert (seen.phase.index, seen.phase.start_at_ns) == (0, 5)
+        assert observer.status == RUNNING
+    finally:
+        for child in executions.children():
+            executions.stop(child.arn, "end of test")
+        executions.stop(executions.arn, "end of test")
+
+
+def _look(observer: Observer) -> Snapshot:
+    observer.step()
+    return observer.snapshot()
+
+
+def test_a_stack_that_is_not_there_is_one_clear_error(shimmed: Emulator) -> None:
+    """A typing error in --stack."""
+    with pytest.raises(StackError, match=r"stack 'nowhere'.*deploy it first"):
+        local_stack("nowhere", shimmed.endpoint)
+
+
+def test_a_stack_that_is_not_ours_is_refused(shimmed: Emulator) -> None:
+    """Somebody else's stack has none of our outputs."""
+    cloudformation = local_client("cloudformation", shimmed.endpoint)
+    topic = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}}
+    cloudformation.create_stack(StackName="foreign", TemplateBody=json.dumps(topic))
+    with pytest.raises(StackError, match="has no output BenchmarkStateMachineArn"):
+        local_stack("foreign", shimmed.endpoint)
+
+
+def runner(stack: Stack, out: Path, session: Session | None = None, *, json: bool = False) -> tuple[Runner, Any, Any]:
+    """A runner, and what it says on stderr and stdout."""
+    people, data = io.StringIO(), io.StringIO()
+    options = Options(out=out, json=json, floors=False)
+    consoles = Console(file=people, width=200), Console(file=data, width=200)
+    return Runner(stack, options, LOCAL, *consoles, session), people, data
+
+
+def test_stdout_is_the_summary_and_stderr_is_for_people(stack: Stack, tmp_path: Path) -> None:
+    """`stepbench run --json | jq` has to work, whatever is told meanwhile."""
+    run, people, data = runner(stack, tmp_path, json=True)
+    assert run.run_all([PLAN.model_copy(update={"description": "render"})])
+    assert json.loads(data.getvalue())["status"] == "succeeded"
+    assert "succeeded" in people.getvalue()
+
+
+def test_a_run_without_a_report_says_why(stack: Stack, tmp_path: Path) -> None:
+    """And is no success."""
+    run, people, data = runner(stack, tmp_path)
+    assert not run.run_all([PLAN.model_copy(update={"description": "break"})])
+    assert "no report: execution FAILED: States.Runtime: broken" in people.getvalue()
+    assert data.getvalue() == ""
+
+
+def test_a_skipped_trial_is_told_stored_and_no_success(stack: Stack, tmp_path: Path) -> None:
+    """The rest runs; the report finds what was left out beside the run."""
+    session = Session(stack, {"dynamodb": "no emulator"}, None)
+    run, people, _ = runner(stack, tmp_path, session)
+    assert not run.run_all([PLAN.model_copy(update={"description": "render"})])
+    assert "dynamodb is skipped: no emulator" in people.getvalue()
+    [folder] = tmp_path.iterdir()
+    assert json.loads((folder / "skipped.json").read_text()) == {
+        "trials": [{"name": "dynamodb", "store": "dynamodb", "reason": "no emulator"}]
+    }
+
+
+def test_a_plan_of_skipped_trials_only_starts_nothing(stack: Stack, tmp_path: Path) -> None:
+    """There is nothing to report on."""
+    session = Session(stack, {"dynamodb": "x", "s3": "y"}, None)
+    run, people, _ = runner(stack, tmp_path, session)
+    assert not run.run_all([PLAN])
+    assert "nothing of two can run here" in people.getvalue()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_plan_is_begun_after_one_that_was_stopped(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C means the whole command."""
+
+    def interrupted(_self: Executions, _document: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Executions, "start", interrupted)
+    run, _, _ = runner(stack, tmp_path)
+    assert not run.run_all([PLAN, PLAN])
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_second_ctrl_c_abandons_the_run(
+    executions: Executions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns the environment has to know that it is not at rest."""
+
+    def interrupted(_self: Executions, _document: object) -> None:
+        raise KeyboardInterrupt
+
+    def impatient(_text: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Executions, "start", interrupted)
+    with pytest.raises(RunAbandonedError, match="while it was being stopped"):
+        execute(executions, document("trial"), tmp_path, Terminal(impatient, lambda _s: None), SystemClock())
+
+
+def test_a_run_out_of_sight_is_stopped(executions: Executions, tmp_path: Path) -> None:
+    """An error on our side must not leave a run going on unseen; the error is what is told."""
+
+    def breaks(snapshot: Snapshot) -> None:
+        if snapshot.trial == 0:
+            message = "the terminal is gone"
+            raise OSError(message)
+
+    with pytest.raises(OSError, match="terminal is gone"):
+        execute(executions, document("trial"), tmp_path, Terminal(lambda _t: None, breaks), SystemClock())
+    assert executions.status() == "ABORTED"
+    assert executions.children() == []
+
+
+def test_a_run_that_cannot_be_stopped_is_abandoned_by_name(
+    executions: Executions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Passing over it would leave a warm environment up with a writer in it."""
+
+    def lost(_self: Observer) -> None:
+        message = "lost sight of the run"
+        raise LocalEnvironmentError(message)
+
+    def moves(_self: Stopping) -> None:
+        message = "it still moves"
+        raise NotStoppedError(message)
+
+    monkeypatch.setattr(Observer, "step", lost)
+    monkeypatch.setattr(Stopping, "stop", moves)
+    said: list[str] = []
+    terminal = Terminal(said.append, lambda _snapshot: None)
+    with pytest.raises(RunAbandonedError, match="could not be stopped for certain: it still moves"):
+        execute(executions, document("render"), tmp_path, terminal, SystemClock())
+    assert said == [f"stopping run {executions.run.run_id}: lost sight of the run"]
+
+
+def test_a_start_that_is_refused_leaves_nothing_to_stop(
+    executions: Executions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No such machine, or no right to start it: AWS's own words are the answer, not a failed attempt to stop."""
+    outputs = {
+        **executions.stack.outputs,
+        "BenchmarkStateMachineArn": "arn:aws:states:us-east-1:000000000000:stateMachine:no",
+    }
+    monkeypatch.setattr(executions, "stack", dataclasses.replace(executions.stack, outputs=outputs))
+    monkeypatch.setattr(Stopping, "stop", lambda _self: pytest.fail("there is nothing to stop"))
+    with pytest.raises(ClientError, match="StateMachineDoesNotExist"):
+        execute(executions, document("render"), tmp_path, quiet(), SystemClock())
