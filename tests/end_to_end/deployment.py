@@ -1,0 +1,208 @@
+"""A deployed stack, the commands that are run on it, and what to look at while they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from stepbench.contracts.identity import trial_tag
+from stepbench.local.stack import Stack, local_stack
+from stepbench.local.state import EnvironmentState, read_state
+from stepbench.records import layout
+
+ROOT = Path(__file__).parents[2]
+STEPBENCH = Path(sys.executable).with_name("stepbench")
+UP_LIMIT_S, RUN_LIMIT_S = 420, 240
+REST_S = 20
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that has ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What `--json` has printed."""
+        document: dict[str, Any] = json.loads(self.stdout)
+        return document
+
+    @property
+    def trial(self) -> dict[str, Any]:
+        """The only trial of the summary."""
+        (trial,) = self.summary["trials"]
+        assert isinstance(trial, dict)
+        return trial
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The environment under test."""
+
+    home: Path
+    out: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """For commands: their home is ours."""
+        return {**os.environ, "STEPBENCH_HOME": str(self.home)}
+
+    @property
+    def state(self) -> EnvironmentState:
+        """What `up` has started."""
+        return read_state(self.home)
+
+    def endpoint(self, name: str) -> str:
+        """Where a server listens."""
+        server = self.state.server(name)
+        assert server is not None, f"{name} was not started: {self.state.skipped}"
+        return server.endpoint
+
+    @property
+    def stack(self) -> Stack:
+        """The deployed stack."""
+        return local_stack(self.state.stack, self.endpoint("emulator"))
+
+    def command(self, *arguments: str, limit_s: float = RUN_LIMIT_S) -> Finished:
+        """Run `stepbench …` to its end."""
+        done = subprocess.run(
+            [STEPBENCH, *arguments],
+            check=False,
+            env=self.environ,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    def run(self, plan: dict[str, Any]) -> Finished:
+        """Run a plan to its end, without floors."""
+        with self.running(plan) as process:
+            return finish(process)
+
+    @contextmanager
+    def running(self, plan: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
+        """Start a plan; whatever happens to the test, the command ends with it."""
+        path = self.out / f"{plan['name']}.json"
+        path.write_text(json.dumps(plan))
+        process = subprocess.Popen(
+            [STEPBENCH, "run", path, "--json", "--no-floors", "--out", self.out],
+            env=self.environ,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=RUN_LIMIT_S)
+
+    def inventory(self) -> dict[str, Any]:
+        """Everything that a run could leave behind in the account and in the stores."""
+        return {**_account(self.stack), **_stores(self)}
+
+    def settled_inventory(self, expected: dict[str, Any]) -> dict[str, Any]:
+        """The inventory, once it is as expected, or as it is when the time is up."""
+        wait_for(lambda: self.inventory() == expected, REST_S)
+        return self.inventory()
+
+
+def finish(process: subprocess.Popen[str], limit_s: float = RUN_LIMIT_S) -> Finished:
+    """Await a command."""
+    stdout, stderr = process.communicate(timeout=limit_s)
+    return Finished(process.returncode, stdout, stderr)
+
+
+def wait_for(condition: Callable[[], object], limit_s: float) -> bool:
+    """Poll until true, or the time is up; says which."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _account(stack: Stack) -> dict[str, Any]:
+    target = stack.outputs["TargetBucketName"]
+    versions = stack.aws("s3").list_object_versions(Bucket=target)
+    notification = stack.aws("s3").get_bucket_notification_configuration(Bucket=target)
+    machines = [stack.outputs[name] for name in ("BenchmarkStateMachineArn", "TrialStateMachineArn")]
+    executions = [
+        execution["executionArn"]
+        for machine in machines
+        for execution in stack.aws("stepfunctions").list_executions(stateMachineArn=machine, statusFilter="RUNNING")[
+            "executions"
+        ]
+    ]
+    return {
+        "objects": [item["Key"] for kind in ("Versions", "DeleteMarkers") for item in versions.get(kind, [])],
+        "notifications": notification.get("LambdaFunctionConfigurations", []),
+        "tables": stack.aws("dynamodb").list_tables()["TableNames"],
+        "mappings": stack.aws("lambda").list_event_source_mappings()["EventSourceMappings"],
+        "executions": executions,
+        "leases": stack.table.leases(),
+    }
+
+
+def _stores(deployment: Deployment) -> dict[str, Any]:
+    address, _, database = deployment.endpoint("postgresql").partition("/")
+    host, _, port = address.partition(":")
+    with psycopg.connect(host=host, port=int(port), dbname=database, user="postgres") as connection:
+        rows = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information)' ORDER BY 1")
+        return {"schemas": [name for (name,) in rows if name not in {"aws_lambda", "aws_commons"}]}
+
+
+def plan(name: str, *stores: str, warm_up: int = 20, measured: int = 60, **target: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A plan at 20 events a second."""
+    phases = [
+        {"name": "warm-up", "measured": False, "load": [{"rate_per_s": 20, "count": warm_up}]},
+        {"name": "unloaded", "load": [{"rate_per_s": 20, "count": measured}]},
+    ]
+    trials = [{"target": {"store": store, **target}, "phases": phases, "drain_limit_s": 10} for store in stores]
+    return {"name": name, "trials": trials}
+
+
+def run_tag_of(deployment: Deployment, name: str) -> str | None:
+    """The tag of the first trial of the plan's newest run, once its execution has started."""
+    machine = deployment.stack.outputs["BenchmarkStateMachineArn"]
+    executions = deployment.stack.aws("stepfunctions").list_executions(stateMachineArn=machine)["executions"]
+    names = [execution["name"] for execution in executions if execution["name"].startswith(f"{name}-2")]
+    return trial_tag(max(names), 0) if names else None
+
+
+def started_attempts(deployment: Deployment, name: str) -> list[str]:
+    """Attempts of the plan's newest run that have begun to offer load."""
+    tag = run_tag_of(deployment, name)
+    return deployment.stack.table.started(tag) if tag else []
+
+
+def sandboxes(deployment: Deployment, function: str) -> list[psutil.Process]:
+    """Processes that are sandboxes of a function of this deployment's emulator."""
+    emulator = deployment.state.server("emulator")
+    assert emulator is not None
+    name = f"{deployment.state.stack}-{function}"
+    children = [child for each in emulator.processes for child in psutil.Process(each.pid).children(recursive=True)]
+    return [child for child in children if child.environ().get("AWS_LAMBDA_FUNCTION_NAME") == name]
+
+
+MEASURED_ATTEMPT = layout.attempt_id(1, 0, 0, 0)
