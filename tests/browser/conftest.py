@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
+from tests.chromium import chromium
 
 from stepbench.report.page import render_page
 from stepbench.report.summary import RunFacts, summarise
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-
 
 class Report(NamedTuple):
     """What a run leaves: the page, and the numbers that it has to show."""
@@ -27,16 +25,11 @@ class Report(NamedTuple):
     summary: Path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium as the machine has it. CI promises one, so none is a failure."""
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.fail("no chromium on PATH: install it (Debian: apt-get install chromium)")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
-        yield chromium
-        chromium.close()
+    """One for the module; see `tests.chromium` for why not for longer."""
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

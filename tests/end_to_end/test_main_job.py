@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
+from tests.chromium import chromium
 from tests.end_to_end.deployment import ROOT, Deployment, Finished, plan
 
 pytestmark = pytest.mark.end_to_end
@@ -74,18 +73,12 @@ def test_results_land_in_the_run_s_folder(folder: Path, finished: Finished) -> N
 
 def test_the_report_of_a_real_run_shows_the_summary_s_numbers(folder: Path, finished: Finished) -> None:
     """The page and the file must not tell different stories."""
-    chromium = shutil.which("chromium")
-    assert chromium, "install Debian's chromium"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        )
+    errors: list[str] = []
+    with chromium() as browser:
         page = browser.new_page()
-        errors: list[str] = []
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
         page.goto((folder / "report.html").as_uri())
         text = page.inner_text("body")
-        browser.close()
     assert errors == []
     assert all(trial["provider"] in text for trial in finished.summary["trials"])
 

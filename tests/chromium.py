@@ -1,0 +1,31 @@
+"""A headless Chromium as the machine has it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+ARGUMENTS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """
+    A browser. CI promises one, so none is a failure.
+
+    Playwright keeps an event loop running on this thread until the end of the block, and no asynchronous test can run
+    meanwhile: never hold it for longer than a module.
+    """
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.fail("no chromium on PATH: install it (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            browser.close()
