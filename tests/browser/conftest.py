@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from playwright.sync_api import Browser
 from tests.chromium import chromium
 
 from stepbench.report.page import render_page
@@ -16,6 +15,8 @@ from stepbench.testing.sample_results import sample_manifest, sample_results
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from playwright.sync_api import Browser
 
 
 class Report(NamedTuple):
