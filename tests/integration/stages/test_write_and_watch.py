@@ -37,7 +37,7 @@ def test_every_write_to_a_real_etcd_arrives_after_it_was_sent(services: Services
         try:
             while "watcher#0" not in services.table.beats(REF.tag) and not watching.done():
                 time.sleep(0.05)
-            output = run_writer(RunWriterInput(item=writer_item(time.time_ns() + 500_000_000), attempt=0), services)
+            output = run_writer(RunWriterInput(item=writer_item(time.time_ns() + 4_000_000_000), attempt=0), services)
         finally:
             services.table.set_flag(REF.tag, layout.STOP_WATCHING, "done")
         assert watching.result(30).stopped
