@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import sys
 import threading
@@ -214,3 +215,84 @@ def test_main_serves_on_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ministack.app", app)
     shim.main()
     assert served == [("127.0.0.1", "0", "0", "http://127.0.0.1:4711")]
+
+
+class AsynchronousService:
+    """MiniStack's asynchronous invocation: a thread each, in a copy of the caller's context."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.entered = threading.Semaphore(0)
+        self.done: list[str] = []
+        self._running = 0
+        self.most = 0
+        self._lock = threading.Lock()
+        self.threads: list[threading.Thread] = []
+
+    def invoke_async_with_retry(self, function: dict[str, Any], event: str) -> None:
+        """Start a thread that executes."""
+        run = contextvars.copy_context().run
+        thread = threading.Thread(target=run, args=(lambda: self._execute_function(function, event),))
+        thread.start()
+        self.threads.append(thread)
+
+    def _execute_function(self, _function: dict[str, Any], event: str) -> str:
+        with self._lock:
+            self._running += 1
+            self.most = max(self.most, self._running)
+        self.entered.release()
+        assert self.release.wait(10)
+        with self._lock:
+            self._running -= 1
+            self.done.append(event)
+        return event
+
+
+def test_asynchronous_invocations_wait_for_a_sandbox_and_none_is_dropped() -> None:
+    """Twenty events on two sandboxes: two at a time, all executed; another function has sandboxes of its own."""
+    service = AsynchronousService()
+    shim.queue_asynchronous(service, 2)
+    for event in range(20):
+        service.invoke_async_with_retry({"config": {"FunctionArn": "busy"}}, f"{event}")
+    assert all(service.entered.acquire(timeout=10) for _ in range(2))
+    service.invoke_async_with_retry({"FunctionArn": "other"}, "other")
+    assert service.entered.acquire(timeout=10)
+    assert not service.entered.acquire(timeout=0.1)
+    service.release.set()
+    for thread in service.threads:
+        thread.join(10)
+    assert sorted(service.done) == sorted([*map(str, range(20)), "other"])
+    assert service.most == 3
+
+
+def test_a_synchronous_invocation_waits_for_nobody() -> None:
+    """It may come from a function that holds the last sandbox, and would wait for itself."""
+    service = AsynchronousService()
+    shim.queue_asynchronous(service, 1)
+    function = {"FunctionArn": "busy"}
+    service.invoke_async_with_retry(function, "asynchronous")
+    assert service.entered.acquire(timeout=10)
+    synchronous = threading.Thread(target=service._execute_function, args=(function, "synchronous"))
+    synchronous.start()
+    assert service.entered.acquire(timeout=10)
+    service.release.set()
+    for thread in (*service.threads, synchronous):
+        thread.join(10)
+    assert sorted(service.done) == ["asynchronous", "synchronous"]
+
+
+def test_a_function_that_is_executed_again_in_another_scope_does_not_wait_for_itself() -> None:
+    """MiniStack enters its own `_execute_function` a second time where the account or region differs."""
+    service = AsynchronousService()
+    inner = service._execute_function
+    service.release.set()
+
+    def twice(function: dict[str, Any], event: str) -> str:
+        scoped = {**function, "scoped": True}
+        return inner(function, event) if "scoped" in function else service._execute_function(scoped, event)
+
+    service._execute_function = twice  # type: ignore[method-assign,assignment]
+    shim.queue_asynchronous(service, 1)
+    service.invoke_async_with_retry({"FunctionArn": "f"}, "event")
+    service.threads[0].join(10)
+    assert service.done == ["event"]

@@ -11,10 +11,13 @@ start with a message, since a half-patched emulator would measure something else
 
 from __future__ import annotations
 
+import contextvars
 import importlib
 import os
 import shlex
 import sys
+import threading
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +29,7 @@ PATCHED = {
     "ministack.core.lambda_runtime": ("ProvidedRuntimeError", "ProvidedWorker", "_worker_class_for"),
     "ministack.services.lambda_svc": (
         "_docker_extracted_dir",
+        "_execute_function",
         "_execute_function_provided_warm",
         "_execute_function_warm",
         "_provided_code_lock",
@@ -33,6 +37,7 @@ PATCHED = {
         "_provided_worker_env",
         "_resolve_layer_zip",
         "_runtime_env_vars",
+        "invoke_async_with_retry",
     ),
     "ministack.services.stepfunctions": ("_resolve_path_or_ctx", "_run_distributed_map"),
 }
@@ -218,6 +223,38 @@ def sandbox_class(provided_worker: Any, init_failed: Any) -> Any:  # noqa: ANN40
     return Sandbox
 
 
+def queue_asynchronous(service: Any, sandboxes: int) -> None:  # noqa: ANN401 -- the module `lambda_svc`
+    """
+    Let asynchronous invocations of a function wait for one of so many sandboxes, as in Lambda's own queue.
+
+    MiniStack starts a sandbox for each event that finds none free. On a small machine that never ends once it has
+    begun: a receiver that stands still for a second leaves twenty sandboxes to start, those take the processors from
+    the ones that work, and every further event adds one.
+    """
+    queued = contextvars.ContextVar("queued", default=False)
+    free: defaultdict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(sandboxes))
+    stock_invoke, stock_execute = service.invoke_async_with_retry, service._execute_function  # noqa: SLF001
+
+    def invoke_asynchronously(function: Json, event: Any) -> None:  # noqa: ANN401 -- JSON
+        token = queued.set(True)
+        try:
+            stock_invoke(function, event)  # its thread runs in a copy of this context
+        finally:
+            queued.reset(token)
+
+    def execute(function: Json, event: Any) -> Any:  # noqa: ANN401 -- JSON
+        if not queued.get():
+            return stock_execute(function, event)
+        with free[(function.get("config") or function).get("FunctionArn", "")]:
+            token = queued.set(False)  # it may call itself once more, in another scope
+            try:
+                return stock_execute(function, event)
+            finally:
+                queued.reset(token)
+
+    service.invoke_async_with_retry, service._execute_function = invoke_asynchronously, execute  # noqa: SLF001
+
+
 def accept_max_concurrency_path(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
     """Let a Distributed Map take MaxConcurrencyPath, as AWS does; MiniStack reads the literal field only."""
     stock = service._run_distributed_map  # noqa: SLF001 -- wrapped
@@ -240,7 +277,9 @@ def main() -> None:
         BIND_HOST="127.0.0.1", IOT_MTLS_ENABLED="0", SFTP_ENABLED="0", AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}"
     )
     modules = load()
-    run_under_runtime_client(modules["ministack.core.lambda_runtime"], modules["ministack.services.lambda_svc"], python)
+    service = modules["ministack.services.lambda_svc"]
+    run_under_runtime_client(modules["ministack.core.lambda_runtime"], service, python)
+    queue_asynchronous(service, max(2, os.cpu_count() or 2))
     accept_max_concurrency_path(modules["ministack.services.stepfunctions"])
     importlib.import_module("ministack.app").main()
 
