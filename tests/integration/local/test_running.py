@@ -16,6 +16,7 @@ from stepbench.clock import SystemClock
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.tasks import TrialRef
 from stepbench.errors import LocalEnvironmentError, PlanError
+from stepbench.local import stopping
 from stepbench.local.commands import Options, Runner
 from stepbench.local.executions import RUNNING, Executions, Run, new_run_id
 from stepbench.local.observing import Observer
@@ -398,6 +399,23 @@ def test_a_second_ctrl_c_abandons_the_run(
     monkeypatch.setattr(Executions, "start", interrupted)
     with pytest.raises(RunAbandonedError, match="while it was being stopped"):
         execute(executions, document("trial"), tmp_path, Terminal(impatient, lambda _s: None), SystemClock())
+
+
+def test_a_target_that_cannot_be_torn_down_is_named_after_the_report_is_there(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its store may be dead: nobody should wait for that, and the environment must not stay up with it."""
+
+    def interrupted(_self: Observer) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Observer, "step", interrupted)
+    monkeypatch.setattr(Stopping, "held", lambda _self: ("etcd#127.0.0.1:1",))
+    monkeypatch.setattr(stopping, "SWEEP_LIMIT_S", 0)
+    run, _, _ = runner(stack, tmp_path)
+    with pytest.raises(RunAbandonedError, match=r"could not be torn down: etcd#127\.0\.0\.1:1\. Does"):
+        run.run_all([PLAN, PLAN])
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_run_out_of_sight_is_stopped(executions: Executions, tmp_path: Path) -> None:

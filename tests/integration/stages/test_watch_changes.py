@@ -8,7 +8,7 @@ import pytest
 
 from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.identity import EventId
-from stepbench.contracts.plan import TrialSpec
+from stepbench.contracts.plan import LoadStep, TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import WatchChangesInput
 from stepbench.drivers.registry import lease_target
@@ -93,3 +93,15 @@ def test_two_lanes_hand_over_without_a_gap(services: Services) -> None:
     assert all(call > 1 for call in calls)
     assert services.table.position(REF.tag) == EVENTS
     assert all(beat["ended"] for beat in services.table.beats(REF.tag).values())
+
+
+@pytest.mark.parametrize(("seconds", "gate_s"), [(20, 2), (60, 6), (3_600, 15)])
+def test_a_lane_that_waits_looks_more_often_in_a_short_trial(services: Services, seconds: int, gate_s: float) -> None:
+    """A trial of 20 s must not wait 15 s for it at the end; a long one must not fill its history with looking."""
+    spec = trial_spec(EtcdTarget(store="etcd"), LoadStep(rate_per_s=1, duration_s=seconds))
+    services.runs.put_model(layout.trial_key(REF, "trial.json"), spec)
+    services.table.take_lease(lease_target(spec, services.settings), REF, "arn", SystemClock().now_ns())
+    before = time.time()
+    output = watch_changes(WatchChangesInput(ref=REF, lane=1), services, lambda *_: pytest.fail("not its turn"))
+    assert not output.stopped
+    assert before + gate_s - 0.01 <= output.next_at.timestamp() <= time.time() + gate_s

@@ -72,7 +72,7 @@ def test_the_templates_parameters_are_what_runs() -> None:
     found = parameters(EnvironmentState(servers=servers), "python3.12")
     assert found == {
         "PythonRuntime": "python3.12",
-        "LeadSeconds": "5",
+        "LeadSeconds": "4",
         "ClockReference": "127.0.0.1:123",
         "Emulator": "MiniStack 1.5.33",
         "PostgresqlEndpoint": "",

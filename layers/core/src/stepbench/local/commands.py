@@ -14,7 +14,7 @@ from stepbench.local.executions import Executions, Run, new_run_id
 from stepbench.local.floors import DURATION_S, measure_floors
 from stepbench.local.progress import AWS, LOCAL, Overheads
 from stepbench.local.results import REPORT, SUMMARY, headline, remedies
-from stepbench.local.running import Outcome, Terminal, execute
+from stepbench.local.running import NotTornDownError, Outcome, Terminal, execute
 from stepbench.local.session import Session, local_session, skipped_trials
 from stepbench.local.stack import Stack, remote_stack
 from stepbench.planning import expand
@@ -51,7 +51,12 @@ class Runner:
     session: Session | None = None
 
     def run_all(self, plans: Sequence[Plan]) -> bool:
-        """Whether every plan ran whole. After one that was stopped, no other is begun."""
+        """
+        Whether every plan ran whole. After one that was stopped, no other is begun.
+
+        Raises:
+            RunAbandonedError: a stopped run has left something moving, or not torn down.
+        """
         whole = True
         for plan in plans:
             outcome, complete = self._run(plan)
@@ -78,6 +83,8 @@ class Runner:
             executions = Executions(self.stack, run)
             outcome = execute(executions, document, self.options.out, Terminal(self.say, show), SystemClock())
         self._tell(outcome)
+        if outcome.left:
+            raise NotTornDownError(run_id, outcome.left)
         return outcome, outcome.succeeded and kept == plan
 
     def _prepare(self, plan: Plan, kept: Plan, run_id: str, skipped: Mapping[str, str]) -> None:

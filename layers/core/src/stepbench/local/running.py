@@ -28,7 +28,7 @@ class Outcome:
     """
     How a run ended. `summary` is None where nothing could be rendered; `cause` says then why.
 
-    `folder` holds whatever was fetched.
+    `folder` holds whatever was fetched. `left` are targets that a stopped run could not tear down.
     """
 
     run_id: str
@@ -36,6 +36,7 @@ class Outcome:
     summary: RunSummary | None
     stopped: bool = False
     cause: str = ""
+    left: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:
@@ -55,6 +56,16 @@ class RunAbandonedError(StepbenchError):
     """Interrupted again while it was being stopped, or it could not be stopped: what still moves is unknown."""
 
 
+class NotTornDownError(RunAbandonedError):
+    """A stopped run has left targets that could not be torn down."""
+
+    def __init__(self, run_id: str, left: tuple[str, ...]) -> None:
+        super().__init__(
+            f"run {run_id} left what could not be torn down: {', '.join(left)}. Does the store still answer? "
+            "A deployed stack's sweeper tries again every hour"
+        )
+
+
 def execute(executions: Executions, document: dict[str, Any], out: Path, terminal: Terminal, clock: Clock) -> Outcome:
     """
     Start, watch, fetch. An interrupt, or losing sight of the run, stops it for certain first.
@@ -70,24 +81,25 @@ def execute(executions: Executions, document: dict[str, Any], out: Path, termina
         PlanError: the stack itself refuses the plan; nothing was created.
         RunAbandonedError: see there.
     """
-    stopped = False
+    stopped, left = False, tuple[str, ...]()
     try:
         executions.start(document)
         watch(Observer(executions, clock), terminal.show, clock)
     except KeyboardInterrupt:
         stopped = True
-        _stop(executions, terminal, clock)
+        left = _stop(executions, terminal, clock)
     except BaseException as error:
         if _is_refused_start(error):
             raise
         terminal.say(f"stopping run {executions.run.run_id}: {error}")
-        _stop(executions, terminal, clock)
+        if left := _stop(executions, terminal, clock):
+            raise NotTornDownError(executions.run.run_id, left) from error
         raise
     run, stack = executions.run, executions.stack
     folder = fetch(stack.runs, run.run_id, out)
     summary = read_summary(folder)
     cause = "" if summary or stopped else _cause(executions)
-    return Outcome(run.run_id, folder, summary, stopped, cause)
+    return Outcome(run.run_id, folder, summary, stopped, cause, left)
 
 
 def _is_refused_start(error: BaseException) -> bool:
@@ -97,9 +109,9 @@ def _is_refused_start(error: BaseException) -> bool:
     return bool(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) in range(400, 500))
 
 
-def _stop(executions: Executions, terminal: Terminal, clock: Clock) -> None:
+def _stop(executions: Executions, terminal: Terminal, clock: Clock) -> tuple[str, ...]:
     try:
-        Stopping(executions, clock, terminal.say).stop()
+        return Stopping(executions, clock, terminal.say).stop()
     except KeyboardInterrupt as error:
         message = f"run {executions.run.run_id} was interrupted while it was being stopped"
         raise RunAbandonedError(message) from error

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Say = Callable[[str], None]
 
-LEAD_S = 5
+LEAD_S = 4
 """How long before its start a writer is called: connections and clocks take a second here."""
 
 
@@ -87,7 +87,7 @@ def local_session(places: Places, say: Say) -> Iterator[Session]:
     """
     An environment that is up, and is taken down at the end unless it was up before.
 
-    A run that was abandoned half stopped ends the environment in any case: only so is nothing left running.
+    A run that was abandoned half stopped, or not torn down, ends the environment in any case: only so is nothing left.
 
     Raises:
         LocalEnvironmentError: another run is using it, or it does not come up.

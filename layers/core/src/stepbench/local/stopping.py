@@ -38,7 +38,8 @@ STALE_S = 8
 """A sandbox beats once a second; after so long without a beat it is gone."""
 QUIET_LIMIT_S = 960
 """A Lambda runs for 15 minutes at most."""
-SWEEP_LIMIT_S = 300
+SWEEP_LIMIT_S = 30
+"""No call is begun after that: a store that is dead by then stays so, and somebody waits at the terminal."""
 LOGS_LIMIT_S = 20
 """No call is begun after that; one takes 5 s."""
 _POLL_S = 0.5
@@ -59,20 +60,21 @@ class Stopping:
     say: Callable[[str], None]
     _seen: set[str] = field(default_factory=set)
 
-    def stop(self) -> None:
+    def stop(self) -> tuple[str, ...]:
         """
-        Stop, sweep and render.
+        Stop, sweep and render; the targets that could not be torn down.
 
         Raises:
-            NotStoppedError: not everything came to rest in time; the account's own sweeper goes on.
+            NotStoppedError: not everything came to rest in time.
         """
         self.say("stopping: writers end within a second or two")
         for spec in self.executions.run.specs:
             self.executions.stack.table.set_flag(spec.tag, layout.CANCELLED, CAUSE)
         self.await_rest()
         self.say("sweeping: targets are torn down")
-        self.sweep()
+        left = self.sweep()
         self.render()
+        return left
 
     def await_rest(self) -> None:
         """Stop executions until none is left and no sandbox gives a sign of life."""
@@ -110,21 +112,21 @@ class Stopping:
                     alive.append(f"{who} of trial {spec.index}")
         return alive
 
-    def sweep(self) -> None:
-        """Run SweepTargets until none of the run's trials holds a target any more."""
+    def sweep(self) -> tuple[str, ...]:
+        """Run SweepTargets until none of the run's trials holds a target any more; those that still do in the end."""
         task = SweepTargetsInput(execution_arn=self.executions.arn).model_dump(mode="json")
         deadline_ns = self.clock.now_ns() + SWEEP_LIMIT_S * 10**9
         while held := self.held():
             if self.clock.now_ns() > deadline_ns:
-                message = f"targets still to be torn down: {', '.join(held)}; the stack's hourly sweeper goes on"
-                raise NotStoppedError(message)
+                return held
             self.executions.stack.call("SweepTargetsFunction", task)
             self.clock.sleep(_POLL_S)
+        return ()
 
-    def held(self) -> list[str]:
+    def held(self) -> tuple[str, ...]:
         """Targets that the run's trials hold."""
         tags = {spec.tag for spec in self.executions.run.specs}
-        return [lease.target for lease in self.executions.stack.table.leases() if lease.tag in tags]
+        return tuple(lease.target for lease in self.executions.stack.table.leases() if lease.tag in tags)
 
     def render(self) -> None:
         """Analyse what was recorded of the trial that was cut short, and render the report."""

@@ -37,15 +37,22 @@ if TYPE_CHECKING:
     BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
 
 FINAL_TRIES = 5
+GATES_OF_LOAD = 10
 
 
 @dataclass(frozen=True)
 class WatchPace:
-    """Lengths of turns, how often things happen beside the watch, and the loop that it runs on."""
+    """
+    Lengths of turns, how often things happen beside the watch, and the loop that it runs on.
+
+    The lane that waits looks every `gate_s` seconds whether the watch has ended; in a short trial more often, so that
+    the trial does not wait for it.
+    """
 
     turn_s: float = 600.0
     overlap_s: float = 10.0
     gate_s: float = 15.0
+    shortest_gate_s: float = 2.0
     tick_s: float = 1.0
     clock_every_s: float = 60.0
     run: Callable[[Coroutine[Any, Any, bool]], bool] = run_measuring
@@ -96,7 +103,8 @@ def watch_changes(
         turn = _Turn(task.ref, task.lane, services, pace, log, ends_ns)
         stopped = pace.run(_hold(turn, build(spec, services.settings, services.clock)))
     now_ns = services.clock.now_ns()
-    next_ns = min(turns.next_start_ns(task.lane, now_ns), now_ns + round(pace.gate_s * 1e9))
+    gate_s = min(pace.gate_s, max(pace.shortest_gate_s, spec.plan.length_s / GATES_OF_LOAD))
+    next_ns = min(turns.next_start_ns(task.lane, now_ns), now_ns + round(gate_s * 1e9))
     return WatchChangesOutput(stopped=stopped, next_at=_at(next_ns))
 
 
