@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -78,8 +79,7 @@ def test_a_short_window_of_strongly_autocorrelated_values_gets_none() -> None:
     found = sample(autoregressive(0.98, 200)).estimate(0.5)
     assert found.value is None
     assert found.reason is not None
-    assert found.reason.startswith("n=200 / autocorrelation time ")
-    assert found.reason.endswith(" < 6")
+    assert re.fullmatch(r"\d of 200 independent < 6", found.reason)
 
 
 def test_slow_events_in_a_row_are_no_independent_ones() -> None:
@@ -100,8 +100,7 @@ def test_effective_values_have_to_suffice_for_the_quantile() -> None:
     found = sample(autoregressive(0.8, 400)).estimate(0.99)
     assert found.value is None
     assert found.reason is not None
-    assert found.reason.startswith("n=400 / autocorrelation time ")
-    assert found.reason.endswith(" < 368")
+    assert re.fullmatch(r"\d\d of 400 independent < 368", found.reason)
 
 
 def test_one_burst_says_nothing_about_how_often_bursts_are() -> None:
@@ -112,7 +111,7 @@ def test_one_burst_says_nothing_about_how_often_bursts_are() -> None:
     found = measured.estimate(0.99)
     assert found.value is None
     assert found.reason is not None
-    assert found.reason.startswith("n=1200 / autocorrelation time ")
+    assert re.fullmatch(r"\d+ of 1200 independent < 368", found.reason)
     with pytest.raises(InsufficientSampleError, match="upper limit lies beyond the largest value"):
         measured._bootstrap_levels(0.99, 60)
 

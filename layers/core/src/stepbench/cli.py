@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,8 +184,14 @@ def _down(_options: argparse.Namespace) -> int:
 
     with shielded():
         ended = bring_down(_places())
-    _say(f"ended {', '.join(ended)}" if ended else "nothing was running")
+    _say(f"ended {_counted(ended)}" if ended else "nothing was running")
     return OK
+
+
+def _counted(processes: Sequence[str]) -> str:
+    """`etcd (pid 7)`, `python (pid 8)`, ... by program, with how many of it there were."""
+    programs = Counter(process.partition(" (")[0] for process in processes)
+    return ", ".join(f"{number} {program}" if number > 1 else program for program, number in sorted(programs.items()))
 
 
 def _read_plan(name: str) -> Plan:

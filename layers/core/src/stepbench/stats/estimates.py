@@ -91,7 +91,7 @@ class Sample:
             raise InsufficientSampleError(message)
         time = self.autocorrelation_time(q)
         if n / time < needed:
-            message = f"n={n} / autocorrelation time {time:.1f} = {n / time:.0f} < {needed}"
+            message = f"{n / time:.0f} of {n} independent < {needed}"
             raise InsufficientSampleError(message)
         blocks = self.blocks(q)
         if blocks >= bootstrap.MIN_BLOCKS:
