@@ -11,6 +11,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from stepbench.clock_offset import ClockOffset
 from stepbench.contracts.identity import EventId
+from stepbench.contracts.plan import LoadStep
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import WatchChangesInput, WatchChangesOutput
 from stepbench.drivers.protocol import Change, ChangeBatch
@@ -26,7 +27,7 @@ from stepbench.testing.memory_services import MemoryServices
 from stepbench.testing.records import REF, trial_spec
 
 SECOND_NS = 1_000_000_000
-SPEC = trial_spec(EtcdTarget(store="etcd"))
+SPEC = trial_spec(EtcdTarget(store="etcd"), LoadStep(rate_per_s=1, duration_s=3_600))
 AWAY = EndpointConnectionError(endpoint_url="http://away")
 
 
