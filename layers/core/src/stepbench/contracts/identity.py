@@ -25,6 +25,8 @@ _EVENT_ID = re.compile(_TAG + r"/([0-9a-f]{2})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9
 _UPDATE_KEY = re.compile(_TAG + r"/key-([0-9a-f]{8})/")
 MAX_WRITERS = 1_000
 MAX_SLICES = 2_000
+ANY_ATTEMPT = 0xFF
+"""Attempt number in a key that exists before its event is offered: a deletion's."""
 CANARY_PHASE = 0xFF
 """Phase number of the canaries, which stand outside the accounting."""
 UNRESOLVED_PHASE = 0xFE
@@ -65,6 +67,15 @@ def parse_event_id(text: str) -> EventId | None:
     """
     found = _EVENT_ID.match(text)
     return EventId(found[1], *(int(number, 16) for number in found.groups()[1:])) if found else None
+
+
+def delete_key(event: EventId, key_bytes: int) -> str:
+    """
+    The key that a delete removes: as `put_key`, of no attempt.
+
+    It is written before any attempt is made, and it is all that a store tells of a deletion.
+    """
+    return put_key(event._replace(attempt=ANY_ATTEMPT), key_bytes)
 
 
 def put_key(event: EventId, key_bytes: int) -> str:

@@ -12,18 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from stepbench.contracts.application import Application
 from stepbench.contracts.base import Contract
 from stepbench.contracts.endpoint import endpoint_problem
 from stepbench.contracts.identity import MAX_SLICES, MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES
 from stepbench.contracts.rule import Broken, refuse
-from stepbench.contracts.target import Capacity, Target, is_pull
+from stepbench.contracts.target import Capacity, ServerlessCapacity, Target, is_pull
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", min_length=1, max_length=60)]
 
+MAX_TRIALS = 100
+"""Of a plan, repeats and matrices expanded."""
 MAX_EVENTS_PER_TRIAL = 20_000_000
+MAX_DELETES = 200_000
+"""Each has its key written before the load, which `PrepareTarget` has 15 minutes for; S3 takes some 500 a second."""
 SLICE_S = 600
 MAX_ITEMS_PER_PHASE = 50_000
 """Writers times slices: what one Distributed Map is given."""
@@ -120,15 +125,28 @@ class Phase(Contract):
         return self.windows or (Window(name=self.name, from_s=0, to_s=self.length_s),)
 
 
+ZIPF_EXPONENT, HOT_SHARE = 0.99, 0.5
+"""Defaults; the exponent is that of YCSB, the Yahoo! Cloud Serving Benchmark."""
+
+
 class Record(Contract):
     """What is written."""
 
-    operation: Literal["put", "update"] = Field(
-        default="put", description="`put` makes new keys; `update` overwrites one of `distinct_keys` existing ones."
+    operation: Literal["put", "update", "delete"] = Field(
+        default="put",
+        description="`put` makes new keys; `update` overwrites one of `distinct_keys` existing ones; `delete` removes "
+        "a key of its own, written before the load.",
     )
     key_bytes: int = Field(default=59, ge=MIN_KEY_BYTES, le=1_000)
     value_bytes: int = Field(default=889, ge=MIN_VALUE_BYTES, le=350_000)
     distinct_keys: int | None = Field(default=None, ge=1, le=1_000_000)
+    key_distribution: Literal["uniform", "zipf", "hot"] = Field(
+        default="uniform",
+        description="Which of them an update overwrites: each alike; key k with a probability as 1 / (k + 1) ** "
+        "zipf_exponent; or key 0 with probability hot_share, and the others alike.",
+    )
+    zipf_exponent: float = Field(default=ZIPF_EXPONENT, gt=0, le=10, allow_inf_nan=False)
+    hot_share: float = Field(default=HOT_SHARE, gt=0, lt=1)
 
     @model_validator(mode="after")
     def _updates_need_keys(self) -> Self:
@@ -139,8 +157,29 @@ class Record(Contract):
 def _key_rules(record: Record) -> Iterator[Broken]:
     if record.operation == "update" and record.distinct_keys is None:
         yield Broken("distinct_keys", "is missing, and an update needs it", "Say how many keys are overwritten.")
-    if record.operation == "put" and record.distinct_keys is not None:
-        yield Broken("distinct_keys", "has no meaning for put", 'Remove it, or set operation to "update".')
+    no_meaning = f"has no meaning for {record.operation}"
+    if record.operation != "update" and record.distinct_keys is not None:
+        yield Broken("distinct_keys", no_meaning, 'Remove it, or set operation to "update".')
+    if record.operation != "update" and record.key_distribution != "uniform":
+        yield Broken("key_distribution", no_meaning, 'Remove it, or set operation to "update".')
+    if record.key_distribution == "hot" and record.distinct_keys == 1:
+        yield Broken("distinct_keys", "leaves no key beside the hot one", "Raise it to 2 or more.")
+    if record.key_distribution != "zipf" and record.zipf_exponent != ZIPF_EXPONENT:
+        yield Broken("zipf_exponent", "has no effect", 'Remove it, or set key_distribution to "zipf".')
+    if record.key_distribution != "hot" and record.hot_share != HOT_SHARE:
+        yield Broken("hot_share", "has no effect", 'Remove it, or set key_distribution to "hot".')
+
+
+class Published(Contract):
+    """A number that somebody published for this experiment; ours is set beside it."""
+
+    metric: Literal["p50", "p90", "p95", "p99"]
+    value_ms: float = Field(gt=0, allow_inf_nan=False)
+    source: str = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
+    window: Name | None = Field(default=None, description="Which window it is about; without it, the only one.")
+
+
+MatrixValues = Annotated[list[Any], Field(min_length=1, max_length=MAX_TRIALS)]
 
 
 class TrialPlan(Contract):
@@ -160,13 +199,20 @@ class TrialPlan(Contract):
     drain_limit_s: float = Field(default=120, gt=0, le=3_600, allow_inf_nan=False)
     log_t4: Literal["all", "sample", "none"] = "none"
     repeats: int = Field(default=1, ge=1, le=100)
-    matrix: dict[str, list[Any]] | None = None
+    matrix: dict[str, MatrixValues] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=10,
+        description="Values for paths such as `phases[0].load[0].rate_per_s`; expands the trial into all combinations.",
+    )
+    published: tuple[Published, ...] = Field(default=(), max_length=20)
     seed: int = Field(default=7, ge=0, lt=2**63)
 
     @model_validator(mode="after")
     def _is_runnable(self) -> Self:
-        rules = (_not_yet, _concurrency_rules, _size_rules, _watch_rules, _scale_rules, _phase_rules, _endpoint_rules)
-        refuse(broken for rule in rules for broken in rule(self))
+        of_load = (_concurrency_rules, _size_rules, _delete_rules, _watch_rules)
+        rules = (*of_load, _scale_rules, _phase_rules, _endpoint_rules)
+        refuse(broken for rule in (*rules, _published_rules) for broken in rule(self))
         return self
 
     @property
@@ -179,23 +225,45 @@ class TrialPlan(Contract):
         """Settle times and load together, in seconds; orchestration comes on top."""
         return sum(phase.settle_s + phase.length_s for phase in self.phases)
 
+    @property
+    def preloaded_keys(self) -> int:
+        """How many keys are written before the load: those that updates overwrite, or one for each delete."""
+        return self.events if self.record.operation == "delete" else self.record.distinct_keys or 0
+
+    @property
+    def copies(self) -> int:
+        """How many trials it expands into: the combinations of its matrix, each so often as it is repeated."""
+        return math.prod(len(values) for values in (self.matrix or {}).values()) * self.repeats
+
 
 class Plan(Contract):
     """A benchmark: trials, run one after the other."""
 
     name: Name
-    trials: tuple[TrialPlan, ...] = Field(min_length=1, max_length=100)
+    trials: tuple[TrialPlan, ...] = Field(min_length=1, max_length=MAX_TRIALS)
     order: Literal["interleaved", "random"] = Field(
-        default="interleaved", description="How repeats are ordered; without repeats, as listed."
+        default="interleaved",
+        description="All trials once, as listed, then all once more for the first repeat, and so on; "
+        "`random` shuffles each of these rounds, by the first trial's seed.",
     )
     budget_usd: float = Field(default=5.0, ge=0, le=100_000, allow_inf_nan=False)
     description: str | None = Field(default=None, max_length=2_000)
+    applications: tuple[Application, ...] = Field(
+        default=(), max_length=50, description="Of whose time the report tells the triggers' share."
+    )
 
     @model_validator(mode="after")
     def _is_one_run(self) -> Self:
         names = [trial.name for trial in self.trials]
-        refuse([*_repeated("trials", names), *_planned_rules(self)])
+        applications = [application.name for application in self.applications]
+        repeated = [*_repeated("trials", names), *_repeated("applications", applications)]
+        refuse([*repeated, *_expansion_rules(self), *_planned_rules(self)])
         return self
+
+    @property
+    def size(self) -> int:
+        """How many trials are run."""
+        return sum(trial.copies for trial in self.trials)
 
 
 class TrialSpec(Contract):
@@ -205,8 +273,11 @@ class TrialSpec(Contract):
     index: int = Field(ge=0, le=0xFFFF)
     name: Name
     tag: str = Field(description="`<run tag>-<trial, 4 hex>`: the trial's namespace in every store and table.")
-    plan: TrialPlan
+    plan: TrialPlan = Field(description="Without `matrix`, and with `repeats` 1: both are expanded.")
     estimate_usd: float = Field(ge=0)
+    group: str = Field(default="", description="What the repeats of one trial have in common; empty for its name.")
+    repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
+    point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
 
 
 # --- rules that span fields: each yields what is broken ------------------------------------------------------
@@ -229,13 +300,6 @@ def _window_rules(phase: Phase) -> Iterator[Broken]:
     yield from _repeated("windows", [window.name for window in phase.windows])
 
 
-def _not_yet(trial: TrialPlan) -> Iterator[Broken]:
-    if trial.repeats > 1:
-        yield Broken("repeats", "is not supported yet above 1", "Remove it, and list the trial again instead.")
-    if trial.matrix is not None:
-        yield Broken("matrix", "is not supported yet", "Remove it, and list one trial per combination instead.")
-
-
 def _concurrency_rules(trial: TrialPlan) -> Iterator[Broken]:
     if trial.max_concurrency is not None and trial.max_concurrency < trial.writers:
         message = f"is below writers ({trial.writers}), and in open loop every writer has to run at once"
@@ -254,6 +318,16 @@ def _size_rules(trial: TrialPlan) -> Iterator[Broken]:
             yield Broken(f"phases[{index}].load", message, "Shorten the phase, or lower writers.")
 
 
+def _delete_rules(trial: TrialPlan) -> Iterator[Broken]:
+    if trial.record.operation != "delete":
+        return
+    if trial.events > MAX_DELETES:
+        message = f"delete {trial.events:,} keys together, more than the {MAX_DELETES:,} that can be written before"
+        yield Broken("phases", message, "Lower rate_per_s, duration_s or count, or split the trial.")
+    if trial.target.store == "reference":
+        yield Broken("record.operation", "is not offered by the reference store", 'Use "put" or "update".')
+
+
 def _watch_rules(trial: TrialPlan) -> Iterator[Broken]:
     """A watch is held by lanes that ask for their turns again and again, and an execution's history has an end."""
     if not is_pull(trial.target):
@@ -268,26 +342,57 @@ def _watch_rules(trial: TrialPlan) -> Iterator[Broken]:
         yield Broken("drain_limit_s", message, "Lower it, shorten the load, or split the trial.")
 
 
+def _expansion_rules(plan: Plan) -> Iterator[Broken]:
+    if plan.size <= MAX_TRIALS:
+        return
+    largest = max(range(len(plan.trials)), key=lambda index: plan.trials[index].copies)
+    field = "repeats" if plan.trials[largest].matrix is None else "matrix"
+    message = f"makes {plan.trials[largest].copies:,} of {plan.size:,} trials together, more than a plan's {MAX_TRIALS}"
+    remedy = "Shorten the matrix, lower repeats, or split the plan."
+    yield Broken(f"trials[{largest}].{field}", message, remedy)
+
+
 def _planned_rules(plan: Plan) -> Iterator[Broken]:
-    phases = sum(len(trial.phases) for trial in plan.trials)
-    if len(plan.trials) * PLANNED_TRIAL_BYTES + phases * PLANNED_PHASE_BYTES > MAX_PLANNED_BYTES:
+    phases = sum(len(trial.phases) * trial.copies for trial in plan.trials)
+    if plan.size <= MAX_TRIALS and plan.size * PLANNED_TRIAL_BYTES + phases * PLANNED_PHASE_BYTES > MAX_PLANNED_BYTES:
         message = f"have {phases:,} phases together, more than one state machine can hand on"
         yield Broken("trials", message, "Split the plan, or join phases.")
 
 
 def _scale_rules(trial: TrialPlan) -> Iterator[Broken]:
-    if trial.target.store == "dynamodb":
-        return
+    store = trial.target.store
     for index, phase in enumerate(trial.phases):
-        if phase.scale is not None:
-            message = f"is supported for dynamodb only, not for {trial.target.store}"
+        if phase.scale is None:
+            continue
+        mode, serverless = phase.scale.capacity.mode, isinstance(phase.scale.capacity, ServerlessCapacity)
+        if store not in {"dynamodb", "postgresql"}:
+            message = f"is supported for dynamodb and postgresql only, not for {store}"
             yield Broken(f"phases[{index}].scale", message, "Remove it.")
+        elif serverless != (store == "postgresql"):
+            modes = "serverless_v2" if store == "postgresql" else "provisioned, on_demand or autoscaled"
+            yield Broken(f"phases[{index}].scale.capacity.mode", f"is {mode} for {store}", f"Make it {modes}.")
+        elif trial.target.endpoint is not None and serverless:
+            message = "is for the stack's own cluster, and target.endpoint names another server"
+            yield Broken(f"phases[{index}].scale", message, "Remove one of the two.")
 
 
 def _phase_rules(trial: TrialPlan) -> Iterator[Broken]:
     yield from _repeated("phases", [phase.name for phase in trial.phases])
     if not any(phase.measured for phase in trial.phases):
         yield Broken("phases[0].measured", "is false, as in every phase", "Set measured: true on at least one phase.")
+
+
+def _published_rules(trial: TrialPlan) -> Iterator[Broken]:
+    windows = [window.name for phase in trial.phases for window in phase.all_windows()]
+    for index, published in enumerate(trial.published):
+        if published.window is None or windows.count(published.window) == 1:
+            continue
+        known = ", ".join(f'"{name}"' for name in dict.fromkeys(windows))
+        if published.window in windows:
+            message, remedy = "is the name of windows in several phases", "Give those windows names of their own."
+        else:
+            message, remedy = "names no measured window", f"Name one of {known}, or remove it."
+        yield Broken(f"published[{index}].window", message, remedy)
 
 
 def _endpoint_rules(trial: TrialPlan) -> Iterator[Broken]:
@@ -303,7 +408,7 @@ def _endpoint_rules(trial: TrialPlan) -> Iterator[Broken]:
         yield Broken("target.endpoint", "is a URL, where host:port is needed", "Remove what stands before the host.")
 
 
-def _repeated(field: str, names: list[str | None]) -> Iterator[Broken]:
+def _repeated(field: str, names: Sequence[str | None]) -> Iterator[Broken]:
     for index, name in enumerate(names):
         if name is not None and name in names[:index]:
             message = f"is the name of {field}[{names.index(name)}] too"

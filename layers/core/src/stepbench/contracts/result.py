@@ -7,7 +7,7 @@ report, and speaks its units.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -121,6 +121,91 @@ class WindowResult(Contract):
     lateness_ms: Latency = Field(description="t1 - t0.")
 
 
+class Comparison(Contract):
+    """
+    Trigger latency of window `b` against window `a` of the same trial: across a scaling step, what the step did.
+
+    Intervals are from resampling blocks of time in both windows; where that cannot be had, the estimates say why.
+    """
+
+    phase_a: str
+    a: str
+    phase_b: str
+    b: str
+    median_shift_ms: Estimate = Field(description="Median of b minus median of a.")
+    median_ratio: Estimate
+    iqr_ratio: Estimate = Field(description="Interquartile range of b over that of a.")
+    tail_ratio: Estimate = Field(description="(p90 / median) of b over the same of a: whether the tail grew more.")
+
+
+class ChangePoint(Contract):
+    """
+    Where one series of a phase changes its level most, with the probability of so large a change by chance.
+
+    `achieved_per_s` is what was acknowledged, by t2, in bins of 100 ms; `latency_ms` is trigger latency, medians of
+    bins of a second by t0. `at_s` is seconds from the phase's first t0; its value is None where no change is seen.
+    """
+
+    phase: str
+    series: Literal["achieved_per_s", "latency_ms"]
+    at_s: Estimate
+    p_value: float = Field(ge=0, le=1)
+    before: float | None = Field(default=None, description="The series' median before the change.")
+    after: float | None = None
+
+
+class Modality(Contract):
+    """Whether a window's trigger latency has more than one mode, on a logarithmic axis (Silverman's test)."""
+
+    window: str
+    phase: str
+    p_value: float | None = Field(default=None, description="Of one mode; None where `reason` says why it is not told.")
+    modes_ms: tuple[float, ...] = Field(default=(), description="Where the modes lie; one if unimodality stands.")
+    reason: str | None = None
+
+
+class BoxStats(Contract):
+    """What a box plot draws of a window's trigger latency, in ms; None where it lies in the missing mass."""
+
+    window: str
+    phase: str
+    n: int
+    p1: float | None
+    p25: float | None
+    p50: float | None
+    p75: float | None
+    p90: float | None
+    p99: float | None
+
+
+class RateBins(Contract):
+    """A phase's events in bins of `bin_s` from its first t0: due (by t0), sent (by t1), acknowledged (by t2)."""
+
+    phase: str
+    bin_s: float
+    offered: tuple[int, ...]
+    sent: tuple[int, ...]
+    acknowledged: tuple[int, ...]
+
+
+class Replication(Contract):
+    """
+    A published number beside ours, for both readings of what the paper measured.
+
+    `ratio` is ours over the published number; its interval is that of ours.
+    """
+
+    metric: str = Field(description="As in the plan's `published`: p50, p90, ...")
+    window: str
+    phase: str
+    published_ms: float
+    source: str
+    latency_ms: Estimate = Field(description="Ours, t4 - t1.")
+    after_ack_ms: Estimate = Field(description="Ours, t4 - t2.")
+    ratio: Estimate
+    ratio_after_ack: Estimate
+
+
 class Clock(Contract):
     """Receiver clock minus writer clock, with its error bound; None where unmeasured."""
 
@@ -165,7 +250,7 @@ class TrialSummary(Contract):
     store: str
     provider: str
     emulated: bool
-    incomplete: bool
+    incomplete: bool = Field(description="Whether anything of the trial is missing; `failure` says why.")
     failure: Failure | None = None
     accounting: Accounting | None = Field(description="Of the measured phases; None if none of them began.")
     warm_up: Accounting | None = Field(default=None, description="The same of the phases with `measured: false`.")
@@ -173,10 +258,33 @@ class TrialSummary(Contract):
     clock: Clock
     caveats: tuple[Caveat, ...]
     invocations: tuple[Invocations, ...] = ()
+    comparisons: tuple[Comparison, ...] = Field(default=(), description="Each measured window against the one before.")
+    change_points: tuple[ChangePoint, ...] = Field(default=(), description="Of phases with more than one load step.")
+    modality: tuple[Modality, ...] = ()
+    replication: tuple[Replication, ...] = ()
     cost_usd: Cost
     floor_ms: Latency | None = Field(
         default=None, description="Locally: the emulator's asynchronous-invoke floor, measured in the same run."
     )
+    group: str = Field(default="", description="What the repeats of one trial have in common; empty for its name.")
+    repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
+    point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
+
+
+class TriggerShare(Contract):
+    """
+    How much of an application's time its triggers take, each at its median; the functions take `compute_ms`.
+
+    Estimates: share from 0 to 1; trigger latency of the whole chain in ms.
+    """
+
+    application: str
+    source: str
+    trial: str = Field(description="The trial whose latency stands for `measured` triggers; empty for none.")
+    triggers: int = Field(ge=1)
+    compute_ms: float = Field(gt=0)
+    trigger_ms: Estimate
+    share: Estimate
 
 
 class SkippedTrial(Contract):
@@ -206,6 +314,22 @@ class SeriesPoint(Contract):
     max_ms: float | None
 
 
+class StepSpan(Contract):
+    """One load step of a phase, in seconds from the phase's start."""
+
+    rate_per_s: float
+    from_s: float
+    to_s: float
+
+
+class WindowSpan(Contract):
+    """One window of a phase, in seconds from the phase's start."""
+
+    name: str
+    from_s: float
+    to_s: float
+
+
 class PhaseSpan(Contract):
     """Where a phase lies on the trial's time axis, in seconds from the trial's first t0."""
 
@@ -213,6 +337,8 @@ class PhaseSpan(Contract):
     measured: bool
     from_s: float
     to_s: float
+    steps: tuple[StepSpan, ...] = Field(default=(), description="Its load, one step after the other.")
+    windows: tuple[WindowSpan, ...] = Field(default=(), description="What is analysed of it.")
 
 
 class EcdfCurve(Contract):
@@ -236,6 +362,34 @@ class TrialResult(Contract):
     series: tuple[SeriesPoint, ...]
     phases: tuple[PhaseSpan, ...]
     ecdf: tuple[EcdfCurve, ...]
+    boxes: tuple[BoxStats, ...] = ()
+    rates: tuple[RateBins, ...] = Field(default=(), description="Of phases with more than one load step.")
+
+
+class GroupWindow(Contract):
+    """
+    Trigger latency in ms of one window over the repeats of a trial: geometric means of the runs' own quantiles.
+
+    `median_ratio` is the median over that of the first group with such a window, which has none itself.
+    """
+
+    window: str
+    phase: str
+    runs: int = Field(ge=0, description="How many repeats went through whole; the others are not in it.")
+    p50: Estimate
+    p90: Estimate
+    p95: Estimate
+    p99: Estimate
+    median_ratio: Estimate | None = None
+
+
+class GroupResult(Contract):
+    """The repeats of one trial, or of one point of its matrix."""
+
+    name: str
+    trials: tuple[int, ...] = Field(description="Their indexes.")
+    point: dict[str, Any] = Field(default={}, description="Their matrix values, by dotted path.")
+    windows: tuple[GroupWindow, ...]
 
 
 class RunSummary(Contract):
@@ -248,6 +402,8 @@ class RunSummary(Contract):
     started_at: str = Field(description="ISO 8601, UTC.")
     finished_at: str
     trials: tuple[TrialSummary, ...]
+    shares: tuple[TriggerShare, ...] = Field(default=(), description="Of the plan's `applications`.")
+    groups: tuple[GroupResult, ...] = Field(default=(), description="Of plans with repeats or a matrix; as listed.")
 
 
 class Manifest(Contract):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.rule import Broken, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class _Target(Contract):
@@ -41,7 +45,43 @@ class OnDemandCapacity(Contract):
     warm_write_units: int | None = Field(default=None, ge=4_000, le=1_000_000)
 
 
-Capacity = Annotated[ProvisionedCapacity | OnDemandCapacity, Field(discriminator="mode")]
+class AutoscaledCapacity(Contract):
+    """Provisioned write units that Application Auto Scaling moves between two bounds; read units stay."""
+
+    mode: Literal["autoscaled"]
+    read_units: int = Field(default=5, ge=1, le=40_000)
+    min_write_units: int = Field(ge=1, le=40_000)
+    max_write_units: int = Field(ge=1, le=40_000)
+    target_utilisation_percent: int = Field(default=70, ge=20, le=90)
+
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> Self:
+        refuse(_bound_rules("write_units", self.min_write_units, self.max_write_units))
+        return self
+
+
+class ServerlessCapacity(Contract):
+    """Between which bounds Aurora Serverless v2 moves, in ACU (halves). Torn down to what it was before."""
+
+    mode: Literal["serverless_v2"]
+    min_acu: float = Field(ge=0.5, le=256, multiple_of=0.5)
+    max_acu: float = Field(ge=1, le=256, multiple_of=0.5)
+
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> Self:
+        refuse(_bound_rules("acu", self.min_acu, self.max_acu))
+        return self
+
+
+def _bound_rules(of: str, low: float, high: float) -> Iterator[Broken]:
+    if high < low:
+        yield Broken(f"max_{of}", f"is below min_{of} ({low:g})", f"Raise max_{of} or lower min_{of}.")
+
+
+TableCapacity = Annotated[ProvisionedCapacity | OnDemandCapacity | AutoscaledCapacity, Field(discriminator="mode")]
+Capacity = Annotated[
+    ProvisionedCapacity | OnDemandCapacity | AutoscaledCapacity | ServerlessCapacity, Field(discriminator="mode")
+]
 
 
 class DynamoDbTarget(_Target):
@@ -56,7 +96,7 @@ class DynamoDbTarget(_Target):
         description="An event filter pattern, as Lambda's event source mapping takes it. What it holds back "
         "is counted as not arrived.",
     )
-    capacity: Capacity = OnDemandCapacity()
+    capacity: TableCapacity = OnDemandCapacity()
 
 
 class PostgresqlTarget(_Target):
@@ -75,9 +115,61 @@ class EtcdTarget(_Target):
     store: Literal["etcd"]
 
 
-Target = Annotated[S3Target | DynamoDbTarget | PostgresqlTarget | EtcdTarget, Field(discriminator="store")]
+class ConstantDelay(Contract):
+    """Always the same."""
 
-PULL_STORES = frozenset({"etcd"})
+    kind: Literal["constant"]
+    ms: float = Field(ge=0, le=60_000, allow_inf_nan=False)
+
+
+class BimodalDelay(Contract):
+    """One of two, with a normal scatter of 2 % around each."""
+
+    kind: Literal["bimodal"]
+    low_ms: float = Field(ge=0, le=60_000, allow_inf_nan=False)
+    high_ms: float = Field(ge=0, le=60_000, allow_inf_nan=False)
+    high_share: float = Field(gt=0, lt=1)
+
+
+class ParetoDelay(Contract):
+    """A heavy tail: at least `scale_ms`, with P(delay > x) = (scale / x) ** shape, cut at 10 s."""
+
+    kind: Literal["pareto"]
+    scale_ms: float = Field(gt=0, le=10_000, allow_inf_nan=False)
+    shape: float = Field(gt=0.5, le=20)
+
+
+class StallDelay(Contract):
+    """`base_ms`, but the store stands still for `stall_ms` every `every_s`: what falls into it comes at its end."""
+
+    kind: Literal["stalls"]
+    base_ms: float = Field(ge=0, le=60_000, allow_inf_nan=False)
+    stall_ms: float = Field(gt=0, le=60_000, allow_inf_nan=False)
+    every_s: float = Field(gt=0, le=3_600, allow_inf_nan=False)
+
+
+Delay = Annotated[ConstantDelay | BimodalDelay | ParetoDelay | StallDelay, Field(discriminator="kind")]
+
+
+class ReferenceTarget(_Target):
+    """
+    The reference store: it delivers after delays that it draws and keeps on record, so that we can be measured.
+
+    It is a server of ours (`stepbench.testing.reference_store`), watched like etcd.
+    """
+
+    store: Literal["reference"]
+    delay: Delay = ConstantDelay(kind="constant", ms=5)
+    drop_share: float = Field(default=0, ge=0, lt=1, description="Acknowledged, and never delivered.")
+    duplicate_share: float = Field(default=0, ge=0, lt=1, description="Delivered twice.")
+    reorder_share: float = Field(default=0, ge=0, lt=1, description="Delivered after the event that follows it.")
+
+
+Target = Annotated[
+    S3Target | DynamoDbTarget | PostgresqlTarget | EtcdTarget | ReferenceTarget, Field(discriminator="store")
+]
+
+PULL_STORES = frozenset({"etcd", "reference"})
 """Stores whose changes are fetched by a watcher; all others push to `ReceiveEvents`."""
 
 
