@@ -113,7 +113,7 @@ def test_one_burst_says_nothing_about_how_often_bursts_are() -> None:
     assert found.reason is not None
     assert re.fullmatch(r"\d+ of 1200 independent < 368", found.reason)
     with pytest.raises(InsufficientSampleError, match="upper limit lies beyond the largest value"):
-        measured._bootstrap_levels(0.99, 60)
+        measured._bootstrap_levels(0.99, 1, 60)
 
 
 def test_a_quantile_in_the_missing_mass_says_so() -> None:

@@ -37,12 +37,45 @@ def block_weights(blocks: int, rng: np.random.Generator, draws: int = DRAWS) -> 
     return rng.multinomial(blocks, np.full(blocks, 1 / blocks), draws).astype(np.float64)
 
 
-def bootstrap_levels(
+def seam_factor(autocorrelation_times: float) -> float:
+    """
+    By how much resampled blocks, so many autocorrelation times long, vary too little, as a factor above 1.
+
+    Where two blocks meet in a resample, the dependence between their ends is lost: for an AR(1) the variance of a
+    block's mean is smaller than the long-run one by half an autocorrelation time over the block's length.
+
+    Source:
+        Kunsch (1989), The Annals of Statistics 17(3), theorem 3.1 (bias of the block estimator of the variance);
+        the AR(1)'s 2 phi / (1 - phi^2) is half its (1 + phi) / (1 - phi) to within 1 % from phi = 0.9, 11 % from 0.5.
+    """
+    return 1 / math.sqrt(1 - 0.5 / max(autocorrelation_times, 1.0))
+
+
+def share_draws(
+    at_most: NDArray[np.bool_], block: NDArray[np.int64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """
+    Deviations of the share of values at or below an estimate, between resamples of whole blocks; shape (draws,).
+
+    A resample of empty blocks only has no share, and deviates by 0.
+    """
+    counts = np.bincount(block, minlength=weights.shape[1]).astype(np.float64)
+    hits = np.bincount(block, weights=at_most, minlength=weights.shape[1])
+    drawn = weights @ counts
+    share = hits.sum() / counts.sum()
+    deviations: NDArray[np.float64] = np.divide(weights @ hits, np.where(drawn > 0, drawn, 1.0)) - share
+    deviations[drawn == 0] = 0.0
+    return deviations
+
+
+def bootstrap_levels(  # noqa: PLR0913 -- the same data in five columns
     at_most: NDArray[np.bool_],
     block: NDArray[np.int64],
     weights: NDArray[np.float64],
     q: float,
+    *,
     confidence: float = CONFIDENCE,
+    widen: float = 1.0,
 ) -> Levels:
     """
     Levels that enclose the quantile, from how the share of values at or below the estimate varies between blocks.
@@ -57,17 +90,25 @@ def bootstrap_levels(
         weights: from `block_weights`.
         q: probability of the quantile.
         confidence: of the interval.
+        widen: a factor on the deviations, from `seam_factor`.
 
     Source:
         Kunsch (1989), The Annals of Statistics 17(3) (blocks); Woodruff (1952), Journal of the American Statistical
-        Association 47 (inversion); Hesterberg (2015), The American Statistician 69(4), section 5.3 (widening).
+        Association 47 (inversion); Hesterberg (2015), The American Statistician 69(4), section 5.3 (expansion).
     """
     blocks = weights.shape[1]
-    counts = np.bincount(block, minlength=blocks).astype(np.float64)
-    hits = np.bincount(block, weights=at_most, minlength=blocks)
-    drawn = weights @ counts
-    shares = (weights @ hits)[drawn > 0] / drawn[drawn > 0]
     t = float(special.stdtrit(blocks - 1, (1 + confidence) / 2))
     tail = float(special.ndtr(-t * math.sqrt(blocks / (blocks - 1))))
-    low, high = np.quantile(shares, [tail, 1 - tail]) - hits.sum() / counts.sum()
+    low, high = widen * np.quantile(share_draws(at_most, block, weights), [tail, 1 - tail])
     return Levels(max(q + float(low), 0.0), min(q + float(high), 1.0))
+
+
+def expansion(blocks: int, confidence: float = CONFIDENCE) -> float:
+    """
+    The same widening for the number of blocks as a factor on deviations, where there is no single tail to move.
+
+    Source:
+        Hesterberg (2015), section 5.3.
+    """
+    t = float(special.stdtrit(blocks - 1, (1 + confidence) / 2))
+    return t / float(special.ndtri((1 + confidence) / 2)) * math.sqrt(blocks / (blocks - 1))

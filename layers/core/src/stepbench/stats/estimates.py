@@ -75,7 +75,10 @@ class Sample:
 
     def blocks(self, q: float) -> int:
         """How many blocks the window holds; 0 where none are needed."""
-        time = self.autocorrelation_time(q)
+        return self.blocks_of(self.autocorrelation_time(q))
+
+    def blocks_of(self, time: float) -> int:
+        """The same for an autocorrelation time in events."""
         return 0 if time == 1 else bootstrap.block_count(self.length_s, time * self.length_s / self.values.size)
 
     def levels(self, q: float) -> Levels:
@@ -85,26 +88,47 @@ class Sample:
         Raises:
             InsufficientSampleError: no interval can be had; the message is the reason to print.
         """
-        n, needed = self.values.size, min_sample(q)
+        time = self.enough_time(q)
+        blocks = self.blocks_of(time)
+        if blocks >= bootstrap.MIN_BLOCKS:
+            return self._bootstrap_levels(q, time, blocks)
+        return order_statistic_levels(self.values.size / time, q)
+
+    def enough_time(self, *qs: float) -> float:
+        """
+        The longest autocorrelation time, in events, of some quantiles that the sample is large enough for.
+
+        Raises:
+            InsufficientSampleError: it is too small for one of them; the message is the reason to print.
+        """
+        n, needed = self.values.size, max(min_sample(q) for q in qs)
         if n < needed:
             message = f"n={n} < {needed}"
             raise InsufficientSampleError(message)
-        time = self.autocorrelation_time(q)
+        time = max(self.autocorrelation_time(q) for q in qs)
         if n / time < needed:
             message = f"{n / time:.0f} of {n} independent < {needed}"
             raise InsufficientSampleError(message)
-        blocks = self.blocks(q)
-        if blocks >= bootstrap.MIN_BLOCKS:
-            return self._bootstrap_levels(q, blocks)
-        return order_statistic_levels(n / time, q)
+        return time
 
-    def _bootstrap_levels(self, q: float, blocks: int) -> Levels:
-        block = bootstrap.block_index(self.at_s, self.length_s, blocks)
-        at_most = self.values <= quantile(self.ascending, q)
-        levels = bootstrap.bootstrap_levels(at_most, block, bootstrap.block_weights(blocks, self.rng), q)
-        if levels.high * (self.values.size + 1) > self.values.size:
+    def check_reach(self, level: float) -> None:
+        """
+        Whether the sample reaches a level that an interval ends at.
+
+        Raises:
+            InsufficientSampleError: it does not.
+        """
+        if level * (self.values.size + 1) > self.values.size:
             message = "the interval's upper limit lies beyond the largest value"
             raise InsufficientSampleError(message)
+
+    def _bootstrap_levels(self, q: float, time: float, blocks: int) -> Levels:
+        block = bootstrap.block_index(self.at_s, self.length_s, blocks)
+        at_most = self.values <= quantile(self.ascending, q)
+        weights = bootstrap.block_weights(blocks, self.rng)
+        widen = bootstrap.seam_factor(self.values.size / blocks / time)
+        levels = bootstrap.bootstrap_levels(at_most, block, weights, q, widen=widen)
+        self.check_reach(levels.high)
         return levels
 
     def estimate(self, q: float) -> Estimate:

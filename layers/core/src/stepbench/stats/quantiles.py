@@ -98,6 +98,18 @@ def at_level(ascending: NDArray[np.float64], level: float) -> float:
     return _between(ascending, (ascending.size + 1) * level - 1)
 
 
+def at_levels(ascending: NDArray[np.float64], levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same for many levels at once, of any shape."""
+    place = np.clip((ascending.size + 1) * levels - 1, 0.0, ascending.size - 1.0)
+    index = np.floor(place).astype(np.int64)
+    low, high = ascending[index], ascending[np.minimum(index + 1, ascending.size - 1)]
+    share = place - index
+    found: NDArray[np.float64] = np.where((share > 0) & np.isinf(high), np.inf, low)
+    between = (share > 0) & np.isfinite(high)
+    found[between] += share[between] * (high[between] - low[between])
+    return found
+
+
 def order_statistic_interval(
     ascending: NDArray[np.float64], q: float, confidence: float = CONFIDENCE
 ) -> tuple[float, float]:

@@ -1,0 +1,160 @@
+"""
+What changed between two windows: differences and ratios of their quantiles, with intervals.
+
+Each window's true quantiles are drawn from what its sample says of them, by the rules of `stats.estimates`: levels of
+order statistics where no autocorrelation is to be seen, resampled blocks of time where there is and 20 of them fit,
+levels of n / autocorrelation time values otherwise. A measure of draws from both windows is a draw of the measure, and
+the middle 95 % of those are its interval.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stepbench.contracts.result import Estimate
+from stepbench.errors import InsufficientSampleError
+from stepbench.stats import bootstrap
+from stepbench.stats.quantiles import CONFIDENCE, at_levels, quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from stepbench.stats.estimates import Sample
+
+DRAWS = 2_000
+_TAIL = (1 - CONFIDENCE) / 2
+
+
+class Differences(NamedTuple):
+    """Of window b against window a. Reasons for a missing number begin with the window that lacks something."""
+
+    median_shift: Estimate
+    median_ratio: Estimate
+    iqr_ratio: Estimate
+    tail_ratio: Estimate
+
+
+class _Measure(NamedTuple):
+    """What is computed of each window's quantiles `qs` (shape (..., k) to (...,)), and how two windows are set off."""
+
+    name: str
+    qs: tuple[float, ...]
+    of: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    combine: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+
+
+def compare(a: Sample, b: Sample, rng: np.random.Generator) -> Differences:
+    """All four. One generator serves both windows, not each its own: two with one seed would draw alike."""
+    return Differences(
+        median_shift=median_shift(a, b, rng),
+        median_ratio=_estimate(a, b, _Measure("median", (0.5,), _first, _over), rng),
+        iqr_ratio=_estimate(a, b, _Measure("interquartile range", (0.25, 0.75), _spread, _over), rng),
+        tail_ratio=_estimate(a, b, _Measure("median", (0.5, 0.9), _tail, _over), rng),
+    )
+
+
+def median_shift(a: Sample, b: Sample, rng: np.random.Generator) -> Estimate:
+    """Median of b minus median of a, in the samples' unit."""
+    return _estimate(a, b, _Measure("median", (0.5,), _first, _minus), rng)
+
+
+def quantile_draws(
+    sample: Sample, qs: tuple[float, ...], rng: np.random.Generator, draws: int = DRAWS
+) -> NDArray[np.float64]:
+    """
+    Draws of where the true quantiles may lie, jointly; shape (draws, len(qs)), `inf` in the missing mass.
+
+    Raises:
+        InsufficientSampleError: the sample is too small for an interval of one of them; the message says why.
+
+    Source:
+        Hutson (1999), Journal of Applied Statistics 26(3), for one quantile, and David & Nagaraja (2003), Order
+        Statistics, section 2.5, for several (spacings of uniform order statistics are Dirichlet); blocks as in
+        `stats.bootstrap`. Combining such draws: Xie & Singh (2013), International Statistical Review 81(1).
+    """
+    time = sample.enough_time(*qs)
+    blocks = sample.blocks_of(time)
+    if blocks >= bootstrap.MIN_BLOCKS:
+        levels = _block_levels(sample, qs, time, bootstrap.block_weights(blocks, rng, draws))
+    else:
+        shares = np.diff([0.0, *qs, 1.0]) * (sample.values.size / time + 1)
+        levels = np.cumsum(rng.dirichlet(shares, draws), axis=1)[:, :-1]
+    return at_levels(sample.ascending, levels)
+
+
+def _block_levels(
+    sample: Sample, qs: tuple[float, ...], time: float, weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    blocks = weights.shape[1]
+    block = bootstrap.block_index(sample.at_s, sample.length_s, blocks)
+    widen = bootstrap.seam_factor(sample.values.size / blocks / time) * bootstrap.expansion(blocks)
+    deviations = [bootstrap.share_draws(sample.values <= quantile(sample.ascending, q), block, weights) for q in qs]
+    levels = np.array(qs) + widen * np.column_stack(deviations)
+    sample.check_reach(float(np.quantile(levels[:, -1], 1 - _TAIL)))
+    return np.clip(np.maximum.accumulate(levels, axis=1), 0.0, 1.0)
+
+
+def _estimate(a: Sample, b: Sample, measure: _Measure, rng: np.random.Generator) -> Estimate:
+    points, drawn = [], []
+    for label, sample in (("a", a), ("b", b)):
+        try:
+            drawn.append(measure.of(quantile_draws(sample, measure.qs, rng)))
+        except InsufficientSampleError as shortage:
+            return Estimate(value=None, reason=f"{label}: {shortage}")
+        found = np.array([quantile(sample.ascending, q) for q in measure.qs])
+        if np.isinf(found).any():
+            return Estimate(value=None, reason=f"> drain limit ({sample.drain_limit_s:g} s)")
+        points.append(measure.of(found))
+    value = float(measure.combine(points[1], points[0]))
+    if math.isnan(value):
+        return Estimate(value=None, reason=f"a: its {measure.name} is not above 0, so there is no ratio to it")
+    return _interval(value, measure.combine(drawn[1], drawn[0]), max(a.drain_limit_s, b.drain_limit_s))
+
+
+def _interval(value: float, drawn: NDArray[np.float64], drain_limit_s: float) -> Estimate:
+    """A draw that cannot be told (missing mass over missing mass, a ratio to 0) could lie at either end."""
+    unknown = np.isnan(drawn)
+    low = float(np.quantile(np.where(unknown, -np.inf, drawn), _TAIL, method="inverted_cdf"))
+    high = float(np.quantile(np.where(unknown, np.inf, drawn), 1 - _TAIL, method="inverted_cdf"))
+    low, high = min(low, value), max(high, value)
+    if math.isfinite(low) and math.isfinite(high):
+        return Estimate(value=value, low=low, high=high)
+    if not np.isinf(drawn).any():
+        return Estimate(value=value, reason="a measure of a may be 0, so the ratio has no limits")
+    return Estimate(
+        value=value,
+        low=low if math.isfinite(low) else None,
+        high=high if math.isfinite(high) else None,
+        reason=f"{'upper' if math.isfinite(low) else 'lower'} limit > drain limit ({drain_limit_s:g} s)",
+    )
+
+
+def _first(quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    return quantiles[..., 0]
+
+
+def _spread(quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    return _minus(quantiles[..., 1], quantiles[..., 0])
+
+
+def _tail(quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    return _over(quantiles[..., 1], quantiles[..., 0])
+
+
+def _minus(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The difference; nan where both are missing."""
+    with np.errstate(invalid="ignore"):
+        difference: NDArray[np.float64] = np.asarray(above - below)
+    return difference
+
+
+def _over(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The ratio; nan where both are missing, and where what is divided by is not above 0."""
+    above, below = np.asarray(above), np.asarray(below)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(below > 0, above / below, np.nan)
