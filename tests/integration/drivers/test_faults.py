@@ -1,0 +1,388 @@
+"""
+Every fault of the proxy in front of every store: what comes of the writes, and whether the driver goes on afterwards.
+
+The stores are the real ones (S3 and DynamoDB: the emulator). `docs/drivers.md`, "Under faults", shows the same table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import psycopg
+import pytest
+from psycopg import sql
+from tests.integration.drivers.test_dynamodb import DynamoDbSubject
+from tests.integration.drivers.test_etcd import EtcdSubject
+from tests.integration.drivers.test_postgresql import PostgresqlSubject
+from tests.integration.drivers.test_s3 import S3Subject
+
+from stepbench.clock import AnchoredClock
+from stepbench.drivers.dynamodb import DynamoDbDriver
+from stepbench.drivers.etcd import EtcdDriver, EtcdLimits
+from stepbench.drivers.postgresql import PostgresqlDriver
+from stepbench.drivers.protocol import Outcome
+from stepbench.drivers.s3 import S3Driver
+from stepbench.errors import TargetUnavailableError
+from stepbench.settings import Settings
+from stepbench.testing.driver_contract import contract_spec, contract_write, until_ready, until_torn_down
+from stepbench.testing.fault_proxy import (
+    DYNAMODB_EXCEEDED,
+    DYNAMODB_THROTTLING,
+    LAMBDA_TOO_MANY,
+    S3_SLOW_DOWN,
+    Cut,
+    Delay,
+    Drop,
+    Duplicate,
+    Fault,
+    FaultProxy,
+    Framing,
+    Limit,
+    Rule,
+    Throttle,
+    fault_proxy,
+    http1,
+    http2,
+    postgresql,
+)
+from stepbench.testing.lambda_api import lambda_api
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.protocol import Driver, Write, Written
+    from stepbench.local.processes import LocalStore
+    from stepbench.stages.services import Services
+    from stepbench.testing.driver_contract import Subject
+
+pytestmark = [pytest.mark.emulator, pytest.mark.stores]
+
+WRITE_LIMIT_S = 0.4
+HANG_LIMIT_S = 120
+WRITES = 2
+ETCD_LIMITS = EtcdLimits(
+    write_s=WRITE_LIMIT_S, control_s=WRITE_LIMIT_S, ping_every_s=0.5, pong_within_s=1.5 * WRITE_LIMIT_S
+)
+RECEIVER = "arn:aws:lambda:eu-central-1:000000000000:function:stepbench-ReceiveEvents"
+
+
+class Store(NamedTuple):
+    """A store, how its bytes are framed, and how a driver for another address of it is made."""
+
+    name: str
+    subject: Subject
+    upstream: str
+    framing: Callable[[], Framing]
+    driver: Callable[[TrialSpec, FaultProxy], Driver]
+    receiver: FaultProxy | None = None
+
+
+class Expected(NamedTuple):
+    """What comes of one write. `applied`: whether the store has it."""
+
+    outcome: Outcome
+    error: str = ""
+    applied: bool = True
+
+
+OK = Expected(Outcome.OK)
+SLOW = Delay(answer_s=2 * WRITE_LIMIT_S)
+FAULTS: dict[str, Fault] = {
+    "throttle": Throttle(DYNAMODB_THROTTLING),
+    "throttle, provisioned": Throttle(DYNAMODB_EXCEEDED),
+    "slow down": Throttle(S3_SLOW_DOWN),
+    "limit": Limit(bytes_per_s=50_000),
+    "delay request": Delay(request_s=0.05),
+    "delay answer": Delay(answer_s=0.05),
+    "delay beyond the limit": SLOW,
+    "drop request": Drop("request"),
+    "drop answer": Drop("answer"),
+    "duplicate": Duplicate(),
+    "reset before request": Cut("before-request"),
+    "close before request": Cut("before-request", "fin"),
+    "reset in request": Cut("in-request", after_bytes=200),
+    "reset before answer": Cut("before-answer"),
+    "close before answer": Cut("before-answer", "fin"),
+    "reset in answer": Cut("in-answer"),
+    "close in answer": Cut("in-answer", "fin"),
+}
+ONLY: dict[str, set[str]] = {
+    "throttle": {"dynamodb"},
+    "throttle, provisioned": {"dynamodb"},
+    "slow down": {"s3"},
+    "duplicate": {"s3", "dynamodb"},
+}
+REFUSED = {
+    "throttle": "ThrottlingException",
+    "throttle, provisioned": "ProvisionedThroughputExceededException",
+    "slow down": "SlowDown",
+}
+GOES_THROUGH = {"limit", "delay request", "delay answer", "duplicate"}
+NEVER_REACHES = {"drop request", "reset before request", "close before request", "reset in request"}
+STORES = ("s3", "dynamodb", "postgresql", "etcd")
+
+
+def faults_of(store: str) -> list[str]:
+    """Those that can happen to it."""
+    return [fault for fault in FAULTS if store in ONLY.get(fault, STORES)]
+
+
+def expected(store: str, fault: str) -> Expected:
+    """The rows of the table in `docs/drivers.md`."""
+    if fault in REFUSED:
+        return Expected(Outcome.FAILED, REFUSED[fault], applied=False)
+    if fault in GOES_THROUGH:
+        return OK
+    silent = fault == "delay beyond the limit" or fault.startswith("drop")
+    return Expected(Outcome.UNKNOWN, _error(store, fault, silent=silent), applied=fault not in NEVER_REACHES)
+
+
+def _error(store: str, fault: str, *, silent: bool) -> str:
+    match store:
+        case "etcd":
+            return "DEADLINE_EXCEEDED" if silent else "UNAVAILABLE"
+        case "postgresql":
+            return "timeout" if silent else "connection lost"
+        case _:
+            return "timeout" if silent else "connection-reset" if fault.startswith("reset") else "connection-closed"
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """One of the stores by name; only this one is started."""
+    match request.param:
+        case "s3" | "dynamodb" as name:
+            yield _aws_store(name, request)
+        case "etcd":
+            server: LocalStore = request.getfixturevalue("etcd_server")
+            yield Store("etcd", EtcdSubject(server.endpoint), server.endpoint, http2, _etcd_driver)
+        case _:
+            yield from _postgresql_store(request.getfixturevalue("postgresql_server").endpoint)
+
+
+def _aws_store(name: str, request: pytest.FixtureRequest) -> Store:
+    services: Services = request.getfixturevalue("services")
+    receiver = request.getfixturevalue("receiver_arn")
+    settings = services.settings.model_copy(update={"receive_events_function_arn": receiver})
+    nowhere = request.getfixturevalue("nowhere")
+    subject = (S3Subject if name == "s3" else DynamoDbSubject)(services, settings, nowhere)
+    make = S3Driver if name == "s3" else DynamoDbDriver
+
+    def driver(spec: TrialSpec, proxy: FaultProxy) -> Driver:
+        through = settings.model_copy(update={"aws_endpoint_url": proxy.url})
+        made: Driver = make(spec, through, AnchoredClock(), answer_limit_s=WRITE_LIMIT_S)
+        return made
+
+    return Store(name, subject, settings.aws_endpoint_url, http1, driver)
+
+
+def _etcd_driver(spec: TrialSpec, proxy: FaultProxy) -> EtcdDriver:
+    settings = Settings(results_table="unused", results_bucket="unused", etcd_endpoint=proxy.endpoint)
+    return EtcdDriver(spec, settings, AnchoredClock(), limits=ETCD_LIMITS)
+
+
+def _postgresql_store(endpoint: str) -> Iterator[Store]:
+    database = endpoint.partition("/")[2]
+
+    def driver(spec: TrialSpec, proxy: FaultProxy) -> PostgresqlDriver:
+        settings = Settings(
+            results_table="unused",
+            results_bucket="unused",
+            postgresql_endpoint=f"{proxy.endpoint}/{database}",
+            receive_events_function_arn=RECEIVER,
+        )
+        return PostgresqlDriver(
+            spec, settings, AnchoredClock(), write_limit_s=WRITE_LIMIT_S, control_limit_s=WRITE_LIMIT_S
+        )
+
+    with lambda_api() as api, fault_proxy(api.endpoint, http1) as receiver:
+        call_receiver_at(endpoint, receiver.endpoint)
+        yield Store("postgresql", PostgresqlSubject(endpoint), endpoint, postgresql, driver, receiver)
+
+
+def call_receiver_at(endpoint: str, api: str) -> None:
+    """Have new sessions of the server invoke Lambda at another address."""
+    address, _, database = endpoint.partition("/")
+    host, _, port = address.partition(":")
+    with psycopg.connect(host=host, port=int(port), dbname=database, user="postgres", autocommit=True) as connection:
+        setting = sql.SQL("ALTER DATABASE {} SET aws_lambda.endpoint_override = {}")
+        connection.execute(setting.format(sql.Identifier(database), sql.Literal(api)))
+
+
+class Trial(NamedTuple):
+    """A store that is ready, a driver that reaches it through the proxy, and what was written."""
+
+    store: Store
+    spec: TrialSpec
+    driver: Driver
+    proxy: FaultProxy
+    written: dict[Write, Written]
+
+    async def write(self, *sequences: int) -> list[Written]:
+        """One after the other; none may be offered twice."""
+        results = []
+        for sequence in sequences:
+            write = contract_write(self.spec, sequence)
+            assert write not in self.written
+            self.written[write] = await self.driver.write(write)
+            results.append(self.written[write])
+        return results
+
+    async def applied(self, write: Write, *, wanted: bool = False) -> bool:
+        """Whether the store has it; waits for one that is `wanted`, since the store may still be at it."""
+        for _ in range(500 if wanted else 1):
+            if await self.store.subject.read_back(self.spec, write.key) is not None:
+                return True
+            await asyncio.sleep(0.01)
+        return False
+
+
+@asynccontextmanager
+async def trial(store: Store) -> AsyncIterator[Trial]:
+    """Everything undisturbed until a rule is set; at the end nothing is left open, neither connections nor tasks."""
+    before = asyncio.all_tasks()
+    spec = contract_spec(store.subject.target)
+    async with asyncio.timeout(HANG_LIMIT_S):
+        with fault_proxy(store.upstream, store.framing) as proxy:
+            driver = store.driver(spec, proxy)
+            try:
+                await driver.prepare()
+                await until_ready(driver)
+                await driver.open()
+                yield Trial(store, spec, driver, proxy, {})
+            finally:
+                await driver.close()
+            gc.collect()  # urllib3's pools end with their last reference, and a caught error's frames may hold one
+            await asyncio.to_thread(proxy.await_idle)
+            proxy.follow()
+            await until_torn_down(driver)
+            await driver.close()
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() == before
+
+
+async def until_ok(on: Trial, first: int) -> list[Written]:
+    """Write until one succeeds; what the others came to."""
+    between: list[Written] = []
+    for sequence in range(first, first + 200):
+        (written,) = await on.write(sequence)
+        if written.outcome is Outcome.OK:
+            return between
+        between.append(written)
+        await asyncio.sleep(0.02)
+    pytest.fail("the driver does not recover")
+
+
+@pytest.mark.parametrize("store", STORES, indirect=True)
+async def test_a_write_under_a_fault_is_what_the_store_made_of_it(store: Store, subtests: pytest.Subtests) -> None:
+    """An applied write that counts as failed is an arrival out of nowhere; a lost one that counts as ok is a loss."""
+    async with trial(store) as on:
+        for number, fault in enumerate(faults_of(store.name), start=1):
+            with subtests.test(fault):
+                await check_fault(on, fault, number * 10_000)
+
+
+async def check_fault(on: Trial, fault: str, first: int) -> None:
+    """Break writes one by one, each followed by an undisturbed one on the same driver."""
+    wanted = expected(on.store.name, fault)
+    sequences = [first + number * 1_000 for number in range(WRITES)]
+    on.proxy.forget()
+    faulted = []
+    for sequence in sequences:
+        on.proxy.follow(Rule(FAULTS[fault], times=1))
+        faulted += await on.write(sequence)
+        on.proxy.follow()
+        between = await until_ok(on, sequence + 1)
+        assert {each.outcome for each in between} <= {Outcome.UNKNOWN}
+        # All of etcd's writes share a connection, so those that come before it is replaced share its fate.
+        assert not between or on.store.name == "etcd"
+    applied = [await on.applied(contract_write(on.spec, each), wanted=wanted.applied) for each in sequences]
+    assert [(each.outcome, each.error) for each in faulted] == [(wanted.outcome, wanted.error)] * WRITES
+    assert applied == [wanted.applied] * WRITES
+    assert on.proxy.stats().faults == {FAULTS[fault].name: WRITES}
+
+
+@pytest.mark.parametrize("store", STORES, indirect=True)
+async def test_the_books_balance_in_a_storm(store: Store) -> None:
+    """Sixty writes in flight while a third of the requests meets one fault or another: each ends once, and truly."""
+    async with trial(store) as on:
+        share = partial(Rule, share=0.08)
+        rules = [
+            share(Cut("before-request"), seed=1),
+            share(Cut("before-answer", "fin"), seed=2),
+            share(Cut("in-answer"), seed=3),
+            share(Delay(request_s=0.02, answer_s=0.02), seed=4),
+        ]
+        on.proxy.follow(*rules, *([share(Throttle(), seed=5)] if store.framing is http1 else []))
+        await asyncio.gather(*(on.write(sequence) for sequence in range(60)))
+        on.proxy.follow()
+        await until_ok(on, 1_000)
+        outcomes = Counter(each.outcome for each in on.written.values())
+        truth = {
+            write: await on.applied(write, wanted=each.outcome is Outcome.OK) for write, each in on.written.items()
+        }
+    assert sum(outcomes.values()) == len(on.written)
+    assert outcomes[Outcome.UNKNOWN] > 0
+    assert all(truth[write] for write, each in on.written.items() if each.outcome is Outcome.OK)
+    assert not any(truth[write] for write, each in on.written.items() if each.outcome is Outcome.FAILED)
+    assert all(bool(each.error) != (each.outcome is Outcome.OK) for each in on.written.values())
+
+
+LASTING: dict[str, tuple[Rule, ...]] = {
+    "s3": (Rule(Throttle(S3_SLOW_DOWN)),),
+    "dynamodb": (Rule(Cut("before-request", "fin")),),
+    # The first request is the start-up message, for which connecting has a limit of its own.
+    "postgresql": (Rule(Drop("request"), from_nth=2), Rule(Drop("answer"), from_nth=2), Rule(Cut("before-answer"))),
+    "etcd": (Rule(Drop("request")), Rule(Drop("answer")), Rule(Cut("before-answer"))),
+}
+
+
+@pytest.mark.parametrize("store", STORES, indirect=True)
+async def test_preparing_and_clearing_up_under_a_lasting_fault_are_refused(
+    store: Store, subtests: pytest.Subtests
+) -> None:
+    """The state machine retries on this error's name; a hang would use up the function's time and leave no reason."""
+    async with trial(store) as on:
+        for rule in LASTING[store.name]:
+            for method in ("prepare", "ready", "tear_down"):
+                with subtests.test(f"{method}, {rule.fault.name}"):
+                    on.proxy.follow(rule)
+                    with pytest.raises(TargetUnavailableError):
+                        await getattr(on.driver, method)()
+        on.proxy.follow()
+        await on.driver.prepare()
+        assert await on.driver.ready()
+
+
+@pytest.mark.parametrize("fault", [Drop("request"), Drop("answer")], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True)
+async def test_opening_on_a_server_that_falls_silent_is_refused(store: Store, fault: Fault) -> None:
+    """The first statement of a new session once had no limit: a writer hung until its function was killed."""
+    async with trial(store) as on:
+        await on.driver.close()
+        on.proxy.follow(Rule(fault, match=b"SET statement_timeout"))
+        with pytest.raises(TargetUnavailableError):
+            await on.driver.open()
+        on.proxy.follow()
+        await on.driver.open()
+        assert await until_ok(on, 1) == []
+
+
+@pytest.mark.parametrize("fault", [Throttle(LAMBDA_TOO_MANY), Cut("before-answer")], ids=lambda fault: fault.name)
+@pytest.mark.parametrize("store", ["postgresql"], indirect=True)
+async def test_a_receiver_that_cannot_be_invoked_fails_the_insert(store: Store, fault: Fault) -> None:
+    """The trigger runs in the transaction, so it is rolled back, and the write is certainly not there."""
+    async with trial(store) as on:
+        assert store.receiver is not None
+        store.receiver.follow(Rule(fault))
+        (written,) = await on.write(1)
+        store.receiver.follow()
+        assert await until_ok(on, 2) == []
+        applied = await on.applied(contract_write(on.spec, 1))
+    assert (written.outcome, written.error, applied) == (Outcome.FAILED, "38000", False)

@@ -1,0 +1,234 @@
+"""Results table and runs bucket behind the proxy: records are neither lost nor doubled, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from stepbench.clock import SystemClock
+from stepbench.contracts.target import S3Target
+from stepbench.errors import RecordsUnavailableError
+from stepbench.records import layout
+from stepbench.records.flusher import Flusher
+from stepbench.records.reader import count_malformed, read_records
+from stepbench.records.run_store import RunStore
+from stepbench.records.t4 import Entry
+from stepbench.records.t4_store import T4Store, low_level_put
+from stepbench.records.trial_table import TrialTable
+from stepbench.stages.receive_events import IMPATIENT
+from stepbench.testing.fault_proxy import (
+    DYNAMODB_EXCEEDED,
+    DYNAMODB_THROTTLING,
+    S3_SLOW_DOWN,
+    Cut,
+    Delay,
+    Drop,
+    Duplicate,
+    Fault,
+    FaultProxy,
+    Rule,
+    Throttle,
+    fault_proxy,
+    http1,
+)
+from stepbench.testing.records import REF, column_header, t4_item, trial_spec, writer_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.stages.services import Services
+
+pytestmark = pytest.mark.emulator
+
+READ_LIMIT_S = 0.4
+GIVE_UP_LIMIT_S = 20
+FUNCTION_TIMEOUT_S = 60
+"""Of `ReceiveEvents` in template.yaml."""
+SPEC = trial_spec(S3Target(store="s3"))
+STAY_OUT: dict[str, Fault] = {
+    "throttle": Throttle(DYNAMODB_THROTTLING),
+    "throttle, provisioned": Throttle(DYNAMODB_EXCEEDED),
+    "drop request": Drop("request"),
+    "reset before request": Cut("before-request"),
+    "close before request": Cut("before-request", "fin"),
+    "reset in request": Cut("in-request", after_bytes=300),
+}
+ARRIVE_UNHEARD: dict[str, Fault] = {
+    "drop answer": Drop("answer"),
+    "delay beyond the limit": Delay(answer_s=2 * READ_LIMIT_S),
+    "reset before answer": Cut("before-answer"),
+    "close before answer": Cut("before-answer", "fin"),
+    "reset in answer": Cut("in-answer"),
+    "close in answer": Cut("in-answer", "fin"),
+}
+HARMLESS: dict[str, Fault] = {"duplicate": Duplicate(), "delay": Delay(request_s=0.05, answer_s=0.05)}
+EVERY = STAY_OUT | ARRIVE_UNHEARD | HARMLESS
+
+
+class Records(NamedTuple):
+    """The places where records go, reached through one proxy each."""
+
+    at_table: FaultProxy
+    at_bucket: FaultProxy
+    table: TrialTable
+    runs: RunStore
+    receiver: T4Store
+    watcher: T4Store
+    direct: Services
+
+    def found(self) -> list[tuple[str, list[int]]]:
+        """What the analysis will find: (request id, sequences), as it reads them, without the proxies."""
+        items = read_records(SPEC, self.direct.runs, self.direct.table).items
+        return sorted((item.request_id, item.entries["sequence"].tolist()) for item in items)
+
+    def places(self) -> tuple[int, int]:
+        """How many t4 items are in the table, and how many in the bucket."""
+        in_bucket = list(self.direct.runs.keys(layout.t4_fallback_prefix(REF.tag)))
+        return len(list(self.direct.table.t4_items(REF.tag))), len(in_bucket)
+
+
+@pytest.fixture
+def records(services: Services) -> Iterator[Records]:
+    """Clients that try once, so that an outage is over soon; as a whole they do what they do with more tries."""
+    with _records(services, attempts=1) as made:
+        yield made
+
+
+@pytest.fixture
+def persistent(services: Services) -> Iterator[Records]:
+    """Clients that try twice."""
+    with _records(services, attempts=2) as made:
+        yield made
+
+
+@contextmanager
+def _records(services: Services, attempts: int) -> Iterator[Records]:
+    retries = {"mode": "standard", "total_max_attempts": attempts}
+    config = Config(retries=retries, connect_timeout=1, read_timeout=READ_LIMIT_S)  # type: ignore[arg-type]
+    with (
+        fault_proxy(services.settings.aws_endpoint_url, http1) as at_table,
+        fault_proxy(services.settings.aws_endpoint_url, http1) as at_bucket,
+        closing(boto3.client("s3", endpoint_url=at_bucket.url, config=config)) as s3,
+        closing(boto3.client("dynamodb", endpoint_url=at_table.url, config=config)) as dynamodb,
+    ):
+        resource = boto3.resource("dynamodb", endpoint_url=at_table.url, config=config)
+        table = TrialTable(resource.Table(services.settings.results_table))
+        runs = RunStore(s3, services.settings.results_bucket)
+        put = low_level_put(dynamodb, services.settings.results_table, ttl_days=1)
+        yield Records(at_table, at_bucket, table, runs, T4Store(table, runs, put), T4Store(table, runs), services)
+        resource.meta.client.close()
+
+
+def _arrival(sequence: int) -> dict[str, Any]:
+    return t4_item([Entry(phase=0, attempt=0, writer=0, slice=0, batch_index=0, sequence=sequence, t4_ns=1)])
+
+
+def test_an_arrival_survives_a_table_that_is_out(records: Records, subtests: pytest.Subtests) -> None:
+    """Under every lasting fault it is found once: in the table, in the bucket, or in both and counted once."""
+    for number, (name, fault) in enumerate(EVERY.items()):
+        for way in ("receiver", "watcher"):
+            with subtests.test(f"{name}, {way}"):
+                request_id = f"{way}-{number}"
+                before = records.places()
+                records.at_table.follow(Rule(fault))
+                getattr(records, way).put(REF.tag, request_id, 1_000 + number, _arrival(number))
+                records.at_table.follow()
+                in_table, in_bucket = (now - then for now, then in zip(records.places(), before, strict=True))
+                assert in_table == (name not in STAY_OUT)
+                assert in_bucket == (name not in HARMLESS)
+                assert [found for found in records.found() if found[0] == request_id] == [(request_id, [number])]
+
+
+def test_an_arrival_that_is_sent_again_is_one(persistent: Records, subtests: pytest.Subtests) -> None:
+    """After one fault boto3 repeats the request, with the same request id and t4: the same item, not a second one."""
+    records = persistent
+    for number, (name, fault) in enumerate(EVERY.items()):
+        with subtests.test(name):
+            records.at_table.forget()
+            records.at_table.follow(Rule(fault, times=1))
+            records.receiver.put(REF.tag, f"request-{number:02}", 1_000, _arrival(number))
+            assert records.at_table.stats().requests == 1 + (name not in HARMLESS)
+            assert records.places() == (number + 1, 0)
+            assert records.found()[-1] == (f"request-{number:02}", [number])
+
+
+def test_a_bucket_that_is_out_too_is_told_to_the_caller(records: Records, subtests: pytest.Subtests) -> None:
+    """Lambda's on-failure queue, or the stream's retry, then has the event; a silent return would lose it."""
+    faults: dict[str, Fault] = {**EVERY, "slow down": Throttle(S3_SLOW_DOWN)}
+    for name in faults.keys() - HARMLESS.keys():
+        with subtests.test(name):
+            started = time.monotonic()
+            records.at_table.follow(Rule(Throttle()))
+            records.at_bucket.follow(Rule(faults[name]))
+            with pytest.raises(RecordsUnavailableError, match="t4-fallback"):
+                records.receiver.put(REF.tag, "request", 1_000, _arrival(1))
+            assert time.monotonic() - started < GIVE_UP_LIMIT_S
+
+
+def test_a_malformed_event_survives_a_table_that_is_out(records: Records) -> None:
+    """It is counted once, though the table has it and only the answer was lost."""
+    faults: tuple[Fault, ...] = (Throttle(), Cut("before-answer"), Drop("request"))
+    for place, fault in enumerate(faults):
+        records.at_table.follow(Rule(fault))
+        records.receiver.put_malformed("s3", 100, "request", place, "junk")
+    assert count_malformed("s3", records.direct.runs, records.direct.table, 0, 1_000) == 3
+
+
+def test_a_column_file_goes_out_once_the_fault_is_over(records: Records, subtests: pytest.Subtests) -> None:
+    """A writer's rows exist nowhere else: they wait through an outage of the bucket or of the table, and come once."""
+    for number, (name, fault) in enumerate(EVERY.items()):
+        for proxy in (records.at_bucket, records.at_table):
+            where = "bucket" if proxy is records.at_bucket else "table"
+            with subtests.test(f"{name}, {where}"):
+                writer = 2 * number + (where == "table")
+                flusher = Flusher(records.runs, records.table, column_header(writer=writer))
+                flusher.add(writer_rows([1], first_sequence=writer), ("",), last=True)
+                proxy.follow(Rule(fault))
+                assert flusher.send() == (name in HARMLESS)
+                proxy.follow()
+                flusher.finish(SystemClock())
+                files = read_records(SPEC, records.direct.runs, records.direct.table).files
+                assert [each.rows.sequence.tolist() for each in files if each.header.writer == writer] == [[writer]]
+                attempt = layout.attempt_id(0, writer, 0, 0)
+                pointers = [each for each in records.direct.table.files(REF.tag) if each.attempt_id == attempt]
+                assert [each.rows for each in pointers] == [1]
+
+
+def test_a_condition_that_the_lost_request_has_met_is_no_refusal(persistent: Records) -> None:
+    """The repeated request finds its own work done; read as a refusal it would fail the trial that holds the lease."""
+    records = persistent
+    lost = Rule(Cut("before-answer"), times=1)
+    records.at_table.follow(lost)
+    records.table.take_lease("s3#bucket", REF, "arn", 1)
+    records.at_table.follow(lost)
+    records.table.set_position(REF.tag, 7)
+    assert records.table.position(REF.tag) == 7
+    records.at_table.follow(lost)
+    records.table.release_lease("s3#bucket", REF.tag)
+    assert records.direct.table.leases() == []
+
+
+def test_no_fault_leaves_a_connection_behind(persistent: Records) -> None:
+    """A sandbox lives for hours: one leaked socket a fault, and it runs out of them."""
+    records = persistent
+    faults: tuple[Fault, ...] = (Cut("before-answer"), Drop("answer"), Throttle())
+    for fault in faults:
+        records.at_table.follow(Rule(fault, times=1))
+        records.table.beat(REF.tag, "writer#1", {"sent": 1})
+    records.at_table.follow()
+    records.table.beat(REF.tag, "writer#1", {"sent": 2})
+    assert records.at_table.open_connections <= 1
+
+
+def test_a_receiver_gives_up_before_its_function_does() -> None:
+    """Killed by the time-out it would raise nothing, and Lambda's on-failure queue would not get the event."""
+    config: Any = IMPATIENT  # botocore sets its options as attributes at run time
+    attempts = config.retries["total_max_attempts"]
+    backoff_s = sum(2**retry for retry in range(attempts - 1))
+    one_place_s = attempts * (config.connect_timeout + config.read_timeout) + backoff_s
+    assert 2 * one_place_s < FUNCTION_TIMEOUT_S
