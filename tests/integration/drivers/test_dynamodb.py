@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepbench.clock import AnchoredClock
+from stepbench.contracts.identity import ANY_ATTEMPT, EventId, delete_key
 from stepbench.contracts.plan import Scale
 from stepbench.contracts.target import OnDemandCapacity, ProvisionedCapacity
 from stepbench.drivers.dynamodb import DynamoDbDriver
-from stepbench.drivers.protocol import Driver, Outcome, Scalable
+from stepbench.drivers.protocol import Driver, Outcome, Scalable, Write
 from stepbench.errors import TargetUnavailableError
+from stepbench.records.deliveries import parse_delivery
 from stepbench.testing.driver_contract import (
     DriverContract,
     contract_spec,
@@ -136,6 +138,25 @@ async def test_preloaded_keys_stay_out_of_the_stream(subject: DynamoDbSubject, s
             StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
         assert streams.get_records(ShardIterator=iterator)["Records"] == []
+
+
+async def test_a_deletion_reaches_the_receiver_by_its_key(subject: DynamoDbSubject, services: Services) -> None:
+    """As the stream has it: a REMOVE without a new image. The other keys' preloading is not in it."""
+    spec = contract_spec(subject.target, "delete")
+    event = EventId(spec.tag, 0, 0, 0, ANY_ATTEMPT, 3)
+    streams = services.aws("dynamodbstreams")
+    async with running(subject.driver(spec)) as driver:
+        await driver.write(Write(delete_key(event, 59), b"", delete=True))
+        arn = subject.table(spec)["LatestStreamArn"]
+        (shard,) = streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
+        iterator = streams.get_shard_iterator(
+            StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        (record,) = streams.get_records(ShardIterator=iterator)["Records"]
+    change = {**record["dynamodb"], "ApproximateCreationDateTime": 1_700_000_000}
+    delivered = {"eventName": record["eventName"], "eventSource": "aws:dynamodb", "dynamodb": change}
+    (arrival,) = parse_delivery({"Records": [delivered]}, 1).arrivals
+    assert (arrival.tag, arrival.entry.attempt, arrival.entry.sequence) == (spec.tag, ANY_ATTEMPT, 3)
 
 
 async def test_capacity_follows_the_plan(subject: DynamoDbSubject) -> None:

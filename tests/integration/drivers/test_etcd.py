@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepbench.clock import SystemClock
-from stepbench.contracts.identity import CANARY_PHASE, EventId, put_key
+from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, put_key
 from stepbench.drivers.etcd import EtcdDriver
 from stepbench.drivers.protocol import Outcome, Write
 from stepbench.errors import TargetUnavailableError
@@ -159,6 +159,23 @@ async def test_the_watch_sees_its_own_trial_only(subject: EtcdSubject) -> None:
         await driver.write(write)
         ((value, _, _),) = await _take(batches, 1)
     assert value == write.value
+
+
+async def test_the_watch_of_deletes_sees_nothing_else(subject: EtcdSubject) -> None:
+    """By their keys, which is all that etcd tells of them; what canaries write first is no change."""
+    spec = contract_spec(subject.target, "delete")
+    keys = [delete_key(EventId(spec.tag, 0, 0, 0, 0, sequence), 59) for sequence in (0, 1)]
+    canary = Write(delete_key(EventId(spec.tag, CANARY_PHASE, 0, 0, 0, 1), 59), b"value")
+    async with (
+        running(_driver(spec, subject.endpoint)) as driver,
+        _watching(_driver(spec, subject.endpoint), None) as batches,
+    ):
+        await driver.write(canary)
+        deletions = [Write(key, b"", delete=True) for key in (*keys, canary.key)]
+        written = [await driver.write(deletion) for deletion in deletions]
+        seen = await _take(batches, 3)
+    assert [value.decode() for value, _, _ in seen] == [*keys, canary.key]
+    assert [str(position) for _, position, _ in seen] == [result.token for result in written]
 
 
 async def test_deletions_are_no_changes(subject: EtcdSubject) -> None:

@@ -15,8 +15,9 @@ import pytest
 from psycopg import sql
 
 from stepbench.clock import SystemClock
-from stepbench.contracts.identity import EVENT_ID_CHARS, update_key
+from stepbench.contracts.identity import EVENT_ID_CHARS, EventId, delete_key, update_key
 from stepbench.drivers.postgresql import PostgresqlDriver
+from stepbench.drivers.postgresql.lane import WRITE_LIMIT_S
 from stepbench.drivers.protocol import Outcome, Write
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.local.postgresql import discard_postgresql, start_postgresql
@@ -46,14 +47,16 @@ RECEIVER = "arn:aws:lambda:eu-central-1:000000000000:function:stepbench-ReceiveE
 LIMIT_S = 20
 
 
-def _driver(spec: TrialSpec, endpoint: str, receiver: str = RECEIVER) -> PostgresqlDriver:
+def _driver(
+    spec: TrialSpec, endpoint: str, receiver: str = RECEIVER, write_limit_s: float = WRITE_LIMIT_S
+) -> PostgresqlDriver:
     settings = Settings(
         results_table="unused",
         results_bucket="unused",
         postgresql_endpoint=endpoint,
         receive_events_function_arn=receiver,
     )
-    return PostgresqlDriver(spec, settings, SystemClock())
+    return PostgresqlDriver(spec, settings, SystemClock(), write_limit_s=write_limit_s)
 
 
 @asynccontextmanager
@@ -169,6 +172,26 @@ async def test_an_update_posts_the_new_event(subject: PostgresqlSubject, receive
         written = await driver.write(Write(update_key(spec.tag, 1, KEY_BYTES), value))
     assert written.outcome is Outcome.OK
     assert [json.loads(each.body)["event"] for each in receiver_api.invocations] == [value[:EVENT_ID_CHARS].decode()]
+
+
+async def test_a_delete_posts_the_event_in_its_key(subject: PostgresqlSubject, receiver_api: LambdaApi) -> None:
+    """The old value is the preloaded one's and names nobody; writing it, and a canary's, is no event."""
+    spec = contract_spec(subject.target, "delete")
+    key = delete_key(EventId(spec.tag, 0, 0, 0, 0, 5), KEY_BYTES)
+    async with running(_driver(spec, subject.endpoint)) as driver:
+        await driver.write(Write(f"{key[:48]}y", b"aside"))
+        assert receiver_api.invocations == []
+        written = await driver.write(Write(key, b"", delete=True))
+    assert written.outcome is Outcome.OK
+    assert [json.loads(each.body)["event"] for each in receiver_api.invocations] == [key[:EVENT_ID_CHARS]]
+
+
+async def test_what_a_canary_deletes_cannot_be_written_without_a_server(subject: PostgresqlSubject) -> None:
+    """An outcome, as of every write; the canary is sent again."""
+    driver = subject.unreachable(contract_spec(subject.target, "delete"))
+    written = await driver.write(Write("key", b"value"))
+    assert (written.outcome, written.error) == (Outcome.UNKNOWN, "TargetUnavailableError")
+    assert 0 < written.t1_ns <= written.t2_ns
 
 
 async def test_request_response_waits_for_the_receiver(subject: PostgresqlSubject, receiver_api: LambdaApi) -> None:
@@ -404,10 +427,9 @@ async def test_a_cancelled_write_does_not_leave_its_answer_to_the_next(
 
 
 async def test_a_write_without_an_answer_is_given_up_as_unknown(
-    subject: PostgresqlSubject, receiver_api: LambdaApi, monkeypatch: pytest.MonkeyPatch
+    subject: PostgresqlSubject, receiver_api: LambdaApi
 ) -> None:
     """A network that swallows packets sends no error; the writer has to end its slice all the same."""
-    monkeypatch.setattr("stepbench.drivers.postgresql.lane.WRITE_LIMIT_S", 0.3)
     release = threading.Event()
 
     def stall(_: object) -> None:
@@ -416,7 +438,7 @@ async def test_a_write_without_an_answer_is_given_up_as_unknown(
     usual = receiver_api.answer
     receiver_api.answer = stall
     spec = contract_spec(subject.target)
-    async with running(_driver(spec, subject.endpoint)) as driver:
+    async with running(_driver(spec, subject.endpoint, write_limit_s=0.3)) as driver:
         written = await driver.write(contract_write(spec, 0))
         receiver_api.answer = usual
         release.set()

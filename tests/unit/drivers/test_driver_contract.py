@@ -35,16 +35,19 @@ class HonestDriver:
     async def prepare(self) -> None:
         """Trigger and preloaded keys."""
         self.store[f"{self.spec.tag}#trigger"] = b""
-        self.store.update(preloads(self.spec))
+        self.store.update({write.key: write.value for write in preloads(self.spec)})
 
     async def ready(self) -> bool:
         """Whether it is prepared."""
         return f"{self.spec.tag}#trigger" in self.store
 
     async def write(self, write: Write) -> Written:
-        """Store."""
+        """Store, or delete."""
         t1_ns = self.clock.now_ns()
-        self.store[write.key] = write.value
+        if write.delete:
+            self.store.pop(write.key, None)
+        else:
+            self.store[write.key] = write.value
         self.revision += 1
         return Written(t1_ns, max(self.clock.now_ns(), t1_ns + 1), Outcome.OK, str(self.revision))
 
@@ -124,6 +127,11 @@ class SwapsNeighbours(HonestDriver):
 class ForgetsToPreload(HonestDriver):
     async def prepare(self) -> None:
         self.store[f"{self.spec.tag}#trigger"] = b""
+
+
+class EmptiesInsteadOfDeleting(HonestDriver):
+    async def write(self, write: Write) -> Written:
+        return await super().write(write._replace(delete=False))
 
 
 class RaisesItsOwnError(Unreachable):
@@ -219,6 +227,8 @@ BREACHES = [
     Breach(RepeatsItsToken, "test_a_second_write_overwrites"),
     Breach(SwapsNeighbours, "test_writes_in_flight_keep_their_own_results"),
     Breach(ForgetsToPreload, "test_updates_find_their_keys_preloaded"),
+    Breach(ForgetsToPreload, "test_deletes_find_their_keys_preloaded_and_remove_them"),
+    Breach(EmptiesInsteadOfDeleting, "test_deletes_find_their_keys_preloaded_and_remove_them"),
     Breach(RaisesItsOwnError, "test_an_unreachable_store_is_an_outcome", unreachable=True),
     Breach(PretendsToHaveWritten, "test_an_unreachable_store_is_an_outcome", unreachable=True),
     Breach(PretendsToHaveWritten, "test_an_unreachable_store_cannot_be_prepared", unreachable=True),

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepbench.contracts.target import Capacity, DynamoDbTarget, OnDemandCapacity, ProvisionedCapacity
-from stepbench.drivers.dynamodb import DynamoDbDriver, put_item_writer, scaling_request, table_request
+from stepbench.drivers.dynamodb import (
+    DynamoDbDriver,
+    delete_item_writer,
+    put_item_writer,
+    scaling_request,
+    table_request,
+)
 from stepbench.drivers.protocol import Write
 from stepbench.drivers.stream_mapping import mapping_request
 from stepbench.settings import Settings
@@ -118,6 +124,12 @@ def test_any_key_and_value_survive_the_body(key: str, value: str) -> None:
         assert any("\ud800" <= character <= "\udfff" for character in key + value)  # lone surrogates are no text
         return
     assert json.loads(body) == {"TableName": "t-1", "Item": {"pk": {"S": key}, "value": {"S": value}}}
+
+
+def test_a_deletion_names_its_item_whatever_the_key_holds() -> None:
+    """It travels inside JSON as the put does."""
+    body = delete_item_writer("t-1")(Write('a"\\b', b"", delete=True))
+    assert json.loads(body) == {"TableName": "t-1", "Key": {"pk": {"S": 'a"\\b'}}}
 
 
 def test_another_stores_target_is_refused() -> None:

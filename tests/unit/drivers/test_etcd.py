@@ -39,12 +39,13 @@ def test_the_first_answer_is_an_empty_batch() -> None:
     assert parse_watch(5, pb.WatchResponse(created=True).SerializeToString()) == ChangeBatch(5, [])
 
 
-def test_a_batch_holds_the_puts_of_one_answer() -> None:
-    """Etcd sends several events in one message; all share its arrival, each has its own revision."""
+def test_a_batch_holds_the_changes_of_one_answer() -> None:
+    """Etcd sends several in one message; all share its arrival, each has its own revision. A deletion is a key."""
     put, other = pb.KeyValue(key=b"k", value=b"v", mod_revision=7), pb.KeyValue(key=b"l", value=b"w", mod_revision=9)
     deleted = pb.Event(type=pb.Event.DELETE, kv=pb.KeyValue(key=b"k", mod_revision=8))
     answer = pb.WatchResponse(events=[pb.Event(kv=put), deleted, pb.Event(kv=other)])
-    assert parse_watch(5, answer.SerializeToString()) == ChangeBatch(5, [Change(b"v", 7), Change(b"w", 9)])
+    changes = [Change(b"v", 7), Change(b"k", 8), Change(b"w", 9)]
+    assert parse_watch(5, answer.SerializeToString()) == ChangeBatch(5, changes)
 
 
 def test_an_answer_without_news_is_no_batch() -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from stepbench.contracts.identity import CANARY_PHASE, parse_event_id, update_key
+from stepbench.contracts.identity import CANARY_PHASE, EventId, parse_event_id, update_key
+from stepbench.contracts.plan import TrialPlan
 from stepbench.drivers.preload import PRELOAD_WRITER, preload, preloads
 from stepbench.drivers.protocol import Outcome
 from stepbench.errors import TargetUnavailableError
+from stepbench.load.arrivals import slice_counts
+from stepbench.load.payloads import Payloads
 from stepbench.testing.driver_contract import KEY_BYTES, VALUE_BYTES, contract_spec
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
@@ -29,6 +34,28 @@ def test_each_value_is_a_canary_of_the_plans_size() -> None:
     assert [(event.phase, event.writer, event.sequence) for event in events if event] == [
         (CANARY_PHASE, PRELOAD_WRITER, index) for index in range(40)
     ]
+
+
+def test_each_deletion_has_a_key_of_its_own() -> None:
+    """Those that the writers will delete, of all phases, writers and slices: no more and no fewer."""
+    phases = [
+        {"name": "warm-up", "measured": False, "load": [{"rate_per_s": 3, "count": 7}]},
+        {"name": "long", "load": [{"rate_per_s": 0.01, "duration_s": 1_300}]},
+    ]
+    plan = {"target": {"store": "s3"}, "record": {"operation": "delete"}, "phases": phases, "writers": 2}
+    spec = SPEC.model_copy(update={"plan": TrialPlan.model_validate({**plan, "arrivals": "poisson"})})
+    offered = {
+        Payloads(spec.plan.record, EventId(spec.tag, phase, writer, slice_, attempt, 0), 1, seed=7).write(sequence)
+        for phase, writer, attempt in itertools.product(range(2), range(2), range(2))
+        for slice_, count in enumerate(slice_counts(spec.plan, phase, writer).tolist())
+        for sequence in range(count)
+    }
+    written = list(preloads(spec))
+    assert all(write.delete and write.value == b"" for write in offered)
+    assert sorted(write.key for write in written) == sorted(write.key for write in offered)
+    assert len(written) > 7
+    events = [parse_event_id(write.value.decode()) for write in written]
+    assert {(event.phase, event.writer) for event in events if event} == {(CANARY_PHASE, PRELOAD_WRITER)}
 
 
 def test_every_key_is_written_once() -> None:

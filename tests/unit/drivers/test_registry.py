@@ -20,12 +20,14 @@ SETTINGS = Settings(
     target_table_prefix="stack-target-",
     postgresql_endpoint="pg.internal:5432/bench",
     etcd_endpoint="etcd.internal:2379",
+    reference_endpoint="reference.internal:7300",
 )
 DRIVERS = {
     "s3": "S3Driver",
     "dynamodb": "DynamoDbDriver",
     "postgresql": "PostgresqlDriver",
     "etcd": "EtcdDriver",
+    "reference": "ReferenceDriver",
 }
 
 
@@ -50,6 +52,7 @@ def test_every_store_of_the_plan_is_covered_here() -> None:
         ("dynamodb", "http://10.0.0.7:8000"),
         ("postgresql", "10.0.0.7:5432/bench"),
         ("etcd", "10.0.0.7:2379"),
+        ("reference", "10.0.0.7:7300"),
     ],
 )
 def test_a_stack_that_allows_no_endpoints_refuses_them(store: str, endpoint: str) -> None:
@@ -73,6 +76,7 @@ def test_endpoints_are_allowed_by_parameter_and_on_an_emulator(update: dict[str,
         ({"store": "dynamodb"}, "dynamodb#stack-target-"),
         ({"store": "postgresql"}, "postgresql#pg.internal:5432/bench"),
         ({"store": "etcd"}, "etcd#etcd.internal:2379"),
+        ({"store": "reference"}, "reference#reference.internal:7300"),
         ({"store": "etcd", "endpoint": "10.0.0.7:2379"}, "etcd#10.0.0.7:2379"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepbench.drivers.s3 import has_notification, notification, with_notification, without_notification
+from stepbench.drivers.s3 import DELETED, has_notification, notification, with_notification, without_notification
 
 ARN = "arn:aws:lambda:us-east-1:000000000000:function:ReceiveEvents"
 OURS = notification("aaaaaaaaaa-0000", "aaaaaaaaaa-0000/", ARN)
@@ -21,6 +21,12 @@ def test_adding_and_removing_leaves_the_rest_as_it_was() -> None:
     during = with_notification(OTHERS, OURS)
     assert during == OTHERS | {"LambdaFunctionConfigurations": [FOREIGN, OURS]}
     assert without_notification(during, "aaaaaaaaaa-0000/") == OTHERS
+
+
+def test_a_trial_s_entry_is_of_puts_or_of_deletions_only() -> None:
+    """Preparing a trial of deletes writes keys, and tear-down deletes what a trial of puts wrote: no events."""
+    assert OURS["Events"] == ["s3:ObjectCreated:Put"]
+    assert notification("a", "a/", ARN, DELETED)["Events"] == ["s3:ObjectRemoved:*"]
 
 
 def test_an_entry_is_known_by_its_exact_prefix() -> None:

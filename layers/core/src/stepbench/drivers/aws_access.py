@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+ANSWER_LIMIT_S = 10.0
+"""A write without an answer by then is UNKNOWN."""
 WARM_CONNECTIONS = 16
 """Opened before the load; more are opened as requests overlap, up to the plan's `max_in_flight`."""
 _HTTPS_PORT = 443
@@ -49,13 +51,16 @@ class AwsAccess:
     needs one only for the service's address.
     """
 
-    def __init__(self, service: str, spec: TrialSpec, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, service: str, spec: TrialSpec, settings: Settings, clock: Clock, answer_limit_s: float = ANSWER_LIMIT_S
+    ) -> None:
         self._service = service
         self._endpoint = spec.plan.target.endpoint
         self._settings = settings
         self._clock = clock
-        self._in_flight = spec.plan.max_in_flight
+        self._limits = Limits(connections=spec.plan.max_in_flight, answer_s=answer_limit_s)
         self._session = boto3.session.Session(region_name=settings.aws_region)
+        self._made: list[Any] = []
         self.boto: Callable[[str], Any] = cache(self._client)
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -82,10 +87,9 @@ class AwsAccess:
         """
         url: str = (await self.client()).meta.endpoint_url
         address, before_key = bucket_address(url, bucket)
-        limits = Limits(connections=self._in_flight)
         tls = await asyncio.to_thread(self._tls_context) if address.tls else None
         client = SignedClient(
-            Pool(address, self._clock, limits, tls),
+            Pool(address, self._clock, self._limits, tls),
             Signer(self._service, self._settings.aws_region),
             CredentialSource(self._credentials),
             self._clock,
@@ -97,6 +101,11 @@ class AwsAccess:
             raise
         return client, before_key
 
+    def close(self) -> None:
+        """End the connections of the boto3 clients; one that is used again makes new ones."""
+        for client in self._made:
+            client.close()
+
     def provider(self, of_aws: str) -> str:
         """AWS's own service, the emulator that plays it, or the store at the plan's own endpoint."""
         if self._endpoint is not None:
@@ -106,7 +115,9 @@ class AwsAccess:
     def _client(self, service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
         own = self._endpoint if service == self._service else None
         url = own or self._settings.aws_endpoint_url or None
-        return self._session.client(service, endpoint_url=url, config=_CONTROL)  # type: ignore[call-overload]
+        client = self._session.client(service, endpoint_url=url, config=_CONTROL)  # type: ignore[call-overload]
+        self._made.append(client)
+        return client
 
     def _credentials(self) -> Credentials | None:
         found = self._session.get_credentials()

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.target import Capacity, DynamoDbTarget, OnDemandCapacity, ProvisionedCapacity
-from stepbench.drivers.aws_access import AwsAccess, error_code
+from stepbench.contracts.target import (
+    AutoscaledCapacity,
+    Capacity,
+    DynamoDbTarget,
+    OnDemandCapacity,
+    ProvisionedCapacity,
+)
+from stepbench.drivers.aws_access import ANSWER_LIMIT_S, AwsAccess, error_code
 from stepbench.drivers.aws_answers import json_error_code, written
 from stepbench.drivers.preload import preload
 from stepbench.drivers.stream_mapping import StreamMapping
+from stepbench.drivers.table_autoscaling import TableAutoscaling
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
@@ -27,12 +34,15 @@ TEAR_DOWN_FOR_NS = 20_000_000_000
 _POLL_S = 0.5
 _STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
 _HEADERS = (("content-type", "application/x-amz-json-1.0"), ("x-amz-target", "DynamoDB_20120810.PutItem"))
+_DELETE_HEADERS = (_HEADERS[0], ("x-amz-target", "DynamoDB_20120810.DeleteItem"))
 
 
 class DynamoDbDriver:
     """`Driver` and `Scalable` for DynamoDB. Items are `{"pk": key, "value": value}`; DynamoDB gives no token."""
 
-    def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, spec: TrialSpec, settings: Settings, clock: Clock, *, answer_limit_s: float = ANSWER_LIMIT_S
+    ) -> None:
         target = spec.plan.target
         if not isinstance(target, DynamoDbTarget):
             message = f"this driver serves dynamodb, not {target.store}"
@@ -41,10 +51,12 @@ class DynamoDbDriver:
         self._capacity: Capacity = target.capacity
         self._clock = clock
         self._table = f"{settings.target_table_prefix}{spec.tag}"
-        self._aws = AwsAccess("dynamodb", spec, settings, clock)
+        self._aws = AwsAccess("dynamodb", spec, settings, clock, answer_limit_s)
         self._mapping = StreamMapping(self._aws, settings, target, self._table)
+        self._autoscaling = TableAutoscaling(self._aws, self._table)
         self._wire: SignedClient | None = None
         self._put_item = put_item_writer(self._table)
+        self._delete_item = delete_item_writer(self._table)
 
     async def open(self) -> None:
         """Read credentials, connect. Raises TargetUnavailableError."""
@@ -59,13 +71,15 @@ class DynamoDbDriver:
         """
         table = await self._describe()
         if table is None:
-            streamed = not self._spec.plan.record.distinct_keys
+            streamed = not self._spec.plan.preloaded_keys
             await self._call("create_table", **table_request(self._capacity, streamed=streamed))
         table = await self._until_active()
         if not table.get("StreamSpecification", {}).get("StreamEnabled"):
             await self._preload()
             await self._call("update_table", StreamSpecification=_STREAM)
             table = await self._until_active()
+        if isinstance(self._capacity, AutoscaledCapacity):
+            await self._autoscaling.ensure(self._capacity)
         await self._mapping.ensure(table["LatestStreamArn"])
 
     async def ready(self) -> bool:
@@ -74,11 +88,14 @@ class DynamoDbDriver:
         return table is not None and table["TableStatus"] == "ACTIVE" and await self._mapping.enabled()
 
     async def write(self, write: Write) -> Written:
-        """PutItem of one item."""
+        """PutItem or DeleteItem of one item."""
         if self._wire is None:
             message = "open the driver before writing"
             raise RuntimeError(message)
-        return written(await self._wire.send("POST", "/", _HEADERS, self._put_item(write)), json_error_code)
+        headers, body = (
+            (_DELETE_HEADERS, self._delete_item(write)) if write.delete else (_HEADERS, self._put_item(write))
+        )
+        return written(await self._wire.send("POST", "/", headers, body), json_error_code)
 
     async def scale(self, scale: Scale) -> bool:
         """Ask for the capacity, one change at a time as DynamoDB demands; True when all of it is active."""
@@ -90,12 +107,16 @@ class DynamoDbDriver:
             return False
         request = scaling_request(table, scale.capacity)
         if request:
+            await self._stop_autoscaling()  # it would move the units back
             await self._unless_in_use("update_table", **request)
+        elif isinstance(scale.capacity, AutoscaledCapacity):
+            await self._autoscaling.ensure(scale.capacity)
         return not request
 
     async def tear_down(self) -> bool:
         """Remove the mapping, then the table with its stream, and see both gone."""
         until_ns = self._clock.now_ns() + TEAR_DOWN_FOR_NS
+        await self._stop_autoscaling()
         while not (await self._mapping.remove() and await self._remove_table()):
             if self._clock.now_ns() >= until_ns:
                 return False
@@ -107,6 +128,7 @@ class DynamoDbDriver:
         wire, self._wire = self._wire, None
         if wire is not None:
             await wire.close()
+        self._aws.close()
 
     async def provider(self) -> str:
         """What serves the table."""
@@ -124,6 +146,12 @@ class DynamoDbDriver:
         except TargetUnavailableError as error:
             if error_code(error) != "ResourceInUseException":
                 raise
+
+    async def _stop_autoscaling(self) -> None:
+        """Where the trial ever asks for it."""
+        asked = [self._capacity, *(phase.scale.capacity for phase in self._spec.plan.phases if phase.scale)]
+        if any(isinstance(capacity, AutoscaledCapacity) for capacity in asked):
+            await self._autoscaling.remove()
 
     async def _describe(self) -> dict[str, Any] | None:
         try:
@@ -173,6 +201,16 @@ def put_item_writer(table: str) -> Callable[[Write], bytes]:
     return put_item
 
 
+def delete_item_writer(table: str) -> Callable[[Write], bytes]:
+    """A function that makes DeleteItem's body."""
+    head = f'{{"TableName":{json.dumps(table)},"Key":{{"pk":{{"S":'
+
+    def delete_item(write: Write) -> bytes:
+        return f"{head}{json.dumps(write.key, ensure_ascii=False)}}}}}}}".encode()
+
+    return delete_item
+
+
 def table_request(capacity: Capacity, *, streamed: bool) -> dict[str, Any]:
     """CreateTable's arguments, the name apart."""
     stream = {"StreamSpecification": _STREAM} if streamed else {}
@@ -198,6 +236,9 @@ def scaling_request(table: dict[str, Any], capacity: Capacity) -> dict[str, Any]
     if table.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED") != billing["BillingMode"]:
         return billing
     units = table.get("ProvisionedThroughput", {})
+    if isinstance(capacity, AutoscaledCapacity):
+        inside = capacity.min_write_units <= units.get("WriteCapacityUnits", 0) <= capacity.max_write_units
+        return {} if inside and units.get("ReadCapacityUnits") == capacity.read_units else billing
     if any(units.get(name) != wanted for name, wanted in billing.get("ProvisionedThroughput", {}).items()):
         return billing
     warm_units = table.get("WarmThroughput", {}).get("WriteUnitsPerSecond", 0)
@@ -206,8 +247,10 @@ def scaling_request(table: dict[str, Any], capacity: Capacity) -> dict[str, Any]
 
 
 def _billing(capacity: Capacity) -> dict[str, Any]:
-    if isinstance(capacity, ProvisionedCapacity):
-        units = {"ReadCapacityUnits": capacity.read_units, "WriteCapacityUnits": capacity.write_units}
+    """An autoscaled table begins at its lower bound, so that every run begins alike."""
+    if isinstance(capacity, ProvisionedCapacity | AutoscaledCapacity):
+        write_units = capacity.write_units if isinstance(capacity, ProvisionedCapacity) else capacity.min_write_units
+        units = {"ReadCapacityUnits": capacity.read_units, "WriteCapacityUnits": write_units}
         return {"BillingMode": "PROVISIONED", "ProvisionedThroughput": units}
     return {"BillingMode": "PAY_PER_REQUEST"}
 

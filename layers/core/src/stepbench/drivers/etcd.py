@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from itertools import cycle, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 import grpc.aio
@@ -34,8 +34,6 @@ Channel = Any
 _aio: Any = grpc.aio
 
 DEFAULT_PORT = 2379
-WRITE_LIMIT_S = 10.0
-CONTROL_LIMIT_S = 10.0
 TEAR_DOWN_TURN_S = 20.0
 _PRELOADS_IN_FLIGHT = 64
 _DELETED_AT_ONCE = 10_000
@@ -45,10 +43,26 @@ _OPTIONS = (
     ("grpc.enable_retries", 0),  # a refusal is a result, not something to hide in a latency
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.keepalive_time_ms", 10_000),  # a host that vanishes sends no RST; etcd allows pings every 5 s
-    ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
 )
+
+
+class EtcdLimits(NamedTuple):
+    """
+    How long things may take.
+
+    write_s: then a write is UNKNOWN. control_s: the same for a call of preparing, watching and clearing up.
+    ping_every_s, pong_within_s: a host that vanishes sends no RST, so a connection is pinged, and given up without an
+        answer to that. etcd allows a ping every 5 s.
+    """
+
+    write_s: float = 10.0
+    control_s: float = 10.0
+    ping_every_s: float = 10.0
+    pong_within_s: float = 5.0
+
+
+_DEFAULT_LIMITS = EtcdLimits()
 _REFUSALS = frozenset(
     {
         # etcd checks these before it proposes the write to its peers, so the write has not happened.
@@ -77,7 +91,9 @@ def outcome_of(code: grpc.StatusCode) -> Outcome:
 class EtcdDriver:
     """One trial's keys in an etcd cluster; its endpoints are used in turn for writes, the first one for the rest."""
 
-    def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: EtcdLimits = _DEFAULT_LIMITS
+    ) -> None:
         endpoints = spec.plan.target.endpoint or settings.etcd_endpoint
         if not endpoints:
             remedy = "Give target.endpoint, or the stack's parameter EtcdEndpoint."
@@ -85,19 +101,23 @@ class EtcdDriver:
         self._endpoints = [parse_endpoint(each.strip(), DEFAULT_PORT) for each in endpoints.split(",")]
         self._spec = spec
         self._clock = clock
+        self._limits = limits
         self._prefix = f"{spec.tag}/".encode()
         self._prefix_end = f"{spec.tag}0".encode()  # "0" is the character after "/"
         self._channels: list[Channel] = []
+        self._deletes = spec.plan.record.operation == "delete"
         self._next_put: cycle[Any] = cycle(())
+        self._next_delete: cycle[Any] = cycle(())
 
     async def open(self) -> None:
         """Connect to every endpoint and see that it answers."""
         await self.close()
         for endpoint in self._endpoints:
-            channel = await _connect(endpoint)
+            channel = await _connect(endpoint, self._limits)
             self._channels.append(channel)
-            await _status(channel, endpoint)
+            await _status(channel, endpoint, self._limits.control_s)
         self._next_put = cycle([_unary(channel, "KV/Put") for channel in self._channels])
+        self._next_delete = cycle([_unary(channel, "KV/DeleteRange") for channel in self._channels])
 
     async def close(self) -> None:
         """Close the writers' connections."""
@@ -106,26 +126,31 @@ class EtcdDriver:
             await channel.close()
 
     async def write(self, write: Write) -> Written:
-        """Put; the token is the revision that the put made."""
-        put = next(self._next_put)
-        request = pb.PutRequest(key=write.key.encode(), value=write.value).SerializeToString()
+        """Put or delete; the token is the revision that it made."""
+        if write.delete:
+            call, request = next(self._next_delete), pb.DeleteRangeRequest(key=write.key.encode()).SerializeToString()
+        else:
+            call = next(self._next_put)
+            request = pb.PutRequest(key=write.key.encode(), value=write.value).SerializeToString()
         t1_ns = self._clock.now_ns()
         try:
-            answer = await put(request, timeout=WRITE_LIMIT_S)
+            answer = await call(request, timeout=self._limits.write_s)
         except grpc.aio.AioRpcError as error:
             return Written(t1_ns, self._clock.now_ns(), outcome_of(error.code()), error=error.code().name)
         t2_ns = self._clock.now_ns()
+        # Both answers begin with the same header, and nothing else of them is read.
         revision = pb.PutResponse.FromString(answer).header.revision
         return Written(t1_ns, t2_ns, Outcome.OK, str(revision))
 
     async def prepare(self) -> None:
-        """Put the keys that updates overwrite; a cluster needs nothing else."""
+        """Put the keys that updates overwrite and deletes remove; a cluster needs nothing else."""
         async with self._control() as channel:
             put = _unary(channel, "KV/Put")
             writes = preloads(self._spec)
             while portion := list(islice(writes, _PRELOADS_IN_FLIGHT)):
-                requests = [pb.PutRequest(key=key.encode(), value=value).SerializeToString() for key, value in portion]
-                await asyncio.gather(*(put(request, timeout=CONTROL_LIMIT_S) for request in requests))
+                puts = [pb.PutRequest(key=each.key.encode(), value=each.value) for each in portion]
+                requests = [each.SerializeToString() for each in puts]
+                await asyncio.gather(*(put(request, timeout=self._limits.control_s) for request in requests))
 
     async def ready(self) -> bool:
         """A Watch is active as soon as it is asked for, so an answering cluster is ready."""
@@ -140,26 +165,30 @@ class EtcdDriver:
                 listing = pb.RangeRequest(
                     key=self._prefix, range_end=self._prefix_end, limit=_DELETED_AT_ONCE, keys_only=True
                 )
-                answer = await _unary(channel, "KV/Range")(listing.SerializeToString(), timeout=CONTROL_LIMIT_S)
+                answer = await _unary(channel, "KV/Range")(listing.SerializeToString(), timeout=self._limits.control_s)
                 keys = [entry.key for entry in pb.RangeResponse.FromString(answer).kvs]
                 if not keys:
                     return True
                 deletion = pb.DeleteRangeRequest(key=keys[0], range_end=keys[-1] + b"\0")
-                await _unary(channel, "KV/DeleteRange")(deletion.SerializeToString(), timeout=CONTROL_LIMIT_S)
+                await _unary(channel, "KV/DeleteRange")(deletion.SerializeToString(), timeout=self._limits.control_s)
         return False
 
     async def provider(self) -> str:
         """`etcd 3.5.1`."""
         async with self._control() as channel:
-            return f"etcd {await _status(channel, self._endpoints[0])}"
+            return f"etcd {await _status(channel, self._endpoints[0], self._limits.control_s)}"
 
     async def watch(self, from_position: int | None) -> AsyncGenerator[ChangeBatch, None]:
-        """Puts below the prefix in order of revision; positions are revisions, and `from_position` has been seen."""
+        """
+        Puts below the prefix, or deletions in a trial of those, in order of revision.
+
+        Positions are revisions, and `from_position` has been seen.
+        """
         create = pb.WatchCreateRequest(
             key=self._prefix,
             range_end=self._prefix_end,
             start_revision=0 if from_position is None else from_position + 1,
-            filters=[pb.WatchCreateRequest.NODELETE],
+            filters=[pb.WatchCreateRequest.NOPUT if self._deletes else pb.WatchCreateRequest.NODELETE],
         )
         async with self._control() as channel:
             call = channel.stream_stream("/etcdserverpb.Watch/Watch")()
@@ -182,9 +211,9 @@ class EtcdDriver:
     async def _control(self) -> AsyncIterator[Channel]:
         """A connection of its own to the first endpoint; gRPC's errors in it say that the target is unavailable."""
         endpoint = self._endpoints[0]
-        channel = await _connect(endpoint)
+        channel = await _connect(endpoint, self._limits)
         try:
-            await _status(channel, endpoint)
+            await _status(channel, endpoint, self._limits.control_s)
             yield channel
         except grpc.aio.AioRpcError as error:
             raise _unavailable(endpoint, error) from error
@@ -215,16 +244,26 @@ def parse_watch(t4_ns: int, raw: bytes) -> ChangeBatch | None:
             reason = f"{reason} (compacted up to revision {answer.compact_revision})"
         message = f"etcd cancelled the watch: {reason}"
         raise TargetUnavailableError(message)
-    changes = [Change(event.kv.value, event.kv.mod_revision) for event in answer.events if event.type == pb.Event.PUT]
+    changes = [
+        Change(event.kv.key if event.type == pb.Event.DELETE else event.kv.value, event.kv.mod_revision)
+        for event in answer.events
+    ]
     return ChangeBatch(t4_ns, changes) if changes or answer.created else None
 
 
-async def _connect(endpoint: Endpoint) -> Channel:
+async def _connect(endpoint: Endpoint, limits: EtcdLimits) -> Channel:
     host = await resolve(endpoint)
     address = f"[{host}]:{endpoint.port}" if ":" in host else f"{host}:{endpoint.port}"
+    options: tuple[tuple[str, object], ...] = (
+        *_OPTIONS,
+        ("grpc.keepalive_time_ms", round(limits.ping_every_s * 1e3)),
+        ("grpc.keepalive_timeout_ms", round(limits.pong_within_s * 1e3)),
+        ("grpc.http2.ping_timeout_ms", round(limits.pong_within_s * 1e3)),  # else 60 s, whatever the one above says
+        ("grpc.http2.max_pings_without_data", 0),  # else an idle watch is pinged once a minute after two pings
+    )
     if endpoint.scheme != "https":
-        return _aio.insecure_channel(address, options=_OPTIONS)
-    options = (*_OPTIONS, ("grpc.ssl_target_name_override", endpoint.host))
+        return _aio.insecure_channel(address, options=options)
+    options = (*options, ("grpc.ssl_target_name_override", endpoint.host))
     return _aio.secure_channel(address, grpc.ssl_channel_credentials(), options=options)
 
 
@@ -233,12 +272,10 @@ def _unary(channel: Channel, method: str) -> Any:  # noqa: ANN401 -- as `Channel
     return channel.unary_unary(f"/etcdserverpb.{method}")
 
 
-async def _status(channel: Channel, endpoint: Endpoint) -> str:
+async def _status(channel: Channel, endpoint: Endpoint, limit_s: float) -> str:
     """The member's version; also the proof that it answers."""
     try:
-        raw = await _unary(channel, "Maintenance/Status")(
-            pb.StatusRequest().SerializeToString(), timeout=CONTROL_LIMIT_S
-        )
+        raw = await _unary(channel, "Maintenance/Status")(pb.StatusRequest().SerializeToString(), timeout=limit_s)
     except grpc.aio.AioRpcError as error:
         raise _unavailable(endpoint, error) from error
     return str(pb.StatusResponse.FromString(raw).version)

@@ -1,13 +1,15 @@
-"""The keys that updates overwrite, as `prepare` writes them before the load begins."""
+"""The keys that updates overwrite and deletes remove, as `prepare` writes them before the load begins."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.identity import CANARY_PHASE, EventId, update_key
+from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, update_key
 from stepbench.drivers.protocol import Outcome, Write, Written
 from stepbench.errors import TargetUnavailableError
+from stepbench.load.arrivals import slice_counts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -23,16 +25,31 @@ _ATTEMPTS = 6
 
 def preloads(spec: TrialSpec) -> Iterator[Write]:
     """
-    One write per distinct key of an update trial; none for puts.
+    One write per distinct key of updates, or per event of deletes; none for puts.
 
     The values carry a canary's identity: where a store's trigger fires on them all the same, they arrive as canaries,
     outside the accounting, and not as malformed events.
     """
     record = spec.plan.record
-    for index in range(record.distinct_keys or 0):
-        event = EventId(spec.tag, CANARY_PHASE, PRELOAD_WRITER, 0, 0, index)
-        value = event.text().encode().ljust(record.value_bytes, b"x")
-        yield Write(update_key(spec.tag, index, record.key_bytes), value)
+    for index, key in enumerate(_keys(spec)):
+        yield Write(key, preloaded_value(spec.tag, index, record.value_bytes))
+
+
+def preloaded_value(tag: str, index: int, value_bytes: int) -> bytes:
+    """A value that is no event, wherever it may turn up."""
+    event = EventId(tag, CANARY_PHASE, PRELOAD_WRITER, 0, 0, index & 0xFFFF_FFFF)
+    return event.text().encode().ljust(value_bytes, b"x")
+
+
+def _keys(spec: TrialSpec) -> Iterator[str]:
+    plan = spec.plan
+    if plan.record.operation != "delete":
+        yield from (update_key(spec.tag, n, plan.record.key_bytes) for n in range(plan.record.distinct_keys or 0))
+        return
+    for phase, writer in itertools.product(range(len(plan.phases)), range(plan.writers)):
+        for slice_, count in enumerate(slice_counts(plan, phase, writer).tolist()):
+            for sequence in range(count):
+                yield delete_key(EventId(spec.tag, phase, writer, slice_, 0, sequence), plan.record.key_bytes)
 
 
 async def preload(spec: TrialSpec, write: Callable[[Write], Awaitable[Written]], clock: Clock) -> None:

@@ -32,10 +32,11 @@ class Outcome(IntEnum):
 
 
 class Write(NamedTuple):
-    """One write to offer. `value` begins with the event's identity."""
+    """One write to offer. `value` begins with the event's identity; of a deletion it is empty, and the key has it."""
 
     key: str
     value: bytes
+    delete: bool = False
 
 
 class Written(NamedTuple):
@@ -88,7 +89,11 @@ class Driver(Protocol):
 
 
 class Change(NamedTuple):
-    """One change that a watch has seen. `position` orders changes and names one (etcd: mod_revision)."""
+    """
+    One change that a watch has seen; of a deletion `value` is the key.
+
+    `position` orders changes and names one (etcd: mod_revision).
+    """
 
     value: bytes
     position: int

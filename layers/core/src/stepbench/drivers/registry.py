@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from stepbench.contracts.target import DynamoDbTarget, EtcdTarget, PostgresqlTarget, S3Target
+from stepbench.contracts.target import DynamoDbTarget, EtcdTarget, PostgresqlTarget, ReferenceTarget, S3Target
 from stepbench.drivers.addresses import endpoint_error
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ def build_driver(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
             from stepbench.drivers.etcd import EtcdDriver  # noqa: PLC0415
 
             return EtcdDriver(spec, settings, clock)
+        case ReferenceTarget():
+            from stepbench.drivers.reference import ReferenceDriver  # noqa: PLC0415
+
+            return ReferenceDriver(spec, settings, clock)
         case _ as unreachable:
             assert_never(unreachable)
 
@@ -59,6 +63,8 @@ def lease_target(spec: TrialSpec, settings: Settings) -> str:
             own = settings.postgresql_endpoint
         case EtcdTarget():
             own = settings.etcd_endpoint
+        case ReferenceTarget():
+            own = settings.reference_endpoint
         case _ as unreachable:
             assert_never(unreachable)
     return f"{target.store}#{target.endpoint or own}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepbench.drivers.aws_access import AwsAccess, error_code
+from stepbench.drivers.aws_access import ANSWER_LIMIT_S, AwsAccess, error_code
 from stepbench.drivers.aws_answers import written, xml_error_code
 from stepbench.drivers.preload import preload
 from stepbench.errors import TargetUnavailableError
@@ -23,18 +23,21 @@ VERSION_HEADER = b"x-amz-version-id"
 _TEAR_DOWN_FOR_NS = 20_000_000_000
 """No new page is begun after so long in one call; a page's requests take some seconds at most."""
 _LAMBDAS = "LambdaFunctionConfigurations"
+CREATED, DELETED = "s3:ObjectCreated:Put", "s3:ObjectRemoved:*"
 
 
 class S3Driver:
     """`Driver` for S3. Keys begin with the trial's tag; the token of a write is the object's version id."""
 
-    def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, spec: TrialSpec, settings: Settings, clock: Clock, *, answer_limit_s: float = ANSWER_LIMIT_S
+    ) -> None:
         self._spec = spec
         self._clock = clock
         self._bucket = settings.target_bucket
         self._receiver_arn = settings.receive_events_function_arn
         self._prefix = f"{spec.tag}/"
-        self._aws = AwsAccess("s3", spec, settings, clock)
+        self._aws = AwsAccess("s3", spec, settings, clock, answer_limit_s)
         self._wire: SignedClient | None = None
         self._before_key = ""
 
@@ -45,7 +48,7 @@ class S3Driver:
 
     async def prepare(self) -> None:
         """
-        Preload an update trial's keys, then turn on the notification.
+        Preload the keys of updates or deletes, then turn on the notification.
 
         In this order, because the receiver knows an update by its version id: a preloaded version would be one that
         no writer has recorded.
@@ -55,9 +58,10 @@ class S3Driver:
         config = await self._notifications(s3)
         if has_notification(config, self._prefix):
             return
-        if self._spec.plan.record.distinct_keys:
+        if self._spec.plan.preloaded_keys:
             await self._preload()
-        entry = notification(self._spec.tag, self._prefix, self._receiver_arn)
+        events = DELETED if self._spec.plan.record.operation == "delete" else CREATED
+        entry = notification(self._spec.tag, self._prefix, self._receiver_arn, events)
         await self._aws.call(
             s3.put_bucket_notification_configuration,
             Bucket=self._bucket,
@@ -69,11 +73,12 @@ class S3Driver:
         return has_notification(await self._notifications(await self._aws.client()), self._prefix)
 
     async def write(self, write: Write) -> Written:
-        """PUT one object."""
+        """PUT one object, or DELETE one: in a versioned bucket that adds a delete marker, whose version id is told."""
         if self._wire is None:
             message = "open the driver before writing"
             raise RuntimeError(message)
-        exchange = await self._wire.send("PUT", self._before_key + s3_path(write.key), (), write.value)
+        method = "DELETE" if write.delete else "PUT"
+        exchange = await self._wire.send(method, self._before_key + s3_path(write.key), (), write.value)
         return written(exchange, xml_error_code, VERSION_HEADER)
 
     async def tear_down(self) -> bool:
@@ -95,6 +100,7 @@ class S3Driver:
         wire, self._wire = self._wire, None
         if wire is not None:
             await wire.close()
+        self._aws.close()
 
     async def provider(self) -> str:
         """What serves the bucket."""
@@ -146,12 +152,12 @@ class S3Driver:
         return True
 
 
-def notification(tag: str, prefix: str, receiver_arn: str) -> dict[str, Any]:
-    """The bucket's entry for one trial. Puts only, so that tear-down fires nothing."""
+def notification(tag: str, prefix: str, receiver_arn: str, events: str = CREATED) -> dict[str, Any]:
+    """The bucket's entry for one trial. Of puts or of deletions only, so that preparing and tear-down fire nothing."""
     return {
         "Id": f"stepbench-{tag}",
         "LambdaFunctionArn": receiver_arn,
-        "Events": ["s3:ObjectCreated:Put"],
+        "Events": [events],
         "Filter": {"Key": {"FilterRules": [{"Name": "prefix", "Value": prefix}]}},
     }
 

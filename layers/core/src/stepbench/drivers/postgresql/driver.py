@@ -3,7 +3,8 @@ The PostgreSQL driver.
 
 One statement serves puts and updates: `INSERT … ON CONFLICT (key) DO UPDATE`. For a new key it does what an INSERT
 does, plus a speculative insertion in the index; for a key that is there it is an update of one row. With two
-statements, a canary in a trial of updates, or a put that is offered twice, would be an error.
+statements, a canary in a trial of updates, or a put that is offered twice, would be an error. Trials of deletes have a
+statement and a trigger of their own.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import psycopg
 from psycopg import sql
 
 from stepbench.contracts.problem import Problem
-from stepbench.contracts.target import PostgresqlTarget
-from stepbench.drivers.postgresql.access import Access
-from stepbench.drivers.postgresql.lane import LOST, STATEMENT_LIMIT_MS, Lane
+from stepbench.contracts.target import PostgresqlTarget, ServerlessCapacity
+from stepbench.drivers.aws_access import AwsAccess
+from stepbench.drivers.postgresql.access import CONTROL_LIMIT_S, Access
+from stepbench.drivers.postgresql.cluster import ClusterCapacity
+from stepbench.drivers.postgresql.lane import LOST, STATEMENT_LIMIT_MS, WRITE_LIMIT_S, Lane
 from stepbench.drivers.postgresql.lanes import Lanes
 from stepbench.drivers.preload import preloads
 from stepbench.drivers.protocol import Outcome, Write, Written
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from stepbench.clock import Clock
-    from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.plan import Scale, TrialSpec
     from stepbench.settings import Settings
 
 LANES_FROM_THE_START = 8
@@ -48,6 +51,8 @@ _PRELOAD = "INSERT INTO {schema}.records SELECT * FROM unnest(%s::text[], %s::te
 _WRITE = (
     "INSERT INTO {schema}.records (key, value) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
+_DELETE = "DELETE FROM {schema}.records WHERE key = $1 AND $2::text IS NOT NULL"
+"""The second condition, always true, takes the value that every lane's statement is given: of a deletion, none."""
 _IS_READY = """
 SELECT count(*) FROM pg_catalog.pg_trigger
 WHERE tgrelid = to_regclass({table}) AND tgname = 'notify_receiver' AND tgenabled <> 'D'
@@ -58,13 +63,23 @@ _VERSION = "SELECT current_setting('server_version'), current_setting('cluster_n
 class PostgresqlDriver:
     """One trial's schema `stepbench_<tag>`, with its table and trigger, in one database."""
 
-    def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        spec: TrialSpec,
+        settings: Settings,
+        clock: Clock,
+        *,
+        write_limit_s: float = WRITE_LIMIT_S,
+        control_limit_s: float = CONTROL_LIMIT_S,
+    ) -> None:
         self._spec = spec
         self._settings = settings
         self._clock = clock
-        self._access = Access.of(spec, settings)
+        self._write_limit_s = write_limit_s
+        self._access = Access.of(spec, settings, control_limit_s)
         self._schema = sql.Identifier(f"stepbench_{spec.tag}")
-        self._statement = sql.SQL(_WRITE).format(schema=self._schema).as_bytes(None)
+        self._deletes = spec.plan.record.operation == "delete"
+        self._statement = sql.SQL(_DELETE if self._deletes else _WRITE).format(schema=self._schema).as_bytes(None)
         self._lanes = Lanes(self._make_lane, spec.plan.max_in_flight)
 
     async def open(self) -> None:
@@ -76,7 +91,9 @@ class PostgresqlDriver:
         self._lanes.close()
 
     async def write(self, write: Write) -> Written:
-        """Insert or overwrite one row; in `request_response` the receiver runs before this returns."""
+        """Insert, overwrite or delete one row; in `request_response` the receiver runs before this returns."""
+        if self._deletes and not write.delete:
+            return await self._put_aside(write)
         key = write.key.encode()
         try:
             lane = await self._lanes.acquire()
@@ -90,6 +107,17 @@ class PostgresqlDriver:
             self._lanes.release(lane)
         return Written(t1_ns, t2_ns, outcome, error=code)
 
+    async def _put_aside(self, write: Write) -> Written:
+        """What a canary then deletes: no lane has the statement for it."""
+        t1_ns = self._clock.now_ns()
+        insert = sql.SQL(_PRELOAD).format(schema=self._schema)
+        try:
+            async with self._control() as connection:
+                await connection.execute(insert, ([write.key], [write.value.decode()]))
+        except TargetUnavailableError as error:
+            return Written(t1_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=type(error).__name__)
+        return Written(t1_ns, self._clock.now_ns(), Outcome.OK)
+
     async def prepare(self) -> None:
         """
         Extension, schema, table, preloaded rows, and the trigger last, so that preloading fires nothing.
@@ -102,6 +130,8 @@ class PostgresqlDriver:
         if not receiver:
             remedy = "Set RECEIVE_EVENTS_FUNCTION_ARN, as the stack does."
             raise self._never(remedy, of="no receiver function is known")
+        if self._scaled():
+            self._cluster()
         target = self._spec.plan.target
         request_response = isinstance(target, PostgresqlTarget) and target.invocation == "request_response"
         async with self._control() as connection:
@@ -112,6 +142,8 @@ class PostgresqlDriver:
                 function=sql.Literal(receiver),
                 region=sql.Literal(region_of(receiver) or self._settings.aws_region),
                 invocation=sql.Literal("RequestResponse" if request_response else "Event"),
+                identity=sql.SQL("OLD.key" if self._deletes else "NEW.value"),
+                changes=sql.SQL("DELETE" if self._deletes else "INSERT OR UPDATE"),
             )
             await connection.execute(trigger)
 
@@ -123,7 +155,13 @@ class PostgresqlDriver:
             return await cursor.fetchone() == (1,)
 
     async def tear_down(self) -> bool:
-        """Drop the schema; not now if somebody holds a lock on it. The extension stays: others may use it."""
+        """
+        Give the cluster its own capacity back, and drop the schema; not now if somebody holds a lock on it.
+
+        The extension stays: others may use it.
+        """
+        if self._scaled() and not await self._cluster().restore():
+            return False
         async with self._control() as connection:
             await connection.execute(_TEAR_DOWN_LIMITS)
             try:
@@ -131,6 +169,13 @@ class PostgresqlDriver:
             except _NOT_NOW:
                 return False
         return True
+
+    async def scale(self, scale: Scale) -> bool:
+        """Ask the stack's Aurora Serverless v2 cluster for other bounds; True once they are in force."""
+        if not isinstance(scale.capacity, ServerlessCapacity):
+            message = f"postgresql scales as serverless_v2, not as {scale.capacity.mode}"
+            raise TypeError(message)
+        return await self._cluster().scale(scale.capacity)
 
     async def provider(self) -> str:
         """`PostgreSQL 18.6 (wheel)`, or `Aurora PostgreSQL 16.4 (Aurora 16.4.1)`."""
@@ -141,6 +186,16 @@ class PostgresqlDriver:
                 return f"Aurora PostgreSQL {version} (Aurora {of_aurora})"
         return f"PostgreSQL {version} ({cluster})" if cluster else f"PostgreSQL {version}"
 
+    def _scaled(self) -> bool:
+        return any(phase.scale for phase in self._spec.plan.phases)
+
+    def _cluster(self) -> ClusterCapacity:
+        cluster = self._settings.aurora_cluster
+        if not cluster:
+            remedy = "Deploy the stack with AuroraPostgresql=serverless, or remove `scale` from the plan."
+            raise self._never(remedy, of="this stack has no Aurora Serverless v2 cluster to scale")
+        return ClusterCapacity(AwsAccess("rds", self._spec, self._settings, self._clock), cluster)
+
     async def _make_lane(self) -> Lane:
         connection = await self._access.connect()
         try:
@@ -149,7 +204,7 @@ class PostgresqlDriver:
             await connection.close()
             message = f"PostgreSQL refused a new session: {error}"
             raise TargetUnavailableError(message) from error
-        lane = Lane(connection, self._statement, self._clock)
+        lane = Lane(connection, self._statement, self._clock, self._write_limit_s)
         await lane.prepare()  # in vain before `prepare` has made the table; the first write tries again
         return lane
 
@@ -180,7 +235,7 @@ class PostgresqlDriver:
             await connection.close()
 
     def _never(self, remedy: str, *, of: str) -> PlanError:
-        path = f"trials[{self._spec.index}].target"
+        path = f"trial {self._spec.name}: target"  # by name: its number is that of execution, not of the plan
         return PlanError([Problem(path=path, value="'postgresql'", message=of, remedy=remedy)])
 
 

@@ -55,11 +55,14 @@ def outcome_of(severity: str, sqlstate: str) -> Outcome:
 class Lane:
     """A connection that is either idle or has one statement under way. `broken` once it can do neither."""
 
-    def __init__(self, connection: psycopg.AsyncConnection, statement: bytes, clock: Clock) -> None:
+    def __init__(
+        self, connection: psycopg.AsyncConnection, statement: bytes, clock: Clock, limit_s: float = WRITE_LIMIT_S
+    ) -> None:
         self._connection = connection
         self._pgconn: PGconn = connection.pgconn
         self._statement = statement
         self._clock = clock
+        self._limit_s = limit_s
         self._loop = asyncio.get_running_loop()
         self._socket = self._pgconn.socket
         self._waiting: asyncio.Future[tuple[int, PGresult | None]] | None = None
@@ -95,7 +98,7 @@ class Lane:
         try:
             send()
             self._flush()
-            async with asyncio.timeout(WRITE_LIMIT_S):
+            async with asyncio.timeout(self._limit_s):
                 t2_ns, result = await waiting
         except TimeoutError:
             self._break(t2_ns := self._clock.now_ns())

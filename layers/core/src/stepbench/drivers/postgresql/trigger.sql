@@ -4,11 +4,11 @@ BEGIN
         aws_commons.create_lambda_function_arn({function}, {region}),
         json_build_object(
             'source', 'stepbench:postgresql',
-            'event', left(NEW.value, 40),
+            'event', left({identity}, 40),
             't3_us', floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint),
         {invocation});
     RETURN NULL;
 END
 $body$;
-CREATE OR REPLACE TRIGGER notify_receiver AFTER INSERT OR UPDATE ON {schema}.records
+CREATE OR REPLACE TRIGGER notify_receiver AFTER {changes} ON {schema}.records
     FOR EACH ROW EXECUTE FUNCTION {schema}.notify_receiver();
