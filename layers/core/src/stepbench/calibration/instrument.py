@@ -1,0 +1,238 @@
+"""
+One trial's records against the truth about it: errors of quantiles, stalls seen, counts exact. Pure.
+
+**Truth** of an event's latency is `delivered_at_ns` - `received_at_ns`, both by the store's clock: how long the store
+kept it, as it happened, not as it was planned. **Measured** is t4 - t1. An error is measured minus truth, quantile by
+quantile, over the events that were both delivered and seen. On one machine all clocks are one, so it is made of two
+hops and nothing else: from the writer's stamp until the store has the bytes in hand (`out`), and from the store's
+stamp until the watcher has them (`back`). Each hop holds a system call on either side, the kernel's loopback and the
+wait for an event loop: about 0.03 ms on an idle machine. It is not taken off: who measures a store over a network
+measures it too, and here it must stay below the limits.
+
+**Counts** are compared event by event, so that two mistakes cannot cancel each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import Field
+
+from stepbench.contracts.base import Contract
+from stepbench.drivers.protocol import Outcome
+from stepbench.stats.quantiles import quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from stepbench.calibration.truth import TrueWrite
+    from stepbench.records.join import Joined
+
+P50_LIMIT_MS = 0.1
+P99_LIMIT_MS, P99_LIMIT_SHARE = 1.0, 0.01
+_QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+_NS_PER_MS = 1_000_000
+_NEVER = np.iinfo(np.int64).max
+
+
+class QuantileError(Contract):
+    """Measured minus truth; None as limit where none is set."""
+
+    metric: str
+    truth_ms: float
+    measured_ms: float
+    error_ms: float
+    limit_ms: float | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the error keeps its limit."""
+        return self.limit_ms is None or abs(self.error_ms) <= self.limit_ms
+
+
+class Count(Contract):
+    """One column of the books; `differing` events make it inexact, whatever the sums."""
+
+    metric: str
+    truth: int
+    measured: int
+    differing: int = Field(description="Events for which the two do not agree.")
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is exact."""
+        return self.truth == self.measured and self.differing == 0
+
+
+class Calibration(Contract):
+    """
+    One trial.
+
+    `n` events were delivered and seen. `stalled` of them the store put off, because it stood still; `stalled_seen` were
+    measured with all of that delay. `out_ms` and `back_ms` are the hops' medians. `strangers` are events in the truth
+    that the schedule does not have.
+    """
+
+    name: str
+    n: int
+    errors: tuple[QuantileError, ...]
+    counts: tuple[Count, ...]
+    stalled: int
+    stalled_seen: int
+    out_ms: float | None
+    back_ms: float | None
+    strangers: int
+
+    @property
+    def exact(self) -> bool:
+        """Whether all counts are."""
+        return all(count.passed for count in self.counts) and self.strangers == 0
+
+    def failures(self) -> tuple[str, ...]:
+        """What keeps the instrument from passing, one sentence each."""
+        found = [
+            f"{each.metric}: error {each.error_ms:+.3f} ms, limit {each.limit_ms:.3f} ms"
+            for each in self.errors
+            if each.limit_ms is not None and not each.passed
+        ]
+        found += [
+            f"{each.metric}: measured {each.measured}, truth {each.truth}, {each.differing} events differ"
+            for each in self.counts
+            if not each.passed
+        ]
+        if self.stalled_seen < self.stalled:
+            missed = self.stalled - self.stalled_seen
+            found.append(f"stalls: {missed} of {self.stalled} delayed events not seen as such")
+        if self.strangers:
+            found.append(f"{self.strangers} events in the truth are not in the schedule")
+        return tuple(found) if self.n else (*found, "no event was delivered and seen")
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The truth in the grid's order; shape (events,). Times 0 and position `_NEVER` where there is none."""
+
+    received_ns: NDArray[np.int64]
+    delivered_ns: NDArray[np.int64]
+    deliveries: NDArray[np.int64]
+    position: NDArray[np.int64]
+    stalled: NDArray[np.bool_]
+    strangers: int
+
+
+def calibrate(name: str, joined: Joined, truth: Iterable[TrueWrite], measured: Sequence[bool]) -> Calibration:
+    """
+    The instrument's error in one trial.
+
+    Args:
+        name: the trial's.
+        joined: what the instrument knows of every scheduled event.
+        truth: what the store did.
+        measured: by phase, whether it counts; the order of arrivals is looked at over all of them.
+    """
+    true = _columns(joined, truth)
+    among = np.array(measured, dtype=np.bool_)[joined.phase]
+    received, delivered = true.received_ns > 0, true.deliveries > 0
+    ok = joined.outcome == Outcome.OK
+    disorder = _disorder(joined.grid.writer[joined.slot], true.position)
+    both = among & delivered & joined.arrived & (joined.t1_ns > 0)
+    truth_ns = (true.delivered_ns - true.received_ns)[both]
+    measured_ns = (joined.t4_ns - joined.t1_ns)[both]
+    limit_ns = np.maximum(P99_LIMIT_MS * _NS_PER_MS, P99_LIMIT_SHARE * truth_ns)
+    stalled = true.stalled & delivered & among
+    seen = true.stalled[both] & (measured_ns >= truth_ns - limit_ns)
+    return Calibration(
+        name=name,
+        n=int(np.count_nonzero(both)),
+        errors=tuple(_errors(truth_ns, measured_ns)),
+        counts=(
+            _count("acknowledged", received[among], ok[among]),
+            _count("lost", (received & ~delivered)[among], (ok & ~joined.arrived)[among]),
+            _count("duplicates", np.maximum(true.deliveries - 1, 0)[among], np.maximum(joined.arrivals - 1, 0)[among]),
+            _count("out_of_order", disorder[among], joined.disorder[among]),
+        ),
+        stalled=int(np.count_nonzero(stalled)),
+        stalled_seen=int(np.count_nonzero(seen)),
+        out_ms=_median_ms((true.received_ns - joined.t1_ns)[both]),
+        back_ms=_median_ms((joined.t4_ns - true.delivered_ns)[both]),
+        strangers=true.strangers,
+    )
+
+
+def _columns(joined: Joined, truth: Iterable[TrueWrite]) -> _Columns:
+    size = joined.t0_ns.size
+    true = {name: np.zeros(size, np.int64) for name in ("received_ns", "delivered_ns", "deliveries")}
+    position, stalled, strangers = np.full(size, _NEVER, np.int64), np.zeros(size, np.bool_), 0
+    for write in truth:
+        event = _event(joined, write)
+        if event is None or true["received_ns"][event]:
+            strangers += 1
+            continue
+        true["received_ns"][event] = write.received_at_ns
+        true["delivered_ns"][event] = write.delivered_at_ns or 0
+        true["deliveries"][event] = len(write.deliveries)
+        position[event] = min(write.deliveries, default=_NEVER)
+        stalled[event] = write.stalled
+    return _Columns(**true, position=position, stalled=stalled, strangers=strangers)
+
+
+def _event(joined: Joined, write: TrueWrite) -> int | None:
+    """The write's number in the grid."""
+    if write.event is None:
+        return None
+    grid, event = joined.grid, write.event
+    slot = grid.slot(event.phase, event.writer, event.slice)
+    if slot < 0 or event.sequence >= grid.count[slot]:
+        return None
+    return int(grid.base[slot]) + event.sequence
+
+
+def _disorder(writer: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """
+    Which events were first delivered after one of the same writer that stands later in the schedule.
+
+    From the definition, one by one, and not as the join does it: else both could be wrong in the same way.
+    """
+    disorder = np.zeros(position.size, np.bool_)
+    latest: dict[int, int] = {}
+    for event in np.argsort(position, kind="stable").tolist():
+        if position[event] == _NEVER:
+            break
+        one = int(writer[event])
+        disorder[event] = event < latest.get(one, -1)
+        latest[one] = max(event, latest.get(one, -1))
+    return disorder
+
+
+def _count(metric: str, truth: NDArray[np.generic], measured: NDArray[np.generic]) -> Count:
+    true, ours = truth.astype(np.int64), measured.astype(np.int64)
+    differing = int(np.count_nonzero(true != ours))
+    return Count(metric=metric, truth=int(true.sum()), measured=int(ours.sum()), differing=differing)
+
+
+def _errors(truth_ns: NDArray[np.int64], measured_ns: NDArray[np.int64]) -> Iterable[QuantileError]:
+    if truth_ns.size == 0:
+        return
+    truth, measured = (np.sort(times_ns) / _NS_PER_MS for times_ns in (truth_ns, measured_ns))
+    for metric, q in _QUANTILES.items():
+        truth_ms, measured_ms = quantile(truth, q), quantile(measured, q)
+        yield QuantileError(
+            metric=metric,
+            truth_ms=truth_ms,
+            measured_ms=measured_ms,
+            error_ms=measured_ms - truth_ms,
+            limit_ms=_limit_ms(metric, truth_ms),
+        )
+
+
+def _limit_ms(metric: str, truth_ms: float) -> float | None:
+    limits = {"p50": P50_LIMIT_MS, "p99": max(P99_LIMIT_MS, P99_LIMIT_SHARE * truth_ms)}
+    return limits.get(metric)
+
+
+def _median_ms(times_ns: NDArray[np.int64]) -> float | None:
+    return float(np.median(times_ns)) / _NS_PER_MS if times_ns.size else None

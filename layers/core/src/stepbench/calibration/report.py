@@ -1,0 +1,78 @@
+"""What `stepbench calibrate` says: all trials or short runs, and whether the instrument passed. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from stepbench.calibration.instrument import Calibration
+from stepbench.contracts.base import Contract
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEADINGS = ("trial", "n", "quantile", "truth ms", "measured ms", "error ms", "limit ms", "counts", "stalled seen")
+NONE = "-"
+_LIMITED = {"plan": "latency and counts", "runs": "counts"}
+
+
+class CalibrationReport(Contract):
+    """
+    The outcome, as `--json` prints it.
+
+    Of a plan, everything is judged; of short runs the counts alone, since writer and watcher share one process there.
+    """
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    judged: Literal["plan", "runs"]
+    run_id: str | None = None
+    passed: bool
+    trials: tuple[Calibration, ...]
+
+
+def judge_plan(run_id: str, trials: tuple[Calibration, ...]) -> CalibrationReport:
+    """Of a whole plan: every limit holds, and there is something that they hold for."""
+    passed = bool(trials) and not any(trial.failures() for trial in trials)
+    return CalibrationReport(judged="plan", run_id=run_id, passed=passed, trials=trials)
+
+
+def judge_runs(trials: tuple[Calibration, ...]) -> CalibrationReport:
+    """Of short runs: every one is exact, and has measured something."""
+    passed = bool(trials) and all(trial.exact and trial.n for trial in trials)
+    return CalibrationReport(judged="runs", passed=passed, trials=trials)
+
+
+def table_rows(trials: tuple[Calibration, ...]) -> Iterator[tuple[str, ...]]:
+    """Cells under `HEADINGS`, a row for each quantile; what is the trial's own stands in its first row."""
+    for trial in trials:
+        counts = ", ".join(
+            f"{count.metric} {count.measured}{'' if count.passed else f' (truth {count.truth})'}"
+            for count in trial.counts
+        )
+        seen = f"{trial.stalled_seen} of {trial.stalled}" if trial.stalled else NONE
+        for row, each in enumerate(trial.errors):
+            limit = NONE if each.limit_ms is None else f"{each.limit_ms:.3f}"
+            own, at_end = (trial.name, str(trial.n)), (counts, seen)
+            yield (
+                *(own if row == 0 else ("", "")),
+                each.metric,
+                f"{each.truth_ms:.3f}",
+                f"{each.measured_ms:.3f}",
+                f"{each.error_ms:+.3f}",
+                limit,
+                *(at_end if row == 0 else ("", "")),
+            )
+
+
+def verdict_lines(report: CalibrationReport) -> Iterator[str]:
+    """Sentences: what failed, what the hops add, and the verdict."""
+    for trial in report.trials:
+        failures = trial.failures() if report.judged == "plan" else () if trial.exact else trial.failures()
+        yield from (f"{trial.name}: {failure}" for failure in failures)
+        if report.judged == "plan" and trial.out_ms is not None and trial.back_ms is not None:
+            yield f"{trial.name}: median of the hops: out {trial.out_ms:.3f} ms, back {trial.back_ms:.3f} ms"
+    exact = sum(trial.exact for trial in report.trials)
+    yield f"counts exact in {exact} of {len(report.trials)}"
+    limits = _LIMITED[report.judged]
+    yield f"the instrument keeps its limits ({limits})" if report.passed else f"the instrument FAILS ({limits})"
