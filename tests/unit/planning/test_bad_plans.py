@@ -162,8 +162,72 @@ BAD_PLANS = {
     "scale on s3": Bad(
         phase(scale={"capacity": {"mode": "on_demand"}}), "trials[0].phases[0].scale", "on_demand", "Remove it"
     ),
-    "repeats not yet": Bad(plan(repeats=3), "trials[0].repeats", "3", "list the trial again"),
-    "matrix not yet": Bad(plan(matrix={"writers": [1, 2]}), "trials[0].matrix", "[1, 2]", "one trial per combination"),
+    "a table's capacity for postgresql": Bad(
+        plan(target={"store": "postgresql"}, phases=[{**PHASE, "scale": {"capacity": {"mode": "on_demand"}}}]),
+        "trials[0].phases[0].scale.capacity.mode",
+        "on_demand",
+        "Make it serverless_v2",
+    ),
+    "a cluster's capacity for another server": Bad(
+        plan(
+            target={"store": "postgresql", "endpoint": "10.0.0.1:5432"},
+            phases=[{**PHASE, "scale": {"capacity": {"mode": "serverless_v2", "min_acu": 1, "max_acu": 2}}}],
+        ),
+        "trials[0].phases[0].scale",
+        "serverless_v2",
+        "Remove one of the two",
+    ),
+    "bounds in the wrong order": Bad(
+        plan(
+            target={"store": "postgresql"},
+            phases=[{**PHASE, "scale": {"capacity": {"mode": "serverless_v2", "min_acu": 4, "max_acu": 2}}}],
+        ),
+        "trials[0].phases[0].scale.capacity.max_acu",
+        "2",
+        "Raise max_acu",
+    ),
+    "too many repeats": Bad(plan(repeats=101), "trials[0].repeats", "101", "at most 100"),
+    "too many repeats together": Bad(
+        {"name": "x", "trials": plan(repeats=60)["trials"] * 2}, "trials[0].repeats", "60", "lower repeats"
+    ),
+    "zipf of a put": Bad(
+        plan(record={"key_distribution": "zipf"}), "trials[0].record.key_distribution", '"zipf"', '"update"'
+    ),
+    "delete with keys": Bad(
+        plan(record={"operation": "delete", "distinct_keys": 5}), "trials[0].record.distinct_keys", "5", '"update"'
+    ),
+    "too many deletes": Bad(
+        plan(
+            record={"operation": "delete"}, phases=[{"name": "load", "load": [{"rate_per_s": 1e3, "count": 200_001}]}]
+        ),
+        "trials[0].phases",
+        "200001",
+        "split the trial",
+    ),
+    "deletes in the reference store": Bad(
+        plan(record={"operation": "delete"}, target={"store": "reference"}),
+        "trials[0].record.operation",
+        '"delete"',
+        'Use "put"',
+    ),
+    "one key is hot": Bad(
+        plan(record={"operation": "update", "distinct_keys": 1, "key_distribution": "hot"}),
+        "trials[0].record.distinct_keys",
+        "1",
+        "Raise it to 2",
+    ),
+    "exponent without zipf": Bad(
+        plan(record={"operation": "update", "distinct_keys": 5, "zipf_exponent": 2}),
+        "trials[0].record.zipf_exponent",
+        "2",
+        'key_distribution to "zipf"',
+    ),
+    "share without a hot key": Bad(
+        plan(record={"operation": "update", "distinct_keys": 5, "hot_share": 0.9}),
+        "trials[0].record.hot_share",
+        "0.9",
+        'key_distribution to "hot"',
+    ),
     "update without keys": Bad(
         plan(record={"operation": "update"}), "trials[0].record.distinct_keys", "nothing", "how many keys"
     ),
@@ -214,13 +278,14 @@ def test_every_problem_is_told_at_once() -> None:
 
 def test_rules_that_span_fields_are_told_at_once_too() -> None:
     """They come from one validator, which would stop at its first."""
-    bad = plan(repeats=2, writers=4, max_concurrency=2, phases=[{**PHASE, "measured": False}])
+    target = {"store": "s3", "endpoint": "minio"}
+    bad = plan(target=target, writers=4, max_concurrency=2, phases=[{**PHASE, "measured": False}])
     with pytest.raises(PlanError) as refused:
         parse_plan(bad)
     assert [problem.path for problem in refused.value.problems] == [
-        "trials[0].repeats",
         "trials[0].max_concurrency",
         "trials[0].phases[0].measured",
+        "trials[0].target.endpoint",
     ]
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.identity import EVENT_ID_CHARS, EventId, put_key, update_key
+from stepbench.contracts.identity import EVENT_ID_CHARS, EventId, delete_key, put_key, update_key
 from stepbench.drivers.protocol import Write
+from stepbench.load.keys import draw_keys
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import Record
@@ -21,7 +22,7 @@ class Payloads:
     Keys and values of one slice of one writer.
 
     The filler is random once per seed: text that no store can compress away, of characters that need no escape in
-    JSON or SQL. The keys of updates are drawn before the clock starts, uniformly, and the same for every attempt.
+    JSON or SQL. The keys of updates are drawn before the clock starts, and are the same for every attempt.
     """
 
     def __init__(self, record: Record, first: EventId, events: int, seed: int) -> None:
@@ -31,11 +32,13 @@ class Payloads:
         fill = np.random.default_rng([seed]).choice(_FILLER, record.value_bytes - EVENT_ID_CHARS)
         self._fill = fill.tobytes()
         rng = np.random.default_rng([seed, first.phase, first.writer, first.slice])
-        self._indices = rng.integers(0, record.distinct_keys or 1, events).tolist()
+        self._indices = draw_keys(record, events, rng).tolist()
 
     def write(self, sequence: int) -> Write:
         """The write of the slice's event with this sequence number."""
         event = self._first._replace(sequence=sequence)
+        if self._record.operation == "delete":
+            return Write(delete_key(event, self._record.key_bytes), b"", delete=True)
         value = event.text().encode() + self._fill
         if self._record.operation == "update":
             return Write(update_key(event.tag, self._indices[sequence], self._record.key_bytes), value)

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from stepbench.contracts.plan import Plan
 from stepbench.errors import PlanError
+from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import problems_of
 from stepbench.planning.reading import read_json
 
@@ -24,10 +25,12 @@ def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
 
     Raises:
         PlanError: with every problem that can be told at once. Rules that span fields are looked at where the
-            fields themselves are right.
+            fields themselves are right, and combinations of a matrix where the plan is right without them.
     """
     document = read_json(source)
     try:
-        return Plan.model_validate_json(json.dumps(document), strict=True)
+        plan = Plan.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         raise PlanError(problems_of(error, document)) from error
+    expanded(plan)
+    return plan

@@ -98,7 +98,7 @@ def _wrong_choice(place: Place, found: str, _detail: ErrorDetails) -> Problem:
 
 
 def _too_short(place: Place, found: str, _detail: ErrorDetails) -> Problem:
-    message = "is empty" if found in {"[]", '""'} else "is too short"
+    message = "is empty" if found in {"[]", "{}", '""'} else "is too short"
     return Problem(path=place.path, value=found, message=message, remedy=f"Give {expectation(place.node)}.")
 
 

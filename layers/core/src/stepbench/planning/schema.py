@@ -87,4 +87,7 @@ def _member(node: Node, segment: str | int) -> Node | None:
 def _step(node: Node, segment: str | int) -> Node:
     if isinstance(segment, int):
         return _resolve(node.get("items", {}))
-    return _resolve(node.get("properties", {}).get(segment, {}))
+    if segment in node.get("properties", {}):
+        return _resolve(node["properties"][segment])
+    of_any_name = node.get("additionalProperties")  # `false` where only known names may stand
+    return _resolve(of_any_name) if isinstance(of_any_name, dict) else {}
