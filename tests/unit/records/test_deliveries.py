@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from stepbench.contracts.identity import UNRESOLVED_PHASE, EventId, put_key, update_key
+from stepbench.contracts.identity import (
+    ANY_ATTEMPT,
+    UNRESOLVED_PHASE,
+    EventId,
+    delete_key,
+    parse_event_id,
+    put_key,
+    update_key,
+)
 from stepbench.records.deliveries import Malformed, Removal, parse_delivery
 from stepbench.records.t4 import Entry
 from stepbench.testing.records import dynamodb_record, postgresql_delivery, s3_record
@@ -57,6 +65,22 @@ def test_removals_are_counted_and_are_no_arrivals() -> None:
     assert parse_delivery({"Records": [removed]}, T4_NS).removals == (Removal(EVENT.tag),)
     deleted = s3_record(put_key(EVENT, 59), name="ObjectRemoved:Delete")
     assert parse_delivery({"Records": [deleted]}, T4_NS).removals == (Removal(EVENT.tag),)
+
+
+def test_a_measured_deletion_is_known_by_its_key() -> None:
+    """The key is all that is left of it. It names no attempt, since it was there before any."""
+    key = delete_key(EVENT, 59)
+    deliveries = [
+        {"Records": [s3_record(key, name="ObjectRemoved:DeleteMarkerCreated")]},
+        {"Records": [dynamodb_record(parse_event_id(key) or "", name="REMOVE")]},
+        postgresql_delivery(EVENT._replace(attempt=ANY_ATTEMPT)),
+    ]
+    for each in deliveries:
+        (arrival,) = parse_delivery(each, T4_NS).arrivals
+        assert (arrival.tag, arrival.token, arrival.entry.attempt) == (EVENT.tag, "", ANY_ATTEMPT)
+        found = arrival.entry
+        assert (found.phase, found.writer, found.slice, found.sequence, found.t4_ns) == (1, 2, 3, 5, T4_NS)
+        assert found.t3_ns > 0
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from stepbench.contracts.identity import CANARY_PHASE, UNRESOLVED_PHASE
+from stepbench.contracts.identity import ANY_ATTEMPT, CANARY_PHASE, UNRESOLVED_PHASE
 from stepbench.contracts.plan import LoadStep, Phase, TrialPlan
 from stepbench.contracts.target import EtcdTarget
 from stepbench.drivers.protocol import Outcome
@@ -260,3 +260,23 @@ def test_books_that_do_not_balance_are_refused() -> None:
     good = books(join(grid(1), STARTED, [file(even_rows(1))], [], DRAIN_NS))
     with pytest.raises(AccountingError, match="lost = ok - ok arrived"):
         check(good.model_copy(update={"lost": 0}))
+
+
+def test_a_deletion_belongs_to_whichever_attempt_made_it() -> None:
+    """Its key was there before any attempt, and names none; unrecorded ones are proved to have been sent, too."""
+    first = even_rows(3, outcome=[Outcome.OK, UNSENT, UNSENT])
+    second = writer_rows([START_NS + 100 * MS], first_sequence=1)
+    files = [file(first, last=False), file(second, attempt=1, last=False)]
+    arrived = [item(*(entry(n, 150 + n, attempt=ANY_ATTEMPT) for n in (0, 1)))]
+    joined = join(grid(3), STARTED, files, arrived, DRAIN_NS)
+    assert joined.arrived.tolist() == [True, True, False]
+    assert (joined.attempt[:2].tolist(), joined.unmatched) == ([0, 1], 0)
+    unrecorded = join(grid(1), STARTED, [], [item(entry(0, 150, attempt=ANY_ATTEMPT))], DRAIN_NS)
+    assert (unrecorded.outcome.tolist(), unrecorded.arrived.tolist()) == ([UNRECORDED], [True])
+
+
+def test_a_deletion_that_was_not_sent_and_arrived_is_a_contradiction() -> None:
+    """As with any event."""
+    rows = even_rows(1, outcome=[UNSENT])
+    with pytest.raises(AccountingError, match="says it did not send"):
+        join(grid(1), STARTED, [file(rows)], [item(entry(0, 150, attempt=ANY_ATTEMPT))], DRAIN_NS)

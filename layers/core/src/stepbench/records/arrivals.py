@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.identity import CANARY_PHASE, UNRESOLVED_PHASE
+from stepbench.contracts.identity import ANY_ATTEMPT, CANARY_PHASE, UNRESOLVED_PHASE
 from stepbench.records.t4 import unpack
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ class Arrivals:
     """
     Columns of all arrivals but canaries; shape (arrivals,).
 
-    event: number in the grid, -1 = none. by_token: found by the store's token, so `attempt` is the writer's word.
+    event: number in the grid, -1 = none. by_token: found by the store's token, or by a key that was there before any
+    attempt, so `attempt` is the writer's word.
     item, request: which item, and a number for its request id. watched: seen by a watcher, at `position` (0 = none).
     """
 
@@ -74,7 +75,7 @@ def collect(grid: Grid, items: Iterable[T4Item], files: Sequence[ColumnFile]) ->
         t3_ns=entries["t3_ns"].astype(np.int64),
         position=entries["position"].astype(np.int64),
         batch_index=entries["batch_index"].astype(np.int64),
-        by_token=by_token,
+        by_token=by_token | (entries["attempt"] == ANY_ATTEMPT),
         item=item,
         request=request[item],
         batch=np.array([each.batch for each in kept], dtype=np.int64)[item],

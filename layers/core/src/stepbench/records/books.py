@@ -62,7 +62,7 @@ def account(joined: Joined, among: NDArray[np.bool_], *, malformed: int = 0, apa
 
 def check(books: Accounting) -> None:
     """
-    Assert the equations of DESIGN 4.
+    Assert the equations of `docs/measurement.md`.
 
     Raises:
         AccountingError: names the first that does not hold.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
-from stepbench.contracts.identity import UNRESOLVED_PHASE, EventId, parse_event_id, parse_update_key
+from stepbench.contracts.identity import ANY_ATTEMPT, UNRESOLVED_PHASE, EventId, parse_event_id, parse_update_key
 from stepbench.records.layout import UNKNOWN_STORE
 from stepbench.records.t4 import Entry
 
@@ -29,7 +29,7 @@ class Arrival(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """A deletion that came along: counted, no arrival."""
+    """A deletion that no trial measures came along: counted, no arrival."""
 
     tag: str
 
@@ -112,7 +112,8 @@ def _read_s3(record: dict[str, Any], index: int, t4_ns: int) -> Arrival | Remova
     tag = event.tag if event else update[0] if update else ""
     if not tag:
         return None
-    if record["eventName"].removeprefix("s3:").startswith("ObjectRemoved"):
+    removed = record["eventName"].removeprefix("s3:").startswith("ObjectRemoved")
+    if removed and not _is_measured_deletion(event):
         return Removal(tag)
     t3_ns = (datetime.fromisoformat(record["eventTime"]) - _EPOCH) // _MICROSECOND * 1_000
     if event or not update:
@@ -123,11 +124,19 @@ def _read_s3(record: dict[str, Any], index: int, t4_ns: int) -> Arrival | Remova
 
 def _read_dynamodb(record: dict[str, Any], index: int, t4_ns: int) -> Arrival | Removal | None:
     change = record["dynamodb"]
-    if record["eventName"] == "REMOVE":
-        keys = (parse_event_id(value["S"]) or parse_update_key(value["S"]) for value in change["Keys"].values())
-        return next((Removal(found[0]) for found in keys if found), None)
     t3_ns = round(float(change.get("ApproximateCreationDateTime", 0)) * 1_000_000) * 1_000
+    if record["eventName"] == "REMOVE":
+        names = [value["S"] for value in change["Keys"].values()]
+        event = next((found for found in map(parse_event_id, names) if found), None)
+        if _is_measured_deletion(event):
+            return _arrival(event, index, t4_ns, t3_ns)
+        return next((Removal(found[0]) for found in (event, *map(parse_update_key, names)) if found), None)
     return _arrival(parse_event_id(change["NewImage"]["value"]["S"]), index, t4_ns, t3_ns)
+
+
+def _is_measured_deletion(event: EventId | None) -> bool:
+    """Whether the key was made to be deleted; others go when somebody clears up."""
+    return event is not None and event.attempt == ANY_ATTEMPT
 
 
 def _arrival(event: EventId | None, index: int, t4_ns: int, t3_ns: int) -> Arrival | None:

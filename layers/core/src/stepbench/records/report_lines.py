@@ -23,7 +23,7 @@ class ReportLine(Contract):
     duration_ms: float
     billed_ms: float
     memory_mb: int
-    max_memory_mb: int
+    max_memory_mb: int | None
     init_ms: float | None = None
 
 
@@ -43,6 +43,10 @@ class LogCollection(Contract):
     """Distinct request ids in the receivers' t4 items."""
     seen: int
     """Of those, how many have a REPORT line."""
+    t4_expected: int = 0
+    """Request ids of all t4 items that the trial's `log_t4` wants in the log."""
+    t4_seen: int = 0
+    """Of those, how many have a t4 line."""
 
 
 def parse_report(message: str) -> ReportLine | None:
@@ -56,7 +60,7 @@ def parse_report(message: str) -> ReportLine | None:
         duration_ms=fields["Duration"],
         billed_ms=fields.get("Billed Duration", fields["Duration"]),
         memory_mb=int(fields.get("Memory Size", 0)),
-        max_memory_mb=int(fields.get("Max Memory Used", 0)),
+        max_memory_mb=int(fields["Max Memory Used"]) or None if "Max Memory Used" in fields else None,
         init_ms=fields.get("Init Duration"),
     )
 

@@ -76,6 +76,21 @@ def low_level_put(client: Any, table: str, ttl_days: int) -> PutT4:  # noqa: ANN
     return put
 
 
+def low_level_flag(client: Any, table: str) -> Callable[[str, str], str | None]:  # noqa: ANN401 -- as above
+    """`TrialTable.flag` over a plain client, which gives up as soon as `low_level_put` does."""
+
+    def flag(tag: str, name: str) -> str | None:
+        key = {"pk": {"S": layout.trial_pk(tag)}, "sk": {"S": name}}
+        try:
+            found = client.get_item(TableName=table, Key=key, ConsistentRead=True).get("Item")
+        except (BotoCoreError, ClientError) as error:
+            message = f"results table {table}: {error}"
+            raise RecordsUnavailableError(message) from error
+        return None if found is None else str(found["reason"]["S"])
+
+    return flag
+
+
 def _attributes(item: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _attribute(value) for name, value in item.items()}
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.drivers.protocol import Change, ChangeBatch
+    from stepbench.records.t4_log import T4Log
     from stepbench.records.t4_store import T4Store
     from stepbench.records.trial_table import TrialTable
 
@@ -31,10 +32,10 @@ class WatchLog:
     One turn of one lane.
 
     `add` runs where the watch is read, and only notes; `record` packs and sends, on another thread, and keeps what it
-    could not send for the next time.
+    could not send for the next time. What is packed is printed at once, and so only once.
     """
 
-    def __init__(self, tag: str, store_name: str, lane: int) -> None:
+    def __init__(self, tag: str, store_name: str, lane: int, log: T4Log) -> None:
         self.sandbox = f"watcher-{lane}-{uuid.uuid4().hex[:8]}"
         self.established = False
         self.seen = 0
@@ -42,6 +43,7 @@ class WatchLog:
         self._tag = tag
         self._store_name = store_name
         self._lane = lane
+        self._log = log
         self._batches: list[ChangeBatch] = []
         self._waiting: list[_Item] = []
         self._items = 0
@@ -66,7 +68,9 @@ class WatchLog:
         Raises:
             RecordsUnavailableError: some still wait.
         """
-        self._waiting.extend(self._pack(batches))
+        for item in self._pack(batches):
+            self._waiting.append(item)
+            self._log.add(self._tag, item.request_id, item.t4_ns, item.attributes)
         while self._waiting:
             item = self._waiting[0]
             for place, change in enumerate(item.malformed):
