@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.clock import drift_ns
+from stepbench.analysis.reconciliation import log_doubts
 from stepbench.analysis.saturation import saturation_doubts
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.target import DynamoDbTarget
@@ -40,7 +41,7 @@ class Findings:
 
 def doubts(evidence: Evidence, findings: Findings) -> tuple[Caveat, ...]:
     """All caveats, the graver first."""
-    groups = (_ending, _losses, _load, saturation_doubts, _sample, _clock, _deliveries, _target, _logs)
+    groups = (_ending, _losses, _load, saturation_doubts, _sample, _clock, _deliveries, _target, _logs, log_doubts)
     return tuple(caveat for group in groups for caveat in group(evidence, findings))
 
 
@@ -125,7 +126,8 @@ def _deliveries(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
         yield Caveat(kind="t4_in_fallback", text=text, remedy="Raise the results table's throughput.")
     cold = int(np.count_nonzero(evidence.joined.cold & evidence.joined.arrived & _measured(evidence)))
     if cold:
-        text = f"{cold} measured events were received by a function's cold start."
+        events = "1 measured event was" if cold == 1 else f"{cold} measured events were"
+        text = f"{events} received by a function's cold start."
         yield Caveat(kind="cold_starts", text=text, remedy="Lengthen the warm-up, or use provisioned concurrency.")
 
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from stepbench.records import layout
 from stepbench.records.reader import count_malformed, find_provider, read_records, ref_of
 from stepbench.records.report_lines import LogCollection, ReportPage
+from stepbench.records.t4_pages import read_t4_lines
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.tasks import StateError
     from stepbench.records.join import Joined
     from stepbench.records.reader import TrialRecords
+    from stepbench.records.t4_lines import T4Line
     from stepbench.records.trial_table import ClockSample
     from stepbench.stages.services import Services
 
@@ -27,6 +29,7 @@ class Evidence:
     One trial.
 
     floor_ms: latencies of the emulator's bare trigger, measured in the same run; empty where there is none.
+    t4_lines, damaged_t4_lines: the receivers' log, where the plan asks for it; the latter as messages.
     """
 
     spec: TrialSpec
@@ -40,6 +43,8 @@ class Evidence:
     pages: tuple[ReportPage, ...]
     collection: LogCollection | None
     floor_ms: tuple[float, ...]
+    t4_lines: tuple[T4Line, ...]
+    damaged_t4_lines: tuple[str, ...]
 
 
 def gather(spec: TrialSpec, failure: StateError, services: Services) -> Evidence:
@@ -54,6 +59,7 @@ def gather(spec: TrialSpec, failure: StateError, services: Services) -> Evidence
     records = read_records(spec, services.runs, services.table)
     from_ns = min(records.starts_ns.values(), default=services.clock.now_ns())
     provider, emulated = find_provider(ref, services.runs)
+    t4_lines, damaged_t4_lines = read_t4_lines(ref, services.runs)
     return Evidence(
         spec=spec,
         failure=failure,
@@ -66,6 +72,8 @@ def gather(spec: TrialSpec, failure: StateError, services: Services) -> Evidence
         pages=_pages(spec, services),
         collection=services.runs.find_model(layout.trial_key(ref, "logs/collection.json"), LogCollection),
         floor_ms=_floor(spec, services),
+        t4_lines=t4_lines,
+        damaged_t4_lines=damaged_t4_lines,
     )
 
 
@@ -75,6 +83,8 @@ def _pages(spec: TrialSpec, services: Services) -> tuple[ReportPage, ...]:
 
 
 def _floor(spec: TrialSpec, services: Services) -> tuple[float, ...]:
+    if spec.plan.target.store == "reference":
+        return ()  # its own truth is the better measure
     floors: dict[str, Any] = services.runs.find_json(layout.run_key(spec.run_id, "floors.json")) or {}
     name = "etcd_watch" if spec.plan.target.store == "etcd" else "async_invoke"
     return tuple(float(latency_ms) for latency_ms in floors.get(name, {}).get("latencies_ms", ()))

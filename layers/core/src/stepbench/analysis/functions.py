@@ -52,7 +52,7 @@ def _of_function(name: str, lines: Sequence[ReportLine]) -> Invocations:
         duration_ms_p50=_median(durations),
         duration_ms_max=max(durations, default=None),
         billed_ms=sum(line.billed_ms for line in lines),
-        max_memory_mb=max((line.max_memory_mb for line in lines), default=None),
+        max_memory_mb=max((line.max_memory_mb for line in lines if line.max_memory_mb is not None), default=None),
     )
 
 

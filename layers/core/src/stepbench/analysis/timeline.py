@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepbench.analysis.windows import NS_PER_MS, NS_PER_S
-from stepbench.contracts.result import PhaseSpan, SeriesPoint
+from stepbench.contracts.result import PhaseSpan, SeriesPoint, StepSpan, WindowSpan
 from stepbench.drivers.protocol import Outcome
 from stepbench.stats.curves import by_second
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepbench.analysis.evidence import Evidence
+    from stepbench.contracts.plan import Phase
 
 
 def phase_spans(evidence: Evidence) -> tuple[PhaseSpan, ...]:
@@ -27,8 +29,22 @@ def phase_spans(evidence: Evidence) -> tuple[PhaseSpan, ...]:
             measured=evidence.spec.plan.phases[phase].measured,
             from_s=(start_ns - zero_ns) / NS_PER_S,
             to_s=(start_ns - zero_ns) / NS_PER_S + evidence.spec.plan.phases[phase].length_s,
+            steps=_step_spans(evidence.spec.plan.phases[phase]),
+            windows=tuple(
+                WindowSpan(name=window.name, from_s=window.from_s, to_s=window.to_s)
+                for window in evidence.spec.plan.phases[phase].all_windows()
+            ),
         )
         for phase, start_ns in sorted(evidence.records.starts_ns.items())
+    )
+
+
+def _step_spans(phase: Phase) -> tuple[StepSpan, ...]:
+    ends_s = list(accumulate(step.length_s for step in phase.load))
+    begins_s = [0.0, *ends_s[:-1]]
+    return tuple(
+        StepSpan(rate_per_s=step.rate_per_s, from_s=begin_s, to_s=end_s)
+        for step, begin_s, end_s in zip(phase.load, begins_s, ends_s, strict=True)
     )
 
 

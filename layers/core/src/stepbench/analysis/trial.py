@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench.analysis.boxes import box
+from stepbench.analysis.change_points import change_points
 from stepbench.analysis.clock import clock
+from stepbench.analysis.comparisons import comparisons
 from stepbench.analysis.doubts import Findings, doubts
 from stepbench.analysis.evidence import FLOOR_PER_S
 from stepbench.analysis.functions import invocations
+from stepbench.analysis.modality import modality
+from stepbench.analysis.rates import rates
+from stepbench.analysis.replication import replication
 from stepbench.analysis.timeline import phase_spans, series
 from stepbench.analysis.windows import measured_windows, window_curve, window_result
 from stepbench.contracts.result import Accounting, Cost, Failure, Latency, TrialResult, TrialSummary
@@ -57,14 +63,23 @@ def trial_result(evidence: Evidence) -> TrialResult:
         clock=findings.clock,
         caveats=doubts(evidence, findings),
         invocations=functions,
+        comparisons=comparisons(evidence, windows),
+        change_points=change_points(evidence),
+        modality=tuple(modality(evidence, window) for window in windows),
+        replication=replication(spec.plan, results),
         cost_usd=Cost(estimate=spec.estimate_usd, actual=_cost(evidence, functions)),
         floor_ms=_floor(evidence),
+        group=spec.group or spec.name,
+        repeat=spec.repeat,
+        point=spec.point,
     )
     return TrialResult(
         summary=summary,
         series=series(evidence),
         phases=phase_spans(evidence),
         ecdf=tuple(window_curve(evidence, window) for window in windows),
+        boxes=tuple(box(evidence, window) for window in windows),
+        rates=rates(evidence),
     )
 
 

@@ -42,13 +42,13 @@ class MeasuredWindow:
         self._seed = (spec.plan.seed, phase, number)
         phase_start_ns = evidence.records.starts_ns[phase]
         self._start_ns = phase_start_ns + round(window.from_s * NS_PER_S)
-        end_ns = phase_start_ns + round(window.to_s * NS_PER_S)
-        inside = (joined.phase == phase) & (joined.t0_ns >= self._start_ns) & (joined.t0_ns < end_ns)
+        self._end_ns = phase_start_ns + round(window.to_s * NS_PER_S)
+        inside = (joined.phase == phase) & (joined.t0_ns >= self._start_ns) & (joined.t0_ns < self._end_ns)
         held = np.nonzero(inside)[0]
         self.scheduled = held[np.argsort(joined.t0_ns[held], kind="stable")]
         self.acknowledged = self.scheduled[joined.outcome[self.scheduled] == Outcome.OK]
         done = (joined.phase == phase) & (joined.outcome == Outcome.OK)
-        done &= (joined.t2_ns >= self._start_ns) & (joined.t2_ns < end_ns)
+        done &= (joined.t2_ns >= self._start_ns) & (joined.t2_ns < self._end_ns)
         self.achieved_per_s = int(np.count_nonzero(done)) / self.length_s
 
     def elapsed_ms(self, until_ns: NDArray[np.int64], since_ns: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -66,11 +66,19 @@ class MeasuredWindow:
         """Trigger latency, t4 - t1."""
         return self.until_arrival_ms(self._joined.t1_ns)
 
-    def latency(self, values_ms: NDArray[np.float64]) -> Latency:
-        """A measure of the acknowledged events, with intervals."""
+    def sample(self, values_ms: NDArray[np.float64], purpose: int = 0) -> Sample:
+        """A measure of the acknowledged events; every `purpose` has random numbers of its own."""
         at_s = (self._joined.t0_ns[self.acknowledged] - self._start_ns) / NS_PER_S
-        rng = np.random.default_rng(self._seed)
-        return Sample(values_ms, at_s, self.length_s, self._drain_limit_s, rng).latency()
+        rng = np.random.default_rng((*self._seed, purpose))
+        return Sample(values_ms, at_s, self.length_s, self._drain_limit_s, rng)
+
+    def latency(self, values_ms: NDArray[np.float64]) -> Latency:
+        """The same, with intervals."""
+        return self.sample(values_ms).latency()
+
+    def overlaps(self, other: MeasuredWindow) -> bool:
+        """Whether an event could be in both."""
+        return self.phase == other.phase and self._start_ns < other._end_ns and other._start_ns < self._end_ns
 
 
 def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:

@@ -1,0 +1,93 @@
+"""The share of trigger latency in an application's time: hand-worked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from stepbench.analysis.share import share, trigger_shares
+from stepbench.contracts.application import Application
+from stepbench.contracts.result import Estimate, TrialSummary
+from stepbench.testing.sample_results import sample_results
+
+TEN = Estimate(value=10, low=8, high=13)
+MEDIANS = {"measured": TEN, "s3": Estimate(value=100, low=97, high=104)}
+
+
+def application(*functions: tuple[float, str | None]) -> Application:
+    """A chain of functions, each with its duration and what starts it."""
+    chain = [{"name": f"f{n}", "duration_ms": ms, "trigger": trigger} for n, (ms, trigger) in enumerate(functions)]
+    return Application.model_validate({"name": "app", "source": "by hand", "functions": chain})
+
+
+def test_one_trigger_between_two_functions() -> None:
+    """30 ms of work and 10 ms of trigger are a quarter; its limits are 8 / 38 and 13 / 43."""
+    found = share(application((10, None), (20, "measured")), MEDIANS, "etcd")
+    assert (found.compute_ms, found.triggers, found.trial) == (30, 1, "etcd")
+    assert found.trigger_ms == TEN
+    assert found.share.value == 0.25
+    assert found.share.low == pytest.approx(8 / 38)
+    assert found.share.high == pytest.approx(13 / 43)
+
+
+def test_triggers_of_one_store_err_together() -> None:
+    """The same estimate twice is twice as wrong, not the root of two times."""
+    found = share(application((80, "measured"), (0, "measured")), MEDIANS, "etcd")
+    assert found.trigger_ms == Estimate(value=20, low=16, high=26)
+    assert found.share.value == 0.2
+
+
+def test_triggers_of_two_stores_err_apart() -> None:
+    """3 and 4 above give 5; 2 and 3 below give the root of 13."""
+    found = share(application((10, "measured"), (10, "s3")), {**MEDIANS, "measured": TEN}, "etcd")
+    assert found.trigger_ms.value == 110
+    assert found.trigger_ms.high == 115
+    assert found.trigger_ms.low == pytest.approx(110 - 13**0.5)
+
+
+@pytest.mark.parametrize(
+    ("medians", "reason"),
+    [
+        ({}, "no trial measured s3"),
+        ({"s3": Estimate(value=None, reason="n=3 < 6")}, "s3: n=3 < 6"),
+        ({"s3": Estimate(value=9, low=8, high=None, reason="> drain limit")}, "s3: > drain limit"),
+    ],
+)
+def test_without_a_median_there_is_a_reason(medians: dict[str, Estimate], reason: str) -> None:
+    """A share of a latency that nobody knows would be a number out of nowhere."""
+    found = share(application((10, "s3")), medians, "")
+    assert (found.share.value, found.share.reason) == (None, reason)
+
+
+def test_each_store_that_was_measured_gets_its_share() -> None:
+    """As the paper's figure compares them; a chain that names all its stores is told once."""
+    trials: list[TrialSummary] = [result.summary for result in sample_results()]
+    measured, named = application((100, "measured")), application((100, "etcd"))
+    found = list(trigger_shares([measured, named], trials))
+    assert [each.trial for each in found] == [*(trial.name for trial in trials), ""]
+    etcd = next(trial for trial in trials if trial.store == "etcd")
+    median = etcd.windows[0].latency_ms.p50.value
+    assert median is not None
+    assert found[-1].share.value == pytest.approx(median / (median + 100))
+
+
+def test_a_trial_that_measured_nothing_says_so() -> None:
+    """Its place in the figure stays empty, with the reason."""
+    trial = sample_results()[0].summary.model_copy(update={"windows": ()})
+    (found,) = trigger_shares([application((10, "measured"))], [trial])
+    assert found.share.reason == f"measured: trial {trial.name} measured nothing"
+
+
+@pytest.mark.parametrize(
+    ("functions", "said"),
+    [
+        ([{"name": "f", "duration_ms": 1}], "have no trigger"),
+        ([{"name": "f", "duration_ms": 0, "trigger": "s3"}], "take no time"),
+    ],
+)
+def test_an_application_without_triggers_or_time_is_refused(functions: list[dict[str, Any]], said: str) -> None:
+    """There is no share to tell."""
+    with pytest.raises(ValidationError, match=said):
+        Application.model_validate({"name": "app", "source": "by hand", "functions": functions})
