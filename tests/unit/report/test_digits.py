@@ -127,3 +127,26 @@ def test_elapsed_time_needs_two_comparable_moments() -> None:
 def test_a_moment_without_a_zone_is_taken_as_utc() -> None:
     """The contract says UTC; the reader's machine must not shift it."""
     assert digits.moment("2025-06-01T12:00:05") == "2025-06-01 12:00:05 UTC"
+
+
+@pytest.mark.parametrize(
+    ("p", "text"), [(0.4, "p = 0.4"), (0.0123, "p = 0.012"), (0.0004, "p < 0.001"), (1.0, "p = 1")]
+)
+def test_a_probability_has_two_digits_and_no_more_than_three_places(p: float, text: str) -> None:
+    """A resampling of 2,000 knows no finer one."""
+    assert digits.p_value(p) == text
+
+
+def test_a_ratio_in_a_sentence_has_three_digits_and_its_interval_as_many() -> None:
+    """In a table the interval decides; a sentence is read aloud."""
+    assert digits.factor(Estimate(value=1.1502, low=1.1, high=1.2)) == "1.15 (1.10 to 1.20)"
+    assert digits.factor(Estimate(value=0.00542)) == "0.00542"
+    assert digits.factor(Estimate(value=None)) == ""
+
+
+def test_an_estimate_may_have_a_unit_of_its_own() -> None:
+    """A ratio below 0.1 is no microsecond."""
+    assert str(digits.shown(Estimate(value=0.05, low=0.04, high=0.06), digits.TIMES)) == "0.050 × [0.040, 0.060]"  # noqa: RUF001 -- times
+    assert str(digits.shown(Estimate(value=180.0, low=179.9, high=180.1), digits.SECONDS_AS_SUCH)).endswith(
+        "[179.9, 180.1]"
+    )

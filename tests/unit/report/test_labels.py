@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from stepbench.report.labels import trial_labels, window_labels, window_rows
+from stepbench.report.labels import trial_labels, window_label, window_labels, window_rows
 from stepbench.testing.sample_results import STORES, sample_result, sample_window
 
 if TYPE_CHECKING:
@@ -39,3 +39,10 @@ def test_labels_stay_apart_even_when_names_look_like_labels() -> None:
     """Names are the user's: one may look like what the report makes of another."""
     rows = window_rows([a_trial("s3 · a", 0), a_trial("s3", 1, (("p", "a"), ("p", "b")))])
     assert [row.label for row in rows] == ["s3 · a", "s3 · a (2)", "s3 · b"]
+
+
+def test_a_single_window_is_found_by_phase_and_name() -> None:
+    """Comparisons name windows by both; one that the trial does not have keeps its name."""
+    trial = a_trial("s3", 0, (("low", "after"), ("high", "after")))
+    assert window_label(trial, "high", "after") == "high / after"
+    assert window_label(trial, "high", "before") == "before"

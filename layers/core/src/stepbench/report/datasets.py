@@ -11,20 +11,20 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepbench.report.columns import columns, short
 from stepbench.report.labels import window_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from stepbench.contracts.result import EcdfCurve, Estimate, PhaseSpan, SeriesPoint, TrialResult
+    from stepbench.report.columns import Columns, Row
     from stepbench.report.labels import WindowRow
 
 MAX_POINTS = 400
 CURVES_PER_FIGURE = 8
 _SHORT_PAUSE_S = 0.5
-Column = list[float | int | str | None]
-Columns = dict[str, Column]
-_SECOND_COLUMNS = ("second", "phase", "offered", "acknowledged", "arrived", "p50_ms", "p90_ms", "max_ms")
+SECOND_COLUMNS = ("second", "phase", "offered", "acknowledged", "arrived", "p50_ms", "p90_ms", "max_ms")
 _QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
 
 
@@ -73,14 +73,14 @@ def time_figure(result: TrialResult) -> TimeFigure | None:
         return None
     seconds = math.ceil(max(point.second for point in result.series)) + 1
     bin_s = -(-seconds // MAX_POINTS)
-    points = [point for binned in _bins(result.series, bin_s) for point in binned]
-    columns = _columns(_SECOND_COLUMNS, points)
-    return TimeFigure(columns, _phase_columns(result.phases), bin_s, _hide_non_positive(columns), _top(columns))
+    points = [point for group in binned(result.series, bin_s) for point in group]
+    drawn = columns(SECOND_COLUMNS, points)
+    return TimeFigure(drawn, _phase_columns(result.phases), bin_s, hide_non_positive(drawn), _top(drawn))
 
 
 def _ecdf_figure(drawn: Sequence[tuple[WindowRow, EcdfCurve]]) -> EcdfFigure:
-    points: list[tuple[float | int | str | None, ...]] = []
-    marks: list[tuple[float | int | str | None, ...]] = []
+    points: list[Row] = []
+    marks: list[Row] = []
     not_drawn: list[tuple[str, float]] = []
     for row, curve in drawn:
         visible = [(x, p) for x, p in zip(curve.latency_ms, curve.probability, strict=True) if x > 0]
@@ -89,17 +89,17 @@ def _ecdf_figure(drawn: Sequence[tuple[WindowRow, EcdfCurve]]) -> EcdfFigure:
             not_drawn.append((row.label, hidden))
         if visible:
             points.append((row.label, visible[0][0], hidden))
-        points.extend((row.label, _short(x), round(p, 6)) for x, p in visible)
+        points.extend((row.label, short(x), round(p, 6)) for x, p in visible)
         marks.extend(_quantile_marks(row))
     return EcdfFigure(
-        _columns(("curve", "latency_ms", "probability"), points),
-        _columns(("curve", "quantile", "probability", "latency_ms", "low_ms", "high_ms"), marks),
+        columns(("curve", "latency_ms", "probability"), points),
+        columns(("curve", "quantile", "probability", "latency_ms", "low_ms", "high_ms"), marks),
         tuple(row.label for row, _ in drawn),
         tuple(not_drawn),
     )
 
 
-def _quantile_marks(row: WindowRow) -> Iterable[tuple[float | int | str | None, ...]]:
+def _quantile_marks(row: WindowRow) -> Iterable[Row]:
     times = row.window.latency_ms
     for name, q in _QUANTILES:
         estimate: Estimate = getattr(times, name)
@@ -110,7 +110,7 @@ def _quantile_marks(row: WindowRow) -> Iterable[tuple[float | int | str | None, 
         yield (row.label, name, q, estimate.value, low, high)
 
 
-def _bins(series: Sequence[SeriesPoint], bin_s: int) -> Iterable[list[tuple[float | int | str | None, ...]]]:
+def binned(series: Sequence[SeriesPoint], bin_s: int) -> Iterable[list[Row]]:
     """Per phase, one point for each `bin_s` seconds of it; an empty one at a pause, so that lines break there."""
     begin_s: dict[str, float] = {}
     groups: dict[tuple[str, int], list[SeriesPoint]] = {}
@@ -119,22 +119,22 @@ def _bins(series: Sequence[SeriesPoint], bin_s: int) -> Iterable[list[tuple[floa
         groups.setdefault((point.phase, round(since_s) // bin_s), []).append(point)
     before: tuple[float, str] | None = None
     for (phase, place), points in groups.items():
-        rows: list[tuple[float | int | str | None, ...]] = []
+        rows: list[Row] = []
         at_s = round(begin_s[phase] + place * bin_s, 3)
         if before is not None and at_s > before[0] + bin_s + _SHORT_PAUSE_S:
             rows.append((round(before[0] + bin_s, 3), before[1], *[None] * 6))
-        rows.append(_binned(points, at_s))
+        rows.append(_merged(points, at_s))
         yield rows
         before = (at_s, phase)
 
 
-def _binned(points: Sequence[SeriesPoint], second: float) -> tuple[float | int | str | None, ...]:
+def _merged(points: Sequence[SeriesPoint], second: float) -> Row:
     """Rates as means; p50 and p90 as the median of the seconds' own (labelled so); max as the maximum."""
 
     def merged(name: str, merge: Callable[[list[float]], float]) -> float | None:
         values = [value for point in points if (value := _number(point, name)) is not None]
         found = merge(values) if values else math.inf
-        return _short(found) if math.isfinite(found) else None
+        return short(found) if math.isfinite(found) else None
 
     rates = [merged(name, statistics.fmean) for name in ("offered", "acknowledged", "arrived")]
     middle = [merged(name, statistics.median) for name in ("p50_ms", "p90_ms")]
@@ -151,29 +151,20 @@ def _phase_columns(phases: Sequence[PhaseSpan]) -> Columns:
     rows = [
         (phase.name, "measured" if phase.measured else "not measured", phase.from_s, phase.to_s) for phase in phases
     ]
-    return _columns(("phase", "kind", "from_s", "to_s"), rows)
+    return columns(("phase", "kind", "from_s", "to_s"), rows)
 
 
-def _top(columns: Columns) -> float:
-    rates = [value for name in ("offered", "acknowledged", "arrived") for value in columns[name]]
+def _top(drawn: Columns) -> float:
+    rates = [value for name in ("offered", "acknowledged", "arrived") for value in drawn[name]]
     return 1.25 * max((value for value in rates if isinstance(value, int | float)), default=0) or 1.0
 
 
-def _hide_non_positive(columns: Columns) -> int:
+def hide_non_positive(drawn: Columns) -> int:
     """Blank what a log axis cannot show; how many numbers that were."""
     hidden = 0
     for name in ("p50_ms", "p90_ms", "max_ms"):
-        for place, value in enumerate(columns[name]):
+        for place, value in enumerate(drawn[name]):
             if isinstance(value, int | float) and value <= 0:
-                columns[name][place] = None
+                drawn[name][place] = None
                 hidden += 1
     return hidden
-
-
-def _columns(names: Sequence[str], rows: Sequence[tuple[float | int | str | None, ...]]) -> Columns:
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
-
-
-def _short(value: float) -> float:
-    """Six significant digits: finer than a figure can show, a third of the bytes."""
-    return float(f"{value:.6g}")

@@ -26,6 +26,10 @@ class Unit(NamedTuple):
 _MICROSECONDS = Unit("µs", 1_000.0)
 _MILLISECONDS = Unit("ms", 1.0)
 _SECONDS = Unit("s", 0.001)
+TIMES = Unit("×", 1.0)  # noqa: RUF001 -- a multiplication sign
+"""Of a ratio."""
+SECONDS_AS_SUCH = Unit("s", 1.0)
+"""Of an estimate that is in seconds already."""
 
 
 @dataclass(frozen=True)
@@ -73,21 +77,31 @@ def latency(value_ms: float | None) -> str:
     return f"{rounded(value_ms * unit.per_ms)} {unit.name}"
 
 
-def shown(estimate: Estimate) -> Shown:
+def shown(estimate: Estimate, unit: Unit | None = None) -> Shown:
     """
-    An estimate with its interval.
+    An estimate with its interval; a latency in milliseconds, unless another `unit` is given.
 
     The interval decides the digits: two of its half-width, and of the value at least two and at most four.
     """
     if estimate.value is None:
         return Shown("", "", "", estimate.reason or "no value")
-    unit = unit_for(estimate.value)
+    unit = unit or unit_for(estimate.value)
     value = estimate.value * unit.per_ms
     if estimate.low is None or estimate.high is None:
         return Shown(rounded(value), unit.name, "", estimate.reason or "no interval")
     low, high = estimate.low * unit.per_ms, estimate.high * unit.per_ms
     decimals = _interval_decimals(value, (high - low) / 2)
     return Shown(fixed(value, decimals), unit.name, f"[{fixed(low, decimals)}, {fixed(high, decimals)}]", "")
+
+
+def factor(estimate: Estimate, digits: int = 3) -> str:
+    """A ratio for a sentence, to so many digits of its value: `1.15 (1.10 to 1.20)`; empty without a value."""
+    if estimate.value is None:
+        return ""
+    decimals = max(0, _decimals(estimate.value, digits))
+    if estimate.low is None or estimate.high is None:
+        return fixed(estimate.value, decimals)
+    return f"{fixed(estimate.value, decimals)} ({fixed(estimate.low, decimals)} to {fixed(estimate.high, decimals)})"
 
 
 def offset(offset_ms: float | None, bound_ms: float | None) -> str:
@@ -99,6 +113,14 @@ def offset(offset_ms: float | None, bound_ms: float | None) -> str:
     unit = unit_for(max(abs(offset_ms), bound_ms))
     decimals = max(0, _decimals(bound_ms * unit.per_ms, 2))
     return f"{fixed(offset_ms * unit.per_ms, decimals)} ± {fixed(bound_ms * unit.per_ms, decimals)} {unit.name}"
+
+
+def p_value(p: float) -> str:
+    """A probability of a test to two digits: `p = 0.4`, `p = 0.012`, `p < 0.001`."""
+    if p < 0.001:  # noqa: PLR2004 -- finer is no better known
+        return "p < 0.001"
+    text = rounded(p, 2)
+    return f"p = {text.rstrip('0').rstrip('.') if '.' in text else text}"
 
 
 def count(value: int | None) -> str:

@@ -39,6 +39,12 @@ def window_labels(trial: TrialSummary) -> tuple[str, ...]:
     )
 
 
+def window_label(trial: TrialSummary, phase: str, window: str) -> str:
+    """One window's name among its trial's; its own where the trial has no such window."""
+    labels = zip(trial.windows, window_labels(trial), strict=True)
+    return next((label for each, label in labels if (each.phase, each.name) == (phase, window)), window)
+
+
 def window_rows(trials: Sequence[TrialSummary]) -> tuple[WindowRow, ...]:
     """All windows of all trials in order; a trial's only window goes by the trial's name."""
     found = [

@@ -17,19 +17,30 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from stepbench.report import digits, headline
+from stepbench.report import boxes, changes, digits, headline
 from stepbench.report.books import books
-from stepbench.report.datasets import ecdf_figures, time_figure
-from stepbench.report.labels import trial_labels, window_rows
-from stepbench.report.runtime import javascript, json_for_script, own_file, specifications
+from stepbench.report.datasets import time_figure
+from stepbench.report.figures import page_data, run_drawings, run_figures, step_drawings, time_drawings
+from stepbench.report.gaps import AROUND_S
+from stepbench.report.groups import groups, over_runs, point_words, unmeasured
+from stepbench.report.labels import trial_labels, window_label, window_rows
+from stepbench.report.matrix import MAX_FIGURES, matrix_figures
+from stepbench.report.published import place_words, replication_sentence
+from stepbench.report.runtime import javascript, json_for_script, own_file
+from stepbench.report.shares import share_figures, share_rows, share_words
+from stepbench.report.steps import step_figures, steps_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.result import Manifest, RunSummary, TrialResult, TrialSummary
-    from stepbench.report.datasets import EcdfFigure, TimeFigure
+    from stepbench.contracts.result import Manifest, PhaseSpan, RunSummary, TrialResult, TrialSummary
+    from stepbench.report.datasets import TimeFigure
+    from stepbench.report.figures import Drawing
     from stepbench.report.labels import WindowRow
+    from stepbench.report.steps import StepFigure
 
+MAX_SENTENCES = 12
+"""Of the answer: a matrix has more than anyone reads."""
 MEASURES = (
     ("latency_ms", "Trigger latency", "t4 − t1"),  # noqa: RUF001 -- a minus sign
     ("after_ack_ms", "After acknowledgement", "t4 − t2"),  # noqa: RUF001
@@ -47,8 +58,19 @@ class TrialView:
     label: str
     summary: TrialSummary
     rows: tuple[WindowRow, ...]
+    phases: tuple[PhaseSpan, ...]
     over_time: TimeFigure | None
+    steps: tuple[StepFigure, ...]
     anchor: str
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to say of changes."""
+        return bool(self.steps or self.summary.comparisons or self.summary.change_points)
+
+    def step_times(self, phase: str) -> tuple[float, ...]:
+        """When the load of a phase changes, in its own seconds."""
+        return next((steps_of(span) for span in self.phases if span.name == phase), ())
 
 
 @dataclass(frozen=True)
@@ -74,8 +96,12 @@ def render_page(
         manifest: the provenance section.
         plan: the plan's JSON for the provenance section; None leaves it out.
     """
-    curves = ecdf_figures([_with(result, trial) for result, trial in zip(results, summary.trials, strict=True)])
-    trials = _trial_views(summary, results)
+    own = [_with(result, trial) for result, trial in zip(results, summary.trials, strict=True)]
+    trials = _trial_views(summary, own)
+    grouped = groups(summary.trials)
+    shares = share_rows(summary.shares, summary.trials)
+    figures = run_figures(own, matrix_figures(grouped), share_figures(shares))
+    drawings = [*run_drawings(figures), *_trial_drawings(trials)]
     scripts = [_script(javascript()), _script(own_file("templates/page.js").read_text("utf-8"))]
     return (
         _environment()
@@ -87,11 +113,17 @@ def render_page(
             trials=trials,
             rows=window_rows(summary.trials),
             troubled=[view for view in trials if headline.state_of(view.summary) != "complete"],
-            curves=curves,
+            figures=figures,
+            groups=grouped,
+            share_rows=shares,
+            over_runs=over_runs(summary),
+            unmeasured=unmeasured(summary.trials),
+            published=any(trial.replication for trial in summary.trials),
+            changed=any(view.changed for view in trials),
             measures=MEASURES,
             style=Markup(own_file("templates/page.css").read_text("utf-8")),  # noqa: S704 -- our own file
             scripts=scripts,
-            page_data=Markup(json_for_script(_page_data(curves, trials))),  # noqa: S704 -- escaped for its place
+            page_data=Markup(json_for_script(page_data(drawings))),  # noqa: S704 -- escaped for its place
         )
     )
 
@@ -107,7 +139,9 @@ def _trial_views(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[T
             label=label,
             summary=trial,
             rows=tuple(row for row in rows if row.trial is trial),
+            phases=result.phases,
             over_time=time_figure(result),
+            steps=step_figures(result),
             anchor=f"trial-{place}",
         )
         for place, (trial, label, result) in enumerate(
@@ -116,23 +150,16 @@ def _trial_views(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[T
     )
 
 
-def _page_data(curves: Sequence[EcdfFigure], trials: Sequence[TrialView]) -> dict[str, Any]:
-    """What `page.js` draws: specifications, data sets as columns, and which figure takes which."""
-    datasets: dict[str, Any] = {}
-    figures: dict[str, Any] = {}
-    for place, figure in enumerate(curves):
-        datasets |= {f"curves-{place}": figure.curves, f"quantiles-{place}": figure.quantiles}
-        named = {"curves": f"curves-{place}", "quantiles": f"quantiles-{place}"}
-        figures[f"ecdf-{place}"] = {"chart": "ecdf", "data": named, "params": {"labels": figure.labels}}
+def _trial_drawings(trials: Sequence[TrialView]) -> Iterator[Drawing]:
     for view in trials:
-        if view.over_time is None:
-            continue
-        datasets |= {f"seconds-{view.anchor}": view.over_time.seconds, f"phases-{view.anchor}": view.over_time.phases}
-        named = {"seconds": f"seconds-{view.anchor}", "phases": f"phases-{view.anchor}"}
-        figures[f"latency-{view.anchor}"] = {"chart": "latency", "data": named, "params": {}}
-        top = {"top": view.over_time.top_per_s}
-        figures[f"rates-{view.anchor}"] = {"chart": "rates", "data": named, "params": top}
-    return {"charts": specifications(), "datasets": datasets, "figures": figures}
+        for number, figure in enumerate(view.steps):
+            yield from step_drawings(view.anchor, number, figure)
+        if view.over_time is not None:
+            yield from time_drawings(view.anchor, view.over_time)
+
+
+def _sentence_case(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _script(text: str) -> Script:
@@ -150,20 +177,38 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(
+        around_s=AROUND_S,
+        beyond=boxes.BEYOND,
         books=books,
+        box_names=boxes.QUANTILES,
+        box_quantiles=boxes.box_quantiles,
         caveat_words=headline.caveat_words,
+        change_words=changes.change_words,
+        comparison_sentence=changes.comparison_sentence,
         count=digits.count,
         dollars=digits.dollars,
         duration=digits.duration,
         elapsed_s=digits.elapsed_s,
         latency=digits.latency,
+        max_matrix_figures=MAX_FIGURES,
+        max_sentences=MAX_SENTENCES,
+        modality_words=changes.modality_words,
         moment=digits.moment,
         nothing=digits.NONE,
         offset=digits.offset,
+        p_value=digits.p_value,
+        place_words=place_words,
+        point_words=point_words,
         rate=digits.rate,
+        replication_sentence=replication_sentence,
         sentence=headline.sentence,
+        sentence_case=_sentence_case,
+        series_name=changes.series_name,
+        share_words=share_words,
         shown=digits.shown,
         state_of=headline.state_of,
+        units={"ms": None, "ratio": digits.TIMES, "s": digits.SECONDS_AS_SUCH},
         verdict=headline.verdict,
+        window_label=window_label,
     )
     return environment

@@ -102,7 +102,7 @@ def amended(result: TrialResult, failure: Failure | None, floor_ms: Latency | No
     summary = result.summary
     changes: dict[str, object] = {}
     if failure and not summary.failure:
-        changes["failure"] = failure
+        changes |= {"failure": failure, "incomplete": True}
     if floor_ms and not summary.floor_ms:
         changes["floor_ms"] = floor_ms
     return result.model_copy(update={"summary": summary.model_copy(update=changes)}) if changes else result

@@ -22,7 +22,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import pytest
 
-from stepbench.contracts.identity import CANARY_PHASE, EventId, parse_event_id, put_key, trial_tag, update_key
+from stepbench.contracts.identity import (
+    CANARY_PHASE,
+    EventId,
+    delete_key,
+    parse_event_id,
+    put_key,
+    trial_tag,
+    update_key,
+)
 from stepbench.contracts.plan import LoadStep, Phase, Record, TrialPlan, TrialSpec
 from stepbench.drivers.protocol import Driver, Outcome, Write
 from stepbench.errors import TargetUnavailableError
@@ -37,6 +45,10 @@ GIVE_UP_LIMIT_S = 45
 """By then a write to nowhere has to have ended, whatever time-out the driver chose."""
 TEAR_DOWN_LIMIT_S = 120
 CLOCK_TOLERANCE_NS = 5_000_000
+
+
+STORES_WITHOUT_DELETES = frozenset({"reference"})
+"""A plan that asks them for deletes is refused."""
 
 
 class Subject(Protocol):
@@ -65,7 +77,7 @@ class Subject(Protocol):
 
 
 def contract_spec(
-    target: dict[str, Any], operation: Literal["put", "update"] = "put", distinct_keys: int | None = None
+    target: dict[str, Any], operation: Literal["put", "update", "delete"] = "put", distinct_keys: int | None = None
 ) -> TrialSpec:
     """A trial with a namespace that no other test has."""
     run_id = f"contract-{uuid.uuid4()}"
@@ -200,6 +212,22 @@ class DriverContract:
         assert [value is not None for value in values] == [True, True, True, False]
         heads = [parse_event_id(value.decode()) for value in values if value is not None]
         assert [head and head.phase for head in heads] == [CANARY_PHASE] * 3
+
+    async def test_deletes_find_their_keys_preloaded_and_remove_them(self, subject: Subject) -> None:
+        """Each event has a key of its own; the deletion of nothing is told to nobody."""
+        if subject.target["store"] in STORES_WITHOUT_DELETES:
+            return
+        spec = contract_spec(subject.target, "delete")
+        keys = [delete_key(EventId(spec.tag, 0, 0, 0, 0, sequence), KEY_BYTES) for sequence in (0, 99, 100)]
+        canary = Write(delete_key(EventId(spec.tag, CANARY_PHASE, 0, 0, 0, 7), KEY_BYTES), b"x" * VALUE_BYTES)
+        async with running(subject.driver(spec)) as driver:
+            before = [await subject.read_back(spec, key) is not None for key in keys]
+            written = [await driver.write(Write(keys[0], b"", delete=True)), await driver.write(canary)]
+            written.append(await driver.write(Write(canary.key, b"", delete=True)))
+            after = [await subject.read_back(spec, key) is not None for key in (*keys, canary.key)]
+        assert before == [True, True, False]
+        assert [each.outcome for each in written] == [Outcome.OK] * 3
+        assert after == [False, True, False, False]
 
     async def test_an_unreachable_store_is_an_outcome(self, subject: Subject) -> None:
         """A store that dies in the middle of a trial is a result; a hang or a stray exception loses the records."""

@@ -93,14 +93,23 @@ class MemoryDriver:
         if outcome is not Outcome.OK:
             error = "refused" if outcome is Outcome.FAILED else "timeout"
             return Written(t1_ns, self._clock.now_ns(), outcome, error=error)
-        self.put(write.key, write.value)
-        return Written(t1_ns, self._clock.now_ns(), outcome, token=str(self.changes[-1].position))
+        if write.delete:
+            self.remove(write.key)
+        else:
+            self.put(write.key, write.value)
+        return Written(t1_ns, self._clock.now_ns(), outcome, token=str(len(self.changes)))
 
     def put(self, key: str, value: bytes) -> None:
         """Change the store from outside; watches see it."""
         self.stored[key] = value
         self.changes.append(Change(value, len(self.changes) + 1))
         self._changed.set()
+
+    def remove(self, key: str) -> None:
+        """Delete from outside; watches see the key, if there was one."""
+        if self.stored.pop(key, None) is not None:
+            self.changes.append(Change(key.encode(), len(self.changes) + 1))
+            self._changed.set()
 
     async def tear_down(self) -> bool:
         """Forget everything."""

@@ -30,13 +30,24 @@
     view: { stroke: null },
     range: { category: look.palette },
     text: { color: look.ink },
-    style: { "phase-name": { fill: look.muted } },
+    rule: { color: look.ink },
+    style: {
+      "phase-name": { fill: look.muted },
+      box: { color: look.palette[0], stroke: look.palette[0] },
+      "box-end": { color: look.ink },
+      "box-name": { color: look.ink },
+      dot: { color: look.palette[0] },
+      window: { color: look.muted, stroke: look.muted },
+      "window-name": { color: look.ink },
+      change: { color: look.palette[3] },
+      "sent-bin": { color: look.palette[1] },
+    },
     axis: {
       labelColor: look.muted, titleColor: look.muted, domainColor: look.line, tickColor: look.line,
       gridColor: look.grid, labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelFlush: false,
     },
     legend: {
-      orient: "top", direction: "horizontal", columns: narrow.matches ? 2 : 4, labelColor: look.ink,
+      orient: "top", direction: "horizontal", columns: narrow.matches ? 2 : innerWidth < 1000 ? 3 : 4, labelColor: look.ink,
       labelFontSize: 12, labelLimit: narrow.matches ? 120 : 220, symbolSize: 90, columnPadding: 18,
       symbolLimit: 0,
     },
@@ -49,7 +60,7 @@
     for (const [name, source] of Object.entries(figure.data)) datasets[name] = rowsOf(page.datasets[source]);
     const chart = page.charts[figure.chart];
     const params = chart.params.map((each) => (each.name in figure.params ? { ...each, value: figure.params[each.name] } : each));
-    const specification = { ...chart, datasets, params };
+    const specification = { ...chart, datasets, params, height: figure.height ?? chart.height };
     const earlier = drawn.get(place.id);
     const result = await vegaEmbed(place, specification, {
       actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },

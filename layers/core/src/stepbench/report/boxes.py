@@ -1,0 +1,144 @@
+"""Box plots: what of each box can be drawn, and what is said of the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepbench.report import digits
+from stepbench.report.columns import columns, short
+from stepbench.report.labels import window_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.contracts.result import BoxStats, TrialResult
+    from stepbench.report.columns import Columns, Row
+    from stepbench.report.labels import WindowRow
+
+BOXES_PER_FIGURE = 12
+ROW_PX = 46
+QUANTILES = ("p1", "p25", "p50", "p75", "p90", "p99")
+_BOX_COLUMNS = ("label", "caption", "n", *QUANTILES, *[f"{name}_words" for name in QUANTILES])
+_ROOM = 1.12
+"""How far beyond the quantiles the axis goes, as a factor: arrows of open ends need it."""
+BEYOND = "> drain limit"
+
+
+@dataclass(frozen=True)
+class Box:
+    """One window's box, and what cannot be drawn of it, in a sentence (empty: all can)."""
+
+    row: WindowRow
+    stats: BoxStats
+    doubt: str
+
+
+@dataclass(frozen=True)
+class BoxFigure:
+    """
+    Up to `BOXES_PER_FIGURE` boxes that share an axis: `boxes` their quantiles, `parts` what is drawn from where.
+
+    `low_ms`, `top_ms`: ends of the axis.
+    """
+
+    boxes: Columns
+    parts: Columns
+    labels: tuple[str, ...]
+    drawn: tuple[Box, ...]
+    low_ms: float
+    top_ms: float
+
+
+def box_figures(results: Sequence[TrialResult]) -> tuple[BoxFigure, ...]:
+    """All boxes, a few to a figure, in the order of the report."""
+    known = {(result.summary.index, box.phase, box.window): box for result in results for box in result.boxes}
+    rows = window_rows([result.summary for result in results])
+    pairs = [(row, known.get((row.trial.index, row.window.phase, row.window.name))) for row in rows]
+    drawn = [Box(row, stats, _doubt(stats)) for row, stats in pairs if stats is not None and stats.n]
+    parts = [drawn[start : start + BOXES_PER_FIGURE] for start in range(0, len(drawn), BOXES_PER_FIGURE)]
+    return tuple(_figure(tuple(part)) for part in parts)
+
+
+def box_quantiles(stats: BoxStats) -> tuple[tuple[str, float | None], ...]:
+    """Names and milliseconds, ascending; None in the missing mass."""
+    return tuple((name, getattr(stats, name)) for name in QUANTILES)
+
+
+def _figure(drawn: tuple[Box, ...]) -> BoxFigure:
+    parts = [(box.row.label, *part) for box in drawn for part in _parts(box.stats)]
+    tips = {box.row.label: _tip(box) for box in drawn}
+    names = ("label", "part", "from_ms", "to_ms", "n", *[f"{name}_words" for name in QUANTILES])
+    visible = [value for box in drawn for _, value in box_quantiles(box.stats) if value is not None and value > 0]
+    return BoxFigure(
+        columns(_BOX_COLUMNS, [_row(box) for box in drawn]),
+        columns(names, [(*part, *tips[str(part[0])]) for part in parts]),
+        tuple(box.row.label for box in drawn),
+        drawn,
+        short(min(visible, default=0.1) / _ROOM),
+        short(max(visible, default=1.0) * _ROOM),
+    )
+
+
+def _row(box: Box) -> Row:
+    numbers = [None if value is None else short(value) for _, value in box_quantiles(box.stats)]
+    n, *words = _tip(box)
+    caption = f"{box.row.label} (emulated)" if box.row.trial.emulated else box.row.label
+    return (box.row.label, caption, n, *numbers, *words)
+
+
+def _tip(box: Box) -> Row:
+    values = box_quantiles(box.stats)
+    return (box.stats.n, *[BEYOND if value is None else digits.latency(value) for _, value in values])
+
+
+def _parts(stats: BoxStats) -> Iterator[tuple[str, float | None, float | None]]:
+    """
+    What is drawn: (part, from, to) in ms.
+
+    An end in the missing mass is open to the right; one at or below 0 ms, which a log axis cannot show, to the left.
+    """
+    found = {name: value for name, value in box_quantiles(stats) if value is not None}
+    visible = {name: short(value) for name, value in found.items() if value > 0}
+    if not visible:
+        return
+    if len(visible) < len(found):
+        yield ("open-start", None, next(iter(visible.values())))
+    begin = "p25" if "p25" in visible else "p50"
+    for part, low, high in (("whisker", "p1", "p25"), ("box", begin, "p75"), ("whisker", "p75", "p99")):
+        if low in visible and high in visible:
+            yield (part, visible[low], visible[high])
+    if "p99" not in found:
+        last = list(visible)[-1]
+        yield from _open_end(visible, last)
+
+
+def _open_end(visible: dict[str, float], last: str) -> Iterator[tuple[str, float | None, float | None]]:
+    """From where p75 is unknown the box itself is open; before the box, only the whisker is."""
+    if last in {"p25", "p50"}:
+        yield ("open-box", visible.get("p25", visible[last]), None)
+        return
+    if last == "p90" and "p75" in visible:
+        yield ("whisker", visible["p75"], visible["p90"])
+    yield ("open-whisker", visible[last], None)
+
+
+def _doubt(stats: BoxStats) -> str:
+    missing = [name for name, value in box_quantiles(stats) if value is None]
+    hidden = [f"{name} ({digits.latency(value)})" for name, value in box_quantiles(stats) if _hidden(value)]
+    words = []
+    if missing:
+        verb = "lies" if len(missing) == 1 else "lie"
+        words.append(f"{_listed(missing)} {verb} beyond the drain limit: the drawing is open to the right")
+    if hidden:
+        verb = "lies" if len(hidden) == 1 else "lie"
+        words.append(f"{_listed(hidden)} {verb} at or below 0 ms (clock error), where a log axis ends")
+    return "; ".join(words)
+
+
+def _hidden(value_ms: float | None) -> bool:
+    return value_ms is not None and value_ms <= 0
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

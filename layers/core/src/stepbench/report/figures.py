@@ -1,0 +1,111 @@
+"""All figures of a report, and what `page.js` draws them from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepbench.report.boxes import ROW_PX, BoxFigure, box_figures
+from stepbench.report.datasets import EcdfFigure, ecdf_figures
+from stepbench.report.runtime import specifications
+from stepbench.report.shares import ROW_PX as SHARE_ROW_PX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from stepbench.contracts.result import TrialResult
+    from stepbench.report.columns import Columns
+    from stepbench.report.datasets import TimeFigure
+    from stepbench.report.matrix import MatrixFigure
+    from stepbench.report.shares import ShareFigure
+    from stepbench.report.steps import StepFigure
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """
+    One figure by the id of its place on the page: a chart of `charts.json`, its data sets and its parameters.
+
+    `height_px`: another height than the chart's, for those that have rows.
+    """
+
+    place: str
+    chart: str
+    data: Mapping[str, Columns]
+    params: Mapping[str, Any]
+    height_px: int | None = None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Those that are not of one trial."""
+
+    curves: tuple[EcdfFigure, ...]
+    boxes: tuple[BoxFigure, ...]
+    matrix: tuple[MatrixFigure, ...]
+    shares: tuple[ShareFigure, ...]
+
+
+def run_figures(
+    results: Sequence[TrialResult], matrix: tuple[MatrixFigure, ...], shares: tuple[ShareFigure, ...]
+) -> Figures:
+    """Of all trials together."""
+    return Figures(ecdf_figures(results), box_figures(results), matrix, shares)
+
+
+def run_drawings(figures: Figures) -> Iterator[Drawing]:
+    """Distributions, boxes, matrices, shares."""
+    for place, curves in enumerate(figures.curves):
+        data = {"curves": curves.curves, "quantiles": curves.quantiles}
+        yield Drawing(f"ecdf-{place}", "ecdf", data, {"labels": curves.labels})
+    for place, boxes in enumerate(figures.boxes):
+        axis = {"labels": boxes.labels, "low": boxes.low_ms, "top": boxes.top_ms}
+        yield Drawing(
+            f"boxes-{place}", "boxes", {"boxes": boxes.boxes, "parts": boxes.parts}, axis, ROW_PX * len(boxes.labels)
+        )
+    for place, each in enumerate(figures.matrix):
+        yield Drawing(f"matrix-{place}", each.chart, each.data, each.params, each.height_px)
+    for place, share in enumerate(figures.shares):
+        height_px = SHARE_ROW_PX * len(share.labels)
+        yield Drawing(
+            f"shares-{place}", "shares", {"shares": share.bars}, {"labels": share.labels, "top": share.top}, height_px
+        )
+
+
+def time_drawings(anchor: str, figure: TimeFigure) -> Iterator[Drawing]:
+    """A trial over time: latency above rates."""
+    data = {"seconds": figure.seconds, "phases": figure.phases}
+    yield Drawing(f"latency-{anchor}", "latency", data, {})
+    yield Drawing(f"rates-{anchor}", "rates", data, {"top": figure.top_per_s})
+
+
+def step_drawings(anchor: str, number: int, figure: StepFigure) -> Iterator[Drawing]:
+    """A phase across its steps: latency above rates, then each step close up."""
+    place = f"{anchor}-{number}"
+    shared = {"steps": figure.steps, "windows": figure.windows, "changes": figure.changes}
+    axis = {"low": figure.low_ms, "top": figure.top_ms, "end": figure.end_s}
+    top = {"top": figure.top_per_s, "end": figure.end_s}
+    yield Drawing(f"step-latency-{place}", "step-latency", {**shared, "seconds": figure.seconds}, axis)
+    yield Drawing(f"step-rates-{place}", "step-rates", {**shared, "rates": figure.rates}, top)
+    for strip_number, strip in enumerate(figure.strips):
+        data = {"bins": strip.bins, "step": strip.step}
+        yield Drawing(f"step-strip-{place}-{strip_number}", "step-strip", data, {"top": strip.top})
+
+
+def page_data(drawings: Sequence[Drawing]) -> dict[str, Any]:
+    """Specifications that are used, data sets as columns (each once), and which figure takes which."""
+    datasets: dict[str, Columns] = {}
+    names: dict[int, str] = {}
+    figures: dict[str, Any] = {}
+    for drawing in drawings:
+        for name, found in drawing.data.items():
+            if id(found) not in names:
+                names[id(found)] = f"{name}-{drawing.place.split('-', 1)[1]}"
+                datasets[names[id(found)]] = found
+        taken = {name: names[id(found)] for name, found in drawing.data.items()}
+        figures[drawing.place] = {"chart": drawing.chart, "data": taken, "params": dict(drawing.params)}
+        if drawing.height_px is not None:
+            figures[drawing.place]["height"] = drawing.height_px
+    used = {drawing.chart for drawing in drawings}
+    charts = {name: chart for name, chart in specifications().items() if name in used}
+    return {"charts": charts, "datasets": datasets, "figures": figures}

@@ -1,0 +1,133 @@
+"""Repeats of one trial as one row: how many runs, the median of their medians, and its range."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepbench.report import digits
+from stepbench.report.labels import trial_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.result import Estimate, GroupWindow, RunSummary, TrialSummary, WindowResult
+
+
+@dataclass(frozen=True)
+class Run:
+    """One window of one run of a group."""
+
+    trial: TrialSummary
+    label: str
+    window: WindowResult
+
+
+@dataclass(frozen=True)
+class Across:
+    """
+    One quantile over the runs of a group, in ms.
+
+    `median` is that of the runs' own values, `low` and `high` their range: no confidence interval. `without`: runs
+    that have no such value. Of a single run, `single` is its own estimate, with its own interval.
+    """
+
+    median: float | None
+    low: float | None
+    high: float | None
+    without: int
+    single: Estimate | None
+
+    @property
+    def shown(self) -> digits.Shown:
+        """In words."""
+        if self.single is not None:
+            return digits.shown(self.single)
+        if self.median is None or self.low is None or self.high is None:
+            return digits.Shown("", "", "", f"none of {self.without} runs has one")
+        unit = digits.unit_for(self.median)
+        value, low, high = (digits.rounded(each * unit.per_ms) for each in (self.median, self.low, self.high))
+        note = f"{self.without} without" if self.without else ""
+        return digits.Shown(value, unit.name, f"{low} to {high}", note)
+
+
+@dataclass(frozen=True)
+class Group:
+    """All runs of one trial, or of one point of a matrix, in one window."""
+
+    name: str
+    window: str
+    phase: str
+    point: dict[str, Any]
+    runs: tuple[Run, ...]
+
+    @property
+    def trial(self) -> TrialSummary:
+        """The first of them."""
+        return self.runs[0].trial
+
+    @property
+    def label(self) -> str:
+        """Its name, and its window's where the trial has several."""
+        return f"{self.name} · {self.window}" if len(self.trial.windows) > 1 else self.name
+
+    def across(self, quantile: str) -> Across:
+        """`p50`, `p90`, … of trigger latency over the runs."""
+        estimates: list[Estimate] = [getattr(run.window.latency_ms, quantile) for run in self.runs]
+        values = [each.value for each in estimates if each.value is not None]
+        single = estimates[0] if len(estimates) == 1 else None
+        if not values:
+            return Across(None, None, None, len(estimates), single)
+        return Across(statistics.median(values), min(values), max(values), len(estimates) - len(values), single)
+
+
+def groups(trials: Sequence[TrialSummary]) -> tuple[Group, ...]:
+    """All groups in the order of their first trials; none where nothing is repeated and nothing varied."""
+    names = [trial.group or label for trial, label in zip(trials, trial_labels(trials), strict=True)]
+    repeated = {name for name, number in Counter(names).items() if number > 1}
+    found: dict[tuple[str, str, str], list[Run]] = {}
+    for trial, name, label in zip(trials, names, trial_labels(trials), strict=True):
+        if name in repeated or trial.point:
+            for window in trial.windows:
+                found.setdefault((name, window.phase, window.name), []).append(Run(trial, label, window))
+    return tuple(
+        Group(name, window, phase, dict(runs[0].trial.point), tuple(runs))
+        for (name, phase, window), runs in found.items()
+    )
+
+
+def over_runs(summary: RunSummary) -> dict[tuple[str, str, str], GroupWindow]:
+    """What the summary says of each group's windows, by group, phase and window."""
+    return {(group.name, each.phase, each.window): each for group in summary.groups for each in group.windows}
+
+
+def unmeasured(trials: Sequence[TrialSummary]) -> tuple[str, ...]:
+    """Names of those trials of groups that have no window at all: they are in no row."""
+    labels = zip(trials, trial_labels(trials), strict=True)
+    names = Counter(trial.group for trial in trials if trial.group)
+    return tuple(
+        label for trial, label in labels if not trial.windows and (trial.point or names.get(trial.group, 0) > 1)
+    )
+
+
+def setting(path: str, paths: Sequence[str]) -> str:
+    """A dotted path by its last part, or by all of it where another one ends alike."""
+    last = path.rsplit(".", maxsplit=1)[-1]
+    return path if sum(each.rsplit(".", maxsplit=1)[-1] == last for each in paths) > 1 else last
+
+
+def value_words(value: Any) -> str:  # noqa: ANN401 -- any JSON
+    """A setting's value: numbers with thousands separated, text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "none" if value is None else json.dumps(value, ensure_ascii=False)
+    return digits.fixed(value, 0) if value == int(value) else f"{value:g}"
+
+
+def point_words(point: dict[str, Any]) -> str:
+    """`batch_size = 100, rate_per_s = 2,000`."""
+    return ", ".join(f"{setting(path, list(point))} = {value_words(value)}" for path, value in point.items())

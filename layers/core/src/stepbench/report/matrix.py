@@ -1,0 +1,173 @@
+"""A matrix of trials as figures: one dimension as points, two as a heat map; further ones make further figures."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from stepbench.report import digits
+from stepbench.report.columns import columns, short
+from stepbench.report.groups import setting, value_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from stepbench.report.columns import Columns, Row
+    from stepbench.report.groups import Group
+
+MAX_FIGURES = 12
+ROW_PX = 40
+_STORE = "target.store"
+_MIDDLE = 0.5
+"""Of the colour scale: darker tiles are written on in white."""
+
+
+@dataclass(frozen=True)
+class MatrixFigure:
+    """
+    One figure; `data` its data sets and `params` its parameters by name.
+
+    `across` and `down` name the settings on its axes (`down` is empty for a line-up), `title` says what all its
+    trials have in common. `emulated`: at least one of its trials is.
+    """
+
+    chart: Literal["line-up", "heat-map"]
+    title: str
+    across: str
+    down: str
+    data: dict[str, Columns]
+    params: dict[str, Any]
+    emulated: bool
+    height_px: int | None = None
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Trials that differ in one or two settings only."""
+
+    title: str
+    axes: tuple[str, ...]
+    paths: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+
+def matrix_figures(found: Sequence[Group]) -> tuple[MatrixFigure, ...]:
+    """All figures of all matrices, `MAX_FIGURES` at most; those of one matrix share their scale."""
+    figures: list[MatrixFigure] = []
+    for matrix in _matrices([group for group in found if group.point]):
+        varied = _varied(matrix)
+        if not varied:
+            continue
+        ends = _ends(matrix)
+        make = _line_up if len(varied) == 1 else _heat_map
+        figures.extend(make(part, ends) for part in _slices(matrix, varied))
+    return tuple(figures[:MAX_FIGURES])
+
+
+def _matrices(found: Sequence[Group]) -> Iterable[list[Group]]:
+    """
+    Groups of one matrix: the same settings vary, of the same store unless the store is one of them.
+
+    Two matrices of a plan may be alike in that; the second value of one point then belongs to the second.
+    """
+    matrices: dict[tuple[Any, ...], list[Group]] = {}
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for group in found:
+        store = "" if _STORE in group.point else group.trial.store
+        key = (store, tuple(sorted(group.point)), group.phase, group.window)
+        point = (*key, *[_hashable(group.point[path]) for path in sorted(group.point)])
+        matrices.setdefault((*key, seen[point]), []).append(group)
+        seen[point] += 1
+    return matrices.values()
+
+
+def _varied(matrix: Sequence[Group]) -> tuple[str, ...]:
+    """The paths with more than one value, those with most first: they become the axes."""
+    values = {path: {_hashable(group.point[path]) for group in matrix} for path in matrix[0].point}
+    return tuple(sorted((path for path in values if len(values[path]) > 1), key=lambda path: -len(values[path])))
+
+
+def _slices(matrix: Sequence[Group], varied: tuple[str, ...]) -> Iterable[_Slice]:
+    axes, rest = varied[:2], varied[2:]
+    paths = tuple(matrix[0].point)
+    parts: dict[tuple[str, ...], list[Group]] = {}
+    for group in matrix:
+        parts.setdefault(tuple(_hashable(group.point[path]) for path in rest), []).append(group)
+    for groups in parts.values():
+        first = groups[0]
+        titles = [] if _STORE in paths else [first.trial.store]
+        titles += [first.window] if len(first.trial.windows) > 1 else []
+        titles += [f"{setting(path, paths)} = {value_words(first.point[path])}" for path in rest]
+        yield _Slice(", ".join(titles) or "All trials", axes, paths, tuple(groups))
+
+
+def _line_up(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
+    (path,) = part.axes
+    runs: list[Row] = []
+    medians: list[Row] = []
+    for group in part.groups:
+        value = value_words(group.point[path])
+        median = group.across("p50").median
+        if median is not None and median > 0:
+            medians.append((value, short(median)))
+        for run in group.runs:
+            p50 = run.window.latency_ms.p50
+            if p50.value is not None and p50.value > 0:
+                bounded = p50.low is not None and p50.high is not None and p50.low > 0
+                low, high = (p50.low, p50.high) if bounded else (None, None)
+                runs.append((value, run.trial.repeat, run.label, p50.value, low, high, str(digits.shown(p50))))
+    names = ("value", "repeat", "trial", "p50_ms", "low_ms", "high_ms", "words")
+    ordered = sorted(medians, key=lambda row: _values(part.groups, path).index(str(row[0])))
+    data = {"runs": columns(names, runs), "medians": columns(("value", "p50_ms"), ordered)}
+    params = {"labels": _values(part.groups, path), "low": ends[0], "top": ends[1]}
+    return MatrixFigure("line-up", part.title, setting(path, part.paths), "", data, params, _emulated(part))
+
+
+def _heat_map(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
+    across, down = part.axes
+    rows: list[Row] = []
+    for group in part.groups:
+        p50 = group.across("p50")
+        visible = p50.median is not None and p50.median > 0
+        value = short(p50.median) if visible and p50.median is not None else None
+        words = digits.latency(p50.median) if p50.median is not None else "no median"
+        place = (value_words(group.point[across]), value_words(group.point[down]))
+        rows.append((*place, value, words, len(group.runs), _ink(value, ends)))
+    data = {"cells": columns(("column", "row", "p50_ms", "words", "runs", "ink"), rows)}
+    labels, lines = _values(part.groups, across), _values(part.groups, down)
+    params = {"labels": labels, "rows": lines, "low": ends[0], "top": ends[1]}
+    height = ROW_PX * len(lines)
+    names = [setting(path, part.paths) for path in part.axes]
+    return MatrixFigure("heat-map", part.title, names[0], names[1], data, params, _emulated(part), height)
+
+
+def _values(found: Sequence[Group], path: str) -> list[str]:
+    """All values of a path in words; numbers in their order, others as the plan lists them."""
+    values = list({_hashable(group.point[path]): group.point[path] for group in found}.values())
+    if all(isinstance(value, int | float) for value in values):
+        values.sort()
+    return [value_words(value) for value in values]
+
+
+def _ends(matrix: Sequence[Group]) -> tuple[float, float]:
+    """Where the scale of p50 begins and ends, a little beyond all values and intervals."""
+    estimates = [run.window.latency_ms.p50 for group in matrix for run in group.runs]
+    values = [value for each in estimates for value in (each.value, each.low, each.high) if value and value > 0]
+    return (short(min(values) / 1.15), short(max(values) * 1.15)) if values else (0.1, 1.0)
+
+
+def _ink(value: float | None, ends: tuple[float, float]) -> str | None:
+    if value is None:
+        return None
+    low, high = map(math.log, ends)
+    return "dark" if (math.log(value) - low) / (high - low) > _MIDDLE else "light"
+
+
+def _emulated(part: _Slice) -> bool:
+    return any(run.trial.emulated for group in part.groups for run in group.runs)
+
+
+def _hashable(value: Any) -> str:  # noqa: ANN401 -- any JSON
+    return f"{type(value).__name__}:{value!r}"

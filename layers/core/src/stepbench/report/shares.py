@@ -1,0 +1,94 @@
+"""The triggers' share of applications' time (Fig. 2 of the TriggerPerf paper): what is drawn and what is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepbench.report import digits
+from stepbench.report.columns import columns, short
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.result import Estimate, TrialSummary, TriggerShare
+    from stepbench.report.columns import Columns
+
+ROWS_PER_FIGURE = 16
+ROW_PX = 38
+_COLUMNS = ("row", "caption", "share", "low", "high", "words", "trigger", "compute")
+
+
+@dataclass(frozen=True)
+class ShareRow:
+    """One application with one store's latency behind its triggers. `emulated`: that latency is an emulator's."""
+
+    label: str
+    share: TriggerShare
+    emulated: bool
+
+
+@dataclass(frozen=True)
+class ShareFigure:
+    """
+    Up to `ROWS_PER_FIGURE` bars.
+
+    `labels` are their rows in order, `words` describes them to those who cannot see, `top` is the axis's end.
+    """
+
+    bars: Columns
+    labels: tuple[str, ...]
+    words: str
+    top: float
+
+
+def share_rows(shares: Sequence[TriggerShare], trials: Sequence[TrialSummary]) -> tuple[ShareRow, ...]:
+    """In the order of the plan. A chain of named stores is emulated as soon as one of its stores is."""
+    emulated = {trial.name: trial.emulated for trial in trials}
+    anything = any(emulated.values())
+    return tuple(
+        ShareRow(
+            f"{share.application}, {share.trial}" if share.trial else share.application,
+            share,
+            emulated.get(share.trial, anything),
+        )
+        for share in shares
+    )
+
+
+def share_figures(rows: Sequence[ShareRow]) -> tuple[ShareFigure, ...]:
+    """Bars of those that have a share."""
+    drawn = [row for row in rows if row.share.share.value is not None]
+    parts = [drawn[start : start + ROWS_PER_FIGURE] for start in range(0, len(drawn), ROWS_PER_FIGURE)]
+    return tuple(_figure(part) for part in parts)
+
+
+def share_words(share: Estimate) -> str:
+    """`25 % (21 % to 30 %)`, or why there is none."""
+    if share.value is None or share.low is None or share.high is None:
+        return f"no value ({share.reason})"
+    return f"{_percent(share.value)} ({_percent(share.low)} to {_percent(share.high)})"
+
+
+def _figure(rows: Sequence[ShareRow]) -> ShareFigure:
+    bars = [
+        (
+            row.label,
+            f"{row.label} (emulated)" if row.emulated else row.label,
+            row.share.share.value,
+            row.share.share.low,
+            row.share.share.high,
+            share_words(row.share.share),
+            digits.latency(row.share.trigger_ms.value or 0),
+            digits.latency(row.share.compute_ms),
+        )
+        for row in rows
+    ]
+    words = "; ".join(f"{row.label}: {share_words(row.share.share)}" for row in rows)
+    top = min(1.0, 1.1 * max(row.share.share.high or 0 for row in rows))
+    return ShareFigure(columns(_COLUMNS, bars), tuple(row.label for row in rows), words, short(top))
+
+
+def _percent(share: float) -> str:
+    percent = 100 * share
+    return f"{percent:.1f} %" if percent < 10 else f"{percent:.0f} %"  # noqa: PLR2004 -- two digits are enough

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stepbench.contracts.result import Estimate
+from stepbench.report.groups import groups, point_words, unmeasured, value_words
+from stepbench.testing.sample_experiments import matrix_results
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import TrialResult, TrialSummary
+
+POINTS = [{"target.batch_size": 1}, {"target.batch_size": 10}]
+
+
+def summaries(results: tuple[TrialResult, ...]) -> list[TrialSummary]:
+    """Their summaries."""
+    return [result.summary for result in results]
+
+
+def with_p50(trial: TrialSummary, value: float | None) -> TrialSummary:
+    """The trial with another median in its only window."""
+    window = trial.windows[0]
+    p50 = Estimate(value=value, reason=None if value else "> drain limit")
+    times = window.latency_ms.model_copy(update={"p50": p50})
+    return trial.model_copy(update={"windows": (window.model_copy(update={"latency_ms": times}),)})
+
+
+def test_a_run_without_repeats_or_matrix_has_no_groups(results: tuple[TrialResult, ...]) -> None:
+    """Then the section does not appear."""
+    assert groups(summaries(results)) == ()
+
+
+def test_repeats_are_one_row_with_the_median_of_medians_and_its_range() -> None:
+    """3, 1 and 2 ms: the middle is 2, whatever the order."""
+    trials = summaries(matrix_results([{}], repeats=3))
+    (group,) = groups([with_p50(trial, value) for trial, value in zip(trials, (3.0, 1.0, 2.0), strict=True)])
+    across = group.across("p50")
+    assert (len(group.runs), across.median, across.low, across.high) == (3, 2.0, 1.0, 3.0)
+    assert (across.shown.value, across.shown.interval, across.shown.note) == ("2.00", "1.00 to 3.00", "")
+
+
+def test_runs_without_a_median_are_counted() -> None:
+    """Two of three: the range is of one run, and has to say so."""
+    trials = summaries(matrix_results([{}], repeats=3))
+    (group,) = groups([with_p50(trial, value) for trial, value in zip(trials, (3.0, None, None), strict=True)])
+    assert group.across("p50").shown.note == "2 without"
+    (group,) = groups([with_p50(trial, None) for trial in trials])
+    assert str(group.across("p50").shown) == "none of 3 runs has one"
+
+
+def test_a_single_run_of_a_matrix_shows_its_own_interval() -> None:
+    """A range of one would be no range."""
+    found = groups(summaries(matrix_results(POINTS)))
+    assert [len(group.runs) for group in found] == [1, 1]
+    single = found[0].across("p50").single
+    assert single is not None
+    assert found[0].across("p50").shown.interval.startswith("[")
+
+
+def test_repeats_of_a_point_stay_together_whatever_the_order() -> None:
+    """Repeats are interleaved: 1, 10, 1, 10."""
+    found = groups(summaries(matrix_results(POINTS, repeats=2)))
+    assert [(group.point, [run.trial.repeat for run in group.runs]) for group in found] == [
+        (POINTS[0], [0, 1]),
+        (POINTS[1], [0, 1]),
+    ]
+
+
+def test_windows_of_a_group_are_rows_of_their_own(elastic: tuple[TrialResult, ...]) -> None:
+    """Before and after a step are not one thing."""
+    trials = [result.summary.model_copy(update={"group": "elastic"}) for result in elastic]
+    assert [group.label for group in groups(trials)] == ["elastic · before", "elastic · after"]
+
+
+def test_runs_that_measured_nothing_are_named() -> None:
+    """They are in no row, and must not vanish."""
+    trials = summaries(matrix_results(POINTS, repeats=2))
+    trials[3] = trials[3].model_copy(update={"windows": ()})
+    assert unmeasured(trials) == ("postgresql-10-r2",)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(2000, "2,000"), (0.5, "0.5"), (None, "none"), (True, "true"), ("put", "put"), ([1, 2], "[1, 2]"), (10.0, "10")],
+)
+def test_settings_are_written_as_a_reader_would(value: Any, words: str) -> None:  # noqa: ANN401 -- any JSON
+    """Axis labels have room for little."""
+    assert value_words(value) == words
+
+
+def test_settings_go_by_their_last_name_unless_two_share_it() -> None:
+    """`phases[0].load[0].rate_per_s` has no place on a phone."""
+    assert point_words({"target.batch_size": 10, "phases[0].load[0].rate_per_s": 2000}) == (
+        "batch_size = 10, rate_per_s = 2,000"
+    )
+    assert point_words({"phases[0].settle_s": 1, "phases[1].settle_s": 2}) == (
+        "phases[0].settle_s = 1, phases[1].settle_s = 2"
+    )

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepbench.contracts.result import Estimate
+from stepbench.report.groups import groups
+from stepbench.report.matrix import MAX_FIGURES, matrix_figures
+from stepbench.testing.sample_experiments import matrix_results
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import TrialResult
+    from stepbench.report.matrix import MatrixFigure
+
+SIZE, RATE, KEYS = "target.batch_size", "phases[0].load[0].rate_per_s", "record.distinct_keys"
+
+
+def figures_of(*results: TrialResult) -> tuple[MatrixFigure, ...]:
+    """The matrix figures of a run of these."""
+    return matrix_figures(groups([result.summary for result in results]))
+
+
+def grid(*lists: tuple[str, list[Any]]) -> list[dict[str, Any]]:
+    """All combinations."""
+    points: list[dict[str, Any]] = [{}]
+    for path, values in lists:
+        points = [{**point, path: value} for point in points for value in values]
+    return points
+
+
+def test_one_dimension_is_a_line_up_in_the_order_of_its_values() -> None:
+    """Values come in the plan's order, which may be 100, 1, 10."""
+    (figure,) = figures_of(*matrix_results(grid((SIZE, [100, 1, 10])), repeats=2))
+    assert (figure.chart, figure.title, figure.across) == ("line-up", "postgresql", "batch_size")
+    assert figure.params["labels"] == ["1", "10", "100"]
+    assert figure.data["medians"]["value"] == ["1", "10", "100"]
+    assert len(figure.data["runs"]["p50_ms"]) == 6
+
+
+def test_two_dimensions_are_a_heat_map() -> None:
+    """The longer one lies across."""
+    (figure,) = figures_of(*matrix_results(grid((SIZE, [1, 10]), (RATE, [10, 100, 1000]))))
+    assert (figure.chart, figure.across, figure.down) == ("heat-map", "rate_per_s", "batch_size")
+    assert (figure.params["labels"], figure.params["rows"]) == (["10", "100", "1,000"], ["1", "10"])
+    assert len(figure.data["cells"]["words"]) == 6
+    assert figure.height_px == 80
+
+
+def test_tiles_are_written_on_in_a_colour_that_can_be_read() -> None:
+    """White on the dark half of the scale, black on the bright one."""
+    (figure,) = figures_of(*matrix_results(grid((SIZE, [1, 1000]), (RATE, [1, 1000]))))
+    ink = dict(zip(figure.data["cells"]["p50_ms"], figure.data["cells"]["ink"], strict=True))
+    assert ink[min(value for value in ink if isinstance(value, float))] == "light"
+    assert ink[max(value for value in ink if isinstance(value, float))] == "dark"
+
+
+def test_a_combination_without_a_median_is_no_colour() -> None:
+    """It must not look like the fastest."""
+    results = list(matrix_results(grid((SIZE, [1, 10]), (RATE, [10, 100]))))
+    window = results[0].summary.windows[0]
+    times = window.latency_ms.model_copy(update={"p50": Estimate(value=None, reason="> drain limit")})
+    summary = results[0].summary.model_copy(update={"windows": (window.model_copy(update={"latency_ms": times}),)})
+    results[0] = results[0].model_copy(update={"summary": summary})
+    (figure,) = figures_of(*results)
+    cells = figure.data["cells"]
+    assert (cells["p50_ms"][0], cells["words"][0], cells["ink"][0]) == (None, "no median", None)
+    (figure,) = figures_of(*results[:1], *results[2:3])
+    assert len(figure.data["runs"]["p50_ms"]) == len(figure.data["medians"]["p50_ms"]) == 1
+
+
+def test_a_third_dimension_makes_small_multiples_on_one_scale() -> None:
+    """Figures of different scales would be compared all the same."""
+    found = figures_of(*matrix_results(grid((SIZE, [1, 10, 100]), (RATE, [10, 100]), (KEYS, [1, 1000]))))
+    assert [figure.title for figure in found] == ["postgresql, distinct_keys = 1", "postgresql, distinct_keys = 1,000"]
+    assert len({(figure.params["low"], figure.params["top"]) for figure in found}) == 1
+
+
+def test_a_setting_that_does_not_vary_is_no_axis() -> None:
+    """And a matrix of one point is no figure."""
+    (figure,) = figures_of(*matrix_results(grid((SIZE, [1, 10]), (RATE, [100]))))
+    assert (figure.chart, figure.across) == ("line-up", "batch_size")
+    assert figures_of(*matrix_results(grid((SIZE, [1])))) == ()
+
+
+def test_each_store_has_its_own_figure_unless_the_store_is_a_setting() -> None:
+    """Two trials of a plan may vary the same thing."""
+    points = grid((SIZE, [1, 10]))
+    found = figures_of(*matrix_results(points), *matrix_results(points, store="dynamodb"))
+    assert [figure.title for figure in found] == ["postgresql", "dynamodb"]
+    (figure,) = figures_of(*matrix_results(grid(("target.store", ["s3", "etcd"]))))
+    assert (figure.title, figure.params["labels"]) == ("All trials", ["s3", "etcd"])
+
+
+def test_two_like_matrices_of_one_store_are_kept_apart() -> None:
+    """They differ in what the plan does not vary; drawn into one, the second would hide the first."""
+    points = grid((SIZE, [1, 10]))
+    other = [
+        result.model_copy(update={"summary": result.summary.model_copy(update={"group": f"b-{index}"})})
+        for index, result in enumerate(matrix_results(points))
+    ]
+    found = figures_of(*matrix_results(points), *other)
+    assert [len(figure.data["runs"]["p50_ms"]) for figure in found] == [2, 2]
+
+
+def test_an_emulated_matrix_says_so() -> None:
+    """Its plots may be saved one by one."""
+    results = matrix_results(grid((SIZE, [1, 10])))
+    assert not figures_of(*results)[0].emulated
+    summary = results[0].summary.model_copy(update={"emulated": True})
+    assert figures_of(results[0].model_copy(update={"summary": summary}), results[1])[0].emulated
+
+
+def test_a_large_matrix_is_cut_to_what_a_page_can_hold() -> None:
+    """The table has the rest."""
+    paths = (SIZE, RATE, KEYS, "record.key_bytes", "phases[0].settle_s", "target.batching_window_s")
+    found = figures_of(*matrix_results(grid(*[(path, [1, 10]) for path in paths])))
+    assert len(found) == MAX_FIGURES
