@@ -15,13 +15,13 @@ PACKAGE = Path(__file__).parents[2] / "layers/core/src/stepbench"
 RANKS = (
     {"__init__", "clock", "contracts", "errors", "observability", "settings"},
     {"clock_offset", "costs", "drivers", "load", "planning", "records", "report", "stats", "wire"},
-    {"analysis", "stages"},
+    {"analysis", "calibration", "stages"},
     {"api", "cli", "local", "testing"},
 )
 """Each may import its own rank and those before it."""
 AWS = {"boto3", "botocore", "mypy_boto3_s3", "mypy_boto3_dynamodb", "aws_lambda_powertools"}
-KNOWS_NO_AWS = ("stats", "report", "contracts", "costs", "planning")
-PURE_OF_IO = ("stats", "contracts")
+KNOWS_NO_AWS = ("stats", "report", "contracts", "costs", "planning", "calibration")
+PURE_OF_IO = ("stats", "contracts", "calibration")
 """No clock, no randomness of their own, no files, no network."""
 EFFECTS = {"time", "random", "socket", "subprocess", "os", "asyncio", "threading"}
 

@@ -54,7 +54,9 @@ def test_up_starts_everything_on_loopback_and_down_ends_it(here: Places) -> None
     """The promise of the embedded run: real servers, this machine only, and gone afterwards."""
     state = up(here, silent, nothing)
     assert is_up(here)
-    assert {server.name for server in state.servers} == {"emulator", "clock-reference", "etcd", "postgresql"}
+    assert {server.name for server in state.servers} == {
+        *("emulator", "clock-reference", "etcd", "postgresql", "reference")
+    }
     assert {address.rpartition(":")[0] for address in listening_addresses(pids(state))} == {"127.0.0.1"}
     members = family(pids(state))
 

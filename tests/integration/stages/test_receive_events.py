@@ -10,7 +10,8 @@ from stepbench.contracts.identity import EventId, put_key, update_key
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
 from stepbench.records.t4 import decode_fallback, parse_item
-from stepbench.records.t4_store import low_level_put
+from stepbench.records.t4_lines import parse_t4_line
+from stepbench.records.t4_store import low_level_flag, low_level_put
 from stepbench.stages.receive_events import Receiver, open_receiver, receive_events
 from stepbench.stages.services import Services
 from stepbench.testing.records import REF, dynamodb_record, postgresql_delivery, s3_record, t4_item
@@ -79,3 +80,25 @@ def test_without_table_and_bucket_the_invocation_fails(services: Services, recei
     services.aws("s3").delete_bucket(Bucket=services.settings.results_bucket)
     with pytest.raises(RecordsUnavailableError, match="t4-fallback"):
         receive_events(postgresql_delivery(EVENT), 1_000, "request-1", receiver)
+
+
+def test_the_plain_client_reads_a_flag_as_the_table_does(services: Services) -> None:
+    """Receivers take the short way to a trial's setting; a table that is gone is an answer of its own."""
+    flag = low_level_flag(boto3.client("dynamodb"), services.settings.results_table)
+    assert flag(REF.tag, layout.LOG_T4) is None
+    services.table.set_flag(REF.tag, layout.LOG_T4, "sample")
+    assert flag(REF.tag, layout.LOG_T4) == services.table.flag(REF.tag, layout.LOG_T4) == "sample"
+    services.table._table.delete()
+    with pytest.raises(RecordsUnavailableError, match=services.settings.results_table):
+        flag(REF.tag, layout.LOG_T4)
+
+
+def test_a_sandbox_prints_where_the_trial_asks_for_it(
+    services: Services, receiver: Receiver, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the handler opens it: the flag in the table, the line on standard output."""
+    services.table.set_flag(REF.tag, layout.LOG_T4, "all")
+    for number in range(2):
+        receive_events(postgresql_delivery(EVENT), 1_000 + number, f"request-{number}", receiver)
+    lines = [parse_t4_line(text, REF.tag) for text in capsys.readouterr().out.splitlines()]
+    assert [line and (line.request_id, line.t4_ns) for line in lines] == [("request-0", 1_000), ("request-1", 1_001)]

@@ -109,3 +109,11 @@ def test_an_empty_bill_has_no_biggest_line() -> None:
     """And costs nothing."""
     empty = CostEstimate(lines=())
     assert (empty.biggest, empty.total_usd) == (None, 0)
+
+
+@pytest.mark.parametrize(("log_t4", "more_usd"), [("none", 0), ("sample", 0.124 / 20), ("all", 0.124)])
+def test_the_second_source_is_billed_by_the_byte(log_t4: str, more_usd: float) -> None:
+    """A million lines of 200 bytes with an entry of 36 bytes in base64, 48: 0.248 GB at $0.50."""
+    without = usd(estimate(trial("s3")), "CloudWatch Logs ingestion")
+    cost = usd(estimate(trial("s3", log_t4=log_t4)), "CloudWatch Logs ingestion")
+    assert cost - without == pytest.approx(more_usd, rel=1e-3)

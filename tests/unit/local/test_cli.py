@@ -208,6 +208,25 @@ def test_validate_says_what_the_plan_would_do(plan: str, capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith("one: 1 trial, 200 events in 10 s of load; estimate $")
 
 
+def test_validate_shows_what_a_plan_expands_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the order in which it would run; events and length are those of all of it."""
+    phases = [{"name": "p", "load": [{"rate_per_s": 20, "count": 200}]}]
+    trial = {"target": {"store": "s3"}, "phases": phases, "matrix": {"writers": [1, 2]}, "repeats": 2}
+    other = {"target": {"store": "etcd"}, "phases": phases}
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps({"name": "many", "trials": [trial, other]}))
+    assert main(["validate", str(path)]) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("many: 5 trials, 1,000 events in 50 s of load; estimate $")
+    assert rest == [
+        "   1  s3.writers-1.r1  writers=1",
+        "   2  s3.writers-2.r1  writers=2",
+        "   3  etcd",
+        "   4  s3.writers-1.r2  writers=1",
+        "   5  s3.writers-2.r2  writers=2",
+    ]
+
+
 def test_plans_lists_presets_that_are_valid(capsys: pytest.CaptureFixture[str]) -> None:
     """A preset that does not parse would end this with 2."""
     assert main(["plans"]) == 0
@@ -220,10 +239,11 @@ def test_stores_says_which_are_emulated(capsys: pytest.CaptureFixture[str]) -> N
     """Nobody may take the emulator's latencies for AWS's."""
     assert main(["stores"]) == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert rows.keys() == {"s3", "dynamodb", "postgresql", "etcd"}
+    assert rows.keys() == {"s3", "dynamodb", "postgresql", "etcd", "reference"}
     assert "emulated" in rows["s3"]
     assert "emulated" in rows["dynamodb"]
     assert "real" in rows["etcd"]
+    assert "no store under test" in rows["reference"]
 
 
 def test_schema_is_json_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:

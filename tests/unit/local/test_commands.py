@@ -11,6 +11,7 @@ from stepbench.local.commands import left_out, without
 from stepbench.local.executions import new_run_id
 from stepbench.local.session import parameters
 from stepbench.local.state import EnvironmentState, Server
+from stepbench.planning import expanded, parse_plan
 
 PHASES = [{"name": "p", "load": [{"rate_per_s": 20, "count": 200}]}]
 SKIPPED = {"etcd": "no wheel"}
@@ -24,28 +25,66 @@ def plan(*targets: dict[str, str]) -> Plan:
 def test_a_plan_that_can_run_whole_is_left_as_it_is() -> None:
     """The report then shows the plan as its user wrote it."""
     whole = plan({"store": "s3"}, {"store": "dynamodb"})
-    assert without(whole, SKIPPED, "r") is whole
-    assert left_out(whole, SKIPPED, "r") == []
+    assert without(whole, SKIPPED) is whole
+    assert left_out(whole, SKIPPED) == []
 
 
 def test_a_skipped_stores_trials_are_left_out_and_the_others_keep_their_names() -> None:
     """`s3-2` must not become `s3` because something else could not run."""
     whole = plan({"store": "etcd"}, {"store": "s3"}, {"store": "s3"}, {"store": "etcd"})
-    kept = without(whole, SKIPPED, "r")
+    kept = without(whole, SKIPPED)
     assert kept is not None
     assert [trial.name for trial in kept.trials] == ["s3", "s3-2"]
-    assert left_out(whole, SKIPPED, "r") == [("etcd", "etcd"), ("etcd-2", "etcd")]
+    assert left_out(whole, SKIPPED) == [("etcd", "etcd"), ("etcd-2", "etcd")]
 
 
 def test_a_trial_with_an_endpoint_of_its_own_does_not_need_the_local_store() -> None:
     """The user's own server is running, whatever this machine can start."""
     whole = plan({"store": "etcd", "endpoint": "127.0.0.1:2379"})
-    assert without(whole, SKIPPED, "r") is whole
+    assert without(whole, SKIPPED) is whole
 
 
 def test_nothing_is_left_of_a_plan_for_skipped_stores_only() -> None:
     """Then no run is started at all."""
-    assert without(plan({"store": "etcd"}), SKIPPED, "r") is None
+    assert without(plan({"store": "etcd"}), SKIPPED) is None
+
+
+def expanding(store: str, **fields: object) -> dict[str, object]:
+    """A trial that expands."""
+    return {"target": {"store": store}, "phases": PHASES, **fields}
+
+
+def names(plan: Plan | None) -> list[str]:
+    """Of all trials that the plan expands into."""
+    return [trial.name for trial in expanded(plan)] if plan else []
+
+
+def test_what_expands_is_left_out_or_kept_whole_under_the_same_names() -> None:
+    """The report's groups must be those of the whole plan."""
+    trials = [
+        expanding("etcd", matrix={"writers": [1, 2]}),
+        expanding("s3", repeats=2),
+        expanding("s3", matrix={"writers": [1, 2]}, repeats=2),
+    ]
+    whole = Plan.model_validate({"name": "p", "trials": trials})
+    kept = without(whole, SKIPPED)
+    assert [name for name, _ in left_out(whole, SKIPPED)] == ["etcd.writers-1", "etcd.writers-2"]
+    assert names(kept) == [name for name in names(whole) if not name.startswith("etcd")]
+    assert kept is not None
+    assert [trial.copies for trial in kept.trials] == [2, 4]
+
+
+def test_of_a_matrix_over_stores_those_that_run_here_are_kept() -> None:
+    """With their repeats."""
+    trial = expanding("etcd", matrix={"target.store": ["s3", "etcd", "dynamodb"]}, repeats=2)
+    whole = Plan.model_validate({"name": "p", "trials": [trial]})
+    kept = without(whole, SKIPPED)
+    assert left_out(whole, SKIPPED) == [("etcd.r1", "etcd"), ("etcd.r2", "etcd")]
+    assert names(kept) == ["s3.r1", "dynamodb.r1", "s3.r2", "dynamodb.r2"]
+    assert kept is not None
+    assert [trial.plan.seed for trial in expanded(kept)] == [7, 7, 8, 8]
+    assert parse_plan(kept.model_dump_json()) == kept
+    assert names(without(whole, {"x": "no such store"})) == names(whole)
 
 
 @pytest.mark.parametrize("name", ["quick", "a.b_c-d", "x" * 60])
@@ -68,6 +107,7 @@ def test_the_templates_parameters_are_what_runs() -> None:
     servers = (
         Server(name="clock-reference", version="", endpoint="127.0.0.1:123", processes=()),
         Server(name="etcd", version="", endpoint="127.0.0.1:2379", processes=()),
+        Server(name="reference", version="", endpoint="127.0.0.1:7300", processes=()),
     )
     found = parameters(EnvironmentState(servers=servers), "python3.12")
     assert found == {
@@ -77,5 +117,6 @@ def test_the_templates_parameters_are_what_runs() -> None:
         "Emulator": "MiniStack 1.5.33",
         "PostgresqlEndpoint": "",
         "EtcdEndpoint": "127.0.0.1:2379",
+        "ReferenceEndpoint": "127.0.0.1:7300",
         "AllowCustomEndpoints": "true",
     }

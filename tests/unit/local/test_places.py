@@ -23,6 +23,13 @@ def clone(tmp_path: Path) -> Path:
     return root
 
 
+@pytest.fixture
+def no_clone_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package is installed as a wheel."""
+    monkeypatch.setattr(places, "__file__", str(tmp_path / "site-packages/stepbench/local/places.py"))
+
+
+@pytest.mark.usefixtures("no_clone_of_its_own")
 def test_a_clone_is_found_from_anywhere_inside(clone: Path) -> None:
     """As git finds its repository."""
     inside = clone / "docs"
@@ -34,18 +41,27 @@ def test_home_may_be_elsewhere(clone: Path, tmp_path: Path) -> None:
     assert find_places({"STEPBENCH_HOME": str(tmp_path / "other")}, clone).home == tmp_path / "other"
 
 
-def test_outside_of_a_clone_the_package_s_own_is_taken(tmp_path: Path) -> None:
-    """`pip install -e` knows where it came from."""
-    assert (find_places({}, tmp_path).root / "pyproject.toml").exists()
+def test_a_home_that_cannot_be_a_folder_is_refused_by_name(clone: Path) -> None:
+    """`File exists` alone would not say which of all files."""
+    (clone / "README.md").touch()
+    with pytest.raises(LocalEnvironmentError, match=r"STEPBENCH_HOME is '.*README.md', which cannot be a folder"):
+        find_places({"STEPBENCH_HOME": str(clone / "README.md")}, clone)
 
 
-def test_without_any_clone_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_s_own_clone_comes_before_the_one_around_us(clone: Path) -> None:
+    """Its code with the other's template and tools would be neither of the two."""
+    assert find_places({}, clone).root != clone
+    assert (find_places({}, clone).root / "pyproject.toml").exists()
+
+
+@pytest.mark.usefixtures("no_clone_of_its_own")
+def test_without_any_clone_the_remedy_is_told(tmp_path: Path) -> None:
     """An installed wheel can still drive a deployed stack."""
-    monkeypatch.setattr(places, "__file__", str(tmp_path / "site-packages/stepbench/local/places.py"))
     with pytest.raises(LocalEnvironmentError, match="--stack"):
         find_places({}, tmp_path)
 
 
+@pytest.mark.usefixtures("no_clone_of_its_own")
 def test_a_missing_tool_is_named_with_its_remedy(clone: Path) -> None:
     """A clone without `make setup`."""
     with pytest.raises(LocalEnvironmentError, match=r"venvs/sam/bin/sam is missing; run `make setup`"):

@@ -46,7 +46,7 @@ class Delivering(MemoryDriver):
 
 def arrive(put_t4: object, write: Write, t4_ns: int) -> None:
     """What a receiver does."""
-    event = parse_event_id(write.value.decode())
+    event = parse_event_id(write.key if write.delete else write.value.decode())
     assert event is not None
     entry = Entry(event.phase, event.attempt, event.writer, event.slice, 0, event.sequence, t4_ns)
     item = {
@@ -198,6 +198,17 @@ def test_a_filter_may_hold_canaries_back_so_they_only_have_to_be_taken() -> None
     scene = Scene(small_plan("dynamodb", target={"filter": {"dynamodb": {"Keys": {}}}}))
     assert scene.ready(MemoryDriver(scene.clock))
     assert not scene.ready(MemoryDriver(scene.clock, outcomes={1: Outcome.UNKNOWN}))
+
+
+def test_a_canary_of_deletes_is_written_first_and_then_deleted() -> None:
+    """Only the deletion counts: a trigger that fires on writes and not on deletions must not pass for ready."""
+    scene = Scene(small_plan(record={"operation": "delete"}))
+    driver = Delivering(scene.memory)
+    assert scene.ready(driver)
+    assert [write.delete for write in driver.offered] == [False, True] * 3
+    assert driver.stored == {}
+    silent = Delivering(scene.memory, lost=range(2, 10_000, 2), outcomes={0: Outcome.FAILED})
+    assert not scene.ready(silent, NOW_S + 600)
 
 
 def test_preloaded_keys_are_no_canaries_of_ours() -> None:

@@ -10,18 +10,22 @@ from stepbench.contracts.tasks import CollectLogsInput, TrialRef
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
 from stepbench.records.report_lines import PATTERN, LogCollection, ReportPage
+from stepbench.records.t4 import Entry
+from stepbench.records.t4_lines import is_logged, t4_filter, t4_lines
+from stepbench.records.t4_pages import T4Page
 from stepbench.stages import collect_logs as stage
 from stepbench.stages.collect_logs import FUNCTIONS, collect_logs
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_services import MemoryServices
 from stepbench.testing.records import t4_item
-from stepbench.testing.trials import stored_trial
+from stepbench.testing.trials import small_plan, stored_trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOW_NS = 1_700_000_000_000_000_000
 NOW_MS = NOW_NS // 10**6
+ARRIVAL = Entry(0, 0, 0, 0, 0, 0, NOW_NS)
 
 
 class Logs:
@@ -33,6 +37,31 @@ class Logs:
         self.memory = MemoryServices(self.clock, aws={"logs": client}, function_prefix="stack")
         self.ref: TrialRef = stored_trial(self.memory.services)
         self.memory.services.table.take_lease("s3#bucket", self.ref, "arn", NOW_NS - since_s * 10**9)
+
+    def logs_t4(self, mode: str, store: str = "s3") -> None:
+        """From now on the trial's plan asks for t4 lines."""
+        stored_trial(self.memory.services, small_plan(store, log_t4=mode))
+
+    def arrived(self, *requests: str, source: str = "receiver") -> None:
+        """Items with one arrival each."""
+        for request in requests:
+            self.memory.services.table.put_t4(self.ref.tag, request, NOW_NS, t4_item([ARRIVAL], source=source))
+
+    def t4_page(self, function: str, *requests: str, then: str = "", **asked: Any) -> None:  # noqa: ANN401 -- parameters
+        """Expect a question for the trial's t4 lines, and answer with one for each request."""
+        item = t4_item([ARRIVAL])
+        texts = [line for name in requests for line in t4_lines(self.ref.tag, name, NOW_NS, item)]
+        events = [{"message": text, "timestamp": NOW_MS} for text in texts]
+        answer: dict[str, Any] = {"events": events} | ({"nextToken": then} if then else {})
+        expected: dict[str, Any] = {"logGroupName": f"/aws/lambda/stack-{function}"}
+        expected |= {"filterPattern": t4_filter(self.ref.tag)}
+        expected |= {"startTime": ANY, "endTime": ANY, **asked}
+        self.stubber.add_response("filter_log_events", answer, expected)
+
+    def t4_logs(self) -> list[int]:
+        """How many lines each stored page has."""
+        runs = self.memory.services.runs
+        return [len(runs.get_model(key, T4Page).lines) for key in runs.keys(layout.trial_key(self.ref, "t4-logs/"))]
 
     def received(self, *requests: str) -> None:
         """Receivers' items with these request ids."""
@@ -183,3 +212,101 @@ def test_without_a_lease_the_log_is_read_from_an_hour_before_the_first_phase(log
         logs.page("ReceiveEvents")
     logs.nothing(*FUNCTIONS[1:])
     assert logs.collect() is None
+
+
+def test_t4_lines_are_collected_beside_report_lines(logs: Logs) -> None:
+    """Page by page, from the log of whoever receives; an empty page leaves nothing."""
+    logs.logs_t4("all")
+    logs.arrived("a", "b", "c")
+    logs.page("ReceiveEvents", "a", "b", "c")
+    logs.nothing(*FUNCTIONS[1:])
+    logs.t4_page("ReceiveEvents", "a", "b", then="t1")
+    logs.t4_page("ReceiveEvents", then="t2", nextToken="t1")
+    logs.t4_page("ReceiveEvents", "c", nextToken="t2")
+    assert logs.collect() is None
+    assert logs.t4_logs() == [2, 1]
+    assert logs.collection == LogCollection(every=1, expected=3, seen=3, t4_expected=3, t4_seen=3)
+
+
+def test_a_watcher_s_t4_lines_come_from_the_watcher_s_log(logs: Logs) -> None:
+    """Pull triggers invoke no receiver; its log is read in one piece, since its lines are few."""
+    logs.logs_t4("all", "etcd")
+    logs.arrived("watcher-0-000001", source="watcher#0")
+    logs.nothing(*FUNCTIONS)
+    logs.t4_page("WatchChanges", "watcher-0-000001", startTime=NOW_MS - 35_000, endTime=NOW_MS + 5_000)
+    assert logs.collect() is None
+    assert (logs.collection.t4_expected, logs.collection.t4_seen) == (1, 1)
+
+
+def test_t4_lines_that_are_late_are_read_again_and_given_up_after_five_minutes(logs: Logs) -> None:
+    """The analysis then says which are missing."""
+    logs.logs_t4("all")
+    logs.arrived("a", "b")
+    token = ""
+    for found in (["a"], ["a"]):
+        logs.page("ReceiveEvents", "a", "b")
+        logs.nothing(*FUNCTIONS[1:])
+        logs.t4_page("ReceiveEvents", *found)
+        token = logs.collect(token) or ""
+        logs.clock.advance(300 * 10**9)
+    assert token == ""
+    assert (logs.collection.t4_expected, logs.collection.t4_seen) == (2, 1)
+
+
+def test_of_a_sample_only_the_sampled_are_awaited(logs: Logs) -> None:
+    """The others are not in the log, and waiting for them would take five minutes."""
+    logs.logs_t4("sample")
+    names = [f"request-{number}" for number in range(100)]
+    sampled = [name for name in names if is_logged("sample", name)]
+    logs.arrived(*names)
+    logs.page("ReceiveEvents", *names)
+    logs.nothing(*FUNCTIONS[1:])
+    logs.t4_page("ReceiveEvents", *sampled)
+    assert logs.collect() is None
+    assert 0 < logs.collection.t4_expected == logs.collection.t4_seen < 100
+
+
+def test_items_without_arrivals_are_not_awaited(logs: Logs) -> None:
+    """They have no t4, and so no line."""
+    logs.logs_t4("all")
+    logs.received("a")
+    logs.page("ReceiveEvents", "a")
+    logs.nothing(*FUNCTIONS[1:])
+    logs.t4_page("ReceiveEvents")
+    assert logs.collect() is None
+    assert logs.collection.t4_expected == 0
+
+
+def test_every_minute_of_t4_lines_is_read_where_report_lines_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many arrivals are logged is the plan's business; a line that was not read would look like one missing."""
+    monkeypatch.setattr(stage, "MAX_INVOCATIONS", 1)
+    client = boto3.client("logs", "us-east-1", aws_access_key_id="a", aws_secret_access_key="b")  # noqa: S106 -- none
+    with Stubber(client) as stubber:
+        logs = Logs(stubber, client, since_s=100)
+        logs.logs_t4("all")
+        logs.arrived("a", "b")
+        begin = NOW_MS - 105_000
+        logs.page("ReceiveEvents", "a", startTime=begin, endTime=begin + 59_999)
+        logs.nothing(*FUNCTIONS[1:])
+        logs.t4_page("ReceiveEvents", "a", startTime=begin, endTime=begin + 59_999)
+        logs.t4_page("ReceiveEvents", "b", startTime=begin + 60_000, endTime=NOW_MS + 5_000)
+        assert logs.collect() is None
+        assert (logs.collection.every, logs.collection.t4_seen) == (2, 2)
+        stubber.assert_no_pending_responses()
+
+
+def test_a_full_page_without_a_token_is_followed_by_time(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Emulators stop at the limit; taken for the end, every later line would count as missing."""
+    monkeypatch.setattr(stage, "PAGE_EVENTS", 2)
+    logs.logs_t4("all")
+    logs.arrived("a", "b", "c", "d")
+    logs.page("ReceiveEvents", "a", "b", "c", "d", then="t")
+    logs.page("ReceiveEvents", nextToken="t")
+    logs.nothing(*FUNCTIONS[1:])
+    logs.t4_page("ReceiveEvents", "a", "b")
+    logs.t4_page("ReceiveEvents", "b", "c", startTime=NOW_MS)
+    logs.t4_page("ReceiveEvents", "b", "c", startTime=NOW_MS + 1)
+    logs.t4_page("ReceiveEvents", "d", startTime=NOW_MS + 2)
+    assert logs.collect() is None
+    assert logs.t4_logs() == [2, 2, 2, 1]
+    assert (logs.collection.t4_expected, logs.collection.t4_seen) == (4, 4)

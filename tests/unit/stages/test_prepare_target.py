@@ -170,3 +170,21 @@ def test_what_was_made_after_the_sweeper_came_is_removed() -> None:
     with pytest.raises(TrialCancelledError):
         prepare(memory, ref, driver)
     assert driver.calls == ["open", "prepare", "tear_down", "close"]
+
+
+@pytest.mark.parametrize(("log_t4", "flag"), [("all", "all"), ("sample", "sample"), ("none", None)])
+def test_receivers_are_told_what_to_log_before_the_store_can_deliver(log_t4: str, flag: str | None) -> None:
+    """They know a trial only by its tag."""
+    memory = MemoryServices()
+    ref = stored_trial(memory.services, small_plan(log_t4=log_t4))
+    driver = MemoryDriver(memory.services.clock)
+    seen: list[str | None] = []
+    prepared = driver.prepare
+
+    async def prepare_store() -> None:
+        seen.append(memory.services.table.flag(ref.tag, layout.LOG_T4))
+        await prepared()
+
+    driver.prepare = prepare_store  # type: ignore[method-assign] # to look at the table at this very moment
+    prepare(memory, ref, driver)
+    assert seen == [flag]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -10,6 +11,8 @@ from stepbench.contracts.identity import EventId, put_key, trial_tag, update_key
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
 from stepbench.records.t4 import T4Item, decode_fallback, parse_item
+from stepbench.records.t4_lines import T4Line, parse_t4_line
+from stepbench.records.t4_log import T4Log
 from stepbench.records.t4_store import T4Store
 from stepbench.stages import receive_events as stage
 from stepbench.stages.receive_events import Receiver, Sandbox, receive_events
@@ -31,11 +34,23 @@ def behind() -> MemoryServices:
 
 
 @pytest.fixture
-def receiver(behind: MemoryServices) -> Receiver:
+def printed() -> list[str]:
+    """The receiver's log."""
+    return []
+
+
+@pytest.fixture
+def receiver(behind: MemoryServices, printed: list[str]) -> Receiver:
     """A sandbox whose handler began to load 250 ms before t4."""
     services = behind.services
     store = T4Store(services.table, services.runs)
-    return Receiver(services, store, Sandbox("sandbox-1", T4_NS - 250_000_000))
+    log = T4Log(lambda tag: services.table.flag(tag, layout.LOG_T4), printed.append)
+    return Receiver(services, store, log, Sandbox("sandbox-1", T4_NS - 250_000_000))
+
+
+def logged(printed: list[str], tag: str = REF.tag) -> list[T4Line]:
+    """A trial's t4 lines."""
+    return [line for line in (parse_t4_line(text, tag) for text in printed) if line is not None]
 
 
 def fail(*_: object, **__: object) -> None:
@@ -159,3 +174,68 @@ def test_an_offset_that_cannot_be_stored_fails_nothing(
     monkeypatch.setattr(stage, "measure_offset", reading)
     assert receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS, "request-1", receiver) == NOTHING_FAILED
     assert len(stored(behind)) == 1
+
+
+def test_nothing_is_printed_unless_the_trial_asks_for_it(receiver: Receiver, printed: list[str]) -> None:
+    """Log lines cost money, and time of the sandbox."""
+    for number in range(2):
+        receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS, f"request-{number}", receiver)
+    assert printed == []
+
+
+def test_each_invocation_prints_what_it_stores(receiver: Receiver, behind: MemoryServices, printed: list[str]) -> None:
+    """The second source has the same bytes, and comes by another way; each trial of a batch has its own line."""
+    for tag in (REF.tag, OTHER.tag):
+        behind.services.table.set_flag(tag, layout.LOG_T4, "all")
+    for number in range(3):
+        event = {"Records": [dynamodb_record(EVENT), dynamodb_record(OTHER)]}
+        receive_events(event, T4_NS + number, f"request-{number}", receiver)
+    for tag in (REF.tag, OTHER.tag):
+        items = {(item.request_id, item.entries.tobytes()) for item in stored(behind, tag)}
+        assert {(line.request_id, line.entries) for line in logged(printed, tag)} == items
+        assert len(items) == 3
+    assert len(printed) == 6
+
+
+def test_the_setting_is_read_once_a_sandbox_and_after_the_item_is_stored(
+    receiver: Receiver, behind: MemoryServices, printed: list[str]
+) -> None:
+    """A request before each item would be on the receiver's path, and one a sandbox is enough."""
+    behind.services.table.set_flag(REF.tag, layout.LOG_T4, "all")
+    order: list[str] = []
+    table = cast("Any", behind.table)
+    put, get = table.put_item, table.get_item
+
+    def noted(name: str, request: Any, **sent: Any) -> Any:  # noqa: ANN401 -- boto3's
+        order.append(name)
+        return request(**sent)
+
+    table.put_item, table.get_item = partial(noted, "put", put), partial(noted, "get", get)
+    for number in range(3):
+        receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS + number, f"request-{number}", receiver)
+    assert order == ["put", "get", "put", "put"]
+    assert len(printed) == 3
+
+
+def test_a_table_and_a_bucket_that_are_away_leave_the_log(
+    receiver: Receiver, behind: MemoryServices, printed: list[str]
+) -> None:
+    """Then it is the only source, so it does not wait for anybody's permission."""
+    cast("Any", behind.table).put_item = cast("Any", behind.bucket).put_object = fail
+    cast("Any", behind.table).get_item = fail
+    with pytest.raises(RecordsUnavailableError):
+        receive_events({"Records": [s3_record(put_key(EVENT, 59))]}, T4_NS, "request-1", receiver)
+    (line,) = logged(printed)
+    assert (line.request_id, line.t4_ns) == ("request-1", T4_NS)
+
+
+def test_once_the_setting_is_known_the_line_is_printed_before_the_table_has_its_turn(
+    receiver: Receiver, behind: MemoryServices, printed: list[str]
+) -> None:
+    """An invocation that is killed while the table does not answer leaves a trace all the same."""
+    behind.services.table.set_flag(REF.tag, layout.LOG_T4, "all")
+    receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS, "request-0", receiver)
+    lines: list[int] = []
+    cast("Any", behind.table).put_item = lambda **_: lines.append(len(printed))
+    receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS, "request-1", receiver)
+    assert lines == [2]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepbench.contracts.result import Failure, Manifest, RunSummary
-from stepbench.contracts.tasks import RenderReportInput, TrialOutcome
+from stepbench.contracts.tasks import RenderReportInput, TrialOutcome, TrialRef
+from stepbench.planning import expand, parse_plan
 from stepbench.records import layout
 from stepbench.stages.render_report import MAX_CAUSE_CHARS, render_report
 from stepbench.testing.memory_services import MemoryServices
@@ -16,7 +17,7 @@ from stepbench.testing.trials import small_plan, stored_trial
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
-    from stepbench.contracts.tasks import RenderReportOutput, TrialRef
+    from stepbench.contracts.tasks import RenderReportOutput
 
 RUN = "run-1"
 STARTED = datetime(2023, 11, 14, 22, 0, tzinfo=UTC)
@@ -239,3 +240,41 @@ def test_several_skipped_trials_are_numbered_after_the_run_s_own() -> None:
     summary = summary_of(memory)
     assert summary.status == "failed"
     assert [(trial.index, trial.name) for trial in summary.trials] == [(0, "postgresql"), (1, "etcd"), (2, "etcd-2")]
+
+
+def stored_plan(memory: MemoryServices, **plan: Any) -> None:  # noqa: ANN401 -- a plan's fields
+    """As `ValidatePlan` stores it, with its trials."""
+    phases = [{"name": "unloaded", "load": [{"rate_per_s": 1, "count": 9}]}]
+    trial = {"target": {"store": "postgresql"}, "phases": phases}
+    parsed = parse_plan({"name": "x", "trials": [{**trial, **plan}], "order": "random"})
+    memory.services.runs.put_model(layout.run_key(RUN, "plan.json"), parsed)
+    for spec in expand(parsed, RUN):
+        ref = TrialRef(run_id=RUN, trial=spec.index, tag=spec.tag)
+        memory.services.runs.put_model(layout.trial_key(ref, "trial.json"), spec)
+        if spec.index:
+            place = {"group": spec.group, "repeat": spec.repeat, "point": spec.point}
+            leave(memory, ref, RESULTS[2], **place)
+
+
+def test_repeats_are_taken_together_in_the_order_of_the_plan() -> None:
+    """A trial that left no result has its place among its group's, too."""
+    memory = MemoryServices()
+    stored_plan(memory, matrix={"writers": [1, 2, 3]}, repeats=4)
+    render(memory, "States.Timeout")
+    summary = summary_of(memory)
+    assert [group.name for group in summary.groups] == [f"postgresql.writers-{n}" for n in (1, 2, 3)]
+    assert sorted(index for group in summary.groups for index in group.trials) == list(range(12))
+    missing = summary.trials[0]
+    (its_group,) = (group for group in summary.groups if group.name == missing.group)
+    assert (missing.repeat, missing.point, its_group.trials[0]) == (0, its_group.point, 0)
+    assert its_group.windows[0].runs == 3
+    assert all(group.windows[0].p50.value == pytest.approx(6.36, abs=0.005) for group in summary.groups)
+
+
+def test_a_plan_of_another_version_is_no_obstacle() -> None:
+    """Groups then come in the order of execution."""
+    memory = MemoryServices()
+    stored_plan(memory, repeats=3)
+    memory.services.runs.put_json(layout.run_key(RUN, "plan.json"), {"name": "quick", "trials": "many"})
+    render(memory, "")
+    assert [group.name for group in summary_of(memory).groups] == ["postgresql"]

@@ -109,7 +109,7 @@ def test_trials_of_an_ended_benchmark_that_have_no_lease_yet_are_flagged() -> No
     """One may be starting at this moment; those with an outcome are left as they ended."""
     scene = Scene()
     runs = scene.memory.services.runs
-    plan = Plan(name="x", trials=(small_plan(), small_plan(), small_plan()))
+    plan = Plan(name="x", trials=(small_plan(repeats=2), small_plan()))
     runs.put_model(layout.run_key("run-1", "plan.json"), plan)
     finished = TrialRef(run_id="run-1", trial=1, tag=trial_tag("run-1", 1))
     runs.put_json(layout.trial_key(finished, "result.json"), {})

@@ -92,6 +92,36 @@ def test_an_endpoint_is_refused_where_the_stack_does_not_permit_any() -> None:
         assert len(validate_plan(task(plan), permitted.services).trials) == 2
 
 
+def test_an_endpoint_is_refused_wherever_it_hides() -> None:
+    """A matrix may bring it in; each is told once."""
+    plan = two_trials()
+    endpoints = [None, "http://minio.example.com:9000", "http://ceph.example.com:9000"]
+    plan["trials"][0] |= {"matrix": {"target.endpoint": endpoints}, "repeats": 2}
+    with pytest.raises(PlanError) as refused:
+        validate_plan(task(plan), MemoryServices().services)
+    assert [(problem.path, problem.value) for problem in refused.value.problems] == [
+        ("trials[0].target.endpoint", '"http://minio.example.com:9000"'),
+        ("trials[0].target.endpoint", '"http://ceph.example.com:9000"'),
+    ]
+
+
+def test_what_a_plan_expands_into_is_stored_trial_by_trial() -> None:
+    """The state machine maps over them, and every later state finds its own."""
+    memory = MemoryServices()
+    plan = two_trials()
+    plan["trials"][0] |= {"matrix": {"writers": [1, 2]}, "repeats": 2}
+    output = validate_plan(task(plan), memory.services)
+    specs = [memory.services.trial(trial.ref) for trial in output.trials]
+    names = ["s3.writers-1.r1", "s3.writers-2.r1", "etcd", "s3.writers-1.r2", "s3.writers-2.r2"]
+    assert [trial.name for trial in output.trials] == [spec.name for spec in specs] == names
+    assert [spec.plan.writers for spec in specs] == [1, 2, 1, 1, 2]
+    assert [(spec.group, spec.repeat, spec.point) for spec in specs[2:4]] == [
+        ("etcd", 0, {}),
+        ("s3.writers-1", 1, {"writers": 1}),
+    ]
+    assert len({trial.child_name for trial in output.trials}) == 5
+
+
 def test_a_preset_passes_as_it_is_pasted_into_the_console() -> None:
     """The first thing that a user does."""
     output = validate_plan(task(json.loads(find_plan("quick-unloaded"))), MemoryServices().services)

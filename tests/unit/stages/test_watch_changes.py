@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -19,6 +19,7 @@ from stepbench.drivers.registry import lease_target
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError
 from stepbench.records import layout
 from stepbench.records.t4 import MAX_ENTRIES, T4Item, decode_fallback, parse_item
+from stepbench.records.t4_lines import parse_t4_line
 from stepbench.stages import watch_changes as stage
 from stepbench.stages.watch_changes import WatchPace, watch_changes
 from stepbench.testing.fake_clock import START_NS, FakeClock
@@ -295,3 +296,31 @@ def test_the_watchers_clock_is_read_once_a_minute(monkeypatch: pytest.MonkeyPatc
     samples = watcher.table.clocks(REF.tag)
     assert [(each.role, (each.at_ns - START_NS) / 1e9) for each in samples] == [("receiver", 1.0), ("receiver", 61.0)]
     assert samples[0].sandbox.startswith("watcher-0-")
+
+
+@pytest.mark.parametrize(("log_t4", "lines"), [("all", 2), ("none", 0)])
+def test_what_is_packed_is_printed_once_though_the_table_has_to_be_asked_again(
+    log_t4: Literal["all", "none"], lines: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second source has each arrival once, with the time and position that the table gets."""
+    watcher = Watcher()
+    spec = trial_spec(EtcdTarget(store="etcd"), log_t4=log_t4)
+    watcher.services.runs.put_model(layout.trial_key(REF, "trial.json"), spec)
+    table, bucket = cast("Any", watcher.behind.table), cast("Any", watcher.behind.bucket)
+    puts = table.put_item, bucket.put_object
+
+    def set_puts(put_item: object, put_object: object) -> None:
+        table.put_item, bucket.put_object = put_item, put_object
+
+    watcher.put_at(2.25, 0)
+    watcher.at(2.5, partial(set_puts, fail, fail))
+    watcher.put_at(5.5, 1, 2)
+    watcher.at(8.5, partial(set_puts, *puts))
+    watcher.at(9.2, lambda: watcher.table.set_flag(REF.tag, layout.STOP_WATCHING, "test"))
+    watcher.run()
+    texts = capsys.readouterr().out.splitlines()
+    printed = [line for line in (parse_t4_line(text, REF.tag) for text in texts) if line is not None]
+    assert len(texts) == len(printed) == lines
+    stored = {(item.request_id, item.entries.tobytes()) for item in watcher.items()}
+    assert {(line.request_id, line.entries) for line in printed} == (stored if lines else set())
+    assert len(stored) == 2

@@ -20,7 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 
 import stepbench
 from stepbench.errors import PlanError, StepbenchError
-from stepbench.planning import check_budget, find_plan, list_plans, parse_plan, plan_schema
+from stepbench.planning import check_budget, expanded, find_plan, list_plans, parse_plan, plan_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from stepbench.local.places import Places
 
 OK, FAILED, BAD_INPUT = 0, 1, 2
+MAX_CALIBRATION_RATE = 5_000
+"""More than one writer of ours offers on two cores; beyond it the writer is what would be measured."""
 _LOG_COLUMNS = 200
 """Where stderr is a file, nothing needs to be left out for want of width."""
 Command = Callable[[argparse.Namespace], int]
@@ -79,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     report = _add(commands, "report", _report, "render a finished run's report again, and say where it is")
     report.add_argument("run", metavar="RUN", help="a run's id, or its folder")
     report.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="where runs are (default: out)")
+    _add_calibrate(commands)
     _add(commands, "schema", _schema, "print the JSON Schema of a plan")
     _add(commands, "up", _up, "start emulator and stores, deploy, and leave everything running")
     _add(commands, "down", _down, "end what `up` has started")
@@ -102,6 +105,33 @@ def _add_run(commands: Any) -> None:  # noqa: ANN401 -- argparse's own type is p
     run.add_argument("--no-floors", action="store_true", help="locally: do not measure the machine's floors first")
 
 
+def _add_calibrate(commands: Any) -> None:  # noqa: ANN401 -- argparse's own type is private
+    text = "measure Stepbench itself, against a store whose delays and faults are known"
+    calibrate = _add(commands, "calibrate", _calibrate, text)
+    calibrate.add_argument("--json", action="store_true", help="print the outcome on stdout, in one line")
+    runs = "instead of the plan `calibrate`: so many short seeded runs without an emulator, for their counts"
+    calibrate.add_argument("--runs", type=_at_least_one, metavar="N", help=runs)
+    calibrate.add_argument("--rate", type=_rate, metavar="R", default=500, help="events a second (default: 500)")
+    where = "results of the plan go there (default: out)"
+    calibrate.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help=where)
+
+
+def _at_least_one(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        message = f"{number} is below 1"
+        raise argparse.ArgumentTypeError(message)
+    return number
+
+
+def _rate(text: str) -> float:
+    rate_per_s = float(text)
+    if not 1 <= rate_per_s <= MAX_CALIBRATION_RATE:
+        message = f"{text} is not from 1 to {MAX_CALIBRATION_RATE:,}"
+        raise argparse.ArgumentTypeError(message)
+    return rate_per_s
+
+
 def _run(options: argparse.Namespace) -> int:
     plans = [_read_plan(name) for name in options.plans]
     # Optional libraries, and half a second of imports that no other command needs.
@@ -123,11 +153,16 @@ def _validate(options: argparse.Namespace) -> int:
     from stepbench.report.digits import count, dollars, duration  # noqa: PLC0415 -- see _run
 
     plan = _read_plan(options.plan)
-    events = sum(trial.events for trial in plan.trials)
-    length_s = sum(trial.length_s for trial in plan.trials)
-    trials = "1 trial" if len(plan.trials) == 1 else f"{len(plan.trials)} trials"
+    specs = expanded(plan)
+    events = sum(spec.plan.events for spec in specs)
+    length_s = sum(spec.plan.length_s for spec in specs)
+    trials = "1 trial" if len(specs) == 1 else f"{len(specs)} trials"
     cost = f"estimate {dollars(check_budget(plan))} on AWS, budget {dollars(plan.budget_usd)}"
     _write(f"{plan.name}: {trials}, {count(events)} events in {duration(length_s)} of load; {cost}")
+    if len(specs) > len(plan.trials):
+        for number, spec in enumerate(specs, 1):
+            values = ", ".join(f"{path}={json.dumps(value)}" for path, value in spec.point.items())
+            _write(f"{number:>4}  {spec.name}{f'  {values}' if values else ''}")
     return OK
 
 
@@ -158,6 +193,25 @@ def _report(options: argparse.Namespace) -> int:
     people.print(headline(summary, people.width))
     _write(str(page))
     return OK
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    from stepbench.local import calibrating  # noqa: PLC0415 -- see _run
+    from stepbench.local.interrupts import interruptible  # noqa: PLC0415
+    from stepbench.local.results import require_writable  # noqa: PLC0415
+
+    people = _people()
+    with interruptible():
+        if options.runs:
+            report = calibrating.calibrate_runs(options.runs, options.rate, _say)
+        else:
+            require_writable(options.out)
+            plan = calibrating.at_rate(_read_plan(calibrating.PRESET), options.rate)
+            report = calibrating.calibrate_plan(_places(), plan, options.out, people)
+    calibrating.show(report, people)
+    if options.json:
+        _write(calibrating.to_json(report))
+    return OK if report.passed else FAILED
 
 
 def _schema(_options: argparse.Namespace) -> int:

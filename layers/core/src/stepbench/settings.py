@@ -26,7 +26,9 @@ class Settings(Contract):
     stream_failures_queue_arn: str = ""
     postgresql_endpoint: str = Field(default="", description="host:port/database")
     postgresql_secret_arn: str = Field(default="", description="Secret with username and password; else trust.")
+    aurora_cluster: str = Field(default="", description="Identifier of the stack's Aurora Serverless v2 cluster.")
     etcd_endpoint: str = Field(default="", description="host:port")
+    reference_endpoint: str = Field(default="", description="host:port of the store that calibrates us")
     clock_reference: str = Field(default="", description="SNTP server, host:port; empty: offsets stay unmeasured.")
     emulator: str = Field(default="", description="Name and version of the emulator that plays AWS; empty on AWS.")
     allow_custom_endpoints: bool = False

@@ -14,16 +14,19 @@ from typing import assert_never
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import (
+    AutoscaledCapacity,
     DynamoDbTarget,
     EtcdTarget,
     OnDemandCapacity,
     PostgresqlTarget,
     ProvisionedCapacity,
+    ReferenceTarget,
     S3Target,
     is_pull,
 )
 from stepbench.costs import prices
 from stepbench.costs.bill import CostEstimate, CostLine, bill, line
+from stepbench.records.t4_lines import SAMPLE_EVERY
 
 FUNCTION_MEMORY_MB = 1_024
 """The template's default, and the paper's."""
@@ -34,6 +37,9 @@ ATTRIBUTE_NAMES_BYTES = 20
 T4_ENTRY_BYTES = 36
 T4_ITEM_BYTES = 300
 LOG_BYTES_PER_INVOCATION = 400
+T4_LINE_BYTES = 200
+"""A line of the second source (`records.t4_lines`) without its entries, CloudWatch's own 26 bytes included."""
+T4_LOGGED_ENTRY_BYTES = T4_ENTRY_BYTES * 4 / 3
 CANARIES = 30
 CONTROL_INVOCATIONS = 40
 CONTROL_MS = 1_500
@@ -86,12 +92,12 @@ def _priced(trial: TrialPlan, usage: Usage) -> CostEstimate:
         line(prices.DYNAMODB_READ, _writer_seconds(trial)),
         line(prices.RESULTS_PUT, _writer_seconds(trial) / FLUSH_S + 2 * _items(trial) + 20),
         line(prices.STATE_TRANSITION, _transitions(trial)),
-        line(prices.LOGS_GB, invocations * LOG_BYTES_PER_INVOCATION / 1e9),
+        line(prices.LOGS_GB, _log_bytes(trial, usage.sent, batches, invocations) / 1e9),
     )
 
 
 def _store_lines(trial: TrialPlan, sent: int) -> tuple[CostLine, ...]:
-    writes = sent + CANARIES + (trial.record.distinct_keys or 0)
+    writes = sent + CANARIES + trial.preloaded_keys
     match trial.target:
         case S3Target():
             return (line(prices.S3_PUT, writes),)
@@ -99,7 +105,7 @@ def _store_lines(trial: TrialPlan, sent: int) -> tuple[CostLine, ...]:
             return _dynamodb_lines(trial, trial.target, writes)
         case PostgresqlTarget():
             return (line(prices.AURORA_IO, writes),)
-        case EtcdTarget():
+        case EtcdTarget() | ReferenceTarget():
             return ()
         case _:
             assert_never(trial.target)
@@ -108,15 +114,19 @@ def _store_lines(trial: TrialPlan, sent: int) -> tuple[CostLine, ...]:
 def _dynamodb_lines(trial: TrialPlan, target: DynamoDbTarget, writes: int) -> tuple[CostLine, ...]:
     """Reads of the stream by Lambda are free; capacity is billed by the mode that the trial ever asks for."""
     asked = [target.capacity, *(phase.scale.capacity for phase in trial.phases if phase.scale)]
-    provisioned = [capacity for capacity in asked if isinstance(capacity, ProvisionedCapacity)]
+    provisioned = [c for c in asked if isinstance(c, ProvisionedCapacity | AutoscaledCapacity)]
     on_demand = [capacity for capacity in asked if isinstance(capacity, OnDemandCapacity)]
     hours = (trial.length_s + trial.drain_limit_s + IDLE_S) / 3_600
     units = math.ceil((trial.record.key_bytes + trial.record.value_bytes + ATTRIBUTE_NAMES_BYTES) / 1_024)
     return (
         line(prices.DYNAMODB_WRITE, writes * units if on_demand else 0),
-        line(prices.DYNAMODB_PROVISIONED_WRITE, hours * max((c.write_units for c in provisioned), default=0)),
+        line(prices.DYNAMODB_PROVISIONED_WRITE, hours * max(map(_most_write_units, provisioned), default=0)),
         line(prices.DYNAMODB_PROVISIONED_READ, hours * max((c.read_units for c in provisioned), default=0)),
     )
+
+
+def _most_write_units(capacity: ProvisionedCapacity | AutoscaledCapacity) -> int:
+    return capacity.write_units if isinstance(capacity, ProvisionedCapacity) else capacity.max_write_units
 
 
 def _batches(trial: TrialPlan, sent: int) -> int:
@@ -139,6 +149,11 @@ def _results_writes(trial: TrialPlan, sent: int, batches: int) -> float:
     """One packed item per batch, a heartbeat a second and a pointer per flush from each writer."""
     t4 = batches * math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * sent / max(batches, 1)) / 1_024)
     return t4 + _writer_seconds(trial) * (1 + 1 / FLUSH_S) + 100
+
+
+def _log_bytes(trial: TrialPlan, sent: int, batches: int, invocations: int) -> float:
+    share = {"all": 1.0, "sample": 1 / SAMPLE_EVERY, "none": 0.0}[trial.log_t4]
+    return invocations * LOG_BYTES_PER_INVOCATION + share * (batches * T4_LINE_BYTES + sent * T4_LOGGED_ENTRY_BYTES)
 
 
 def _transitions(trial: TrialPlan) -> int:

@@ -15,9 +15,9 @@ from stepbench.local.floors import DURATION_S, measure_floors
 from stepbench.local.progress import AWS, LOCAL, Overheads
 from stepbench.local.results import REPORT, SUMMARY, headline, remedies
 from stepbench.local.running import NotTornDownError, Outcome, Terminal, execute
-from stepbench.local.session import Session, local_session, skipped_trials
+from stepbench.local.session import Session, is_skipped, local_session
 from stepbench.local.stack import Stack, remote_stack
-from stepbench.planning import expand
+from stepbench.planning import Expanded, expand, expanded
 from stepbench.records import layout
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from stepbench.contracts.plan import Plan
+    from stepbench.contracts.plan import Plan, TrialPlan
     from stepbench.local.places import Places
 
 
@@ -59,18 +59,19 @@ class Runner:
         """
         whole = True
         for plan in plans:
-            outcome, complete = self._run(plan)
+            outcome, complete = self.run_one(plan)
             whole = whole and complete
             if outcome is not None and outcome.stopped:
                 return False
         return whole
 
-    def _run(self, plan: Plan) -> tuple[Outcome | None, bool]:
+    def run_one(self, plan: Plan) -> tuple[Outcome | None, bool]:
+        """How it ended (None where nothing of it can run here), and whether it ran whole. Raises as `run_all`."""
         started_at = datetime.now(UTC)
         run_id = new_run_id(plan.name, started_at)
         skipped = self.session.skipped if self.session else {}
-        kept = without(plan, skipped, run_id)
-        for name, store in left_out(plan, skipped, run_id):
+        kept = without(plan, skipped)
+        for name, store in left_out(plan, skipped):
             self.say(f"{name} is skipped: {skipped[store]}")
         if kept is None:
             self.say(f"nothing of {plan.name} can run here")
@@ -92,8 +93,7 @@ class Runner:
         if self.session is None:
             return
         missing = tuple(
-            SkippedTrial(name=name, store=store, reason=skipped[store])
-            for name, store in left_out(plan, skipped, run_id)
+            SkippedTrial(name=name, store=store, reason=skipped[store]) for name, store in left_out(plan, skipped)
         )
         if missing:
             self.stack.runs.put_model(layout.run_key(run_id, "skipped.json"), SkippedTrials(trials=missing))
@@ -121,20 +121,30 @@ class Runner:
         self.people.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def without(plan: Plan, skipped: Mapping[str, str], run_id: str) -> Plan | None:
+def without(plan: Plan, skipped: Mapping[str, str]) -> Plan | None:
     """The plan less what cannot run here, each trial under the name it has in the whole plan; None if none is left."""
-    gone = skipped_trials(plan, skipped)
-    if not gone:
+    if not left_out(plan, skipped):
         return plan
-    specs = [spec for spec in expand(plan, run_id) if spec.plan not in gone]
-    trials = tuple(spec.plan.model_copy(update={"name": spec.name}) for spec in specs)
+    kept = [trial for trial in expanded(plan) if not is_skipped(trial.plan, skipped)]
+    trials = tuple(
+        left
+        for source, trial in enumerate(plan.trials)
+        for left in _left_of(trial, [each for each in kept if each.source == source])
+    )
     return plan.model_copy(update={"trials": trials}) if trials else None
 
 
-def left_out(plan: Plan, skipped: Mapping[str, str], run_id: str) -> list[tuple[str, str]]:
+def _left_of(trial: TrialPlan, kept: Sequence[Expanded]) -> list[TrialPlan]:
+    """The trial itself if all it expands into is kept; otherwise one for each point of its matrix that is."""
+    if len(kept) == trial.copies:
+        return [trial.model_copy(update={"name": kept[0].base or None})]
+    repeated = {"repeats": trial.repeats}
+    return [each.plan.model_copy(update={"name": each.group, **repeated}) for each in kept if each.repeat == 0]
+
+
+def left_out(plan: Plan, skipped: Mapping[str, str]) -> list[tuple[str, str]]:
     """Name and store of each trial that cannot run here."""
-    gone = skipped_trials(plan, skipped)
-    return [(spec.name, spec.plan.target.store) for spec in expand(plan, run_id) if spec.plan in gone]
+    return [(each.name, each.plan.target.store) for each in expanded(plan) if is_skipped(each.plan, skipped)]
 
 
 def run_here(places: Places, plans: Sequence[Plan], options: Options, people: Console, data: Console) -> bool:

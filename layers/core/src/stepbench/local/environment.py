@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     """Tells the person at the terminal what is being done."""
 
 EMULATOR, CLOCK, ETCD, POSTGRESQL = "emulator", "clock-reference", "etcd", "postgresql"
-LOCAL_STORES = (ETCD, POSTGRESQL)
+REFERENCE = "reference"
+LOCAL_STORES = (ETCD, POSTGRESQL, REFERENCE)
 
 
 def is_up(places: Places) -> bool:
@@ -131,6 +132,8 @@ def start_store(name: str, places: Places, lambda_endpoint: str) -> LocalStore:
         match name:
             case "postgresql":
                 store: LocalStore = module.start_postgresql(directory, lambda_endpoint)
+            case "reference":
+                store = module.start_reference(directory)
             case _:
                 store = module.start_etcd(directory)
     except (OSError, subprocess.SubprocessError) as error:

@@ -21,6 +21,7 @@ from stepbench.contracts.identity import CANARY_PHASE, EventId, trial_tag
 from stepbench.contracts.target import is_pull
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.stack import RECEIVER
+from stepbench.planning import expanded
 from stepbench.records.deliveries import POSTGRESQL_SOURCE
 from stepbench.records.t4 import ENTRY, Entry
 
@@ -123,7 +124,7 @@ def measure_floors(stack: Stack, plan: Plan, run_id: str, etcd: str | None, cloc
     Raises:
         LocalEnvironmentError: emulator or etcd do not answer.
     """
-    pushes = any(not is_pull(trial.target) for trial in plan.trials)
+    pushes = any(not is_pull(trial.plan.target) for trial in expanded(plan))
     invoke = InvokeProbe(stack, trial_tag(run_id, TRIAL)) if pushes else None
     watch = _watch_probe(plan, run_id, etcd) if etcd else None
     probes = [probe for probe in (invoke, watch) if probe is not None]
@@ -140,7 +141,8 @@ def measure_floors(stack: Stack, plan: Plan, run_id: str, etcd: str | None, cloc
 
 
 def _watch_probe(plan: Plan, run_id: str, etcd: str) -> WatchProbe | None:
-    if not any(trial.target.store == "etcd" and trial.target.endpoint is None for trial in plan.trials):
+    targets = [trial.plan.target for trial in expanded(plan)]
+    if not any(target.store == "etcd" and target.endpoint is None for target in targets):
         return None
     from stepbench.local.etcd_floor import WatchProbe  # noqa: PLC0415 -- gRPC is an optional library
 

@@ -64,15 +64,27 @@ class Places:
 
 def find_places(environ: Mapping[str, str], start: Path) -> Places:
     """
-    The clone that `start` lies in, or that this package is installed from.
+    The clone that this package is installed from, else the one that `start` lies in.
 
     Raises:
-        LocalEnvironmentError: neither is a clone.
+        LocalEnvironmentError: neither is a clone, or STEPBENCH_HOME cannot be a folder.
     """
-    candidates = [start, *start.parents, *Path(__file__).resolve().parents]
+    # This package's own first: its code with another clone's tools and build would be neither.
+    candidates = [*Path(__file__).resolve().parents, start, *start.parents]
     for candidate in candidates:
         if (candidate / "statemachines").is_dir() and (candidate / "layers" / "core").is_dir():
-            home = environ.get(HOME)
-            return Places(candidate, Path(home).resolve() if home else candidate / ".stepbench" / "run")
+            return Places(candidate, _home(environ.get(HOME)) or candidate / ".stepbench" / "run")
     message = f"{start} is not in a clone of Stepbench; change into one, or name a deployed stack with --stack"
     raise LocalEnvironmentError(message)
+
+
+def _home(named: str | None) -> Path | None:
+    if not named:
+        return None
+    home = Path(named).resolve()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"{HOME} is {named!r}, which cannot be a folder ({error.strerror}); name one that can be written to"
+        raise LocalEnvironmentError(message) from error
+    return home

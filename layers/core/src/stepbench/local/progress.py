@@ -121,5 +121,6 @@ def line(snapshot: Snapshot, overheads: Overheads) -> str:
         return f"{activity(snapshot)} \N{MIDDLE DOT} {left}"
     spec = snapshot.specs[snapshot.trial]
     place = f"trial {snapshot.trial + 1}/{len(snapshot.specs)} {spec.name}"
-    events = f"sent {count(snapshot.sent)} of {count(spec.plan.events)}, received {count(snapshot.received)}"
+    about = "about " if spec.plan.arrivals == "poisson" else ""
+    events = f"sent {count(snapshot.sent)} of {about}{count(spec.plan.events)}, received {count(snapshot.received)}"
     return " \N{MIDDLE DOT} ".join((place, activity(snapshot), events, left))

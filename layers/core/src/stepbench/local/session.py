@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.deploy import STACK, Deployment, build, deploy, python_runtime, sole
 from stepbench.local.emulator import NAME as EMULATOR_NAME
-from stepbench.local.environment import CLOCK, EMULATOR, ETCD, POSTGRESQL, down, is_up, up
+from stepbench.local.environment import CLOCK, EMULATOR, ETCD, POSTGRESQL, REFERENCE, down, is_up, up
 from stepbench.local.interrupts import shielded
 from stepbench.local.occupancy import Occupancy, occupied
 from stepbench.local.running import RunAbandonedError
@@ -18,7 +18,7 @@ from stepbench.local.stack import Stack, local_stack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from stepbench.contracts.plan import Plan, TrialPlan
+    from stepbench.contracts.plan import TrialPlan
     from stepbench.local.places import Places
     from stepbench.local.state import EnvironmentState
 
@@ -47,6 +47,7 @@ def parameters(state: EnvironmentState, runtime: str) -> dict[str, str]:
         "Emulator": EMULATOR_NAME,
         "PostgresqlEndpoint": servers.get(POSTGRESQL, ""),
         "EtcdEndpoint": servers.get(ETCD, ""),
+        "ReferenceEndpoint": servers.get(REFERENCE, ""),
         "AllowCustomEndpoints": "true",
     }
 
@@ -138,9 +139,9 @@ def _end_killed_run(occupancy: Occupancy, places: Places, say: Say) -> None:
             occupancy.end()
 
 
-def skipped_trials(plan: Plan, skipped: Mapping[str, str]) -> list[TrialPlan]:
-    """Trials of the plan whose store could not start here, and that name no other."""
-    return [trial for trial in plan.trials if trial.target.store in skipped and trial.target.endpoint is None]
+def is_skipped(trial: TrialPlan, skipped: Mapping[str, str]) -> bool:
+    """Whether the trial's store could not start here, and it names no other."""
+    return trial.target.store in skipped and trial.target.endpoint is None
 
 
 def _endpoint(state: EnvironmentState) -> str:

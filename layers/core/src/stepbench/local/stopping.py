@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.contracts.result import Failure
 from stepbench.contracts.tasks import (
     AnalyseTrialInput,
     CollectLogsInput,
@@ -71,6 +72,7 @@ class Stopping:
         for spec in self.executions.run.specs:
             self.executions.stack.table.set_flag(spec.tag, layout.CANCELLED, CAUSE)
         self.await_rest()
+        self._note_cause()
         self.say("sweeping: targets are torn down")
         left = self.sweep()
         self.render()
@@ -127,6 +129,15 @@ class Stopping:
         """Targets that the run's trials hold."""
         tags = {spec.tag for spec in self.executions.run.specs}
         return tuple(lease.target for lease in self.executions.stack.table.leases() if lease.tag in tags)
+
+    def _note_cause(self) -> None:
+        """Before the sweeper does, which knows only that the execution was aborted."""
+        run, stack = self.executions.run, self.executions.stack
+        for spec in run.specs:
+            ref = TrialRef(run_id=run.run_id, trial=spec.index, tag=spec.tag)
+            complete = stack.runs.find_bytes(layout.trial_key(ref, "result.json")) is not None
+            if not complete and stack.table.started(spec.tag):
+                stack.runs.put_model(layout.trial_key(ref, "failure.json"), Failure(error=_STOPPED, cause=CAUSE))
 
     def render(self) -> None:
         """Analyse what was recorded of the trial that was cut short, and render the report."""

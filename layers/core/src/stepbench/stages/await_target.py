@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.identity import CANARY_PHASE, EventId, put_key
+from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, put_key
 from stepbench.contracts.target import DynamoDbTarget, is_pull
 from stepbench.contracts.tasks import AwaitTargetInput, AwaitTargetOutput
-from stepbench.drivers.protocol import Outcome, Write
+from stepbench.drivers.preload import preloaded_value
+from stepbench.drivers.protocol import Outcome, Write, Written
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.t4 import parse_item
 from stepbench.stages.target_driver import open_driver, refuse_if_cancelled
@@ -109,18 +110,31 @@ def _delivers_batched(spec: TrialSpec, services: Services, opened: OpenDriver, u
 
 def _send(spec: TrialSpec, services: Services, opened: OpenDriver) -> int | None:
     """
-    Offer one canary, always as a put; its sequence number if it was acknowledged.
+    Offer one canary, as a put or a deletion; its sequence number if it was acknowledged.
 
     The number is the time in milliseconds, so that those of earlier calls and of retries are never taken for it.
     """
     sequence = services.clock.now_ns() // 1_000_000 & 0xFFFF_FFFF
     event = EventId(spec.tag, CANARY_PHASE, _WRITER, 0, 0, sequence)
     record = spec.plan.record
-    write = Write(put_key(event, record.key_bytes), event.text().encode().ljust(record.value_bytes, b"."))
-    written = opened.run(opened.driver.write(write))
+    if record.operation == "delete":
+        written = _send_deletion(spec, event, opened)
+    else:
+        write = Write(put_key(event, record.key_bytes), event.text().encode().ljust(record.value_bytes, b"."))
+        written = opened.run(opened.driver.write(write))
     # Also keeps two canaries from falling into one millisecond, and a refusing store from being hammered.
     services.clock.sleep(POLL_S if written.outcome is not Outcome.OK else 0.002)
     return sequence if written.outcome is Outcome.OK else None
+
+
+def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver) -> Written:
+    """There has to be something to delete: a store tells nobody of the deletion of nothing."""
+    key = delete_key(event, spec.plan.record.key_bytes)
+    value = preloaded_value(spec.tag, event.sequence, spec.plan.record.value_bytes)
+    written = opened.run(opened.driver.write(Write(key, value)))
+    if written.outcome is Outcome.OK:
+        written = opened.run(opened.driver.write(Write(key, b"", delete=True)))
+    return written
 
 
 def _await_arrival(spec: TrialSpec, services: Services, sequence: int, until_ns: int) -> bool:

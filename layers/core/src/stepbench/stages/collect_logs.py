@@ -1,9 +1,9 @@
 """
 Task `CollectLogs`: the REPORT lines of the trial's functions, page by page, into the bucket.
 
-The receiver's log is read minute by minute: above 100,000 invocations only every n-th minute. Logs come late, so the
-receiver's are read again until there is a line for every request id that the receivers recorded, for 5 minutes at
-most.
+The receiver's log is read minute by minute: above 100,000 invocations only every n-th minute. Where the plan's `log_t4`
+asks for it, the arrivals that receivers or watchers printed are collected beside them, every minute of them. Logs come
+late, so all are read again until there is a line for every request id that was recorded, for 5 minutes at most.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.target import is_pull
 from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput, PhaseSchedule, TrialRef
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
 from stepbench.records.report_lines import PATTERN, LogCollection, ReportPage, parse_reports
+from stepbench.records.t4_lines import is_logged, t4_filter
+from stepbench.records.t4_pages import T4Page, logged_requests
 
 if TYPE_CHECKING:
     from stepbench.stages.services import Services
 
-RECEIVER = "ReceiveEvents"
+RECEIVER, WATCHER = "ReceiveEvents", "WatchChanges"
 FUNCTIONS = (
     RECEIVER,
     "RunWriter",
-    "WatchChanges",
+    WATCHER,
     "PrepareTarget",
     "AwaitTarget",
     "ScaleTarget",
@@ -35,6 +38,8 @@ FUNCTIONS = (
 """Which functions a trial runs before its logs are read, and so whose logs it reads."""
 MAX_INVOCATIONS = 100_000
 SLICE_MS = 60_000
+PAGE_EVENTS = 10_000
+"""FilterLogEvents' limit. Emulators stop there and give no token, so that the rest has to be asked for by time."""
 LATE_NS = 300_000_000_000
 BUDGET_NS = 5_000_000_000
 """How long one call goes on; Step Functions waits and calls again."""
@@ -44,44 +49,70 @@ _THROTTLED = frozenset({"ThrottlingException", "LimitExceededException", "TooMan
 
 
 class _Cursor(Contract):
-    """What the opaque token says: where to read on. `every`: see `LogCollection`."""
+    """
+    What the opaque token says: where to read on. `every`: see `LogCollection`.
+
+    `function` counts through `FUNCTIONS`; past their end come the t4 lines of `t4_function`, unless that is empty.
+    `log_t4` is the plan's.
+    """
 
     function: int = 0
     slice: int = 0
     page: int = 0
     next: str = ""
+    resume_ms: int = 0
     from_ms: int
     to_ms: int
     every: int
     deadline_ns: int
+    log_t4: str = "none"
+    t4_function: str = ""
+
+    @property
+    def done(self) -> bool:
+        return self.function >= len(FUNCTIONS) + bool(self.t4_function)
+
+    @property
+    def reads_t4(self) -> bool:
+        return self.function == len(FUNCTIONS)
 
     @property
     def name(self) -> str:
-        return FUNCTIONS[self.function]
+        return self.t4_function if self.reads_t4 else FUNCTIONS[self.function]
 
     @property
     def sliced(self) -> bool:
         return self.name == RECEIVER
 
+    @property
+    def stride(self) -> int:
+        """To sample t4 lines is the plan's business."""
+        return 1 if self.reads_t4 else self.every
+
     def span_ms(self) -> tuple[int, int]:
         """From and to of the slice; both included."""
         if not self.sliced:
-            return self.from_ms, self.to_ms
+            return max(self.from_ms, self.resume_ms), self.to_ms
         begin = self.from_ms + self.slice * SLICE_MS
-        return begin, min(begin + SLICE_MS - 1, self.to_ms)
+        return max(begin, self.resume_ms), min(begin + SLICE_MS - 1, self.to_ms)
 
-    def after(self, next_token: str) -> _Cursor:
+    def after(self, answer: dict[str, Any]) -> _Cursor:
         """The page that follows."""
-        if next_token:
-            return self.model_copy(update={"page": self.page + 1, "next": next_token})
-        following = self.slice + self.every
+        events, token = answer.get("events", ()), str(answer.get("nextToken", ""))
+        if token:
+            return self.model_copy(update={"page": self.page + 1, "next": token})
+        if len(events) >= PAGE_EVENTS:  # some of the last millisecond's are read twice, and count once
+            latest_ms = max(event["timestamp"] for event in events)
+            resume_ms = max(latest_ms, self.resume_ms + 1)
+            return self.model_copy(update={"page": self.page + 1, "next": "", "resume_ms": resume_ms})
+        following = self.slice + self.stride
         if self.sliced and self.from_ms + following * SLICE_MS <= self.to_ms:
-            return self.model_copy(update={"slice": following, "page": 0, "next": ""})
+            return self.model_copy(update={"slice": following, "page": 0, "next": "", "resume_ms": 0})
         return self.at_function(self.function + 1)
 
     def at_function(self, function: int) -> _Cursor:
         """The first page of a function."""
-        return self.model_copy(update={"function": function, "slice": 0, "page": 0, "next": ""})
+        return self.model_copy(update={"function": function, "slice": 0, "page": 0, "next": "", "resume_ms": 0})
 
 
 def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutput:
@@ -93,26 +124,29 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
     """
     began_ns = services.clock.now_ns()
     cursor = _Cursor.model_validate_json(task.token) if task.token else _begin(task.ref, services, began_ns)
-    while cursor.function < len(FUNCTIONS):
+    while not cursor.done:
         following = _read_page(task.ref, cursor, services)
         if following is None or services.clock.now_ns() - began_ns > BUDGET_NS:
             return CollectLogsOutput(done=False, token=(following or cursor).model_dump_json())
         cursor = following
     collection = _compare(task.ref, cursor, services)
     waiting = cursor.every == 1 and collection.seen < collection.expected
-    if waiting and services.clock.now_ns() < cursor.deadline_ns:
+    if (waiting or collection.t4_seen < collection.t4_expected) and services.clock.now_ns() < cursor.deadline_ns:
         return CollectLogsOutput(done=False, token=cursor.at_function(0).model_dump_json())
     services.runs.put_model(layout.trial_key(task.ref, "logs/collection.json"), collection)
     return CollectLogsOutput(done=True, token="")
 
 
 def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
-    expected = len(_receiver_requests(ref, services))
+    expected = len(_recorded(ref, "none", services)[0])
+    plan = services.trial(ref).plan
     return _Cursor(
         from_ms=_trial_start_ms(ref, services, now_ns) - _MARGIN_MS,
         to_ms=now_ns // 1_000_000 + _MARGIN_MS,
         every=-(-expected // MAX_INVOCATIONS) or 1,
         deadline_ns=now_ns + LATE_NS,
+        log_t4=plan.log_t4,
+        t4_function="" if plan.log_t4 == "none" else WATCHER if is_pull(plan.target) else RECEIVER,
     )
 
 
@@ -127,23 +161,28 @@ def _trial_start_ms(ref: TrialRef, services: Services, now_ns: int) -> int:
 
 def _read_page(ref: TrialRef, cursor: _Cursor, services: Services) -> _Cursor | None:
     """Store one page; the cursor of the next, or None where CloudWatch asks for patience."""
-    answer = _ask(cursor, services)
+    answer = _ask(ref, cursor, services)
     if answer is None:
         return None
-    lines = parse_reports(answer.get("events", ()))
-    if lines:
-        key = layout.trial_key(ref, f"logs/{cursor.name}/{cursor.slice:06d}-{cursor.page:04d}.json")
+    events, place = answer.get("events", ()), f"{cursor.slice:06d}-{cursor.page:04d}.json"
+    if cursor.reads_t4:
+        page = T4Page(lines=tuple(event["message"] for event in events))
+        if page.lines:
+            services.runs.put_model(layout.trial_key(ref, f"t4-logs/{place}"), page)
+    elif lines := parse_reports(events):
+        key = layout.trial_key(ref, f"logs/{cursor.name}/{place}")
         services.runs.put_model(key, ReportPage(function=cursor.name, lines=lines))
-    return cursor.after(str(answer.get("nextToken", "")))
+    return cursor.after(answer)
 
 
-def _ask(cursor: _Cursor, services: Services) -> dict[str, Any] | None:
+def _ask(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[str, Any] | None:
     from_ms, to_ms = cursor.span_ms()
     group = f"/aws/lambda/{services.settings.function_prefix}-{cursor.name}"
+    pattern = t4_filter(ref.tag) if cursor.reads_t4 else PATTERN
     more = {"nextToken": cursor.next} if cursor.next else {}
     try:
         answer: dict[str, Any] = services.aws("logs").filter_log_events(
-            logGroupName=group, startTime=from_ms, endTime=to_ms, filterPattern=PATTERN, **more
+            logGroupName=group, startTime=from_ms, endTime=to_ms, filterPattern=pattern, **more
         )
     except ClientError as error:
         code = error.response["Error"]["Code"]
@@ -157,13 +196,26 @@ def _ask(cursor: _Cursor, services: Services) -> dict[str, Any] | None:
 
 
 def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollection:
-    expected = _receiver_requests(ref, services)
+    expected, wanted = _recorded(ref, cursor.log_t4, services)
     seen: set[str] = set()
     for key in services.runs.keys(layout.trial_key(ref, f"logs/{RECEIVER}/")):
         seen.update(line.request_id for line in services.runs.get_model(key, ReportPage).lines)
-    return LogCollection(every=cursor.every, expected=len(expected), seen=len(expected & seen))
+    return LogCollection(
+        every=cursor.every,
+        expected=len(expected),
+        seen=len(expected & seen),
+        t4_expected=len(wanted),
+        t4_seen=len(wanted & logged_requests(ref, services.runs)) if wanted else 0,
+    )
 
 
-def _receiver_requests(ref: TrialRef, services: Services) -> set[str]:
-    items = services.table.t4_items(ref.tag)
-    return {str(item["sk"]).rpartition("#")[0] for item in items if item["source"] == "receiver"}
+def _recorded(ref: TrialRef, log_t4: str, services: Services) -> tuple[set[str], set[str]]:
+    """Request ids of receivers' invocations, and of all items that are to be in the log."""
+    received, logged = set[str](), set[str]()
+    for item in services.table.t4_items(ref.tag):
+        request_id = str(item["sk"]).rpartition("#")[0]
+        if item["source"] == "receiver":
+            received.add(request_id)
+        if item["n"] and is_logged(log_t4, request_id):
+            logged.add(request_id)
+    return received, logged

@@ -46,6 +46,8 @@ def prepare_target(
     target = lease_target(spec, services.settings)
     services.table.take_lease(target, task.ref, task.execution_arn, services.clock.now_ns())
     _give_back_if_cancelled(spec, target, services)
+    if spec.plan.log_t4 != "none":
+        services.table.set_flag(spec.tag, layout.LOG_T4, spec.plan.log_t4)  # before the first event can come
     with open_driver(spec, services, build) as opened:
         opened.run(opened.driver.prepare())
         _undo_if_cancelled(spec, opened, services)

@@ -26,15 +26,16 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import boto3
 from botocore.config import Config
 
 from stepbench.clock import SystemClock
 from stepbench.clock_offset import measure_offset
 from stepbench.errors import RecordsUnavailableError
+from stepbench.records import layout
 from stepbench.records.deliveries import T3_RESOLUTION_NS, Delivery, parse_delivery
 from stepbench.records.t4 import pack
-from stepbench.records.t4_store import T4Store, low_level_put
+from stepbench.records.t4_log import T4Log
+from stepbench.records.t4_store import T4Store, low_level_flag, low_level_put
 from stepbench.records.trial_table import ClockSample
 from stepbench.stages.services import Services, connect
 
@@ -42,6 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 CLOCK_EVERY_NS = 60_000_000_000
+IMPATIENT = Config(
+    parameter_validation=False,
+    retries={"mode": "standard", "total_max_attempts": 3},
+    connect_timeout=2,
+    read_timeout=5,
+)
+"""Table and bucket, one after the other, have to fail well before the function's time-out (60 s) does."""
 
 
 @dataclass
@@ -62,23 +70,23 @@ class Receiver:
 
     services: Services
     store: T4Store
+    log: T4Log
     sandbox: Sandbox
 
 
 def open_receiver(environ: Mapping[str, str], imported_ns: int) -> Receiver:
     """Connect, once per sandbox. `imported_ns`: when the handler's module began to load."""
-    services = connect(environ)
+    services = connect(environ, IMPATIENT)
     settings = services.settings
-    # Both stores have to fail well before the function's time-out for the fallback to be of use.
-    config = Config(
-        parameter_validation=False,
-        retries={"mode": "standard", "total_max_attempts": 3},
-        connect_timeout=2,
-        read_timeout=5,
-    )
-    client = boto3.session.Session(region_name=settings.aws_region).client("dynamodb", config=config)
+    client = services.aws("dynamodb")
     put = low_level_put(client, settings.results_table, settings.records_ttl_days)
-    return Receiver(services, T4Store(services.table, services.runs, put), Sandbox(uuid.uuid4().hex[:12], imported_ns))
+    flag = low_level_flag(client, settings.results_table)
+    return Receiver(
+        services,
+        T4Store(services.table, services.runs, put),
+        T4Log(lambda tag: flag(tag, layout.LOG_T4)),
+        Sandbox(uuid.uuid4().hex[:12], imported_ns),
+    )
 
 
 def receive_events(event: Any, t4_ns: int, request_id: str, receiver: Receiver) -> dict[str, list[dict[str, str]]]:  # noqa: ANN401 -- whatever a store sends
@@ -94,8 +102,14 @@ def receive_events(event: Any, t4_ns: int, request_id: str, receiver: Receiver) 
     if cold:
         sandbox.init_ns = t4_ns - sandbox.imported_ns
     delivery = parse_delivery(event, t4_ns)
+    items = dict(_items(delivery, sandbox, cold=cold))
+    # Before the table has its turn, so that the log also tells of an invocation that dies there; only a trial that
+    # this sandbox does not know yet has to wait, since asking for its setting takes a request.
+    for tag in filter(receiver.log.knows, items):
+        receiver.log.add(tag, request_id, t4_ns, items[tag])
+    unknown = [tag for tag in items if not receiver.log.knows(tag)]
     try:
-        for tag, item in _items(delivery, sandbox, cold=cold):
+        for tag, item in items.items():
             receiver.store.put(tag, request_id, t4_ns, item)
         for place, body in delivery.malformed:
             receiver.store.put_malformed(delivery.store, t4_ns, request_id, place, body)
@@ -103,6 +117,9 @@ def receive_events(event: Any, t4_ns: int, request_id: str, receiver: Receiver) 
         if not delivery.stream_head:
             raise
         return {"batchItemFailures": [{"itemIdentifier": delivery.stream_head}]}
+    finally:
+        for tag in unknown:
+            receiver.log.add(tag, request_id, t4_ns, items[tag])
     _read_clock(delivery, t4_ns, receiver)
     return {"batchItemFailures": []}
 

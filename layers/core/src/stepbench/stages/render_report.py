@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from stepbench.analysis.groups import group_results
+from stepbench.analysis.share import trigger_shares
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.plan import TrialSpec
+from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
 from stepbench.contracts.target import is_pull
 from stepbench.contracts.tasks import RenderReportOutput, TrialRef
+from stepbench.errors import PlanError
 from stepbench.observability import logger
+from stepbench.planning import group_names
 from stepbench.records import layout
 from stepbench.report.floors import floor_latency
 from stepbench.report.headline import headline_lines, state_of
@@ -56,6 +60,11 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
         stopped=task.stopped,
     )
     summary = summarise(facts, results)
+    parsed = _parsed(plan)
+    shares = tuple(trigger_shares(parsed.applications, summary.trials)) if parsed else ()
+    # Groups in the order of the plan, since trials may be shuffled.
+    groups = group_results(summary.trials, group_names(parsed) if parsed else ())
+    summary = summary.model_copy(update={"groups": groups, "shares": shares})
     manifest = run_manifest(task.run_id, summary.trials, services)
     page = render_page(summary, results, manifest, plan)
     services.runs.put_model(layout.run_key(task.run_id, "summary.json"), summary)
@@ -113,7 +122,9 @@ def _result(
     else:
         default = "Stopped" if stopped else "MissingResult"
         failure = _failure(ref, error, services, default=default) or Failure(error=default, cause="")
-    return missing_result(spec.name, spec.index, _store(spec, ref, services), failure, spec.estimate_usd)
+    missing = missing_result(spec.name, spec.index, _store(spec, ref, services), failure, spec.estimate_usd)
+    place = {"group": spec.group or spec.name, "repeat": spec.repeat, "point": spec.point}
+    return missing.model_copy(update={"summary": missing.summary.model_copy(update=place)})
 
 
 def _failure(ref: TrialRef, error: str | None, services: Services, *, default: str) -> Failure | None:
@@ -144,7 +155,7 @@ def _store(spec: TrialSpec, ref: TrialRef, services: Services) -> Store:
 def _floor(spec: TrialSpec, floors: dict[str, Any]) -> Latency | None:
     """The floor below this trial's latencies: measured on this machine's own etcd, so not for an etcd elsewhere."""
     pull = is_pull(spec.plan.target)
-    if pull and spec.plan.target.endpoint is not None:
+    if pull and (spec.plan.target.endpoint is not None or spec.plan.target.store != "etcd"):
         return None
     times_ms = floors.get(_FLOOR_OF_PULL if pull else _FLOOR_OF_PUSH, {}).get("latencies_ms")
     return floor_latency(times_ms) if times_ms else None
@@ -158,6 +169,14 @@ def _read(key: str, model: type[M], services: Services) -> M | Unreadable | None
         first = error.errors()[0]
         logger.exception("unreadable document", extra={"key": key})
         return Unreadable(f"{key}: {'.'.join(map(str, first['loc']))}: {first['msg']}")
+
+
+def _parsed(document: Any) -> Plan | None:  # noqa: ANN401 -- stored JSON
+    """The plan; nothing for one that is not of this version."""
+    try:
+        return Plan.model_validate(document)
+    except (ValidationError, PlanError):
+        return None
 
 
 def _plan_name(plan: Any, run_id: str) -> str:  # noqa: ANN401 -- stored JSON

@@ -41,17 +41,19 @@ class Services:
         return self.runs.get_model(layout.trial_key(ref, "trial.json"), TrialSpec)
 
 
-def connect(environ: Mapping[str, str]) -> Services:
-    """Services for an environment such as `os.environ`; the same object for the same environment."""
-    return _connect(load_settings(environ))
+_PATIENT = Config(
+    retries={"mode": "standard", "max_attempts": 5}, connect_timeout=5, read_timeout=60, max_pool_connections=32
+)
+
+
+def connect(environ: Mapping[str, str], config: Config = _PATIENT) -> Services:
+    """Services for an environment such as `os.environ`; the same object for the same environment and configuration."""
+    return _connect(load_settings(environ), config)
 
 
 @lru_cache(maxsize=4)
-def _connect(settings: Settings) -> Services:
+def _connect(settings: Settings, config: Config) -> Services:
     session = boto3.session.Session(region_name=settings.aws_region)
-    config = Config(
-        retries={"mode": "standard", "max_attempts": 5}, connect_timeout=5, read_timeout=60, max_pool_connections=32
-    )
 
     @lru_cache(maxsize=32)
     def client(service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type

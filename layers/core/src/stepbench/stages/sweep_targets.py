@@ -77,7 +77,7 @@ def _cancel_unfinished(run_id: str, services: Services) -> None:
     A child that was starting at that moment holds no lease yet, so nothing else would stop it.
     """
     plan = services.runs.find_model(layout.run_key(run_id, "plan.json"), Plan)
-    for index in range(len(plan.trials) if plan else 0):
+    for index in range(plan.size if plan else 0):
         ref = TrialRef(run_id=run_id, trial=index, tag=trial_tag(run_id, index))
         names = ("result.json", "failure.json")
         if all(services.runs.find_bytes(layout.trial_key(ref, name)) is None for name in names):

@@ -9,7 +9,7 @@ from stepbench.contracts.problem import Problem
 from stepbench.contracts.target import is_pull
 from stepbench.contracts.tasks import PhaseRef, PlannedTrial, TrialRef, ValidatePlanInput, ValidatePlanOutput
 from stepbench.errors import PlanError
-from stepbench.planning import check_budget, expand, parse_plan
+from stepbench.planning import check_budget, expand, expanded, parse_plan
 from stepbench.records import layout
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def _admit_endpoints(plan: Plan, settings: Settings) -> None:
         return
     problems = [
         Problem(
-            path=f"trials[{index}].target.endpoint",
-            value=f'"{trial.target.endpoint}"',
+            path=f"trials[{source}].target.endpoint",
+            value=f'"{endpoint}"',
             message="is not permitted on this stack",
             remedy="Remove it to use the stack's own store, or deploy with AllowCustomEndpoints=true.",
         )
-        for index, trial in enumerate(plan.trials)
-        if trial.target.endpoint is not None
+        for source, endpoint in dict.fromkeys((trial.source, trial.plan.target.endpoint) for trial in expanded(plan))
+        if endpoint is not None
     ]
     if problems:
         raise PlanError(problems)

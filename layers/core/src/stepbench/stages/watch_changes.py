@@ -21,6 +21,7 @@ from stepbench.drivers.registry import build_driver, lease_target
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError
 from stepbench.load.quiet import quiet
 from stepbench.records import layout
+from stepbench.records.t4_log import T4Log
 from stepbench.records.t4_store import T4Store
 from stepbench.records.trial_table import ClockSample
 from stepbench.records.watch_log import WatchLog
@@ -99,7 +100,8 @@ def watch_changes(
     ends_ns = turns.ends_ns(task.lane, services.clock.now_ns())
     stopped = False
     if ends_ns is not None:
-        log = WatchLog(task.ref.tag, spec.plan.target.store, task.lane)
+        t4_log = T4Log(lambda _tag: spec.plan.log_t4)
+        log = WatchLog(task.ref.tag, spec.plan.target.store, task.lane, t4_log)
         turn = _Turn(task.ref, task.lane, services, pace, log, ends_ns)
         stopped = pace.run(_hold(turn, build(spec, services.settings, services.clock)))
     now_ns = services.clock.now_ns()
