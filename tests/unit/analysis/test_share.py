@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from stepbench.analysis.share import share, trigger_shares
+from stepbench.analysis.share import Measured, share, trigger_shares
 from stepbench.contracts.application import Application
 from stepbench.contracts.result import Estimate, TrialSummary
 from stepbench.testing.sample_results import sample_results
 
 TEN = Estimate(value=10, low=8, high=13)
-MEDIANS = {"measured": TEN, "s3": Estimate(value=100, low=97, high=104)}
+HUNDRED = Estimate(value=100, low=97, high=104)
+STORES = {"measured": Measured("etcd", TEN), "s3": Measured("s3", HUNDRED)}
 
 
 def application(*functions: tuple[float, str | None]) -> Application:
@@ -24,7 +25,7 @@ def application(*functions: tuple[float, str | None]) -> Application:
 
 def test_one_trigger_between_two_functions() -> None:
     """30 ms of work and 10 ms of trigger are a quarter; its limits are 8 / 38 and 13 / 43."""
-    found = share(application((10, None), (20, "measured")), MEDIANS, "etcd")
+    found = share(application((10, None), (20, "measured")), STORES, "etcd")
     assert (found.compute_ms, found.triggers, found.trial) == (30, 1, "etcd")
     assert found.trigger_ms == TEN
     assert found.share.value == 0.25
@@ -34,41 +35,41 @@ def test_one_trigger_between_two_functions() -> None:
 
 def test_triggers_of_one_store_err_together() -> None:
     """The same estimate twice is twice as wrong, not the root of two times."""
-    found = share(application((80, "measured"), (0, "measured")), MEDIANS, "etcd")
+    found = share(application((80, "measured"), (0, "measured")), STORES, "etcd")
     assert found.trigger_ms == Estimate(value=20, low=16, high=26)
     assert found.share.value == 0.2
 
 
 def test_triggers_of_two_stores_err_apart() -> None:
     """3 and 4 above give 5; 2 and 3 below give the root of 13."""
-    found = share(application((10, "measured"), (10, "s3")), {**MEDIANS, "measured": TEN}, "etcd")
+    found = share(application((10, "measured"), (10, "s3")), STORES, "etcd")
     assert found.trigger_ms.value == 110
     assert found.trigger_ms.high == 115
     assert found.trigger_ms.low == pytest.approx(110 - 13**0.5)
 
 
 @pytest.mark.parametrize(
-    ("medians", "reason"),
+    ("median", "reason"),
     [
-        ({}, "no trial measured s3"),
-        ({"s3": Estimate(value=None, reason="n=3 < 6")}, "s3: n=3 < 6"),
-        ({"s3": Estimate(value=9, low=8, high=None, reason="> drain limit")}, "s3: > drain limit"),
+        (None, "no trial measured s3"),
+        (Estimate(value=None, reason="n=3 < 6"), "s3-2: n=3 < 6"),
+        (Estimate(value=9, low=8, high=None, reason="> drain limit"), "s3-2: > drain limit"),
     ],
 )
-def test_without_a_median_there_is_a_reason(medians: dict[str, Estimate], reason: str) -> None:
+def test_without_a_median_there_is_a_reason(median: Estimate | None, reason: str) -> None:
     """A share of a latency that nobody knows would be a number out of nowhere."""
-    found = share(application((10, "s3")), medians, "")
+    found = share(application((10, "s3")), {"s3": Measured("s3-2", median)} if median else {}, "")
     assert (found.share.value, found.share.reason) == (None, reason)
 
 
 def test_each_store_that_was_measured_gets_its_share() -> None:
     """As the paper's figure compares them; a chain that names all its stores is told once."""
     trials: list[TrialSummary] = [result.summary for result in sample_results()]
-    measured, named = application((100, "measured")), application((100, "etcd"))
+    measured, named = application((100, "measured")), application((100, "s3"))
     found = list(trigger_shares([measured, named], trials))
     assert [each.trial for each in found] == [*(trial.name for trial in trials), ""]
-    etcd = next(trial for trial in trials if trial.store == "etcd")
-    median = etcd.windows[0].latency_ms.p50.value
+    s3 = next(trial for trial in trials if trial.store == "s3")
+    median = s3.windows[0].latency_ms.p50.value
     assert median is not None
     assert found[-1].share.value == pytest.approx(median / (median + 100))
 
@@ -77,7 +78,33 @@ def test_a_trial_that_measured_nothing_says_so() -> None:
     """Its place in the figure stays empty, with the reason."""
     trial = sample_results()[0].summary.model_copy(update={"windows": ()})
     (found,) = trigger_shares([application((10, "measured"))], [trial])
-    assert found.share.reason == f"measured: trial {trial.name} measured nothing"
+    assert found.share.reason == f"{trial.name}: trial {trial.name} measured nothing"
+
+
+def test_one_trial_behind_two_names_is_one_estimate() -> None:
+    """`measured` and `s3` are the same estimate: twice the error, not the root of two."""
+    s3 = next(result.summary for result in sample_results() if result.summary.store == "s3")
+    (found,) = trigger_shares([application((10, "measured"), (10, "s3"))], [s3])
+    median = s3.windows[0].latency_ms.p50
+    assert median.value is not None
+    assert median.low is not None
+    assert found.trigger_ms.low == pytest.approx(2 * median.low)
+    assert found.trials == (s3.name,)
+
+
+def test_a_named_store_is_the_plans_first_that_measured_it() -> None:
+    """Not the one that happened to run first, nor one that failed or was cut short."""
+    first, second = (result.summary.model_copy(update={"store": "etcd"}) for result in sample_results()[:2])
+    chain = [application((10, "etcd"))]
+
+    def behind(*trials: TrialSummary, listed: tuple[str, ...] = ()) -> tuple[str, ...]:
+        (found,) = trigger_shares(chain, trials, listed)
+        return found.trials
+
+    assert behind(first, second) == (first.name,)
+    assert behind(first, second, listed=(second.name, first.name)) == (second.name,)
+    assert behind(first.model_copy(update={"windows": ()}), second) == (second.name,)
+    assert behind(first.model_copy(update={"incomplete": True}), second) == (second.name,)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_adding_and_removing_leaves_the_rest_as_it_was() -> None:
 def test_a_trial_s_entry_is_of_puts_or_of_deletions_only() -> None:
     """Preparing a trial of deletes writes keys, and tear-down deletes what a trial of puts wrote: no events."""
     assert OURS["Events"] == ["s3:ObjectCreated:Put"]
-    assert notification("a", "a/", ARN, DELETED)["Events"] == ["s3:ObjectRemoved:*"]
+    assert notification("a", "a/", ARN, DELETED)["Events"] == ["s3:ObjectRemoved:DeleteMarkerCreated"]
 
 
 def test_an_entry_is_known_by_its_exact_prefix() -> None:

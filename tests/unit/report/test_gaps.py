@@ -25,7 +25,8 @@ def test_the_longest_time_without_a_send_is_told_with_what_was_due() -> None:
     assert (gap.bins, gap.due) == (3, 3)
     assert gap.gap_s == pytest.approx(0.3)
     assert str(gap) == (
-        "the longest time without a send within 5 s of the step at 10 s is 300 ms (3 bins); 3 events were due in it"
+        "the longest time without a send within 5 s of the step at 10 s is 300 ms or somewhat more (3 bins of 100 ms); "
+        "3 events were due in it"
     )
 
 
@@ -33,14 +34,14 @@ def test_an_empty_bin_in_which_nothing_was_due_is_no_fault() -> None:
     """At 5/s every other bin of 100 ms is empty by design."""
     offered = [1, 0] * 100
     gap = step_gap(bins(offered, offered), 10.0)
-    assert str(gap).endswith("is 100 ms (1 bin); no event was due in it")
+    assert str(gap).endswith("is 100 ms or somewhat more (1 bin of 100 ms); no event was due in it")
 
 
 def test_one_event_due_is_one_event() -> None:
     """Words agree with their number."""
     sent = [1] * 200
     sent[100] = 0
-    assert str(step_gap(bins(sent), 10.0)).endswith("(1 bin); 1 event was due in it")
+    assert str(step_gap(bins(sent), 10.0)).endswith("(1 bin of 100 ms); 1 event was due in it")
 
 
 def test_gaps_far_from_the_step_are_not_of_the_step() -> None:

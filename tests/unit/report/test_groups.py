@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stepbench.contracts.result import Estimate
-from stepbench.report.groups import groups, point_words, unmeasured, value_words
+from stepbench.report.groups import Across, groups, point_words, unmeasured, value_words
 from stepbench.testing.sample_experiments import matrix_results
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ def summaries(results: tuple[TrialResult, ...]) -> list[TrialSummary]:
     return [result.summary for result in results]
 
 
-def with_p50(trial: TrialSummary, value: float | None) -> TrialSummary:
+def with_p50(trial: TrialSummary, value: float | None, reason: str = "> drain limit") -> TrialSummary:
     """The trial with another median in its only window."""
     window = trial.windows[0]
-    p50 = Estimate(value=value, reason=None if value else "> drain limit")
+    p50 = Estimate(value=value, reason=None if value else reason)
     times = window.latency_ms.model_copy(update={"p50": p50})
     return trial.model_copy(update={"windows": (window.model_copy(update={"latency_ms": times}),)})
 
@@ -44,10 +44,34 @@ def test_repeats_are_one_row_with_the_median_of_medians_and_its_range() -> None:
 def test_runs_without_a_median_are_counted() -> None:
     """Two of three: the range is of one run, and has to say so."""
     trials = summaries(matrix_results([{}], repeats=3))
-    (group,) = groups([with_p50(trial, value) for trial, value in zip(trials, (3.0, None, None), strict=True)])
+    few = "n=3 < 6"
+    (group,) = groups([with_p50(trial, value, few) for trial, value in zip(trials, (3.0, None, None), strict=True)])
     assert group.across("p50").shown.note == "2 without"
-    (group,) = groups([with_p50(trial, None) for trial in trials])
+    (group,) = groups([with_p50(trial, None, few) for trial in trials])
     assert str(group.across("p50").shown) == "none of 3 runs has one"
+
+
+def test_runs_beyond_the_drain_limit_are_slow_ones() -> None:
+    """Left out, they would make a store that loses events look fast."""
+    trials = summaries(matrix_results([{}], repeats=3))
+
+    def across(*values: float | None) -> Across:
+        (group,) = groups([with_p50(trial, value) for trial, value in zip(trials, values, strict=True)])
+        return group.across("p50")
+
+    found = across(3.0, None, 2.0)
+    assert (found.median, found.low, found.high, found.beyond) == (3.0, 2.0, None, 1)
+    assert found.shown.interval == "2.00 to > drain limit"
+    assert str(across(3.0, None, None).shown) == "> drain limit in 2 runs"
+
+
+def test_an_incomplete_run_is_in_no_row() -> None:
+    """As in the mean of the runs beside it; it is named below the table."""
+    trials = list(summaries(matrix_results([{}], repeats=3)))
+    trials[1] = trials[1].model_copy(update={"incomplete": True})
+    (group,) = groups(trials)
+    assert [run.trial.repeat for run in group.runs] == [0, 2]
+    assert len(unmeasured(trials)) == 1
 
 
 def test_a_single_run_of_a_matrix_shows_its_own_interval() -> None:

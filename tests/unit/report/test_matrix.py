@@ -62,7 +62,7 @@ def test_a_combination_without_a_median_is_no_colour() -> None:
     results[0] = results[0].model_copy(update={"summary": summary})
     (figure,) = figures_of(*results)
     cells = figure.data["cells"]
-    assert (cells["p50_ms"][0], cells["words"][0], cells["ink"][0]) == (None, "no median", None)
+    assert (cells["p50_ms"][0], cells["words"][0], cells["ink"][0]) == (None, "> drain limit", None)
     (figure,) = figures_of(*results[:1], *results[2:3])
     assert len(figure.data["runs"]["p50_ms"]) == len(figure.data["medians"]["p50_ms"]) == 1
 

@@ -66,7 +66,7 @@ def _change_point(evidence: Evidence, series: _Series) -> ChangePoint:
         change = find_change(series.values, rng)
     except InsufficientSampleError as shortage:
         at_s = Estimate(value=None, reason=str(shortage))
-        return ChangePoint(phase=series.phase.name, series=series.name, at_s=at_s, p_value=1)
+        return ChangePoint(phase=series.phase.name, series=series.name, at_s=at_s)
     return ChangePoint(
         phase=series.phase.name,
         series=series.name,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.result import Estimate, TriggerShare
 
@@ -16,67 +17,98 @@ if TYPE_CHECKING:
 MEASURED = "measured"
 
 
-def trigger_shares(applications: Iterable[Application], trials: Sequence[TrialSummary]) -> Iterator[TriggerShare]:
+class Measured(NamedTuple):
+    """A trial's median trigger latency in its first measured window, in ms."""
+
+    trial: str
+    median: Estimate
+
+
+def trigger_shares(
+    applications: Iterable[Application], trials: Sequence[TrialSummary], listed: Sequence[str] = ()
+) -> Iterator[TriggerShare]:
     """
     Each application with each trial's store behind its `measured` triggers; once, if it names all its stores itself.
 
-    A store that is named is represented by the first trial that measured it.
+    Args:
+        applications: of the plan.
+        trials: of the run, in the order of execution.
+        listed: names of groups (of trials, where nothing is repeated) in the order of the plan. A store that is named
+            is represented by the first trial there that measured it.
     """
-    medians: dict[str, Estimate] = {}
-    for trial in trials:
-        medians.setdefault(trial.store, _median(trial))
+    stores: dict[str, Measured] = {}
+    for trial in sorted(trials, key=lambda trial: _place(trial, listed)):
+        known, found = stores.get(trial.store), _measured(trial)
+        if known is None or (known.median.value is None and found.median.value is not None):
+            stores[trial.store] = found
     for application in applications:
         if any(function.trigger == MEASURED for function in application.functions):
             for trial in trials:
-                yield share(application, {**medians, MEASURED: _median(trial)}, trial.name)
+                # The same trial is the same estimate, under either name.
+                own = next((each for each in stores.values() if each.trial == trial.name), _measured(trial))
+                yield share(application, {**stores, MEASURED: own}, trial.name)
         else:
-            yield share(application, medians, "")
+            yield share(application, stores, "")
 
 
-def share(application: Application, medians: Mapping[str, Estimate], trial: str) -> TriggerShare:
+def share(application: Application, stores: Mapping[str, Measured], trial: str) -> TriggerShare:
     """
     Trigger latency over execution time, with every trigger at its median.
 
     Args:
         application: the chain.
-        medians: trigger latency in ms, by store, and of the store in question under `measured`.
+        stores: by store, and the one in question under `measured`.
         trial: whose latency stands behind `measured`; empty for none.
     """
     compute_ms = sum(function.duration_ms for function in application.functions)
-    stores = [function.trigger for function in application.functions if function.trigger is not None]
-    trigger_ms = _total(stores, medians)
+    triggers = [function.trigger for function in application.functions if function.trigger is not None]
+    trigger_ms = _total(triggers, stores)
     return TriggerShare(
         application=application.name,
         source=application.source,
         trial=trial,
-        triggers=len(stores),
+        trials=tuple(dict.fromkeys(stores[name].trial for name in triggers if name in stores)),
+        triggers=len(triggers),
         compute_ms=compute_ms,
         trigger_ms=trigger_ms,
         share=_share(trigger_ms, compute_ms),
     )
 
 
-def _median(trial: TrialSummary) -> Estimate:
+def _place(trial: TrialSummary, listed: Sequence[str]) -> int:
+    name = trial.group or trial.name
+    return listed.index(name) if name in listed else len(listed)
+
+
+def _measured(trial: TrialSummary) -> Measured:
     if not trial.windows:
-        return Estimate(value=None, reason=f"trial {trial.name} measured nothing")
-    return trial.windows[0].latency_ms.p50
+        return Measured(trial.name, Estimate(value=None, reason=f"trial {trial.name} measured nothing"))
+    if trial.incomplete:
+        return Measured(trial.name, Estimate(value=None, reason=f"trial {trial.name} is incomplete"))
+    return Measured(trial.name, trial.windows[0].latency_ms.p50)
 
 
-def _total(stores: Sequence[str], medians: Mapping[str, Estimate]) -> Estimate:
+def _total(triggers: Sequence[str], stores: Mapping[str, Measured]) -> Estimate:
     """
-    The sum of all triggers' medians. Those of one store are one estimate, and err together.
+    The sum of all triggers' medians. Those of one trial are one estimate, and err together.
 
     Source:
         Zou & Donner (2008), Statistics in Medicine 27(10), 1693-1702: limits of a sum of independent estimates
         from each one's own limits (MOVER).
     """
+    times: Counter[Measured] = Counter()
+    for name in triggers:
+        if name not in stores:
+            return Estimate(value=None, reason=f"no trial measured {name}")
+        times[stores[name]] += 1
+    return _sum(times)
+
+
+def _sum(medians: Mapping[Measured, int]) -> Estimate:
     value, below, above = 0.0, 0.0, 0.0
-    for store in dict.fromkeys(stores):
-        median, times = medians.get(store), stores.count(store)
-        if median is None:
-            return Estimate(value=None, reason=f"no trial measured {store}")
+    for (trial, median), times in medians.items():
         if median.value is None or median.low is None or median.high is None:
-            return Estimate(value=None, reason=f"{store}: {median.reason}")
+            return Estimate(value=None, reason=f"{trial}: {median.reason}")
         value += times * median.value
         below += (times * (median.value - median.low)) ** 2
         above += (times * (median.high - median.value)) ** 2

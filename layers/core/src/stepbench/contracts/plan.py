@@ -30,6 +30,7 @@ MAX_EVENTS_PER_TRIAL = 20_000_000
 MAX_DELETES = 200_000
 """Each has its key written before the load, which `PrepareTarget` has 15 minutes for; S3 takes some 500 a second."""
 SLICE_S = 600
+MAX_LOGGED_EVENTS = 500_000
 MAX_ITEMS_PER_PHASE = 50_000
 """Writers times slices: what one Distributed Map is given."""
 MAX_WATCH_S = 8 * 3_600
@@ -37,7 +38,7 @@ MAX_HISTORY_EVENTS = 22_000
 """Of the 25,000 that an execution may have; the rest is for what does not loop."""
 EVENTS_PER_LOOP = 9
 """Task (entered, scheduled, started, succeeded, exited), Choice and Wait (entered, exited)."""
-WATCH_LOOP_S, ARRIVALS_LOOP_S = 15, 2
+WATCH_LOOP_S, SHORTEST_WATCH_LOOP_S, ARRIVALS_LOOP_S = 15, 2, 2
 MAX_PLANNED_BYTES = 200_000
 """Of the 256 KiB that `ValidatePlan` may hand on; the rest is for the trials' outcomes."""
 PLANNED_TRIAL_BYTES, PLANNED_PHASE_BYTES = 350, 45
@@ -212,7 +213,7 @@ class TrialPlan(Contract):
     def _is_runnable(self) -> Self:
         of_load = (_concurrency_rules, _size_rules, _delete_rules, _watch_rules)
         rules = (*of_load, _scale_rules, _phase_rules, _endpoint_rules)
-        refuse(broken for rule in (*rules, _published_rules) for broken in rule(self))
+        refuse(broken for rule in (*rules, _published_rules, _log_rules) for broken in rule(self))
         return self
 
     @property
@@ -224,6 +225,11 @@ class TrialPlan(Contract):
     def length_s(self) -> float:
         """Settle times and load together, in seconds; orchestration comes on top."""
         return sum(phase.settle_s + phase.length_s for phase in self.phases)
+
+    @property
+    def watch_loop_s(self) -> float:
+        """How often the lane that does not hold the watch looks whether it has ended: a short trial is not to wait."""
+        return min(WATCH_LOOP_S, max(SHORTEST_WATCH_LOOP_S, self.length_s / 10))
 
     @property
     def preloaded_keys(self) -> int:
@@ -336,7 +342,7 @@ def _watch_rules(trial: TrialPlan) -> Iterator[Broken]:
         message = f"last {trial.length_s / 3_600:.1f} h together, and {trial.target.store} is watched for 8 h at most"
         yield Broken("phases", message, "Shorten the load or settle_s, or split the trial.")
         return
-    loops = (trial.length_s + trial.drain_limit_s) / WATCH_LOOP_S + trial.drain_limit_s / ARRIVALS_LOOP_S
+    loops = (trial.length_s + trial.drain_limit_s) / trial.watch_loop_s + trial.drain_limit_s / ARRIVALS_LOOP_S
     if loops * EVENTS_PER_LOOP > MAX_HISTORY_EVENTS:
         message = f"is too long after {trial.length_s / 3_600:.1f} h of load for one execution's history"
         yield Broken("drain_limit_s", message, "Lower it, shorten the load, or split the trial.")
@@ -382,12 +388,22 @@ def _phase_rules(trial: TrialPlan) -> Iterator[Broken]:
         yield Broken("phases[0].measured", "is false, as in every phase", "Set measured: true on at least one phase.")
 
 
+def _log_rules(trial: TrialPlan) -> Iterator[Broken]:
+    """The analysis holds all lines of a log in memory, and a receiver prints one an event."""
+    if trial.log_t4 == "all" and not is_pull(trial.target) and trial.events > MAX_LOGGED_EVENTS:
+        message = f"would print a line for each of {trial.events:,} events, more than {MAX_LOGGED_EVENTS:,}"
+        yield Broken("log_t4", message, 'Make it "sample", or offer fewer events.')
+
+
 def _published_rules(trial: TrialPlan) -> Iterator[Broken]:
     windows = [window.name for phase in trial.phases for window in phase.all_windows()]
+    known = ", ".join(f'"{name}"' for name in dict.fromkeys(windows))
     for index, published in enumerate(trial.published):
+        if published.window is None and len(windows) > 1:
+            message = "is missing, and there are several measured windows"
+            yield Broken(f"published[{index}].window", message, f"Name one of {known}.")
         if published.window is None or windows.count(published.window) == 1:
             continue
-        known = ", ".join(f'"{name}"' for name in dict.fromkeys(windows))
         if published.window in windows:
             message, remedy = "is the name of windows in several phases", "Give those windows names of their own."
         else:

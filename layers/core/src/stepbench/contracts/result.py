@@ -149,7 +149,7 @@ class ChangePoint(Contract):
     phase: str
     series: Literal["achieved_per_s", "latency_ms"]
     at_s: Estimate
-    p_value: float = Field(ge=0, le=1)
+    p_value: float | None = Field(default=None, ge=0, le=1, description="None: not judged; `at_s` says why.")
     before: float | None = Field(default=None, description="The series' median before the change.")
     after: float | None = None
 
@@ -281,6 +281,7 @@ class TriggerShare(Contract):
     application: str
     source: str
     trial: str = Field(description="The trial whose latency stands for `measured` triggers; empty for none.")
+    trials: tuple[str, ...] = Field(default=(), description="All trials whose latencies are in it.")
     triggers: int = Field(ge=1)
     compute_ms: float = Field(gt=0)
     trigger_ms: Estimate

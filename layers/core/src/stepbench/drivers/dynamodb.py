@@ -106,8 +106,9 @@ class DynamoDbDriver:
         if table["TableStatus"] != "ACTIVE" or table.get("WarmThroughput", {}).get("Status", "ACTIVE") != "ACTIVE":
             return False
         request = scaling_request(table, scale.capacity)
-        if request:
+        if request or not isinstance(scale.capacity, AutoscaledCapacity):
             await self._stop_autoscaling()  # it would move the units back
+        if request:
             await self._unless_in_use("update_table", **request)
         elif isinstance(scale.capacity, AutoscaledCapacity):
             await self._autoscaling.ensure(scale.capacity)

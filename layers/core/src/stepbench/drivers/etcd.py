@@ -121,7 +121,8 @@ class EtcdDriver:
 
     async def close(self) -> None:
         """Close the writers' connections."""
-        channels, self._channels, self._next_put = self._channels, [], cycle(())
+        channels, self._channels = self._channels, []
+        self._next_put = self._next_delete = cycle(())
         for channel in channels:
             await channel.close()
 

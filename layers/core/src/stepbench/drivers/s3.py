@@ -23,7 +23,8 @@ VERSION_HEADER = b"x-amz-version-id"
 _TEAR_DOWN_FOR_NS = 20_000_000_000
 """No new page is begun after so long in one call; a page's requests take some seconds at most."""
 _LAMBDAS = "LambdaFunctionConfigurations"
-CREATED, DELETED = "s3:ObjectCreated:Put", "s3:ObjectRemoved:*"
+CREATED, DELETED = "s3:ObjectCreated:Put", "s3:ObjectRemoved:DeleteMarkerCreated"
+"""A delete without a version leaves a marker; tearing down removes versions, which is another event."""
 
 
 class S3Driver:

@@ -83,7 +83,7 @@ def calibrate_runs(runs: int, rate_per_s: float, say: Callable[[str], None]) -> 
 
 
 def at_rate(plan: Plan, rate_per_s: float) -> Plan:
-    """The plan with another rate in its measured phases; they last as long as they did."""
+    """The plan with another rate in its measured phases: steps of a duration last as long, others offer as many."""
     document = plan.model_dump(mode="json", exclude_none=True)
     for trial in document["trials"]:
         for phase in trial["phases"]:

@@ -135,8 +135,11 @@ class Stopping:
         run, stack = self.executions.run, self.executions.stack
         for spec in run.specs:
             ref = TrialRef(run_id=run.run_id, trial=spec.index, tag=spec.tag)
-            complete = stack.runs.find_bytes(layout.trial_key(ref, "result.json")) is not None
-            if not complete and stack.table.started(spec.tag):
+            ended = any(
+                stack.runs.find_bytes(layout.trial_key(ref, name)) is not None
+                for name in ("result.json", "failure.json")
+            )
+            if not ended and stack.table.started(spec.tag):
                 stack.runs.put_model(layout.trial_key(ref, "failure.json"), Failure(error=_STOPPED, cause=CAUSE))
 
     def render(self) -> None:

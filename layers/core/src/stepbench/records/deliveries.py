@@ -112,8 +112,9 @@ def _read_s3(record: dict[str, Any], index: int, t4_ns: int) -> Arrival | Remova
     tag = event.tag if event else update[0] if update else ""
     if not tag:
         return None
-    removed = record["eventName"].removeprefix("s3:").startswith("ObjectRemoved")
-    if removed and not _is_measured_deletion(event):
+    name = record["eventName"].removeprefix("s3:")
+    measured = name == "ObjectRemoved:DeleteMarkerCreated" and _is_measured_deletion(event)
+    if name.startswith("ObjectRemoved") and not measured:
         return Removal(tag)
     t3_ns = (datetime.fromisoformat(record["eventTime"]) - _EPOCH) // _MICROSECOND * 1_000
     if event or not update:

@@ -47,6 +47,8 @@ def step_between(comparison: Comparison, phases: Sequence[PhaseSpan]) -> tuple[f
 
 def change_words(change: ChangePoint, steps_s: Sequence[float] = ()) -> str:
     """Whether a series changes its level, where, from what to what, and how far from the step."""
+    if change.p_value is None:
+        return f"not judged: {change.at_s.reason}"
     p = digits.p_value(change.p_value)
     if change.at_s.value is None:
         return f"no change seen ({p})"

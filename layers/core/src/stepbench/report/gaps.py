@@ -44,7 +44,8 @@ class StepGap:
         if self.due == 1:
             due = "1 event was due in it"
         bins = "1 bin" if self.bins == 1 else f"{self.bins} bins"
-        return f"the longest time without a send {around} is {digits.latency(self.gap_s * 1000)} ({bins}); {due}"
+        gap = digits.latency(self.gap_s * 1000)
+        return f"the longest time without a send {around} is {gap} or somewhat more ({bins} of {width}); {due}"
 
 
 def step_gap(bins: RateBins, step_s: float) -> StepGap:

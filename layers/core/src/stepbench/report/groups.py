@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench.report import digits
+from stepbench.report.boxes import BEYOND
 from stepbench.report.labels import trial_labels
 
 if TYPE_CHECKING:
@@ -31,8 +33,9 @@ class Across:
     """
     One quantile over the runs of a group, in ms.
 
-    `median` is that of the runs' own values, `low` and `high` their range: no confidence interval. `without`: runs
-    that have no such value. Of a single run, `single` is its own estimate, with its own interval.
+    `median` is that of the runs' own values, `low` and `high` their range: no confidence interval; None beyond the
+    drain limit, where `beyond` runs lie. `without`: runs that have no such value for want of events. Of a single run,
+    `single` is its own estimate, with its own interval.
     """
 
     median: float | None
@@ -40,16 +43,19 @@ class Across:
     high: float | None
     without: int
     single: Estimate | None
+    beyond: int = 0
 
     @property
     def shown(self) -> digits.Shown:
         """In words."""
         if self.single is not None:
             return digits.shown(self.single)
-        if self.median is None or self.low is None or self.high is None:
-            return digits.Shown("", "", "", f"none of {self.without} runs has one")
+        if self.median is None or self.low is None:
+            why = f"{BEYOND} in {self.beyond} runs" if self.beyond else f"none of {self.without} runs has one"
+            return digits.Shown("", "", "", why)
         unit = digits.unit_for(self.median)
-        value, low, high = (digits.rounded(each * unit.per_ms) for each in (self.median, self.low, self.high))
+        value, low = (digits.rounded(each * unit.per_ms) for each in (self.median, self.low))
+        high = BEYOND if self.high is None else digits.rounded(self.high * unit.per_ms)
         note = f"{self.without} without" if self.without else ""
         return digits.Shown(value, unit.name, f"{low} to {high}", note)
 
@@ -77,11 +83,22 @@ class Group:
     def across(self, quantile: str) -> Across:
         """`p50`, `p90`, … of trigger latency over the runs."""
         estimates: list[Estimate] = [getattr(run.window.latency_ms, quantile) for run in self.runs]
-        values = [each.value for each in estimates if each.value is not None]
+        values = [value for each in estimates if (value := _value(each)) is not None]
         single = estimates[0] if len(estimates) == 1 else None
         if not values:
             return Across(None, None, None, len(estimates), single)
-        return Across(statistics.median(values), min(values), max(values), len(estimates) - len(values), single)
+        median, low, high = (_finite(each) for each in (statistics.median(values), min(values), max(values)))
+        return Across(median, low, high, len(estimates) - len(values), single, values.count(math.inf))
+
+
+def _value(estimate: Estimate) -> float | None:
+    """`inf` beyond the drain limit: such a run is slow, and leaving it out would make its group fast."""
+    beyond = estimate.value is None and (estimate.reason or "").startswith(BEYOND)
+    return math.inf if beyond else estimate.value
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def groups(trials: Sequence[TrialSummary]) -> tuple[Group, ...]:
@@ -90,7 +107,7 @@ def groups(trials: Sequence[TrialSummary]) -> tuple[Group, ...]:
     repeated = {name for name, number in Counter(names).items() if number > 1}
     found: dict[tuple[str, str, str], list[Run]] = {}
     for trial, name, label in zip(trials, names, trial_labels(trials), strict=True):
-        if name in repeated or trial.point:
+        if (name in repeated or trial.point) and not trial.incomplete:
             for window in trial.windows:
                 found.setdefault((name, window.phase, window.name), []).append(Run(trial, label, window))
     return tuple(
@@ -105,11 +122,13 @@ def over_runs(summary: RunSummary) -> dict[tuple[str, str, str], GroupWindow]:
 
 
 def unmeasured(trials: Sequence[TrialSummary]) -> tuple[str, ...]:
-    """Names of those trials of groups that have no window at all: they are in no row."""
+    """Names of those trials of groups that measured nothing or not all: they are in no row."""
     labels = zip(trials, trial_labels(trials), strict=True)
     names = Counter(trial.group for trial in trials if trial.group)
     return tuple(
-        label for trial, label in labels if not trial.windows and (trial.point or names.get(trial.group, 0) > 1)
+        label
+        for trial, label in labels
+        if (trial.incomplete or not trial.windows) and (trial.point or names.get(trial.group, 0) > 1)
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepbench.report import digits
+from stepbench.report.boxes import BEYOND
 from stepbench.report.columns import columns, short
 from stepbench.report.groups import setting, value_words
 
@@ -132,7 +133,7 @@ def _heat_map(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
         p50 = group.across("p50")
         visible = p50.median is not None and p50.median > 0
         value = short(p50.median) if visible and p50.median is not None else None
-        words = digits.latency(p50.median) if p50.median is not None else "no median"
+        words = digits.latency(p50.median) if p50.median is not None else BEYOND if p50.beyond else "no median"
         place = (value_words(group.point[across]), value_words(group.point[down]))
         rows.append((*place, value, words, len(group.runs), _ink(value, ends)))
     data = {"cells": columns(("column", "row", "p50_ms", "words", "runs", "ink"), rows)}

@@ -43,14 +43,13 @@ class ShareFigure:
 
 
 def share_rows(shares: Sequence[TriggerShare], trials: Sequence[TrialSummary]) -> tuple[ShareRow, ...]:
-    """In the order of the plan. A chain of named stores is emulated as soon as one of its stores is."""
-    emulated = {trial.name: trial.emulated for trial in trials}
-    anything = any(emulated.values())
+    """In the order of the plan. A chain is emulated as soon as one of its stores is."""
+    emulated = {trial.name for trial in trials if trial.emulated}
     return tuple(
         ShareRow(
             f"{share.application}, {share.trial}" if share.trial else share.application,
             share,
-            emulated.get(share.trial, anything),
+            not emulated.isdisjoint(share.trials),
         )
         for share in shares
     )

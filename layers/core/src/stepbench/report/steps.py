@@ -154,7 +154,7 @@ def _windows(span: PhaseSpan | None) -> Columns:
 def _changes(found: Sequence[ChangePoint]) -> Columns:
     rows: list[Row] = []
     for change in found:
-        if change.at_s.value is None:
+        if change.at_s.value is None or change.p_value is None:
             continue
         at = str(digits.shown(change.at_s, digits.SECONDS_AS_SUCH))
         levels = [level(change, value) for value in (change.before, change.after)]

@@ -10,14 +10,14 @@ from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetUnavailableError, TrialCancelledError
 from stepbench.records import layout
-from stepbench.stages.target_driver import OpenDriver, open_driver, refuse_if_cancelled
+from stepbench.stages.target_driver import open_driver, refuse_if_cancelled, undo_if_cancelled
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.target import Target
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
-    from stepbench.stages.target_driver import BuildDriver
+    from stepbench.stages.target_driver import BuildDriver, OpenDriver
 
 READY_LIMIT_S = 150
 """Tables and mappings take up to a minute or two; a retry goes on waiting where this ended."""
@@ -50,7 +50,7 @@ def prepare_target(
         services.table.set_flag(spec.tag, layout.LOG_T4, spec.plan.log_t4)  # before the first event can come
     with open_driver(spec, services, build) as opened:
         opened.run(opened.driver.prepare())
-        _undo_if_cancelled(spec, opened, services)
+        undo_if_cancelled(spec, opened, services)
         _await_ready(spec, opened, services)
         emulated = is_emulated(spec.plan.target, services.settings)
         provider = services.settings.emulator if emulated else opened.run(opened.driver.provider())
@@ -70,15 +70,6 @@ def _give_back_if_cancelled(spec: TrialSpec, target: str, services: Services) ->
         refuse_if_cancelled(spec.tag, services)
     except TrialCancelledError:
         services.table.release_lease(target, spec.tag)
-        raise
-
-
-def _undo_if_cancelled(spec: TrialSpec, opened: OpenDriver, services: Services) -> None:
-    """The sweeper may have torn down, and freed the target, while we were still making what it could not see yet."""
-    try:
-        refuse_if_cancelled(spec.tag, services)
-    except TrialCancelledError:
-        opened.run(opened.driver.tear_down())
         raise
 
 

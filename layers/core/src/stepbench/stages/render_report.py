@@ -61,9 +61,10 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     )
     summary = summarise(facts, results)
     parsed = _parsed(plan)
-    shares = tuple(trigger_shares(parsed.applications, summary.trials)) if parsed else ()
-    # Groups in the order of the plan, since trials may be shuffled.
-    groups = group_results(summary.trials, group_names(parsed) if parsed else ())
+    # In the order of the plan, since trials may be shuffled.
+    listed = group_names(parsed) if parsed else ()
+    shares = tuple(trigger_shares(parsed.applications, summary.trials, listed)) if parsed else ()
+    groups = group_results(summary.trials, listed)
     summary = summary.model_copy(update={"groups": groups, "shares": shares})
     manifest = run_manifest(task.run_id, summary.trials, services)
     page = render_page(summary, results, manifest, plan)

@@ -8,7 +8,7 @@ from stepbench.contracts.tasks import ScaleTargetInput, ScaleTargetOutput
 from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError
 from stepbench.records import layout
-from stepbench.stages.target_driver import open_driver, refuse_if_cancelled
+from stepbench.stages.target_driver import open_driver, refuse_if_cancelled, undo_if_cancelled
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import Scale, TrialSpec
@@ -45,7 +45,9 @@ def _scale(spec: TrialSpec, scale: Scale, services: Services, build: BuildDriver
         if not isinstance(opened.driver, Scalable):
             message = f"{spec.plan.target.store} has no capacity to scale; remove `scale` from the plan"
             raise TargetUnavailableError(message)
-        return opened.run(opened.driver.scale(scale))
+        done = opened.run(opened.driver.scale(scale))
+        undo_if_cancelled(spec, opened, services)
+        return done
 
 
 def _asked_at_ns(task: ScaleTargetInput, services: Services) -> int:

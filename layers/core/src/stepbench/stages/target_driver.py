@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+UNDO_LIMIT_S, UNDO_POLL_S = 30, 1.0
+
+
 class OpenDriver(NamedTuple):
     """A connected driver, and the event loop on which its coroutines run, one at a time."""
 
@@ -55,6 +58,24 @@ def open_driver(spec: TrialSpec, services: Services, build: BuildDriver | None =
             yield OpenDriver(driver, runner)
         finally:
             runner.run(driver.close())
+
+
+def undo_if_cancelled(spec: TrialSpec, opened: OpenDriver, services: Services) -> None:
+    """
+    Take back what was just made, or changed, for a trial that is to stop.
+
+    The sweeper may have torn down, and freed the target, while we were still making what it could not see yet.
+
+    Raises:
+        TrialCancelledError: its flag is set; torn down as far as that can be done in `UNDO_LIMIT_S`.
+    """
+    try:
+        refuse_if_cancelled(spec.tag, services)
+    except TrialCancelledError:
+        until_ns = services.clock.now_ns() + UNDO_LIMIT_S * 10**9
+        while not opened.run(opened.driver.tear_down()) and services.clock.now_ns() < until_ns:
+            services.clock.sleep(UNDO_POLL_S)
+        raise
 
 
 def _registry() -> BuildDriver:

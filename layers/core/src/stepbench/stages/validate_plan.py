@@ -28,6 +28,7 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
     """
     plan = parse_plan(task.plan)
     _admit_endpoints(plan, services.settings)
+    _admit_scaling(plan, services.settings)
     estimate_usd = check_budget(plan)
     specs = expand(plan, task.run_id)
     services.runs.put_model(layout.run_key(task.run_id, "plan.json"), plan)
@@ -48,6 +49,23 @@ def _admit_endpoints(plan: Plan, settings: Settings) -> None:
         )
         for source, endpoint in dict.fromkeys((trial.source, trial.plan.target.endpoint) for trial in expanded(plan))
         if endpoint is not None
+    ]
+    if problems:
+        raise PlanError(problems)
+
+
+def _admit_scaling(plan: Plan, settings: Settings) -> None:
+    """A trial that cannot scale would find out after its warm-up."""
+    problems = [
+        Problem(
+            path=f"trials[{trial.source}].phases[{index}].scale",
+            value="serverless_v2",
+            message="needs an Aurora Serverless v2 cluster, and this stack has none",
+            remedy="Remove it, or deploy with AuroraPostgresql=serverless.",
+        )
+        for trial in expanded(plan)
+        for index, phase in enumerate(trial.plan.phases)
+        if phase.scale and trial.plan.target.store == "postgresql" and not settings.aurora_cluster
     ]
     if problems:
         raise PlanError(problems)

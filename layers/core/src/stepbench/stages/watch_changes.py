@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
 
 FINAL_TRIES = 5
-GATES_OF_LOAD = 10
 
 
 @dataclass(frozen=True)
@@ -46,14 +45,12 @@ class WatchPace:
     """
     Lengths of turns, how often things happen beside the watch, and the loop that it runs on.
 
-    The lane that waits looks every `gate_s` seconds whether the watch has ended; in a short trial more often, so that
-    the trial does not wait for it.
+    The lane that waits looks every `gate_s` seconds whether the watch has ended, by default as the plan has it.
     """
 
     turn_s: float = 600.0
     overlap_s: float = 10.0
-    gate_s: float = 15.0
-    shortest_gate_s: float = 2.0
+    gate_s: float | None = None
     tick_s: float = 1.0
     clock_every_s: float = 60.0
     run: Callable[[Coroutine[Any, Any, bool]], bool] = run_measuring
@@ -105,7 +102,7 @@ def watch_changes(
         turn = _Turn(task.ref, task.lane, services, pace, log, ends_ns)
         stopped = pace.run(_hold(turn, build(spec, services.settings, services.clock)))
     now_ns = services.clock.now_ns()
-    gate_s = min(pace.gate_s, max(pace.shortest_gate_s, spec.plan.length_s / GATES_OF_LOAD))
+    gate_s = spec.plan.watch_loop_s if pace.gate_s is None else pace.gate_s
     next_ns = min(turns.next_start_ns(task.lane, now_ns), now_ns + round(gate_s * 1e9))
     return WatchChangesOutput(stopped=stopped, next_at=_at(next_ns))
 

@@ -154,7 +154,12 @@ def _minus(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np
 
 
 def _over(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The ratio; nan where both are missing, and where what is divided by is not above 0."""
+    """
+    The ratio; nan where both are missing, and where what is divided by is not above 0.
+
+    Over what is missing it is no number but a limit that is not known: -inf, as in a difference.
+    """
     above, below = np.asarray(above), np.asarray(below)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(below > 0, above / below, np.nan)
+        ratio = np.where(below > 0, above / below, np.nan)
+    return np.where(np.isinf(below) & np.isfinite(above), -np.inf, ratio)

@@ -160,7 +160,8 @@ class PostgresqlDriver:
 
         The extension stays: others may use it.
         """
-        if self._scaled() and not await self._cluster().restore():
+        # Whatever this trial asked for: one that was cut short in the middle of scaling may have left its bounds.
+        if self._settings.aurora_cluster and self._spec.plan.target.endpoint is None and not await self._restore():
             return False
         async with self._control() as connection:
             await connection.execute(_TEAR_DOWN_LIMITS)
@@ -175,7 +176,11 @@ class PostgresqlDriver:
         if not isinstance(scale.capacity, ServerlessCapacity):
             message = f"postgresql scales as serverless_v2, not as {scale.capacity.mode}"
             raise TypeError(message)
-        return await self._cluster().scale(scale.capacity)
+        aws, cluster = self._cluster()
+        try:
+            return await cluster.scale(scale.capacity)
+        finally:
+            aws.close()
 
     async def provider(self) -> str:
         """`PostgreSQL 18.6 (wheel)`, or `Aurora PostgreSQL 16.4 (Aurora 16.4.1)`."""
@@ -189,12 +194,20 @@ class PostgresqlDriver:
     def _scaled(self) -> bool:
         return any(phase.scale for phase in self._spec.plan.phases)
 
-    def _cluster(self) -> ClusterCapacity:
+    async def _restore(self) -> bool:
+        aws, cluster = self._cluster()
+        try:
+            return await cluster.restore()
+        finally:
+            aws.close()
+
+    def _cluster(self) -> tuple[AwsAccess, ClusterCapacity]:
         cluster = self._settings.aurora_cluster
         if not cluster:
             remedy = "Deploy the stack with AuroraPostgresql=serverless, or remove `scale` from the plan."
             raise self._never(remedy, of="this stack has no Aurora Serverless v2 cluster to scale")
-        return ClusterCapacity(AwsAccess("rds", self._spec, self._settings, self._clock), cluster)
+        aws = AwsAccess("rds", self._spec, self._settings, self._clock)
+        return aws, ClusterCapacity(aws, cluster)
 
     async def _make_lane(self) -> Lane:
         connection = await self._access.connect()

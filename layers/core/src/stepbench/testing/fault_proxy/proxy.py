@@ -14,7 +14,7 @@ from stepbench.testing.fault_proxy.link import End, Link
 from stepbench.testing.fault_proxy.stats import Stats, Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from stepbench.testing.fault_proxy.framing import Framing
 
@@ -40,11 +40,12 @@ class FaultProxy:
         self._choosing = threading.Lock()
         self._tally = Tally()
         self._links: set[Link] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._errors: list[BaseException] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
         self._thread.start()
-        listening = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, _LOOPBACK, 0), self._loop)
+        listening = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._accept, _LOOPBACK, 0), self._loop)
         self._server = listening.result(_LIMIT_S)
         self.endpoint = f"{_LOOPBACK}:{self._server.sockets[0].getsockname()[1]}"
 
@@ -127,12 +128,19 @@ class FaultProxy:
 
     async def _end(self) -> None:
         self._server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        for writer in self._writers:
+            writer.close()
         for _ in range(3):
             await asyncio.sleep(0)  # transports report their end in one of the loop's next turns
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Coroutine[None, None, None]:
+        """A task that is cancelled before its first step closes nothing, so `_end` has to know the connection."""
+        self._writers.add(writer)
+        return self._serve(reader, writer)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._tally.count("connections")
@@ -145,13 +153,18 @@ class FaultProxy:
             self._errors.append(error)
         finally:
             await client.close()
+            self._writers.discard(writer)
 
     async def _link(self, client: End) -> None:
+        connecting = asyncio.create_task(asyncio.open_connection(*self._upstream))
         try:
-            server = End(*await asyncio.open_connection(*self._upstream))
+            server = End(*await asyncio.shield(connecting))
         except OSError:
             client.reset()
             return
+        except asyncio.CancelledError:
+            connecting.add_done_callback(_close_unused)
+            raise
         link = Link(client, server, self._framing(), self._choose, self._tally)
         self._links.add(link)
         try:
@@ -176,6 +189,12 @@ class FaultProxy:
             return call()
 
         return asyncio.run_coroutine_threadsafe(do(), self._loop).result(_LIMIT_S)
+
+
+def _close_unused(connecting: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
+    """A connection that came about just when nobody wanted it any more."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result()[1].close()
 
 
 @contextmanager
