@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
     from stepbench.stages.services import Services
 
-# A proxy that is stopped while a connection is just being made may leave that one to the garbage collector.
-pytestmark = [pytest.mark.emulator, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.emulator
 
 READ_LIMIT_S = 0.4
 GIVE_UP_LIMIT_S = 20

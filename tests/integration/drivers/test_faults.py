@@ -61,12 +61,7 @@ if TYPE_CHECKING:
     from stepbench.stages.services import Services
     from stepbench.testing.driver_contract import Subject
 
-# A proxy that is stopped while a connection is just being made may leave that one to the garbage collector.
-pytestmark = [
-    pytest.mark.emulator,
-    pytest.mark.stores,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 
 WRITE_LIMIT_S = 0.4
 HANG_LIMIT_S = 120

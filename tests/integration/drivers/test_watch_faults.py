@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import ChangeBatch
 
-# A proxy that is stopped while a connection is just being made may leave that one to the garbage collector.
-pytestmark = [pytest.mark.stores, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.stores
 
 LIMIT_S = 20
 QUICK = EtcdLimits(control_s=1.0, ping_every_s=0.5, pong_within_s=0.5)

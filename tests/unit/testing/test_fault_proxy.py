@@ -31,8 +31,6 @@ from stepbench.testing.lambda_api import LambdaApi, lambda_api
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# A proxy that is stopped while a connection is just being made may leave that one to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 LIMIT_S = 5
 REQUEST = b"POST /put HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody"
 EXPECTING = b"POST /put HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"

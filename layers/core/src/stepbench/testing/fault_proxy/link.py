@@ -62,9 +62,13 @@ class End:
         self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._writer.transport.abort()
 
+    def release(self) -> None:
+        """Begin to close after what is buffered."""
+        self._writer.close()
+
     async def close(self) -> None:
         """Close after what is buffered."""
-        self._writer.close()
+        self.release()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
@@ -98,7 +102,11 @@ class Link:
         finally:
             for direction in directions:
                 direction.cancel()
-            results = await asyncio.gather(*directions, return_exceptions=True)
+            try:
+                results = await asyncio.gather(*directions, return_exceptions=True)
+            finally:  # the proxy may be stopped just now, which ends that waiting
+                self._server.release()
+                self._client.release()
             await self._server.close()
             await self._client.close()
         for result in results:
