@@ -8,6 +8,7 @@ from stepbench.contracts.identity import (
     EVENT_ID_CHARS,
     RUN_TAG_CHARS,
     EventId,
+    matching_head,
     parse_event_id,
     parse_update_key,
     put_key,
@@ -34,6 +35,15 @@ def test_the_text_is_the_documented_one() -> None:
     """Other readers of the records rely on it."""
     event = EventId("abcdefghij-0001", phase=2, writer=3, slice=4, attempt=5, sequence=255)
     assert event.text() == "abcdefghij-0001/02-0003-0004-05-000000ff"
+
+
+def test_an_event_that_is_to_be_held_back_says_so_at_the_place_of_the_slash() -> None:
+    """Filters look for `<tag>/`, so whatever has another head does not match; and it is as long as the others."""
+    event = EventId("abcdefghij-0001", phase=2, writer=3, slice=4, attempt=5, sequence=255, matching=False)
+    assert event.text() == "abcdefghij-0001.02-0003-0004-05-000000ff"
+    assert parse_event_id(put_key(event, 59)) == event
+    assert not put_key(event, 59).startswith(matching_head(event.tag))
+    assert update_key(event.tag, 1, 59).startswith(matching_head(event.tag))
 
 
 @pytest.mark.parametrize("text", ["", "abcdefghij-0001", "abcdefghij-0001/key-00000001/", "ABCDEFGHIJ-0001/02-0003"])

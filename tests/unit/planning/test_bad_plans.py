@@ -37,6 +37,7 @@ def phase(**fields: object) -> dict[str, Any]:
     return plan(phases=[{**PHASE, **fields}])
 
 
+ONE_SANDBOX = {"store": "dynamodb", "same_sandbox": True}
 UPDATE_WINDOW = [{"name": "end", "from_s": 1, "to_s": 3}]
 BAD_PLANS = {
     "empty file": Bad("", "plan", "nothing", "stepbench plans"),
@@ -195,6 +196,37 @@ BAD_PLANS = {
     ),
     "delete with keys": Bad(
         plan(record={"operation": "delete", "distinct_keys": 5}), "trials[0].record.distinct_keys", "5", '"update"'
+    ),
+    "a filter for the reference store": Bad(
+        plan(target={"store": "reference"}, record={"matching_share": 0.5}),
+        *("trials[0].record.matching_share", "0.5", "Remove it"),
+    ),
+    "two filters": Bad(
+        plan(target={"store": "dynamodb", "filter": {}}, record={"matching_share": 0.5}),
+        *("trials[0].record.matching_share", "0.5", "Remove one of the two"),
+    ),
+    "one sandbox, two writers": Bad(plan(target=ONE_SANDBOX, writers=2), "trials[0].writers", "2", "Make it 1"),
+    "one sandbox, too fast": Bad(
+        plan(target=ONE_SANDBOX, phases=[{"name": "load", "load": [{"rate_per_s": 11, "count": 2}]}]),
+        *("trials[0].phases[0].load", '"rate_per_s": 11', "Offer 10 a second at most"),
+    ),
+    "one sandbox, another DynamoDB": Bad(
+        plan(target={**ONE_SANDBOX, "endpoint": "http://10.0.0.7:8000"}),
+        *("trials[0].target.endpoint", "http://10.0.0.7:8000", "Remove one of the two"),
+    ),
+    "one sandbox, printing": Bad(
+        plan(target=ONE_SANDBOX, log_t4="all"), "trials[0].log_t4", '"all"', "remove same_sandbox"
+    ),
+    "a filter in one sandbox": Bad(
+        plan(target={"store": "dynamodb", "same_sandbox": True}, record={"matching_share": 0.5}),
+        *("trials[0].record.matching_share", "0.5", "Remove one of the two"),
+    ),
+    "a filter by keys that updates share": Bad(
+        plan(record={"operation": "update", "distinct_keys": 5, "matching_share": 0.5}),
+        *("trials[0].record.matching_share", "0.5", 'Use "put"'),
+    ),
+    "a filter that nothing passes": Bad(
+        plan(record={"matching_share": 0.4}), "trials[0].phases[0].load", '"count": 2', "Raise record.matching_share"
     ),
     "too many deletes": Bad(
         plan(

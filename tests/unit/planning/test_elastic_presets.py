@@ -35,16 +35,24 @@ def test_quick_elastic_presets_double_the_load_inside_one_phase(store: str) -> N
 def test_presets_carry_the_numbers_that_were_published() -> None:
     """TriggerPerf, sections VI-A and VI-C."""
     unloaded = {trial.target.store: trial.published for trial in parse_plan(find_plan("paper-unloaded")).trials}
-    assert {store: [(each.metric, each.value_ms) for each in published] for store, published in unloaded.items()} == {
-        "s3": [("p50", 1_157), ("p90", 1_700)],
-        "dynamodb": [("p50", 170)],
-        "postgresql": [("p50", 103)],
-        "etcd": [("p50", 2.6)],
+    numbers = {
+        store: [(each.metric, each.value_ms, each.bound) for each in published] for store, published in unloaded.items()
+    }
+    assert numbers == {
+        "s3": [("p50", 1_157, None), ("p90", 1_700, "above")],
+        "dynamodb": [("p50", 170, None)],
+        "postgresql": [("p50", 103, None)],
+        "etcd": [("p50", 2.6, None)],
     }
     for store, published in unloaded.items():
         assert parse_plan(find_plan(f"paper-unloaded-{store}")).trials[0].published == published
     elastic = parse_plan(find_plan("paper-elastic-s3")).trials[0].published
     assert [(each.window, each.value_ms) for each in elastic] == [("before", 1_157), ("after", 1_335)]
+    aurora = parse_plan(find_plan("paper-elastic-postgresql")).trials[0].published
+    assert [(each.metric, each.ratio, each.over or each.over_metric) for each in aurora] == [
+        ("iqr", 2, "before"),
+        ("p90", 9, "p50"),
+    ]
 
 
 def test_a_published_number_names_a_measured_window() -> None:
@@ -67,3 +75,25 @@ def test_a_published_number_names_one_window_only() -> None:
         "published": [{"metric": "p50", "value_ms": 1, "source": "x", "window": "w"}]}]}"""
     with pytest.raises(PlanError, match="several phases"):
         parse_plan(plan)
+
+
+@pytest.mark.parametrize(
+    ("number", "field", "message"),
+    [
+        ('"metric": "p50"', "value_ms", "is missing, and so is ratio"),
+        ('"metric": "p50", "value_ms": 1, "ratio": 2', "value_ms", "stands beside ratio (2)"),
+        ('"metric": "p50", "value_ms": 1, "over": "w"', "over", "belongs to a ratio, and there is none"),
+        ('"metric": "iqr", "value_ms": 1', "metric", "is iqr, which is scored in ratios only"),
+        ('"metric": "p50", "ratio": 2, "over": "w"', "ratio", "is of a number over itself"),
+        ('"metric": "p50", "ratio": 2, "over": "v"', "over", "names no measured window"),
+    ],
+)
+def test_a_published_number_is_a_time_or_a_ratio(number: str, field: str, message: str) -> None:
+    """Of two things that are both measured."""
+    plan = f"""{{"name": "one", "trials": [{{"target": {{"store": "etcd"}}, "phases": [
+        {{"name": "w", "load": [{{"rate_per_s": 1, "count": 9}}]}}],
+        "published": [{{{number}, "source": "x", "window": "w"}}]}}]}}"""
+    with pytest.raises(PlanError) as refused:
+        parse_plan(plan.encode())
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.message) == (f"trials[0].published[0].{field}", message)

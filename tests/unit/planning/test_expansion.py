@@ -74,6 +74,16 @@ def test_random_order_shuffles_within_each_round() -> None:
     assert order(1) == order(1) != order(2)
 
 
+def test_every_trial_knows_what_the_plan_calls_it() -> None:
+    """The report titles a matrix with it; without a name it is the store's, unless that varies."""
+    varied = {"matrix": {"writers": [1, 2]}, "repeats": 2}
+    stores = {"matrix": {"target": [{"store": "s3"}, {"store": "etcd"}]}}
+    of_s3 = [trial("s3", **varied), trial("s3", name="small", **varied)]
+    trials = [*of_s3, trial("s3", **stores), trial("s3", name="both", **stores)]
+    specs = expand(parse_plan({"name": "p", "trials": trials}), "run")
+    assert list(dict.fromkeys(spec.base for spec in specs)) == ["s3", "small", "", "both"]
+
+
 def test_groups_are_listed_as_in_the_plan_whatever_the_order_of_execution() -> None:
     """The first of them is what the others are compared with."""
     matrix = {"writers": [1, 2, 3, 4, 5, 6]}

@@ -47,6 +47,10 @@ class TrialsFailedError(StepbenchError):
     """The report is written, and not all of its trials succeeded. Raised by the benchmark machine itself."""
 
 
+class RateNotFoundError(StepbenchError):
+    """No rate made the store as busy as `find_rate` wants it: phases at that rate cannot be offered. Not retried."""
+
+
 class RecordsUnavailableError(StepbenchError):
     """Records could be neither written nor read; raised only when both places, table and bucket, failed."""
 

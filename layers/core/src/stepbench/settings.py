@@ -22,12 +22,16 @@ class Settings(Contract):
     target_bucket: str = ""
     target_table_prefix: str = ""
     receive_events_function_arn: str = ""
+    check_clock_function_arn: str = ""
     function_prefix: str = Field(default="", description="Functions are named `<prefix>-<Name>`; so are log groups.")
     stream_failures_queue_arn: str = ""
     postgresql_endpoint: str = Field(default="", description="host:port/database")
     postgresql_secret_arn: str = Field(default="", description="Secret with username and password; else trust.")
     aurora_cluster: str = Field(default="", description="Identifier of the stack's Aurora Serverless v2 cluster.")
     etcd_endpoint: str = Field(default="", description="host:port")
+    dynamodb_metric: str = Field(default="", description="Metric as JSON, for an emulated table; empty: write units.")
+    postgresql_metric: str = Field(default="", description="JSON of the metric that tells how busy PostgreSQL is.")
+    etcd_metric: str = Field(default="", description="JSON of the metric that tells how busy etcd is.")
     reference_endpoint: str = Field(default="", description="host:port of the store that calibrates us")
     clock_reference: str = Field(default="", description="SNTP server, host:port; empty: offsets stay unmeasured.")
     emulator: str = Field(default="", description="Name and version of the emulator that plays AWS; empty on AWS.")

@@ -6,6 +6,9 @@ receiver in its own way and the receiver needs no look-up. It is 40 ASCII charac
 
     rrrrrrrrrr-tttt/pp-wwww-ssss-aa-nnnnnnnn
     run tag    trial phase writer slice attempt sequence      (all but the run tag in hexadecimal)
+
+Where an event is not to pass the trigger's filter, a full stop stands in place of the slash. So `<tag>/` is the head of
+whatever a filter has to let through, in every store: canaries too, and keys that updates overwrite.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ EVENT_ID_CHARS = 40
 MIN_KEY_BYTES = 48
 MIN_VALUE_BYTES = EVENT_ID_CHARS
 _TAG = r"([a-z2-7]{10}-[0-9a-f]{4})"
-_EVENT_ID = re.compile(_TAG + r"/([0-9a-f]{2})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{8})")
+_EVENT_ID = re.compile(_TAG + r"([/.])([0-9a-f]{2})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{8})")
 _UPDATE_KEY = re.compile(_TAG + r"/key-([0-9a-f]{8})/")
+_MATCHING, _HELD_BACK = "/", "."
 MAX_WRITERS = 1_000
 MAX_SLICES = 2_000
 ANY_ATTEMPT = 0xFF
@@ -34,7 +38,11 @@ UNRESOLVED_PHASE = 0xFE
 
 
 class EventId(NamedTuple):
-    """One event of one attempt. `sequence` counts through the writer's slice of the schedule, from 0."""
+    """
+    One event of one attempt. `sequence` counts through the writer's slice of the schedule, from 0.
+
+    matching: whether the trigger's filter is to let it pass; so it does where there is none.
+    """
 
     tag: str
     phase: int
@@ -42,10 +50,18 @@ class EventId(NamedTuple):
     slice: int
     attempt: int
     sequence: int
+    matching: bool = True
 
     def text(self) -> str:
         """The 40 characters that travel."""
-        return f"{self.tag}/{self.phase:02x}-{self.writer:04x}-{self.slice:04x}-{self.attempt:02x}-{self.sequence:08x}"
+        tag, phase, writer, slice_, attempt, sequence, matching = self
+        kind = _MATCHING if matching else _HELD_BACK
+        return f"{tag}{kind}{phase:02x}-{writer:04x}-{slice_:04x}-{attempt:02x}-{sequence:08x}"
+
+
+def matching_head(tag: str) -> str:
+    """What keys and values of a trial begin with, those apart that a filter is to hold back."""
+    return f"{tag}{_MATCHING}"
 
 
 def run_tag(run_id: str) -> str:
@@ -66,7 +82,11 @@ def parse_event_id(text: str) -> EventId | None:
         The identity, or None where the text does not begin with one (a malformed event).
     """
     found = _EVENT_ID.match(text)
-    return EventId(found[1], *(int(number, 16) for number in found.groups()[1:])) if found else None
+    if not found:
+        return None
+    tag, kind, *numbers = found.groups()
+    phase, writer, slice_, attempt, sequence = (int(number, 16) for number in numbers)
+    return EventId(tag, phase, writer, slice_, attempt, sequence, kind == _MATCHING)
 
 
 def delete_key(event: EventId, key_bytes: int) -> str:
@@ -85,7 +105,7 @@ def put_key(event: EventId, key_bytes: int) -> str:
 
 def update_key(tag: str, index: int, key_bytes: int) -> str:
     """The `index`-th of the keys that updates overwrite, padded to `key_bytes`."""
-    return f"{tag}/key-{index:08x}/".ljust(key_bytes, "x")
+    return f"{matching_head(tag)}key-{index:08x}/".ljust(key_bytes, "x")
 
 
 def parse_update_key(key: str) -> tuple[str, int] | None:

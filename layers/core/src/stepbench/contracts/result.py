@@ -12,6 +12,18 @@ from typing import Any, Literal
 from pydantic import Field
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, WindowSample
+from stepbench.contracts.measures import (
+    ChangePoint,
+    ClockCheck,
+    Comparison,
+    Estimate,
+    GroupWindow,
+    Latency,
+    Modality,
+    Replication,
+    WindowResult,
+)
 
 SUMMARY_SCHEMA = 1
 
@@ -41,45 +53,22 @@ class Caveat(Contract):
         "cold_starts",
         "canaries_lost",
         "log_disagreement",
+        "filter_leaked",
+        "rate_not_found",
+        "utilisation_unknown",
+        "utilisation_missed",
+        "not_sure",
+        "other_sandbox",
     ]
     text: str
     remedy: str
-
-
-class Estimate(Contract):
-    """
-    A number with its 95 % confidence interval, or the reason why there is none.
-
-    `value` is None (with a `reason`) where the sample is too small, or where the quantile falls in the mass that
-    had not arrived by the drain limit; then `reason` begins with "> drain limit".
-    """
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    reason: str | None = None
-
-
-class Latency(Contract):
-    """One latency measure over one window, in milliseconds. `missing` of the `n` events have no finite value."""
-
-    n: int = Field(ge=0)
-    missing: int = Field(default=0, ge=0)
-    p50: Estimate
-    p90: Estimate
-    p95: Estimate
-    p99: Estimate
-    p999: Estimate
-    min: float | None
-    mean: float | None
-    max: float | None
 
 
 class Accounting(Contract):
     """
     Where every event went. offered = sent + unsent + unrecorded; sent = ok + failed + unknown.
 
-    `*_arrived` say how many of each arrived by the drain limit; lost = ok - ok_arrived.
+    `*_arrived` say how many of each arrived by the drain limit; lost = ok - ok_arrived - held_back.
     `received` = ok_arrived + failed_arrived + unknown_arrived + unrecorded_arrived (each event once).
     """
 
@@ -96,6 +85,10 @@ class Accounting(Contract):
     unrecorded_arrived: int = Field(ge=0)
     received: int = Field(ge=0)
     lost: int = Field(ge=0)
+    held_back: int = Field(
+        default=0, ge=0, description="Acknowledged, not to pass the trigger's filter, and not arrived: as it should be."
+    )
+    leaked: int = Field(default=0, ge=0, description="Of those that arrived: not to pass the filter.")
     duplicates: int = Field(ge=0, description="Arrivals of an event after its first, Lambda retries included.")
     retried: int = Field(default=0, ge=0, description="Of the duplicates: same request id, so Lambda's own retry.")
     out_of_order: int = Field(ge=0, description="First arrivals with a smaller sequence than one before, per writer.")
@@ -105,105 +98,45 @@ class Accounting(Contract):
     canaries: int = Field(default=0, ge=0)
 
 
-class WindowResult(Contract):
-    """One measured window of one phase."""
+class Utilisation(Contract):
+    """
+    How busy the store was while a phase was offered. Stored as the phase's `utilisation.json`.
 
-    name: str
+    `utilisation` is None where no metric came; `text` says of what it is, over how many periods.
+    """
+
     phase: str
-    n: int = Field(ge=0, description="Acknowledged events whose t0 lies in the window.")
+    probe: bool
     offered_per_s: float
     achieved_per_s: float
-    latency_ms: Latency = Field(description="Trigger latency, t4 - t1.")
-    after_ack_ms: Latency = Field(description="t4 - t2; may be negative.")
-    response_write_ms: Latency = Field(description="t2 - t0.")
-    response_trigger_ms: Latency = Field(description="t4 - t0.")
-    service_ms: Latency = Field(description="t2 - t1.")
-    lateness_ms: Latency = Field(description="t1 - t0.")
+    utilisation: float | None = Field(ge=0, description="1 is all of it; servers with several cores may show more.")
+    text: str
 
 
-class Comparison(Contract):
-    """
-    Trigger latency of window `b` against window `a` of the same trial: across a scaling step, what the step did.
+class FoundRate(Contract):
+    """What the search for a rate came to. `rate_per_s` is None where it found none; `text` says why."""
 
-    Intervals are from resampling blocks of time in both windows; where that cannot be had, the estimates say why.
-    """
-
-    phase_a: str
-    a: str
-    phase_b: str
-    b: str
-    median_shift_ms: Estimate = Field(description="Median of b minus median of a.")
-    median_ratio: Estimate
-    iqr_ratio: Estimate = Field(description="Interquartile range of b over that of a.")
-    tail_ratio: Estimate = Field(description="(p90 / median) of b over the same of a: whether the tail grew more.")
+    wanted: float = Field(description="The utilisation.")
+    rate_per_s: float | None
+    text: str
+    phases: tuple[Utilisation, ...] = Field(description="Probes in order, then the phases at the rate found.")
 
 
-class ChangePoint(Contract):
-    """
-    Where one series of a phase changes its level most, with the probability of so large a change by chance.
-
-    `achieved_per_s` is what was acknowledged, by t2, in bins of 100 ms; `latency_ms` is trigger latency, medians of
-    bins of a second by t0. `at_s` is seconds from the phase's first t0; its value is None where no change is seen.
-    """
+class StoppedPhase(Contract):
+    """Why a phase with `until` ended. Widths are relative: the 95 % interval over the quantile."""
 
     phase: str
-    series: Literal["achieved_per_s", "latency_ms"]
-    at_s: Estimate
-    p_value: float | None = Field(default=None, ge=0, le=1, description="None: not judged; `at_s` says why.")
-    before: float | None = Field(default=None, description="The series' median before the change.")
-    after: float | None = None
-
-
-class Modality(Contract):
-    """Whether a window's trigger latency has more than one mode, on a logarithmic axis (Silverman's test)."""
-
-    window: str
-    phase: str
-    p_value: float | None = Field(default=None, description="Of one mode; None where `reason` says why it is not told.")
-    modes_ms: tuple[float, ...] = Field(default=(), description="Where the modes lie; one if unimodality stands.")
-    reason: str | None = None
-
-
-class BoxStats(Contract):
-    """What a box plot draws of a window's trigger latency, in ms; None where it lies in the missing mass."""
-
-    window: str
-    phase: str
-    n: int
-    p1: float | None
-    p25: float | None
-    p50: float | None
-    p75: float | None
-    p90: float | None
-    p99: float | None
-
-
-class RateBins(Contract):
-    """A phase's events in bins of `bin_s` from its first t0: due (by t0), sent (by t1), acknowledged (by t2)."""
-
-    phase: str
-    bin_s: float
-    offered: tuple[int, ...]
-    sent: tuple[int, ...]
-    acknowledged: tuple[int, ...]
-
-
-class Replication(Contract):
-    """
-    A published number beside ours, for both readings of what the paper measured.
-
-    `ratio` is ours over the published number; its interval is that of ours.
-    """
-
-    metric: str = Field(description="As in the plan's `published`: p50, p90, ...")
-    window: str
-    phase: str
-    published_ms: float
-    source: str
-    latency_ms: Estimate = Field(description="Ours, t4 - t1.")
-    after_ack_ms: Estimate = Field(description="Ours, t4 - t2.")
-    ratio: Estimate
-    ratio_after_ack: Estimate
+    metric: str
+    wanted: float
+    reached: float | None = Field(description="At the last look; None where there was no interval.")
+    final: float | None = Field(description="Of the window as analysed, which holds what came after that look as well.")
+    events: int = Field(ge=0, description="Acknowledged and arrived, at the last look.")
+    looks: int = Field(ge=0)
+    stopped_at_s: float = Field(description="Where its load ended, in seconds from the phase's start.")
+    reason: Literal["sure", "max_events", "cancelled", "writers_gone", "unchecked"] = Field(
+        description="`unchecked`: CheckPrecision failed, so that the load went on to its longest."
+    )
+    text: str
 
 
 class Clock(Contract):
@@ -262,11 +195,17 @@ class TrialSummary(Contract):
     change_points: tuple[ChangePoint, ...] = Field(default=(), description="Of phases with more than one load step.")
     modality: tuple[Modality, ...] = ()
     replication: tuple[Replication, ...] = ()
+    found_rate: FoundRate | None = None
+    stopped: tuple[StoppedPhase, ...] = Field(default=(), description="Of phases with `until`.")
     cost_usd: Cost
     floor_ms: Latency | None = Field(
         default=None, description="Locally: the emulator's asynchronous-invoke floor, measured in the same run."
     )
     group: str = Field(default="", description="What the repeats of one trial have in common; empty for its name.")
+    base: str = Field(
+        default="",
+        description="Its name in the plan, before matrix and repeats, or its store's; empty where that varies.",
+    )
     repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
 
@@ -302,60 +241,6 @@ class SkippedTrials(Contract):
     trials: tuple[SkippedTrial, ...]
 
 
-class SeriesPoint(Contract):
-    """One second of a phase, by t0: how many events were due, and what became of them."""
-
-    second: float = Field(description="Where it begins: seconds from the trial's first t0.")
-    phase: str
-    offered: int
-    acknowledged: int
-    arrived: int
-    p50_ms: float | None
-    p90_ms: float | None
-    max_ms: float | None
-
-
-class StepSpan(Contract):
-    """One load step of a phase, in seconds from the phase's start."""
-
-    rate_per_s: float
-    from_s: float
-    to_s: float
-
-
-class WindowSpan(Contract):
-    """One window of a phase, in seconds from the phase's start."""
-
-    name: str
-    from_s: float
-    to_s: float
-
-
-class PhaseSpan(Contract):
-    """Where a phase lies on the trial's time axis, in seconds from the trial's first t0."""
-
-    name: str
-    measured: bool
-    from_s: float
-    to_s: float
-    steps: tuple[StepSpan, ...] = Field(default=(), description="Its load, one step after the other.")
-    windows: tuple[WindowSpan, ...] = Field(default=(), description="What is analysed of it.")
-
-
-class EcdfCurve(Contract):
-    """
-    Empirical distribution of a window's trigger latency, thinned to at most some hundred points.
-
-    `latency_ms` ascends; `probability[i]` is the share of *all* acknowledged events at or below it, so a curve
-    with losses ends below 1.
-    """
-
-    window: str
-    phase: str
-    latency_ms: tuple[float, ...]
-    probability: tuple[float, ...]
-
-
 class TrialResult(Contract):
     """Everything that the report shows of one trial. Stored as `runs/<run>/trials/<n>/result.json`."""
 
@@ -365,23 +250,7 @@ class TrialResult(Contract):
     ecdf: tuple[EcdfCurve, ...]
     boxes: tuple[BoxStats, ...] = ()
     rates: tuple[RateBins, ...] = Field(default=(), description="Of phases with more than one load step.")
-
-
-class GroupWindow(Contract):
-    """
-    Trigger latency in ms of one window over the repeats of a trial: geometric means of the runs' own quantiles.
-
-    `median_ratio` is the median over that of the first group with such a window, which has none itself.
-    """
-
-    window: str
-    phase: str
-    runs: int = Field(ge=0, description="How many repeats went through whole; the others are not in it.")
-    p50: Estimate
-    p90: Estimate
-    p95: Estimate
-    p99: Estimate
-    median_ratio: Estimate | None = None
+    samples: tuple[WindowSample, ...] = Field(default=(), description="Of DynamoDB's windows up to 1,000 events.")
 
 
 class GroupResult(Contract):
@@ -404,6 +273,7 @@ class RunSummary(Contract):
     finished_at: str
     trials: tuple[TrialSummary, ...]
     shares: tuple[TriggerShare, ...] = Field(default=(), description="Of the plan's `applications`.")
+    clock_checks: tuple[ClockCheck, ...] = Field(default=(), description="Of pairs with and without same_sandbox.")
     groups: tuple[GroupResult, ...] = Field(default=(), description="Of plans with repeats or a matrix; as listed.")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic_core import PydanticCustomError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
 RULE_ERROR = "rule"
 """The pydantic error type of broken rules; its context holds them under `broken`."""
@@ -33,3 +33,11 @@ def refuse(broken: Iterable[Broken]) -> None:
         text = "; ".join(f"{rule.at}: {rule.message}. {rule.remedy}" for rule in found)
         context = {"text": text, "broken": [rule._asdict() for rule in found]}
         raise PydanticCustomError(RULE_ERROR, "{text}", context)
+
+
+def repeated_names(field: str, names: Sequence[str | None]) -> Iterator[Broken]:
+    """Items of a list that have the name of an earlier one; None is no name."""
+    for index, name in enumerate(names):
+        if name is not None and name in names[:index]:
+            message = f"is the name of {field}[{names.index(name)}] too"
+            yield Broken(f"{field}[{index}].name", message, f"Give each of the {field} a name of its own.")

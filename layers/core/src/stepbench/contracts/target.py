@@ -97,6 +97,11 @@ class DynamoDbTarget(_Target):
         "is counted as not arrived.",
     )
     capacity: TableCapacity = OnDemandCapacity()
+    same_sandbox: bool = Field(
+        default=False,
+        description="One sandbox of `CheckClock` writes and receives, one event at a time, so that one clock stamps "
+        "both ends. Beside a trial without it this checks the clocks.",
+    )
 
 
 class PostgresqlTarget(_Target):
@@ -170,7 +175,12 @@ Target = Annotated[
 ]
 
 PULL_STORES = frozenset({"etcd", "reference"})
-"""Stores whose changes are fetched by a watcher; all others push to `ReceiveEvents`."""
+"""Stores whose changes are fetched by a watcher; all others push to `receiver_of(target)`."""
+
+
+def receiver_of(target: Target) -> Literal["ReceiveEvents", "CheckClock"]:
+    """The function that a push store delivers to."""
+    return "CheckClock" if isinstance(target, DynamoDbTarget) and target.same_sandbox else "ReceiveEvents"
 
 
 def is_pull(target: Target) -> bool:

@@ -6,7 +6,7 @@ States pass keys, never data: everything big lives in the results bucket under `
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -56,6 +56,8 @@ class PhaseRef(Contract):
     index: int
     settle_s: int = Field(description="Whole seconds, rounded up: `SecondsPath` takes no fraction.")
     scale: bool
+    until: bool = Field(default=False, description="Whether CheckPrecision is asked while load is offered.")
+    utilisation: bool = Field(default=False, description="Whether MeasureUtilisation is asked once it has ended.")
 
 
 class PlannedTrial(Contract):
@@ -191,8 +193,13 @@ class WriterItem(Contract):
 
 
 class PlanPhaseOutput(Contract):
-    """Where `OfferLoad`'s ItemReader finds its items (a JSON array of WriterItem), and how many run at once."""
+    """
+    Where `OfferLoad`'s ItemReader finds its items (a JSON array of WriterItem), and how many run at once.
 
+    `needed` is False for a probe that the search can do without: the phase is passed over.
+    """
+
+    needed: bool = True
     items_bucket: str
     items_key: str
     max_concurrency: int
@@ -213,6 +220,52 @@ class RunWriterOutput(Contract):
     failed: int
     unknown: int
     unsent: int
+
+
+class MeasureUtilisationInput(Contract):
+    """How busy the store was during a phase that has ended; called until `done`, since metrics come late."""
+
+    ref: TrialRef
+    phase: int
+
+
+class MeasureUtilisationOutput(Contract):
+    """`done`: stored, as the phase's `utilisation.json`."""
+
+    done: bool
+
+
+class PrecisionLook(Contract):
+    """One look at how well a phase's quantile is known."""
+
+    at_s: float = Field(description="Of the events due in so many seconds from the phase's start.")
+    events: int = Field(ge=0, description="Of them, acknowledged and arrived.")
+    relative_width: float | None = Field(description="The 95 % interval over the quantile; None where there is none.")
+
+
+class PrecisionLooks(Contract):
+    """
+    All looks at a phase with `until`: stored as its `until.json`, after each.
+
+    `reason` is None while looks go on. `writers_gone`: no writer gave a sign of life any more.
+    """
+
+    looks: tuple[PrecisionLook, ...] = ()
+    reason: Literal["sure", "max_events", "cancelled", "writers_gone"] | None = None
+
+
+class CheckPrecisionInput(Contract):
+    """Whether a phase with `until` knows enough to end; called until `done`, while load is offered."""
+
+    ref: TrialRef
+    phase: int
+
+
+class CheckPrecisionOutput(Contract):
+    """`done`: sure, or the load has ended. Otherwise call again at `next_at`."""
+
+    done: bool
+    next_at: AwareDatetime
 
 
 class AwaitArrivalsInput(Contract):
@@ -280,6 +333,25 @@ class TearDownTargetOutput(Contract):
     """Called again until `done`."""
 
     done: bool
+
+
+class CheckClockInput(Contract):
+    """One write for `CheckClock` to make; whatever else it is invoked with is a delivery."""
+
+    table: str
+    key: str
+    value: str = Field(description="Begins with the event's identity; of a deletion it is empty.")
+    delete: bool = False
+
+
+class CheckClockOutput(Contract):
+    """What came of it, as `Written` says it; `sandbox` is the one that made it, by the id that its receiver has."""
+
+    sandbox: str
+    t1_ns: int
+    t2_ns: int
+    outcome: int = Field(ge=0, le=2)
+    error: str = ""
 
 
 class SweepTargetsInput(Contract):

@@ -5,6 +5,7 @@ from stepbench.planning.expansion import Expanded, expand, expanded, group_names
 from stepbench.planning.parsing import parse_plan
 from stepbench.planning.presets import find_plan, list_plans
 from stepbench.planning.schema import plan_schema
+from stepbench.planning.tracing import refuse_traces
 
 __all__ = [
     "Expanded",
@@ -16,4 +17,5 @@ __all__ = [
     "list_plans",
     "parse_plan",
     "plan_schema",
+    "refuse_traces",
 ]

@@ -27,8 +27,8 @@ class Expanded(NamedTuple):
     One trial to run.
 
     source: its place in the plan as written. base: what all its trials' names begin with, the store's where that is
-    "". group: what its repeats have in common; its name where it is not
-    repeated. repeat: from 0. point: its matrix values by path. plan: without matrix and repeats.
+    "". group: what its repeats have in common; its name where it is not repeated. repeat: from 0. point: its matrix
+    values by path. plan: without matrix and repeats.
     """
 
     source: int
@@ -56,6 +56,7 @@ def expand(plan: Plan, run_id: str) -> tuple[TrialSpec, ...]:
             plan=trial.plan,
             estimate_usd=estimate(trial.plan).total_usd,
             group=trial.group,
+            base=trial.base,
             repeat=trial.repeat,
             point=trial.point,
         )
@@ -81,7 +82,7 @@ def expanded(plan: Plan) -> tuple[Expanded, ...]:
             repeated = plan.trials[source].repeats > 1
             name = unique(repeat_name(group, repeat), taken) if repeated else group
             taken.add(name)
-            own = trial.model_copy(update={"seed": (trial.seed + repeat) % SEEDS})
+            own = trial.model_copy(update={"seed": (trial.seed + repeat) % SEEDS, "phases": trial.run_phases})
             rounds[repeat].append(Expanded(source, base, name, group, repeat, point, own))
     return tuple(each for number, one in enumerate(rounds) for each in _ordered(one, plan, number))
 

@@ -1,0 +1,187 @@
+"""
+What is measured of a trial: numbers with their intervals, by window.
+
+In the units of the report, which their names end in: `_ms`, `_per_s`, `_s`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from stepbench.contracts.base import Contract
+
+
+class Estimate(Contract):
+    """
+    A number with its 95 % confidence interval, or the reason why there is none.
+
+    `value` is None (with a `reason`) where the sample is too small, or where the quantile falls in the mass that
+    had not arrived by the drain limit; then `reason` begins with "> drain limit".
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: str | None = None
+
+
+class Latency(Contract):
+    """One latency measure over one window, in milliseconds. `missing` of the `n` events have no finite value."""
+
+    n: int = Field(ge=0)
+    missing: int = Field(default=0, ge=0)
+    p50: Estimate
+    p90: Estimate
+    p95: Estimate
+    p99: Estimate
+    p999: Estimate
+    min: float | None
+    mean: float | None
+    max: float | None
+
+
+class WindowResult(Contract):
+    """One measured window of one phase."""
+
+    name: str
+    phase: str
+    n: int = Field(
+        ge=0, description="Acknowledged events whose t0 lies in the window, those apart that a filter is to hold back."
+    )
+    offered_per_s: float
+    achieved_per_s: float
+    latency_ms: Latency = Field(description="Trigger latency, t4 - t1.")
+    after_ack_ms: Latency = Field(description="t4 - t2; may be negative.")
+    response_write_ms: Latency = Field(description="t2 - t0.")
+    response_trigger_ms: Latency = Field(description="t4 - t0.")
+    service_ms: Latency = Field(description="t2 - t1.")
+    lateness_ms: Latency = Field(description="t1 - t0.")
+
+
+class Comparison(Contract):
+    """
+    Trigger latency of window `b` against window `a` of the same trial: across a scaling step, what the step did.
+
+    Intervals are from resampling blocks of time in both windows; where that cannot be had, the estimates say why.
+    """
+
+    phase_a: str
+    a: str
+    phase_b: str
+    b: str
+    median_shift_ms: Estimate = Field(description="Median of b minus median of a.")
+    median_ratio: Estimate
+    iqr_ratio: Estimate = Field(description="Interquartile range of b over that of a.")
+    tail_ratio: Estimate = Field(description="(p90 / median) of b over the same of a: whether the tail grew more.")
+
+
+class ChangePoint(Contract):
+    """
+    Where one series of a phase changes its level most, with the probability of so large a change by chance.
+
+    `achieved_per_s` is what was acknowledged, by t2, in bins of 100 ms; `latency_ms` is trigger latency, medians of
+    bins of a second by t0. `at_s` is seconds from the phase's first t0; its value is None where no change is seen.
+    """
+
+    phase: str
+    series: Literal["achieved_per_s", "latency_ms"]
+    at_s: Estimate
+    p_value: float | None = Field(default=None, ge=0, le=1, description="None: not judged; `at_s` says why.")
+    before: float | None = Field(default=None, description="The series' median before the change.")
+    after: float | None = None
+
+
+class Modality(Contract):
+    """Whether a window's trigger latency has more than one mode, on a logarithmic axis (Silverman's test)."""
+
+    window: str
+    phase: str
+    p_value: float | None = Field(default=None, description="Of one mode; None where `reason` says why it is not told.")
+    modes_ms: tuple[float, ...] = Field(default=(), description="Where the modes lie; one if unimodality stands.")
+    reason: str | None = None
+
+
+class Replication(Contract):
+    """
+    A published number beside ours, for both readings of what the paper measured.
+
+    `ratio` is ours over the published number; its interval is that of ours.
+    """
+
+    metric: str = Field(description="As in the plan's `published`: p50, p90, ...")
+    window: str
+    phase: str
+    over: str = Field(default="", description="What a ratio sets the metric over: `p50 of before`; empty for a time.")
+    published: float
+    unit: Literal["ms", "ratio"] = Field(description="Of `published`, `ours` and `ours_after_ack`.")
+    bound: Literal["above", "up_to"] | None = Field(
+        default=None, description="Where `published` is a limit: the paper says more than this, or at most this."
+    )
+    source: str
+    ours: Estimate = Field(description="From t4 - t1.")
+    ours_after_ack: Estimate = Field(description="From t4 - t2.")
+    ratio: Estimate
+    ratio_after_ack: Estimate
+
+
+class Ks(Contract):
+    """
+    Kolmogorov and Smirnov's two-sample test.
+
+    d: largest distance of the two ECDFs. critical_d: what it exceeds by chance in 5 % of cases. A d below it does not
+    show that the two are equal.
+    """
+
+    d: float
+    at_ms: float | None = Field(description="The first place where they are so far apart; None beyond all arrivals.")
+    p_value: float
+    n: int
+    m: int
+    critical_d: float
+
+
+class ClockComparison(Contract):
+    """One measure of the trial with one sandbox (a) against the one with several (b)."""
+
+    measure: Literal["latency_ms", "after_ack_ms"]
+    ks: Ks | None = Field(description="None where one of the two measured nothing.")
+    median_shift_ms: Estimate = Field(description="Median of b minus median of a.")
+    text: str = Field(description="What may be concluded, and what not.")
+
+
+class ClockCheck(Contract):
+    """
+    Clocks compared by latencies: writer and receiver in one sandbox (a), and in different ones (b), of one store.
+
+    `offset_ms` and `bound_ms` are of b's clocks, as measured; a difference of medians whose whole interval lies within
+    offset ± bound is none that the clocks could not explain.
+    """
+
+    a: str = Field(description="Trial with same_sandbox.")
+    b: str
+    store: str
+    window: str
+    events: int = Field(ge=0, description="Of a: arrived.")
+    same_sandbox: int = Field(ge=0, description="Of those: the sandbox that wrote it received it, by id.")
+    offset_ms: float | None
+    bound_ms: float | None
+    comparisons: tuple[ClockComparison, ...]
+
+
+class GroupWindow(Contract):
+    """
+    Trigger latency in ms of one window over the repeats of a trial: geometric means of the runs' own quantiles.
+
+    `median_ratio` is the median over that of the first group with such a window, which has none itself.
+    """
+
+    window: str
+    phase: str
+    runs: int = Field(ge=0, description="How many repeats went through whole; the others are not in it.")
+    p50: Estimate
+    p90: Estimate
+    p95: Estimate
+    p99: Estimate
+    median_ratio: Estimate | None = None

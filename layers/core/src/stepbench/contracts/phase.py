@@ -1,0 +1,200 @@
+"""A phase of a trial: stretches of load, what is analysed of them, when they end."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from stepbench.contracts.base import Contract
+from stepbench.contracts.rule import Broken, refuse, repeated_names
+from stepbench.contracts.target import Capacity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", min_length=1, max_length=60)]
+
+MAX_EVENTS_PER_TRIAL = 20_000_000
+SLICE_S = 600
+MAX_LOOKS = 30
+"""At the precision of one phase with `until`; they are made after each quarter more of its events."""
+
+
+class LoadStep(Contract):
+    """A constant offered rate, for a time or for a number of events."""
+
+    rate_per_s: float = Field(gt=0, le=200_000, allow_inf_nan=False)
+    of_found: float | None = Field(
+        default=None,
+        gt=0,
+        le=10,
+        allow_inf_nan=False,
+        description="Offer so many times the rate that `find_rate` found, but never more than rate_per_s.",
+    )
+    duration_s: float | None = Field(default=None, gt=0, le=7 * 86_400, allow_inf_nan=False)
+    count: int | None = Field(default=None, gt=0, le=MAX_EVENTS_PER_TRIAL)
+
+    @model_validator(mode="after")
+    def _exactly_one_length(self) -> Self:
+        refuse(_length_rules(self))
+        return self
+
+    @property
+    def length_s(self) -> float:
+        """How long the step lasts, in seconds."""
+        return self.duration_s if self.duration_s is not None else (self.count or 0) / self.rate_per_s
+
+    @property
+    def events(self) -> int:
+        """How many events the step offers (expected number, for Poisson arrivals by duration)."""
+        return self.count if self.count is not None else math.floor(self.rate_per_s * self.length_s + 1e-9)
+
+
+class Window(Contract):
+    """A span of a phase, by intended send time (t0), that is analysed on its own."""
+
+    name: Name
+    from_s: float = Field(ge=0, allow_inf_nan=False)
+    to_s: float = Field(gt=0, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if self.to_s <= self.from_s:
+            refuse([Broken("to_s", f"is not after from_s ({self.from_s:g})", "Raise to_s or lower from_s.")])
+        return self
+
+
+class Scale(Contract):
+    """A change of the store's capacity, made after the settle time and before the load begins."""
+
+    capacity: Capacity
+
+
+class Until(Contract):
+    """
+    Stop when sure: the load goes on at its last rate until a quantile of trigger latency is known well enough.
+
+    Relative width is the whole 95 % interval over the quantile. All of it has to fit into one slice: a state that waits
+    for a later slice's turn cannot be told that there will be none.
+    """
+
+    metric: Literal["p50", "p90", "p95", "p99", "p999"] = "p99"
+    relative_width: float = Field(gt=0, le=2, allow_inf_nan=False)
+    max_events: int = Field(ge=1, le=MAX_EVENTS_PER_TRIAL, description="Of the phase, its load as planned included.")
+
+
+class Phase(Contract):
+    """A stretch of load without a gap in it."""
+
+    name: Name
+    measured: bool = True
+    settle_s: float = Field(default=0, ge=0, le=86_400, allow_inf_nan=False)
+    scale: Scale | None = None
+    load: tuple[LoadStep, ...] = Field(min_length=1, max_length=100)
+    until: Until | None = None
+    probe: bool = Field(
+        default=False, description="One of the phases that `find_rate` puts in; a plan as written has none."
+    )
+    windows: tuple[Window, ...] = Field(
+        default=(), max_length=50, description="Without any, the whole phase is one window with the phase's name."
+    )
+
+    @model_validator(mode="after")
+    def _windows_lie_inside(self) -> Self:
+        refuse([*_window_rules(self), *_until_rules(self)])
+        return self
+
+    @property
+    def steps(self) -> tuple[LoadStep, ...]:
+        """The load, with its last step prolonged to where `until` gives up."""
+        if self.until is None:
+            return self.load
+        *before, last = self.load
+        left = self.until.max_events - sum(step.events for step in before)
+        longest = last.model_copy(update={"duration_s": max(last.length_s, left / last.rate_per_s)})
+        return (*before, longest)
+
+    @property
+    def length_s(self) -> float:
+        """How long load is offered at most, in seconds."""
+        return sum(step.length_s for step in self.steps)
+
+    @property
+    def shortest_s(self) -> float:
+        """How long load is offered at least, in seconds: `until` is asked only then."""
+        return sum(step.length_s for step in self.load)
+
+    @property
+    def events(self) -> int:
+        """How many events the phase offers at most, over all writers."""
+        return sum(step.events for step in self.steps)
+
+    def events_by(self, at_s: float) -> float:
+        """How many of them are due in the first so many seconds, by the steps' rates."""
+        due, begin_s = 0.0, 0.0
+        for step in self.steps:
+            due += step.rate_per_s * min(max(at_s - begin_s, 0), step.length_s)
+            begin_s += step.length_s
+        return due
+
+    @property
+    def uses_found_rate(self) -> bool:
+        """Whether its rate is not known before `find_rate` has found one."""
+        return any(step.of_found is not None for step in self.load)
+
+    @property
+    def slices(self) -> int:
+        """Into how many slices of at most `SLICE_S` each writer's work is cut."""
+        return max(1, math.ceil(self.length_s / SLICE_S - 1e-9))
+
+    def all_windows(self, offered_s: float | None = None) -> tuple[Window, ...]:
+        """The windows to analyse; none for an unmeasured phase. `offered_s`: where `until` ended it."""
+        if not self.measured:
+            return ()
+        return self.windows or (Window(name=self.name, from_s=0, to_s=offered_s or self.length_s),)
+
+
+# --- rules that span fields: each yields what is broken ------------------------------------------------------
+
+
+def _length_rules(step: LoadStep) -> Iterator[Broken]:
+    if step.duration_s is None and step.count is None:
+        yield Broken("duration_s", "is missing, and so is count", "Give exactly one of duration_s and count.")
+    if step.of_found is not None and step.count is not None:
+        yield Broken("count", "is no length while the rate is not known", "Give duration_s instead.")
+    if step.duration_s is not None and step.count is not None:
+        yield Broken("count", f"stands beside duration_s ({step.duration_s:g})", "Remove one of the two.")
+
+
+def _until_rules(phase: Phase) -> Iterator[Broken]:
+    if phase.until is None:
+        return
+    if not phase.measured:
+        yield Broken("until", "belongs to a phase with measured: false", "Remove it, or set measured: true.")
+    if phase.windows:
+        yield Broken("windows", "are fixed, and the length of a phase with until is not", "Remove one of the two.")
+    if phase.uses_found_rate:
+        message = "needs to know how long its events take, and the rate is still to be found"
+        yield Broken("until", message, "Remove it, or give the rate yourself instead of of_found.")
+    if phase.load[-1].duration_s is None:
+        message = "has a count, and until prolongs the last step"
+        yield Broken(f"load[{len(phase.load) - 1}].count", message, "Give its duration_s instead: the shortest one.")
+    planned = sum(step.events for step in phase.load)
+    if phase.until.max_events < planned:
+        message = f"is below the {planned:,} events of load"
+        yield Broken("until.max_events", message, "Raise it, or shorten the load.")
+    elif phase.slices > 1:
+        message = f"takes the phase to {phase.length_s:,.0f} s, and until is offered up to {SLICE_S} s"
+        yield Broken("until.max_events", message, "Lower it, or raise the last rate_per_s.")
+
+
+def _window_rules(phase: Phase) -> Iterator[Broken]:
+    for index, window in enumerate(phase.windows):
+        if window.to_s > phase.length_s + 1e-6:
+            message = f"lies after the end of the phase, which lasts {phase.length_s:g} s"
+            yield Broken(f"windows[{index}].to_s", message, f"Let it end by {phase.length_s:g}, or lengthen the load.")
+    if phase.windows and not phase.measured:
+        yield Broken("windows", "belong to a phase with measured: false", "Remove them, or set measured: true.")
+    yield from repeated_names("windows", [window.name for window in phase.windows])
