@@ -50,6 +50,17 @@ def test_flags_heartbeats_and_pointers_come_back_as_they_went(services: Services
     assert table.clocks(tag) == [sample]
 
 
+def test_where_a_phase_ends_is_said_once(services: Services) -> None:
+    """Writers may have seen it already; phases are apart, and so are trials."""
+    table = services.table
+    assert (table.stop_at_ns(ONE.tag, 10), table.stops_ns(ONE.tag)) == (None, {})
+    for phase, stop_at_ns in ((10, 500), (2, 400), (10, 600)):
+        table.set_stop(ONE.tag, phase, stop_at_ns)
+    assert table.stop_at_ns(ONE.tag, 10) == 500
+    assert table.stops_ns(ONE.tag) == {2: 400, 10: 500}
+    assert table.stops_ns(OTHER.tag) == {}
+
+
 def test_a_watch_position_never_moves_back(services: Services) -> None:
     """Two overlapping watchers report in any order."""
     for position in (5, 9, 7):

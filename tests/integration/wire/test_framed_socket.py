@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 
 from stepbench.clock import SystemClock
 from stepbench.local.processes import free_port
@@ -82,6 +84,24 @@ async def test_what_is_sent_lies_between_its_times() -> None:
     assert (frame, at_ns >= answered_ns) == (Frame(Kind.CHANGE, 1, b"one"), True)
 
 
+async def test_the_kernel_tells_when_bytes_came_in_not_when_they_were_fetched() -> None:
+    """A process that is slow to wake up is no part of the way to it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        pair = Pair(server)
+        with socket.create_connection(server.getsockname()) as peer:
+            accepted, _ = server.accept()
+            accepted.settimeout(0)
+            ours = FramedSocket(accepted, SystemClock(), pair.take, pair.lose, kernel_stamps=True)
+            sent_ns = time.time_ns()
+            peer.sendall(FRAME)
+            time.sleep(0.05)  # noqa: ASYNC251 -- the loop is to stand still
+            fetched_ns = time.time_ns()
+            await pair.await_news()
+            ours.close()
+    ((at_ns, _),) = pair.arrived
+    assert sent_ns <= at_ns < fetched_ns
+
+
 async def test_what_the_kernel_does_not_take_at_once_follows_in_order() -> None:
     """A slow peer must cost neither bytes nor their order."""
     big = [encode_frame(Kind.CHANGE, number, bytes([number]) * 4_000_000) for number in range(4)]
@@ -129,6 +149,23 @@ async def test_a_reset_is_a_loss_also_while_something_is_being_sent(bytes_on_the
         pair.peer.close()
         await pair.await_news()
     assert len(pair.lost) == 1
+
+
+def test_a_reset_right_behind_bytes_is_a_loss_on_the_measuring_loop_too() -> None:
+    """The loop calls the reader for the bytes, and never for the reset."""
+
+    async def run() -> Pair:
+        async with connected() as pair:
+            pair.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            pair.peer.sendall(FRAME)
+            pair.peer.close()
+            while not pair.lost:
+                await pair.await_news()
+            return pair
+
+    pair = uvloop.run(run())
+    assert len(pair.lost) == 1
+    assert len(pair.arrived) <= 1  # a reset may overtake what was sent before it
 
 
 async def test_sending_into_a_reset_connection_is_a_loss() -> None:

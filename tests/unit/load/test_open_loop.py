@@ -42,6 +42,8 @@ class Slice:
     first_sequence: int = 0
     stop_at_ms: float | None = None
     leave_rest_open: bool = False
+    end_at_ms: tuple[float, float] | None = None
+    """When it is said, and which events it is about."""
     errors: tuple[str, ...] = field(default=(), init=False)
 
     def offer(self) -> Rows:
@@ -57,6 +59,9 @@ class Slice:
                 asyncio.get_running_loop().call_later(
                     self.stop_at_ms / 1e3, lambda: engine.stop(leave_rest_open=self.leave_rest_open)
                 )
+            if self.end_at_ms is not None:
+                said_ms, due_ns = self.end_at_ms[0], START_NS + round(self.end_at_ms[1] * MS)
+                asyncio.get_running_loop().call_later(said_ms / 1e3, lambda: engine.end_at(due_ns, 100 * MS))
             await engine.run()
 
         self.clock.run(run())
@@ -167,6 +172,48 @@ def test_a_fenced_writer_leaves_no_row_for_what_its_successor_offers(clock: Fake
     store = MemoryDriver(clock)
     rows = Slice([0, 10, 1_000], store, clock, stop_at_ms=500, leave_rest_open=True).offer()
     assert rows.sequence.tolist() == [0, 1]
+
+
+def test_what_is_due_after_the_phase_s_end_gets_no_row(clock: FakeClock) -> None:
+    """`until` is sure: the load ends at a time that was said ahead, and answers are awaited as at any end."""
+    store = MemoryDriver(clock, service_ns=ms(2_000))
+    rows = Slice([0, 10, 20, 30], store, clock, end_at_ms=(5, 20)).offer()
+    assert rows.sequence.tolist() == [0, 1]
+    assert rows.outcome.tolist() == [Outcome.OK, Outcome.OK]
+    assert clock.now_ns() - START_NS == 2_010 * MS
+
+
+def test_a_phase_that_ends_does_not_wait_for_an_event_that_it_does_not_offer(clock: FakeClock) -> None:
+    """At a low rate the next one may be due in minutes."""
+    Slice([0, 10, 50_000], MemoryDriver(clock), clock, end_at_ms=(20, 30)).offer()
+    assert clock.now_ns() - START_NS < 50 * MS
+
+
+def test_what_is_queued_before_the_phase_s_end_is_still_offered_for_a_while(clock: FakeClock) -> None:
+    """A store that stalls at the end would otherwise lose its slowest answers; 100 ms of grace here."""
+    store = MemoryDriver(clock, service_ns=ms(60))
+    rows = Slice([0, 1, 2, 3, 900], store, clock, max_in_flight=1, end_at_ms=(0.5, 4)).offer()
+    assert rows.outcome.tolist() == [Outcome.OK, Outcome.OK, UNSENT, UNSENT]
+
+
+def test_what_is_queued_when_the_end_is_seen_late_has_its_while_too(clock: FakeClock) -> None:
+    """A loop that stood still sees the end and what is due before it at the same time."""
+    store = MemoryDriver(clock, service_ns=ms(500, 1, 1))
+    rows = Slice([0, 10, 20, 900], store, clock, max_in_flight=1, end_at_ms=(450, 30)).offer()
+    assert rows.outcome.tolist() == [Outcome.OK] * 3
+
+
+def test_what_was_sent_before_the_end_was_seen_keeps_its_row(clock: FakeClock) -> None:
+    """It happened."""
+    rows = Slice([0, 10, 20, 30, 40], MemoryDriver(clock), clock, end_at_ms=(25, 10)).offer()
+    assert rows.sequence.tolist() == [0, 1, 2]
+    assert rows.outcome.tolist() == [Outcome.OK] * 3
+
+
+def test_a_writer_that_comes_after_the_end_accounts_for_what_was_due_before_it(clock: FakeClock) -> None:
+    """It came too late for two, and nothing else was offered."""
+    rows = Slice([-30, -20, -10, 10], MemoryDriver(clock), clock, first_row=3, end_at_ms=(0, -10)).offer()
+    assert rows.outcome.tolist() == [UNSENT, UNSENT]
 
 
 def test_a_generator_that_fell_behind_catches_up_in_order(clock: FakeClock) -> None:

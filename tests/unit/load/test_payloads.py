@@ -18,6 +18,16 @@ def test_a_put_carries_its_identity_in_key_and_value_at_the_planned_sizes() -> N
     assert parse_event_id(write.key) == parse_event_id(write.value.decode()) == FIRST._replace(sequence=42)
 
 
+def test_key_and_value_tell_whether_the_filter_is_to_let_the_event_pass() -> None:
+    """At the same sizes, and for every attempt alike."""
+    for attempt in (0, 1):
+        payloads = Payloads(Record(matching_share=0.5), FIRST._replace(attempt=attempt), 4, seed=7)
+        writes = [payloads.write(sequence) for sequence in range(4)]
+        events = [(parse_event_id(write.key), parse_event_id(write.value.decode())) for write in writes]
+        assert [(one and one.matching, two and two.matching) for one, two in events] == [(False,) * 2, (True,) * 2] * 2
+        assert {(len(write.key), len(write.value)) for write in writes} == {(59, 889)}
+
+
 def test_updates_spread_evenly_over_their_keys() -> None:
     """A hot key would measure the store's locking. 5,000 draws over 5 keys: 1,000 each, give or take 4 sigma (113)."""
     payloads = Payloads(Record(operation="update", distinct_keys=5), FIRST, 5_000, seed=7)

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepbench.contracts.plan import LoadStep, Phase, TrialPlan
+from stepbench.contracts.plan import LoadStep, Phase, Record, TrialPlan
 from stepbench.contracts.target import EtcdTarget
 from stepbench.drivers.protocol import Outcome
 from stepbench.records.books import account, check
@@ -27,6 +28,7 @@ START_NS = 1_700_000_000 * SECOND_NS
 NAMES = (
     *("offered", "sent", "unsent", "unrecorded", "ok", "failed", "unknown", "received", "lost"),
     *("duplicates", "retried", "late"),
+    *("held_back", "leaked"),
     *("ok_arrived", "failed_arrived", "unknown_arrived", "unrecorded_arrived"),
 )
 
@@ -47,11 +49,15 @@ class Truth:
 
 WRITERS = 3
 EVENTS = 60
-PLAN = TrialPlan(
-    target=EtcdTarget(store="etcd"),
-    phases=(Phase(name="load", load=(LoadStep(rate_per_s=10, count=EVENTS),)),),
-    writers=WRITERS,
-)
+PLANS = {
+    share: TrialPlan(
+        target=EtcdTarget(store="etcd"),
+        record=Record(matching_share=share),
+        phases=(Phase(name="load", load=(LoadStep(rate_per_s=10, count=EVENTS),)),),
+        writers=WRITERS,
+    )
+    for share in (1, 0.4)
+}
 fates = st.tuples(
     st.sampled_from(["ok", "failed", "unknown", "unsent", "unrecorded"]),
     st.sampled_from(["arrives", "late", "never"]),
@@ -72,9 +78,11 @@ def tell_arrivals(truth: Truth, event: int, arrival: str, repeats: list[bool]) -
     truth.counts["retried"] += sum(repeats)
 
 
-@settings(deadline=None, max_examples=150)
+@pytest.mark.parametrize("share", PLANS)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(fates, min_size=EVENTS, max_size=EVENTS), st.randoms(use_true_random=False))
 def test_the_books_balance_and_tell_the_truth_whatever_happens(
+    share: float,
     lots: list[tuple[str, str, list[bool]]],
     random: Any,  # noqa: ANN401 -- random.Random
 ) -> None:
@@ -82,19 +90,21 @@ def test_the_books_balance_and_tell_the_truth_whatever_happens(
     truth = Truth()
     for event, (outcome, arrival, repeats) in enumerate(lots):
         truth.tell("offered", *(["sent"] if outcome in {"ok", "failed", "unknown"} else []), outcome)
+        place = event // WRITERS
+        matches = share == 1 or (place + 1) * 2 // 5 > place * 2 // 5
         if outcome == "unsent":
             truth.rows.setdefault(event % WRITERS, []).append((event, UNSENT))
             continue
         if outcome != "unrecorded":
             truth.rows.setdefault(event % WRITERS, []).append((event, int(Outcome[outcome.upper()])))
         if arrival == "arrives":
-            truth.tell("received", f"{outcome}_arrived")
+            truth.tell("received", f"{outcome}_arrived", *([] if matches else ["leaked"]))
         elif arrival == "late":
             truth.tell("late")
         if arrival != "never":
             tell_arrivals(truth, event, arrival, repeats)
         if outcome == "ok" and arrival != "arrives":
-            truth.tell("lost")
+            truth.tell("lost" if matches else "held_back")
     files = []
     for writer, lines in truth.rows.items():
         rows = writer_rows([START_NS + event * 100 * MS for event, _ in lines], outcome=[code for _, code in lines])
@@ -103,7 +113,7 @@ def test_the_books_balance_and_tell_the_truth_whatever_happens(
     random.shuffle(files)
     random.shuffle(truth.items)
     started = {attempt_id(0, writer, 0, 0) for writer in range(WRITERS)}
-    grid = build_grid(PLAN, {0: START_NS})
+    grid = build_grid(PLANS[share], {0: START_NS})
     joined = join(grid, started, files, truth.items, 20 * SECOND_NS)
     found = account(joined, np.ones(EVENTS, dtype=np.bool_))
     assert {name: getattr(found, name) for name in NAMES} == truth.counts

@@ -88,8 +88,9 @@ def test_a_file_of_integers_that_nobody_knows_is_refused() -> None:
 
 def test_rows_count_what_the_pointer_tells() -> None:
     """AwaitArrivals knows what to expect from these alone."""
-    rows = writer_rows([10, 20, 30], outcome=[Outcome.OK, Outcome.FAILED, UNSENT], lateness_ns=1, service_ns=5)
-    assert rows.ok == 1
+    ends = [Outcome.OK, Outcome.FAILED, UNSENT, Outcome.OK]
+    rows = writer_rows([10, 20, 30, 20], outcome=ends, lateness_ns=1, service_ns=5)
+    assert [rows.expected(share) for share in (1, 0.5, 0.2)] == [2, 1, 0]
     assert rows.last_t2_ns == 26
     assert empty_rows().last_t2_ns == 0
 

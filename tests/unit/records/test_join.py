@@ -13,7 +13,7 @@ from stepbench.errors import AccountingError
 from stepbench.records.books import account, check
 from stepbench.records.columns import UNSENT, ColumnFile, Rows
 from stepbench.records.grid import Grid, build_grid
-from stepbench.records.join import UNRECORDED, Joined, join
+from stepbench.records.join import NOT_OFFERED, UNRECORDED, Joined, join
 from stepbench.records.layout import attempt_id
 from stepbench.records.t4 import Entry, T4Item, parse_item
 from stepbench.testing.records import column_header, t4_item, writer_rows
@@ -114,6 +114,49 @@ def test_a_killed_writer_leaves_unrecorded_events_some_of_which_arrived() -> Non
     found = books(joined)
     assert (found.ok, found.unrecorded, found.unrecorded_arrived, found.received) == (2, 3, 2, 4)
     assert joined.attempt.tolist() == [0, 0, 0, 0, 255]
+
+
+STOPS_NS = {0: START_NS + 250 * MS}
+"""After three of the events, which are 100 ms apart."""
+
+
+def test_what_was_due_after_the_phase_had_ended_was_not_offered() -> None:
+    """`until` was sure: the rest of the schedule is in no books."""
+    arrivals = [item(entry(n, 100 * n + 5), request=f"r{n}") for n in range(3)]
+    joined = join(grid(10), STARTED, [file(even_rows(3))], arrivals, DRAIN_NS, stops_ns=STOPS_NS)
+    assert joined.outcome.tolist() == [Outcome.OK] * 3 + [NOT_OFFERED] * 7
+    found = books(joined)
+    assert (found.offered, found.sent, found.unsent, found.unrecorded, found.lost) == (3, 3, 0, 0, 0)
+
+
+def test_a_writer_that_died_after_the_end_leaves_only_what_was_due_before_unrecorded() -> None:
+    """The row of the third was lost with it; the other seven were never to be offered, and delay no drain limit."""
+    joined = join(grid(10), STARTED, [file(even_rows(2), last=False)], [], DRAIN_NS, stops_ns=STOPS_NS)
+    assert joined.outcome.tolist() == [Outcome.OK] * 2 + [UNRECORDED] + [NOT_OFFERED] * 7
+    assert joined.limit_ns == START_NS + 200 * MS + DRAIN_NS
+
+
+def test_what_was_sent_after_the_end_counts_and_so_does_all_before_it() -> None:
+    """The stop was seen late: the fifth arrived, so the fourth, of which nothing is known, was sent before it."""
+    rows = even_rows(3)
+    late = [item(entry(4, 405), request="r4")]
+    joined = join(grid(10), STARTED, [file(rows, last=False)], late, DRAIN_NS, stops_ns=STOPS_NS)
+    assert joined.outcome.tolist() == [Outcome.OK] * 3 + [UNRECORDED] * 2 + [NOT_OFFERED] * 5
+    found = books(joined)
+    assert (found.offered, found.sent, found.unrecorded, found.unrecorded_arrived) == (5, 3, 2, 1)
+
+
+def test_what_was_due_before_the_end_and_never_sent_stays_unsent() -> None:
+    """A writer that never began owes the events up to the end, and no more."""
+    joined = join(grid(10), set(), [], [], DRAIN_NS, stops_ns=STOPS_NS)
+    assert joined.outcome.tolist() == [UNSENT] * 3 + [NOT_OFFERED] * 7
+
+
+def test_the_end_of_one_phase_is_not_that_of_another() -> None:
+    """Phases follow each other, and the second is due after the first one's end as a whole."""
+    both = build_grid(plan(5, phases=2), {0: START_NS, 1: START_NS + 10 * SECOND_NS})
+    joined = join(both, set(), [], [], DRAIN_NS, stops_ns=STOPS_NS)
+    assert joined.offered.tolist() == [True] * 3 + [False] * 2 + [True] * 5
 
 
 def test_a_retry_takes_over_what_was_still_ahead() -> None:

@@ -32,7 +32,7 @@ def phase_offsets_ns(plan: TrialPlan, phase: int, writer: int) -> NDArray[np.int
     rng = np.random.default_rng([plan.seed, phase, writer])
     parts = []
     begin_s, first = 0.0, 0
-    for step in plan.phases[phase].load:
+    for step in plan.phases[phase].steps:
         if plan.arrivals == "constant":
             due_ns = _constant_ns(step, _own(first, step.events, writer, plan.writers))
         else:

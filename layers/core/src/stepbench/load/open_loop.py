@@ -9,6 +9,7 @@ what the schedule says.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.drivers.protocol import Outcome, Write, Written
@@ -65,19 +66,22 @@ class OpenLoop:
         self._payload = payload
         self._recorder = recorder
         self._limits = limits
-        self._first = self._next = first_row
+        self._send_until_ns = limits.send_until_ns
+        self._next = first_row
+        self._end = recorder.rows
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._waits_for_answer = False
         self._stopped = False
         self._leaves_rest_open = False
         self._drain_alarm: asyncio.TimerHandle | None = None
         self._offered: asyncio.Future[None] | None = None
+        self._last_call: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
         """Offer everything, await the answers, close every row."""
         loop = asyncio.get_running_loop()
         self._offered = loop.create_future()
-        end = loop.call_later(self._seconds_until(self._limits.send_until_ns), self._stop_offering)
+        self._arm_last_call()
         try:
             self._offer_due()
             await self._offered
@@ -85,10 +89,10 @@ class OpenLoop:
             if self._tasks:
                 await asyncio.wait(list(self._tasks.values()))
         finally:
-            end.cancel()
             self._timer.close()
-            if self._drain_alarm is not None:
-                self._drain_alarm.cancel()
+            for alarm in (self._last_call, self._drain_alarm):
+                if alarm is not None:
+                    alarm.cancel()
         self._close_rows()
 
     def stop(self, *, leave_rest_open: bool = False) -> None:
@@ -103,10 +107,24 @@ class OpenLoop:
         if self._drain_alarm is not None:
             self._limit_drain(CANCEL_DRAIN_S)
 
+    def end_at(self, due_ns: int, grace_ns: int) -> None:
+        """
+        Offer only what is due before `due_ns`; what is queued then, or now if that is later, for so much longer.
+
+        Call it on the loop's thread, once.
+        What is due later gets no row, unless it has been offered already: the phase ends there.
+        """
+        self._end = bisect_left(self._recorder.t0_ns, due_ns)
+        self._send_until_ns = min(max(due_ns, self._clock.now_ns()) + grace_ns, self._send_until_ns)
+        if self._offered is not None and not self._offered.done():
+            self._arm_last_call()
+        if self._next >= self._end:
+            self._stop_offering()
+
     def _offer_due(self) -> None:
         self._waits_for_answer = False
         for _ in range(_BURST):
-            if self._next >= self._recorder.rows:
+            if self._next >= self._end:
                 self._stop_offering()
                 return
             if self._offered is None or self._offered.done():
@@ -154,7 +172,10 @@ class OpenLoop:
 
     def _close_rows(self) -> None:
         # A task that was cancelled before its first step has sent nothing either.
-        self._recorder.unsent(0, self._next if self._leaves_rest_open else self._recorder.rows)
+        self._recorder.unsent(0, self._next if self._leaves_rest_open else self._end)
 
-    def _seconds_until(self, at_ns: int) -> float:
-        return max(0.0, (at_ns - self._clock.now_ns()) / 1e9)
+    def _arm_last_call(self) -> None:
+        if self._last_call is not None:
+            self._last_call.cancel()
+        seconds = max(0.0, (self._send_until_ns - self._clock.now_ns()) / 1e9)
+        self._last_call = asyncio.get_running_loop().call_later(seconds, self._stop_offering)

@@ -10,6 +10,7 @@ import numpy as np
 from stepbench.contracts.identity import EVENT_ID_CHARS, EventId, delete_key, put_key, update_key
 from stepbench.drivers.protocol import Write
 from stepbench.load.keys import draw_keys
+from stepbench.load.matching import all_matching
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import Record
@@ -33,10 +34,11 @@ class Payloads:
         self._fill = fill.tobytes()
         rng = np.random.default_rng([seed, first.phase, first.writer, first.slice])
         self._indices = draw_keys(record, events, rng).tolist()
+        self._matching = all_matching(record.matching_share, events).tolist()
 
     def write(self, sequence: int) -> Write:
         """The write of the slice's event with this sequence number."""
-        event = self._first._replace(sequence=sequence)
+        event = self._first._replace(sequence=sequence, matching=self._matching[sequence])
         if self._record.operation == "delete":
             return Write(delete_key(event, self._record.key_bytes), b"", delete=True)
         value = event.text().encode() + self._fill

@@ -31,7 +31,9 @@ def account(joined: Joined, among: NDArray[np.bool_], *, malformed: int = 0, apa
     Raises:
         AccountingError: they do not balance.
     """
-    outcome, arrived = joined.outcome[among], joined.arrived[among]
+    among = among & joined.offered
+    outcome, arrived, matching = joined.outcome[among], joined.arrived[among], joined.matching[among]
+    missing = (outcome == Outcome.OK) & ~arrived
     total = {code: int(np.count_nonzero(outcome == code)) for code in (*Outcome, UNSENT, UNRECORDED)}
     came = {code: int(np.count_nonzero(arrived & (outcome == code))) for code in (*Outcome, UNSENT, UNRECORDED)}
     books = Accounting(
@@ -47,7 +49,9 @@ def account(joined: Joined, among: NDArray[np.bool_], *, malformed: int = 0, apa
         unknown_arrived=came[Outcome.UNKNOWN],
         unrecorded_arrived=came[UNRECORDED],
         received=int(np.count_nonzero(arrived)),
-        lost=int(np.count_nonzero((outcome == Outcome.OK) & ~arrived)),
+        lost=int(np.count_nonzero(missing & matching)),
+        held_back=int(np.count_nonzero(missing & ~matching)),
+        leaked=int(np.count_nonzero(arrived & ~matching)),
         duplicates=int(np.maximum(joined.arrivals[among] - 1, 0).sum()),
         retried=int(joined.retried[among].sum()),
         out_of_order=int(np.count_nonzero(joined.disorder[among])),
@@ -72,7 +76,8 @@ def check(books: Accounting) -> None:
         "sent = ok + failed + unknown": books.sent == books.ok + books.failed + books.unknown,
         "received = ok + failed + unknown + unrecorded, arrived": books.received
         == books.ok_arrived + books.failed_arrived + books.unknown_arrived + books.unrecorded_arrived,
-        "lost = ok - ok arrived": books.lost == books.ok - books.ok_arrived,
+        "lost = ok - ok arrived - held back": books.lost == books.ok - books.ok_arrived - books.held_back,
+        "leaked <= received": books.leaked <= books.received,
         "arrived <= all, for each outcome": books.ok_arrived <= books.ok
         and books.failed_arrived <= books.failed
         and books.unknown_arrived <= books.unknown

@@ -21,6 +21,7 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.tasks import TrialRef
 from stepbench.drivers.protocol import Outcome
 from stepbench.errors import CorruptRecordsError
+from stepbench.load.matching import matching
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,10 +68,9 @@ class Rows(NamedTuple):
     error: NDArray[np.uint16]
     tokens: tuple[str, ...] = ()
 
-    @property
-    def ok(self) -> int:
-        """How many are acknowledged."""
-        return int(np.count_nonzero(self.outcome == Outcome.OK))
+    def expected(self, matching_share: float) -> int:
+        """How many have to arrive: acknowledged, and to pass the trigger's filter."""
+        return int(np.count_nonzero((self.outcome == Outcome.OK) & matching(matching_share, self.sequence)))
 
     @property
     def last_t2_ns(self) -> int:

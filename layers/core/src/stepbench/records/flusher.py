@@ -26,15 +26,16 @@ class _File(NamedTuple):
 
 class Flusher:
     """
-    The column files of one attempt.
+    The column files of one attempt at a trial with this `matching_share`.
 
     A file that does not go out stays here and is tried again with the next one, and by `finish`.
     """
 
-    def __init__(self, runs: RunStore, table: TrialTable, header: ColumnHeader) -> None:
+    def __init__(self, runs: RunStore, table: TrialTable, header: ColumnHeader, *, matching_share: float = 1) -> None:
         self._runs = runs
         self._table = table
         self._header = header
+        self._matching_share = matching_share
         self._id = layout.attempt_id(header.phase, header.writer, header.slice, header.attempt)
         self._flushes = 0
         self._waiting: list[_File] = []
@@ -76,7 +77,8 @@ class Flusher:
                 header, rows = self._waiting[0]
                 key = layout.column_file_key(header.ref, self._id, header.flush)
                 self._runs.put_bytes(key, encode(header, rows))
-                pointer = FilePointer(self._id, header.flush, key, rows.sequence.size, rows.ok, rows.last_t2_ns)
+                expected = rows.expected(self._matching_share)
+                pointer = FilePointer(self._id, header.flush, key, rows.sequence.size, expected, rows.last_t2_ns)
                 self._table.add_file(header.ref.tag, pointer)
                 self._waiting.pop(0)
         except RecordsUnavailableError as error:

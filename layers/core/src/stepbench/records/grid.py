@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.load.arrivals import phase_offsets_ns, slice_counts
+from stepbench.load.matching import matching
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,8 @@ class Grid:
     The numbering. Phases that were never planned are not in it: nothing of them was offered.
 
     phase, writer, slice, count, base: shape (slots,), a slot's names, number of events and first event.
-    t0_ns: shape (events,), the schedule. first_slot, writers, slices: shape (256,), by phase; -1 and 0 = not planned.
+    t0_ns, matching: shape (events,), the schedule, and which events the trigger's filter is to let pass.
+    first_slot, writers, slices: shape (256,), by phase; -1 and 0 = not planned.
     """
 
     phase: NDArray[np.int64]
@@ -39,6 +41,7 @@ class Grid:
     count: NDArray[np.int64]
     base: NDArray[np.int64]
     t0_ns: NDArray[np.int64]
+    matching: NDArray[np.bool_]
     first_slot: NDArray[np.int64]
     writers: NDArray[np.int64]
     slices: NDArray[np.int64]
@@ -96,14 +99,17 @@ def build_grid(plan: TrialPlan, starts_ns: Mapping[int, int]) -> Grid:
             times.append(phase_offsets_ns(plan, phase, writer) + starts_ns[phase])
             names.extend((phase, writer, slice_) for slice_ in range(plan.phases[phase].slices))
     count = np.concatenate(counts)
+    base = np.cumsum(count) - count
+    t0_ns = np.concatenate(times)
     columns = np.array(names, dtype=np.int64).reshape(-1, 3).T
     return Grid(
         phase=columns[0],
         writer=columns[1],
         slice=columns[2],
         count=count,
-        base=np.cumsum(count) - count,
-        t0_ns=np.concatenate(times),
+        base=base,
+        t0_ns=t0_ns,
+        matching=matching(plan.record.matching_share, np.arange(t0_ns.size) - np.repeat(base, count)),
         first_slot=first_slot,
         writers=writers,
         slices=slices,

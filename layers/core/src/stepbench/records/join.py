@@ -7,6 +7,10 @@ The rules, beyond reading what is there:
 - An event without a row in a slot that was begun is unrecorded, unless every attempt at the slot ended in good order
   with all its files: such an attempt has a row for all it sent, so the event was not sent.
 - An arrival proves that its event was sent, whatever a missing record suggests.
+- Where `until` ended a phase before its schedule's end, what was due from then on was not offered. Events are sent in
+  order, so all that stand in their slot before one that was sent nonetheless (its writer saw the stop late) keep the
+  outcome that they have by the other rules. A writer that died without having seen the stop may have sent some of
+  the others, which neither row nor arrival tells.
 - Rows of several attempts at one event: sent before unsent, then the earlier attempt. An arrival counts for the
   attempt whose row stands; another attempt's is unmatched.
 - The earliest t4 is an event's arrival. More of the same event are duplicates, except one store position seen by two
@@ -29,7 +33,7 @@ from stepbench.records.columns import UNSENT, ColumnFile
 from stepbench.records.layout import attempt_id
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
 
 UNRECORDED = 4
 """Outcome of an event that may have been sent, and of which no row tells. (0-2 are `Outcome`, 3 is `UNSENT`.)"""
+NOT_OFFERED = 5
+"""Outcome of an event that was due after its phase had ended: it is in no books."""
 NO_ATTEMPT = 0xFF
 
 
@@ -83,6 +89,23 @@ class Joined:
         return (self.t4_ns > 0) & ~self.late
 
     @property
+    def matching(self) -> NDArray[np.bool_]:
+        """Which events the trigger's filter is to let pass: all, where it has none."""
+        return self.grid.matching
+
+    @property
+    def expected(self) -> NDArray[np.bool_]:
+        """Which events have to arrive, and have latencies: acknowledged, and to pass the filter."""
+        expected: NDArray[np.bool_] = (self.outcome == Outcome.OK) & self.matching
+        return expected
+
+    @property
+    def offered(self) -> NDArray[np.bool_]:
+        """Which events were offered: all, but those that were due after `until` had ended their phase."""
+        offered: NDArray[np.bool_] = np.not_equal(self.outcome, NOT_OFFERED)
+        return offered
+
+    @property
     def phase(self) -> NDArray[np.int64]:
         """Each event's phase."""
         return self.grid.phase[self.slot]
@@ -125,12 +148,14 @@ class _Sent:
         self.outcome[ids[better]] = rows.outcome[better]
 
 
-def join(
+def join(  # noqa: PLR0913 -- all that a trial leaves
     grid: Grid,
     started: Collection[str],
     files: Sequence[ColumnFile],
     items: Iterable[T4Item],
     drain_limit_ns: int,
+    *,
+    stops_ns: Mapping[int, int] | None = None,
 ) -> Joined:
     """
     Everything that is known of every scheduled event.
@@ -141,6 +166,7 @@ def join(
         files: all column files, in any order.
         items: all t4 items, in any order.
         drain_limit_ns: how long after the last acknowledgement an arrival counts.
+        stops_ns: phase to where it ended, for those that ended before their schedule's end.
 
     Raises:
         AccountingError: records contradict each other, or name events that were never scheduled.
@@ -150,6 +176,8 @@ def join(
     _fill_in(grid, slot, sent, _begun(grid, started, files))
     arrivals = collect(grid, items, files)
     arrivals, unmatched = _match(sent, arrivals)
+    for phase, stop_at_ns in (stops_ns or {}).items():
+        _end_phase(grid, slot, sent, grid.phase[slot] == phase, stop_at_ns)
     first = _first_of_each(grid.events, arrivals)
     limit_ns = _limit_ns(sent, drain_limit_ns)
     has = first >= 0
@@ -250,6 +278,15 @@ def _match(sent: _Sent, arrivals: Arrivals) -> tuple[Arrivals, int]:
     sent.attempt[event[~by_row][order]] = attempt[~by_row][order]
     keep = np.nonzero(known)[0][sure]
     return arrivals.select(keep), arrivals.event.size - keep.size
+
+
+def _end_phase(grid: Grid, slot: NDArray[np.int64], sent: _Sent, inside: NDArray[np.bool_], stop_at_ns: int) -> None:
+    """Which of a phase's events were not offered. After `_match`: what arrived has an attempt."""
+    last_sent = np.full(grid.count.size, -1, np.int64)
+    known = np.nonzero(inside & (sent.attempt != NO_ATTEMPT) & (sent.outcome != UNSENT))[0]
+    np.maximum.at(last_sent, slot[known], known)
+    after = inside & (grid.t0_ns >= stop_at_ns) & (np.arange(grid.events) > last_sent[slot])
+    sent.outcome[after] = NOT_OFFERED
 
 
 def _first_of_each(events: int, arrivals: Arrivals) -> NDArray[np.int64]:

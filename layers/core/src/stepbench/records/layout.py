@@ -25,7 +25,11 @@ def trial_key(ref: TrialRef, name: str) -> str:
 
 
 def phase_key(ref: TrialRef, phase: int, name: str) -> str:
-    """A phase's document: plan.json (PhaseSchedule), items.json (WriterItems)."""
+    """
+    A phase's document.
+
+    plan.json (PhaseSchedule), items.json (WriterItems), until.json (PrecisionLooks), utilisation.json (Utilisation).
+    """
     return trial_key(ref, f"phases/{phase:02d}/{name}")
 
 
@@ -37,6 +41,11 @@ def column_file_key(ref: TrialRef, attempt_id: str, flush: int) -> str:
 def attempt_id(phase: int, writer: int, slice_: int, attempt: int) -> str:
     """`pp-wwww-ssss-aa` in hexadecimal."""
     return f"{phase:02x}-{writer:04x}-{slice_:04x}-{attempt:02x}"
+
+
+def phase_attempts(phase: int) -> str:
+    """What the ids of a phase's attempts begin with."""
+    return f"{phase:02x}-"
 
 
 def t4_fallback_prefix(tag: str) -> str:
@@ -99,6 +108,8 @@ def malformed_pk(store: str) -> str:
 
 CANCELLED = "cancelled"
 """Set: writers and watchers stop at once."""
+STOP_AT = "stop-at#"
+"""+ phase, two hexadecimal digits: its events that are due then (`at_ns`) or later are not offered."""
 STOP_WATCHING = "stop-watching"
 """Set: watchers drain and end."""
 HEARTBEAT = "heartbeat#"

@@ -15,7 +15,7 @@ from stepbench.records.join import Joined, join
 from stepbench.records.t4 import T4Item, decode_fallback, parse_item
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.records.run_store import RunStore
@@ -30,13 +30,15 @@ class TrialRecords:
     """
     What was found.
 
-    starts_ns: time zero of the phases that were planned. started: attempts that were about to offer load.
+    starts_ns: time zero of the phases that were planned. stops_ns: where phases ended that `until` ended before their
+    schedule's end. started: attempts that were about to offer load.
     in_fallback: how many of `items` the table had not taken. damaged: what does not decode, one message each; the
     events in it are unrecorded, or not arrived.
     """
 
     spec: TrialSpec
     starts_ns: dict[int, int]
+    stops_ns: dict[int, int]
     started: frozenset[str]
     files: tuple[ColumnFile, ...]
     items: tuple[T4Item, ...]
@@ -51,7 +53,13 @@ class TrialRecords:
     def joined(self) -> Joined:
         """What became of every scheduled event. Raises AccountingError."""
         drain_limit_ns = round(self.spec.plan.drain_limit_s * _SECOND_NS)
-        return join(self.grid, self.started, self.files, self.items, drain_limit_ns)
+        return join(self.grid, self.started, self.files, self.items, drain_limit_ns, stops_ns=self.stops_ns)
+
+    def offered_s(self, phase: int) -> float:
+        """How long the phase was offered, in seconds: as planned, or to where `until` ended it."""
+        if phase not in self.stops_ns:
+            return self.spec.plan.phases[phase].length_s
+        return (self.stops_ns[phase] - self.starts_ns[phase]) / _SECOND_NS
 
 
 def ref_of(spec: TrialSpec) -> TrialRef:
@@ -78,6 +86,7 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable) -> TrialRec
     return TrialRecords(
         spec=spec,
         starts_ns=planned_starts(spec, runs),
+        stops_ns=_stops(spec, table),
         started=frozenset(table.started(ref.tag)),
         files=_column_files(ref, runs, damaged),
         items=(*stored, *extra),
@@ -96,6 +105,11 @@ def planned_starts(spec: TrialSpec, runs: RunStore) -> dict[int, int]:
     return {phase: schedule.start_at_ns for phase, schedule in found.items() if schedule is not None}
 
 
+def _stops(spec: TrialSpec, table: TrialTable) -> dict[int, int]:
+    """Where phases with `until` ended; no request where there is none."""
+    return table.stops_ns(spec.tag) if any(phase.until for phase in spec.plan.phases) else {}
+
+
 def count_malformed(store: str, runs: RunStore, table: TrialTable, from_ns: int, to_ns: int) -> int:
     """Deliveries that named nothing, or not even a store, while the trial held its target."""
     count = 0
@@ -109,11 +123,19 @@ def count_malformed(store: str, runs: RunStore, table: TrialTable, from_ns: int,
     return count
 
 
+def phase_files(ref: TrialRef, phase: int, runs: RunStore) -> Iterator[ColumnFile]:
+    """A phase's column files, one at a time; those that do not decode are left out."""
+    return _read_files(ref, runs, [], layout.phase_attempts(phase))
+
+
 def _column_files(ref: TrialRef, runs: RunStore, damaged: list[str]) -> tuple[ColumnFile, ...]:
-    keys = list(runs.keys(layout.trial_key(ref, "writers/")))
+    return tuple(_read_files(ref, runs, damaged))
+
+
+def _read_files(ref: TrialRef, runs: RunStore, damaged: list[str], attempts: str = "") -> Iterator[ColumnFile]:
+    keys = list(runs.keys(layout.trial_key(ref, f"writers/{attempts}")))
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-        bodies = pool.map(runs.get_bytes, keys)
-        return tuple(_decoded(zip(keys, bodies, strict=True), damaged))
+        yield from _decoded(zip(keys, pool.map(runs.get_bytes, keys), strict=True), damaged)
 
 
 def _decoded(files: Iterable[tuple[str, bytes]], damaged: list[str]) -> Iterable[ColumnFile]:

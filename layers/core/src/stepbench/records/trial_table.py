@@ -5,9 +5,10 @@ One class, because all of it is one table; each method is one or two requests. I
 
     lease         pk leases          sk <target>      tag run_id trial execution_arn taken_at_ns
     flags         pk trial#<tag>     sk cancelled | stop-watching          reason at_ns
+    stop          pk trial#<tag>     sk stop-at#<pp>  stop_at_ns
     heartbeat     pk trial#<tag>     sk heartbeat#…   at_ns progress
     started       pk trial#<tag>     sk started#…     at_ns
-    column file   pk trial#<tag>     sk file#…#<n>    key rows ok last_t2_ns
+    column file   pk trial#<tag>     sk file#…#<n>    key rows expected last_t2_ns
     clock         pk trial#<tag>     sk clock#…       offset_ns bound_ns
     t4            pk t4#<tag>#<nn>   sk <request id>#<t4>   n entries tokens sandbox cold init_ns batch source
     malformed     pk malformed#<s>   sk <t4>#<request id>#<i>   body
@@ -57,13 +58,13 @@ class ClockSample(NamedTuple):
 
 
 class FilePointer(NamedTuple):
-    """A column file: where, how many rows, how many of them acknowledged, the last acknowledgement."""
+    """A column file: where, how many rows, how many of their events have to arrive, the last acknowledgement."""
 
     attempt_id: str
     flush: int
     key: str
     rows: int
-    ok: int
+    expected: int
     last_t2_ns: int
 
 
@@ -133,6 +134,25 @@ class TrialTable:
         item = self._get(layout.trial_pk(tag), flag)
         return None if item is None else str(item.get("reason", ""))
 
+    def set_stop(self, tag: str, phase: int, stop_at_ns: int) -> None:
+        """Fix where a phase ends. What is fixed already stays, since writers may have seen it."""
+        item = {"pk": layout.trial_pk(tag), "sk": f"{layout.STOP_AT}{phase:02x}", "stop_at_ns": stop_at_ns}
+        try:
+            self._put(item, ConditionExpression=Attr("pk").not_exists())
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+
+    def stop_at_ns(self, tag: str, phase: int) -> int | None:
+        """Where a phase ends, or None: as planned."""
+        item = self._get(layout.trial_pk(tag), f"{layout.STOP_AT}{phase:02x}")
+        return None if item is None else int(item["stop_at_ns"])
+
+    def stops_ns(self, tag: str) -> dict[int, int]:
+        """Where phases end that end before they were planned to."""
+        items = self._query(layout.trial_pk(tag), layout.STOP_AT)
+        return {int(str(item["sk"]).removeprefix(layout.STOP_AT), 16): int(item["stop_at_ns"]) for item in items}
+
     def beat(self, tag: str, who: str, progress: dict[str, int]) -> None:
         """Sign of life of `writer#<attempt id>` or `watcher#<lane>`, with counters."""
         self._put(
@@ -163,7 +183,12 @@ class TrialTable:
     def add_file(self, tag: str, pointer: FilePointer) -> None:
         """Point to a column file that is in the bucket."""
         sk = f"{layout.FILE}{pointer.attempt_id}#{pointer.flush:06d}"
-        rest = {"key": pointer.key, "rows": pointer.rows, "ok": pointer.ok, "last_t2_ns": pointer.last_t2_ns}
+        rest = {
+            "key": pointer.key,
+            "rows": pointer.rows,
+            "expected": pointer.expected,
+            "last_t2_ns": pointer.last_t2_ns,
+        }
         self._put({"pk": layout.trial_pk(tag), "sk": sk, **rest})
 
     def files(self, tag: str) -> list[FilePointer]:
@@ -279,7 +304,7 @@ def _lease(target: str, item: Item) -> Lease:
 def _pointer(item: Item) -> FilePointer:
     attempt, _, flush = str(item["sk"]).removeprefix(layout.FILE).rpartition("#")
     return FilePointer(
-        attempt, int(flush), str(item["key"]), int(item["rows"]), int(item["ok"]), int(item["last_t2_ns"])
+        attempt, int(flush), str(item["key"]), int(item["rows"]), int(item["expected"]), int(item["last_t2_ns"])
     )
 
 
