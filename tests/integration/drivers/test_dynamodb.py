@@ -22,11 +22,17 @@ from stepbench.testing.driver_contract import (
     running,
     until_torn_down,
 )
+from stepbench.testing.filter_contract import FilterContract, FilterSubject
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from tests.integration.drivers.conftest import Receiving
+
     from stepbench.contracts.plan import TrialSpec
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
+    from stepbench.testing.filter_contract import Arrived
 
 pytestmark = pytest.mark.emulator
 
@@ -36,10 +42,11 @@ class DynamoDbSubject:
 
     target: dict[str, Any] = {"store": "dynamodb"}  # noqa: RUF012 -- the Subject protocol's attribute
 
-    def __init__(self, services: Services, settings: Settings, nowhere: str) -> None:
+    def __init__(self, services: Services, settings: Settings, nowhere: str, receiving: Receiving) -> None:
         self._dynamodb, self._lambda = services.aws("dynamodb"), services.aws("lambda")
         self.settings = settings
         self._nowhere = nowhere
+        self._receiving = receiving
 
     def driver(self, spec: TrialSpec) -> DynamoDbDriver:
         """On the emulator."""
@@ -53,6 +60,10 @@ class DynamoDbSubject:
     async def read_back(self, spec: TrialSpec, key: str) -> bytes | None:
         """A consistent read."""
         return await asyncio.to_thread(self._get, spec, key)
+
+    def receiving(self, spec: TrialSpec) -> AbstractAsyncContextManager[Arrived]:
+        """By the function."""
+        return self._receiving(spec.tag)
 
     async def leftovers(self, spec: TrialSpec) -> list[str]:
         """Tables and mappings."""
@@ -88,10 +99,13 @@ class DynamoDbSubject:
 
 
 @pytest.fixture
-def subject(services: Services, receiver_arn: str, nowhere: str) -> DynamoDbSubject:
-    """DynamoDB with a receiver that can be mapped and is never run."""
+def subject(services: Services, receiver_arn: str, nowhere: str, receiving: Receiving) -> DynamoDbSubject:
+    """DynamoDB with a receiver that can be mapped and runs within `receiving` only."""
     return DynamoDbSubject(
-        services, services.settings.model_copy(update={"receive_events_function_arn": receiver_arn}), nowhere
+        services,
+        services.settings.model_copy(update={"receive_events_function_arn": receiver_arn}),
+        nowhere,
+        receiving,
     )
 
 
@@ -100,6 +114,15 @@ class TestDynamoDbDriver(DriverContract):
 
     @pytest.fixture
     def subject(self, subject: DynamoDbSubject) -> DynamoDbSubject:
+        """See above."""
+        return subject
+
+
+class TestDynamoDbFilter(FilterContract):
+    """Its filter is the event source mapping's."""
+
+    @pytest.fixture
+    def subject(self, subject: DynamoDbSubject) -> FilterSubject:
         """See above."""
         return subject
 

@@ -28,14 +28,17 @@ from stepbench.testing.driver_contract import (
     running,
     until_torn_down,
 )
+from stepbench.testing.filter_contract import FilterContract, FilterSubject, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import ChangeBatch, Driver
     from stepbench.local.processes import LocalStore
+    from stepbench.testing.filter_contract import Arrived
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 15
@@ -72,6 +75,10 @@ class EtcdSubject:
         entries = await self.gateway("kv/range", {"key": _encode(spec.tag), "range_end": _encode(f"{spec.tag}~")})
         return [base64.b64decode(entry["key"]).decode() for entry in entries]
 
+    def receiving(self, spec: TrialSpec) -> AbstractAsyncContextManager[Arrived]:
+        """By a watch."""
+        return watching(_driver(spec, self.endpoint))
+
     async def gateway(self, path: str, question: dict[str, Any]) -> list[dict[str, str]]:
         """Ask etcd's JSON gateway."""
         request = urllib.request.Request(f"http://{self.endpoint}/v3/{path}", json.dumps(question).encode())
@@ -99,6 +106,17 @@ class TestEtcdDriver(DriverContract):
 
     @pytest.fixture
     def subject(self, etcd_server: LocalStore) -> Subject:
+        """The session's etcd."""
+        return EtcdSubject(etcd_server.endpoint)
+
+
+class TestEtcdFilter(FilterContract):
+    """Its filter is the watch's range of keys, so an update's key would have to tell."""
+
+    operations = ("put", "delete")
+
+    @pytest.fixture
+    def subject(self, etcd_server: LocalStore) -> FilterSubject:
         """The session's etcd."""
         return EtcdSubject(etcd_server.endpoint)
 

@@ -171,7 +171,8 @@ def _aws_store(name: str, request: pytest.FixtureRequest) -> Store:
     receiver = request.getfixturevalue("receiver_arn")
     settings = services.settings.model_copy(update={"receive_events_function_arn": receiver})
     nowhere = request.getfixturevalue("nowhere")
-    subject = (S3Subject if name == "s3" else DynamoDbSubject)(services, settings, nowhere)
+    receiving = request.getfixturevalue("receiving")
+    subject = (S3Subject if name == "s3" else DynamoDbSubject)(services, settings, nowhere, receiving)
     make = S3Driver if name == "s3" else DynamoDbDriver
 
     def driver(spec: TrialSpec, proxy: FaultProxy) -> Driver:
@@ -203,7 +204,7 @@ def _postgresql_store(endpoint: str) -> Iterator[Store]:
 
     with lambda_api() as api, fault_proxy(api.endpoint, http1) as receiver:
         call_receiver_at(endpoint, receiver.endpoint)
-        yield Store("postgresql", PostgresqlSubject(endpoint), endpoint, postgresql, driver, receiver)
+        yield Store("postgresql", PostgresqlSubject(endpoint, api), endpoint, postgresql, driver, receiver)
 
 
 def call_receiver_at(endpoint: str, api: str) -> None:

@@ -22,6 +22,7 @@ from stepbench.drivers.protocol import Outcome, Write
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.local.postgresql import discard_postgresql, start_postgresql
 from stepbench.local.processes import free_port, terminate
+from stepbench.records.deliveries import parse_delivery
 from stepbench.settings import Settings
 from stepbench.testing.driver_contract import (
     KEY_BYTES,
@@ -32,6 +33,7 @@ from stepbench.testing.driver_contract import (
     running,
     until_torn_down,
 )
+from stepbench.testing.filter_contract import FilterContract, FilterSubject
 from stepbench.testing.lambda_api import LambdaApi, lambda_api
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
     from stepbench.local.processes import LocalStore
+    from stepbench.testing.filter_contract import Arrived
 
 pytestmark = pytest.mark.stores
 RECEIVER = "arn:aws:lambda:eu-central-1:000000000000:function:stepbench-ReceiveEvents"
@@ -78,8 +81,9 @@ class PostgresqlSubject:
 
     target = {"store": "postgresql"}  # noqa: RUF012 -- read only
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, api: LambdaApi) -> None:
         self.endpoint = endpoint
+        self._api = api
 
     def driver(self, spec: TrialSpec) -> Driver:
         """For the running server."""
@@ -110,6 +114,17 @@ class PostgresqlSubject:
             rows = await (await connection.execute(query, (f"%{spec.tag}%",))).fetchall()
         return [row[0] for row in rows]
 
+    @asynccontextmanager
+    async def receiving(self, _spec: TrialSpec) -> AsyncIterator[Arrived]:
+        """What has been posted since."""
+        before = len(self._api.invocations)
+
+        async def arrived() -> list[tuple[int, int]]:
+            posted = [parse_delivery(json.loads(each.body), 1) for each in self._api.invocations[before:]]
+            return [(each.entry.phase, each.entry.sequence) for delivery in posted for each in delivery.arrivals]
+
+        yield arrived
+
 
 @pytest.fixture
 def receiver_api(postgresql_server: LocalStore) -> Iterator[LambdaApi]:
@@ -130,8 +145,7 @@ def _call_at(endpoint: str, api: str) -> None:
 @pytest.fixture
 def subject(postgresql_server: LocalStore, receiver_api: LambdaApi) -> PostgresqlSubject:
     """The session's server; its invocations go to `receiver_api`."""
-    assert receiver_api
-    return PostgresqlSubject(postgresql_server.endpoint)
+    return PostgresqlSubject(postgresql_server.endpoint, receiver_api)
 
 
 class TestPostgresqlDriver(DriverContract):
@@ -140,8 +154,16 @@ class TestPostgresqlDriver(DriverContract):
     @pytest.fixture
     def subject(self, postgresql_server: LocalStore, receiver_api: LambdaApi) -> Subject:
         """The session's server, with a receiver."""
-        assert receiver_api
-        return PostgresqlSubject(postgresql_server.endpoint)
+        return PostgresqlSubject(postgresql_server.endpoint, receiver_api)
+
+
+class TestPostgresqlFilter(FilterContract):
+    """Its filter is the trigger's WHEN."""
+
+    @pytest.fixture
+    def subject(self, subject: PostgresqlSubject) -> FilterSubject:
+        """See above."""
+        return subject
 
 
 async def test_an_insert_posts_the_event_before_it_is_acknowledged(

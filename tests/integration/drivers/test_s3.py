@@ -13,11 +13,17 @@ from stepbench.drivers.protocol import Driver, Outcome, Write
 from stepbench.drivers.s3 import S3Driver
 from stepbench.errors import TargetUnavailableError
 from stepbench.testing.driver_contract import DriverContract, contract_spec, contract_write, running
+from stepbench.testing.filter_contract import FilterContract, FilterSubject
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from tests.integration.drivers.conftest import Receiving
+
     from stepbench.contracts.plan import TrialSpec
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
+    from stepbench.testing.filter_contract import Arrived
 
 pytestmark = pytest.mark.emulator
 
@@ -27,10 +33,11 @@ class S3Subject:
 
     target: dict[str, Any] = {"store": "s3"}  # noqa: RUF012 -- the Subject protocol's attribute
 
-    def __init__(self, services: Services, settings: Settings, nowhere: str) -> None:
+    def __init__(self, services: Services, settings: Settings, nowhere: str, receiving: Receiving) -> None:
         self._s3 = services.aws("s3")
         self.settings = settings
         self._nowhere = nowhere
+        self._receiving = receiving
 
     def driver(self, spec: TrialSpec) -> Driver:
         """On the emulator."""
@@ -44,6 +51,10 @@ class S3Subject:
         """The newest version."""
         del spec
         return await asyncio.to_thread(self._get, key)
+
+    def receiving(self, spec: TrialSpec) -> AbstractAsyncContextManager[Arrived]:
+        """By the function."""
+        return self._receiving(spec.tag)
 
     async def leftovers(self, spec: TrialSpec) -> list[str]:
         """Versions, delete markers, notification entries."""
@@ -67,10 +78,13 @@ class S3Subject:
 
 
 @pytest.fixture
-def subject(services: Services, receiver_arn: str, nowhere: str) -> S3Subject:
-    """S3 with a receiver that can be configured and is never run."""
+def subject(services: Services, receiver_arn: str, nowhere: str, receiving: Receiving) -> S3Subject:
+    """S3 with a receiver that can be configured and runs within `receiving` only."""
     return S3Subject(
-        services, services.settings.model_copy(update={"receive_events_function_arn": receiver_arn}), nowhere
+        services,
+        services.settings.model_copy(update={"receive_events_function_arn": receiver_arn}),
+        nowhere,
+        receiving,
     )
 
 
@@ -79,6 +93,17 @@ class TestS3Driver(DriverContract):
 
     @pytest.fixture
     def subject(self, subject: S3Subject) -> S3Subject:
+        """See above."""
+        return subject
+
+
+class TestS3Filter(FilterContract):
+    """Its filter is the notification's prefix, so an update's key would have to tell."""
+
+    operations = ("put", "delete")
+
+    @pytest.fixture
+    def subject(self, subject: S3Subject) -> FilterSubject:
         """See above."""
         return subject
 

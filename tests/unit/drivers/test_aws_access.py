@@ -38,9 +38,10 @@ async def test_missing_credentials_are_named_as_the_cause(monkeypatch: pytest.Mo
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.delenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", raising=False)
     monkeypatch.delenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", raising=False)
-    access = AwsAccess("s3", contract_spec({"store": "s3"}), SETTINGS, FakeClock())
+    access = AwsAccess("s3", contract_spec({"store": "s3"}), SETTINGS, FakeClock(), bucket="b")
     with pytest.raises(TargetUnavailableError, match="no AWS credentials"):
-        await access.connect("b")
+        await access.open()
+    await access.close()
 
 
 @pytest.mark.parametrize(

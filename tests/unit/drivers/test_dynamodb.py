@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from stepbench.contracts.target import Capacity, DynamoDbTarget, OnDemandCapacity, ProvisionedCapacity
 from stepbench.drivers.dynamodb import (
     DynamoDbDriver,
-    delete_item_writer,
-    put_item_writer,
     scaling_request,
     table_request,
 )
+from stepbench.drivers.dynamodb_items import delete_item_writer, put_item_writer
 from stepbench.drivers.protocol import Write
-from stepbench.drivers.stream_mapping import mapping_request
+from stepbench.drivers.stream_mapping import mapping_request, with_filter
 from stepbench.settings import Settings
 from stepbench.testing.driver_contract import contract_spec
 from stepbench.testing.fake_clock import FakeClock
@@ -48,6 +47,27 @@ def test_a_table_is_made_with_the_plans_capacity() -> None:
     warm = table_request(WARM, streamed=True)
     assert (warm["BillingMode"], warm["WarmThroughput"]) == ("PAY_PER_REQUEST", {"WriteUnitsPerSecond": 8_000})
     assert "WarmThroughput" not in table_request(ON_DEMAND, streamed=True)
+
+
+@pytest.mark.parametrize(
+    ("operation", "image"),
+    [("put", ("NewImage", "value")), ("update", ("NewImage", "value")), ("delete", ("Keys", "pk"))],
+)
+def test_the_filter_looks_at_the_head_of_what_tells_the_event(operation: Any, image: tuple[str, str]) -> None:  # noqa: ANN401 -- a literal, by parameter
+    """A deletion has no new image; an update's key tells of many events."""
+    spec = contract_spec({"store": "dynamodb"}, operation, 2 if operation == "update" else None, matching_share=0.5)
+    assert isinstance(spec.plan.target, DynamoDbTarget)
+    request = mapping_request(with_filter(spec.plan.target, spec), "stream", "receiver", "")
+    (pattern,) = request["FilterCriteria"]["Filters"]
+    of, attribute = image
+    assert json.loads(pattern["Pattern"]) == {"dynamodb": {of: {attribute: {"S": [{"prefix": f"{spec.tag}/"}]}}}}
+
+
+def test_without_a_share_the_plan_s_own_filter_stands() -> None:
+    """Or none."""
+    spec = contract_spec({"store": "dynamodb", "filter": {"eventName": ["INSERT"]}})
+    assert isinstance(spec.plan.target, DynamoDbTarget)
+    assert with_filter(spec.plan.target, spec) == spec.plan.target
 
 
 def test_the_stream_waits_for_the_preload() -> None:

@@ -36,16 +36,22 @@ def test_each_value_is_a_canary_of_the_plans_size() -> None:
     ]
 
 
-def test_each_deletion_has_a_key_of_its_own() -> None:
+@pytest.mark.parametrize("share", [1, 0.5])
+def test_each_deletion_has_a_key_of_its_own(share: float) -> None:
     """Those that the writers will delete, of all phases, writers and slices: no more and no fewer."""
     phases = [
         {"name": "warm-up", "measured": False, "load": [{"rate_per_s": 3, "count": 7}]},
         {"name": "long", "load": [{"rate_per_s": 0.01, "duration_s": 1_300}]},
     ]
-    plan = {"target": {"store": "s3"}, "record": {"operation": "delete"}, "phases": phases, "writers": 2}
+    plan = {
+        "target": {"store": "s3"},
+        "record": {"operation": "delete", "matching_share": share},
+        "phases": phases,
+        "writers": 2,
+    }
     spec = SPEC.model_copy(update={"plan": TrialPlan.model_validate({**plan, "arrivals": "poisson"})})
     offered = {
-        Payloads(spec.plan.record, EventId(spec.tag, phase, writer, slice_, attempt, 0), 1, seed=7).write(sequence)
+        Payloads(spec.plan.record, EventId(spec.tag, phase, writer, slice_, attempt, 0), count, seed=7).write(sequence)
         for phase, writer, attempt in itertools.product(range(2), range(2), range(2))
         for slice_, count in enumerate(slice_counts(spec.plan, phase, writer).tolist())
         for sequence in range(count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from stepbench.wire.pool import Address, Limits, Pool, parse_address
 from stepbench.wire.sigv4 import Credentials, Signer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
@@ -51,10 +52,18 @@ class AwsAccess:
     needs one only for the service's address.
     """
 
-    def __init__(
-        self, service: str, spec: TrialSpec, settings: Settings, clock: Clock, answer_limit_s: float = ANSWER_LIMIT_S
+    def __init__(  # noqa: PLR0913 -- what a driver is given, and what it is for
+        self,
+        service: str,
+        spec: TrialSpec,
+        settings: Settings,
+        clock: Clock,
+        answer_limit_s: float = ANSWER_LIMIT_S,
+        *,
+        bucket: str = "",
     ) -> None:
         self._service = service
+        self._bucket = bucket
         self._endpoint = spec.plan.target.endpoint
         self._settings = settings
         self._clock = clock
@@ -62,6 +71,9 @@ class AwsAccess:
         self._session = boto3.session.Session(region_name=settings.aws_region)
         self._made: list[Any] = []
         self.boto: Callable[[str], Any] = cache(self._client)
+        self._wire: SignedClient | None = None
+        self.before_key = ""
+        """What comes before the key in every path: "" where the bucket is part of the host name."""
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """A control-plane call in a thread. Raises TargetUnavailableError for anything but an answer."""
@@ -78,31 +90,37 @@ class AwsAccess:
             await resolve(parse_endpoint(self._endpoint, _HTTPS_PORT))
         return await self.call(self.boto, service or self._service)
 
-    async def connect(self, bucket: str = "") -> tuple[SignedClient, str]:
-        """
-        Open the measured path.
+    @property
+    def wire(self) -> SignedClient:
+        """The measured path. Raises RuntimeError unless it is open."""
+        if self._wire is None:
+            message = "open the driver before writing"
+            raise RuntimeError(message)
+        return self._wire
 
-        Returns:
-            The client, and what comes before the key in every path: "" where the bucket is part of the host name.
-        """
-        url: str = (await self.client()).meta.endpoint_url
-        address, before_key = bucket_address(url, bucket)
-        tls = await asyncio.to_thread(self._tls_context) if address.tls else None
-        client = SignedClient(
-            Pool(address, self._clock, self._limits, tls),
-            Signer(self._service, self._settings.aws_region),
-            CredentialSource(self._credentials),
-            self._clock,
-        )
+    async def open(self) -> None:
+        """Open the measured path, where it is not: read credentials, connect. Raises TargetUnavailableError."""
+        if self._wire is None:
+            url: str = (await self.client()).meta.endpoint_url
+            address, self.before_key = bucket_address(url, self._bucket)
+            self._wire = await open_wire(self._service, address, self._session, self._clock, self._limits)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """The measured path for a block, and as it was after it."""
+        was_open = self._wire is not None
+        await self.open()
         try:
-            await client.open(WARM_CONNECTIONS)
-        except TargetUnavailableError:
-            await client.close()
-            raise
-        return client, before_key
+            yield
+        finally:
+            if not was_open:
+                await self.close()
 
-    def close(self) -> None:
-        """End the connections of the boto3 clients; one that is used again makes new ones."""
+    async def close(self) -> None:
+        """End the connections of either kind; a boto3 client that is used again makes new ones."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
         for client in self._made:
             client.close()
 
@@ -119,16 +137,42 @@ class AwsAccess:
         self._made.append(client)
         return client
 
-    def _credentials(self) -> Credentials | None:
-        found = self._session.get_credentials()
-        if found is None:
-            return None
-        frozen = found.get_frozen_credentials()
-        return Credentials(frozen.access_key or "", frozen.secret_key or "", frozen.token or "")
 
-    def _tls_context(self) -> ssl.SSLContext:
-        bundle = self._session._session.get_config_variable("ca_bundle")  # noqa: SLF001 -- as boto3's own clients do
-        return ssl.create_default_context(cafile=bundle)
+async def open_wire(
+    service: str, address: Address, session: boto3.session.Session, clock: Clock, limits: Limits
+) -> SignedClient:
+    """
+    Connect to a service by our own client, with a session's credentials and region.
+
+    Raises:
+        TargetUnavailableError: it cannot be reached, or there are no credentials.
+    """
+    tls = await asyncio.to_thread(_tls_context, session) if address.tls else None
+    client = SignedClient(
+        Pool(address, clock, limits, tls),
+        Signer(service, session.region_name),
+        CredentialSource(lambda: _credentials(session)),
+        clock,
+    )
+    try:
+        await client.open(WARM_CONNECTIONS)
+    except TargetUnavailableError:
+        await client.close()
+        raise
+    return client
+
+
+def _credentials(session: boto3.session.Session) -> Credentials | None:
+    found = session.get_credentials()
+    if found is None:
+        return None
+    frozen = found.get_frozen_credentials()
+    return Credentials(frozen.access_key or "", frozen.secret_key or "", frozen.token or "")
+
+
+def _tls_context(session: boto3.session.Session) -> ssl.SSLContext:
+    bundle = session._session.get_config_variable("ca_bundle")  # noqa: SLF001 -- as boto3's own clients do
+    return ssl.create_default_context(cafile=bundle)
 
 
 def bucket_address(url: str, bucket: str) -> tuple[Address, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.target import (
@@ -13,28 +12,23 @@ from stepbench.contracts.target import (
     ProvisionedCapacity,
 )
 from stepbench.drivers.aws_access import ANSWER_LIMIT_S, AwsAccess, error_code
-from stepbench.drivers.aws_answers import json_error_code, written
+from stepbench.drivers.dynamodb_items import ItemWrites
 from stepbench.drivers.preload import preload
-from stepbench.drivers.stream_mapping import StreamMapping
+from stepbench.drivers.stream_mapping import StreamMapping, with_filter
 from stepbench.drivers.table_autoscaling import TableAutoscaling
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from stepbench.clock import Clock
     from stepbench.contracts.plan import Scale, TrialSpec
     from stepbench.drivers.protocol import Write, Written
     from stepbench.settings import Settings
-    from stepbench.wire.aws import SignedClient
 
 ACTIVE_WITHIN_NS = 180_000_000_000
 """A table takes 5 to 20 s as a rule; one that is pre-warmed, minutes."""
 TEAR_DOWN_FOR_NS = 20_000_000_000
 _POLL_S = 0.5
 _STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
-_HEADERS = (("content-type", "application/x-amz-json-1.0"), ("x-amz-target", "DynamoDB_20120810.PutItem"))
-_DELETE_HEADERS = (_HEADERS[0], ("x-amz-target", "DynamoDB_20120810.DeleteItem"))
 
 
 class DynamoDbDriver:
@@ -52,16 +46,13 @@ class DynamoDbDriver:
         self._clock = clock
         self._table = f"{settings.target_table_prefix}{spec.tag}"
         self._aws = AwsAccess("dynamodb", spec, settings, clock, answer_limit_s)
-        self._mapping = StreamMapping(self._aws, settings, target, self._table)
+        self._mapping = StreamMapping(self._aws, settings, with_filter(target, spec), self._table)
         self._autoscaling = TableAutoscaling(self._aws, self._table)
-        self._wire: SignedClient | None = None
-        self._put_item = put_item_writer(self._table)
-        self._delete_item = delete_item_writer(self._table)
+        self._items = ItemWrites(self._table)
 
     async def open(self) -> None:
         """Read credentials, connect. Raises TargetUnavailableError."""
-        if self._wire is None:
-            self._wire, _ = await self._aws.connect()
+        await self._aws.open()
 
     async def prepare(self) -> None:
         """
@@ -89,13 +80,7 @@ class DynamoDbDriver:
 
     async def write(self, write: Write) -> Written:
         """PutItem or DeleteItem of one item."""
-        if self._wire is None:
-            message = "open the driver before writing"
-            raise RuntimeError(message)
-        headers, body = (
-            (_DELETE_HEADERS, self._delete_item(write)) if write.delete else (_HEADERS, self._put_item(write))
-        )
-        return written(await self._wire.send("POST", "/", headers, body), json_error_code)
+        return await self._items.send(self._aws.wire, write)
 
     async def scale(self, scale: Scale) -> bool:
         """Ask for the capacity, one change at a time as DynamoDB demands; True when all of it is active."""
@@ -126,10 +111,7 @@ class DynamoDbDriver:
 
     async def close(self) -> None:
         """End connections."""
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            await wire.close()
-        self._aws.close()
+        await self._aws.close()
 
     async def provider(self) -> str:
         """What serves the table."""
@@ -176,40 +158,14 @@ class DynamoDbDriver:
             await self._clock.sleep_async(_POLL_S)
 
     async def _preload(self) -> None:
-        was_open = self._wire is not None
-        await self.open()
-        try:
+        async with self._aws.opened():
             await preload(self._spec, self.write, self._clock)
-        finally:
-            if not was_open:
-                await self.close()
 
     async def _remove_table(self) -> bool:
         table = await self._describe()
         if table is not None and table["TableStatus"] != "DELETING":
             await self._unless_in_use("delete_table")
         return table is None
-
-
-def put_item_writer(table: str) -> Callable[[Write], bytes]:
-    """A function that makes PutItem's body; the constant parts are encoded once."""
-    head = f'{{"TableName":{json.dumps(table)},"Item":{{"pk":{{"S":'
-
-    def put_item(write: Write) -> bytes:
-        key, value = (json.dumps(text, ensure_ascii=False) for text in (write.key, write.value.decode()))
-        return f'{head}{key}}},"value":{{"S":{value}}}}}}}'.encode()
-
-    return put_item
-
-
-def delete_item_writer(table: str) -> Callable[[Write], bytes]:
-    """A function that makes DeleteItem's body."""
-    head = f'{{"TableName":{json.dumps(table)},"Key":{{"pk":{{"S":'
-
-    def delete_item(write: Write) -> bytes:
-        return f"{head}{json.dumps(write.key, ensure_ascii=False)}}}}}}}".encode()
-
-    return delete_item
 
 
 def table_request(capacity: Capacity, *, streamed: bool) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, upda
 from stepbench.drivers.protocol import Outcome, Write, Written
 from stepbench.errors import TargetUnavailableError
 from stepbench.load.arrivals import slice_counts
+from stepbench.load.matching import all_matching
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -48,8 +49,9 @@ def _keys(spec: TrialSpec) -> Iterator[str]:
         return
     for phase, writer in itertools.product(range(len(plan.phases)), range(plan.writers)):
         for slice_, count in enumerate(slice_counts(plan, phase, writer).tolist()):
-            for sequence in range(count):
-                yield delete_key(EventId(spec.tag, phase, writer, slice_, 0, sequence), plan.record.key_bytes)
+            first = EventId(spec.tag, phase, writer, slice_, 0, 0)
+            for sequence, matching in enumerate(all_matching(plan.record.matching_share, count).tolist()):
+                yield delete_key(first._replace(sequence=sequence, matching=matching), plan.record.key_bytes)
 
 
 async def preload(spec: TrialSpec, write: Callable[[Write], Awaitable[Written]], clock: Clock) -> None:

@@ -27,6 +27,10 @@ def build_driver(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
             from stepbench.drivers.s3 import S3Driver  # noqa: PLC0415
 
             return S3Driver(spec, settings, clock)
+        case DynamoDbTarget(same_sandbox=True):
+            from stepbench.drivers.same_sandbox import SameSandboxDriver  # noqa: PLC0415
+
+            return SameSandboxDriver(spec, settings, clock)
         case DynamoDbTarget():
             from stepbench.drivers.dynamodb import DynamoDbDriver  # noqa: PLC0415
 

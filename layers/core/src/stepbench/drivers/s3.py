@@ -1,9 +1,14 @@
-"""S3: event notifications for one prefix of the stack's versioned bucket call `ReceiveEvents`."""
+"""
+S3: event notifications for one prefix of the stack's versioned bucket call `ReceiveEvents`.
+
+The prefix is the filter: keys of events that it is to hold back have another head.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stepbench.contracts.identity import matching_head
 from stepbench.drivers.aws_access import ANSWER_LIMIT_S, AwsAccess, error_code
 from stepbench.drivers.aws_answers import written, xml_error_code
 from stepbench.drivers.preload import preload
@@ -17,7 +22,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Write, Written
     from stepbench.settings import Settings
-    from stepbench.wire.aws import SignedClient
 
 VERSION_HEADER = b"x-amz-version-id"
 _TEAR_DOWN_FOR_NS = 20_000_000_000
@@ -37,15 +41,12 @@ class S3Driver:
         self._clock = clock
         self._bucket = settings.target_bucket
         self._receiver_arn = settings.receive_events_function_arn
-        self._prefix = f"{spec.tag}/"
-        self._aws = AwsAccess("s3", spec, settings, clock, answer_limit_s)
-        self._wire: SignedClient | None = None
-        self._before_key = ""
+        self._prefix = matching_head(spec.tag)
+        self._aws = AwsAccess("s3", spec, settings, clock, answer_limit_s, bucket=self._bucket)
 
     async def open(self) -> None:
         """Read credentials, connect. Raises TargetUnavailableError."""
-        if self._wire is None:
-            self._wire, self._before_key = await self._aws.connect(self._bucket)
+        await self._aws.open()
 
     async def prepare(self) -> None:
         """
@@ -75,15 +76,12 @@ class S3Driver:
 
     async def write(self, write: Write) -> Written:
         """PUT one object, or DELETE one: in a versioned bucket that adds a delete marker, whose version id is told."""
-        if self._wire is None:
-            message = "open the driver before writing"
-            raise RuntimeError(message)
         method = "DELETE" if write.delete else "PUT"
-        exchange = await self._wire.send(method, self._before_key + s3_path(write.key), (), write.value)
+        exchange = await self._aws.wire.send(method, self._aws.before_key + s3_path(write.key), (), write.value)
         return written(exchange, xml_error_code, VERSION_HEADER)
 
     async def tear_down(self) -> bool:
-        """Remove the notification, then every version and delete marker under the prefix."""
+        """Remove the notification, then every version and delete marker of the trial."""
         s3: S3Client = await self._aws.client()
         try:
             await self._remove_notification(s3)
@@ -98,10 +96,7 @@ class S3Driver:
 
     async def close(self) -> None:
         """End connections."""
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            await wire.close()
-        self._aws.close()
+        await self._aws.close()
 
     async def provider(self) -> str:
         """What serves the bucket."""
@@ -118,13 +113,8 @@ class S3Driver:
         return {name: value for name, value in answer.items() if name != "ResponseMetadata"}
 
     async def _preload(self) -> None:
-        was_open = self._wire is not None
-        await self.open()
-        try:
+        async with self._aws.opened():
             await preload(self._spec, self.write, self._clock)
-        finally:
-            if not was_open:
-                await self.close()
 
     async def _remove_notification(self, s3: S3Client) -> None:
         config = await self._notifications(s3)
@@ -137,7 +127,7 @@ class S3Driver:
 
     async def _delete_page(self, s3: S3Client) -> bool:
         """Delete up to 1,000 versions; False if there were none."""
-        page = await self._aws.call(s3.list_object_versions, Bucket=self._bucket, Prefix=self._prefix)
+        page = await self._aws.call(s3.list_object_versions, Bucket=self._bucket, Prefix=self._spec.tag)
         found = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
         if not found:
             return False
@@ -148,7 +138,7 @@ class S3Driver:
             Delete={"Objects": doomed, "Quiet": True},  # type: ignore[typeddict-item]
         )
         if len(refused := answer.get("Errors", [])) == len(doomed):
-            message = f"bucket {self._bucket}: nothing under {self._prefix} can be deleted: {refused[0]}"
+            message = f"bucket {self._bucket}: nothing under {self._spec.tag} can be deleted: {refused[0]}"
             raise TargetUnavailableError(message)
         return True
 

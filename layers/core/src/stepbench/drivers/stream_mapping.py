@@ -1,14 +1,16 @@
-"""The event source mapping between a table's stream and `ReceiveEvents`."""
+"""The event source mapping between a table's stream and the function that receives it."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+from stepbench.contracts.identity import matching_head
 from stepbench.drivers.aws_access import error_code
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
+    from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.target import DynamoDbTarget
     from stepbench.drivers.aws_access import AwsAccess
     from stepbench.settings import Settings
@@ -29,7 +31,9 @@ class StreamMapping:
 
     def __init__(self, aws: AwsAccess, settings: Settings, target: DynamoDbTarget, table: str) -> None:
         self._aws = aws
-        self._receiver_arn = settings.receive_events_function_arn
+        self._receiver_arn = (
+            settings.check_clock_function_arn if target.same_sandbox else settings.receive_events_function_arn
+        )
         self._failures_arn = settings.stream_failures_queue_arn
         self._target = target
         self._in_arn = f":table/{table}/stream/"
@@ -73,6 +77,20 @@ class StreamMapping:
         pages = client.get_paginator("list_event_source_mappings").paginate(FunctionName=self._receiver_arn)
         mappings = (mapping for page in pages for mapping in page["EventSourceMappings"])
         return next((each for each in mappings if self._in_arn in each["EventSourceArn"]), None)
+
+
+def with_filter(target: DynamoDbTarget, spec: TrialSpec) -> DynamoDbTarget:
+    """
+    The target, with the filter that `matching_share` asks for: by the head of the new value, or of a deletion's key.
+
+    Lambda reads all of the stream, and drops what does not match before it makes up a batch.
+    """
+    record = spec.plan.record
+    if record.matching_share == 1:
+        return target
+    matches = {"S": [{"prefix": matching_head(spec.tag)}]}
+    image = {"Keys": {"pk": matches}} if record.operation == "delete" else {"NewImage": {"value": matches}}
+    return target.model_copy(update={"filter": {"dynamodb": image}})
 
 
 def mapping_request(target: DynamoDbTarget, stream_arn: str, receiver_arn: str, failures_arn: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql
 
+from stepbench.contracts.identity import matching_head
 from stepbench.contracts.problem import Problem
 from stepbench.contracts.target import PostgresqlTarget, ServerlessCapacity
 from stepbench.drivers.aws_access import AwsAccess
@@ -130,22 +131,31 @@ class PostgresqlDriver:
         if not receiver:
             remedy = "Set RECEIVE_EVENTS_FUNCTION_ARN, as the stack does."
             raise self._never(remedy, of="no receiver function is known")
-        if self._scaled():
-            self._cluster()
+        if any(phase.scale for phase in self._spec.plan.phases):
+            self._require_cluster()
         target = self._spec.plan.target
         request_response = isinstance(target, PostgresqlTarget) and target.invocation == "request_response"
         async with self._control() as connection:
             await connection.execute(_script("table.sql").format(schema=self._schema))
             await self._preload(connection)
+            identity = sql.SQL("OLD.key" if self._deletes else "NEW.value")
             trigger = _script("trigger.sql").format(
                 schema=self._schema,
                 function=sql.Literal(receiver),
                 region=sql.Literal(region_of(receiver) or self._settings.aws_region),
                 invocation=sql.Literal("RequestResponse" if request_response else "Event"),
-                identity=sql.SQL("OLD.key" if self._deletes else "NEW.value"),
+                identity=identity,
+                filter=self._filter(identity),
                 changes=sql.SQL("DELETE" if self._deletes else "INSERT OR UPDATE"),
             )
             await connection.execute(trigger)
+
+    def _filter(self, identity: sql.SQL) -> sql.Composable:
+        """The trigger's condition, where the plan asks for one: PostgreSQL tests it before it queues the trigger."""
+        if self._spec.plan.record.matching_share == 1:
+            return sql.SQL("")
+        head = sql.Literal(matching_head(self._spec.tag))
+        return sql.SQL("WHEN (starts_with({identity}, {head}))").format(identity=identity, head=head)
 
     async def ready(self) -> bool:
         """Whether the trigger is there and enabled."""
@@ -161,8 +171,10 @@ class PostgresqlDriver:
         The extension stays: others may use it.
         """
         # Whatever this trial asked for: one that was cut short in the middle of scaling may have left its bounds.
-        if self._settings.aurora_cluster and self._spec.plan.target.endpoint is None and not await self._restore():
-            return False
+        if self._settings.aurora_cluster and self._spec.plan.target.endpoint is None:
+            async with self._cluster() as cluster:
+                if not await cluster.restore():
+                    return False
         async with self._control() as connection:
             await connection.execute(_TEAR_DOWN_LIMITS)
             try:
@@ -176,11 +188,8 @@ class PostgresqlDriver:
         if not isinstance(scale.capacity, ServerlessCapacity):
             message = f"postgresql scales as serverless_v2, not as {scale.capacity.mode}"
             raise TypeError(message)
-        aws, cluster = self._cluster()
-        try:
+        async with self._cluster() as cluster:
             return await cluster.scale(scale.capacity)
-        finally:
-            aws.close()
 
     async def provider(self) -> str:
         """`PostgreSQL 18.6 (wheel)`, or `Aurora PostgreSQL 16.4 (Aurora 16.4.1)`."""
@@ -191,23 +200,21 @@ class PostgresqlDriver:
                 return f"Aurora PostgreSQL {version} (Aurora {of_aurora})"
         return f"PostgreSQL {version} ({cluster})" if cluster else f"PostgreSQL {version}"
 
-    def _scaled(self) -> bool:
-        return any(phase.scale for phase in self._spec.plan.phases)
-
-    async def _restore(self) -> bool:
-        aws, cluster = self._cluster()
-        try:
-            return await cluster.restore()
-        finally:
-            aws.close()
-
-    def _cluster(self) -> tuple[AwsAccess, ClusterCapacity]:
-        cluster = self._settings.aurora_cluster
-        if not cluster:
+    def _require_cluster(self) -> str:
+        if not self._settings.aurora_cluster:
             remedy = "Deploy the stack with AuroraPostgresql=serverless, or remove `scale` from the plan."
             raise self._never(remedy, of="this stack has no Aurora Serverless v2 cluster to scale")
+        return self._settings.aurora_cluster
+
+    @asynccontextmanager
+    async def _cluster(self) -> AsyncIterator[ClusterCapacity]:
+        """The stack's cluster; its API's connections end with the block."""
+        name = self._require_cluster()
         aws = AwsAccess("rds", self._spec, self._settings, self._clock)
-        return aws, ClusterCapacity(aws, cluster)
+        try:
+            yield ClusterCapacity(aws, name)
+        finally:
+            await aws.close()
 
     async def _make_lane(self) -> Lane:
         connection = await self._access.connect()

@@ -11,4 +11,4 @@ BEGIN
 END
 $body$;
 CREATE OR REPLACE TRIGGER notify_receiver AFTER {changes} ON {schema}.records
-    FOR EACH ROW EXECUTE FUNCTION {schema}.notify_receiver();
+    FOR EACH ROW {filter} EXECUTE FUNCTION {schema}.notify_receiver();
