@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from stepbench.analysis.groups import group_results, log_mean, ratio, student_975
-from stepbench.contracts.result import Estimate, TrialSummary, WindowResult
+from stepbench.contracts.measures import Estimate, WindowResult
+from stepbench.contracts.result import TrialSummary
 from stepbench.records import layout
 from stepbench.testing.analysed_trials import AnalysedTrial
 from stepbench.testing.sample_results import sample_results

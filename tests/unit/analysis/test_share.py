@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from stepbench.analysis.share import Measured, share, trigger_shares
 from stepbench.contracts.application import Application
-from stepbench.contracts.result import Estimate, TrialSummary
+from stepbench.contracts.measures import Estimate
+from stepbench.contracts.result import TrialSummary
 from stepbench.testing.sample_results import sample_results
 
 TEN = Estimate(value=10, low=8, high=13)
@@ -78,7 +79,7 @@ def test_a_trial_that_measured_nothing_says_so() -> None:
     """Its place in the figure stays empty, with the reason."""
     trial = sample_results()[0].summary.model_copy(update={"windows": ()})
     (found,) = trigger_shares([application((10, "measured"))], [trial])
-    assert found.share.reason == f"{trial.name}: trial {trial.name} measured nothing"
+    assert found.share.reason == f"{trial.name}: nothing was measured"
 
 
 def test_one_trial_behind_two_names_is_one_estimate() -> None:

@@ -160,9 +160,10 @@ def test_published_numbers_stand_beside_ours() -> None:
     _, result = stepped(published=published)
     (found,), (_, window) = result.summary.replication, result.summary.windows
     assert (found.metric, found.window, found.phase, found.source) == ("p50", "after", "step", "A paper, Fig. 5")
-    assert found.latency_ms == window.latency_ms.p50
-    assert found.after_ack_ms == window.after_ack_ms.p50
-    for ours, ratio in ((found.latency_ms, found.ratio), (found.after_ack_ms, found.ratio_after_ack)):
+    assert (found.published, found.unit, found.over) == (10, "ms", "")
+    assert found.ours == window.latency_ms.p50
+    assert found.ours_after_ack == window.after_ack_ms.p50
+    for ours, ratio in ((found.ours, found.ratio), (found.ours_after_ack, found.ratio_after_ack)):
         for part in ("low", "value", "high"):
             assert getattr(ratio, part) == pytest.approx(getattr(ours, part) / 10)
 
@@ -176,3 +177,28 @@ def test_a_published_number_without_ours_says_so() -> None:
     assert (found.window, found.ratio.value, found.ratio.reason) == ("steady", None, "the window was not measured")
     (short,) = AnalysedTrial(published=published).finish().result().summary.replication
     assert (short.ratio.value, short.ratio.reason) == (None, "n=200 < 368")
+
+
+def test_published_ratios_stand_beside_ours() -> None:
+    """Of two windows, and of two metrics of one; ours has an interval that holds its value."""
+    published = [
+        {"metric": "p50", "ratio": 2, "over": "before", "source": "A paper", "window": "after"},
+        {"metric": "p90", "ratio": 9, "over_metric": "p50", "bound": "up_to", "source": "A paper", "window": "after"},
+        {"metric": "iqr", "ratio": 2, "over": "before", "source": "A paper", "window": "after"},
+    ]
+    _, result = stepped(published=published)
+    medians, tail, _ = result.summary.replication
+    before, after = (window.latency_ms for window in result.summary.windows)
+    assert (medians.unit, medians.over, medians.published) == ("ratio", "p50 of before", 2)
+    assert after.p50.value is not None
+    assert before.p50.value is not None
+    assert medians.ours.value == pytest.approx(after.p50.value / before.p50.value)
+    assert (tail.over, tail.bound) == ("p50 of after", "up_to")
+    assert after.p90.value is not None
+    assert tail.ours.value == pytest.approx(after.p90.value / after.p50.value)
+    for each in result.summary.replication:
+        assert each.ours.value is not None
+        assert each.ours.low is not None
+        assert each.ours.high is not None
+        assert each.ours.low <= each.ours.value <= each.ours.high
+        assert each.ratio.value == pytest.approx(each.ours.value / each.published)

@@ -48,6 +48,13 @@ def test_provisioned_capacity_is_billed_by_the_hour_not_by_the_write() -> None:
     assert usd(cost, "DynamoDB provisioned write capacity") == pytest.approx(1_420 * 0.00065)
 
 
+def test_writes_of_the_clock_check_are_invocations_too() -> None:
+    """200 writes and 30 canaries through CheckClock, beside 230 deliveries, 1 writer and 40 control invocations."""
+    apart, one = (estimate(trial("dynamodb", 200, 1, target={"same_sandbox": same})) for same in (False, True))
+    extra = usd(one, "Lambda requests") / usd(apart, "Lambda requests")
+    assert extra == pytest.approx((230 + 230 + 1 + 40) / (230 + 1 + 40))
+
+
 def test_a_scaling_phase_is_billed_at_its_capacity() -> None:
     """The highest capacity that is ever asked for stands until the end."""
     load = [{"rate_per_s": 1, "duration_s": 3_180}]
@@ -70,9 +77,25 @@ def test_updates_pay_for_the_keys_that_they_overwrite() -> None:
     assert update - put == pytest.approx(5.0)
 
 
+def test_keys_that_were_written_before_are_paid_for_though_the_phase_ended_early() -> None:
+    """Each event's key stood there before the load, which `until` then cut short: 100,000 puts at $5 per million."""
+    deletes = trial("s3", events=50, record={"operation": "delete"})
+    written, fewer = (actual_cost(deletes, Usage(sent=50, preloaded=count)) for count in (100_050, 50))
+    assert written - fewer == pytest.approx(0.5)
+
+
 def test_a_pull_trigger_is_not_billed_an_invocation_per_event() -> None:
     """Two watchers take turns for as long as the trial lasts."""
     assert usd(estimate(trial("etcd")), "Lambda requests") < usd(estimate(trial("s3")), "Lambda requests") / 1_000
+
+
+@pytest.mark.parametrize("store", ["s3", "dynamodb", "postgresql"])
+def test_what_a_filter_holds_back_is_written_and_invokes_nothing(store: str) -> None:
+    """Of a million events a tenth: the same million writes, and 100,030 invocations and the writers' for 1,000,030."""
+    whole, tenth = estimate(trial(store)), estimate(trial(store, record={"matching_share": 0.1}))
+    writes = {"s3": "S3 PUT requests", "dynamodb": "DynamoDB on-demand writes", "postgresql": "Aurora I/O requests"}
+    assert usd(tenth, writes[store]) == usd(whole, writes[store])
+    assert usd(whole, "Lambda requests") - usd(tenth, "Lambda requests") == pytest.approx(900_000 * 0.20e-6)
 
 
 def test_counts_that_were_measured_replace_assumptions() -> None:

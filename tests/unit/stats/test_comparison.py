@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from stepbench.contracts.result import Estimate
+from stepbench.contracts.measures import Estimate
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import comparison
 from stepbench.stats.bootstrap import block_weights
@@ -170,3 +170,27 @@ def test_comparisons_cover(phi: float, length_s: int) -> None:
                 hits[place] += estimate.low <= truth <= estimate.high
     assert (given >= 0.95 * count).all()
     assert (np.abs(hits / given - 0.95) <= 0.04).all(), (hits / given).tolist()
+
+
+def test_a_ratio_within_a_sample_errs_less_than_two_that_know_nothing_of_each_other() -> None:
+    """p90 over p50 of one log-normal sample: near exp(1.2816 * 0.5); its interval holds it."""
+    values = np.exp(0.5 * np.random.default_rng(4).standard_normal(2_000))
+    found = comparison.ratio_within(
+        sample(values), comparison.METRICS["p90"], comparison.METRICS["p50"], np.random.default_rng(1)
+    )
+    low, high = ends(found)
+    assert low < math.exp(1.2816 * 0.5) < high
+    apart = comparison.ratio_between(
+        sample(values), sample(values), comparison.METRICS["p50"], comparison.METRICS["p90"], np.random.default_rng(1)
+    )
+    assert apart.value == pytest.approx(found.value)
+    low_apart, high_apart = ends(apart)
+    assert high - low < high_apart - low_apart
+
+
+def test_a_ratio_within_too_small_a_sample_says_so() -> None:
+    """No interval for p99 of 200, and so no ratio."""
+    found = comparison.ratio_within(
+        sample(normal(200, 5)), comparison.METRICS["p99"], comparison.METRICS["p50"], np.random.default_rng(1)
+    )
+    assert (found.value, found.reason) == (None, "n=200 < 368")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.result import BoxStats
+from stepbench.contracts.drawn import BoxStats
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:

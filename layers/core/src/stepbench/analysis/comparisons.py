@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.result import Comparison, Estimate
+from stepbench.contracts.measures import Comparison, Estimate
 from stepbench.stats.comparison import Differences, compare
 
 if TYPE_CHECKING:

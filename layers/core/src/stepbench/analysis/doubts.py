@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.clock import drift_ns
+from stepbench.analysis.found_rate import rate_doubts
 from stepbench.analysis.reconciliation import log_doubts
+from stepbench.analysis.samples import written_and_received
 from stepbench.analysis.saturation import saturation_doubts
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.target import DynamoDbTarget
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.analysis.evidence import Evidence
-    from stepbench.contracts.result import Accounting, Clock, Failure, WindowResult
+    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.result import Accounting, Clock, Failure, StoppedPhase
 
 DRIFT_NS = 100_000
 """A clock that moved by more than this beside its bound is worth a word: a tenth of the fastest store's median."""
@@ -33,6 +36,7 @@ class Findings:
     windows: tuple[WindowResult, ...]
     clock: Clock
     failure: Failure | None = None
+    stopped: tuple[StoppedPhase, ...] = ()
 
     def total(self, name: str) -> int:
         """A count over all phases."""
@@ -41,7 +45,21 @@ class Findings:
 
 def doubts(evidence: Evidence, findings: Findings) -> tuple[Caveat, ...]:
     """All caveats, the graver first."""
-    groups = (_ending, _losses, _load, saturation_doubts, _sample, _clock, _deliveries, _target, _logs, log_doubts)
+    groups = (
+        _ending,
+        _losses,
+        _load,
+        saturation_doubts,
+        rate_doubts,
+        _sample,
+        _sureness,
+        _clock,
+        _sandboxes,
+        _deliveries,
+        _target,
+        _logs,
+        log_doubts,
+    )
     return tuple(caveat for group in groups for caveat in group(evidence, findings))
 
 
@@ -67,6 +85,9 @@ def _losses(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     if lost:
         text = f"{lost} acknowledged events had not arrived {limit} after the last acknowledgement ({late} came later)."
         yield Caveat(kind="lost_events", text=text, remedy="Look at the on-failure queues; raise drain_limit_s.")
+    if leaked := findings.total("leaked"):
+        text = f"{leaked} events arrived that the trigger's filter was to hold back; they are in no latency."
+        yield Caveat(kind="filter_leaked", text=text, remedy="Look at the filter as the store has it.")
     if unknown := findings.total("unknown"):
         text = f"{unknown} writes got no answer, so nobody knows whether they happened; they are in no latency."
         yield Caveat(kind="unknown_outcomes", text=text, remedy="Lower the rate, or look at the store's health.")
@@ -100,9 +121,18 @@ def _sample(_: Evidence, findings: Findings) -> Iterator[Caveat]:
             yield Caveat(kind="short_sample", text=text, remedy=remedy)
 
 
+def _sureness(_: Evidence, findings: Findings) -> Iterator[Caveat]:
+    for phase in findings.stopped:
+        if phase.reason != "sure" and (phase.final is None or phase.final > phase.wanted):
+            remedy = "Raise until.max_events, ask for a wider interval, or for a quantile that is easier to know."
+            yield Caveat(kind="not_sure", text=phase.text, remedy=remedy)
+
+
 def _clock(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     if findings.clock.offset_ms is None:
-        text = f"Latencies that end at t4 compare two clocks, {findings.clock.text}."
+        one_clock = written_and_received(evidence) is not None
+        what = "Response times and lateness" if one_clock else "Latencies that end at t4"
+        text = f"{what} compare two clocks, {findings.clock.text}."
         remedy = "Set the stack's clock reference (an SNTP server that functions can reach)."
         yield Caveat(kind="clock_unmeasured", text=text, remedy=remedy)
     moved_ns = drift_ns(evidence)
@@ -143,6 +173,18 @@ def _target(evidence: Evidence, _: Findings) -> Iterator[Caveat]:
         if target.batching_window_s and evidence.emulated:
             text = f"{evidence.provider} ignores the batching window of {target.batching_window_s} s."
             yield Caveat(kind="batching_window_ignored", text=text, remedy="Measure batching windows on AWS.")
+
+
+def _sandboxes(evidence: Evidence, _: Findings) -> Iterator[Caveat]:
+    same = written_and_received(evidence)
+    if same is None:
+        return
+    counted = evidence.joined.arrived & _measured(evidence)
+    other = int(np.count_nonzero(counted & ~same))
+    if other:
+        text = f"{other} of {np.count_nonzero(counted)} events were not received by the sandbox that wrote them."
+        remedy = "Compare clocks by the other events only, or run the trial again: Lambda had replaced the sandbox."
+        yield Caveat(kind="other_sandbox", text=text, remedy=remedy)
 
 
 def _logs(evidence: Evidence, _: Findings) -> Iterator[Caveat]:

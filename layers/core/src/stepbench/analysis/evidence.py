@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.target import is_pull
+from stepbench.contracts.tasks import PrecisionLooks
 from stepbench.records import layout
 from stepbench.records.reader import count_malformed, find_provider, read_records, ref_of
 from stepbench.records.report_lines import LogCollection, ReportPage
 from stepbench.records.t4_pages import read_t4_lines
+from stepbench.records.utilisations import read_utilisations
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.result import Utilisation
     from stepbench.contracts.tasks import StateError
     from stepbench.records.join import Joined
     from stepbench.records.reader import TrialRecords
@@ -31,6 +34,8 @@ class Evidence:
 
     floor_ms: latencies of the emulator's bare trigger, measured in the same run; empty where there is none.
     t4_lines, damaged_t4_lines: the receivers' log, where the plan asks for it; the latter as messages.
+    looks: at the precision of phases with `until`, by phase, where there were any.
+    utilisations: of probes, and of the phases at the rate they found.
     """
 
     spec: TrialSpec
@@ -46,6 +51,8 @@ class Evidence:
     floor_ms: tuple[float, ...]
     t4_lines: tuple[T4Line, ...]
     damaged_t4_lines: tuple[str, ...]
+    looks: dict[int, PrecisionLooks]
+    utilisations: tuple[Utilisation, ...]
 
 
 def gather(spec: TrialSpec, failure: StateError, services: Services) -> Evidence:
@@ -75,7 +82,19 @@ def gather(spec: TrialSpec, failure: StateError, services: Services) -> Evidence
         floor_ms=_floor(spec, services),
         t4_lines=t4_lines,
         damaged_t4_lines=damaged_t4_lines,
+        looks=_looks(spec, services),
+        utilisations=read_utilisations(spec, services.runs),
     )
+
+
+def _looks(spec: TrialSpec, services: Services) -> dict[int, PrecisionLooks]:
+    ref = ref_of(spec)
+    found = {
+        number: services.runs.find_model(layout.phase_key(ref, number, "until.json"), PrecisionLooks)
+        for number, phase in enumerate(spec.plan.phases)
+        if phase.until is not None
+    }
+    return {number: looks for number, looks in found.items() if looks is not None}
 
 
 def _pages(spec: TrialSpec, services: Services) -> tuple[ReportPage, ...]:

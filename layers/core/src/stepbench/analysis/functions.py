@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.result import Invocations
+from stepbench.contracts.target import receiver_of
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:
@@ -26,13 +27,14 @@ def invocations(evidence: Evidence) -> tuple[Invocations, ...]:
     for page in evidence.pages:
         lines.setdefault(page.function, {}).update((line.request_id, line) for line in page.lines)
     items = receiver_items(evidence)
-    # Receivers serve every trial of the stack: only this trial's invocations count.
-    own = {item.request_id for item in items}
-    lines[RECEIVER] = {name: line for name, line in lines.get(RECEIVER, {}).items() if name in own}
+    receiver = receiver_of(evidence.spec.plan.target)
+    if receiver == RECEIVER:
+        # It serves every trial of the stack: only this trial's invocations count. CheckClock serves one at a time.
+        own = {item.request_id for item in items}
+        lines[RECEIVER] = {name: line for name, line in lines.get(RECEIVER, {}).items() if name in own}
     found = (_of_function(name, list(by_id.values())) for name, by_id in sorted(lines.items()) if by_id)
-    return tuple(_with_own_word(each, items) if each.function == RECEIVER else each for each in found) or _unreported(
-        items
-    )
+    own_word = (_with_own_word(each, items) if each.function == receiver else each for each in found)
+    return tuple(own_word) or _unreported(receiver, items)
 
 
 def receiver_items(evidence: Evidence) -> list[T4Item]:
@@ -69,11 +71,11 @@ def _with_own_word(reported: Invocations, items: Sequence[T4Item]) -> Invocation
     return reported.model_copy(update=update)
 
 
-def _unreported(items: Sequence[T4Item]) -> tuple[Invocations, ...]:
+def _unreported(receiver: str, items: Sequence[T4Item]) -> tuple[Invocations, ...]:
     if not items:
         return ()
     requests = {item.request_id for item in items}
-    return (_with_own_word(Invocations(function=RECEIVER, invocations=len(requests), cold_starts=0), items),)
+    return (_with_own_word(Invocations(function=receiver, invocations=len(requests), cold_starts=0), items),)
 
 
 def _median(values: Iterable[float]) -> float | None:

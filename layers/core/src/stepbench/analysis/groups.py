@@ -26,12 +26,14 @@ import math
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.result import Estimate, GroupResult, GroupWindow
+from stepbench.contracts.measures import Estimate, GroupWindow
+from stepbench.contracts.result import GroupResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import TrialSummary, WindowResult
+    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.result import TrialSummary
 
 MIN_RUNS = 3
 QUANTILES = ("p50", "p90", "p95", "p99")

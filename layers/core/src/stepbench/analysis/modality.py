@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.result import Modality
+from stepbench.contracts.measures import Modality
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.modality import find_modes
 

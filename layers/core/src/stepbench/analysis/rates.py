@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.windows import NS_PER_S
-from stepbench.contracts.result import RateBins
+from stepbench.contracts.drawn import RateBins
 from stepbench.drivers.protocol import Outcome
 
 if TYPE_CHECKING:
@@ -46,9 +46,10 @@ def stepped_phases(evidence: Evidence, bin_s: float = BIN_S, max_bins: int = MAX
     """Of the measured phases that were planned and have more than one load step."""
     for phase, planned in enumerate(evidence.spec.plan.phases):
         if planned.measured and len(planned.load) > 1 and phase in evidence.records.starts_ns:
-            wider = max(1, math.ceil(planned.length_s / bin_s / max_bins))
+            length_s = evidence.records.offered_s(phase)
+            wider = max(1, math.ceil(length_s / bin_s / max_bins))
             bin_ns = round(bin_s * wider * NS_PER_S)
-            bins = math.floor(planned.length_s * NS_PER_S / bin_ns + 1e-9)
+            bins = math.floor(length_s * NS_PER_S / bin_ns + 1e-9)
             yield PhaseBins(phase, planned.name, evidence.records.starts_ns[phase], bin_ns, bins)
 
 
@@ -59,7 +60,7 @@ def rates(evidence: Evidence) -> tuple[RateBins, ...]:
         RateBins(
             phase=stepped.name,
             bin_s=stepped.bin_ns / NS_PER_S,
-            offered=tuple(stepped.count(joined.t0_ns[joined.phase == stepped.phase]).tolist()),
+            offered=tuple(stepped.count(joined.t0_ns[joined.offered & (joined.phase == stepped.phase)]).tolist()),
             sent=tuple(stepped.count(joined.t1_ns[joined.phase == stepped.phase]).tolist()),
             acknowledged=tuple(stepped.count(acknowledged_ns(evidence, stepped)).tolist()),
         )

@@ -14,7 +14,6 @@ import numpy as np
 
 from stepbench.contracts.identity import CANARY_PHASE, UNRESOLVED_PHASE
 from stepbench.contracts.result import Caveat
-from stepbench.drivers.protocol import Outcome
 from stepbench.records.t4 import ENTRY, Entry, pack, unpack
 from stepbench.records.t4_lines import is_logged
 
@@ -131,12 +130,12 @@ def _examples(sightings: Sequence[Sighting]) -> str:
 
 
 def _lost_events(sightings: Sequence[Sighting], joined: Joined) -> int:
-    """How many events among these were acknowledged, and did not arrive as far as the table knows."""
+    """How many events among these have to arrive, and did not as far as the table knows."""
     nameless = {CANARY_PHASE, UNRESOLVED_PHASE}
     named = [sighting.entry for sighting in sightings if sighting.entry.phase not in nameless]
     events = np.unique(joined.grid.locate(unpack(pack(named), "log")))
     events = events[events >= 0]
-    return int(np.count_nonzero((joined.outcome[events] == Outcome.OK) & ~joined.arrived[events]))
+    return int(np.count_nonzero(joined.expected[events] & ~joined.arrived[events]))
 
 
 def _compare(request_id: str, items: Sequence[T4Item], lines: Sequence[T4Line], found: Reconciliation) -> None:

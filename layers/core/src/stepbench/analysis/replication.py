@@ -1,53 +1,101 @@
-"""Published numbers beside ours."""
+"""Published numbers beside ours: times, and ratios of two times."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.result import Estimate, Replication
+from stepbench.contracts.measures import Estimate, Replication
+from stepbench.stats.comparison import METRICS, ratio_between, ratio_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepbench.analysis.windows import MeasuredWindow
+    from stepbench.contracts.measures import Latency, WindowResult
     from stepbench.contracts.plan import Published, TrialPlan
-    from stepbench.contracts.result import Latency, WindowResult
+    from stepbench.stats.estimates import Sample
+
+NOT_MEASURED = Estimate(value=None, reason="the window was not measured")
+_TRIGGER, _AFTER_ACK, _OVER = 2, 3, 2
+"""Purposes, as in `MeasuredWindow.sample`; what a ratio is over has its own."""
 
 
-def replication(plan: TrialPlan, windows: Sequence[WindowResult]) -> tuple[Replication, ...]:
-    """One entry for each number in the plan's `published`, whether we have one to set beside it or not."""
+class Measured(NamedTuple):
+    """A window, and what came of it."""
+
+    window: MeasuredWindow
+    result: WindowResult
+
+    def sample(self, purpose: int, *, after_ack: bool) -> Sample:
+        """Trigger latency, or latency after the acknowledgement."""
+        values_ms = self.window.after_ack_ms() if after_ack else self.window.trigger_ms()
+        return self.window.sample(values_ms, purpose)
+
+
+def replication(
+    plan: TrialPlan, windows: Sequence[MeasuredWindow], results: Sequence[WindowResult]
+) -> tuple[Replication, ...]:
+    """
+    One entry for each number in the plan's `published`, whether we have one to set beside it or not.
+
+    Args:
+        plan: the trial's.
+        windows: the measured windows.
+        results: what came of them, in the same order.
+    """
     planned = [(phase.name, window.name) for phase in plan.phases for window in phase.all_windows()]
-    return tuple(_replication(published, planned, windows) for published in plan.published)
+    measured = {(each.phase, each.name): Measured(window, each) for window, each in zip(windows, results, strict=True)}
+    return tuple(_replication(published, planned, measured) for published in plan.published)
 
 
 def _replication(
-    published: Published, planned: Sequence[tuple[str, str]], windows: Sequence[WindowResult]
+    published: Published, planned: Sequence[tuple[str, str]], measured: dict[tuple[str, str], Measured]
 ) -> Replication:
-    phase, name = next(names for names in planned if published.window in {None, names[1]})
-    ours = next((window for window in windows if (window.phase, window.name) == (phase, name)), None)
-    latency_ms = _metric(ours.latency_ms if ours else None, published.metric)
-    after_ack_ms = _metric(ours.after_ack_ms if ours else None, published.metric)
+    place = _place(published.window, planned)
+    over = _place(published.over, planned) if published.over else place
+    ours, base = measured.get(place), measured.get(over)
+    number = published.value_ms or published.ratio or 0.0  # exactly one of them is there, and above 0
+    own, after_ack = (_ours(published, ours, base, after_ack=after) for after in (False, True))
+    over_words = f"{published.over_metric or published.metric} of {over[1]}" if published.ratio else ""
     return Replication(
         metric=published.metric,
-        window=name,
-        phase=phase,
-        published_ms=published.value_ms,
+        window=place[1],
+        phase=place[0],
+        over=over_words,
+        published=number,
+        unit="ratio" if published.ratio else "ms",
+        bound=published.bound,
         source=published.source,
-        latency_ms=latency_ms,
-        after_ack_ms=after_ack_ms,
-        ratio=_over(latency_ms, published.value_ms),
-        ratio_after_ack=_over(after_ack_ms, published.value_ms),
+        ours=own,
+        ours_after_ack=after_ack,
+        ratio=_over_number(own, number),
+        ratio_after_ack=_over_number(after_ack, number),
     )
 
 
-def _metric(measure: Latency | None, metric: str) -> Estimate:
-    if measure is None:
-        return Estimate(value=None, reason="the window was not measured")
-    found: Estimate = getattr(measure, metric)
-    return found
+def _place(name: str | None, planned: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Phase and window."""
+    return next(names for names in planned if name in {None, names[1]})
 
 
-def _over(estimate: Estimate, published_ms: float) -> Estimate:
+def _ours(published: Published, ours: Measured | None, base: Measured | None, *, after_ack: bool) -> Estimate:
+    if ours is None or base is None:
+        return NOT_MEASURED
+    if published.ratio is None:
+        latency: Latency = ours.result.after_ack_ms if after_ack else ours.result.latency_ms
+        found: Estimate = getattr(latency, published.metric)
+        return found
+    above, below = METRICS[published.metric], METRICS[published.over_metric or published.metric]
+    sample = ours.sample(_AFTER_ACK if after_ack else _TRIGGER, after_ack=after_ack)
+    if ours is base:
+        return ratio_within(sample, above, below, sample.rng)
+    if ours.window.overlaps(base.window):
+        return Estimate(value=None, reason="the windows overlap")
+    return ratio_between(base.sample(_OVER, after_ack=after_ack), sample, below, above, sample.rng)
+
+
+def _over_number(estimate: Estimate, published: float) -> Estimate:
     low, value, high = (
-        None if each is None else each / published_ms for each in (estimate.low, estimate.value, estimate.high)
+        None if each is None else each / published for each in (estimate.low, estimate.value, estimate.high)
     )
     return Estimate(value=value, low=low, high=high, reason=estimate.reason)

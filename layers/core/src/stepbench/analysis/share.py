@@ -6,7 +6,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.result import Estimate, TriggerShare
+from stepbench.contracts.measures import Estimate
+from stepbench.contracts.result import TriggerShare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,7 +61,7 @@ def share(application: Application, stores: Mapping[str, Measured], trial: str) 
         stores: by store, and the one in question under `measured`.
         trial: whose latency stands behind `measured`; empty for none.
     """
-    compute_ms = sum(function.duration_ms for function in application.functions)
+    compute_ms = sum(function.duration_ms or 0 for function in application.functions)
     triggers = [function.trigger for function in application.functions if function.trigger is not None]
     trigger_ms = _total(triggers, stores)
     return TriggerShare(
@@ -82,9 +83,9 @@ def _place(trial: TrialSummary, listed: Sequence[str]) -> int:
 
 def _measured(trial: TrialSummary) -> Measured:
     if not trial.windows:
-        return Measured(trial.name, Estimate(value=None, reason=f"trial {trial.name} measured nothing"))
+        return Measured(trial.name, Estimate(value=None, reason="nothing was measured"))
     if trial.incomplete:
-        return Measured(trial.name, Estimate(value=None, reason=f"trial {trial.name} is incomplete"))
+        return Measured(trial.name, Estimate(value=None, reason="the trial is incomplete"))
     return Measured(trial.name, trial.windows[0].latency_ms.p50)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.windows import NS_PER_MS, NS_PER_S
-from stepbench.contracts.result import PhaseSpan, SeriesPoint, StepSpan, WindowSpan
+from stepbench.contracts.drawn import PhaseSpan, SeriesPoint, StepSpan, WindowSpan
 from stepbench.drivers.protocol import Outcome
 from stepbench.stats.curves import by_second
 
@@ -28,19 +28,19 @@ def phase_spans(evidence: Evidence) -> tuple[PhaseSpan, ...]:
             name=evidence.spec.plan.phases[phase].name,
             measured=evidence.spec.plan.phases[phase].measured,
             from_s=(start_ns - zero_ns) / NS_PER_S,
-            to_s=(start_ns - zero_ns) / NS_PER_S + evidence.spec.plan.phases[phase].length_s,
-            steps=_step_spans(evidence.spec.plan.phases[phase]),
+            to_s=(start_ns - zero_ns) / NS_PER_S + evidence.records.offered_s(phase),
+            steps=_step_spans(evidence.spec.plan.phases[phase], evidence.records.offered_s(phase)),
             windows=tuple(
                 WindowSpan(name=window.name, from_s=window.from_s, to_s=window.to_s)
-                for window in evidence.spec.plan.phases[phase].all_windows()
+                for window in evidence.spec.plan.phases[phase].all_windows(evidence.records.offered_s(phase))
             ),
         )
         for phase, start_ns in sorted(evidence.records.starts_ns.items())
     )
 
 
-def _step_spans(phase: Phase) -> tuple[StepSpan, ...]:
-    ends_s = list(accumulate(step.length_s for step in phase.load))
+def _step_spans(phase: Phase, offered_s: float) -> tuple[StepSpan, ...]:
+    ends_s = [*accumulate(step.length_s for step in phase.load[:-1]), offered_s]
     begins_s = [0.0, *ends_s[:-1]]
     return tuple(
         StepSpan(rate_per_s=step.rate_per_s, from_s=begin_s, to_s=end_s)
@@ -63,9 +63,10 @@ def series(evidence: Evidence) -> tuple[SeriesPoint, ...]:
     second = first[joined.phase] + (joined.t0_ns - starts_ns[joined.phase]) // NS_PER_S
     ok = joined.outcome == Outcome.OK
     trigger_ms = np.where(joined.arrived, (joined.t4_ns - joined.t1_ns) / NS_PER_MS, np.inf)
-    quantiles = by_second(trigger_ms[ok], second[ok], phases.size)
-    offered = np.bincount(second, minlength=phases.size)
+    quantiles = by_second(trigger_ms[joined.expected], second[joined.expected], phases.size)
+    offered = np.bincount(second[joined.offered], minlength=phases.size)
     acknowledged = np.bincount(second[ok], minlength=phases.size)
+    not_matching = np.bincount(second[ok & ~joined.matching], minlength=phases.size)
     arrived = np.bincount(second[joined.arrived], minlength=phases.size)
     return tuple(
         SeriesPoint(
@@ -73,6 +74,7 @@ def series(evidence: Evidence) -> tuple[SeriesPoint, ...]:
             phase=evidence.spec.plan.phases[int(phases[at])].name,
             offered=int(offered[at]),
             acknowledged=int(acknowledged[at]),
+            not_matching=int(not_matching[at]),
             arrived=int(arrived[at]),
             p50_ms=_finite(quantiles.p50[at]),
             p90_ms=_finite(quantiles.p90[at]),

@@ -12,13 +12,17 @@ from stepbench.analysis.clock import clock
 from stepbench.analysis.comparisons import comparisons
 from stepbench.analysis.doubts import Findings, doubts
 from stepbench.analysis.evidence import FLOOR_PER_S
+from stepbench.analysis.found_rate import found_rate
 from stepbench.analysis.functions import invocations
 from stepbench.analysis.modality import modality
 from stepbench.analysis.rates import rates
 from stepbench.analysis.replication import replication
+from stepbench.analysis.samples import window_samples
+from stepbench.analysis.stopping import as_offered, stopped
 from stepbench.analysis.timeline import phase_spans, series
 from stepbench.analysis.windows import measured_windows, window_curve, window_result
-from stepbench.contracts.result import Accounting, Cost, Failure, Latency, TrialResult, TrialSummary
+from stepbench.contracts.measures import Latency
+from stepbench.contracts.result import Accounting, Cost, Failure, TrialResult, TrialSummary
 from stepbench.costs import Usage, actual_cost
 from stepbench.records.books import account
 from stepbench.records.columns import UNSENT
@@ -26,7 +30,8 @@ from stepbench.stats.estimates import Sample
 
 if TYPE_CHECKING:
     from stepbench.analysis.evidence import Evidence
-    from stepbench.contracts.result import Invocations, WindowResult
+    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.result import Invocations
 
 NOTHING_MEASURED = "NothingMeasuredError"
 
@@ -42,11 +47,13 @@ def trial_result(evidence: Evidence) -> TrialResult:
     measured, warm_up = _books(evidence)
     results = tuple(window_result(evidence, window) for window in windows)
     failure = evidence.failure.failure() or _nothing_measured(results)
+    ended = stopped(evidence, results)
     findings = Findings(
         accounting=tuple(books for books in (measured, warm_up) if books is not None),
         windows=results,
         clock=clock(evidence),
         failure=failure,
+        stopped=ended,
     )
     functions, spec = invocations(evidence), evidence.spec
     summary = TrialSummary(
@@ -66,10 +73,13 @@ def trial_result(evidence: Evidence) -> TrialResult:
         comparisons=comparisons(evidence, windows),
         change_points=change_points(evidence),
         modality=tuple(modality(evidence, window) for window in windows),
-        replication=replication(spec.plan, results),
+        replication=replication(spec.plan, windows, results),
+        found_rate=found_rate(evidence),
+        stopped=ended,
         cost_usd=Cost(estimate=spec.estimate_usd, actual=_cost(evidence, functions)),
         floor_ms=_floor(evidence),
         group=spec.group or spec.name,
+        base=spec.base,
         repeat=spec.repeat,
         point=spec.point,
     )
@@ -80,6 +90,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
         ecdf=tuple(window_curve(evidence, window) for window in windows),
         boxes=tuple(box(evidence, window) for window in windows),
         rates=rates(evidence),
+        samples=window_samples(evidence, windows),
     )
 
 
@@ -88,7 +99,9 @@ def _nothing_measured(windows: tuple[WindowResult, ...]) -> Failure | None:
     empty = [window.name for window in windows if window.n == 0]
     if not empty:
         return None
-    return Failure(error=NOTHING_MEASURED, cause=f"no event of window {', '.join(empty)} was acknowledged")
+    return Failure(
+        error=NOTHING_MEASURED, cause=f"no event of window {', '.join(empty)} that had to arrive was acknowledged"
+    )
 
 
 def _books(evidence: Evidence) -> tuple[Accounting | None, Accounting | None]:
@@ -106,12 +119,13 @@ def _cost(evidence: Evidence, functions: tuple[Invocations, ...]) -> float:
     """Events that may have been sent are billed as sent; logs that are not all there are not used."""
     whole = _logs_are_whole(evidence, functions)
     usage = Usage(
-        sent=int(np.count_nonzero(evidence.joined.outcome != UNSENT)),
+        sent=int(np.count_nonzero(evidence.joined.offered & (evidence.joined.outcome != UNSENT))),
         batches=len(evidence.records.items),
         invocations=sum(each.invocations for each in functions) if whole else None,
         billed_ms=sum(each.billed_ms for each in functions) if whole else None,
+        preloaded=evidence.spec.plan.preloaded_keys,
     )
-    return actual_cost(evidence.spec.plan, usage)
+    return actual_cost(as_offered(evidence.spec.plan, evidence), usage)
 
 
 def _logs_are_whole(evidence: Evidence, functions: tuple[Invocations, ...]) -> bool:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.result import EcdfCurve, Latency, WindowResult
+from stepbench.contracts.drawn import EcdfCurve
+from stepbench.contracts.measures import Latency, WindowResult
 from stepbench.drivers.protocol import Outcome
 from stepbench.stats.curves import ecdf
 from stepbench.stats.estimates import Sample
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepbench.analysis.evidence import Evidence
-    from stepbench.contracts.plan import Window
+    from stepbench.contracts.plan import TrialPlan, Window
     from stepbench.records.join import Joined
 
 NS_PER_S = 1_000_000_000
@@ -26,27 +27,29 @@ NS_PER_MS = 1_000_000
 
 class MeasuredWindow:
     """
-    Which events a window holds: `scheduled` all of them, `acknowledged` the OK ones, both by ascending t0.
+    Which events a window holds, by ascending t0.
 
-    `achieved_per_s` is what the store acknowledged *during* the window, whenever it was due: by t0, a store that falls
-    behind and catches up after the window would look as if it had kept pace.
+    `scheduled` are all of them, `acknowledged` the OK ones that are to pass the trigger's filter: what a filter holds
+    back has no latency, and would be missing from every quantile. `achieved_per_s` is all that the store acknowledged
+    *during* the window, whenever it was due: by t0, a store that falls behind and catches up after the window would
+    look as if it had kept pace.
     """
 
-    def __init__(self, evidence: Evidence, phase: int, window: Window, number: int) -> None:
-        joined, spec = evidence.joined, evidence.spec
+    def __init__(  # noqa: PLR0913 -- what it is a window of
+        self, joined: Joined, plan: TrialPlan, phase_start_ns: int, phase: int, window: Window, *, number: int
+    ) -> None:
         self.phase = phase
         self.name = window.name
         self.length_s = window.to_s - window.from_s
         self._joined = joined
-        self._drain_limit_s = spec.plan.drain_limit_s
-        self._seed = (spec.plan.seed, phase, number)
-        phase_start_ns = evidence.records.starts_ns[phase]
+        self._drain_limit_s = plan.drain_limit_s
+        self._seed = (plan.seed, phase, number)
         self._start_ns = phase_start_ns + round(window.from_s * NS_PER_S)
         self._end_ns = phase_start_ns + round(window.to_s * NS_PER_S)
         inside = (joined.phase == phase) & (joined.t0_ns >= self._start_ns) & (joined.t0_ns < self._end_ns)
         held = np.nonzero(inside)[0]
         self.scheduled = held[np.argsort(joined.t0_ns[held], kind="stable")]
-        self.acknowledged = self.scheduled[joined.outcome[self.scheduled] == Outcome.OK]
+        self.acknowledged = self.scheduled[joined.expected[self.scheduled]]
         done = (joined.phase == phase) & (joined.outcome == Outcome.OK)
         done &= (joined.t2_ns >= self._start_ns) & (joined.t2_ns < self._end_ns)
         self.achieved_per_s = int(np.count_nonzero(done)) / self.length_s
@@ -66,6 +69,10 @@ class MeasuredWindow:
         """Trigger latency, t4 - t1."""
         return self.until_arrival_ms(self._joined.t1_ns)
 
+    def after_ack_ms(self) -> NDArray[np.float64]:
+        """Latency after the acknowledgement, t4 - t2; may be negative."""
+        return self.until_arrival_ms(self._joined.t2_ns)
+
     def sample(self, values_ms: NDArray[np.float64], purpose: int = 0) -> Sample:
         """A measure of the acknowledged events; every `purpose` has random numbers of its own."""
         at_s = (self._joined.t0_ns[self.acknowledged] - self._start_ns) / NS_PER_S
@@ -83,10 +90,11 @@ class MeasuredWindow:
 
 def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:
     """All windows of the measured phases that were planned, in order."""
-    for phase, planned in enumerate(evidence.spec.plan.phases):
-        if phase in evidence.records.starts_ns:
-            for number, window in enumerate(planned.all_windows()):
-                yield MeasuredWindow(evidence, phase, window, number)
+    plan, records = evidence.spec.plan, evidence.records
+    for phase, planned in enumerate(plan.phases):
+        if phase in records.starts_ns:
+            for number, window in enumerate(planned.all_windows(records.offered_s(phase))):
+                yield MeasuredWindow(evidence.joined, plan, records.starts_ns[phase], phase, window, number=number)
 
 
 def window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
@@ -99,7 +107,7 @@ def window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         offered_per_s=window.scheduled.size / window.length_s,
         achieved_per_s=window.achieved_per_s,
         latency_ms=window.latency(window.trigger_ms()),
-        after_ack_ms=window.latency(window.until_arrival_ms(joined.t2_ns)),
+        after_ack_ms=window.latency(window.after_ack_ms()),
         response_write_ms=window.latency(window.elapsed_ms(joined.t2_ns, joined.t0_ns)),
         response_trigger_ms=window.latency(window.until_arrival_ms(joined.t0_ns)),
         service_ms=window.latency(window.elapsed_ms(joined.t2_ns, joined.t1_ns)),

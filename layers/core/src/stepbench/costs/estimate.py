@@ -2,7 +2,8 @@
 From a plan, or from a trial's counts, to a bill.
 
 Before the trial every push event is taken to cost an invocation of its own, which batching undercuts: a budget that
-holds against the estimate holds against the bill. After it, counts that were measured take the place of those
+holds against the estimate holds against the bill. What the trigger's filter holds back costs its write alone: no store
+bills for a filter, and nothing is invoked. After the trial, counts that were measured take the place of those
 assumptions.
 """
 
@@ -12,6 +13,8 @@ import math
 from dataclasses import dataclass
 from typing import assert_never
 
+from stepbench.contracts.load_rules import METRICS_LOOP_S, METRICS_WAIT_S
+from stepbench.contracts.phase import MAX_LOOKS
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import (
     AutoscaledCapacity,
@@ -23,6 +26,7 @@ from stepbench.contracts.target import (
     ReferenceTarget,
     S3Target,
     is_pull,
+    receiver_of,
 )
 from stepbench.costs import prices
 from stepbench.costs.bill import CostEstimate, CostLine, bill, line
@@ -46,6 +50,9 @@ CONTROL_MS = 1_500
 TRANSITIONS_PER_TRIAL = 60
 TRANSITIONS_PER_PHASE = 15
 TRANSITIONS_PER_ITEM = 6
+TRANSITIONS_PER_LOOK = 3
+LOOK_MS = 15_000
+"""Some seconds in a function of three times the memory; most looks have fewer events to read than the last."""
 WRITER_LEAD_S = 45
 """What a writer is billed for beside its slice: cold start, connecting, the hold until the barrier."""
 FLUSH_S = 10
@@ -60,6 +67,7 @@ class Usage:
 
     sent: writes that reached the store, warm-up included.
     batches: t4 items in the results table, one per delivered batch.
+    preloaded: keys written before the load.
     invocations, billed_ms: sums over all functions of the trial, from the REPORT lines.
     """
 
@@ -68,6 +76,7 @@ class Usage:
     invocations: int | None = None
     billed_ms: float | None = None
     memory_mb: int = FUNCTION_MEMORY_MB
+    preloaded: int | None = None
 
 
 def estimate(trial: TrialPlan) -> CostEstimate:
@@ -81,23 +90,24 @@ def actual_cost(trial: TrialPlan, usage: Usage) -> float:
 
 
 def _priced(trial: TrialPlan, usage: Usage) -> CostEstimate:
-    batches = usage.batches if usage.batches is not None else _batches(trial, usage.sent)
+    delivered = math.ceil(usage.sent * trial.record.matching_share)
+    batches = usage.batches if usage.batches is not None else _batches(trial, delivered)
     invocations = usage.invocations if usage.invocations is not None else _invocations(trial, batches)
     billed_ms = usage.billed_ms if usage.billed_ms is not None else _billed_ms(trial, batches)
     return bill(
-        *_store_lines(trial, usage.sent),
+        *_store_lines(trial, usage.sent + (trial.preloaded_keys if usage.preloaded is None else usage.preloaded)),
         line(prices.LAMBDA_REQUEST, invocations),
         line(prices.LAMBDA_GB_S, billed_ms / 1_000 * usage.memory_mb / 1_024),
-        line(prices.RESULTS_WRITE, _results_writes(trial, usage.sent, batches)),
+        line(prices.RESULTS_WRITE, _results_writes(trial, delivered, batches)),
         line(prices.DYNAMODB_READ, _writer_seconds(trial)),
         line(prices.RESULTS_PUT, _writer_seconds(trial) / FLUSH_S + 2 * _items(trial) + 20),
         line(prices.STATE_TRANSITION, _transitions(trial)),
-        line(prices.LOGS_GB, _log_bytes(trial, usage.sent, batches, invocations) / 1e9),
+        line(prices.LOGS_GB, _log_bytes(trial, delivered, batches, invocations) / 1e9),
     )
 
 
-def _store_lines(trial: TrialPlan, sent: int) -> tuple[CostLine, ...]:
-    writes = sent + CANARIES + trial.preloaded_keys
+def _store_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
+    writes = offered + CANARIES
     match trial.target:
         case S3Target():
             return (line(prices.S3_PUT, writes),)
@@ -129,35 +139,51 @@ def _most_write_units(capacity: ProvisionedCapacity | AutoscaledCapacity) -> int
     return capacity.write_units if isinstance(capacity, ProvisionedCapacity) else capacity.max_write_units
 
 
-def _batches(trial: TrialPlan, sent: int) -> int:
+def _batches(trial: TrialPlan, delivered: int) -> int:
     """A watcher writes what it saw once a second at most; a push receiver may run once per event."""
-    return min(sent, math.ceil(2 * _watch_s(trial))) if is_pull(trial.target) else sent + CANARIES
+    return min(delivered, math.ceil(2 * _watch_s(trial))) if is_pull(trial.target) else delivered + CANARIES
 
 
 def _invocations(trial: TrialPlan, batches: int) -> int:
-    receivers = 0 if is_pull(trial.target) else batches
-    return receivers + _items(trial) + CONTROL_INVOCATIONS
+    receivers = 0 if is_pull(trial.target) else batches + _invoked_writes(trial)
+    return receivers + _items(trial) + CONTROL_INVOCATIONS + _looks(trial)
 
 
 def _billed_ms(trial: TrialPlan, batches: int) -> float:
     writers_ms = (_writer_seconds(trial) + WRITER_LEAD_S * _items(trial)) * 1_000
-    receivers_ms = 2 * _watch_s(trial) * 1_000 if is_pull(trial.target) else batches * RECEIVER_MS
-    return writers_ms + receivers_ms + CONTROL_INVOCATIONS * CONTROL_MS
+    pushed_ms = (batches + _invoked_writes(trial)) * RECEIVER_MS
+    receivers_ms = 2 * _watch_s(trial) * 1_000 if is_pull(trial.target) else pushed_ms
+    return writers_ms + receivers_ms + CONTROL_INVOCATIONS * CONTROL_MS + _looks(trial) * LOOK_MS
 
 
-def _results_writes(trial: TrialPlan, sent: int, batches: int) -> float:
+def _invoked_writes(trial: TrialPlan) -> int:
+    """Writes that are invocations themselves, of `CheckClock`."""
+    return trial.events + CANARIES if receiver_of(trial.target) == "CheckClock" else 0
+
+
+def _results_writes(trial: TrialPlan, delivered: int, batches: int) -> float:
     """One packed item per batch, a heartbeat a second and a pointer per flush from each writer."""
-    t4 = batches * math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * sent / max(batches, 1)) / 1_024)
+    t4 = batches * math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * delivered / max(batches, 1)) / 1_024)
     return t4 + _writer_seconds(trial) * (1 + 1 / FLUSH_S) + 100
 
 
-def _log_bytes(trial: TrialPlan, sent: int, batches: int, invocations: int) -> float:
+def _log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) -> float:
     share = {"all": 1.0, "sample": 1 / SAMPLE_EVERY, "none": 0.0}[trial.log_t4]
-    return invocations * LOG_BYTES_PER_INVOCATION + share * (batches * T4_LINE_BYTES + sent * T4_LOGGED_ENTRY_BYTES)
+    return invocations * LOG_BYTES_PER_INVOCATION + share * (
+        batches * T4_LINE_BYTES + delivered * T4_LOGGED_ENTRY_BYTES
+    )
 
 
 def _transitions(trial: TrialPlan) -> int:
-    return TRANSITIONS_PER_TRIAL + TRANSITIONS_PER_PHASE * len(trial.phases) + TRANSITIONS_PER_ITEM * _items(trial)
+    loops = TRANSITIONS_PER_PHASE * len(trial.phases) + TRANSITIONS_PER_LOOK * _looks(trial)
+    return TRANSITIONS_PER_TRIAL + loops + TRANSITIONS_PER_ITEM * _items(trial)
+
+
+def _looks(trial: TrialPlan) -> int:
+    """At the precision of phases with `until`, and at utilisations that come late; at most."""
+    waits = METRICS_WAIT_S // METRICS_LOOP_S
+    measured = sum(phase.probe or phase.uses_found_rate for phase in trial.phases)
+    return sum(MAX_LOOKS for phase in trial.phases if phase.until) + measured * waits
 
 
 def _items(trial: TrialPlan) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.contracts.result import Estimate
+from stepbench.contracts.measures import Estimate
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import bootstrap
 from stepbench.stats.quantiles import CONFIDENCE, at_levels, quantile
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepbench.stats.estimates import Sample
+
+    Combine = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 
 DRAWS = 2_000
 _TAIL = (1 - CONFIDENCE) / 2
@@ -39,28 +41,49 @@ class Differences(NamedTuple):
     tail_ratio: Estimate
 
 
-class _Measure(NamedTuple):
-    """What is computed of each window's quantiles `qs` (shape (..., k) to (...,)), and how two windows are set off."""
+class Measure(NamedTuple):
+    """What is computed of a window's quantiles `qs`: shape (..., k) to (...,)."""
 
     name: str
     qs: tuple[float, ...]
     of: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    combine: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 
 
 def compare(a: Sample, b: Sample, rng: np.random.Generator) -> Differences:
     """All four. One generator serves both windows, not each its own: two with one seed would draw alike."""
     return Differences(
         median_shift=median_shift(a, b, rng),
-        median_ratio=_estimate(a, b, _Measure("median", (0.5,), _first, _over), rng),
-        iqr_ratio=_estimate(a, b, _Measure("interquartile range", (0.25, 0.75), _spread, _over), rng),
-        tail_ratio=_estimate(a, b, _Measure("median", (0.5, 0.9), _tail, _over), rng),
+        median_ratio=ratio_between(a, b, METRICS["p50"], METRICS["p50"], rng),
+        iqr_ratio=ratio_between(a, b, METRICS["iqr"], METRICS["iqr"], rng),
+        tail_ratio=ratio_between(a, b, _TAIL_OVER_MEDIAN, _TAIL_OVER_MEDIAN, rng),
     )
 
 
 def median_shift(a: Sample, b: Sample, rng: np.random.Generator) -> Estimate:
     """Median of b minus median of a, in the samples' unit."""
-    return _estimate(a, b, _Measure("median", (0.5,), _first, _minus), rng)
+    return _estimate(a, b, (METRICS["p50"], METRICS["p50"]), _minus, rng)
+
+
+def ratio_between(a: Sample, b: Sample, of_a: Measure, of_b: Measure, rng: np.random.Generator) -> Estimate:
+    """A measure of b over a measure of a, two samples that have no event in common."""
+    return _estimate(a, b, (of_a, of_b), _over, rng)
+
+
+def ratio_within(sample: Sample, above: Measure, below: Measure, rng: np.random.Generator) -> Estimate:
+    """A measure over another of the same sample: both are drawn together, since they err together."""
+    qs = tuple(sorted({*above.qs, *below.qs}))
+    at_above, at_below = ([qs.index(q) for q in measure.qs] for measure in (above, below))
+    try:
+        drawn = quantile_draws(sample, qs, rng)
+    except InsufficientSampleError as shortage:
+        return Estimate(value=None, reason=str(shortage))
+    found = np.array([quantile(sample.ascending, q) for q in qs])
+    if np.isinf(found).any():
+        return Estimate(value=None, reason=f"> drain limit ({sample.drain_limit_s:g} s)")
+    value = float(_over(above.of(found[at_above]), below.of(found[at_below])))
+    if math.isnan(value):
+        return Estimate(value=None, reason=f"its {below.name} is not above 0, so there is no ratio to it")
+    return _interval(value, _over(above.of(drawn[:, at_above]), below.of(drawn[:, at_below])), sample.drain_limit_s)
 
 
 def quantile_draws(
@@ -99,9 +122,11 @@ def _block_levels(
     return np.clip(np.maximum.accumulate(levels, axis=1), 0.0, 1.0)
 
 
-def _estimate(a: Sample, b: Sample, measure: _Measure, rng: np.random.Generator) -> Estimate:
+def _estimate(
+    a: Sample, b: Sample, measures: tuple[Measure, Measure], combine: Combine, rng: np.random.Generator
+) -> Estimate:
     points, drawn = [], []
-    for label, sample in (("a", a), ("b", b)):
+    for label, sample, measure in (("a", a, measures[0]), ("b", b, measures[1])):
         try:
             drawn.append(measure.of(quantile_draws(sample, measure.qs, rng)))
         except InsufficientSampleError as shortage:
@@ -110,10 +135,10 @@ def _estimate(a: Sample, b: Sample, measure: _Measure, rng: np.random.Generator)
         if np.isinf(found).any():
             return Estimate(value=None, reason=f"> drain limit ({sample.drain_limit_s:g} s)")
         points.append(measure.of(found))
-    value = float(measure.combine(points[1], points[0]))
+    value = float(combine(points[1], points[0]))
     if math.isnan(value):
-        return Estimate(value=None, reason=f"a: its {measure.name} is not above 0, so there is no ratio to it")
-    return _interval(value, measure.combine(drawn[1], drawn[0]), max(a.drain_limit_s, b.drain_limit_s))
+        return Estimate(value=None, reason=f"a: its {measures[0].name} is not above 0, so there is no ratio to it")
+    return _interval(value, combine(drawn[1], drawn[0]), max(a.drain_limit_s, b.drain_limit_s))
 
 
 def _interval(value: float, drawn: NDArray[np.float64], drain_limit_s: float) -> Estimate:
@@ -163,3 +188,14 @@ def _over(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.where(below > 0, above / below, np.nan)
     return np.where(np.isinf(below) & np.isfinite(above), -np.inf, ratio)
+
+
+METRICS = {
+    "p50": Measure("median", (0.5,), _first),
+    "p90": Measure("p90", (0.9,), _first),
+    "p95": Measure("p95", (0.95,), _first),
+    "p99": Measure("p99", (0.99,), _first),
+    "iqr": Measure("interquartile range", (0.25, 0.75), _spread),
+}
+"""By the names that plans use."""
+_TAIL_OVER_MEDIAN = Measure("median", (0.5, 0.9), _tail)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.result import Estimate, Latency
+from stepbench.contracts.measures import Estimate, Latency
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import bootstrap, dependence
 from stepbench.stats.quantiles import Levels, at_level, min_sample, order_statistic_levels, quantile

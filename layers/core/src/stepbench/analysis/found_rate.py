@@ -1,0 +1,67 @@
+"""What the search for a rate came to, and what is doubtful about it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepbench.contracts.result import Caveat, FoundRate
+from stepbench.planning.bracketing import decide_after, is_held, probe_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.analysis.evidence import Evidence
+    from stepbench.contracts.plan import Phase
+    from stepbench.contracts.result import Utilisation
+
+MISSED_TOLERANCES = 2
+"""A phase that is held at the found rate may be so many tolerances off, before that is worth a word."""
+
+
+def found_rate(evidence: Evidence) -> FoundRate | None:
+    """The search, from what was measured in it; None for a trial without one."""
+    find = evidence.spec.plan.find_rate
+    if find is None:
+        return None
+    decision = decide_after(find, evidence.utilisations)
+    text = decision.text
+    if decision.next_per_s is not None:
+        text = f"the trial ended before the search did: {text}"
+    return FoundRate(wanted=find.utilisation, rate_per_s=decision.found_per_s, text=text, phases=evidence.utilisations)
+
+
+def rate_doubts(evidence: Evidence, _: Any) -> Iterator[Caveat]:  # noqa: ANN401 -- findings are not needed
+    """No rate; metrics that did not come; phases that were not as busy as they were to be."""
+    found, find = found_rate(evidence), evidence.spec.plan.find_rate
+    if found is None or find is None:
+        return
+    if found.rate_per_s is None:
+        text = f"No rate makes the store {100 * found.wanted:.0f} % busy: {found.text}."
+        remedy = "Widen find_rate.low_per_s and high_per_s, raise probes, tolerance or writers."
+        yield Caveat(kind="rate_not_found", text=text, remedy=remedy)
+    for phase in found.phases:
+        if phase.utilisation is None:
+            text = f"How busy the store was in phase {phase.phase} is not known: {phase.text}."
+            yield Caveat(kind="utilisation_unknown", text=text, remedy="Look at the metric in CloudWatch.")
+    limit = MISSED_TOLERANCES * find.tolerance
+    for measured, planned in _held(evidence):
+        off = 0.0 if measured.utilisation is None else measured.utilisation - found.wanted
+        kept = is_held(measured.offered_per_s, measured.achieved_per_s, planned.length_s)
+        if kept and abs(off) <= limit:
+            continue
+        text = f"Phase {measured.phase} was to make the store {100 * found.wanted:.0f} % busy, and did not: "
+        remedy = "Lengthen find_rate.probe_s or the settle time; other work on the same machine moves it as well."
+        cap_per_s = min(step.rate_per_s for step in planned.load)
+        if kept and off < 0 and found.rate_per_s is not None and cap_per_s < found.rate_per_s:
+            text += f"its rate_per_s, {cap_per_s:,.4g}, is below the {found.rate_per_s:,.4g}/s that were found; "
+            remedy = "Raise the rate_per_s of its load: it caps what find_rate finds."
+        yield Caveat(kind="utilisation_missed", text=text + probe_words(measured) + ".", remedy=remedy)
+
+
+def _held(evidence: Evidence) -> Iterator[tuple[Utilisation, Phase]]:
+    """Phases that are to be at exactly the rate that was found: what was measured, what was planned."""
+    phases = {phase.name: phase for phase in evidence.spec.plan.phases}
+    for measured in evidence.utilisations:
+        planned = phases[measured.phase]
+        if not measured.probe and {step.of_found for step in planned.load} == {1.0}:
+            yield measured, planned
