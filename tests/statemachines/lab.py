@@ -37,13 +37,18 @@ class Scenario:
     fail: dict[str, tuple[str, int]] = field(default_factory=dict)
     lanes: tuple[int, ...] = ()
     scale: bool = False
+    until: bool = False
+    utilisation: bool = False
+    unneeded: tuple[int, ...] = ()
+    """Phases that PlanPhase does without."""
     children: tuple[Scenario, ...] = ()
     with_items: bool = True
 
     def document(self) -> dict[str, Any]:
         """As the fakes read it."""
         children = [child.document() for child in self.children]
-        return {"id": self.id, "fail": self.fail, "lanes": self.lanes, "bucket": BUCKET, "children": children}
+        told = {"id": self.id, "fail": self.fail, "lanes": self.lanes, "unneeded": self.unneeded}
+        return {**told, "bucket": BUCKET, "children": children}
 
     def ref(self) -> dict[str, Any]:
         """The reference of the scenario's only trial."""
@@ -86,7 +91,8 @@ class Lab:
     def run_trial(self, scenario: Scenario) -> Ending:
         """Run the trial machine as the benchmark machine would."""
         self._store_items(scenario)
-        phases = [{"index": index, "settle_s": 0, "scale": scenario.scale} for index in range(2)]
+        common = {"settle_s": 0, "scale": scenario.scale, "until": scenario.until, "utilisation": scenario.utilisation}
+        phases = [{"index": index, **common} for index in range(2)]
         given = {"ref": scenario.ref(), "name": "a-trial", "child_name": scenario.id, "pull": bool(scenario.lanes)}
         return self.run("trial", scenario, {**given, "phases": phases})
 

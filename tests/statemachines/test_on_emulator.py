@@ -104,6 +104,16 @@ EDGES = [
         Scenario("none", scale=True),
     ),
     Edge("RunWriter: States.ALL", "RunWriter", "PlanError", "", AFTERWARDS | LOAD, set(), {STOP}),
+    Edge(
+        "CheckPrecision: States.ALL",
+        "CheckPrecision",
+        "AccountingError",
+        "",
+        AFTERWARDS | LOAD,
+        set(),
+        {STOP},
+        Scenario("none", until=True),
+    ),
     Edge("AwaitArrivals: States.ALL", "AwaitArrivals", "KeyError", "KeyError", AFTERWARDS | LOAD, set(), {STOP}),
     Edge("CollectLogs: States.ALL", "CollectLogs", "KeyError", "KeyError", AFTERWARDS | LOAD, set(), {STOP}),
     Edge(
@@ -161,7 +171,11 @@ def test_every_catch_edge_has_a_failure_injected() -> None:
 def test_a_failure_is_caught_collected_and_torn_down(lab: Lab, edge: Edge) -> None:
     """Whatever fails, the lease is released, partial results are kept, and the execution says what it was."""
     scenario = Scenario(
-        _name(edge), {edge.stage: (edge.error, edge.times)}, edge.scenario.lanes, scale=edge.scenario.scale
+        _name(edge),
+        {edge.stage: (edge.error, edge.times)},
+        edge.scenario.lanes,
+        scale=edge.scenario.scale,
+        until=edge.scenario.until,
     )
     ending = lab.run_trial(scenario)
     assert (ending.status, ending.error) == ("FAILED" if edge.ends_with else "SUCCEEDED", edge.ends_with)
@@ -203,6 +217,42 @@ def test_loops_end_when_the_stage_says_so(lab: Lab) -> None:
     once_more = {"AwaitTarget": 2, "ScaleTarget": 3, "AwaitArrivals": 2, "CollectLogs": 2, "TearDownTarget": 2}
     assert {stage: len(ending.called(stage)) for stage in once_more} == once_more
     assert [event["token"] for event in ending.called("CollectLogs")] == ["", "page 1"]
+
+
+def test_precision_is_checked_beside_the_load_until_it_is_enough(lab: Lab) -> None:
+    """For each phase that asks for it; both branches go on to the next phase, and the writers are as many as ever."""
+    ending = lab.run_trial(Scenario("sure", until=True))
+    assert ending.status == "SUCCEEDED"
+    assert [event["phase"] for event in ending.called("CheckPrecision")] == [0, 0, 1]
+    assert [event["item"]["writer"] for event in ending.called("RunWriter")].count(0) == 2
+    assert lab.run_trial(Scenario("not-asked")).called("CheckPrecision") == []
+
+
+def test_utilisation_is_measured_once_a_phase_is_over_until_it_is_there(lab: Lab) -> None:
+    """Metrics come late, so it is asked for again; other trials ask for none."""
+    ending = lab.run_trial(Scenario("utilised", utilisation=True))
+    assert ending.status == "SUCCEEDED"
+    assert [event["phase"] for event in ending.called("MeasureUtilisation")] == [0, 0, 1]
+    first = next(number for number, call in enumerate(ending.calls) if call["stage"] == "MeasureUtilisation")
+    assert [call["stage"] for call in ending.calls[:first]].count("RunWriter") == 2
+
+
+def test_a_phase_that_is_not_needed_is_passed_over(lab: Lab) -> None:
+    """Neither writers nor a look at its utilisation; what follows goes on."""
+    ending = lab.run_trial(Scenario("unneeded", utilisation=True, unneeded=(0,)))
+    assert ending.status == "SUCCEEDED"
+    assert [event["phase"] for event in ending.called("PlanPhase")] == [0, 1]
+    assert {event["phase"] for event in ending.called("MeasureUtilisation")} == {1}
+    assert len(ending.called("RunWriter")) == 2
+
+
+def test_a_rate_that_was_not_found_ends_in_analysis(lab: Lab) -> None:
+    """What was measured before the search is not lost with it; nothing is retried."""
+    ending = lab.run_trial(Scenario("no-rate", {"PlanPhase": ("RateNotFoundError", ALWAYS)}))
+    assert (ending.status, ending.error) == ("FAILED", "RateNotFoundError")
+    assert ending.stages >= AFTERWARDS
+    phases = [event["phase"] for event in ending.called("PlanPhase")]
+    assert len(phases) == len(set(phases))  # AWS stops at the first; the emulator's Map goes on
 
 
 def test_every_item_has_a_writer_and_each_retry_a_number(lab: Lab) -> None:

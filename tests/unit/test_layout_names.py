@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 MACHINES = ("benchmark", "trial")
-NO_STATES = {"ReceiveEvents", "SweepTargets"}
+NO_STATES = {"CheckClock", "ReceiveEvents", "SweepTargets"}
 """Entry points that are no states; they follow the same pattern."""
-UNDECORATED = {"receive_events", "run_writer", "watch_changes"}
+UNDECORATED = {"check_clock", "receive_events", "run_writer", "watch_changes"}
 """On the measured path."""
 PACKAGE = ROOT / "layers/core/src/stepbench"
 
@@ -106,9 +106,10 @@ def test_handlers_are_thin_and_only_measured_ones_are_undecorated(name: str) -> 
     assert decorators == ([] if _snake(name) in UNDECORATED else ["observed"])
 
 
-def test_t4_is_the_receivers_first_statement() -> None:
+@pytest.mark.parametrize("receiver", ["check_clock", "receive_events"])
+def test_t4_is_the_receivers_first_statement(receiver: str) -> None:
     """Everything before it would be measured as the store's latency."""
-    tree = ast.parse((ROOT / "functions/receive_events.py").read_text())
+    tree = ast.parse((ROOT / f"functions/{receiver}.py").read_text())
     (handler,) = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     first = next(statement for statement in handler.body if not isinstance(statement, ast.Expr))
     assert ast.unparse(first) == "t4_ns = time_ns()"

@@ -11,16 +11,18 @@ from typing import Any
 import pytest
 import yaml
 
+from stepbench.contracts.metric import Metric
 from stepbench.contracts.plan import SLICE_S
 from stepbench.settings import Settings
 from stepbench.stages.run_writer import Bench
 
 ROOT = Path(__file__).parents[2]
-MEASURED = {"ReceiveEvents", "RunWriter", "WatchChanges"}
+MEASURED = {"CheckClock", "ReceiveEvents", "RunWriter", "WatchChanges"}
 NAMELESS = {
     "lambda:ListEventSourceMappings",
     "lambda:CreateEventSourceMapping",
     "dynamodb:ListStreams",
+    "cloudwatch:GetMetricData",
     "logs:CreateLogDelivery",
     "logs:GetLogDelivery",
     "logs:UpdateLogDelivery",
@@ -29,6 +31,8 @@ NAMELESS = {
     "logs:PutResourcePolicy",
     "logs:DescribeResourcePolicies",
     "logs:DescribeLogGroups",
+    "xray:GetTraceSummaries",
+    "xray:BatchGetTraces",
 }
 """Actions for which AWS knows no resource, or none before it exists."""
 OLD_GLIBC = {"numpy", "scipy", "pyarrow"}
@@ -160,11 +164,12 @@ def test_no_star_where_a_name_can_stand(template: dict[str, Any]) -> None:
             assert set(actions) <= NAMELESS
 
 
-def test_a_mapping_can_be_made_for_the_receiver_only(template: dict[str, Any]) -> None:
+def test_a_mapping_can_be_made_for_the_receivers_only(template: dict[str, Any]) -> None:
     """The one `*` that would give something away has a condition."""
     statements = [one for one in _statements(template["Resources"]) if "EventSourceMapping" in str(one["Action"])]
     changing = [one for one in statements if one["Action"] != "lambda:ListEventSourceMappings"]
-    condition = {"ArnEquals": {"lambda:FunctionArn": {"GetAtt": "ReceiveEventsFunction.Arn"}}}
+    receivers = [{"GetAtt": f"{name}Function.Arn"} for name in ("ReceiveEvents", "CheckClock")]
+    condition = {"ArnEquals": {"lambda:FunctionArn": receivers}}
     assert [one["Condition"] for one in changing] == [condition] * 2
 
 
@@ -180,6 +185,25 @@ def test_nothing_traces_on_the_measured_path(template: dict[str, Any]) -> None:
     assert template["Globals"]["Function"]["Tracing"] == "Active"
     disabled = {name for name, body in _functions(template).items() if body.get("Tracing") == "Disabled"}
     assert disabled == MEASURED
+
+
+def test_the_clock_check_has_one_sandbox_and_writers_may_call_it(template: dict[str, Any]) -> None:
+    """A second sandbox would have a second clock."""
+    reserved = _functions(template)["CheckClock"]["ReservedConcurrentExecutions"]
+    assert reserved == {"If": ["WithClockCheck", 1, {"Ref": "AWS::NoValue"}]}
+    policy = _of_type(template, "IAM::ManagedPolicy")["WriteTargetPolicy"]["PolicyDocument"]
+    (allowed,) = (one["Resource"] for one in _statements(policy) if one["Action"] == "lambda:InvokeFunction")
+    assert allowed == {"GetAtt": "CheckClockFunction.Arn"}
+
+
+def test_the_clock_check_may_do_what_a_stream_receiver_does(template: dict[str, Any]) -> None:
+    """It reuses the receiver's stage, so it needs the receiver's rights to table, bucket and stream."""
+
+    def rights(name: str) -> set[str]:
+        return {json.dumps([one["Action"], one["Resource"]]) for one in _statements(_functions(template)[name])}
+
+    missing = [json.loads(each) for each in rights("ReceiveEvents") - rights("CheckClock")]
+    assert [action for action, _ in missing] == ["sqs:SendMessage"]  # nothing invokes it asynchronously
 
 
 def test_an_asynchronous_event_is_not_retried_and_not_lost(template: dict[str, Any]) -> None:
@@ -287,6 +311,8 @@ def test_a_writer_ends_before_its_function(template: dict[str, Any]) -> None:
         "ScaleTarget": {"ReadTrial", "WriteDocuments", "ChangeCapacity"},
         "PlanPhase": {"ReadTrial", "WriteDocuments"},
         "RunWriter": {"ReadTrial", "WriteDocuments", "WriteItems", "WriteTarget"},
+        "CheckPrecision": {"ReadTrial", "WriteDocuments", "WriteItems"},
+        "MeasureUtilisation": {"ReadTrial", "WriteDocuments"},
         "AwaitArrivals": {"ReadTrial"},
         "CollectLogs": {"ReadTrial", "WriteDocuments"},
         "AnalyseTrial": {"ReadTrial", "WriteDocuments"},
@@ -310,6 +336,7 @@ def test_a_writer_ends_before_its_function(template: dict[str, Any]) -> None:
             "ChangeCapacity",
         },
         "ReceiveEvents": set(),
+        "CheckClock": set(),
     }.items(),
 )
 def test_a_function_may_do_what_its_stage_does(template: dict[str, Any], function: str, policies: set[str]) -> None:
@@ -339,3 +366,17 @@ def test_versions_are_deleted_with_both_rights(template: dict[str, Any]) -> None
     document = _of_type(template, "IAM::ManagedPolicy")["TearDownTargetPolicy"]["PolicyDocument"]
     (actions,) = (one["Action"] for one in _statements(document) if "s3:DeleteObjectVersion" in one["Action"])
     assert set(actions) == {"s3:DeleteObject", "s3:DeleteObjectVersion"}
+
+
+@pytest.mark.parametrize("stack", ["aurora-postgresql", "etcd"])
+def test_a_stack_of_servers_tells_the_metric_of_how_busy_they_are(stack: str) -> None:
+    """`find_rate` reads it; CloudWatch takes a wrong name for a server that is silent."""
+    loaded = yaml.load((ROOT / f"stacks/{stack}.yaml").read_text(), _Loader)  # noqa: S506 -- a SafeLoader
+    text = loaded["Outputs"]["Metric"]["Value"]["Sub"]
+    metric = Metric.model_validate_json(re.sub(r"\$\{(\w+)\}", r"\1", text))
+    named = [name for one in metric.dimensions for name in one.values()]
+    kinds = {loaded["Resources"][name]["Type"] for name in named}
+    assert (metric.period_s, metric.full, metric.metric) == (60, 100, "CPUUtilization")
+    servers = {"aurora-postgresql": "AWS::RDS::DBInstance", "etcd": "AWS::EC2::Instance"}
+    assert kinds == {servers[stack]}
+    assert len(named) == sum(body["Type"] in kinds for body in loaded["Resources"].values())

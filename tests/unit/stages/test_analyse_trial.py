@@ -281,6 +281,24 @@ def test_a_watched_store_has_no_receiver_function() -> None:
     assert (summary.floor_ms.n, summary.floor_ms.min, summary.floor_ms.max) == (60, 0.7, 0.9)
 
 
+def test_an_etcd_elsewhere_has_no_floor() -> None:
+    """Floors are measured on this machine's own etcd."""
+    trial = Trial(store="etcd", target={"endpoint": "etcd.example:2379"})
+    for phase in (0, 1):
+        trial.records.phase(phase, source="watcher#0")
+    floors = {"async_invoke": {"latencies_ms": [5.0] * 10}, "etcd_watch": {"latencies_ms": [0.7] * 10}}
+    trial.memory.services.runs.put_json(layout.run_key(trial.ref.run_id, "floors.json"), floors)
+    assert trial.result().summary.floor_ms is None
+
+
+def test_a_floor_that_could_not_be_measured_is_left_out() -> None:
+    """An empty list is what a probe without arrivals leaves."""
+    trial = Trial().finish()
+    floors: dict[str, Any] = {"async_invoke": {"latencies_ms": []}}
+    trial.memory.services.runs.put_json(layout.run_key(trial.ref.run_id, "floors.json"), floors)
+    assert trial.result().summary.floor_ms is None
+
+
 def test_a_floor_has_the_time_axis_that_it_was_sent_on() -> None:
     """200 calls in 10 s, each like those before: on an axis of 0.2 s they would be too short for any interval."""
     assert FLOOR_PER_S == PER_S

@@ -122,6 +122,17 @@ def test_pages_are_followed_to_the_end_of_each_function(logs: Logs) -> None:
     assert logs.collection == LogCollection(every=1, expected=2, seen=2)
 
 
+def test_of_a_clock_check_the_checkers_log_is_the_receivers(logs: Logs) -> None:
+    """Looked for in ReceiveEvents' log, the lines would be awaited for five minutes, and then be missing."""
+    stored_trial(logs.memory.services, small_plan("dynamodb", target={"same_sandbox": True}))
+    logs.received("a")
+    logs.page("CheckClock", "write-a", "a")
+    logs.nothing(*FUNCTIONS[1:])
+    assert logs.collect() is None
+    assert logs.pages("CheckClock") == [["write-a", "a"]]
+    assert logs.collection == LogCollection(every=1, expected=1, seen=1)
+
+
 def test_the_log_is_read_from_the_lease_on(logs: Logs) -> None:
     """5 s of margin on either side; receivers by the minute, the others in one piece."""
     begin, end = NOW_MS - 35_000, NOW_MS + 5_000

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -21,16 +21,35 @@ START_NS = 1_700_000_000_000_000_000
 PHASES = [{"name": "load", "load": [{"rate_per_s": 10, "count": 30}]}]
 
 
-def exported(*, deliver: bool = True, writers: int = 1) -> tuple[pq.ParquetFile, int, FinishedTrial]:
+def exported(
+    *,
+    deliver: bool = True,
+    **fields: Any,  # noqa: ANN401 -- a plan's JSON
+) -> tuple[pq.ParquetFile, int, FinishedTrial]:
     """30 events; with two writers, the second never came."""
     memory = MemoryServices()
-    plan = small_plan("dynamodb", phases=PHASES, writers=writers)
+    plan = small_plan("dynamodb", phases=PHASES, **fields)
     trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
     if deliver:
         trial.phase(0, lost=(7,))
     output = export_records(ExportRecordsInput(ref=trial.ref), memory.services)
     assert output.key == layout.trial_key(trial.ref, "records.parquet")
     return pq.ParquetFile(io.BytesIO(memory.bucket.objects[output.key])), output.rows, trial
+
+
+def test_what_was_not_offered_has_no_row() -> None:
+    """`until` ended the phase after 20 of 90 events."""
+    until = {"metric": "p50", "relative_width": 0.5, "max_events": 90}
+    phases = [{"name": "load", "load": [{"rate_per_s": 10, "duration_s": 1}], "until": until}]
+    memory = MemoryServices()
+    plan = small_plan(phases=phases)
+    trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
+    trial.phase(0, to_s=2)
+    memory.services.table.set_stop(trial.ref.tag, 0, START_NS + 2 * 10**9)
+    output = export_records(ExportRecordsInput(ref=trial.ref), memory.services)
+    table = pq.read_table(io.BytesIO(memory.bucket.objects[output.key]))
+    assert (output.rows, table.num_rows) == (20, 20)
+    assert set(table["outcome"].to_pylist()) == {"ok"}
 
 
 def test_every_scheduled_event_is_a_row_in_order_of_its_time() -> None:
@@ -54,6 +73,14 @@ def test_the_times_are_those_of_the_records() -> None:
     assert latency == [None if number == 7 else expected[number] for number in range(30)]
     assert set(table["phase"]) == {"load"}
     assert table["arrivals"][6:9] == [1, 0, 1]
+
+
+def test_each_row_says_whether_the_filter_was_to_let_it_pass() -> None:
+    """Else a reader takes what was held back for lost."""
+    file, _, _ = exported(record={"matching_share": 0.5})
+    assert file.read()["matching"].to_pylist() == [False, True] * 15
+    file, _, _ = exported()
+    assert all(file.read()["matching"].to_pylist())
 
 
 def test_the_file_says_what_it_holds() -> None:

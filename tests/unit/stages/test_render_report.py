@@ -158,28 +158,6 @@ def test_a_damaged_result_spoils_no_other_trial() -> None:
     assert "result.json: summary" in failure.cause
 
 
-def test_floors_stand_beside_the_trials_that_they_bound() -> None:
-    """Push triggers end in an asynchronous invocation; etcd's watch does not, and an etcd elsewhere has no floor."""
-    memory = MemoryServices()
-    floors = {"async_invoke": {"latencies_ms": [5.0] * 10}, "etcd_watch": {"latencies_ms": [0.7] * 10}}
-    memory.services.runs.put_json(layout.run_key(RUN, "floors.json"), floors)
-    leave(memory, store(memory, 0, "s3"), RESULTS[0], floor_ms=None)
-    leave(memory, store(memory, 1, "etcd"), RESULTS[3], floor_ms=None)
-    leave(memory, store(memory, 2, "etcd", endpoint="etcd.example:2379"), RESULTS[3], floor_ms=None)
-    render(memory, "", "", "")
-    found = [trial.floor_ms.p50.value if trial.floor_ms else None for trial in summary_of(memory).trials]
-    assert found == [5.0, 0.7, None]
-
-
-def test_a_floor_that_could_not_be_measured_is_left_out() -> None:
-    """An empty list is what a probe without arrivals leaves."""
-    memory = MemoryServices()
-    memory.services.runs.put_json(layout.run_key(RUN, "floors.json"), {"async_invoke": {"latencies_ms": []}})
-    leave(memory, store(memory, 0), RESULTS[0], floor_ms=None)
-    render(memory, "")
-    assert summary_of(memory).trials[0].floor_ms is None
-
-
 def test_a_run_without_trials_fails_with_a_page_that_helps() -> None:
     """The Map itself may fail before any trial began."""
     memory = MemoryServices()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from stepbench.contracts.plan import LoadStep, TrialSpec
+from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.drivers.protocol import Outcome
@@ -36,6 +36,7 @@ class Writer:
     start_at_ns: int = START_NS + LEAD_NS
     attempt: int = 0
     slice_: int = 0
+    until: Until | None = None
 
     def __post_init__(self) -> None:
         self.clock = FakeClock()
@@ -61,7 +62,8 @@ class Writer:
     def spec(self) -> TrialSpec:
         """Its trial: one phase, two writes in flight at most."""
         load = LoadStep(rate_per_s=self.rate_per_s, duration_s=self.duration_s)
-        return trial_spec(EtcdTarget(store="etcd"), load, max_in_flight=2)
+        phase = Phase(name="measured", load=(load,), until=self.until)
+        return trial_spec(EtcdTarget(store="etcd"), phases=(phase,), max_in_flight=2)
 
     def run(self) -> RunWriterOutput:
         """The stage."""
@@ -115,7 +117,7 @@ def test_pointers_tell_what_to_expect() -> None:
     writer = Writer(duration_s=1, store={"outcomes": {3: Outcome.FAILED}, "service_ns": (1_000_000,)})
     writer.run()
     (pointer,) = writer.services.table.files(REF.tag)
-    assert (pointer.rows, pointer.ok) == (10, 9)
+    assert (pointer.rows, pointer.expected) == (10, 9)
     assert pointer.last_t2_ns == writer.start_at_ns + 900_000_000 + 1_000_000
 
 
@@ -168,6 +170,46 @@ def test_a_newer_attempt_fences_an_older_one() -> None:
     assert 100 <= output.sent <= 121
     assert output.unsent == 0
     assert len(writer.rows()) == output.sent
+
+
+UNTIL = Until(relative_width=0.1, max_events=600)
+"""At 10 a second: 60 s at most."""
+
+
+def test_a_phase_that_is_sure_ends_where_it_was_told_to_and_in_good_order() -> None:
+    """Events from there on have no row: they are not unsent, since nobody was to send them."""
+    writer = Writer(until=UNTIL)
+    stop_ns = writer.start_at_ns + 15 * SECOND_NS
+    writer.at(10, lambda: writer.services.table.set_stop(REF.tag, 0, stop_ns))
+    assert writer.run() == RunWriterOutput(sent=150, ok=150, failed=0, unknown=0, unsent=0)
+    assert writer.rows() == [(number, Outcome.OK) for number in range(150)]
+    assert [file.header.last for file in writer.files()][-1] is True
+    assert writer.ended()["ended"] is True
+
+
+def test_a_phase_that_is_never_sure_goes_on_to_its_longest() -> None:
+    """600 events are the most."""
+    assert Writer(until=UNTIL).run().ok == 600
+
+
+def test_an_end_that_is_seen_late_leaves_the_rows_of_what_was_sent() -> None:
+    """The table was away: the truth is recorded, and the analysis looks at what was due before."""
+    writer = Writer(until=UNTIL)
+    stop_ns = writer.start_at_ns + 15 * SECOND_NS
+    writer.at(20, lambda: writer.services.table.set_stop(REF.tag, 0, stop_ns))
+    output = writer.run()
+    assert 200 <= output.sent <= 221
+    assert len(writer.rows()) == output.sent
+
+
+def test_a_retry_after_the_end_offers_nothing_and_ends_in_good_order() -> None:
+    """The attempt before it died; what that one sent stays unrecorded."""
+    writer = Writer(until=UNTIL, start_at_ns=START_NS - 20 * SECOND_NS, attempt=1)
+    writer.services.table.set_stop(REF.tag, 0, writer.start_at_ns + 15 * SECOND_NS)
+    assert writer.run().sent == 0
+    (file,) = writer.files()
+    assert (file.header.last, file.rows.sequence.size) == (True, 0)
+    assert writer.driver.offered == []
 
 
 def test_attempts_of_other_slices_fence_nobody() -> None:

@@ -9,6 +9,7 @@ from stepbench.drivers.protocol import Outcome, Write, Written
 from stepbench.errors import TargetUnavailableError, TrialCancelledError
 from stepbench.records import layout
 from stepbench.stages.scale_target import SCALE_LIMIT_S, scale_target
+from stepbench.stages.target_driver import UNDO_LIMIT_S, UNDO_POLL_S
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
 from stepbench.testing.memory_services import MemoryServices
@@ -31,6 +32,26 @@ class Slow(MemoryDriver):
         """Asked, and not there yet."""
         await super().scale(scale)
         return False
+
+
+class Overtaken(MemoryDriver):
+    """Its trial is cancelled while the capacity is being changed; `refusals` calls of tear-down are not enough."""
+
+    def __init__(self, memory: MemoryServices, tag: str, refusals: float) -> None:
+        super().__init__(memory.services.clock)
+        self.table = memory.services.table
+        self.tag = tag
+        self.refusals = refusals
+
+    async def scale(self, scale: Scale) -> bool:
+        """Changed, and in vain."""
+        self.table.set_flag(self.tag, layout.CANCELLED, "Ctrl-C")
+        return await super().scale(scale)
+
+    async def tear_down(self) -> bool:
+        """Busy at first, as a table that is being updated."""
+        self.refusals -= 1
+        return await super().tear_down() and self.refusals < 0
 
 
 class Fixed:
@@ -117,3 +138,22 @@ def test_a_cancelled_trial_is_not_scaled() -> None:
     with pytest.raises(TrialCancelledError):
         scale(memory, ref, driver)
     assert driver.calls == []
+
+
+def test_what_was_scaled_for_a_trial_that_is_to_stop_is_taken_back() -> None:
+    """The sweeper may have torn down before the change was made, and nobody would come again."""
+    memory, ref = scene()
+    driver = Overtaken(memory, ref.tag, refusals=2)
+    with pytest.raises(TrialCancelledError, match="Ctrl-C"):
+        scale(memory, ref, driver)
+    assert driver.calls == ["open", "scale to provisioned", *["tear_down"] * 3, "close"]
+
+
+def test_taking_back_is_given_up_in_the_end() -> None:
+    """The function has 15 minutes, and the hourly sweeper comes again."""
+    memory, ref = scene()
+    driver = Overtaken(memory, ref.tag, refusals=float("inf"))
+    with pytest.raises(TrialCancelledError, match="Ctrl-C"):
+        scale(memory, ref, driver)
+    assert driver.calls[-1] == "close"
+    assert UNDO_LIMIT_S <= memory.services.clock.now_ns() / 1e9 <= UNDO_LIMIT_S + UNDO_POLL_S

@@ -168,6 +168,17 @@ def test_one_store_that_does_not_answer_does_not_keep_the_others() -> None:
     assert [lease.target for lease in scene.table.leases()] == ["etcd#127.0.0.1:2379"]
 
 
+def test_a_trial_that_cannot_be_read_does_not_keep_the_others() -> None:
+    """An older version's, say; its writers are flagged all the same."""
+    scene = Scene()
+    other = stored_trial(scene.memory.services, small_plan("etcd"), trial=1)
+    scene.memory.services.runs.put_json(layout.trial_key(other, "trial.json"), {"plan": "of another kind"})
+    scene.table.take_lease("etcd#127.0.0.1:2379", other, TRIAL_ARN, 1)
+    output = scene.sweep()
+    assert output == SweepTargetsOutput(swept=("s3#target",), pending=("etcd#127.0.0.1:2379",))
+    assert scene.table.flag(other.tag, layout.CANCELLED) is not None
+
+
 def test_a_writer_that_does_not_stop_is_left_for_the_next_sweep() -> None:
     """Bounded by the sweeper's own time: the function's limit ends that writer before an hour is over."""
     scene = Scene()

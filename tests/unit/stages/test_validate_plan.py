@@ -105,6 +105,45 @@ def test_an_endpoint_is_refused_wherever_it_hides() -> None:
     ]
 
 
+def scaled(**trial: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
+    """A PostgreSQL trial whose second phase is scaled."""
+    load = [{"rate_per_s": 10, "count": 20}]
+    capacity = {"mode": "serverless_v2", "min_acu": 1, "max_acu": 4}
+    phases = [{"name": "before", "load": load}, {"name": "after", "load": load, "scale": {"capacity": capacity}}]
+    return {"name": "scaled", "trials": [{"target": {"store": "postgresql"}, "phases": phases, **trial}]}
+
+
+def test_scaling_is_refused_where_the_stack_has_no_cluster_to_scale() -> None:
+    """Once a phase, however often the trial is repeated or varied: it is mended in one place."""
+    memory = MemoryServices()
+    with pytest.raises(PlanError) as refused:
+        validate_plan(task(scaled(repeats=3, matrix={"writers": [1, 2]})), memory.services)
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.value) == ("trials[0].phases[1].scale", "serverless_v2")
+    assert "AuroraPostgresql=serverless" in problem.remedy
+    assert memory.bucket.objects == {}
+
+
+def test_scaling_passes_where_the_stack_has_a_cluster() -> None:
+    """And a plan that does not scale passes anywhere."""
+    assert validate_plan(task(scaled()), MemoryServices(aurora_cluster="cluster-1").services).trials[0].phases[1].scale
+    phases = scaled()["trials"][0]["phases"][:1]
+    assert not validate_plan(task(scaled(phases=phases)), MemoryServices().services).trials[0].phases[0].scale
+
+
+def test_a_clock_check_is_refused_where_the_stack_leaves_its_function_out() -> None:
+    """Before the trial takes its target."""
+    load = [{"rate_per_s": 5, "count": 20}]
+    target = {"store": "dynamodb", "same_sandbox": True}
+    plan = {"name": "one", "trials": [{"target": target, "phases": [{"name": "p", "load": load}], "repeats": 2}]}
+    with pytest.raises(PlanError) as refused:
+        validate_plan(task(plan), MemoryServices().services)
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.value) == ("trials[0].target.same_sandbox", "true")
+    assert "ClockCheck=on" in problem.remedy
+    assert validate_plan(task(plan), MemoryServices(check_clock_function_arn="arn:x").services).trials
+
+
 def test_what_a_plan_expands_into_is_stored_trial_by_trial() -> None:
     """The state machine maps over them, and every later state finds its own."""
     memory = MemoryServices()

@@ -163,10 +163,19 @@ def test_a_lane_that_is_called_after_the_flag_does_not_begin(flag: str) -> None:
 
 
 def test_a_lane_out_of_turn_asks_again_soon() -> None:
-    """It has to see the flag, so never more than 15 s ahead; at its own start to the millisecond."""
+    """It has to see the flag, so never more than 15 s ahead; at its own start to the second."""
     assert Watcher(lane=1, now_s=100).run() == WatchChangesOutput(stopped=False, next_at=at(115))
     assert Watcher(lane=1, now_s=590).run() == WatchChangesOutput(stopped=False, next_at=at(600))
     assert Watcher(lane=0, now_s=605).run() == WatchChangesOutput(stopped=False, next_at=at(620))
+
+
+def test_a_wait_that_cuts_its_time_to_the_second_does_not_call_before_the_turn() -> None:
+    """Step Functions does; the lane would only be told to wait again, over and over."""
+    watcher = Watcher(lane=1, now_s=590)
+    taken_ns = START_NS + 123_456_789
+    watcher.table.release_lease(lease_target(SPEC, watcher.services.settings), REF.tag)
+    watcher.table.take_lease(lease_target(SPEC, watcher.services.settings), REF, "arn", taken_ns)
+    assert watcher.run() == WatchChangesOutput(stopped=False, next_at=at(601))
 
 
 def test_a_turn_ends_after_the_next_one_has_begun() -> None:

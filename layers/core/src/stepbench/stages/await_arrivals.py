@@ -1,4 +1,4 @@
-"""Task `AwaitArrivals`: whether everything that the store acknowledged has reached a receiver, or time is up."""
+"""Task `AwaitArrivals`: whether everything that has to arrive has reached a receiver, or time is up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
-from stepbench.drivers.protocol import Outcome
 from stepbench.records import layout
 from stepbench.records.reader import read_records
 
@@ -19,8 +18,10 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
     """
     Look once; Step Functions waits and calls again until `done`.
 
-    Counters are compared first, which costs little. Only when they could be enough (they include canaries and
-    duplicates), or the time seems up, are the records themselves joined.
+    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back.
+
+    Counters are compared first, which costs little. Only when they could be enough (they include canaries,
+    duplicates, and what a filter let pass that it should not), or the time seems up, are the records themselves joined.
 
     Raises:
         AccountingError: the records contradict each other.
@@ -28,16 +29,15 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
     """
     spec, tag = services.trial(task.ref), task.ref.tag
     files = services.table.files(tag)
-    expected = sum(file.ok for file in files)
+    expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)
     arrived = min(entries, expected)
     limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.plan.drain_limit_s * 1e9)
     # Before giving up too: the table may lack pointers to files that are in the bucket.
     if entries >= expected or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
         joined = read_records(spec, services.runs, services.table).joined()
-        acknowledged = joined.outcome == Outcome.OK
-        expected = int(np.count_nonzero(acknowledged))
-        arrived = int(np.count_nonzero(acknowledged & (joined.t4_ns > 0)))
+        expected = int(np.count_nonzero(joined.expected))
+        arrived = int(np.count_nonzero(joined.expected & (joined.t4_ns > 0)))
         limit_ns = joined.limit_ns
     done = arrived >= expected or services.table.flag(tag, layout.CANCELLED) is not None
     time_is_up = services.clock.now_ns() > limit_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, put_key
-from stepbench.contracts.target import DynamoDbTarget, is_pull
+from stepbench.contracts.target import DynamoDbTarget, is_pull, receiver_of
 from stepbench.contracts.tasks import AwaitTargetInput, AwaitTargetOutput
 from stepbench.drivers.preload import preloaded_value
 from stepbench.drivers.protocol import Outcome, Write, Written
@@ -59,7 +59,7 @@ def await_target(task: AwaitTargetInput, services: Services, *, build: BuildDriv
 def _hint(spec: TrialSpec) -> str:
     if is_pull(spec.plan.target):
         return "look at WatchChanges' log, and whether its function reaches the store"
-    return "look at ReceiveEvents' log, and whether the store may invoke it"
+    return f"look at {receiver_of(spec.plan.target)}'s log, and whether the store may invoke it"
 
 
 def _await_watcher(spec: TrialSpec, services: Services, until_ns: int) -> bool:

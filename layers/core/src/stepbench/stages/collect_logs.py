@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from stepbench.contracts.base import Contract
-from stepbench.contracts.target import is_pull
+from stepbench.contracts.target import is_pull, receiver_of
 from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput, PhaseSchedule, TrialRef
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
@@ -52,8 +52,8 @@ class _Cursor(Contract):
     """
     What the opaque token says: where to read on. `every`: see `LogCollection`.
 
-    `function` counts through `FUNCTIONS`; past their end come the t4 lines of `t4_function`, unless that is empty.
-    `log_t4` is the plan's.
+    `function` counts through `FUNCTIONS`, where `receiver` stands for the first; past their end come the t4 lines of
+    `t4_function`, unless that is empty. `log_t4` is the plan's.
     """
 
     function: int = 0
@@ -67,6 +67,7 @@ class _Cursor(Contract):
     deadline_ns: int
     log_t4: str = "none"
     t4_function: str = ""
+    receiver: str = RECEIVER
 
     @property
     def done(self) -> bool:
@@ -78,11 +79,13 @@ class _Cursor(Contract):
 
     @property
     def name(self) -> str:
-        return self.t4_function if self.reads_t4 else FUNCTIONS[self.function]
+        if self.reads_t4:
+            return self.t4_function
+        return self.receiver if FUNCTIONS[self.function] == RECEIVER else FUNCTIONS[self.function]
 
     @property
     def sliced(self) -> bool:
-        return self.name == RECEIVER
+        return self.name == self.receiver
 
     @property
     def stride(self) -> int:
@@ -147,6 +150,7 @@ def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
         deadline_ns=now_ns + LATE_NS,
         log_t4=plan.log_t4,
         t4_function="" if plan.log_t4 == "none" else WATCHER if is_pull(plan.target) else RECEIVER,
+        receiver=receiver_of(plan.target),
     )
 
 
@@ -198,7 +202,7 @@ def _ask(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[str, Any] |
 def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollection:
     expected, wanted = _recorded(ref, cursor.log_t4, services)
     seen: set[str] = set()
-    for key in services.runs.keys(layout.trial_key(ref, f"logs/{RECEIVER}/")):
+    for key in services.runs.keys(layout.trial_key(ref, f"logs/{cursor.receiver}/")):
         seen.update(line.request_id for line in services.runs.get_model(key, ReportPage).lines)
     return LogCollection(
         every=cursor.every,

@@ -13,15 +13,20 @@ T = TypeVar("T")
 
 
 def run_measuring(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run on uvloop, or on asyncio's own loop where that is not installed."""
+    """Run on `measuring_runner`'s loop."""
+    with measuring_runner() as runner:
+        return runner.run(coroutine)
+
+
+def measuring_runner() -> asyncio.Runner:
+    """Of uvloop, or of asyncio's own loop where that is not installed."""
     try:
         import uvloop  # noqa: PLC0415 -- present where the stores' layer is
 
         factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
     except ImportError:
         factory = None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(coroutine)
+    return asyncio.Runner(loop_factory=factory)
 
 
 async def repeat(every_s: float, action: Callable[[], Coroutine[Any, Any, None]], done: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""Task `ExportRecords`: one row per scheduled event as `records.parquet`, sorted by t0."""
+"""Task `ExportRecords`: one row per offered event as `records.parquet`, sorted by t0."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ _UNITS = {
     "t4_ns": f"first arrival, receiver's clock, {_TIME}",
     "outcome": "ok, failed, unknown, unsent or unrecorded",
     "error": "the store's error code; empty = none",
+    "matching": "to pass the trigger's filter; true where there is none",
     "arrivals": "deliveries, the first included",
     "retried": "of them, Lambda's own retries",
     "late": "the first delivery came after the drain limit",
@@ -61,13 +62,14 @@ def export_records(task: ExportRecordsInput, services: Services) -> ExportRecord
     key = layout.trial_key(task.ref, "records.parquet")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.parquet"
-        _write(path, spec, joined)
+        rows = _write(path, spec, joined)
         services.runs.put_file(key, path)
-    return ExportRecordsOutput(key=key, rows=joined.t0_ns.size)
+    return ExportRecordsOutput(key=key, rows=rows)
 
 
-def _write(path: Path, spec: TrialSpec, joined: Joined) -> None:
+def _write(path: Path, spec: TrialSpec, joined: Joined) -> int:
     order = np.argsort(joined.t0_ns, kind="stable")
+    order = order[joined.offered[order]]
     schema = _table(spec, joined, order[:0]).schema
     # Times grow slowly and are all different: differences suit them, dictionaries do not.
     encoding = {name: "DELTA_BINARY_PACKED" for name in _UNITS if name.endswith("_ns") or name == "sequence"}
@@ -75,6 +77,7 @@ def _write(path: Path, spec: TrialSpec, joined: Joined) -> None:
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=texts, column_encoding=encoding) as writer:
         for first in range(0, order.size, ROWS_PER_GROUP):
             writer.write_table(_table(spec, joined, order[first : first + ROWS_PER_GROUP]))
+    return order.size
 
 
 def _table(spec: TrialSpec, joined: Joined, rows: NDArray[np.int64]) -> pa.Table:
@@ -93,6 +96,7 @@ def _table(spec: TrialSpec, joined: Joined, rows: NDArray[np.int64]) -> pa.Table
         "t4_ns": _time(joined.t4_ns[rows]),
         "outcome": _text(OUTCOMES, joined.outcome[rows]),
         "error": _text(joined.errors, joined.error[rows]),
+        "matching": pa.array(joined.matching[rows]),
         "arrivals": pa.array(joined.arrivals[rows].astype(np.int32)),
         "retried": pa.array(joined.retried[rows].astype(np.int32)),
         "late": pa.array(joined.late[rows]),

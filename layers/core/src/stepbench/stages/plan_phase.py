@@ -1,4 +1,10 @@
-"""Task `PlanPhase`: fix when a phase begins, and write one item per writer and slice for `OfferLoad`."""
+"""
+Task `PlanPhase`: fix when a phase begins, and write one item per writer and slice for `OfferLoad`.
+
+With `find_rate`, also at which rate: a probe gets the next rate of the search, or is passed over once that has ended;
+a phase with `of_found` gets what was found. The stored specification is rewritten with it, so that writers and
+analysis, which read it there, know nothing of the search.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +15,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.plan import SLICE_S
 from stepbench.contracts.tasks import PhaseSchedule, PlanPhaseInput, PlanPhaseOutput, WriterItem
 from stepbench.records import layout
+from stepbench.stages.found_rate import with_found_rate
 from stepbench.stages.target_driver import refuse_if_cancelled
 
 if TYPE_CHECKING:
@@ -27,13 +34,23 @@ _SECOND_NS = 10**9
 
 def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
     """
-    Store the phase's schedule and items.
+    Store the phase's schedule and items; or nothing at all, for a probe that is not needed.
 
     Raises:
+        RateNotFoundError: the phase is to be offered at a rate that was not found.
         TrialCancelledError: the trial is to stop.
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
+    rated = with_found_rate(spec, task.phase, services)
+    if rated is None:
+        return PlanPhaseOutput(needed=False, items_bucket="", items_key="", max_concurrency=1)
+    if rated is not spec:
+        services.runs.put_model(layout.trial_key(task.ref, "trial.json"), rated)
+    return _schedule(task, rated, services)
+
+
+def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> PlanPhaseOutput:
     ahead_s = services.settings.lead_s + margin_s(spec, services.settings)
     start_at_ns = services.clock.now_ns() + math.ceil(ahead_s * _SECOND_NS)
     items = list(_items(task.ref, spec, task.phase, start_at_ns, services.settings.lead_s))

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from stepbench.analysis.clock_check import clock_checks
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.share import trigger_shares
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
-from stepbench.contracts.target import is_pull
 from stepbench.contracts.tasks import RenderReportOutput, TrialRef
 from stepbench.errors import PlanError
 from stepbench.observability import logger
 from stepbench.planning import group_names
 from stepbench.records import layout
-from stepbench.report.floors import floor_latency
 from stepbench.report.headline import headline_lines, state_of
 from stepbench.report.page import render_page
 from stepbench.report.summary import RunFacts, Store, amended, failed_trials, missing_result, skipped_result, summarise
@@ -27,14 +26,13 @@ from stepbench.stages.run_manifest import run_manifest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import Latency, RunSummary
+    from stepbench.contracts.result import RunSummary
     from stepbench.contracts.tasks import RenderReportInput
     from stepbench.stages.services import Services
 
 M = TypeVar("M", bound=BaseModel)
 MAX_CAUSE_CHARS = 2_000
 """The cause ends up in the execution's own, which Step Functions cuts at 32,768 characters."""
-_FLOOR_OF_PUSH, _FLOOR_OF_PULL = "async_invoke", "etcd_watch"
 
 
 class Unreadable(NamedTuple):
@@ -50,7 +48,8 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     Raises:
         RecordsUnavailableError: bucket or table do not answer.
     """
-    results = _results(task, services)
+    specs = _specs(task.run_id, services)
+    results = _results(task, specs, services)
     plan = services.runs.find_json(layout.run_key(task.run_id, "plan.json"))
     facts = RunFacts(
         run_id=task.run_id,
@@ -65,7 +64,8 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     listed = group_names(parsed) if parsed else ()
     shares = tuple(trigger_shares(parsed.applications, summary.trials, listed)) if parsed else ()
     groups = group_results(summary.trials, listed)
-    summary = summary.model_copy(update={"groups": groups, "shares": shares})
+    checks = clock_checks(specs, results)
+    summary = summary.model_copy(update={"groups": groups, "shares": shares, "clock_checks": checks})
     manifest = run_manifest(task.run_id, summary.trials, services)
     page = render_page(summary, results, manifest, plan)
     services.runs.put_model(layout.run_key(task.run_id, "summary.json"), summary)
@@ -74,11 +74,9 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     return _output(summary, services.runs.bucket)
 
 
-def _results(task: RenderReportInput, services: Services) -> tuple[TrialResult, ...]:
+def _results(task: RenderReportInput, specs: Sequence[TrialSpec], services: Services) -> tuple[TrialResult, ...]:
     errors = {outcome.trial: outcome.error for outcome in task.outcomes}
-    floors = services.runs.find_json(layout.run_key(task.run_id, "floors.json")) or {}
-    specs = _specs(task.run_id, services)
-    run = [_result(spec, errors.get(spec.index), floors, services, stopped=task.stopped) for spec in specs]
+    run = [_result(spec, errors.get(spec.index), services, stopped=task.stopped) for spec in specs]
     return (*run, *_skipped(task.run_id, len(run), services))
 
 
@@ -100,16 +98,13 @@ def _specs(run_id: str, services: Services) -> list[TrialSpec]:
         specs.append(spec)
 
 
-def _result(
-    spec: TrialSpec, error: str | None, floors: dict[str, Any], services: Services, *, stopped: bool
-) -> TrialResult:
+def _result(spec: TrialSpec, error: str | None, services: Services, *, stopped: bool) -> TrialResult:
     """
     What the trial left, with what only the end of the run knows.
 
     Args:
         spec: the trial.
         error: how its execution ended, "" for a success; None where the run knows no end of it.
-        floors: `floors.json`, or nothing.
         services: the results bucket.
         stopped: whether the run was.
     """
@@ -117,14 +112,14 @@ def _result(
     found = _read(layout.trial_key(ref, "result.json"), TrialResult, services)
     if isinstance(found, TrialResult):
         ended = None if error is None and not stopped else _failure(ref, error, services, default="")
-        return amended(found, ended, _floor(spec, floors))
+        return amended(found, ended)
     if isinstance(found, Unreadable):
         failure = Failure(error="CorruptRecordsError", cause=found.why)
     else:
         default = "Stopped" if stopped else "MissingResult"
         failure = _failure(ref, error, services, default=default) or Failure(error=default, cause="")
     missing = missing_result(spec.name, spec.index, _store(spec, ref, services), failure, spec.estimate_usd)
-    place = {"group": spec.group or spec.name, "repeat": spec.repeat, "point": spec.point}
+    place = {"group": spec.group or spec.name, "base": spec.base, "repeat": spec.repeat, "point": spec.point}
     return missing.model_copy(update={"summary": missing.summary.model_copy(update=place)})
 
 
@@ -151,15 +146,6 @@ def _store(spec: TrialSpec, ref: TrialRef, services: Services) -> Store:
     if noted is None:
         return Store(store, "not reached", emulated=False)
     return Store(store, str(noted["provider"]), emulated=bool(noted["emulated"]))
-
-
-def _floor(spec: TrialSpec, floors: dict[str, Any]) -> Latency | None:
-    """The floor below this trial's latencies: measured on this machine's own etcd, so not for an etcd elsewhere."""
-    pull = is_pull(spec.plan.target)
-    if pull and (spec.plan.target.endpoint is not None or spec.plan.target.store != "etcd"):
-        return None
-    times_ms = floors.get(_FLOOR_OF_PULL if pull else _FLOOR_OF_PUSH, {}).get("latencies_ms")
-    return floor_latency(times_ms) if times_ms else None
 
 
 def _read(key: str, model: type[M], services: Services) -> M | Unreadable | None:

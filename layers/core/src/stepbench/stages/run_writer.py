@@ -76,6 +76,7 @@ class _Attempt:
     engine: OpenLoop = field(init=False)
     flusher: Flusher = field(init=False)
     cancelled: str | None = None
+    stop_at_ns: int | None = None
 
     @property
     def id(self) -> str:
@@ -115,10 +116,12 @@ async def _attempt(
     try:
         await driver.open()
         attempt = _Attempt(task, spec, services, driver, bench, clock)
+        stop_at_ns = _find_stop(attempt)
         _sample_clock(attempt)
         services.table.mark_started(task.item.ref.tag, attempt.id)
         with quiet():
             _plan(attempt)
+            _end_at(attempt, stop_at_ns)
             await _offer(attempt)
         _sample_clock(attempt)
     finally:
@@ -166,7 +169,8 @@ def _plan(attempt: _Attempt) -> None:
     header = ColumnHeader(
         ref=item.ref, phase=item.phase, writer=item.writer, slice=item.slice, attempt=attempt.task.attempt, flush=0
     )
-    attempt.flusher = Flusher(services.runs, services.table, header)
+    share = plan.record.matching_share
+    attempt.flusher = Flusher(services.runs, services.table, header, matching_share=share)
 
 
 async def _offer(attempt: _Attempt) -> None:
@@ -196,7 +200,7 @@ async def _flush(attempt: _Attempt) -> None:
 
 async def _beat(attempt: _Attempt) -> None:
     try:
-        cancelled, fenced = await asyncio.to_thread(_look_aside, attempt)
+        cancelled, fenced, stop_at_ns = await asyncio.to_thread(_look_aside, attempt)
     except RecordsUnavailableError:
         return  # no sign of life and no flag for a second; the records themselves have their own way out
     if cancelled is not None:
@@ -204,15 +208,32 @@ async def _beat(attempt: _Attempt) -> None:
         attempt.engine.stop()
     elif fenced:
         attempt.engine.stop(leave_rest_open=True)
+    else:
+        _end_at(attempt, stop_at_ns)
 
 
-def _look_aside(attempt: _Attempt) -> tuple[str | None, bool]:
+def _look_aside(attempt: _Attempt) -> tuple[str | None, bool, int | None]:
     table, tag = attempt.services.table, attempt.task.item.ref.tag
+    stop_at_ns = _find_stop(attempt)
     cancelled = table.flag(tag, layout.CANCELLED)
     of_slice = attempt.id[:-2]
     fenced = any(other > attempt.id for other in table.started(tag, of_slice))
     table.beat(tag, f"writer#{attempt.id}", attempt.recorder.progress())
-    return cancelled, fenced
+    return cancelled, fenced, stop_at_ns
+
+
+def _find_stop(attempt: _Attempt) -> int | None:
+    """Where the phase ends, if it is one that ends when it is sure, and it is."""
+    phase = attempt.task.item.phase
+    if attempt.spec.plan.phases[phase].until is None:
+        return None
+    return attempt.services.table.stop_at_ns(attempt.task.item.ref.tag, phase)
+
+
+def _end_at(attempt: _Attempt, stop_at_ns: int | None) -> None:
+    if stop_at_ns is not None and attempt.stop_at_ns is None:
+        attempt.stop_at_ns = stop_at_ns
+        attempt.engine.end_at(stop_at_ns, round(attempt.bench.grace_s * 1e9))
 
 
 def _conclude(attempt: _Attempt) -> RunWriterOutput:

@@ -44,6 +44,8 @@ class Services:
 _PATIENT = Config(
     retries={"mode": "standard", "max_attempts": 5}, connect_timeout=5, read_timeout=60, max_pool_connections=32
 )
+_PROMPT = {"xray": Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=3, read_timeout=10)}
+"""Services that a user waits for, before anything has begun."""
 
 
 def connect(environ: Mapping[str, str], config: Config = _PATIENT) -> Services:
@@ -57,7 +59,7 @@ def _connect(settings: Settings, config: Config) -> Services:
 
     @lru_cache(maxsize=32)
     def client(service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
-        return session.client(service, config=config)  # type: ignore[call-overload]
+        return session.client(service, config=config.merge(_PROMPT.get(service, Config())))  # type: ignore[call-overload]
 
     table = session.resource("dynamodb", config=config).Table(settings.results_table)
     return Services(

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import ValidationError
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan
@@ -51,7 +52,8 @@ def sweep_targets(
     """
     Sweep the leases of one ended execution and of its children, or of all that have ended.
 
-    A lease whose sweeping fails is reported as pending, so that it does not keep the others from being swept.
+    A lease whose sweeping fails is reported as pending, so that it does not keep the others from being swept; also one
+    whose trial's document cannot be read.
     """
     until_ns = services.clock.now_ns() + SWEEP_LIMIT_S * _SECOND_NS
     if task.execution_arn is not None:
@@ -99,7 +101,7 @@ def _sweep(
         if not _is_due(lease, ended_arn, services):
             return Outcome.UNTOUCHED
         outcome = _finish(lease, services, until_ns, build)
-    except (StepbenchError, ClientError, BotoCoreError):
+    except (StepbenchError, ClientError, BotoCoreError, ValidationError):
         logger.exception("sweeping failed", extra={"target": lease.target, "trial": lease.tag})
         return Outcome.PENDING
     logger.info(outcome.value, extra={"target": lease.target, "trial": lease.tag})

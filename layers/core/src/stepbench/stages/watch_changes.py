@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -103,7 +104,9 @@ def watch_changes(
         stopped = pace.run(_hold(turn, build(spec, services.settings, services.clock)))
     now_ns = services.clock.now_ns()
     gate_s = spec.plan.watch_loop_s if pace.gate_s is None else pace.gate_s
-    next_ns = min(turns.next_start_ns(task.lane, now_ns), now_ns + round(gate_s * 1e9))
+    # A Wait state cuts its time stamp to the second; before its turn a lane would only be told to wait again.
+    turn_ns = math.ceil(turns.next_start_ns(task.lane, now_ns) / 1e9) * 10**9
+    next_ns = min(turn_ns, now_ns + round(gate_s * 1e9))
     return WatchChangesOutput(stopped=stopped, next_at=_at(next_ns))
 
 

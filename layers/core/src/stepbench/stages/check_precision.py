@@ -1,0 +1,104 @@
+"""
+Task `CheckPrecision`: whether a phase with `until` is sure enough to end; if so, fix when.
+
+Load goes on meanwhile, and ends at a time that lies far enough ahead for every writer to have seen it. That time
+stands in the results table and nowhere else, so that writers and analysis cannot differ; it is never changed.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from stepbench.analysis.precision import first_look_s, look, next_look_s
+from stepbench.contracts.phase import MAX_LOOKS
+from stepbench.contracts.tasks import CheckPrecisionInput, CheckPrecisionOutput, PhaseSchedule, PrecisionLooks
+from stepbench.records import layout
+from stepbench.records.reader import read_records
+
+if TYPE_CHECKING:
+    from stepbench.contracts.phase import Phase
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.stages.services import Services
+
+STOP_LEAD_S = 10.0
+"""Writers look once a second; a look takes some milliseconds, on a laptop with more to do than it can seconds."""
+SILENT_S = 60.0
+"""Writers give a sign of life every second."""
+_SECOND_NS = 10**9
+
+
+def check_precision(task: CheckPrecisionInput, services: Services) -> CheckPrecisionOutput:
+    """
+    Look once, if it is time to; Step Functions waits until `next_at` and calls again until `done`.
+
+    Raises:
+        AccountingError: the records contradict each other.
+        RecordsUnavailableError: table or bucket do not answer.
+    """
+    spec = services.trial(task.ref)
+    phase = spec.plan.phases[task.phase]
+    start_ns = services.runs.get_model(layout.phase_key(task.ref, task.phase, "plan.json"), PhaseSchedule).start_at_ns
+    looks_key = layout.phase_key(task.ref, task.phase, "until.json")
+    looks = services.runs.find_model(looks_key, PrecisionLooks) or PrecisionLooks()
+    now_s = (services.clock.now_ns() - start_ns) / _SECOND_NS
+    if phase.until is None or looks.reason is not None:
+        return _answer(start_ns, now_s, done=True)
+    looks = _closed(looks, spec, task, services, now_s)
+    if looks.reason is None and now_s < _next_s(phase, looks):
+        return _answer(start_ns, _next_s(phase, looks), done=False)
+    if looks.reason is None:
+        looks = _looked(looks, spec, task.phase, start_ns, services)
+    services.runs.put_model(looks_key, looks)
+    return _answer(start_ns, _next_s(phase, looks), done=looks.reason is not None)
+
+
+def _closed(
+    looks: PrecisionLooks, spec: TrialSpec, task: CheckPrecisionInput, services: Services, now_s: float
+) -> PrecisionLooks:
+    """With a reason, where there is one that needs no look."""
+    if services.table.stop_at_ns(spec.tag, task.phase) is not None:
+        return looks.model_copy(update={"reason": "sure"})  # an earlier call fixed it, and could not say so
+    if services.table.flag(spec.tag, layout.CANCELLED) is not None:
+        return looks.model_copy(update={"reason": "cancelled"})
+    if now_s >= spec.plan.phases[task.phase].length_s:
+        return looks.model_copy(update={"reason": "max_events"})
+    return looks
+
+
+def _looked(looks: PrecisionLooks, spec: TrialSpec, phase: int, start_ns: int, services: Services) -> PrecisionLooks:
+    planned, now_ns = spec.plan.phases[phase], services.clock.now_ns()
+    found = look(read_records(spec, services.runs, services.table).joined(), spec.plan, phase, start_ns, now_ns)
+    looks = PrecisionLooks(looks=(*looks.looks, found))
+    width = math.inf if found.relative_width is None else found.relative_width
+    if planned.until is not None and width <= planned.until.relative_width:
+        stop_at_ns = services.clock.now_ns() + round(STOP_LEAD_S * _SECOND_NS)
+        if stop_at_ns < start_ns + planned.length_s * _SECOND_NS:
+            services.table.set_stop(spec.tag, phase, stop_at_ns)
+        return looks.model_copy(update={"reason": "sure"})
+    if not _any_writer_alive(spec, phase, services):
+        return looks.model_copy(update={"reason": "writers_gone"})
+    return looks
+
+
+def _any_writer_alive(spec: TrialSpec, phase: int, services: Services) -> bool:
+    since_ns = services.clock.now_ns() - round(SILENT_S * _SECOND_NS)
+    of_phase = f"writer#{phase:02x}-"
+    beats = services.table.beats(spec.tag).items()
+    return any(who.startswith(of_phase) and int(beat["at_ns"]) > since_ns for who, beat in beats)
+
+
+def _next_s(phase: Phase, looks: PrecisionLooks) -> float:
+    """When to look next, in seconds from the phase's start: at the end of its load at the latest."""
+    if not looks.looks:
+        return min(first_look_s(phase), phase.length_s)
+    if len(looks.looks) >= MAX_LOOKS:
+        return phase.length_s
+    return min(next_look_s(phase, looks.looks[-1].at_s), phase.length_s)
+
+
+def _answer(start_ns: int, next_s: float, *, done: bool) -> CheckPrecisionOutput:
+    # Late rather than early, when there would be nothing to see yet: a Wait state cuts its time stamp to the second.
+    at_s = math.ceil(start_ns / _SECOND_NS + next_s + 0.001)
+    return CheckPrecisionOutput(done=done, next_at=datetime.fromtimestamp(at_s, UTC))
