@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.result import StepSpan, WindowSpan
+from stepbench.contracts.drawn import StepSpan, WindowSpan
 from stepbench.report.page import render_page
 from stepbench.report.summary import summarise
 from stepbench.testing.analysed_trials import AnalysedTrial

@@ -12,8 +12,25 @@ def test_every_number_of_the_accounting_is_in_the_books(summary: RunSummary) -> 
     """A number that is not shown is one that nobody can check."""
     account = summary.trials[3].accounting
     assert account is not None
+    account = account.model_copy(update={"held_back": 2, "leaked": 1})
     shown = {line.field: line.numbers[0] for group in books([account]) for line in group.lines if line.field}
     assert shown == account.model_dump()
+
+
+def test_the_filter_s_numbers_are_shown_where_there_was_one(summary: RunSummary) -> None:
+    """Two rows of zeros in every other report would say nothing; of the trials beside it, they stand with zeros."""
+    account = summary.trials[0].accounting
+    assert account is not None
+    filtered = account.model_copy(update={"ok_arrived": 90, "held_back": 100, "leaked": 3, "lost": 10})
+    lost = books([filtered, account])[3]
+    assert lost.equation == "lost = ok − arrived of ok − held back"  # noqa: RUF001 -- a minus sign
+    assert {line.field: line.numbers for line in lost.lines if line.field} == {
+        "lost": (10, 0),
+        "held_back": (100, 0),
+        "leaked": (3, 0),
+    }
+    assert lost.sums == (("10 = 200 − 90 − 100", True), ("0 = 200 − 200 − 0", True))  # noqa: RUF001 -- as above
+    assert not {"held_back", "leaked"} & {line.field for group in books([account]) for line in group.lines}
 
 
 def test_sums_are_spelled_out_and_hold(summary: RunSummary) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.result import BoxStats
+from stepbench.contracts.drawn import BoxStats
 from stepbench.report.boxes import BOXES_PER_FIGURE, BoxFigure, box_figures
 
 if TYPE_CHECKING:

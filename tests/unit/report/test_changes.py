@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench.contracts.result import ChangePoint, Comparison, Estimate, Modality, PhaseSpan, StepSpan, WindowSpan
+from stepbench.contracts.drawn import PhaseSpan, StepSpan, WindowSpan
+from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality
 from stepbench.report.changes import change_words, comparison_sentence, modality_words, step_between
 
 if TYPE_CHECKING:

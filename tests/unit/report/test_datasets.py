@@ -3,7 +3,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.result import EcdfCurve, Estimate, SeriesPoint
+from stepbench.contracts.drawn import EcdfCurve, SeriesPoint
+from stepbench.contracts.measures import Estimate
 from stepbench.report.datasets import CURVES_PER_FIGURE, MAX_POINTS, ecdf_figures, time_figure
 from stepbench.testing.sample_results import STORES, sample_result
 

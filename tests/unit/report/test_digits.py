@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepbench.contracts.result import Estimate
+from stepbench.contracts.measures import Estimate
 from stepbench.report import digits
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.unit.report.test_page import EVIL, Elements, without_script_bodies
 
-from stepbench.contracts.result import Estimate, GroupResult, GroupWindow
+from stepbench.contracts.measures import Estimate, GroupWindow
+from stepbench.contracts.result import GroupResult
 from stepbench.report.page import render_page
 from stepbench.report.runtime import javascript
 from stepbench.report.summary import summarise

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from stepbench.contracts.result import RateBins
+from stepbench.contracts.drawn import RateBins
 from stepbench.report.gaps import bins_around, step_gap
 
 

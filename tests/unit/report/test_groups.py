@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench.contracts.result import Estimate
+from stepbench.contracts.measures import Estimate
 from stepbench.report.groups import Across, groups, point_words, unmeasured, value_words
 from stepbench.testing.sample_experiments import matrix_results
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.result import Caveat, Failure
+from stepbench.contracts.result import Caveat, Failure, StoppedPhase
 from stepbench.report.headline import (
     HEADINGS,
     caveat_list,
@@ -92,6 +92,20 @@ def test_the_sentence_never_makes_up_a_median(results: tuple[TrialResult, ...]) 
     )
 
 
+def test_with_a_filter_the_line_tells_what_it_held_back(summary: RunSummary) -> None:
+    """And the sentence calls the window's events by what they have in common."""
+    account = summary.trials[0].accounting
+    assert account is not None
+    books = account.model_copy(update={"ok_arrived": 100, "received": 100, "held_back": 100})
+    trial = summary.trials[0].model_copy(update={"accounting": books})
+    filtered = summary.model_copy(update={"trials": (trial,)})
+    assert "lost 0, 100 held back by the filter" in headline_lines(filtered)[0]
+    assert [row.lost for row in headline_rows(filtered)] == ["0 (100 held back)"]
+    assert sentence(window_rows((trial,))[0]).endswith(
+        "; all 200 matching events arrived, 100 held back by the filter."
+    )
+
+
 def skipped(trial: TrialSummary) -> TrialSummary:
     """The trial, had its store not been there."""
     caveat = Caveat(kind="skipped", text="etcd cannot start here.", remedy="Install etcd.")
@@ -125,3 +139,24 @@ def test_importing_the_headline_imports_no_heavy_library() -> None:
         "sys.exit(bool({'altair', 'jinja2', 'vl_convert', 'boto3', 'numpy'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_a_phase_that_ended_when_it_was_sure_says_so(facts: RunFacts, results: tuple[TrialResult, ...]) -> None:
+    """Else nobody knows why this window is shorter than that one."""
+    ended = StoppedPhase(
+        phase=results[2].summary.windows[0].phase,
+        metric="p99",
+        wanted=0.05,
+        reached=0.049,
+        final=0.047,
+        events=8_000,
+        looks=3,
+        stopped_at_s=45.2,
+        reason="sure",
+        text="Phase steady was sure.",
+    )
+    trial = results[2].summary.model_copy(update={"stopped": (ended,)})
+    summary = summarise(facts, [results[2].model_copy(update={"summary": trial})])
+    (line,) = headline_lines(summary)
+    assert line.endswith(f", {ended.phase} ended after 45 s (sure): p99 known to 4.7 %, lost 0")
+    assert sentence(window_rows(summary.trials)[0]).endswith("arrived. Phase steady was sure.")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.result import Estimate
+from stepbench.contracts.measures import Estimate
 from stepbench.report.groups import groups
 from stepbench.report.matrix import MAX_FIGURES, matrix_figures
 from stepbench.testing.sample_experiments import matrix_results
@@ -88,6 +88,26 @@ def test_each_store_has_its_own_figure_unless_the_store_is_a_setting() -> None:
     assert [figure.title for figure in found] == ["postgresql", "dynamodb"]
     (figure,) = figures_of(*matrix_results(grid(("target.store", ["s3", "etcd"]))))
     assert (figure.title, figure.params["labels"]) == ("All trials", ["s3", "etcd"])
+
+
+def test_a_matrix_has_the_name_of_its_trial_in_the_plan() -> None:
+    """Two of one store are told apart by it, also where a store is a setting."""
+
+    def named(base: str, store: str, points: list[dict[str, Any]]) -> list[TrialResult]:
+        results = matrix_results(points, store=store)
+        names = [{"base": base, "group": f"{base}-{number}"} for number in range(len(results))]
+        return [
+            result.model_copy(update={"summary": result.summary.model_copy(update=name)})
+            for result, name in zip(results, names, strict=True)
+        ]
+
+    found = figures_of(
+        *named("small", "s3", grid((SIZE, [1, 10]))),
+        *named("large", "s3", grid((SIZE, [10, 100]))),
+        *named("stores", "s3", grid(("target.store", ["s3", "etcd"]))),
+    )
+    assert [figure.title for figure in found] == ["small", "large", "stores"]
+    assert [figure.params["labels"] for figure in found] == [["1", "10"], ["10", "100"], ["s3", "etcd"]]
 
 
 def test_two_like_matrices_of_one_store_are_kept_apart() -> None:

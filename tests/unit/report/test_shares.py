@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.share import trigger_shares
-from stepbench.contracts.result import Estimate
+from stepbench.contracts.measures import Estimate
 from stepbench.report.shares import ROWS_PER_FIGURE, share_figures, share_rows, share_words
 from stepbench.testing.sample_experiments import sample_applications
 
@@ -44,3 +44,5 @@ def test_a_share_is_said_with_its_interval() -> None:
     """Small ones with a decimal, since the paper's smallest is two percent."""
     assert share_words(Estimate(value=0.25, low=0.213, high=0.3)) == "25 % (21 % to 30 %)"
     assert share_words(Estimate(value=0.02, low=0.0195, high=0.021)) == "2.0 % (1.9 % to 2.1 %)"
+    # A local store's 2 ms in a chain of a minute: not nothing.
+    assert share_words(Estimate(value=4.3e-5, low=3.8e-5, high=9.96e-4)) == "0.004 % (0.004 % to 0.100 %)"

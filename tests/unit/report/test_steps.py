@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stepbench.contracts.result import RateBins, StepSpan
+from stepbench.contracts.drawn import RateBins, StepSpan
 from stepbench.report.datasets import MAX_POINTS
 from stepbench.report.steps import MAX_STRIPS, step_figures
 from stepbench.testing.sample_experiments import RATES_PER_S

@@ -11,7 +11,6 @@ import pytest
 from stepbench.contracts.result import Failure, RunSummary
 from stepbench.report.schema import summary_schema
 from stepbench.report.summary import Store, amended, failed_trials, missing_result, summarise
-from stepbench.testing.sample_results import latency
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
@@ -78,10 +77,7 @@ def test_a_missing_result_still_names_its_trial() -> None:
 def test_amending_adds_what_is_missing_and_replaces_nothing(results: tuple[TrialResult, ...]) -> None:
     """The analysis knew better than the end of the run; what it left open may be filled."""
     other = Failure(error="States.TaskFailed", cause="")
-    floor = latency([5.0] * 10)
     complete, incomplete = results[2], results[3]
-    assert amended(incomplete, other, floor).summary.failure == incomplete.summary.failure
-    assert amended(incomplete, other, floor).summary.floor_ms == floor
-    assert amended(complete, other, floor).summary.failure == other
-    assert amended(complete, other, floor).summary.floor_ms == complete.summary.floor_ms
-    assert amended(complete, None, None) is complete
+    assert amended(incomplete, other).summary.failure == incomplete.summary.failure
+    assert amended(complete, other).summary.failure == other
+    assert amended(complete, None) is complete

@@ -48,8 +48,11 @@ _TITLES = {
     "out_of_order": "out of order",
     "retried": "of these, Lambda's own retries",
     "late": "late (after the drain limit)",
+    "held_back": "held back by the filter",
+    "leaked": "received, though the filter was to hold them back",
 }
 _NOT_ARRIVED = ("failed", "unknown", "unrecorded")
+_FILTER = ("held_back", "leaked")
 _APART = ("duplicates", "retried", "out_of_order", "late", "unmatched", "malformed", "canaries")
 
 
@@ -74,23 +77,27 @@ def _sum(account: Accounting | None, total: str, parts: tuple[str, ...]) -> tupl
 
 
 def _lost(accounts: list[Accounting | None]) -> Group:
-    """The lost ones (ok - arrived), and what else did not arrive."""
-    lines = [_line(accounts, "lost", depth=0)]
+    """The lost ones (ok - arrived - held back), and what else did not arrive; a filter where there was one."""
+    filtered = any(account is not None and account.held_back + account.leaked for account in accounts)
+    lines = [_line(accounts, "lost", depth=0), *(_line(accounts, name) for name in _FILTER if filtered)]
     for name in _NOT_ARRIVED:
         missing = tuple(
             None if account is None else getattr(account, name) - getattr(account, f"{name}_arrived")
             for account in accounts
         )
         lines.append(Line(f"{name}, not arrived", "", missing))
-    sums = tuple(map(_lost_sum, accounts))
-    return Group(f"lost = ok {digits.MINUS} arrived of ok", tuple(lines), sums)
+    sums = tuple(_lost_sum(account, filtered=filtered) for account in accounts)
+    held_back = f" {digits.MINUS} held back" if filtered else ""
+    return Group(f"lost = ok {digits.MINUS} arrived of ok{held_back}", tuple(lines), sums)
 
 
-def _lost_sum(account: Accounting | None) -> tuple[str, bool | None]:
+def _lost_sum(account: Accounting | None, *, filtered: bool) -> tuple[str, bool | None]:
     if account is None:
         return digits.NONE, None
-    holds = account.lost == account.ok - account.ok_arrived
+    holds = account.lost == account.ok - account.ok_arrived - account.held_back
     parts = f"{digits.count(account.ok)} {digits.MINUS} {digits.count(account.ok_arrived)}"
+    if filtered:
+        parts += f" {digits.MINUS} {digits.count(account.held_back)}"
     return f"{digits.count(account.lost)} {'=' if holds else '≠'} {parts}", holds
 
 

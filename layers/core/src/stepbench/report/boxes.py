@@ -12,7 +12,8 @@ from stepbench.report.labels import window_rows
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.result import BoxStats, TrialResult
+    from stepbench.contracts.drawn import BoxStats
+    from stepbench.contracts.result import TrialResult
     from stepbench.report.columns import Columns, Row
     from stepbench.report.labels import WindowRow
 

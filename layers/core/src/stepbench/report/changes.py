@@ -11,7 +11,9 @@ from stepbench.report.labels import window_label
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import ChangePoint, Comparison, Estimate, Modality, PhaseSpan, TrialSummary
+    from stepbench.contracts.drawn import PhaseSpan
+    from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality
+    from stepbench.contracts.result import TrialSummary
 
 _SERIES = {"achieved_per_s": "acknowledged rate", "latency_ms": "trigger latency"}
 

@@ -15,6 +15,7 @@ from typing import Any
 import altair as alt
 
 from stepbench.report.chart_boxes import box_plot
+from stepbench.report.chart_clock import clock_curves
 from stepbench.report.chart_matrix import heat_map, line_up
 from stepbench.report.chart_parts import (
     DASHES,
@@ -50,6 +51,7 @@ def charts() -> dict[str, dict[str, Any]]:
         "line-up": line_up(),
         "heat-map": heat_map(),
         "shares": share_bars(),
+        "clock": clock_curves(),
     }
     return {name: chart.to_dict() for name, chart in made.items()}
 

@@ -17,7 +17,9 @@ from stepbench.report.labels import window_rows
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from stepbench.contracts.result import EcdfCurve, Estimate, PhaseSpan, SeriesPoint, TrialResult
+    from stepbench.contracts.drawn import EcdfCurve, PhaseSpan, SeriesPoint
+    from stepbench.contracts.measures import Estimate
+    from stepbench.contracts.result import TrialResult
     from stepbench.report.columns import Columns, Row
     from stepbench.report.labels import WindowRow
 
@@ -142,9 +144,13 @@ def _merged(points: Sequence[SeriesPoint], second: float) -> Row:
 
 
 def _number(point: SeriesPoint, name: str) -> float | None:
-    """`inf` where a second has events, but its latency lies in the missing mass: it must not drop out of a median."""
+    """
+    `inf` where a second has events that are to arrive, but its latency lies in the missing mass.
+
+    It must not drop out of a median.
+    """
     value: float | None = getattr(point, name)
-    return math.inf if value is None and point.acknowledged else value
+    return math.inf if value is None and point.acknowledged > point.not_matching else value
 
 
 def _phase_columns(phases: Sequence[PhaseSpan]) -> Columns:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from stepbench.contracts.result import Estimate
+    from stepbench.contracts.measures import Estimate
 
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"

@@ -11,7 +11,7 @@ from stepbench.report import digits
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import RateBins
+    from stepbench.contracts.drawn import RateBins
 
 AROUND_S = 5.0
 

@@ -16,7 +16,8 @@ from stepbench.report.labels import trial_labels
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import Estimate, GroupWindow, RunSummary, TrialSummary, WindowResult
+    from stepbench.contracts.measures import Estimate, GroupWindow, WindowResult
+    from stepbench.contracts.result import RunSummary, TrialSummary
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from stepbench.report import digits
 from stepbench.report.labels import WindowRow, trial_labels, window_labels, window_rows
 
 if TYPE_CHECKING:
-    from stepbench.contracts.result import Caveat, Estimate, Latency, RunSummary, TrialSummary, WindowResult
+    from stepbench.contracts.measures import Estimate, Latency, WindowResult
+    from stepbench.contracts.result import Caveat, RunSummary, StoppedPhase, TrialSummary
 
 State = Literal["complete", "incomplete", "failed", "skipped"]
 HEADINGS = ("trial", "provider", "n", "p50", "p90", "p95", "p99", "lost", "floor p50", "caveats")
@@ -88,7 +89,14 @@ def headline_lines(summary: RunSummary) -> tuple[str, ...]:
 
 def sentence(row: WindowRow) -> str:
     """The answer for one window: how long after the write the function ran, and whether it always did."""
-    return f"{_times(row.window.latency_ms)}; {_arrivals(row.window)}."
+    books = row.trial.accounting
+    kind = "matching" if books and books.held_back + books.leaked else "acknowledged"
+    one = len(row.trial.windows) == 1  # the number is the trial's
+    held_back = (
+        f", {digits.count(books.held_back)} held back by the filter" if one and books and books.held_back else ""
+    )
+    text = f"{_times(row.window.latency_ms)}; {_arrivals(row.window, kind)}{held_back}."
+    return " ".join((text, *(phase.text for phase in row.trial.stopped if phase.phase == row.window.phase)))
 
 
 def verdict(trial: TrialSummary) -> str:
@@ -112,20 +120,26 @@ def _measured(row: WindowRow) -> HeadlineRow:
         p90=str(digits.shown(times.p90)),
         p95=str(digits.shown(times.p95)),
         p99=str(digits.shown(times.p99)),
-        lost=digits.count(trial.accounting.lost if trial.accounting else None),
+        lost=_lost(trial),
         floor=str(digits.shown(trial.floor_ms.p50)) if trial.floor_ms else digits.NONE,
         caveats=caveat_list(trial),
     )
 
 
 def _unmeasured(trial: TrialSummary, label: str) -> HeadlineRow:
-    lost = digits.count(trial.accounting.lost if trial.accounting else None)
+    lost = _lost(trial)
     reason = trial.failure.error if trial.failure else state_of(trial)
     blank = digits.NONE
     return HeadlineRow(
         f"{label} ({state_of(trial)})", _provider(trial), "0", reason, blank, blank, blank, lost, blank,
         caveat_list(trial),
     )  # fmt: skip
+
+
+def _lost(trial: TrialSummary) -> str:
+    books = trial.accounting
+    held_back = f" ({digits.count(books.held_back)} held back)" if books and books.held_back else ""
+    return digits.count(books.lost if books else None) + held_back
 
 
 def _provider(trial: TrialSummary) -> str:
@@ -141,8 +155,11 @@ def _line(trial: TrialSummary, label: str) -> str:
     parts = [_window(window, name if len(named) > 1 else "") for window, name in named[:_WINDOWS_PER_LINE]]
     if len(named) > _WINDOWS_PER_LINE:
         parts.append(f"and {len(named) - _WINDOWS_PER_LINE} more windows")
+    parts.extend(map(_ending, trial.stopped[:_WINDOWS_PER_LINE]))
     if trial.accounting:
         parts.append(f"lost {digits.count(trial.accounting.lost)}")
+        if trial.accounting.held_back:
+            parts.append(f"{digits.count(trial.accounting.held_back)} held back by the filter")
     if trial.emulated and named:
         parts.append("emulated")
     return f"{head}: {', '.join(parts)}" if parts else head
@@ -151,6 +168,13 @@ def _line(trial: TrialSummary, label: str) -> str:
 def _window(window: WindowResult, name: str) -> str:
     text = f"n {digits.count(window.n)}, p50 {digits.shown(window.latency_ms.p50)}"
     return f"{name}: {text}" if name else text
+
+
+def _ending(phase: StoppedPhase) -> str:
+    width = phase.final if phase.final is not None else phase.reached
+    known = "not known" if width is None else f"known to {100 * width:.2g} %"
+    why = phase.reason.replace("_", " ")
+    return f"{phase.phase} ended after {phase.stopped_at_s:.0f} s ({why}): {phase.metric} {known}"
 
 
 def _times(times: Latency) -> str:
@@ -169,10 +193,11 @@ def _within(estimate: Estimate) -> str:
     return f"{shown.value} {shown.unit} ({interval})" if interval else f"{shown.value} {shown.unit}"
 
 
-def _arrivals(window: WindowResult) -> str:
+def _arrivals(window: WindowResult, kind: str) -> str:
+    """`kind`: what to call the window's events; with a filter not all that were acknowledged are among them."""
     missing, n = window.latency_ms.missing, window.n
     if n == 0:
-        return "no event was acknowledged"
+        return f"no {kind} event was acknowledged" if kind == "matching" else "no event was acknowledged"
     if missing == 0:
-        return "the one acknowledged event arrived" if n == 1 else f"all {digits.count(n)} acknowledged events arrived"
-    return f"{digits.count(missing)} of {digits.count(n)} acknowledged events had not arrived by the drain limit"
+        return f"the one {kind} event arrived" if n == 1 else f"all {digits.count(n)} {kind} events arrived"
+    return f"{digits.count(missing)} of {digits.count(n)} {kind} events had not arrived by the drain limit"

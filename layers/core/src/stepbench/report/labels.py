@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import TrialSummary, WindowResult
+    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.result import TrialSummary
 
 
 @dataclass(frozen=True)

@@ -69,19 +69,23 @@ def matrix_figures(found: Sequence[Group]) -> tuple[MatrixFigure, ...]:
 
 def _matrices(found: Sequence[Group]) -> Iterable[list[Group]]:
     """
-    Groups of one matrix: the same settings vary, of the same store unless the store is one of them.
+    Groups of one matrix: the same settings vary, of trials that the plan calls alike.
 
-    Two matrices of a plan may be alike in that; the second value of one point then belongs to the second.
+    Two matrices without a name may be alike in that; the second value of one point then belongs to the second.
     """
     matrices: dict[tuple[Any, ...], list[Group]] = {}
     seen: Counter[tuple[Any, ...]] = Counter()
     for group in found:
-        store = "" if _STORE in group.point else group.trial.store
-        key = (store, tuple(sorted(group.point)), group.phase, group.window)
+        key = (_called(group), tuple(sorted(group.point)), group.phase, group.window)
         point = (*key, *[_hashable(group.point[path]) for path in sorted(group.point)])
         matrices.setdefault((*key, seen[point]), []).append(group)
         seen[point] += 1
     return matrices.values()
+
+
+def _called(group: Group) -> str:
+    """The trial's name in the plan, or its store; nothing where the store is a setting."""
+    return group.trial.base or ("" if _STORE in group.point else group.trial.store)
 
 
 def _varied(matrix: Sequence[Group]) -> tuple[str, ...]:
@@ -98,7 +102,7 @@ def _slices(matrix: Sequence[Group], varied: tuple[str, ...]) -> Iterable[_Slice
         parts.setdefault(tuple(_hashable(group.point[path]) for path in rest), []).append(group)
     for groups in parts.values():
         first = groups[0]
-        titles = [] if _STORE in paths else [first.trial.store]
+        titles = [_called(first)] if _called(first) else []
         titles += [first.window] if len(first.trial.windows) > 1 else []
         titles += [f"{setting(path, paths)} = {value_words(first.point[path])}" for path in rest]
         yield _Slice(", ".join(titles) or "All trials", axes, paths, tuple(groups))

@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from stepbench.report import boxes, changes, digits, headline
+from stepbench.report import boxes, changes, digits, headline, load
 from stepbench.report.books import books
+from stepbench.report.clock_check import MEASURES as CLOCK_MEASURES
+from stepbench.report.clock_check import clock_drawings, clock_figures
 from stepbench.report.datasets import time_figure
 from stepbench.report.figures import page_data, run_drawings, run_figures, step_drawings, time_drawings
 from stepbench.report.gaps import AROUND_S
 from stepbench.report.groups import groups, over_runs, point_words, unmeasured
 from stepbench.report.labels import trial_labels, window_label, window_rows
 from stepbench.report.matrix import MAX_FIGURES, matrix_figures
-from stepbench.report.published import place_words, replication_sentence
+from stepbench.report.published import place_words, published_number, replication_sentence
 from stepbench.report.runtime import javascript, json_for_script, own_file
 from stepbench.report.shares import share_figures, share_rows, share_words
 from stepbench.report.steps import step_figures, steps_of
@@ -33,7 +35,8 @@ from stepbench.report.steps import step_figures, steps_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.result import Manifest, PhaseSpan, RunSummary, TrialResult, TrialSummary
+    from stepbench.contracts.drawn import PhaseSpan
+    from stepbench.contracts.result import Manifest, RunSummary, TrialResult, TrialSummary
     from stepbench.report.datasets import TimeFigure
     from stepbench.report.figures import Drawing
     from stepbench.report.labels import WindowRow
@@ -102,6 +105,8 @@ def render_page(
     shares = share_rows(summary.shares, summary.trials)
     figures = run_figures(own, matrix_figures(grouped), share_figures(shares))
     drawings = [*run_drawings(figures), *_trial_drawings(trials)]
+    clocks = clock_figures(summary, own)
+    drawings += clock_drawings(clocks)
     scripts = [_script(javascript()), _script(own_file("templates/page.js").read_text("utf-8"))]
     return (
         _environment()
@@ -116,10 +121,12 @@ def render_page(
             figures=figures,
             groups=grouped,
             share_rows=shares,
+            clock_figures=clocks,
             over_runs=over_runs(summary),
             unmeasured=unmeasured(summary.trials),
             published=any(trial.replication for trial in summary.trials),
             changed=any(view.changed for view in trials),
+            searching=[view for view in trials if view.summary.found_rate is not None],
             measures=MEASURES,
             style=Markup(own_file("templates/page.css").read_text("utf-8")),  # noqa: S704 -- our own file
             scripts=scripts,
@@ -182,8 +189,10 @@ def _environment() -> Environment:
         books=books,
         box_names=boxes.QUANTILES,
         box_quantiles=boxes.box_quantiles,
+        busy=load.busy,
         caveat_words=headline.caveat_words,
         change_words=changes.change_words,
+        clock_measures=CLOCK_MEASURES,
         comparison_sentence=changes.comparison_sentence,
         count=digits.count,
         dollars=digits.dollars,
@@ -200,7 +209,9 @@ def _environment() -> Environment:
         place_words=place_words,
         point_words=point_words,
         rate=digits.rate,
+        published_number=published_number,
         replication_sentence=replication_sentence,
+        search_sentence=load.search_sentence,
         sentence=headline.sentence,
         sentence_case=_sentence_case,
         series_name=changes.series_name,

@@ -8,7 +8,8 @@ from stepbench.report import digits
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
-    from stepbench.contracts.result import Estimate, Replication, TrialSummary
+    from stepbench.contracts.measures import Estimate, Replication
+    from stepbench.contracts.result import TrialSummary
 
 
 def place_words(trial: TrialSummary, *, aws_emulated: bool) -> str:
@@ -22,17 +23,30 @@ def replication_sentence(trial: TrialSummary, each: Replication, *, aws_emulated
     """The published number, ours for both readings, and where ours is from."""
     window = window_label(trial, each.phase, each.window)
     where = f"{each.metric} of {window}" if len(trial.windows) > 1 else each.metric
+    over = f" over {each.over}" if each.over else ""
     words = (
-        f"{where}: published {digits.latency(each.published_ms)} ({each.source}); here "
-        f"{_ours(each.latency_ms, each.ratio)} from the write's send and "
-        f"{_ours(each.after_ack_ms, each.ratio_after_ack)} from its acknowledgement"
+        f"{where}{over}: published {published_number(each)} ({each.source}); here "
+        f"{_ours(each, each.ours, each.ratio)} from the write's send and "
+        f"{_ours(each, each.ours_after_ack, each.ratio_after_ack)} from its acknowledgement"
     )
     place = place_words(trial, aws_emulated=aws_emulated)
     return f"{words}. This is {place}." if place else f"{words}."
 
 
-def _ours(latency: Estimate, ratio: Estimate) -> str:
-    if latency.value is None:
-        return f"no value ({latency.reason or 'no events'})"
-    times = "" if ratio.value is None else f" ({digits.rounded(ratio.value, 2)} times as long)"
-    return f"{digits.latency(latency.value)}{times}"
+def published_number(each: Replication) -> str:
+    """A time or a factor as it was published: `above 1,700 ms`, `up to 9 ×`."""  # noqa: RUF002 -- a multiplication sign
+    bound = {"above": "above ", "up_to": "up to ", None: ""}[each.bound]
+    return f"{bound}{_number(each, each.published)}"
+
+
+def _number(each: Replication, value: float) -> str:
+    return digits.latency(value) if each.unit == "ms" else f"{digits.rounded(value)} {digits.TIMES.name}"
+
+
+def _ours(each: Replication, ours: Estimate, ratio: Estimate) -> str:
+    if ours.value is None:
+        return f"no value ({ours.reason or 'no events'})"
+    if ratio.value is None:
+        return _number(each, ours.value)
+    than = "that limit" if each.bound else "as long" if each.unit == "ms" else "as much"
+    return f"{_number(each, ours.value)} ({digits.rounded(ratio.value, 2)} times {than})"

@@ -11,7 +11,8 @@ from stepbench.report.columns import columns, short
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import Estimate, TrialSummary, TriggerShare
+    from stepbench.contracts.measures import Estimate
+    from stepbench.contracts.result import TrialSummary, TriggerShare
     from stepbench.report.columns import Columns
 
 ROWS_PER_FIGURE = 16
@@ -89,5 +90,7 @@ def _figure(rows: Sequence[ShareRow]) -> ShareFigure:
 
 
 def _percent(share: float) -> str:
+    """Two digits, or three decimals."""
     percent = 100 * share
-    return f"{percent:.1f} %" if percent < 10 else f"{percent:.0f} %"  # noqa: PLR2004 -- two digits are enough
+    decimals = 0 if percent >= 10 else 1 if percent >= 1 else 2 if percent >= 0.1 else 3  # noqa: PLR2004
+    return f"{percent:.{decimals}f} %"

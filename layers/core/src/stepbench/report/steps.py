@@ -16,7 +16,9 @@ from stepbench.report.gaps import AROUND_S, bins_around, step_gap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import ChangePoint, PhaseSpan, RateBins, TrialResult
+    from stepbench.contracts.drawn import PhaseSpan, RateBins
+    from stepbench.contracts.measures import ChangePoint
+    from stepbench.contracts.result import TrialResult
     from stepbench.report.columns import Columns, Row
     from stepbench.report.gaps import StepGap
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from stepbench.contracts.result import Latency
-
 
 @dataclass(frozen=True)
 class RunFacts:
@@ -97,12 +95,9 @@ def skipped_result(name: str, index: int, store: str, reason: str) -> TrialResul
     return TrialResult(summary=summary, series=(), phases=(), ecdf=())
 
 
-def amended(result: TrialResult, failure: Failure | None, floor_ms: Latency | None) -> TrialResult:
-    """The result with what only the end of the run knows, where the result itself does not say it."""
-    summary = result.summary
-    changes: dict[str, object] = {}
-    if failure and not summary.failure:
-        changes |= {"failure": failure, "incomplete": True}
-    if floor_ms and not summary.floor_ms:
-        changes["floor_ms"] = floor_ms
-    return result.model_copy(update={"summary": summary.model_copy(update=changes)}) if changes else result
+def amended(result: TrialResult, failure: Failure | None) -> TrialResult:
+    """The result with the failure that only the end of the run knows, where the result itself does not say it."""
+    if failure is None or result.summary.failure:
+        return result
+    summary = result.summary.model_copy(update={"failure": failure, "incomplete": True})
+    return result.model_copy(update={"summary": summary})

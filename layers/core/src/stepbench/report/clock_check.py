@@ -1,0 +1,119 @@
+"""The clock check (Fig. 4 of the TriggerPerf paper): what is drawn of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepbench.report.columns import columns, short
+from stepbench.report.figures import Drawing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.contracts.drawn import WindowSample
+    from stepbench.contracts.measures import ClockCheck, ClockComparison
+    from stepbench.contracts.result import RunSummary, TrialResult
+    from stepbench.report.columns import Columns
+
+MEASURES = {
+    "latency_ms": "Trigger latency (t4 − t1)",  # noqa: RUF001 -- a minus sign
+    "after_ack_ms": "After acknowledgement (t4 − t2)",  # noqa: RUF001
+}
+_SHOWN_SHARE = 0.98
+"""Of each curve: a few cold starts would press the rest against the axis."""
+
+
+@dataclass(frozen=True)
+class ClockFigure:
+    """
+    Two distributions of one measure, and where they are furthest apart.
+
+    `beyond`: share of each curve that lies to the right of the axis, or never arrived, by the trial's name.
+    """
+
+    check: ClockCheck
+    comparison: ClockComparison
+    curves: Columns
+    gap: Columns
+    low_ms: float
+    top_ms: float
+    beyond: dict[str, float]
+
+    @property
+    def title(self) -> str:
+        """Of the measure."""
+        return MEASURES[self.comparison.measure]
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The trials' names."""
+        return self.check.a, self.check.b
+
+
+def clock_figures(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[ClockFigure, ...]:
+    """One for each comparison that there is a test of."""
+    samples = {
+        (trial.name, sample.window): sample
+        for trial, result in zip(summary.trials, results, strict=True)
+        for sample in result.samples
+    }
+    return tuple(
+        _figure(check, comparison, samples)
+        for check in summary.clock_checks
+        for comparison in check.comparisons
+        if comparison.ks is not None
+    )
+
+
+def clock_drawings(figures: Sequence[ClockFigure]) -> Iterator[Drawing]:
+    """As the page draws them."""
+    for place, figure in enumerate(figures):
+        params = {"labels": figure.labels, "low": figure.low_ms, "top": figure.top_ms}
+        yield Drawing(f"clock-{place}", "clock", {"clocks": figure.curves, "gap": figure.gap}, params)
+
+
+def _figure(
+    check: ClockCheck, comparison: ClockComparison, samples: dict[tuple[str, str], WindowSample]
+) -> ClockFigure:
+    curves = {name: _values(_sample_of(samples, name, check.window), comparison.measure) for name in (check.a, check.b)}
+    arrived = {name: [value for value in values if value is not None] for name, values in curves.items()}
+    top_ms = max(found[min(len(found) - 1, round(_SHOWN_SHARE * len(found)))] for found in arrived.values() if found)
+    low_ms = min(found[0] for found in arrived.values() if found)
+    points = [
+        (name, short(value), round((place + 1) / len(curves[name]), 6))
+        for name, found in arrived.items()
+        for place, value in enumerate(found)
+    ]
+    shown = {name: bisect_right(found, top_ms) for name, found in arrived.items()}
+    return ClockFigure(
+        check=check,
+        comparison=comparison,
+        curves=columns(("curve", "latency_ms", "probability"), points),
+        gap=_gap(comparison, arrived, {name: len(values) for name, values in curves.items()}),
+        low_ms=short(low_ms),
+        top_ms=short(top_ms if top_ms > low_ms else low_ms + 1),
+        beyond={name: 1 - shown[name] / len(curves[name]) for name in curves if shown[name] < len(curves[name])},
+    )
+
+
+def _sample_of(samples: dict[tuple[str, str], WindowSample], name: str, window: str) -> WindowSample:
+    """By window's name; windows of different names are compared by their place, and then it is the first."""
+    return samples.get((name, window)) or next(each for (trial, _), each in samples.items() if trial == name)
+
+
+def _values(sample: WindowSample, measure: str) -> list[float | None]:
+    """In order of size, what never arrived last."""
+    values: tuple[float | None, ...] = getattr(sample, measure)
+    return sorted(values, key=lambda value: (value is None, value or 0.0))
+
+
+def _gap(comparison: ClockComparison, arrived: dict[str, list[float]], events: dict[str, int]) -> Columns:
+    ks = comparison.ks
+    names = ("at_ms", "low", "middle", "high", "words")
+    if ks is None or ks.at_ms is None:
+        return columns(names, [])
+    shares = sorted(bisect_right(found, ks.at_ms) / events[name] for name, found in arrived.items())
+    low, high = (round(share, 6) for share in shares)
+    return columns(names, [(short(ks.at_ms), low, (low + high) / 2, high, f"D = {ks.d:.3f}")])
