@@ -8,8 +8,8 @@ The reference store's truth log: what it did with each write of a trial, one JSO
 `event` is the first 40 bytes of the value, `due_ns` when it was to be delivered first, were it not dropped or
 reordered; `stalled` says that a stall has put that off. A
 `delivery` is a position of the watch; it is on record once for each watcher that it was sent to. All times are by the
-store's own clock, in ns since the epoch: `received_at_ns` as the bytes of the write came out of the socket,
-`delivered_at_ns` the statement before those of the delivery went into it.
+store's own clock, in ns since the epoch: `received_at_ns` when its kernel had the bytes of the write,
+`delivered_at_ns` the statement before those of the delivery went into a socket.
 """
 
 from __future__ import annotations
