@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -30,6 +31,14 @@ ROLE = "arn:aws:iam::000000000000:role/any"
 RAISES = """
 class TargetUnavailableError(Exception): pass
 def handler(event, context): raise TargetUnavailableError("no store")
+"""
+WRITES_AND_RECEIVES = """
+import boto3, time
+table = boto3.client("dynamodb")
+def handler(event, context):
+    if "Records" not in event:
+        table.put_item(TableName="checked", Item={"pk": {"S": "k"}})
+        time.sleep(0.5)  # still busy when the stream has the record
 """
 PID = "import os\ndef handler(event, context): return os.getpid()"
 SLEEPS = "import time\ndef handler(event, context): time.sleep(event)"
@@ -190,3 +199,59 @@ def test_a_proxy_of_the_user_s_is_passed_by(shimmed: Emulator, monkeypatch: pyte
     monkeypatch.delenv("NO_PROXY", raising=False)
     assert answers(shimmed.endpoint)
     assert local_client("sts", shimmed.endpoint).get_caller_identity()["Account"]
+
+
+def test_a_stream_waits_for_the_sandbox_that_still_writes(functions: Functions, shimmed: Emulator) -> None:
+    """Throttled, the delivery would come a second later, in each event of a clock check; nothing is throttled."""
+    arn = functions.make("checker", WRITES_AND_RECEIVES)
+    functions.client.put_function_concurrency(FunctionName="checker", ReservedConcurrentExecutions=1)
+    table = local_client("dynamodb", shimmed.endpoint).create_table(
+        TableName="checked",
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+    )["TableDescription"]
+    mapping = functions.client.create_event_source_mapping(
+        EventSourceArn=table["LatestStreamArn"], FunctionName=arn, StartingPosition="TRIM_HORIZON"
+    )["UUID"]
+    assert functions.call("checker", {}).error is None
+
+    def delivered() -> bool:
+        found = functions.client.get_event_source_mapping(UUID=mapping)
+        return str(found.get("LastProcessingResult", "")).startswith("OK")
+
+    wait_until("the record is delivered", delivered, timeout_s=20)
+    assert _throttled(shimmed, "checker") == 0
+
+
+def test_a_template_reserves_a_functions_concurrency(functions: Functions, shimmed: Emulator) -> None:
+    """As on AWS; what the template does not say is not reserved."""
+    code = {"ZipFile": "def handler(event, context): pass"}
+    common = {"Runtime": "python3.11", "Handler": "index.handler", "Role": ROLE, "Code": code}
+    made = {
+        name: {"Type": "AWS::Lambda::Function", "Properties": {**common, "FunctionName": name, **more}}
+        for name, more in {"Alone": {"ReservedConcurrentExecutions": 1}, "Many": {}}.items()
+    }
+    cloudformation = local_client("cloudformation", shimmed.endpoint)
+    cloudformation.create_stack(StackName="reserved", TemplateBody=json.dumps({"Resources": made}))
+    cloudformation.get_waiter("stack_create_complete").wait(
+        StackName="reserved", WaiterConfig={"Delay": 1, "MaxAttempts": 20}
+    )
+    assert functions.client.get_function_concurrency(FunctionName="Alone")["ReservedConcurrentExecutions"] == 1
+    assert "ReservedConcurrentExecutions" not in functions.client.get_function_concurrency(FunctionName="Many")
+
+
+def _throttled(emulator: Emulator, function: str) -> float:
+    """How many invocations were refused in the last hour, by CloudWatch's count."""
+    now = datetime.now(UTC)
+    counted = local_client("cloudwatch", emulator.endpoint).get_metric_statistics(
+        Namespace="AWS/Lambda",
+        MetricName="Throttles",
+        Dimensions=[{"Name": "FunctionName", "Value": function}],
+        StartTime=now - timedelta(hours=1),
+        EndTime=now + timedelta(minutes=1),
+        Period=3_600,
+        Statistics=["Sum"],
+    )
+    return sum(float(point["Sum"]) for point in counted["Datapoints"])

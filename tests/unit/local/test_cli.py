@@ -208,6 +208,51 @@ def test_validate_says_what_the_plan_would_do(plan: str, capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith("one: 1 trial, 200 events in 10 s of load; estimate $")
 
 
+def from_stdin(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is piped into the command."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def test_a_plan_comes_from_stdin_under_the_name_of_a_dash(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`jq '.trials[0].repeats = 5' plan.json | stepbench validate -`."""
+    from_stdin(json.dumps(PLAN), monkeypatch)
+    assert main(["validate", "-"]) == 0
+    assert capsys.readouterr().out.startswith("one: 1 trial, 200 events in 10 s of load")
+    from_stdin(json.dumps(PLAN), monkeypatch)
+    monkeypatch.setattr(commands, "run_here", recorder := Recorder(answer=True))
+    assert main(["run", "-"]) == 0
+    assert [plan.name for plan in recorder.asked[0][1]] == ["one"]
+
+
+def test_what_is_wrong_on_stdin_is_told_as_of_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe whose other end failed is empty."""
+    from_stdin("", monkeypatch)
+    assert main(["validate", "-"]) == 2
+    assert capsys.readouterr().err.startswith("stepbench: plan: is empty")
+
+
+def test_stdin_is_one_plan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second reading would find nothing, and say that the plan is empty."""
+    from_stdin(json.dumps(PLAN), monkeypatch)
+    assert main(["run", "-", "-"]) == 2
+    assert "stdin can be read once only" in capsys.readouterr().err
+
+
+def test_validate_knows_nothing_against_traces_and_asks_nobody(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether X-Ray shows them is for the stack to find out."""
+    path = tmp_path / "traced.json"
+    application = {"name": "app", "source": "ours", "traces": {"name": "chain"}}
+    path.write_text(json.dumps({**PLAN, "applications": [application]}))
+    assert main(["validate", str(path)]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_validate_shows_what_a_plan_expands_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In the order in which it would run; events and length are those of all of it."""
     phases = [{"name": "p", "load": [{"rate_per_s": 20, "count": 200}]}]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from stepbench.contracts.plan import Plan
-from stepbench.local.commands import left_out, without
+from stepbench.errors import PlanError
+from stepbench.local.commands import Options, left_out, run_here, without
 from stepbench.local.executions import new_run_id
+from stepbench.local.places import Places
 from stepbench.local.session import parameters
 from stepbench.local.state import EnvironmentState, Server
 from stepbench.planning import expanded, parse_plan
@@ -110,9 +115,11 @@ def test_the_templates_parameters_are_what_runs() -> None:
         Server(name="reference", version="", endpoint="127.0.0.1:7300", processes=()),
     )
     found = parameters(EnvironmentState(servers=servers), "python3.12")
+    assert json.loads(found.pop("EtcdMetric"))["dimensions"] == [{"Server": "etcd"}]
     assert found == {
         "PythonRuntime": "python3.12",
         "LeadSeconds": "4",
+        "ClockCheck": "on",
         "ClockReference": "127.0.0.1:123",
         "Emulator": "MiniStack 1.5.33",
         "PostgresqlEndpoint": "",
@@ -120,3 +127,16 @@ def test_the_templates_parameters_are_what_runs() -> None:
         "ReferenceEndpoint": "127.0.0.1:7300",
         "AllowCustomEndpoints": "true",
     }
+
+
+def test_what_wants_x_ray_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    """No emulator of ours plays it, and a minute of starting one would end in the same words."""
+    application = {"name": "app", "source": "ours", "traces": {"name": "chain"}}
+    traced = plan({"store": "s3"}).model_copy(update={"name": "traced"})
+    document = {**traced.model_dump(mode="json", exclude_none=True), "applications": [application]}
+    places = Places(tmp_path, tmp_path / "run")  # not a checkout: nothing could be built here
+    with pytest.raises(
+        PlanError, match=r"applications\[0\].traces: needs X-Ray, which the local emulator does not have"
+    ):
+        run_here(places, [parse_plan(document)], Options(tmp_path), Console(), Console())
+    assert list(tmp_path.iterdir()) == []

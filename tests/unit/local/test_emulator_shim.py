@@ -166,6 +166,8 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
             if symbol != without:
                 setattr(module, symbol, lambda *_arguments: None)
         monkeypatch.setitem(sys.modules, name, module)
+    provisioners: Any = sys.modules["ministack.services.cloudformation.provisioners"]
+    provisioners._RESOURCE_HANDLERS = {"AWS::Lambda::Function": {"create": None, "update": None}}
     methods = {method: None for method in shim.PATCHED_METHODS if method != without}
     runtime: Any = sys.modules["ministack.core.lambda_runtime"]
     runtime.ProvidedWorker = type("ProvidedWorker", (), methods)
@@ -296,3 +298,88 @@ def test_a_function_that_is_executed_again_in_another_scope_does_not_wait_for_it
     service.invoke_async_with_retry({"FunctionArn": "f"}, "event")
     service.threads[0].join(10)
     assert service.done == ["event"]
+
+
+class ReservingService:
+    """MiniStack's account of who is running; the stock poller delivers one event to the function `checker`."""
+
+    def __init__(self, reserved: int | None) -> None:
+        self.function = {"config": {"FunctionName": "checker"}, "concurrency": reserved}
+        self.running = 0
+        self.found_running: list[int] = []
+
+    def _reserved_concurrency(self, function: dict[str, Any], _config: dict[str, Any]) -> int | None:
+        reserved: int | None = function["concurrency"]
+        return reserved
+
+    def _inflight_key(self, config: dict[str, Any]) -> str:
+        return f"account:region:{config['FunctionName']}"
+
+    def executions_in_flight(self) -> tuple[int, dict[str, int]]:
+        """One function's."""
+        return self.running, {"account:region:checker": self.running}
+
+    def _release_execution_slot(self, _slot: str) -> None:
+        self.running -= 1
+
+    def _execute_function(self, _function: dict[str, Any], _event: str) -> None:
+        self.found_running.append(self.running)
+
+    def _poll_dynamodb_streams(self) -> bool:
+        self._execute_function(self.function, "record")
+        return True
+
+
+def test_a_streams_delivery_waits_for_the_functions_one_slot() -> None:
+    """Refused, it would be tried again a second later, and that second would be the latency."""
+    service = ReservingService(reserved=1)
+    shim.await_reserved_concurrency(service, limit_s=10)
+    service.running = 1
+    poller = threading.Thread(target=service._poll_dynamodb_streams)
+    poller.start()
+    poller.join(0.1)
+    assert service.found_running == []
+    service._release_execution_slot("slot")
+    poller.join(10)
+    assert service.found_running == [0]
+
+
+def test_the_wait_for_a_slot_has_an_end() -> None:
+    """The poller serves all streams; what is not free by then is refused, as before."""
+    service = ReservingService(reserved=1)
+    shim.await_reserved_concurrency(service, limit_s=0.05)
+    service.running = 1
+    assert service._poll_dynamodb_streams()
+    assert service.found_running == [1]
+
+
+def test_only_deliveries_wait_and_only_for_a_slot_that_is_reserved() -> None:
+    """A synchronous invocation of a busy function is refused on AWS, too; a function without a limit is never busy."""
+    service = ReservingService(reserved=1)
+    shim.await_reserved_concurrency(service, limit_s=60)
+    service.running = 1
+    service._execute_function(service.function, "write")
+    unlimited = ReservingService(reserved=None)
+    shim.await_reserved_concurrency(unlimited, limit_s=60)
+    unlimited.running = 5
+    unlimited._poll_dynamodb_streams()
+    assert (service.found_running, unlimited.found_running) == ([1], [5])
+
+
+def test_a_template_reserves_concurrency_and_takes_it_back() -> None:
+    """MiniStack drops the property: CheckClock would get a second sandbox, and a second clock, without a word."""
+    service = SimpleNamespace(_functions={"f": {"concurrency": None}})
+    handlers = {
+        "create": lambda logical_id, _properties, _stack: (logical_id, {"Arn": "arn"}),
+        "update": lambda physical_id, _old, _new, _stack, logical_id=None: (physical_id, {"Logical": logical_id}),
+        "delete": "untouched",
+    }
+    provisioners = SimpleNamespace(_RESOURCE_HANDLERS={"AWS::Lambda::Function": handlers})
+    shim.reserve_concurrency_by_template(provisioners, service)
+    create: Any = handlers["create"]
+    update: Any = handlers["update"]
+    assert create("f", {"ReservedConcurrentExecutions": "1"}, "stack") == ("f", {"Arn": "arn"})
+    assert service._functions["f"]["concurrency"] == 1
+    assert update("f", {}, {}, "stack", logical_id="F") == ("f", {"Logical": "F"})
+    assert service._functions["f"]["concurrency"] is None
+    assert handlers["delete"] == "untouched"

@@ -73,3 +73,47 @@ def test_a_stack_that_hangs_is_given_up_by_time() -> None:
     """Each request takes minutes to fail then, and twenty of them an hour and a half."""
     _, seconds = lose(None, after_s=280)
     assert LOST_S < seconds < 2 * LOST_S
+
+
+class Planned:
+    """A bucket with the schedules of some phases; `asked` for which."""
+
+    def __init__(self, *phases: int) -> None:
+        self.phases = phases
+        self.asked: list[int] = []
+
+    def find_json(self, key: str) -> dict[str, int] | None:
+        """As `RunStore`."""
+        phase = int(key.split("/")[-2])
+        self.asked.append(phase)
+        return {"start_at_ns": 5} if phase in self.phases else None
+
+
+def searching(runs: Planned, now_in: int) -> Observer:
+    """Watching a trial with four probes (phases 1 to 4) between two other phases."""
+    find = {"low_per_s": 10, "high_per_s": 20, "probe_s": 5, "probes": 4}
+    load = {"rate_per_s": 10, "of_found": 1, "duration_s": 5}
+    phases = [{"name": "before", "load": [{"rate_per_s": 1, "count": 2}]}, {"name": "load", "load": [load]}]
+    trial = {"target": {"store": "etcd"}, "phases": phases, "find_rate": find}
+    specs = expand(Plan.model_validate({"name": "p", "trials": [trial]}), "r")
+    run = SimpleNamespace(run_id="r", specs=specs, started_at=datetime(2026, 1, 1, tzinfo=UTC))
+    stack = SimpleNamespace(endpoint=None, table=None, runs=runs)
+    executions = cast("Executions", SimpleNamespace(run=run, stack=stack))
+    return Observer(executions, FakeClock(now_ns=0), trial=0, phase=PhaseStart(now_in, 0))
+
+
+def test_a_search_that_ended_early_does_not_hide_what_comes_after() -> None:
+    """Probes 3 and 4 are never planned; the load after them is."""
+    observer = searching(runs := Planned(0, 1, 2, 5), now_in=2)
+    for _ in range(2):
+        observer._ask_phase()
+    assert observer.phase == PhaseStart(5, 5)
+    assert set(runs.asked) <= {3, 5}
+
+
+def test_the_next_probe_is_seen() -> None:
+    """As soon as it is asked for."""
+    observer = searching(Planned(0, 1, 2), now_in=1)
+    for _ in range(2):
+        observer._ask_phase()
+    assert observer.phase == PhaseStart(2, 5)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from stepbench.contracts.plan import Plan, TrialSpec
+from stepbench.contracts.plan import LoadStep, Phase, Plan, TrialSpec, Until
 from stepbench.local.progress import (
     Overheads,
     PhaseStart,
@@ -91,10 +93,40 @@ def test_the_activity_follows_the_clock(
 
 def test_the_line_says_where_the_run_is(specs: tuple[TrialSpec, ...]) -> None:
     """Phase, events sent and received, time left: what issue 2 asks to be shown."""
-    snapshot = at(specs, 40, trial=1, done=1, phase=phase(1, 35), sent=1_234, received=1_200)
+    snapshot = at(specs, 40, trial=1, done=1, phase=phase(1, 35), sent=1_034, received=1_000)
     assert line(snapshot, COSTS) == (
-        "trial 2/2 etcd · phase steady · sent 1,234 of 1,100, received 1,200 · about 43 s left"
+        "trial 2/2 etcd · phase steady · sent 1,034 of 1,100, received 1,000 · about 43 s left"
     )
+
+
+def test_what_two_watchers_saw_is_not_received_beyond_the_plan(specs: tuple[TrialSpec, ...]) -> None:
+    """Both have what came while one took over from the other, and both are in the table."""
+    snapshot = at(specs, 40, trial=1, done=1, phase=phase(1, 35), sent=1_100, received=1_117)
+    assert "sent 1,100 of 1,100, received 1,100 " in line(snapshot, COSTS)
+
+
+def test_a_phase_that_may_end_early_is_shown_at_its_longest_until_it_has(specs: tuple[TrialSpec, ...]) -> None:
+    """600 events at 40/s at most, 15 s; stopped after 12 s there is nothing left of it."""
+    until = Until(relative_width=0.1, max_events=600)
+    load = (LoadStep(rate_per_s=40, duration_s=10),)
+    spec = specs[1].model_copy(
+        update={"plan": specs[1].plan.model_copy(update={"phases": (Phase(name="p", load=load, until=until),)})}
+    )
+    running = {"trial": 1, "done": 1, "phase": phase(0, 20)}
+    before = at((specs[0], spec), 33, **running)
+    assert (left_s(before, COSTS), activity(before)) == (2 + 20 + 3, "phase p")
+    assert "sent 0 of up to 600" in line(before, COSTS)
+    stopped = replace(phase(0, 20), stop_at_ns=START_NS + 32 * S)
+    after = at((specs[0], spec), 33, **{**running, "phase": stopped})
+    assert (left_s(after, COSTS), activity(after)) == (20 + 3, "arrivals and analysis")
+
+
+def test_the_line_explains_why_less_arrives_than_was_sent(specs: tuple[TrialSpec, ...]) -> None:
+    """Half of it missing would look like a loss."""
+    record = specs[1].plan.record.model_copy(update={"matching_share": 0.5})
+    filtered = specs[1].model_copy(update={"plan": specs[1].plan.model_copy(update={"record": record})})
+    snapshot = at((specs[0], filtered), 40, trial=1, done=1, phase=phase(1, 35), sent=100, received=50)
+    assert "sent 100 of 1,100, received 50 (the filter lets 0.5 pass)" in line(snapshot, COSTS)
 
 
 def test_between_trials_the_line_has_no_events(specs: tuple[TrialSpec, ...]) -> None:

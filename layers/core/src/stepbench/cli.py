@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from stepbench.local.places import Places
 
 OK, FAILED, BAD_INPUT = 0, 1, 2
+STDIN = "-"
 MAX_CALIBRATION_RATE = 5_000
 """More than one writer of ours offers on two cores; beyond it the writer is what would be measured."""
 _LOG_COLUMNS = 200
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_run(commands)
     validate = _add(commands, "validate", _validate, "check a plan, and say what it would do")
-    validate.add_argument("plan", metavar="PLAN", help="a file, or a preset's name")
+    validate.add_argument("plan", metavar="PLAN", help="a file, a preset's name, or - for stdin")
     _add(commands, "plans", _plans, "list the presets")
     _add(commands, "stores", _stores, "list the stores, and what stands for each on this machine")
     report = _add(commands, "report", _report, "render a finished run's report again, and say where it is")
@@ -96,7 +97,8 @@ def _add(commands: Any, name: str, command: Command, text: str) -> argparse.Argu
 
 def _add_run(commands: Any) -> None:  # noqa: ANN401 -- argparse's own type is private
     run = _add(commands, "run", _run, "run plans, here or on a deployed stack, and fetch their reports")
-    run.add_argument("plans", metavar="PLAN", nargs="+", help="a file, or a preset's name (see `stepbench plans`)")
+    which = "a file, a preset's name (see `stepbench plans`), or - for stdin"
+    run.add_argument("plans", metavar="PLAN", nargs="+", help=which)
     where = run.add_mutually_exclusive_group()
     where.add_argument("--stack", metavar="NAME", help="on this CloudFormation stack, with your AWS credentials")
     where.add_argument("--local", action="store_true", help="on this machine (the default)")
@@ -133,6 +135,9 @@ def _rate(text: str) -> float:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.plans.count(STDIN) > 1:
+        _complain("PLAN: stdin can be read once only, and - stands there more often")
+        return BAD_INPUT
     plans = [_read_plan(name) for name in options.plans]
     # Optional libraries, and half a second of imports that no other command needs.
     from stepbench.local.commands import Options, run_here, run_there  # noqa: PLC0415
@@ -250,7 +255,7 @@ def _counted(processes: Sequence[str]) -> str:
 
 def _read_plan(name: str) -> Plan:
     """A valid plan within its budget; refused before anything is started."""
-    plan = parse_plan(find_plan(name))
+    plan = parse_plan(sys.stdin.buffer.read() if name == STDIN else find_plan(name))
     check_budget(plan)
     return plan
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,13 @@ from stepbench.local.results import REPORT, SUMMARY, headline, remedies
 from stepbench.local.running import NotTornDownError, Outcome, Terminal, execute
 from stepbench.local.session import Session, is_skipped, local_session
 from stepbench.local.stack import Stack, remote_stack
-from stepbench.planning import Expanded, expand, expanded
+from stepbench.local.utilisation import published
+from stepbench.planning import Expanded, expand, expanded, refuse_traces
 from stepbench.records import layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from rich.console import Console
@@ -80,13 +83,19 @@ class Runner:
         run = Run(run_id, expand(kept, run_id), datetime.now(UTC))
         document = kept.model_dump(mode="json", exclude_none=True)
         self.say(f"run {run_id}")
-        with progress_display(self.people, self.overheads) as show:
+        with progress_display(self.people, self.overheads) as show, self._utilisation(kept):
             executions = Executions(self.stack, run)
             outcome = execute(executions, document, self.options.out, Terminal(self.say, show), SystemClock())
         self._tell(outcome)
         if outcome.left:
             raise NotTornDownError(run_id, outcome.left)
         return outcome, outcome.succeeded and kept == plan
+
+    def _utilisation(self, plan: Plan) -> AbstractContextManager[None]:
+        """Here, while a plan looks for a rate: how busy the servers are, where the stack looks for it."""
+        if self.session is None or all(trial.find_rate is None for trial in plan.trials):
+            return nullcontext()
+        return published(self.session.pids, self.stack.aws("cloudwatch"))
 
     def _prepare(self, plan: Plan, kept: Plan, run_id: str, skipped: Mapping[str, str]) -> None:
         """Put beside the run what its report needs to know of this machine."""
@@ -148,7 +157,14 @@ def left_out(plan: Plan, skipped: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def run_here(places: Places, plans: Sequence[Plan], options: Options, people: Console, data: Console) -> bool:
-    """Run on this machine; whether everything ran whole."""
+    """
+    Run on this machine; whether everything ran whole.
+
+    Raises:
+        PlanError: a plan wants X-Ray.
+    """
+    for plan in plans:
+        refuse_traces(plan, "the local emulator")
 
     def say(text: str) -> None:
         people.print(text, markup=False, highlight=False, soft_wrap=True)

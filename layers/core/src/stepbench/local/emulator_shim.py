@@ -32,13 +32,20 @@ PATCHED = {
         "_execute_function",
         "_execute_function_provided_warm",
         "_execute_function_warm",
+        "_inflight_key",
+        "_poll_dynamodb_streams",
         "_provided_code_lock",
         "_provided_runtime_code_dir",
         "_provided_worker_env",
+        "_release_execution_slot",
+        "_reserved_concurrency",
         "_resolve_layer_zip",
         "_runtime_env_vars",
+        "_functions",
+        "executions_in_flight",
         "invoke_async_with_retry",
     ),
+    "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS",),
     "ministack.services.stepfunctions": ("_resolve_path_or_ctx", "_run_distributed_map"),
 }
 PATCHED_METHODS = ("_await_init", "_build_handler_class", "_drain_stderr_bounded", "invoke")
@@ -255,6 +262,72 @@ def queue_asynchronous(service: Any, sandboxes: int) -> None:  # noqa: ANN401 --
     service.invoke_async_with_retry, service._execute_function = invoke_asynchronously, execute  # noqa: SLF001
 
 
+def reserve_concurrency_by_template(provisioners: Any, service: Any) -> None:  # noqa: ANN401 -- modules
+    """
+    Let CloudFormation set ReservedConcurrentExecutions of a function, which MiniStack knows from its API only.
+
+    Args:
+        provisioners: the module `ministack.services.cloudformation.provisioners`.
+        service: the module `ministack.services.lambda_svc`.
+    """
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]  # noqa: SLF001 -- we patch it
+    stock_create, stock_update = handlers["create"], handlers["update"]
+
+    def reserve(made: Any, properties: Json) -> Any:  # noqa: ANN401 -- as the originals
+        wanted = properties.get("ReservedConcurrentExecutions")
+        service._functions[made[0]]["concurrency"] = None if wanted is None else int(wanted)  # noqa: SLF001
+        return made
+
+    def create(logical_id: str, properties: Json, *rest: Any) -> Any:  # noqa: ANN401 -- as the original
+        return reserve(stock_create(logical_id, properties, *rest), properties)
+
+    def update(physical_id: str, old: Json, new: Json, *rest: Any, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+        return reserve(stock_update(physical_id, old, new, *rest, **named), new)
+
+    handlers.update(create=create, update=update)
+
+
+def await_reserved_concurrency(service: Any, limit_s: float = 5.0) -> None:  # noqa: ANN401 -- the module `lambda_svc`
+    """
+    Let a stream's delivery wait until its function's reserved concurrency is free, for a while.
+
+    MiniStack's poller takes a busy function for a failing one and leaves it alone for a second. Where one sandbox
+    writes and receives it finds it busy each time, since the stream has the record before the write is answered; the
+    second would be the latency.
+    """
+    delivering = contextvars.ContextVar("delivering", default=False)
+    freed = threading.Condition()
+    stock_poll, stock_execute = service._poll_dynamodb_streams, service._execute_function  # noqa: SLF001 -- wrapped
+    stock_release = service._release_execution_slot  # noqa: SLF001
+
+    def poll() -> Any:  # noqa: ANN401 -- as the original
+        token = delivering.set(True)
+        try:
+            return stock_poll()
+        finally:
+            delivering.reset(token)
+
+    def release(slot: Any) -> None:  # noqa: ANN401 -- as the original
+        stock_release(slot)
+        with freed:
+            freed.notify_all()
+
+    def is_free(function: Json) -> bool:
+        config = function.get("config") or function
+        reserved = service._reserved_concurrency(function, config)  # noqa: SLF001
+        _, by_function = service.executions_in_flight()
+        return not reserved or by_function.get(service._inflight_key(config), 0) < reserved  # noqa: SLF001
+
+    def execute(function: Json, event: Any) -> Any:  # noqa: ANN401 -- JSON
+        if delivering.get():
+            with freed:
+                freed.wait_for(lambda: is_free(function), limit_s)
+        return stock_execute(function, event)
+
+    service._poll_dynamodb_streams, service._execute_function = poll, execute  # noqa: SLF001
+    service._release_execution_slot = release  # noqa: SLF001
+
+
 def accept_max_concurrency_path(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
     """Let a Distributed Map take MaxConcurrencyPath, as AWS does; MiniStack reads the literal field only."""
     stock = service._run_distributed_map  # noqa: SLF001 -- wrapped
@@ -280,6 +353,8 @@ def main() -> None:
     service = modules["ministack.services.lambda_svc"]
     run_under_runtime_client(modules["ministack.core.lambda_runtime"], service, python)
     queue_asynchronous(service, max(2, os.cpu_count() or 2))
+    reserve_concurrency_by_template(modules["ministack.services.cloudformation.provisioners"], service)
+    await_reserved_concurrency(service)
     accept_max_concurrency_path(modules["ministack.services.stepfunctions"])
     importlib.import_module("ministack.app").main()
 

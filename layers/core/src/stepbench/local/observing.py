@@ -7,7 +7,7 @@ at a time, a few a second, and puts the picture together from what it last heard
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,7 @@ class Observer:
     _shards: dict[int, int] = field(default_factory=dict)
     _before_load: dict[int, int] = field(default_factory=dict)
     _failures: int = 0
+    _look_past_probes: bool = True
 
     def __post_init__(self) -> None:
         self._questions = self._rounds()
@@ -114,15 +115,28 @@ class Observer:
             self.sent = sent(self.executions.stack.table.beats(self._tag))
 
     def _ask_phase(self) -> None:
-        """Whether the next phase has been planned."""
+        """Whether the phase's end has been fixed, for one with `until`; then whether the next one has been planned."""
         index = 0 if self.phase is None else self.phase.index + 1
+        if self.phase is not None and self.trial is not None and self._stop_unknown(self.phase):
+            stop_at_ns = self.executions.stack.table.stop_at_ns(self._tag, self.phase.index)
+            self.phase = replace(self.phase, stop_at_ns=stop_at_ns)
         if self.trial is None or index >= len(self._spec.plan.phases):
             return
-        spec = self._spec
+        spec, index = self._spec, self._candidate(index)
         ref = TrialRef(run_id=spec.run_id, trial=spec.index, tag=spec.tag)
         found = self.executions.stack.runs.find_json(layout.phase_key(ref, index, "plan.json"))
         if found is not None:
             self.phase = PhaseStart(index, int(found["start_at_ns"]))
+
+    def _candidate(self, index: int) -> int:
+        """The phase at `index`, or every other time, if that is a probe, the first after all probes."""
+        self._look_past_probes = not self._look_past_probes
+        later = enumerate(self._spec.plan.phases[index:], index)
+        past = next((number for number, phase in later if not phase.probe), index)
+        return past if self._look_past_probes else index
+
+    def _stop_unknown(self, phase: PhaseStart) -> bool:
+        return phase.stop_at_ns is None and self._spec.plan.phases[phase.index].until is not None
 
     def _ask_shard(self, shard: int) -> None:
         """What arrived before any load are canaries; they are not counted as received."""

@@ -10,6 +10,7 @@ from stepbench.report.digits import count, duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import TrialSpec
 
 WRITER = "writer#"
@@ -31,10 +32,15 @@ AWS = Overheads(prepare_s=60, phase_s=35, finish_s=60, report_s=20)
 
 @dataclass(frozen=True)
 class PhaseStart:
-    """The phase that runs, and its time zero (ns since the epoch)."""
+    """The phase that runs, its time zero and, where `until` has ended it, when (ns since the epoch)."""
 
     index: int
     start_at_ns: int
+    stop_at_ns: int | None = None
+
+    def offered_s(self, phase: Phase) -> float:
+        """How long it is offered, in seconds; with `until`, at most, until it is known."""
+        return phase.length_s if self.stop_at_ns is None else (self.stop_at_ns - self.start_at_ns) / 1e9
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ def _left_of_trial(spec: TrialSpec, snapshot: Snapshot, overheads: Overheads) ->
         return trial_s(spec, overheads)
     current, *following = spec.plan.phases[snapshot.phase.index :]
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
-    left = max(0.0, current.length_s - since_s)
+    left = max(0.0, snapshot.phase.offered_s(current) - since_s)
     return left + sum(phase.settle_s + phase.length_s + overheads.phase_s for phase in following) + overheads.finish_s
 
 
@@ -101,7 +107,7 @@ def activity(snapshot: Snapshot) -> str:
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
     if since_s < 0:
         return f"phase {phase.name}: writers get ready"
-    if since_s < phase.length_s:
+    if since_s < snapshot.phase.offered_s(phase):
         return f"phase {phase.name}"
     last = snapshot.phase.index == len(phases) - 1
     return "arrivals and analysis" if last else f"after phase {phase.name}"
@@ -122,5 +128,10 @@ def line(snapshot: Snapshot, overheads: Overheads) -> str:
     spec = snapshot.specs[snapshot.trial]
     place = f"trial {snapshot.trial + 1}/{len(snapshot.specs)} {spec.name}"
     about = "about " if spec.plan.arrivals == "poisson" else ""
-    events = f"sent {count(snapshot.sent)} of {about}{count(spec.plan.events)}, received {count(snapshot.received)}"
+    about = "up to " if any(phase.until or phase.probe for phase in spec.plan.phases) else about
+    # What two watchers see while they hand over is in the table twice.
+    received = min(snapshot.received, spec.plan.events)
+    events = f"sent {count(snapshot.sent)} of {about}{count(spec.plan.events)}, received {count(received)}"
+    if (share := spec.plan.record.matching_share) < 1:
+        events += f" (the filter lets {share:g} pass)"
     return " \N{MIDDLE DOT} ".join((place, activity(snapshot), events, left))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepbench.errors import LocalEnvironmentError
@@ -14,6 +14,7 @@ from stepbench.local.interrupts import shielded
 from stepbench.local.occupancy import Occupancy, occupied
 from stepbench.local.running import RunAbandonedError
 from stepbench.local.stack import Stack, local_stack
+from stepbench.local.utilisation import metric_parameters, server_pids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,11 +31,12 @@ LEAD_S = 4
 
 @dataclass(frozen=True)
 class Session:
-    """A stack that is up, and what of the environment the runs need to know."""
+    """A stack that is up, and what of the environment the runs need to know; `pids` by server."""
 
     stack: Stack
     skipped: Mapping[str, str]
     etcd: str | None
+    pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def parameters(state: EnvironmentState, runtime: str) -> dict[str, str]:
@@ -43,12 +45,14 @@ def parameters(state: EnvironmentState, runtime: str) -> dict[str, str]:
     return {
         "PythonRuntime": runtime,
         "LeadSeconds": str(LEAD_S),
+        "ClockCheck": "on",
         "ClockReference": servers.get(CLOCK, ""),
         "Emulator": EMULATOR_NAME,
         "PostgresqlEndpoint": servers.get(POSTGRESQL, ""),
         "EtcdEndpoint": servers.get(ETCD, ""),
         "ReferenceEndpoint": servers.get(REFERENCE, ""),
         "AllowCustomEndpoints": "true",
+        **metric_parameters(state),
     }
 
 
@@ -80,7 +84,8 @@ def _build_and_start(places: Places, runtime: str, say: Say) -> EnvironmentState
 def open_session(state: EnvironmentState) -> Session:
     """Look the stack up in a complete environment."""
     etcd = state.server(ETCD)
-    return Session(local_stack(state.stack, _endpoint(state)), state.skipped, etcd.endpoint if etcd else None)
+    stack = local_stack(state.stack, _endpoint(state))
+    return Session(stack, state.skipped, etcd.endpoint if etcd else None, server_pids(state))
 
 
 @contextlib.contextmanager

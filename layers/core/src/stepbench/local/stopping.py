@@ -132,28 +132,30 @@ class Stopping:
 
     def _note_cause(self) -> None:
         """Before the sweeper does, which knows only that the execution was aborted."""
+        runs = self.executions.stack.runs
+        for ref in self._cut_short():
+            key = layout.trial_key(ref, "failure.json")
+            if runs.find_bytes(key) is None:
+                runs.put_model(key, Failure(error=_STOPPED, cause=CAUSE))
+
+    def _cut_short(self) -> tuple[TrialRef, ...]:
+        """Trials that have begun and left no result."""
         run, stack = self.executions.run, self.executions.stack
-        for spec in run.specs:
-            ref = TrialRef(run_id=run.run_id, trial=spec.index, tag=spec.tag)
-            ended = any(
-                stack.runs.find_bytes(layout.trial_key(ref, name)) is not None
-                for name in ("result.json", "failure.json")
-            )
-            if not ended and stack.table.started(spec.tag):
-                stack.runs.put_model(layout.trial_key(ref, "failure.json"), Failure(error=_STOPPED, cause=CAUSE))
+        refs = (TrialRef(run_id=run.run_id, trial=spec.index, tag=spec.tag) for spec in run.specs)
+        return tuple(
+            ref
+            for ref in refs
+            if stack.runs.find_bytes(layout.trial_key(ref, "result.json")) is None and stack.table.started(ref.tag)
+        )
 
     def render(self) -> None:
         """Analyse what was recorded of the trial that was cut short, and render the report."""
-        run, stack = self.executions.run, self.executions.stack
-        outcomes = []
-        for spec in run.specs:
-            ref = TrialRef(run_id=run.run_id, trial=spec.index, tag=spec.tag)
-            complete = stack.runs.find_bytes(layout.trial_key(ref, "result.json")) is not None
-            cut_short = not complete and bool(stack.table.started(spec.tag))
-            if cut_short:
-                self._analyse(ref)
-            outcomes.append(TrialOutcome(trial=spec.index, error=_STOPPED if cut_short else ""))
-        task = RenderReportInput(run_id=run.run_id, started_at=run.started_at, outcomes=tuple(outcomes), stopped=True)
+        run, cut_short = self.executions.run, self._cut_short()
+        for ref in cut_short:
+            self._analyse(ref)
+        ended = {ref.trial: _STOPPED for ref in cut_short}
+        outcomes = tuple(TrialOutcome(trial=spec.index, error=ended.get(spec.index, "")) for spec in run.specs)
+        task = RenderReportInput(run_id=run.run_id, started_at=run.started_at, outcomes=outcomes, stopped=True)
         self._try("RenderReportFunction", task.model_dump(mode="json"))
 
     def _analyse(self, ref: TrialRef) -> None:

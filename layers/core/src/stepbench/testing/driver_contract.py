@@ -77,7 +77,10 @@ class Subject(Protocol):
 
 
 def contract_spec(
-    target: dict[str, Any], operation: Literal["put", "update", "delete"] = "put", distinct_keys: int | None = None
+    target: dict[str, Any],
+    operation: Literal["put", "update", "delete"] = "put",
+    distinct_keys: int | None = None,
+    matching_share: float = 1,
 ) -> TrialSpec:
     """A trial with a namespace that no other test has."""
     run_id = f"contract-{uuid.uuid4()}"
@@ -85,7 +88,11 @@ def contract_spec(
         {
             "target": target,
             "record": Record(
-                operation=operation, key_bytes=KEY_BYTES, value_bytes=VALUE_BYTES, distinct_keys=distinct_keys
+                operation=operation,
+                key_bytes=KEY_BYTES,
+                value_bytes=VALUE_BYTES,
+                distinct_keys=distinct_keys,
+                matching_share=matching_share,
             ),
             "phases": (Phase(name="only", load=(LoadStep(rate_per_s=10, count=100),)),),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -49,15 +50,35 @@ class FinishedTrial:
     latency_ns: dict[int, NDArray[np.int64]] = field(default_factory=dict)
     """By phase, t4 - t1 of each event."""
 
-    def phase(self, phase: int, *, lost: tuple[int, ...] = (), source: str = "receiver", clocks: bool = True) -> None:
-        """Leave everything that a phase leaves; `lost` names the events that were not delivered."""
+    def phase(  # noqa: PLR0913 -- what can be different
+        self,
+        phase: int,
+        *,
+        lost: tuple[int, ...] = (),
+        source: str = "receiver",
+        clocks: bool = True,
+        to_s: float = math.inf,
+        last: bool = True,
+    ) -> None:
+        """
+        Leave everything that a phase leaves.
+
+        Args:
+            phase: its number.
+            lost: events that were not delivered.
+            source: of the deliveries.
+            clocks: whether clocks were measured.
+            to_s: events that are due so many seconds after its start, or later, were not offered.
+            last: whether the writer has ended.
+        """
         start_ns = self.start_of(phase)
         self.plan_phase(phase)
         rng = np.random.default_rng([self.seed, phase])
-        t0_ns = phase_offsets_ns(self.plan, phase, 0) + start_ns
+        offsets_ns = phase_offsets_ns(self.plan, phase, 0)
+        t0_ns = offsets_ns[offsets_ns < to_s * SECOND_NS] + start_ns
         latency_ns = rng.exponential(5e6, t0_ns.size).astype(np.int64) + SERVICE_NS
         self.latency_ns[phase] = latency_ns
-        self.rows(phase, t0_ns)
+        self.rows(phase, t0_ns, last=last)
         t4_ns = t0_ns + LATENESS_NS + latency_ns
         for number in np.setdiff1d(np.arange(t0_ns.size), lost).tolist():
             self.deliver(phase, number, int(t4_ns[number]), source=source, cold=number == 0)
@@ -87,7 +108,8 @@ class FinishedTrial:
         key = layout.column_file_key(self.ref, attempt, 0)
         header = column_header(self.ref, phase=phase, last=last, drift_ns=0 if last else None)
         self.services.runs.put_bytes(key, encode(header, rows))
-        self.services.table.add_file(self.ref.tag, FilePointer(attempt, 0, key, n, rows.ok, rows.last_t2_ns))
+        expected = rows.expected(self.plan.record.matching_share)
+        self.services.table.add_file(self.ref.tag, FilePointer(attempt, 0, key, n, expected, rows.last_t2_ns))
 
     def deliver(self, phase: int, sequence: int, t4_ns: int, *, source: str = "receiver", cold: bool = False) -> None:
         """One invocation with one event."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.identity import parse_event_id
 from stepbench.drivers.protocol import Change, ChangeBatch, Outcome, Write, Written
 from stepbench.errors import TargetUnavailableError
 
@@ -100,15 +101,19 @@ class MemoryDriver:
         return Written(t1_ns, self._clock.now_ns(), outcome, token=str(len(self.changes)))
 
     def put(self, key: str, value: bytes) -> None:
-        """Change the store from outside; watches see it."""
+        """Change the store from outside; watches see it, unless it is not to pass a filter."""
         self.stored[key] = value
-        self.changes.append(Change(value, len(self.changes) + 1))
-        self._changed.set()
+        self._tell(value)
 
     def remove(self, key: str) -> None:
         """Delete from outside; watches see the key, if there was one."""
         if self.stored.pop(key, None) is not None:
-            self.changes.append(Change(key.encode(), len(self.changes) + 1))
+            self._tell(key.encode())
+
+    def _tell(self, value: bytes) -> None:
+        event = parse_event_id(value.decode(errors="replace"))
+        if event is None or event.matching:
+            self.changes.append(Change(value, len(self.changes) + 1))
             self._changed.set()
 
     async def tear_down(self) -> bool:

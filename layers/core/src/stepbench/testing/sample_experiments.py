@@ -13,26 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.application import Application
-from stepbench.contracts.result import (
-    BoxStats,
-    Caveat,
-    ChangePoint,
-    Clock,
-    Comparison,
-    Cost,
-    EcdfCurve,
-    Estimate,
-    Modality,
-    PhaseSpan,
-    RateBins,
-    Replication,
-    SeriesPoint,
-    StepSpan,
-    TrialResult,
-    TrialSummary,
-    WindowResult,
-    WindowSpan,
-)
+from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StepSpan, WindowSpan
+from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality, Replication, WindowResult
+from stepbench.contracts.result import Caveat, Clock, Cost, TrialResult, TrialSummary
 from stepbench.testing.sample_results import latency
 
 if TYPE_CHECKING:
@@ -257,10 +240,11 @@ def _replication(window: WindowResult, published_ms: float = _PUBLISHED_MS) -> R
         metric="p50",
         window=window.name,
         phase=window.phase,
-        published_ms=published_ms,
+        published=published_ms,
+        unit="ms",
         source="TriggerPerf, Fig. 7",
-        latency_ms=window.latency_ms.p50,
-        after_ack_ms=window.after_ack_ms.p50,
+        ours=window.latency_ms.p50,
+        ours_after_ack=window.after_ack_ms.p50,
         ratio=_over(window.latency_ms.p50, published_ms),
         ratio_after_ack=_over(window.after_ack_ms.p50, published_ms),
     )

@@ -12,22 +12,18 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.drawn import EcdfCurve, PhaseSpan, SeriesPoint
+from stepbench.contracts.measures import Estimate, Latency, WindowResult
 from stepbench.contracts.result import (
     Accounting,
     Caveat,
     Clock,
     Cost,
-    EcdfCurve,
-    Estimate,
     Failure,
     Invocations,
-    Latency,
     Manifest,
-    PhaseSpan,
-    SeriesPoint,
     TrialResult,
     TrialSummary,
-    WindowResult,
 )
 
 if TYPE_CHECKING:
