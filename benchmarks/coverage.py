@@ -26,7 +26,7 @@ from stepbench.stats.estimates import Sample
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.result import Estimate
+    from stepbench.contracts.measures import Estimate
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 _BURN_IN = 500
