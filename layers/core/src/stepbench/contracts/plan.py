@@ -74,7 +74,7 @@ class FindRate(Contract):
     units for DynamoDB; S3 tells neither.
     """
 
-    utilisation: float = Field(default=0.8, ge=0.05, le=0.95, allow_inf_nan=False)
+    utilisation: float = Field(default=0.8, ge=0.01, le=0.95, allow_inf_nan=False)
     tolerance: float = Field(default=0.05, ge=0.01, le=0.5, allow_inf_nan=False, description="Near enough, either way.")
     low_per_s: float = Field(gt=0, le=200_000, allow_inf_nan=False, description="The first probe's rate.")
     high_per_s: float = Field(gt=0, le=200_000, allow_inf_nan=False, description="No probe offers more.")
