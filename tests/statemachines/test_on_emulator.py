@@ -114,6 +114,16 @@ EDGES = [
         {STOP},
         Scenario("none", until=True),
     ),
+    Edge(
+        "MeasureUtilisation: RecordsUnavailableError, Lambda.Unknown, Runtime.ExitError, Sandbox.Timedout",
+        "MeasureUtilisation",
+        "RecordsUnavailableError",
+        "",
+        AFTERWARDS | LOAD,
+        set(),
+        {STOP},
+        Scenario("none", utilisation=True),
+    ),
     Edge("AwaitArrivals: States.ALL", "AwaitArrivals", "KeyError", "KeyError", AFTERWARDS | LOAD, set(), {STOP}),
     Edge("CollectLogs: States.ALL", "CollectLogs", "KeyError", "KeyError", AFTERWARDS | LOAD, set(), {STOP}),
     Edge(
@@ -153,7 +163,7 @@ BENCHMARK_EDGES = {
 
 
 def _name(edge: Edge) -> str:
-    return f"{edge.id.replace(': ', '-').replace('.', '-')}-{edge.error.replace('.', '-')}"
+    return f"{edge.id.split(',')[0].replace(': ', '-').replace('.', '-')}-{edge.error.replace('.', '-')}"
 
 
 def test_every_catch_edge_has_a_failure_injected() -> None:
@@ -176,6 +186,7 @@ def test_a_failure_is_caught_collected_and_torn_down(lab: Lab, edge: Edge) -> No
         edge.scenario.lanes,
         scale=edge.scenario.scale,
         until=edge.scenario.until,
+        utilisation=edge.scenario.utilisation,
     )
     ending = lab.run_trial(scenario)
     assert (ending.status, ending.error) == ("FAILED" if edge.ends_with else "SUCCEEDED", edge.ends_with)
