@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.integration.stages.watched_etcd import START_AHEAD_NS, watched_etcd
 
 from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
 from stepbench.contracts.target import EtcdTarget
@@ -14,10 +14,8 @@ from stepbench.contracts.tasks import (
     PhaseSchedule,
     PrecisionLooks,
     RunWriterInput,
-    WatchChangesInput,
 )
 from stepbench.drivers.protocol import Outcome
-from stepbench.drivers.registry import lease_target
 from stepbench.local.processes import LocalStore
 from stepbench.records import layout
 from stepbench.records.books import account
@@ -25,7 +23,6 @@ from stepbench.records.reader import read_records
 from stepbench.stages.check_precision import check_precision
 from stepbench.stages.run_writer import run_writer
 from stepbench.stages.services import Services
-from stepbench.stages.watch_changes import WatchPace, watch_changes
 from stepbench.testing.records import REF, trial_spec, writer_item
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
@@ -41,24 +38,12 @@ WRITERS = 2
 
 def test_a_real_phase_ends_when_it_is_sure_with_balanced_books(services: Services, etcd_server: LocalStore) -> None:
     """Two writers, a watcher and the looks side by side: all is offered until the stop, and nothing after."""
-    settings = services.settings.model_copy(update={"etcd_endpoint": etcd_server.endpoint})
-    services = replace(services, settings=settings)
     spec = SPEC.model_copy(update={"plan": SPEC.plan.model_copy(update={"writers": WRITERS})})
-    services.runs.put_model(layout.trial_key(REF, "trial.json"), spec)
-    services.table.take_lease(lease_target(spec, settings), REF, "arn", time.time_ns())
-    with ThreadPoolExecutor(1) as aside:
-        pace = WatchPace(tick_s=0.2)
-        watching = aside.submit(lambda: watch_changes(WatchChangesInput(ref=REF, lane=0), services, pace=pace))
-        try:
-            while "watcher#0" not in services.table.beats(REF.tag) and not watching.done():
-                time.sleep(0.05)
-            start_ns = time.time_ns() + 4_000_000_000
-            services.runs.put_model(layout.phase_key(REF, 0, "plan.json"), PhaseSchedule(start_at_ns=start_ns))
-            sent = offered_until_sure(services, start_ns)
-        finally:
-            services.table.set_flag(REF.tag, layout.STOP_WATCHING, "done")
-        assert watching.result(30).stopped
-    check_records(services, spec, start_ns, sent)
+    with watched_etcd(services, etcd_server, spec) as reached:
+        start_ns = time.time_ns() + START_AHEAD_NS
+        reached.runs.put_model(layout.phase_key(REF, 0, "plan.json"), PhaseSchedule(start_at_ns=start_ns))
+        sent = offered_until_sure(reached, start_ns)
+    check_records(reached, spec, start_ns, sent)
 
 
 def offered_until_sure(services: Services, start_ns: int) -> int:

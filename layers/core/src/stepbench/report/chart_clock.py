@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from stepbench.report.chart_parts import DASHES, LABELS, LOW, TOP, Y_EXTENT, named
+from stepbench.report.chart_parts import LABELS, LOW, TOP, Y_EXTENT, distribution, named
 
 
 def clock_curves() -> alt.LayerChart | alt.FacetChart:
@@ -23,16 +23,7 @@ def clock_curves() -> alt.LayerChart | alt.FacetChart:
         alt.Tooltip("latency_ms:Q", title="ms", format=",.4~r"),
         alt.Tooltip("probability:Q", title="share within", format=".1%"),
     ]
-    curves = (
-        named("clocks")
-        .mark_line(interpolate="step-after", strokeWidth=2, clip=True)
-        .encode(
-            x=x,
-            y=y,
-            color=color,
-            strokeDash=alt.StrokeDash("curve:N", title=None, scale=alt.Scale(domain=LABELS, range=DASHES)),
-        )
-    )
+    curves = distribution("clocks", x, y, color)
     touch = (
         named("clocks")
         .mark_point(size=70, opacity=0, filled=True, clip=True)

@@ -53,6 +53,14 @@ def time_axis(scale: str) -> alt.Axis:
     )
 
 
+def distribution(source: str, x: alt.X, y: alt.Y, color: alt.Color) -> alt.Chart:
+    """Empirical distributions as steps, one dash a curve."""
+    dash = alt.StrokeDash("curve:N", title=None, scale=alt.Scale(domain=LABELS, range=DASHES))
+    line = named(source).mark_line(interpolate="step-after", strokeWidth=2, clip=True)
+    chart: alt.Chart = line.encode(x=x, y=y, color=color, strokeDash=dash)
+    return chart
+
+
 def rate_axis() -> alt.Axis:
     """Ticks of a linear axis of counts or rates."""
     return alt.Axis(format=",~r", tickCount=4, minExtent=Y_EXTENT)

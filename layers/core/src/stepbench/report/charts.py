@@ -18,12 +18,12 @@ from stepbench.report.chart_boxes import box_plot
 from stepbench.report.chart_clock import clock_curves
 from stepbench.report.chart_matrix import heat_map, line_up
 from stepbench.report.chart_parts import (
-    DASHES,
     LABELS,
     SHADE,
     SHAPES,
     TIMES,
     Y_EXTENT,
+    distribution,
     lines,
     log_scale,
     named,
@@ -64,18 +64,7 @@ def _ecdf() -> alt.LayerChart | alt.FacetChart:
     shade = alt.condition(pick, alt.value(1.0), alt.value(0.15))
     legend = alt.Legend(symbolStrokeWidth=0)
     color = alt.Color("curve:N", title=None, legend=legend, scale=alt.Scale(domain=LABELS))
-    curves = (
-        named("curves")
-        .mark_line(interpolate="step-after", strokeWidth=2, clip=True)
-        .encode(
-            x=x,
-            y=y,
-            color=color,
-            strokeDash=alt.StrokeDash("curve:N", title=None, scale=alt.Scale(domain=LABELS, range=DASHES)),
-            opacity=shade,
-        )
-        .add_params(pick, zoom())
-    )
+    curves = distribution("curves", x, y, color).encode(opacity=shade).add_params(pick, zoom())
     touch = (
         named("curves")
         .mark_point(size=90, opacity=0, filled=True, clip=True)
