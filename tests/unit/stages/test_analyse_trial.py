@@ -312,3 +312,17 @@ def test_a_floor_has_the_time_axis_that_it_was_sent_on() -> None:
     assert floor.p50.value == pytest.approx(np.median(values_ms))
     assert floor.p50.low is not None
     assert floor.p50.high is not None
+
+
+def test_what_a_failed_trial_has_lost_may_only_not_have_been_waited_for() -> None:
+    """A run that was stopped has no time for its last events."""
+    trial = Trial().finish(lost=(3, 5, 8))
+    told = {failure: _lost_words(trial, failure) for failure in ("", "TrialCancelledError")}
+    assert told[""].startswith("3 acknowledged events had not arrived ")
+    assert "after the last acknowledgement" in told[""]
+    assert "may not have waited" in told["TrialCancelledError"]
+
+
+def _lost_words(trial: Trial, failure: str) -> str:
+    caveats = trial.result(StateError(Error=failure)).summary.caveats
+    return next(caveat.text for caveat in caveats if caveat.kind == "lost_events")

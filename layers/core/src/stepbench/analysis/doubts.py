@@ -84,7 +84,11 @@ def _losses(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     lost, late = findings.total("lost"), findings.total("late")
     if lost:
         text = f"{lost} acknowledged events had not arrived {limit} after the last acknowledgement ({late} came later)."
-        yield Caveat(kind="lost_events", text=text, remedy="Look at the on-failure queues; raise drain_limit_s.")
+        remedy = "Look at the on-failure queues; raise drain_limit_s."
+        if findings.failure is not None:
+            text = f"{lost} acknowledged events had not arrived; the trial failed, and may not have waited {limit} for them."
+            remedy = "Run the trial again: what is lost shows in one that goes to its end."
+        yield Caveat(kind="lost_events", text=text, remedy=remedy)
     if leaked := findings.total("leaked"):
         text = f"{leaked} events arrived that the trigger's filter was to hold back; they are in no latency."
         yield Caveat(kind="filter_leaked", text=text, remedy="Look at the filter as the store has it.")

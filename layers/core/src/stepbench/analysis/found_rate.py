@@ -36,7 +36,7 @@ def rate_doubts(evidence: Evidence, _: Any) -> Iterator[Caveat]:  # noqa: ANN401
     if found is None or find is None:
         return
     if found.rate_per_s is None:
-        text = f"No rate makes the store {100 * found.wanted:.0f} % busy: {found.text}."
+        text = f"No rate was found that makes the store {100 * found.wanted:.0f} % busy: {found.text}."
         remedy = "Widen find_rate.low_per_s and high_per_s, raise probes, tolerance or writers."
         yield Caveat(kind="rate_not_found", text=text, remedy=remedy)
     for phase in found.phases:
