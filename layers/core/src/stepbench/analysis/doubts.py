@@ -86,7 +86,7 @@ def _losses(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
         text = f"{lost} acknowledged events had not arrived {limit} after the last acknowledgement ({late} came later)."
         remedy = "Look at the on-failure queues; raise drain_limit_s."
         if findings.failure is not None:
-            text = f"{lost} acknowledged events had not arrived; the trial failed, and may not have waited {limit} for them."
+            text = f"{lost} acknowledged events had not arrived; the trial failed, and may not have waited {limit}."
             remedy = "Run the trial again: what is lost shows in one that goes to its end."
         yield Caveat(kind="lost_events", text=text, remedy=remedy)
     if leaked := findings.total("leaked"):
