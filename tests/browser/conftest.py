@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from tests.browser.pages import Pages
 from tests.chromium import chromium
 
 from stepbench.report.page import render_page
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser
-
 
 class Report(NamedTuple):
     """What a run leaves: the page, and the numbers that it has to show."""
@@ -27,10 +26,10 @@ class Report(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One for the module; see `tests.chromium` for why not for longer."""
-    with chromium() as started:
-        yield started
+def pages() -> Iterator[Pages]:
+    """Of one browser for the module; see `tests.chromium` for why not for longer."""
+    with chromium() as browser:
+        yield Pages(browser)
 
 
 @pytest.fixture(scope="session")

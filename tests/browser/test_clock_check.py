@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.test_report import opened
 
 from stepbench.analysis.clock_check import clock_checks
 from stepbench.report.page import render_page
@@ -17,12 +16,12 @@ from stepbench.testing.sample_results import sample_manifest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Browser
+    from tests.browser.pages import Pages
 
 pytestmark = pytest.mark.browser
 
 
-def test_both_distributions_are_drawn_with_their_distance(browser: Browser, tmp_path: Path) -> None:
+def test_both_distributions_are_drawn_with_their_distance(pages: Pages, tmp_path: Path) -> None:
     """In silence, for either measure; D stands at the mark, in the sentence and in the table."""
     specs, results = checked_pair(shift_ms=1)
     begin = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
@@ -32,13 +31,13 @@ def test_both_distributions_are_drawn_with_their_distance(browser: Browser, tmp_
     file.write_text(render_page(summary, results, sample_manifest()), "utf-8")
     ks = summary.clock_checks[0].comparisons[0].ks
     assert ks is not None
-    with opened(browser, file) as seen:
-        assert seen.console == []
-        assert seen.requests == [file.as_uri()]
-        for place in (0, 1):
-            figure = seen.page.locator(f"#clock-{place} svg.marks")
-            assert figure.get_by_text(f"D = {ks.d:.3f}", exact=True).count() == 1
-            assert figure.locator("path[stroke-dasharray]").count() >= 1
-        row = seen.page.locator("#clock-check-table tr[data-measure='latency_ms']")
-        assert float(str(row.locator("[data-metric='d']").get_attribute("data-value"))) == ks.d
-        assert f"(D {ks.d:.3f} > 0.136" in seen.page.locator("#clock-check .sentences").inner_text()
+    seen = pages.look(file)
+    assert seen.console == []
+    assert seen.requests == [file.as_uri()]
+    for place in (0, 1):
+        figure = seen.page.locator(f"#clock-{place} svg.marks")
+        assert figure.get_by_text(f"D = {ks.d:.3f}", exact=True).count() == 1
+        assert figure.locator("path[stroke-dasharray]").count() >= 1
+    row = seen.page.locator("#clock-check-table tr[data-measure='latency_ms']")
+    assert float(str(row.locator("[data-metric='d']").get_attribute("data-value"))) == ks.d
+    assert f"(D {ks.d:.3f} > 0.136" in seen.page.locator("#clock-check .sentences").inner_text()

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from tests.browser.test_report import CONTRAST, opened
+from tests.browser.pages import LIMIT_MS
+from tests.browser.test_report import CONTRAST
 
 from stepbench.analysis.share import trigger_shares
 from stepbench.report.page import render_page
@@ -19,12 +20,12 @@ from stepbench.testing.sample_results import sample_manifest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Locator
+    from playwright.sync_api import Locator
+    from tests.browser.pages import Pages
 
     from stepbench.contracts.result import TrialResult
 
 pytestmark = pytest.mark.browser
-LIMIT_MS = 30_000
 SIZES = [{"target.batch_size": size} for size in (1, 10, 100)]
 GRID = [
     {"record.value_bytes": size, "phases[0].load[0].rate_per_s": rate}
@@ -63,40 +64,38 @@ def numbers(cell: Locator) -> list[float]:
     return [float(str(cell.get_attribute(f"data-{name}"))) for name in ("value", "low", "high")]
 
 
-def test_all_figures_are_drawn_in_silence(browser: Browser, page_file: Path) -> None:
+def test_all_figures_are_drawn_in_silence(pages: Pages, page_file: Path) -> None:
     """Vega warns on the console about what it cannot draw."""
-    with opened(browser, page_file) as seen:
-        assert seen.console == []
-        assert seen.requests == [page_file.as_uri()]
-        assert seen.page.locator(".chart svg.marks").count() == FIGURES
+    seen = pages.look(page_file)
+    assert seen.console == []
+    assert seen.requests == [page_file.as_uri()]
+    assert seen.page.locator(".chart svg.marks").count() == FIGURES
 
 
 def test_comparisons_on_the_page_are_those_of_the_result(
-    browser: Browser, page_file: Path, results: tuple[TrialResult, ...]
+    pages: Pages, page_file: Path, results: tuple[TrialResult, ...]
 ) -> None:
     """As a script reads them, and as a reader does."""
     (comparison,) = results[0].summary.comparisons
-    with opened(browser, page_file) as seen:
-        cell = seen.page.locator("#comparisons tr[data-trial='0'] [data-metric='median_ratio']")
-        ratio = comparison.median_ratio
-        assert numbers(cell) == [ratio.value, ratio.low, ratio.high]
-        read = re.match(r"([\d.]+)\s×", cell.inner_text())  # noqa: RUF001 -- a multiplication sign
-        assert read is not None
-        assert float(read[1]) == pytest.approx(ratio.value, rel=0.001)
-        sentence = seen.page.locator("#steps .sentences li").first.inner_text()
-        said = re.search(r"the median was ([\d.]+) times as high", sentence)
-        assert said is not None
-        assert float(said[1]) == pytest.approx(ratio.value, abs=0.005)
+    seen = pages.look(page_file)
+    cell = seen.page.locator("#comparisons tr[data-trial='0'] [data-metric='median_ratio']")
+    ratio = comparison.median_ratio
+    assert numbers(cell) == [ratio.value, ratio.low, ratio.high]
+    read = re.match(r"([\d.]+)\s×", cell.inner_text())  # noqa: RUF001 -- a multiplication sign
+    assert read is not None
+    assert float(read[1]) == pytest.approx(ratio.value, rel=0.001)
+    sentence = seen.page.locator("#steps .sentences li").first.inner_text()
+    said = re.search(r"the median was ([\d.]+) times as high", sentence)
+    assert said is not None
+    assert float(said[1]) == pytest.approx(ratio.value, abs=0.005)
 
 
-def test_boxes_lie_where_their_quantiles_are(
-    browser: Browser, page_file: Path, results: tuple[TrialResult, ...]
-) -> None:
+def test_boxes_lie_where_their_quantiles_are(pages: Pages, page_file: Path, results: tuple[TrialResult, ...]) -> None:
     """Read off the pixels: on a log axis, all boxes share one scale of pixels per decade."""
     boxes = [box for result in results for box in result.boxes]
-    with opened(browser, page_file) as seen:
-        marks = seen.page.locator("#boxes-0 .mark-rect.role-mark").first.locator("path").all()
-        found = [re.search(r"h([\d.]+)", str(mark.get_attribute("d"))) for mark in marks]
+    seen = pages.look(page_file)
+    marks = seen.page.locator("#boxes-0 .mark-rect.role-mark").first.locator("path").all()
+    found = [re.search(r"h([\d.]+)", str(mark.get_attribute("d"))) for mark in marks]
     assert len(found) == len(boxes)
     scales = []
     for box, drawn in zip(boxes, found, strict=True):
@@ -107,89 +106,89 @@ def test_boxes_lie_where_their_quantiles_are(
     assert max(scales) == pytest.approx(min(scales), rel=0.001)
 
 
-def test_an_open_end_is_dashed_and_has_an_arrow(browser: Browser, page_file: Path) -> None:
+def test_an_open_end_is_dashed_and_has_an_arrow(pages: Pages, page_file: Path) -> None:
     """One of four boxes has its p99 beyond the drain limit."""
-    with opened(browser, page_file) as seen:
-        figure = seen.page.locator("#boxes-0")
-        dashed = figure.locator(".mark-rule.role-mark line[stroke-dasharray]")
-        arrows = figure.locator(".mark-symbol.role-mark path")
-        assert (dashed.count(), arrows.count()) == (1, 1)
-        assert "p99 lies beyond the drain limit" in seen.page.locator(".doubt").inner_text()
+    seen = pages.look(page_file)
+    figure = seen.page.locator("#boxes-0")
+    dashed = figure.locator(".mark-rule.role-mark line[stroke-dasharray]")
+    arrows = figure.locator(".mark-symbol.role-mark path")
+    assert (dashed.count(), arrows.count()) == (1, 1)
+    assert "p99 lies beyond the drain limit" in seen.page.locator(".doubt").inner_text()
 
 
-def test_windows_and_steps_are_marked_by_name(browser: Browser, page_file: Path) -> None:
+def test_windows_and_steps_are_marked_by_name(pages: Pages, page_file: Path) -> None:
     """What is compared has to be seen in the time line."""
-    with opened(browser, page_file) as seen:
-        for chart in ("step-latency", "step-rates"):
-            texts = seen.page.locator(f"#{chart}-trial-0-0 .mark-text.role-mark text").all_text_contents()
-            assert texts == ["50/s", "100/s", "before", "after"]
-        gaps = seen.page.locator("[data-metric='step_gap']").all()
-        assert [gap.get_attribute("data-bins") for gap in gaps] == ["0", "3"]
+    seen = pages.look(page_file)
+    for chart in ("step-latency", "step-rates"):
+        texts = seen.page.locator(f"#{chart}-trial-0-0 .mark-text.role-mark text").all_text_contents()
+        assert texts == ["50/s", "100/s", "before", "after"]
+    gaps = seen.page.locator("[data-metric='step_gap']").all()
+    assert [gap.get_attribute("data-bins") for gap in gaps] == ["0", "3"]
 
 
-def test_a_gap_shows_in_the_close_up_and_its_number_on_hovering(browser: Browser, page_file: Path) -> None:
+def test_a_gap_shows_in_the_close_up_and_its_number_on_hovering(pages: Pages, page_file: Path) -> None:
     """Bars without height: three bins of the second trial; the fourth has what was late."""
-    with opened(browser, page_file) as seen:
-        strip = seen.page.locator("#step-strip-trial-1-0-0")
-        bars = strip.locator(".mark-rect.role-mark").first.locator("path").all()
-        heights = [re.search(r"v([\d.]+)", str(bar.get_attribute("d"))) for bar in bars]
-        empty = [place for place, found in enumerate(heights) if found is None or float(found[1]) == 0]
-        assert empty == [50, 51, 52]
-        strip.scroll_into_view_if_needed()
-        strip.locator(".mark-rect.role-mark").last.locator("path").nth(53).hover(force=True)
-        tooltip = seen.page.locator("#vg-tooltip-element.visible")
-        tooltip.wait_for(timeout=LIMIT_MS)
-        assert re.search(r"sent\s*40", tooltip.inner_text())
+    seen = pages.look(page_file)
+    strip = seen.page.locator("#step-strip-trial-1-0-0")
+    bars = strip.locator(".mark-rect.role-mark").first.locator("path").all()
+    heights = [re.search(r"v([\d.]+)", str(bar.get_attribute("d"))) for bar in bars]
+    empty = [place for place, found in enumerate(heights) if found is None or float(found[1]) == 0]
+    assert empty == [50, 51, 52]
+    strip.scroll_into_view_if_needed()
+    strip.locator(".mark-rect.role-mark").last.locator("path").nth(53).hover(force=True)
+    tooltip = seen.page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for(timeout=LIMIT_MS)
+    assert re.search(r"sent\s*40", tooltip.inner_text())
 
 
 def test_a_heat_map_writes_its_numbers_on_its_tiles(
-    browser: Browser, page_file: Path, results: tuple[TrialResult, ...]
+    pages: Pages, page_file: Path, results: tuple[TrialResult, ...]
 ) -> None:
     """Colour alone would say nothing to some, and little to all."""
     medians = [result.summary.windows[0].latency_ms.p50.value for result in results[-len(GRID) :]]
-    with opened(browser, page_file) as seen:
-        figure = seen.page.locator("#matrix-1")
-        assert figure.locator(".mark-rect.role-mark path").count() == len(GRID)
-        texts = figure.locator(".mark-text.role-mark text").all_text_contents()
+    seen = pages.look(page_file)
+    figure = seen.page.locator("#matrix-1")
+    assert figure.locator(".mark-rect.role-mark path").count() == len(GRID)
+    texts = figure.locator(".mark-text.role-mark text").all_text_contents()
     read = sorted(float(text.removesuffix(" ms")) for text in texts)
     assert read == pytest.approx(sorted(value for value in medians if value is not None), rel=0.01)
 
 
 def test_groups_on_the_page_are_the_medians_of_their_runs(
-    browser: Browser, page_file: Path, results: tuple[TrialResult, ...]
+    pages: Pages, page_file: Path, results: tuple[TrialResult, ...]
 ) -> None:
     """Worked out anew from the runs."""
     runs = [each.summary for each in results if each.summary.group == "postgresql-10"]
     values = sorted(float(run.windows[0].latency_ms.p50.value or 0) for run in runs)
-    with opened(browser, page_file) as seen:
-        cell = seen.page.locator("#groups tr[data-group='postgresql-10'] [data-metric='across.p50']")
-        raw = [float(str(cell.get_attribute(f"data-{name}"))) for name in ("least", "value", "greatest")]
-        assert raw == pytest.approx([values[0], (values[0] + values[1]) / 2, values[1]])
+    seen = pages.look(page_file)
+    cell = seen.page.locator("#groups tr[data-group='postgresql-10'] [data-metric='across.p50']")
+    raw = [float(str(cell.get_attribute(f"data-{name}"))) for name in ("least", "value", "greatest")]
+    assert raw == pytest.approx([values[0], (values[0] + values[1]) / 2, values[1]])
 
 
 @pytest.mark.parametrize("width", [390, 800, 1100, 1600])
-def test_nothing_sticks_out_sideways(width: int, browser: Browser, page_file: Path) -> None:
+def test_nothing_sticks_out_sideways(width: int, pages: Pages, page_file: Path) -> None:
     """What is wider scrolls within its own region."""
-    with opened(browser, page_file, width) as seen:
-        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-        for figure in seen.page.locator(".chart svg.marks").all():
-            box = figure.bounding_box()
-            assert box is not None
-            assert box["x"] + box["width"] <= width
+    seen = pages.look(page_file, width)
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+    for figure in seen.page.locator(".chart svg.marks").all():
+        box = figure.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_the_contrast_that_wcag_asks_for(
-    scheme: Literal["light", "dark"], browser: Browser, page_file: Path
+    scheme: Literal["light", "dark"], pages: Pages, page_file: Path
 ) -> None:
     """WCAG 2.2, 1.4.3, on every piece of text of the new sections."""
-    with opened(browser, page_file, scheme=scheme) as seen:
-        assert seen.page.evaluate(CONTRAST) == []
+    seen = pages.look(page_file, scheme=scheme)
+    assert seen.page.evaluate(CONTRAST) == []
 
 
-def test_no_figure_is_lost_in_print(browser: Browser, page_file: Path) -> None:
+def test_no_figure_is_lost_in_print(pages: Pages, page_file: Path) -> None:
     """The figures of a step are higher than a page when they may not be parted: then a page would stay empty."""
-    with opened(browser, page_file, 1280) as seen:
+    with pages.of_its_own(page_file, 1280) as seen:
         pages = len(re.findall(rb"/Type\s*/Page\b", seen.page.pdf(prefer_css_page_size=True)))
         assert 5 <= pages <= 20
         seen.page.emulate_media(media="print")
@@ -200,15 +199,15 @@ def test_no_figure_is_lost_in_print(browser: Browser, page_file: Path) -> None:
         assert style == {"figure": "auto", "chart": "avoid"}
 
 
-def test_shares_are_drawn_as_long_as_they_are(browser: Browser, page_file: Path) -> None:
+def test_shares_are_drawn_as_long_as_they_are(pages: Pages, page_file: Path) -> None:
     """The bar of a quarter is a quarter as long as the axis, and the table says the same."""
-    with opened(browser, page_file) as seen:
-        cells = seen.page.locator("#share-table [data-metric='share']")
-        shares = [float(str(cell.get_attribute("data-value"))) for cell in cells.all()]
-        assert len(shares) == 4
-        bars = seen.page.locator("#shares-0 .mark-rect.role-mark path")
-        widths = [box["width"] for bar in bars.all() if (box := bar.bounding_box())]
-        assert [width / widths[0] for width in widths] == pytest.approx([s / shares[0] for s in shares], rel=0.05)
-        read = re.match(r"([\d.]+) %", cells.first.inner_text())
-        assert read is not None
-        assert float(read[1]) == pytest.approx(100 * shares[0], rel=0.05)
+    seen = pages.look(page_file)
+    cells = seen.page.locator("#share-table [data-metric='share']")
+    shares = [float(str(cell.get_attribute("data-value"))) for cell in cells.all()]
+    assert len(shares) == 4
+    bars = seen.page.locator("#shares-0 .mark-rect.role-mark path")
+    widths = [box["width"] for bar in bars.all() if (box := bar.bounding_box())]
+    assert [width / widths[0] for width in widths] == pytest.approx([s / shares[0] for s in shares], rel=0.05)
+    read = re.match(r"([\d.]+) %", cells.first.inner_text())
+    assert read is not None
+    assert float(read[1]) == pytest.approx(100 * shares[0], rel=0.05)

@@ -2,52 +2,20 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from tests.browser.pages import LIMIT_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Locator, Page
     from tests.browser.conftest import Report
+    from tests.browser.pages import Pages
 
 pytestmark = pytest.mark.browser
-DRAWN = "['drawn', 'failed'].includes(document.documentElement.dataset.charts)"
-LIMIT_MS = 30_000
 FIGURES = 1 + 2 * 4
 """One distribution; latency and rates of each trial."""
-
-
-class Opened(NamedTuple):
-    """The page, what it said on the console, and what it asked for."""
-
-    page: Page
-    console: list[str]
-    requests: list[str]
-
-
-@contextmanager
-def opened(
-    browser: Browser, path: Path, width: int = 1600, scheme: Literal["light", "dark"] = "light"
-) -> Iterator[Opened]:
-    """The file, without any network, its figures drawn."""
-    context = browser.new_context(
-        offline=True, viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
-    )
-    page = context.new_page()
-    seen = Opened(page, [], [])
-    page.on("console", lambda message: seen.console.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: seen.console.append(f"pageerror: {error}"))
-    page.on("request", lambda request: seen.requests.append(request.url))
-    page.goto(path.as_uri())
-    page.wait_for_function(DRAWN, timeout=LIMIT_MS)
-    try:
-        yield seen
-    finally:
-        context.close()
 
 
 def summary_of(report: Report) -> dict[str, Any]:
@@ -56,62 +24,68 @@ def summary_of(report: Report) -> dict[str, Any]:
     return document
 
 
-def test_the_page_opens_offline_in_silence(browser: Browser, report: Report) -> None:
+def test_the_page_opens_offline_in_silence(pages: Pages, report: Report) -> None:
     """No error, no warning, no request but for the file itself."""
-    with opened(browser, report.page) as seen:
-        assert seen.console == []
-        assert seen.requests == [report.page.as_uri()]
+    seen = pages.look(report.page)
+    assert seen.console == []
+    assert seen.requests == [report.page.as_uri()]
 
 
-def test_the_numbers_on_the_page_are_those_of_the_summary(browser: Browser, report: Report) -> None:
+def test_the_numbers_on_the_page_are_those_of_the_summary(pages: Pages, report: Report) -> None:
     """Read off the table as a script would, and as a reader would."""
-    with opened(browser, report.page) as seen:
-        for trial in summary_of(report)["trials"]:
-            row = seen.page.locator(f"#headline tr[data-trial='{trial['index']}']")
-            cell = row.locator("[data-metric='latency_ms.p50']")
-            p50 = trial["windows"][0]["latency_ms"]["p50"]
-            assert [float(str(cell.get_attribute(f"data-{name}"))) for name in ("value", "low", "high")] == [
-                p50["value"],
-                p50["low"],
-                p50["high"],
-            ]
-            read = re.match(r"([\d.]+)\sms", cell.inner_text())
-            assert read is not None
-            assert float(read[1]) == pytest.approx(p50["value"], rel=0.01)
-            lost = row.locator("[data-metric='accounting.lost']").get_attribute("data-value")
-            assert lost == str(trial["accounting"]["lost"])
+    seen = pages.look(report.page)
+    for trial in summary_of(report)["trials"]:
+        row = seen.page.locator(f"#headline tr[data-trial='{trial['index']}']")
+        cell = row.locator("[data-metric='latency_ms.p50']")
+        p50 = trial["windows"][0]["latency_ms"]["p50"]
+        assert [float(str(cell.get_attribute(f"data-{name}"))) for name in ("value", "low", "high")] == [
+            p50["value"],
+            p50["low"],
+            p50["high"],
+        ]
+        read = re.match(r"([\d.]+)\sms", cell.inner_text())
+        assert read is not None
+        assert float(read[1]) == pytest.approx(p50["value"], rel=0.01)
+        lost = row.locator("[data-metric='accounting.lost']").get_attribute("data-value")
+        assert lost == str(trial["accounting"]["lost"])
 
 
-def test_every_figure_is_drawn_with_its_marks(browser: Browser, report: Report) -> None:
+def test_every_figure_is_drawn_with_its_marks(pages: Pages, report: Report) -> None:
     """Axes without curves would pass for a quiet store."""
-    with opened(browser, report.page) as seen:
-        figures = seen.page.locator(".chart")
-        assert figures.count() == FIGURES
-        for place in range(FIGURES):
-            lines = figures.nth(place).locator("svg.marks .mark-line.role-mark path")
-            drawn = [line for line in lines.all() if len(line.get_attribute("d") or "") > 100]
-            assert len(drawn) >= 3, place
+    seen = pages.look(report.page)
+    figures = seen.page.locator(".chart")
+    assert figures.count() == FIGURES
+    for place in range(FIGURES):
+        lines = figures.nth(place).locator("svg.marks .mark-line.role-mark path")
+        drawn = [line for line in lines.all() if len(line.get_attribute("d") or "") > 100]
+        assert len(drawn) >= 3, place
 
 
-def test_curves_differ_by_more_than_colour(browser: Browser, report: Report) -> None:
+def test_curves_differ_by_more_than_colour(pages: Pages, report: Report) -> None:
     """For the colour-blind, and for black-and-white print: dashes differ, and so do the marks."""
-    with opened(browser, report.page) as seen:
-        figure = seen.page.locator("#ecdf-0")
-        lines = figure.locator(".mark-line.role-mark path").all()
-        assert len({line.get_attribute("stroke") for line in lines}) == 4
-        assert len({line.get_attribute("stroke-dasharray") for line in lines}) == 4
-        legend = figure.locator(".role-legend-symbol path").all()
-        assert len({symbol.get_attribute("d") for symbol in legend}) == 4
+    seen = pages.look(report.page)
+    figure = seen.page.locator("#ecdf-0")
+    lines = figure.locator(".mark-line.role-mark path").all()
+    assert len({line.get_attribute("stroke") for line in lines}) == 4
+    assert len({line.get_attribute("stroke-dasharray") for line in lines}) == 4
+    legend = figure.locator(".role-legend-symbol path").all()
+    assert len({symbol.get_attribute("d") for symbol in legend}) == 4
 
 
-def test_hovering_shows_the_numbers(browser: Browser, report: Report) -> None:
+def point_at_bar(page: Page) -> Locator:
+    """The tooltip of one of the bars of the first trial's latencies."""
+    page.locator("#latency-trial-0 .mark-rule.role-mark").first.locator("path, line").nth(3).hover(force=True)
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for(timeout=LIMIT_MS)
+    return tooltip
+
+
+def test_hovering_shows_the_numbers(pages: Pages, report: Report) -> None:
     """A figure is read by pointing at it."""
-    with opened(browser, report.page) as seen:
-        seen.page.locator("#latency-trial-0 .mark-rule.role-mark").first.locator("path, line").nth(3).hover(force=True)
-        tooltip = seen.page.locator("#vg-tooltip-element.visible")
-        tooltip.wait_for(timeout=LIMIT_MS)
-        assert "p50 (ms)" in tooltip.inner_text()
-        assert "warm-up" in tooltip.inner_text()
+    seen = pages.look(report.page)
+    tooltip = point_at_bar(seen.page)
+    assert "p50 (ms)" in tooltip.inner_text()
+    assert "warm-up" in tooltip.inner_text()
 
 
 AXIS = "[...document.querySelectorAll('#ecdf-0 .role-axis-label')].map((each) => each.textContent).join()"
@@ -126,9 +100,9 @@ def turn_wheel_over_figure(page: Page) -> None:
     page.mouse.wheel(0, 240)
 
 
-def test_the_wheel_zooms_with_a_modifier_and_scrolls_without(browser: Browser, report: Report) -> None:
+def test_the_wheel_zooms_with_a_modifier_and_scrolls_without(pages: Pages, report: Report) -> None:
     """A figure that swallows the wheel holds the page fast."""
-    with opened(browser, report.page) as seen:
+    with pages.of_its_own(report.page) as seen:
         page = seen.page
         page.locator("#ecdf-0").scroll_into_view_if_needed()
         before, top = page.evaluate(AXIS), page.evaluate("scrollY")
@@ -142,20 +116,20 @@ def test_the_wheel_zooms_with_a_modifier_and_scrolls_without(browser: Browser, r
 
 
 @pytest.mark.parametrize("width", [390, 1600])
-def test_nothing_sticks_out_sideways(width: int, browser: Browser, report: Report) -> None:
+def test_nothing_sticks_out_sideways(width: int, pages: Pages, report: Report) -> None:
     """On a phone and on a wide screen; what is wider scrolls within its own region."""
-    with opened(browser, report.page, width) as seen:
-        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-        for figure in seen.page.locator(".chart svg.marks").all():
-            box = figure.bounding_box()
-            assert box is not None
-            assert box["x"] + box["width"] <= width
+    seen = pages.look(report.page, width)
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+    for figure in seen.page.locator(".chart svg.marks").all():
+        box = figure.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width
 
 
 @pytest.mark.parametrize(("label", "start"), [("Save as SVG", b"<svg"), ("Save as PNG", b"\x89PNG")])
-def test_a_figure_can_be_saved(label: str, start: bytes, browser: Browser, report: Report) -> None:
+def test_a_figure_can_be_saved(label: str, start: bytes, pages: Pages, report: Report) -> None:
     """For a paper or a slide; made by the page itself, with no call outside."""
-    with opened(browser, report.page) as seen:
+    with pages.of_its_own(report.page) as seen:
         menu = seen.page.locator("#ecdf-0 details")
         menu.locator("summary").focus()
         seen.page.keyboard.press("Enter")
@@ -170,9 +144,9 @@ def test_a_figure_can_be_saved(label: str, start: bytes, browser: Browser, repor
         )
 
 
-def test_printing_makes_a_document_with_everything_in_it(browser: Browser, report: Report) -> None:
+def test_printing_makes_a_document_with_everything_in_it(pages: Pages, report: Report) -> None:
     """Several A4 pages; folded parts unfold for it."""
-    with opened(browser, report.page) as seen:
+    with pages.of_its_own(report.page) as seen:
         pdf = seen.page.pdf(prefer_css_page_size=True)
         assert pdf.startswith(b"%PDF")
         assert 3 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 12
@@ -212,18 +186,19 @@ CONTRAST = """
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_has_the_contrast_that_wcag_asks_for(
-    scheme: Literal["light", "dark"], browser: Browser, report: Report
+    scheme: Literal["light", "dark"], pages: Pages, report: Report
 ) -> None:
-    """WCAG 2.2, 1.4.3: at least 4.5:1, by the specification's own formula, on every piece of text."""
-    with opened(browser, report.page, scheme=scheme) as seen:
-        assert seen.page.evaluate(CONTRAST) == []
-        background = "rgb(20, 24, 28)" if scheme == "dark" else "rgb(255, 255, 255)"
-        assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == background
+    """WCAG 2.2, 1.4.3: at least 4.5:1, by the specification's own formula, on every piece of text, tooltips too."""
+    seen = pages.look(report.page, scheme=scheme)
+    point_at_bar(seen.page)
+    assert seen.page.evaluate(CONTRAST) == []
+    background = "rgb(20, 24, 28)" if scheme == "dark" else "rgb(255, 255, 255)"
+    assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == background
 
 
-def test_the_keyboard_reaches_the_answer_first(browser: Browser, report: Report) -> None:
+def test_the_keyboard_reaches_the_answer_first(pages: Pages, report: Report) -> None:
     """The first tab stop skips the navigation."""
-    with opened(browser, report.page) as seen:
+    with pages.of_its_own(report.page) as seen:
         seen.page.keyboard.press("Tab")
         assert seen.page.evaluate("document.activeElement.textContent") == "Skip to the answer"
         seen.page.keyboard.press("Enter")
