@@ -9,6 +9,9 @@ TOOLS := .stepbench/venvs
 UV := $(TOOLS)/uv/bin/uv
 INSTALL := $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(UV) pip install --quiet --require-hashes --only-binary :all:
 
+# Half of the suite's time is waiting for state machines. Groups: see tests/conftest.py.
+PARALLEL := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder
+
 .PHONY: run test coverage check format lock bench setup setup-test down clean help
 
 help: ## This list
@@ -17,11 +20,11 @@ help: ## This list
 run: setup ## Set up, run PLAN (quick-unloaded) on this machine, leave a report in out/
 	$(VENV)/bin/stepbench run $(PLAN)
 
-test: setup setup-test ## Set up, then the whole suite
-	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+test: setup setup-test ## Set up, then the whole suite, two modules at a time
+	$(VENV)/bin/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 coverage: setup setup-test ## The same, with the lines that no test ran (takes a third longer)
-	$(VENV)/bin/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types
 	$(VENV)/bin/ruff format --check .

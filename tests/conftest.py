@@ -25,6 +25,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
+WHOLE_SYSTEM = {"end_to_end"}
+
+
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """
+    With several processes, a module stays in one, and all that run the whole system stay together.
+
+    So each server is started once, and no two systems share the machine.
+    """
+    for item in items:
+        module = item.path.relative_to(ROOT / "tests")
+        group = module.parts[0] if module.parts[0] in WHOLE_SYSTEM else str(module)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 def free_port() -> int:
