@@ -9,8 +9,8 @@ TOOLS := .stepbench/venvs
 UV := $(TOOLS)/uv/bin/uv
 INSTALL := $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(UV) pip install --quiet --require-hashes --only-binary :all:
 
-# Half of the suite's time is waiting for state machines. Groups: see tests/conftest.py.
-PARALLEL := --numprocesses=2 --dist=loadgroup --no-loadscope-reorder
+# Half of the suite's time is waiting for state machines. What stays together: see tests/conftest.py.
+PARALLEL := --numprocesses=2 --dist=loadscope --no-loadscope-reorder
 
 .PHONY: run test coverage check format lock bench setup setup-test down clean help
 

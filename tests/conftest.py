@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import boto3
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from stepbench.local.etcd import start_etcd
 from stepbench.local.postgresql import discard_postgresql, start_postgresql
@@ -24,21 +25,28 @@ from stepbench.stages.services import Services, connect
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from xdist.remote import Producer
+
 ROOT = Path(__file__).parent.parent
-WHOLE_SYSTEM = {"end_to_end"}
+WHOLE_SYSTEM = ("tests/end_to_end/",)
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class _Modules(LoadScopeScheduling):  # type: ignore[misc]  # untyped
     """
     With several processes, a module stays in one, and all that run the whole system stay together.
 
     So each server is started once, and no two systems share the machine.
     """
-    for item in items:
-        module = item.path.relative_to(ROOT / "tests")
-        group = module.parts[0] if module.parts[0] in WHOLE_SYSTEM else str(module)
-        item.add_marker(pytest.mark.xdist_group(group))
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = nodeid.partition("::")[0]
+        return next((folder for folder in WHOLE_SYSTEM if module.startswith(folder)), module)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Modules:
+    """Whatever `--dist` says."""
+    return _Modules(config, log)
 
 
 def free_port() -> int:
