@@ -23,7 +23,7 @@ run: setup ## Set up, run PLAN (quick-unloaded) on this machine, leave a report 
 test: setup setup-test ## Set up, then the whole suite, two modules at a time
 	$(VENV)/bin/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
-coverage: setup setup-test ## The same, with the lines that no test ran (takes a third longer)
+coverage: setup setup-test ## The same, with the lines that no test ran (takes longer)
 	$(VENV)/bin/python -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types

@@ -25,7 +25,7 @@ class Opened(NamedTuple):
 
 
 class Pages:
-    """Pages that only look: a figure takes its time to draw, so that tests share one page a file, width and scheme."""
+    """Opens pages. Figures take time to draw, so tests that only look share one page a file, width and scheme."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
