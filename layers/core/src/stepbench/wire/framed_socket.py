@@ -44,7 +44,8 @@ class FramedSocket:
         arrived: called on the loop with what came in.
         lost: called once, with a reason, when the peer or the network has ended the connection.
         kernel_stamps: bytes are in hand when the kernel has them, not when this process wakes up to take them; only
-            where the clock is the host's own, and the kernel is Linux.
+            where the clock is the host's own, and the kernel is Linux. It begins a moment after the first socket has
+            asked; until then an arrival has the time of its fetching.
     """
 
     def __init__(
