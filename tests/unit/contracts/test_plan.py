@@ -41,6 +41,15 @@ def test_a_trial_s_length_counts_settling() -> None:
     assert (trial.length_s, trial.events) == (9, 20)
 
 
+def test_a_writer_has_its_share_of_the_clients() -> None:
+    """Client c is one of writer c mod writers: the first has one more where they do not divide. Open load has none."""
+    closed = {"name": "closed", "closed": {"clients": 7, "duration_s": 1}}
+    opened = {"name": "open", "load": [{"rate_per_s": 10, "duration_s": 1}]}
+    plan = {"experiment": "operations", "target": {"store": "etcd"}, "workload": {"mix": {"insert": 1}}, "writers": 2}
+    assert TrialPlan.model_validate({**plan, "phases": [closed, opened]}).clients_of_writer == 4
+    assert TrialPlan.model_validate({**plan, "phases": [opened]}).clients_of_writer == 0
+
+
 def test_a_broken_rule_says_field_and_remedy_even_outside_of_parse_plan() -> None:
     """Stages and tests build plans from Python, and read pydantic's own error."""
     with pytest.raises(ValidationError, match=r"count: stands beside duration_s \(1\)\. Remove one of the two\."):

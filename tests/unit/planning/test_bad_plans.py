@@ -95,7 +95,7 @@ BAD_PLANS = {
         "0",
         "at least 1, at most 40,000",
     ),
-    "experiment not yet": Bad(plan(experiment="operations"), "trials[0].experiment", '"operations"', '"trigger"'),
+    "experiment not yet": Bad(plan(experiment="dataflow"), "trials[0].experiment", '"dataflow"', '"trigger"'),
     "unknown arrivals": Bad(plan(arrivals="poison"), "trials[0].arrivals", '"poison"', 'mean "poisson"?'),
     "no measured phase": Bad(phase(measured=False), "trials[0].phases[0].measured", "false", "at least one phase"),
     "window outside": Bad(phase(windows=UPDATE_WINDOW), "trials[0].phases[0].windows[0].to_s", "3", "Let it end by 2"),

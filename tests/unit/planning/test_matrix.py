@@ -125,8 +125,7 @@ BAD = {
         {"writers": [1, 4], "max_concurrency": [2, 4]},
         ".max_concurrency[0]",
         "2",
-        "is below writers (4), and in open loop every writer has to run at once, in the combination writers=4, "
-        "max_concurrency=2",
+        "is below writers (4), and every writer has to run at once, in the combination writers=4, max_concurrency=2",
         "Raise it to 4",
     ),
     "a rule, by the combination": Bad(
@@ -173,3 +172,31 @@ def test_a_matrix_counts_towards_what_one_state_machine_can_hand_on() -> None:
     phases = [{**PHASES[0], "name": f"p{index}"} for index in range(50)]
     with pytest.raises(PlanError, match="have 4,000 phases together"):
         parse_plan(plan({"seed": list(range(80))}, phases=phases))
+
+
+def test_clients_connection_reuse_and_tls_can_be_varied() -> None:
+    """Seed 2: each row of its tables is a trial."""
+    phases = [{"name": "a", "closed": {"clients": 1, "duration_s": 1}}]
+    matrix = {
+        "phases[0].closed.clients": [1, 10, 100],
+        "workload.reuse": [True, False],
+        "target.tls": [False, True],
+    }
+    workload = {"mix": {"read": 1}}
+    trial = plan(matrix, "postgresql", experiment="operations", phases=phases, workload=workload)
+    specs = expand(parse_plan(trial), "run")
+    closed = [spec.plan.phases[0].closed for spec in specs]
+    assert [each.clients for each in closed if each is not None] == [1] * 4 + [10] * 4 + [100] * 4
+    assert [spec.plan.workload.reuse for spec in specs if spec.plan.workload][:4] == [True, True, False, False]
+    assert [spec.plan.target.model_dump()["tls"] for spec in specs][:2] == [False, True]
+    assert specs[0].name == "postgresql.clients-1.reuse-true.tls-false"
+
+
+def test_operations_of_a_repeat_are_other_ones_on_the_same_mix() -> None:
+    """Repeats that offer the same choices would share their luck; points of a round are to have the same."""
+    workload = {"mix": {"read": 1}, "seed": 3}
+    phases = [{"name": "a", "closed": {"clients": 2, "duration_s": 1}}]
+    matrix = {"workload.reuse": [True, False]}
+    trial = plan(matrix, "redis", experiment="operations", phases=phases, workload=workload, repeats=2)
+    specs = expand(parse_plan(trial), "run")
+    assert [spec.plan.workload.seed for spec in specs if spec.plan.workload] == [3, 3, 4, 4]

@@ -29,6 +29,22 @@ class Settings(Contract):
     postgresql_secret_arn: str = Field(default="", description="Secret with username and password; else trust.")
     aurora_cluster: str = Field(default="", description="Identifier of the stack's Aurora Serverless v2 cluster.")
     etcd_endpoint: str = Field(default="", description="host:port")
+    redis_endpoint: str = Field(default="", description="host:port, of Redis or Valkey")
+    redis_secret_arn: str = Field(default="", description="Secret with username and password; else none is asked for.")
+    cassandra_endpoint: str = Field(default="", description="host:port, of Cassandra or ScyllaDB; several with commas")
+    cassandra_secret_arn: str = Field(default="", description="Secret with username and password.")
+    tls_authority: str = Field(
+        default="",
+        description="PEM file that servers' certificates have to be signed by; empty: the system's authorities.",
+    )
+    postgresql_tls_endpoint: str = Field(
+        default="", description="host:port/database that operations go to, with TLS and without; else the one above."
+    )
+    redis_tls_endpoint: str = Field(default="", description="host:port, where TLS has one of its own.")
+    dsql_endpoints: str = Field(
+        default="",
+        description="Clusters of Aurora DSQL: `single=<host>,multi=<host>`, either or both; the host tells the region.",
+    )
     dynamodb_metric: str = Field(default="", description="Metric as JSON, for an emulated table; empty: write units.")
     postgresql_metric: str = Field(default="", description="JSON of the metric that tells how busy PostgreSQL is.")
     etcd_metric: str = Field(default="", description="JSON of the metric that tells how busy etcd is.")
@@ -39,6 +55,7 @@ class Settings(Contract):
     lead_s: float = Field(default=30.0, ge=0.5, le=120)
     records_ttl_days: int = Field(default=30, ge=1)
     aws_region: str = "us-east-1"
+    aws_lambda_function_memory_size: int = Field(default=0, description="MB; Lambda sets it, and CPU goes with it.")
     aws_endpoint_url: str = Field(default="", description="Set by emulators only.")
 
 

@@ -8,7 +8,7 @@ from stepbench.contracts.base import Contract
 
 
 class BoxStats(Contract):
-    """What a box plot draws of a window's trigger latency, in ms; None where it lies in the missing mass."""
+    """What a box plot draws of a window's latency, in ms; None where it lies in the missing mass."""
 
     window: str
     phase: str
@@ -74,7 +74,7 @@ class PhaseSpan(Contract):
 
 class EcdfCurve(Contract):
     """
-    Empirical distribution of a window's trigger latency, thinned to at most some hundred points.
+    Empirical distribution of a window's latency, thinned to at most some hundred points.
 
     `latency_ms` ascends; `probability[i]` is the share of *all* acknowledged events at or below it, so a curve
     with losses ends below 1.

@@ -37,18 +37,36 @@ def scale_rules(trial: TrialPlan) -> Iterator[Broken]:
 
 
 def published_number_rules(published: Published) -> Iterator[Broken]:
-    """A time, or a ratio of two different things."""
-    if (published.value_ms is None) == (published.ratio is None):
-        said = (
-            "is missing, and so is ratio" if published.ratio is None else f"stands beside ratio ({published.ratio:g})"
+    """A time, a rate, or a ratio of two different things."""
+    given = [name for name in ("value_ms", "per_minute", "ratio") if getattr(published, name) is not None]
+    wanted = "per_minute" if published.metric == "throughput" else "value_ms"
+    if not given:
+        yield Broken(wanted, "is missing, and so is ratio", f"Give exactly one of {wanted} and ratio.")
+    elif len(given) > 1:
+        yield Broken(
+            given[0],
+            f"stands beside {given[1]} ({getattr(published, given[1]):g})",
+            f"Give exactly one of {wanted} and ratio.",
         )
-        yield Broken("value_ms", said, "Give exactly one of value_ms and ratio.")
-    elif published.ratio is None:
-        for name in ("over", "over_metric"):
-            if getattr(published, name) is not None:
-                yield Broken(name, "belongs to a ratio, and there is none", "Remove it, or give ratio.")
-        if published.metric == "iqr":
-            yield Broken("metric", "is iqr, which is scored in ratios only", "Give ratio instead of value_ms.")
+    elif given[0] == "ratio":
+        yield from _ratio_rules(published)
+    else:
+        yield from _value_rules(published, given[0], wanted)
+
+
+def _value_rules(published: Published, given: str, wanted: str) -> Iterator[Broken]:
+    if given != wanted:
+        yield Broken(given, f"does not go with {published.metric}", f"Give {wanted} instead.")
+    for name in ("over", "over_metric"):
+        if getattr(published, name) is not None:
+            yield Broken(name, "belongs to a ratio, and there is none", "Remove it, or give ratio.")
+    if published.metric == "iqr":
+        yield Broken("metric", "is iqr, which is scored in ratios only", "Give ratio instead of value_ms.")
+
+
+def _ratio_rules(published: Published) -> Iterator[Broken]:
+    if "throughput" in {published.metric, published.over_metric}:
+        yield Broken("metric", "is throughput, which is scored by itself only", "Give per_minute instead of ratio.")
     elif published.over in {None, published.window} and published.over_metric in {None, published.metric}:
         remedy = "Name another window in over, or another metric in over_metric."
         yield Broken("ratio", "is of a number over itself", remedy)
@@ -133,7 +151,7 @@ def same_sandbox_rules(trial: TrialPlan) -> Iterator[Broken]:
     if trial.writers != 1:
         yield Broken("writers", f"is {trial.writers}, and one sandbox writes and receives", "Make it 1.")
     for index, phase in enumerate(trial.phases):
-        rate = max(step.rate_per_s for step in phase.load)
+        rate = max((step.rate_per_s for step in phase.load), default=0)
         if rate > MAX_SAME_SANDBOX_PER_S:
             message = f"reach {rate:g} events a second, and one sandbox writes and receives"
             remedy = f"Offer {MAX_SAME_SANDBOX_PER_S:g} a second at most."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.identity import MAX_SLICES
 from stepbench.contracts.phase import MAX_EVENTS_PER_TRIAL, MAX_LOOKS, SLICE_S
 from stepbench.contracts.rule import Broken
-from stepbench.contracts.target import DynamoDbTarget, is_pull
+from stepbench.contracts.target import DynamoDbTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,9 +33,9 @@ METRICS_LOOP_S, METRICS_WAIT_S = 5, 300
 
 
 def concurrency_rules(trial: TrialPlan) -> Iterator[Broken]:
-    """In open loop all writers run at once."""
+    """All writers run at once: in open loop, and where clients of several writers share the load."""
     if trial.max_concurrency is not None and trial.max_concurrency < trial.writers:
-        message = f"is below writers ({trial.writers}), and in open loop every writer has to run at once"
+        message = f"is below writers ({trial.writers}), and every writer has to run at once"
         yield Broken("max_concurrency", message, f"Raise it to {trial.writers}, remove it, or lower writers.")
 
 
@@ -57,10 +57,10 @@ def size_rules(trial: TrialPlan) -> Iterator[Broken]:
 
 
 def _at_lowest(trial: TrialPlan) -> Iterator[tuple[str, Phase]]:
-    """Path and phase, each at the lowest rate that it may get; of the probes, which are alike, the first."""
+    """Path and phase with rates, each at the lowest that it may get; of the probes, which are alike, the first."""
     find = trial.find_rate
     for index, phase in enumerate(trial.phases):
-        if not (find and phase.probe):
+        if phase.closed is None and not (find and phase.probe):
             yield f"phases[{index}].load", find.at_lowest(phase) if find else phase
     if find:
         yield "find_rate.low_per_s", find.at_lowest(find.phases()[0])
@@ -91,7 +91,7 @@ def delete_rules(trial: TrialPlan) -> Iterator[Broken]:
 
 def watch_rules(trial: TrialPlan) -> Iterator[Broken]:
     """A watch is held for hours, not for days."""
-    if is_pull(trial.target) and trial.length_s > MAX_WATCH_S:
+    if trial.pull and trial.length_s > MAX_WATCH_S:
         message = f"last {trial.length_s / 3_600:.1f} h together, and {trial.target.store} is watched for 8 h at most"
         yield Broken("phases", message, "Shorten the load or settle_s, or split the trial.")
 
@@ -101,7 +101,7 @@ def history_rules(trial: TrialPlan) -> Iterator[Broken]:
     loops = trial.drain_limit_s / ARRIVALS_LOOP_S
     loops += sum(phase.until is not None for phase in trial.phases) * MAX_LOOKS
     loops += sum(phase.probe or phase.uses_found_rate for phase in trial.run_phases) * METRICS_WAIT_S / METRICS_LOOP_S
-    if is_pull(trial.target) and trial.length_s <= MAX_WATCH_S:
+    if trial.pull and trial.length_s <= MAX_WATCH_S:
         loops += (trial.length_s + trial.drain_limit_s) / trial.watch_loop_s
     if loops * EVENTS_PER_LOOP > MAX_HISTORY_EVENTS:
         message = f"is too long after {trial.length_s / 3_600:.1f} h of load for one execution's history"
@@ -111,7 +111,7 @@ def history_rules(trial: TrialPlan) -> Iterator[Broken]:
 
 def log_rules(trial: TrialPlan) -> Iterator[Broken]:
     """The analysis holds all lines of a log in memory, and a receiver prints one an event."""
-    if trial.log_t4 == "all" and not is_pull(trial.target) and trial.events > MAX_LOGGED_EVENTS:
+    if trial.log_t4 == "all" and not trial.pull and trial.events > MAX_LOGGED_EVENTS:
         message = f"would print a line for each of {trial.events:,} events, more than {MAX_LOGGED_EVENTS:,}"
         yield Broken("log_t4", message, 'Make it "sample", or offer fewer events.')
 

@@ -42,6 +42,83 @@ class Latency(Contract):
     max: float | None
 
 
+class PercentileRow(Contract):
+    """One row of a table of percentiles: how many operations took at most so long."""
+
+    percentile: float = Field(ge=0, le=100)
+    value_ms: float | None
+    count: int = Field(ge=0)
+
+
+class KindResult(Contract):
+    """
+    One kind of operation in a window. ok + failed + unknown is what was sent of it.
+
+    service_ms: t2 - t1. response_ms: t2 - t0. percentiles: of the service time, denser towards the end.
+    """
+
+    kind: Literal["read", "insert", "overwrite", "update", "read_modify_write", "scan"]
+    ok: int = Field(ge=0)
+    failed: int = Field(ge=0)
+    unknown: int = Field(ge=0)
+    service_ms: Latency
+    response_ms: Latency
+    percentiles: tuple[PercentileRow, ...]
+
+
+class ConnectingResult(Contract):
+    """
+    Of operations on connections of their own: what their service time is made of.
+
+    unaccounted_share: of the sum of service times, what the four parts do not explain.
+    """
+
+    connect_ms: Latency
+    tls_ms: Latency | None = Field(description="None without TLS.")
+    authenticate_ms: Latency | None = Field(description="None where the store asks for no authentication.")
+    operate_ms: Latency
+    unaccounted_share: float
+
+
+MOST_GENERATOR_SHARE = 0.1
+"""Of a closed-loop client's time; above it, throughput is the generator's as much as the store's."""
+MOST_GENERATOR_CPU = 0.8
+"""Of what one writer can get; above it, answers lie about until the writer gets to them."""
+
+
+class OperationsResult(Contract):
+    """
+    What operations have beside latency and rate.
+
+    per_minute: answered with success, by t2, in whole minutes of the window. errors: failed and unknown, by the store's
+    code. retries: after conflicts, all operations together.
+    """
+
+    clients: int | None = Field(description="Of closed-loop load, all writers together; None in open loop.")
+    kinds: tuple[KindResult, ...]
+    percentiles: tuple[PercentileRow, ...] = Field(description="Of all kinds together.")
+    per_minute: tuple[int, ...]
+    errors: dict[str, int]
+    retries: int = Field(ge=0)
+    generator_share: float | None = Field(
+        default=None,
+        description="Of the clients' time, their pauses included: what the generator itself took, mean of t1 - t0 over "
+        "mean of t2 - t0 plus think_ms. Above a tenth, throughput is the generator's, too. None in open loop.",
+    )
+    generator_cpu: float | None = Field(
+        default=None,
+        description="CPU of the busiest writer in the window's phase, of what one of its threads can get. Above 0.8, "
+        "answers wait until the writer gets to them. None where no writer ended in good order.",
+    )
+    connecting: ConnectingResult | None = None
+
+    @property
+    def held_back(self) -> bool:
+        """Whether the generator limits what closed-loop clients achieve."""
+        by_time = (self.generator_share or 0) > MOST_GENERATOR_SHARE
+        return by_time or (self.clients is not None and (self.generator_cpu or 0) > MOST_GENERATOR_CPU)
+
+
 class WindowResult(Contract):
     """One measured window of one phase."""
 
@@ -52,17 +129,18 @@ class WindowResult(Contract):
     )
     offered_per_s: float
     achieved_per_s: float
-    latency_ms: Latency = Field(description="Trigger latency, t4 - t1.")
-    after_ack_ms: Latency = Field(description="t4 - t2; may be negative.")
+    latency_ms: Latency = Field(description="Trigger latency, t4 - t1; of operations their service time, t2 - t1.")
+    after_ack_ms: Latency | None = Field(description="t4 - t2; may be negative. None for operations.")
     response_write_ms: Latency = Field(description="t2 - t0.")
-    response_trigger_ms: Latency = Field(description="t4 - t0.")
+    response_trigger_ms: Latency | None = Field(description="t4 - t0. None for operations.")
     service_ms: Latency = Field(description="t2 - t1.")
     lateness_ms: Latency = Field(description="t1 - t0.")
+    operations: OperationsResult | None = Field(default=None, description="What only operations have.")
 
 
 class Comparison(Contract):
     """
-    Trigger latency of window `b` against window `a` of the same trial: across a scaling step, what the step did.
+    Latency of window `b` against window `a` of the same trial: across a scaling step, what the step did.
 
     Intervals are from resampling blocks of time in both windows; where that cannot be had, the estimates say why.
     """
@@ -81,7 +159,7 @@ class ChangePoint(Contract):
     """
     Where one series of a phase changes its level most, with the probability of so large a change by chance.
 
-    `achieved_per_s` is what was acknowledged, by t2, in bins of 100 ms; `latency_ms` is trigger latency, medians of
+    `achieved_per_s` is what was acknowledged, by t2, in bins of 100 ms; `latency_ms` is latency, medians of
     bins of a second by t0. `at_s` is seconds from the phase's first t0; its value is None where no change is seen.
     """
 
@@ -94,7 +172,7 @@ class ChangePoint(Contract):
 
 
 class Modality(Contract):
-    """Whether a window's trigger latency has more than one mode, on a logarithmic axis (Silverman's test)."""
+    """Whether a window's latency has more than one mode, on a logarithmic axis (Silverman's test)."""
 
     window: str
     phase: str
@@ -105,7 +183,7 @@ class Modality(Contract):
 
 class Replication(Contract):
     """
-    A published number beside ours, for both readings of what the paper measured.
+    A published number beside ours, of triggers for both readings of what the paper measured.
 
     `ratio` is ours over the published number; its interval is that of ours.
     """
@@ -115,15 +193,15 @@ class Replication(Contract):
     phase: str
     over: str = Field(default="", description="What a ratio sets the metric over: `p50 of before`; empty for a time.")
     published: float
-    unit: Literal["ms", "ratio"] = Field(description="Of `published`, `ours` and `ours_after_ack`.")
+    unit: Literal["ms", "ratio", "per_minute"] = Field(description="Of `published`, `ours` and `ours_after_ack`.")
     bound: Literal["above", "up_to"] | None = Field(
         default=None, description="Where `published` is a limit: the paper says more than this, or at most this."
     )
     source: str
-    ours: Estimate = Field(description="From t4 - t1.")
-    ours_after_ack: Estimate = Field(description="From t4 - t2.")
+    ours: Estimate = Field(description="From t4 - t1; of operations t2 - t1.")
+    ours_after_ack: Estimate | None = Field(description="From t4 - t2. None for operations.")
     ratio: Estimate
-    ratio_after_ack: Estimate
+    ratio_after_ack: Estimate | None
 
 
 class Ks(Contract):
@@ -172,7 +250,7 @@ class ClockCheck(Contract):
 
 class GroupWindow(Contract):
     """
-    Trigger latency in ms of one window over the repeats of a trial: geometric means of the runs' own quantiles.
+    Latency in ms of one window over the repeats of a trial: geometric means of the runs' own quantiles.
 
     `median_ratio` is the median over that of the first group with such a window, which has none itself.
     """
@@ -185,3 +263,24 @@ class GroupWindow(Contract):
     p95: Estimate
     p99: Estimate
     median_ratio: Estimate | None = None
+
+
+class SettingComparison(Contract):
+    """
+    One window of trials that differ in one setting only: with `b` over with `a`.
+
+    Stores may differ in parameters of their own; stores, clusters and regions in their addresses. Medians are those
+    over the repeats, with intervals over runs where there are three or more.
+    """
+
+    setting: str = Field(description="Its dotted path: `target.tls`.")
+    a: str = Field(description="Its first value in the plan, as JSON.")
+    b: str
+    group_a: str
+    group_b: str
+    window: str
+    phase: str
+    median_a_ms: Estimate
+    median_b_ms: Estimate
+    median_ratio: Estimate = Field(description="Of b over a.")
+    throughput_ratio: float | None = Field(description="Achieved rate of b over that of a, means over the repeats.")

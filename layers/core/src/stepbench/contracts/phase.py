@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.closed_load import ClosedLoad
 from stepbench.contracts.rule import Broken, refuse, repeated_names
 from stepbench.contracts.target import Capacity
 
@@ -92,7 +93,8 @@ class Phase(Contract):
     measured: bool = True
     settle_s: float = Field(default=0, ge=0, le=86_400, allow_inf_nan=False)
     scale: Scale | None = None
-    load: tuple[LoadStep, ...] = Field(min_length=1, max_length=100)
+    load: tuple[LoadStep, ...] = Field(default=(), max_length=100, description="Open loop: offered rates.")
+    closed: ClosedLoad | None = Field(default=None, description="Closed loop, in operations, in place of `load`.")
     until: Until | None = None
     probe: bool = Field(
         default=False, description="One of the phases that `find_rate` puts in; a plan as written has none."
@@ -103,6 +105,7 @@ class Phase(Contract):
 
     @model_validator(mode="after")
     def _windows_lie_inside(self) -> Self:
+        refuse(_kind_rules(self))
         refuse([*_window_rules(self), *_until_rules(self)])
         return self
 
@@ -119,16 +122,16 @@ class Phase(Contract):
     @property
     def length_s(self) -> float:
         """How long load is offered at most, in seconds."""
-        return sum(step.length_s for step in self.steps)
+        return self.closed.duration_s if self.closed else sum(step.length_s for step in self.steps)
 
     @property
     def shortest_s(self) -> float:
         """How long load is offered at least, in seconds: `until` is asked only then."""
-        return sum(step.length_s for step in self.load)
+        return self.closed.duration_s if self.closed else sum(step.length_s for step in self.load)
 
     @property
     def events(self) -> int:
-        """How many events the phase offers at most, over all writers."""
+        """How many events its steps offer at most, over all writers; clients have none (`TrialPlan.events_of`)."""
         return sum(step.events for step in self.steps)
 
     def events_by(self, at_s: float) -> float:
@@ -150,10 +153,20 @@ class Phase(Contract):
         return max(1, math.ceil(self.length_s / SLICE_S - 1e-9))
 
     def all_windows(self, offered_s: float | None = None) -> tuple[Window, ...]:
-        """The windows to analyse; none for an unmeasured phase. `offered_s`: where `until` ended it."""
+        """
+        The windows to analyse; none for an unmeasured phase.
+
+        offered_s: where it ended, if that was earlier. Its windows end there, too; those that would begin later are
+        left out: a window in which nothing was offered would say that the store did nothing.
+        """
         if not self.measured:
             return ()
-        return self.windows or (Window(name=self.name, from_s=0, to_s=offered_s or self.length_s),)
+        ended_s = offered_s or self.length_s
+        planned = self.windows or (Window(name=self.name, from_s=0, to_s=ended_s),)
+        if ended_s >= self.length_s:
+            return planned
+        held = (window for window in planned if window.from_s < ended_s)
+        return tuple(window.model_copy(update={"to_s": min(window.to_s, ended_s)}) for window in held)
 
 
 # --- rules that span fields: each yields what is broken ------------------------------------------------------
@@ -166,6 +179,23 @@ def _length_rules(step: LoadStep) -> Iterator[Broken]:
         yield Broken("count", "is no length while the rate is not known", "Give duration_s instead.")
     if step.duration_s is not None and step.count is not None:
         yield Broken("count", f"stands beside duration_s ({step.duration_s:g})", "Remove one of the two.")
+
+
+def _kind_rules(phase: Phase) -> Iterator[Broken]:
+    if phase.closed is None and not phase.load:
+        yield Broken("load", "is missing, and so is closed", "Give exactly one of load and closed.")
+    if phase.closed is None:
+        return
+    if phase.load:
+        yield Broken("load", "stands beside closed", "Remove one of the two.")
+    if phase.until is not None:
+        yield Broken("until", "goes on at a rate, and closed has none", "Remove it, or give load instead of closed.")
+    if phase.closed.operations is not None and phase.windows:
+        message = "are fixed, and the length of a phase with closed.operations is not"
+        yield Broken("windows", message, "Remove one of the two; without windows, the whole phase is one.")
+    if phase.closed.operations is not None and phase.slices > 1:
+        message = f"ends the load early, which is offered for up to {SLICE_S} s"
+        yield Broken("closed.operations", message, "Remove it, or shorten closed.duration_s.")
 
 
 def _until_rules(phase: Phase) -> Iterator[Broken]:

@@ -15,13 +15,15 @@ from pydantic import Field, model_validator
 from stepbench.contracts import experiment_rules, plan_rules
 from stepbench.contracts.application import Application
 from stepbench.contracts.base import Contract
+from stepbench.contracts.closed_load import MOST_OPERATIONS
 from stepbench.contracts.identity import MAX_WRITERS
 from stepbench.contracts.load_rules import MAX_PHASES
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Until, Window
 from stepbench.contracts.plan_rules import MAX_TRIALS
 from stepbench.contracts.record import Record
 from stepbench.contracts.rule import Broken, refuse
-from stepbench.contracts.target import Target
+from stepbench.contracts.target import Target, is_pull
+from stepbench.contracts.workload import Workload
 
 __all__ = [
     "SLICE_S",
@@ -41,14 +43,17 @@ __all__ = [
 WATCH_LOOP_S, SHORTEST_WATCH_LOOP_S = 15, 2
 
 
-PublishedMetric = Literal["p50", "p90", "p95", "p99", "iqr"]
+PublishedMetric = Literal["p50", "p90", "p95", "p99", "p999", "iqr", "throughput"]
 
 
 class Published(Contract):
-    """A number that somebody published for this experiment, a time or a ratio of two; ours is set beside it."""
+    """A number that somebody published for this experiment: a time, a rate or a ratio; ours is set beside it."""
 
     metric: PublishedMetric = Field(description="`iqr`, the interquartile range, in ratios only.")
     value_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    per_minute: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Of `throughput`: acknowledged a minute."
+    )
     ratio: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Of the metric over `over_metric` in window `over`."
     )
@@ -110,10 +115,11 @@ MatrixValues = Annotated[list[Any], Field(min_length=1, max_length=MAX_TRIALS)]
 class TrialPlan(Contract):
     """One experiment on one store."""
 
-    experiment: Literal["trigger"] = "trigger"
+    experiment: Literal["trigger", "operations"] = "trigger"
     name: Name | None = Field(default=None, description="Without it, named after its store.")
     target: Target
     record: Record = Record()
+    workload: Workload | None = Field(default=None, description="What operations do; triggers have a `record`.")
     phases: tuple[Phase, ...] = Field(min_length=1, max_length=MAX_PHASES)
     find_rate: FindRate | None = None
     arrivals: Literal["constant", "poisson"] = "constant"
@@ -148,9 +154,29 @@ class TrialPlan(Contract):
         return (*self.phases[:first], *self.find_rate.phases(), *self.phases[first:])
 
     @property
+    def pull(self) -> bool:
+        """Whether a watcher has to hold the trigger; operations have none."""
+        return self.experiment == "trigger" and is_pull(self.target)
+
+    @property
     def events(self) -> int:
-        """How many events all phases offer together."""
-        return sum(phase.events for phase in self.run_phases)
+        """How many events all phases offer together, at most."""
+        return sum(self.events_of(phase) for phase in self.run_phases)
+
+    def events_of(self, phase: Phase) -> int:
+        """How many events one of the phases offers at most, over all writers, whatever the store can do."""
+        if phase.closed is None:
+            return phase.events
+        offered = phase.closed.most_events(answer_s=self.target.fastest_answer_s, writers=self.writers)
+        return min(offered, self.kept_operations(phase.length_s))
+
+    def kept_operations(self, length_s: float) -> int:
+        """
+        How many operations of closed loop the writers offer at most in so long a time: its share of `MOST_OPERATIONS`.
+
+        A trial's records are held in memory together, and nobody knows beforehand how fast a store is.
+        """
+        return int(MOST_OPERATIONS * length_s / sum(phase.length_s for phase in self.phases))
 
     @property
     def length_s(self) -> float:
@@ -164,8 +190,15 @@ class TrialPlan(Contract):
 
     @property
     def preloaded_keys(self) -> int:
-        """How many keys are written before the load: those that updates overwrite, or one for each delete."""
+        """How many keys are written before the load: a workload's records, keys of updates, one for each delete."""
+        if self.workload is not None:
+            return self.workload.records
         return self.events if self.record.operation == "delete" else self.record.distinct_keys or 0
+
+    @property
+    def clients_of_writer(self) -> int:
+        """How many clients a writer has in the busiest closed phase; 0 where all load is open."""
+        return max((-(-phase.closed.clients // self.writers) for phase in self.phases if phase.closed), default=0)
 
     @property
     def copies(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts import experiment_rules, load_rules
+from stepbench.contracts import dsql_rules, experiment_rules, load_rules, operations_rules
 from stepbench.contracts.endpoint import endpoint_problem
 from stepbench.contracts.rule import Broken, repeated_names
 
@@ -80,5 +80,9 @@ OF_TRIAL = (
     experiment_rules.find_rules,
     experiment_rules.same_sandbox_rules,
     load_rules.filter_rules,
+    operations_rules.store_offers_rules,
+    operations_rules.workload_rules,
+    operations_rules.client_rules,
+    dsql_rules.dsql_rules,
 )
 OF_PLAN = (_name_rules, _expansion_rules, _planned_rules)

@@ -22,10 +22,12 @@ from stepbench.contracts.measures import (
     Latency,
     Modality,
     Replication,
+    SettingComparison,
     WindowResult,
 )
 
 SUMMARY_SCHEMA = 1
+Scalar = str | int | float | bool | None
 
 
 class Caveat(Contract):
@@ -59,6 +61,7 @@ class Caveat(Contract):
         "utilisation_missed",
         "not_sure",
         "other_sandbox",
+        "stalls_hidden",
     ]
     text: str
     remedy: str
@@ -70,6 +73,7 @@ class Accounting(Contract):
 
     `*_arrived` say how many of each arrived by the drain limit; lost = ok - ok_arrived - held_back.
     `received` = ok_arrived + failed_arrived + unknown_arrived + unrecorded_arrived (each event once).
+    Operations have nothing to arrive: all that is about arrivals is 0 for them, `lost` too.
     """
 
     offered: int = Field(ge=0)
@@ -96,6 +100,7 @@ class Accounting(Contract):
     unmatched: int = Field(default=0, ge=0, description="Arrivals that name no event of this trial.")
     malformed: int = Field(default=0, ge=0)
     canaries: int = Field(default=0, ge=0)
+    awaited: bool = Field(default=True, description="Whether what is acknowledged has to arrive: not of operations.")
 
 
 class Utilisation(Contract):
@@ -180,6 +185,7 @@ class TrialSummary(Contract):
 
     name: str
     index: int
+    experiment: Literal["trigger", "operations"] = "trigger"
     store: str
     provider: str
     emulated: bool
@@ -208,6 +214,11 @@ class TrialSummary(Contract):
     )
     repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
+    setup: dict[str, Scalar] = Field(
+        default={},
+        description="Of operations: what of its plan can make its numbers differ from another trial's, by dotted path, "
+        "measured phases by name; what has its default is left out, save TLS, cluster, region, reuse and writers.",
+    )
 
 
 class TriggerShare(Contract):
@@ -262,6 +273,42 @@ class GroupResult(Contract):
     windows: tuple[GroupWindow, ...]
 
 
+class ScalingPoint(Contract):
+    """One number of clients of a scaling curve; throughput in acknowledged operations a second."""
+
+    clients: int
+    trials: tuple[int, ...] = Field(description="Their indexes.")
+    throughput_per_s: float
+    fitted_per_s: float | None
+    kept_runs: int = Field(
+        ge=0, description="In how many of them the generator did not hold its clients back: those fitted."
+    )
+    saturated: bool = Field(description="In none of them, so that the point is the generator's as much as the store's.")
+
+
+class ScalingCurve(Contract):
+    """
+    Throughput over the number of clients, with the Universal Scalability Law fitted to it.
+
+    X(N) = rate N / (1 + contention (N - 1) + coherency N (N - 1)). `knee`: where it is largest. Estimates are None with
+    a reason where there are too few points.
+    """
+
+    name: str = Field(description="What the trials' names have in common, with what tells them from another curve's.")
+    window: str
+    phase: str
+    points: tuple[ScalingPoint, ...]
+    rate_per_s: Estimate = Field(description="Of one client.")
+    contention: Estimate
+    coherency: Estimate
+    knee_clients: Estimate
+    peak_per_s: Estimate
+    generator_limit_per_s: float | None = Field(
+        description="The most that was achieved beyond the last number of clients with a run in which the generator "
+        "did not hold them back; None where nothing lies beyond, or such a run achieved more."
+    )
+
+
 class RunSummary(Contract):
     """`summary.json`."""
 
@@ -275,6 +322,12 @@ class RunSummary(Contract):
     shares: tuple[TriggerShare, ...] = Field(default=(), description="Of the plan's `applications`.")
     clock_checks: tuple[ClockCheck, ...] = Field(default=(), description="Of pairs with and without same_sandbox.")
     groups: tuple[GroupResult, ...] = Field(default=(), description="Of plans with repeats or a matrix; as listed.")
+    scaling: tuple[ScalingCurve, ...] = Field(
+        default=(), description="Of operations trials that differ in clients only, and what grows with them."
+    )
+    settings: tuple[SettingComparison, ...] = Field(
+        default=(), description="Of operations trials that differ in store, TLS, cluster, region or reuse only."
+    )
 
 
 class Manifest(Contract):

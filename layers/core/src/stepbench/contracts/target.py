@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -22,6 +22,12 @@ class _Target(Contract):
         description="A store already running: a URL, or host:port. Without it, the stack's own. "
         "On AWS only where the stack's parameter AllowCustomEndpoints permits it; never link-local.",
     )
+    fastest_answer_s: ClassVar[float] = 30e-6
+    """
+    For estimates, which are to be upper bounds: no operation is answered sooner on average.
+
+    Servers on loopback took 39 µs and more, the client's part included.
+    """
 
 
 class S3Target(_Target):
@@ -88,6 +94,7 @@ class DynamoDbTarget(_Target):
     """DynamoDB Streams through an event source mapping, on a table made for the trial."""
 
     store: Literal["dynamodb"]
+    fastest_answer_s: ClassVar[float] = 1e-3  # on AWS, by HTTPS; a DynamoDB Local beside the writer may be faster
     batch_size: int = Field(default=100, ge=1, le=10_000)
     batching_window_s: int = Field(default=0, ge=0, le=300)
     parallelization_factor: int = Field(default=1, ge=1, le=10)
@@ -112,12 +119,52 @@ class PostgresqlTarget(_Target):
         default="event",
         description="`request_response` runs the receiver inside the INSERT.",
     )
+    tls: bool = Field(default=False, description="In operations: encrypted, with the server's certificate verified.")
 
 
 class EtcdTarget(_Target):
     """etcd Watch on a prefix, held by `WatchChanges`."""
 
     store: Literal["etcd"]
+
+
+class RedisTarget(_Target):
+    """Redis or Valkey: a server, ElastiCache, or ElastiCache Serverless (a cluster with TLS). Operations only."""
+
+    store: Literal["redis"]
+    tls: bool = False
+    cluster: bool = Field(default=False, description="Keys lie in slots on several nodes, which the client looks up.")
+
+
+class DsqlTarget(_Target):
+    """
+    Aurora DSQL, with TLS and a token that IAM has signed, always. Operations only.
+
+    Without `endpoint`, the stack's cluster of that kind and region (`Settings.dsql_endpoints`).
+    """
+
+    store: Literal["dsql"]
+    fastest_answer_s: ClassVar[float] = 1e-3  # a transaction's commit, from another network
+    cluster: Literal["single", "multi"] = Field(
+        default="single", description="In one region, or one of two peers in two regions, with a witness in a third."
+    )
+    region: str | None = Field(
+        default=None,
+        pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$",
+        max_length=30,
+        description="Of the endpoint that is connected to; without it, the stack's own.",
+    )
+
+
+class CassandraTarget(_Target):
+    """Cassandra or ScyllaDB, by CQL. Operations only."""
+
+    store: Literal["cassandra"]
+    consistency: Literal["one", "local_quorum"] = Field(
+        default="one", description="How many replicas, of those in the server's data centre, have to answer."
+    )
+    replication: int = Field(default=1, ge=1, le=9, description="Copies of each record, in each data centre.")
+    tls: bool = False
 
 
 class ConstantDelay(Contract):
@@ -171,9 +218,19 @@ class ReferenceTarget(_Target):
 
 
 Target = Annotated[
-    S3Target | DynamoDbTarget | PostgresqlTarget | EtcdTarget | ReferenceTarget, Field(discriminator="store")
+    S3Target
+    | DynamoDbTarget
+    | PostgresqlTarget
+    | EtcdTarget
+    | RedisTarget
+    | DsqlTarget
+    | CassandraTarget
+    | ReferenceTarget,
+    Field(discriminator="store"),
 ]
 
+TRIGGER_STORES = frozenset({"s3", "dynamodb", "postgresql", "etcd", "reference"})
+OPERATION_STORES = frozenset({"dynamodb", "postgresql", "etcd", "redis", "dsql", "cassandra"})
 PULL_STORES = frozenset({"etcd", "reference"})
 """Stores whose changes are fetched by a watcher; all others push to `receiver_of(target)`."""
 

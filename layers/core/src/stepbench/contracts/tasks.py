@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.custom_resource import BootstrapDsqlInput, BootstrapDsqlOutput  # noqa: F401 -- see there
 from stepbench.contracts.result import Failure
 
 FLAGS_LIVE_S = 90 * 86_400

@@ -82,9 +82,17 @@ def expanded(plan: Plan) -> tuple[Expanded, ...]:
             repeated = plan.trials[source].repeats > 1
             name = unique(repeat_name(group, repeat), taken) if repeated else group
             taken.add(name)
-            own = trial.model_copy(update={"seed": (trial.seed + repeat) % SEEDS, "phases": trial.run_phases})
+            own = _repeated(trial, repeat)
             rounds[repeat].append(Expanded(source, base, name, group, repeat, point, own))
     return tuple(each for number, one in enumerate(rounds) for each in _ordered(one, plan, number))
+
+
+def _repeated(trial: TrialPlan, repeat: int) -> TrialPlan:
+    update: dict[str, Any] = {"seed": (trial.seed + repeat) % SEEDS, "phases": trial.run_phases}
+    if trial.workload is not None:
+        seed = (trial.workload.seed + repeat) % SEEDS
+        update["workload"] = trial.workload.model_copy(update={"seed": seed})
+    return trial.model_copy(update=update)
 
 
 def group_names(plan: Plan) -> tuple[str, ...]:

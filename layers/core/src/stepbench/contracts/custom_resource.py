@@ -1,0 +1,64 @@
+"""What CloudFormation sends to a custom resource's function, and what `BootstrapDsql` answers; names are its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+
+class _Sent(BaseModel):
+    """CloudFormation adds fields as it likes."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class DsqlClusterProperties(_Sent):
+    """A cluster in another region; with `PeerArn` and `WitnessRegion` the peer of one that is there already."""
+
+    Kind: Literal["cluster"]
+    Region: str = Field(min_length=1)
+    Stack: str = Field(min_length=1)
+    PeerArn: str = ""
+    WitnessRegion: str = ""
+
+
+class DsqlRoleProperties(_Sent):
+    """Who may log in to the cluster as the functions' role."""
+
+    Kind: Literal["role"]
+    Endpoint: str = Field(min_length=1)
+    IamRoles: tuple[str, ...]
+
+
+DSQL_PROPERTIES: TypeAdapter[DsqlClusterProperties | DsqlRoleProperties] = TypeAdapter(
+    Annotated[DsqlClusterProperties | DsqlRoleProperties, Field(discriminator="Kind")]
+)
+
+
+class BootstrapDsqlInput(_Sent):
+    """
+    One request; without `PhysicalResourceId` it is the first for the resource.
+
+    What is wrong with `ResourceProperties` (see `DSQL_PROPERTIES`) is answered like any other failure.
+    """
+
+    RequestType: Literal["Create", "Update", "Delete"]
+    ResponseURL: str
+    StackId: str
+    RequestId: str
+    LogicalResourceId: str
+    PhysicalResourceId: str = ""
+    ResourceProperties: dict[str, Any] = {}
+
+
+class BootstrapDsqlOutput(_Sent):
+    """What is put to `ResponseURL`; `Data` are the resource's attributes."""
+
+    Status: Literal["SUCCESS", "FAILED"]
+    Reason: str = ""
+    PhysicalResourceId: str
+    StackId: str
+    RequestId: str
+    LogicalResourceId: str
+    Data: dict[str, str] = {}

@@ -1,0 +1,48 @@
+"""What an experiment's latency is: between which times it lies, and what it is called."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Experiment = Literal["trigger", "operations"]
+
+
+class Measure(NamedTuple):
+    """
+    The latency that everything is said of: quantiles, distributions, comparisons, published numbers.
+
+    name: within a sentence. formula: which times. arrives: whether it ends with an event's arrival (t4), and not with
+    the store's answer (t2). begins, ends: the two in words.
+    """
+
+    name: str
+    formula: str
+    arrives: bool
+    begins: str
+    ends: str
+
+    @property
+    def title(self) -> str:
+        """At the beginning of a sentence."""
+        return self.name[:1].upper() + self.name[1:]
+
+
+TRIGGER_LATENCY = Measure(
+    name="trigger latency",
+    formula="t4 − t1",  # noqa: RUF001 -- a minus sign
+    arrives=True,
+    begins="the write's send, t1",
+    ends="the function's first statement, t4",
+)
+SERVICE_TIME = Measure(
+    name="operation latency (service time)",
+    formula="t2 − t1",  # noqa: RUF001 -- a minus sign
+    arrives=False,
+    begins="the operation's send, t1",
+    ends="its answer, t2",
+)
+
+
+def measure_of(experiment: Experiment) -> Measure:
+    """The one place that decides it."""
+    return TRIGGER_LATENCY if experiment == "trigger" else SERVICE_TIME
