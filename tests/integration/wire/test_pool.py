@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import subprocess
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepbench.wire.connection import Exchange
+    from stepbench.wire.pool import Dialled
 
 QUICK = Limits(connections=8, connect_s=2.0, answer_s=0.5)
 LIMIT_S = 20
@@ -220,7 +222,7 @@ def test_link_local_addresses_are_refused_after_the_name_is_resolved(
 ) -> None:
     """A name in a plan may lead to the metadata service, whose answers hand out the role's credentials."""
     server = Server(answer_to)
-    monkeypatch.setattr("stepbench.wire.pool.forbidden_address", lambda address: f"is {address}, forbidden")
+    monkeypatch.setattr("stepbench.wire.tcp.forbidden_address", lambda address: f"is {address}, forbidden")
 
     async def forbidden() -> Exchange:
         async with server.pool() as pool:
@@ -269,3 +271,89 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(run: Callable[[Any], A
 
     result = run(once())
     assert (result.error, result.sent) == ("connect: SSLCertVerificationError", False)
+
+
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "TLS"])
+def test_a_connection_alone_serves_its_block_and_is_timed(
+    run: Callable[[Any], Any],
+    certificate: Path,
+    encrypted: bool,  # noqa: FBT001 -- by parameter
+) -> None:
+    """Without reuse its making is the result: each part has its time, and TLS none where there is none."""
+    server = Server(answer_to, _server_tls(certificate) if encrypted else None)
+    context = ssl.create_default_context(cafile=str(certificate)) if encrypted else None
+
+    async def two_blocks() -> list[tuple[Dialled, list[bytes | str]]]:
+        blocks = []
+        async with server.pool(tls=context) as pool:
+            for _ in range(2):
+                async with pool.alone(await pool.find()) as dialled:
+                    said = [body_of(await dialled.connection.exchange(b"%d\r\n" % n, 1.0)) for n in range(2)]
+                assert not dialled.connection.usable
+                blocks.append((dialled, said))
+        return blocks
+
+    for dialled, said in run(two_blocks()):
+        assert said == [b"0", b"1"]
+        assert dialled.connect_ns > 0
+        assert (dialled.tls_ns > 0) is encrypted
+    assert server.connections == 2
+
+
+def test_a_name_is_looked_up_before_the_time_begins(run: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name server is not under test."""
+    server, found_ns = Server(answer_to), [0]
+
+    async def alone() -> Dialled:
+        async with server.pool() as pool:
+            loop = asyncio.get_running_loop()
+            look_up = loop.getaddrinfo
+
+            async def slow(host: str, port: int, **options: Any) -> Any:  # noqa: ANN401 -- as the loop's own
+                if host == "store.example.org":  # else a number, which uvloop asks about each time it connects
+                    await asyncio.sleep(0.05)
+                    found_ns[0] = time.time_ns()
+                return await look_up("127.0.0.1", port, **options)
+
+            monkeypatch.setattr(loop, "getaddrinfo", slow)
+            pool.address = pool.address._replace(host="store.example.org")
+            async with pool.alone(await pool.find()) as dialled:
+                return dialled
+
+    dialled: Dialled = run(alone())
+    assert 0 < found_ns[0] <= dialled.began_ns + 5_000_000  # the two clocks are anchored apart
+
+
+def test_a_connection_alone_that_nobody_vouches_for_is_refused(run: Callable[[Any], Any], certificate: Path) -> None:
+    """An OSError, as every failure to connect."""
+    server = Server(answer_to, _server_tls(certificate))
+
+    async def one() -> None:
+        async with server.pool(tls=ssl.create_default_context()) as pool, pool.alone(await pool.find()):
+            pytest.fail("it was trusted")
+
+    with pytest.raises(ssl.SSLError):
+        run(one())
+
+
+def test_connections_alone_are_within_the_pools_limit(run: Callable[[Any], Any]) -> None:
+    """Open-loop load would open as many as it has operations; who waits, waits before its time begins."""
+    server, together, most = Server(answer_to), 0, 0
+
+    async def many() -> None:
+        nonlocal together, most
+
+        async def one() -> None:
+            nonlocal together, most
+            async with pool.alone(await pool.find()) as dialled:
+                together += 1
+                most = max(most, together)
+                await dialled.connection.exchange(b"x\r\n", 1.0)
+                together -= 1
+
+        async with server.pool() as pool:
+            await asyncio.gather(*(one() for _ in range(40)))
+
+    run(many())
+    assert most == QUICK.connections
+    assert server.connections == 40

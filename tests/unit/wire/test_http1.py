@@ -145,6 +145,19 @@ def test_the_largest_body_is_read() -> None:
     assert len(answer.body) == MAX_ANSWER_BYTES
 
 
+@pytest.mark.parametrize("framing", ["Content-Length: 70000", "Transfer-Encoding: chunked"])
+def test_a_read_may_ask_for_more(framing: str) -> None:
+    """What is read can be as large as what was written; the bound is exact there, too."""
+    body = b"x" * 70_000
+    data = f"HTTP/1.1 200 OK\r\n{framing}\r\n\r\n".encode()
+    data += body if "Length" in framing else b"11170\r\n" + body + b"\r\n0\r\n\r\n"
+    answer = parse_answer(data, most_bytes=70_000)
+    assert answer is not None
+    assert answer.body == body
+    with pytest.raises(MalformedAnswerError):
+        parse_answer(data, most_bytes=69_999)
+
+
 @given(st.binary(max_size=400), st.booleans())
 def test_any_bytes_end_in_one_of_three_ways(data: bytes, closed: bool) -> None:  # noqa: FBT001 -- hypothesis
     """Another exception in the event loop's callback would leave the request waiting for its time-out."""
@@ -193,7 +206,7 @@ def test_well_formed_answers_read_as_the_standard_library_reads_them(
 ) -> None:
     """An independent reader of the same bytes."""
     lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-    if chunked:
+    if chunked and status not in (204, 304):  # of which the standard library would read a chunk all the same
         cut = data.draw(st.integers(0, len(body)))
         pieces = [piece for piece in (body[:cut], body[cut:]) if piece]
         payload = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"

@@ -13,10 +13,12 @@ from stepbench.wire.sigv4 import Credentials, Signer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
     from stepbench.clock import Clock
     from stepbench.wire.connection import Exchange
-    from stepbench.wire.pool import Pool
+    from stepbench.wire.pool import Dialled, Pool
+    from stepbench.wire.tcp import Found
 
 REFRESH_EVERY_S = 60.0
 """botocore renews credentials from 15 minutes before their end on; asking it each minute is soon enough."""
@@ -84,17 +86,36 @@ class SignedClient:
     async def open(self, connections: int) -> None:
         """Read credentials and connect. Raises TargetUnavailableError."""
         await self._credentials.start()
+        await self.warm(connections)
+
+    async def warm(self, connections: int) -> None:
+        """Have so many connections. Raises TargetUnavailableError."""
         try:
             await self._pool.warm(connections)
         except OSError as error:
             message = f"{self._pool.address.authority} cannot be reached: {error or type(error).__name__}"
             raise TargetUnavailableError(message) from error
 
-    async def send(self, method: str, path: str, headers: tuple[tuple[str, str], ...], body: bytes) -> Exchange:
-        """One request; all `headers` (names in lower case) are signed."""
+    def signed(self, method: str, path: str, headers: tuple[tuple[str, str], ...], body: bytes) -> bytes:
+        """A request as it is sent; all `headers` (names in lower case) are signed."""
         request = Request(method, path, (("host", self._pool.address.authority), *headers), body)
-        signed = self._signer.signed(request, self._credentials.current, self._clock.now_ns())
-        return await self._pool.exchange(request_bytes(signed))
+        return request_bytes(self._signer.signed(request, self._credentials.current, self._clock.now_ns()))
+
+    async def find(self) -> Found:
+        """The service's addresses; as `Pool.find`."""
+        return await self._pool.find()
+
+    def alone(self, found: Found) -> AbstractAsyncContextManager[Dialled]:
+        """A connection for the block's requests only; as `Pool.alone`."""
+        return self._pool.alone(found)
+
+    async def exchange(self, signed: bytes) -> Exchange:
+        """Send what `signed` has made."""
+        return await self._pool.exchange(signed)
+
+    async def send(self, method: str, path: str, headers: tuple[tuple[str, str], ...], body: bytes) -> Exchange:
+        """One request, signed now."""
+        return await self._pool.exchange(self.signed(method, path, headers, body))
 
     async def close(self) -> None:
         """Release connections; safe to call twice."""

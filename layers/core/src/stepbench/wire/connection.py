@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from stepbench.wire.http1 import Answer, MalformedAnswerError, parse_answer
+from stepbench.wire.http1 import MAX_ANSWER_BYTES, Answer, MalformedAnswerError, parse_answer
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -36,8 +36,9 @@ class Connection(asyncio.Protocol):
     taken for the answer to the next request.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, most_bytes: int = MAX_ANSWER_BYTES) -> None:
         self._clock = clock
+        self._most_bytes = most_bytes
         self._transport: asyncio.Transport | None = None
         self._pending: asyncio.Future[Exchange] | None = None
         self._received = b""
@@ -102,7 +103,7 @@ class Connection(asyncio.Protocol):
             return
         self._received = self._received + data if self._received else data
         try:
-            answer = parse_answer(self._received)
+            answer = parse_answer(self._received, most_bytes=self._most_bytes)
         except MalformedAnswerError as error:
             self._give_up(error.code)
             return
@@ -124,6 +125,6 @@ class Connection(asyncio.Protocol):
             self._settle(now_ns, None, "connection-reset")
             return
         try:
-            self._settle(now_ns, parse_answer(self._received, closed=True))
+            self._settle(now_ns, parse_answer(self._received, closed=True, most_bytes=self._most_bytes))
         except MalformedAnswerError as error:
             self._settle(now_ns, None, error.code)

@@ -2,7 +2,7 @@
 HTTP/1.1 messages as bytes: pure functions, no sockets.
 
 `parse_answer` reads the whole buffer anew each time that bytes arrive. An answer to a write nearly always comes in one
-piece, and `MAX_ANSWER_BYTES` bounds what a peer that drips single bytes can cost.
+piece, and `most_bytes` bounds what a peer that drips single bytes can cost.
 
 Source: RFC 9112 (HTTP/1.1), sections 4 to 7.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_ANSWER_BYTES = 65_536
-"""Head and body. Stores answer a write with some hundred bytes; errors are a few thousand at most."""
+"""By default. Stores answer a write with some hundred bytes; errors are a few thousand at most."""
 _MAX_SIZE_LINE_BYTES = 256
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
 _START = b"HTTP/1."
@@ -63,13 +63,14 @@ def request_bytes(request: Request) -> bytes:
     return head.encode("latin-1") + request.body
 
 
-def parse_answer(data: bytes, *, closed: bool = False) -> Answer | None:
+def parse_answer(data: bytes, *, closed: bool = False, most_bytes: int = MAX_ANSWER_BYTES) -> Answer | None:
     """
     The answer at the start of `data`; interim (1xx) answers before it are skipped.
 
     Args:
         data: everything received since the request was sent.
         closed: the peer will send no more.
+        most_bytes: larger answers are refused.
 
     Returns:
         The answer, or None if more bytes have to come.
@@ -78,16 +79,16 @@ def parse_answer(data: bytes, *, closed: bool = False) -> Answer | None:
         MalformedAnswerError: the bytes can never become an answer ("garbage-answer", "oversized-answer"), or the
             peer closed before the end of one ("connection-closed").
     """
-    answer = _final_answer(data, closed=closed)
-    if answer is None and len(data) > MAX_ANSWER_BYTES:
-        raise _oversized(len(data))
+    answer = _final_answer(data, most_bytes, closed=closed)
+    if answer is None and len(data) > most_bytes:
+        raise _oversized(len(data), most_bytes)
     if answer is None and closed:
         code = "connection-closed"
         raise MalformedAnswerError(code, f"after {len(data)} bytes of an answer")
     return answer
 
 
-def _final_answer(data: bytes, *, closed: bool) -> Answer | None:
+def _final_answer(data: bytes, most_bytes: int, *, closed: bool) -> Answer | None:
     at = 0
     while True:
         end = data.find(b"\r\n\r\n", at)
@@ -98,11 +99,13 @@ def _final_answer(data: bytes, *, closed: bool) -> Answer | None:
         if status == _SWITCHING_PROTOCOLS:
             raise _garbage(data[at:end])  # nobody asked for it
         if status >= 200:  # noqa: PLR2004 -- below: interim answers, such as 100 Continue
-            return _body(data, at, end, version, status, closed=closed)
+            return _body(data, at, end, version, status, most_bytes=most_bytes, closed=closed)
         at = end + 4
 
 
-def _body(data: bytes, at: int, end: int, version: int, status: int, *, closed: bool) -> Answer | None:  # noqa: PLR0913 -- where the head was found, and what it said
+def _body(  # noqa: PLR0913 -- where the head was found, what it said, and how much there may be
+    data: bytes, at: int, end: int, version: int, status: int, *, most_bytes: int, closed: bool
+) -> Answer | None:
     first_line_end = data.find(b"\r\n", at)
     headers = _headers(data[first_line_end + 2 : end]) if first_line_end < end else {}
     start = end + 4
@@ -110,17 +113,17 @@ def _body(data: bytes, at: int, end: int, version: int, status: int, *, closed: 
     if status in _BODILESS:
         framed: tuple[bytes, int] | None = b"", start
     elif b"transfer-encoding" in headers:
-        framed = _chunked(data, start, headers)
+        framed = _chunked(data, start, headers, most_bytes)
     elif b"content-length" in headers:
-        framed = _counted(data, start, headers[b"content-length"])
+        framed = _counted(data, start, headers[b"content-length"], most_bytes)
     else:
         delimited = False
         framed = (data[start:], len(data)) if closed else None
     if framed is None:
         return None
     body, after = framed
-    if len(body) > MAX_ANSWER_BYTES:
-        raise _oversized(len(body))
+    if len(body) > most_bytes:
+        raise _oversized(len(body), most_bytes)
     keeps_open = version == 1 and b"close" not in headers.get(b"connection", b"").lower()
     return Answer(status, headers, body, delimited and keeps_open and after == len(data))
 
@@ -129,8 +132,8 @@ def _garbage(what: bytes) -> MalformedAnswerError:
     return MalformedAnswerError("garbage-answer", repr(what[:80]))
 
 
-def _oversized(size_bytes: int) -> MalformedAnswerError:
-    return MalformedAnswerError("oversized-answer", f"{size_bytes} bytes are more than {MAX_ANSWER_BYTES}")
+def _oversized(size_bytes: int, most_bytes: int) -> MalformedAnswerError:
+    return MalformedAnswerError("oversized-answer", f"{size_bytes} bytes are more than {most_bytes}")
 
 
 def _refuse_foreign_start(start: bytes) -> None:
@@ -161,17 +164,17 @@ def _headers(block: bytes) -> dict[bytes, bytes]:
     return headers
 
 
-def _counted(data: bytes, start: int, length: bytes) -> tuple[bytes, int] | None:
+def _counted(data: bytes, start: int, length: bytes, most_bytes: int) -> tuple[bytes, int] | None:
     if not length.isdigit():
         raise _garbage(b"content-length: " + length)
     size = int(length[:20])  # enough to know; int() of a long text is slow, and refused
-    if size > MAX_ANSWER_BYTES:
-        raise _oversized(size)
+    if size > most_bytes:
+        raise _oversized(size, most_bytes)
     after = start + size
     return (data[start:after], after) if len(data) >= after else None
 
 
-def _chunked(data: bytes, at: int, headers: Mapping[bytes, bytes]) -> tuple[bytes, int] | None:
+def _chunked(data: bytes, at: int, headers: Mapping[bytes, bytes], most_bytes: int) -> tuple[bytes, int] | None:
     if headers[b"transfer-encoding"].lower() != b"chunked" or b"content-length" in headers:
         raise _garbage(b"transfer-encoding: " + headers[b"transfer-encoding"])
     chunks: list[bytes] = []
@@ -181,7 +184,7 @@ def _chunked(data: bytes, at: int, headers: Mapping[bytes, bytes]) -> tuple[byte
             if len(data) - at > _MAX_SIZE_LINE_BYTES:
                 raise _garbage(data[at:])
             return None
-        size = _chunk_size(data[at:line_end])
+        size = _chunk_size(data[at:line_end], most_bytes)
         at = line_end + 2
         if size == 0:
             after = _after_trailers(data, at)
@@ -195,13 +198,13 @@ def _chunked(data: bytes, at: int, headers: Mapping[bytes, bytes]) -> tuple[byte
         at += size + 2
 
 
-def _chunk_size(line: bytes) -> int:
+def _chunk_size(line: bytes, most_bytes: int) -> int:
     digits = line.partition(b";")[0].strip(b" \t")
     if not _HEX.fullmatch(digits):
         raise _garbage(line)
     size = int(digits, 16)
-    if size > MAX_ANSWER_BYTES:
-        raise _oversized(size)
+    if size > most_bytes:
+        raise _oversized(size, most_bytes)
     return size
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from stepbench.contracts.endpoint import forbidden_address
 from stepbench.wire.connection import Connection, Exchange
+from stepbench.wire.http1 import MAX_ANSWER_BYTES
+from stepbench.wire.tcp import connect_tcp, find_addresses, reset_at_close
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import AsyncIterator
 
     from stepbench.clock import Clock
+    from stepbench.wire.tcp import Found
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -51,12 +55,16 @@ class Limits(NamedTuple):
 
     connections: in flight at most; further requests wait in order.
     idle_s: an idle connection older than this is not used again, lest the request cross the server's own closing.
+    warm: opened before the load; more are opened as requests overlap.
+    answer_bytes: of an answer at most.
     """
 
     connections: int = 64
     connect_s: float = 5.0
     answer_s: float = 10.0
     idle_s: float = 15.0
+    warm: int = 16
+    answer_bytes: int = MAX_ANSWER_BYTES
 
 
 class Pool:
@@ -105,6 +113,32 @@ class Pool:
                 if connection.usable:
                     self._idle.append(connection)
 
+    async def find(self) -> Found:
+        """
+        The server's addresses, for `alone`; looked up each time, since those of a service change.
+
+        Raises:
+            OSError: it has none, or not in time.
+        """
+        async with asyncio.timeout(self._limits.connect_s):
+            return await find_addresses(self.address.host, self.address.port)
+
+    @asynccontextmanager
+    async def alone(self, found: Found) -> AsyncIterator[Dialled]:
+        """
+        A connection for the block's requests only, to what `find` has told: no time of it holds a name's look-up.
+
+        Raises:
+            OSError: the server cannot be reached, or not in time.
+        """
+        async with self._slots:
+            dialled = await dial(self.address, self._clock, self._limits, self._tls, found=found, reset=True)
+            try:
+                yield dialled
+            finally:
+                dialled.connection.abort()
+                await asyncio.sleep(0)  # as in `close`
+
     async def close(self) -> None:
         """End all connections; requests in flight end as unknown. Safe to call twice."""
         for connection in (*self._idle, *self._busy):
@@ -123,16 +157,55 @@ class Pool:
         return None
 
     async def _connect(self) -> Connection:
-        host, port, tls = self.address
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self._limits.connect_s):
-            transport, connection = await loop.create_connection(
-                lambda: Connection(self._clock), host, port, ssl=self._tls if tls else None
+        return (await dial(self.address, self._clock, self._limits, self._tls)).connection
+
+
+class Dialled(NamedTuple):
+    """
+    A new connection, and what its making took.
+
+    began_ns: ns since the epoch. connect_ns: TCP, and the name's look-up where the addresses were not given. tls_ns:
+        the handshake; 0 without TLS.
+    """
+
+    connection: Connection
+    began_ns: int
+    connect_ns: int
+    tls_ns: int
+
+
+async def dial(  # noqa: PLR0913 -- its parts
+    address: Address,
+    clock: Clock,
+    limits: Limits,
+    tls: ssl.SSLContext | None,
+    *,
+    found: Found | None = None,
+    reset: bool = False,
+) -> Dialled:
+    """
+    Connect. `found`: the addresses, where they are known. `reset`: as `reset_at_close`.
+
+    Raises:
+        OSError: nobody is there, or nobody whom we trust or may ask, or not in time.
+    """
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(limits.connect_s):
+        began_ns = clock.now_ns()
+        connected = await connect_tcp(address.host, address.port, found)
+        connected_ns = clock.now_ns()
+        if reset:
+            reset_at_close(connected)
+        try:
+            _, connection = await loop.create_connection(
+                lambda: Connection(clock, limits.answer_bytes),
+                sock=connected,
+                ssl=tls if address.tls else None,
+                server_hostname=address.host if address.tls else None,
             )
-        peer = transport.get_extra_info("peername")
-        if peer and (problem := forbidden_address(peer[0])):
-            # A harmless name may resolve to the metadata service.
-            connection.abort()
-            message = f"{host} {problem}"
-            raise ConnectionRefusedError(message)
-        return connection
+        except BaseException:
+            connected.close()
+            raise
+        ready_ns = clock.now_ns()
+    tls_ns = ready_ns - connected_ns if address.tls else 0
+    return Dialled(connection, began_ns, ready_ns - began_ns - tls_ns, tls_ns)

@@ -1,0 +1,173 @@
+"""
+What CQL's answers say: refusals, rows, ids of prepared statements. Pure.
+
+Source:
+    Apache Cassandra, doc/native_protocol_v4.spec, sections 4.2 and 9.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from stepbench.wire.cql import Frame, MalformedAnswerError, Opcode
+
+_INT, _SHORT = struct.Struct("!i"), struct.Struct("!H")
+_ROWS, _PREPARED = 2, 4
+_GLOBAL_TABLE, _MORE_PAGES, _NO_METADATA = 0x01, 0x02, 0x04
+_CUSTOM, _LIST, _MAP, _SET, _USER_TYPE, _TUPLE = 0x00, 0x20, 0x21, 0x22, 0x30, 0x31
+
+Row = tuple[bytes | None, ...]
+
+ERRORS = {
+    0x0000: "ServerError",
+    0x000A: "ProtocolError",
+    0x0100: "BadCredentials",
+    0x1000: "Unavailable",
+    0x1001: "Overloaded",
+    0x1002: "IsBootstrapping",
+    0x1003: "TruncateError",
+    0x1100: "WriteTimeout",
+    0x1200: "ReadTimeout",
+    0x1300: "ReadFailure",
+    0x1400: "FunctionFailure",
+    0x1500: "WriteFailure",
+    0x1600: "CdcWriteFailure",
+    0x1700: "CasWriteUnknown",
+    0x2000: "SyntaxError",
+    0x2100: "Unauthorized",
+    0x2200: "Invalid",
+    0x2300: "ConfigError",
+    0x2400: "AlreadyExists",
+    0x2500: "Unprepared",
+}
+PERHAPS_DONE = frozenset({"ServerError", "WriteTimeout", "WriteFailure", "CdcWriteFailure", "CasWriteUnknown"})
+"""After these some replicas may have the write, and will give it to the others."""
+
+
+class CqlError(NamedTuple):
+    """The server's refusal: the name of its code, and what it says."""
+
+    name: str
+    message: str
+
+
+class Reader:
+    """Takes values off the front of a body."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def number(self) -> int:
+        """Four bytes."""
+        return self._unpack(_INT)
+
+    def short(self) -> int:
+        """Two bytes, unsigned."""
+        return self._unpack(_SHORT)
+
+    def short_bytes(self) -> bytes:
+        """As many as they say."""
+        return self._take(self.short())
+
+    def string(self) -> str:
+        """Text."""
+        return self.short_bytes().decode("utf-8", "replace")
+
+    def value(self) -> bytes | None:
+        """A column's; None is null."""
+        size = self.number()
+        return None if size < 0 else self._take(size)
+
+    def skip_type(self) -> None:
+        """A column's type."""
+        kind = self.short()
+        if kind == _CUSTOM:
+            self.string()
+        elif kind in {_LIST, _SET}:
+            self.skip_type()
+        elif kind == _MAP:
+            self.skip_type()
+            self.skip_type()
+        elif kind in {_USER_TYPE, _TUPLE}:
+            message = "a column of a type that no table of ours has"
+            raise MalformedAnswerError(message)
+
+    def _unpack(self, form: struct.Struct) -> int:
+        return int(form.unpack(self._take(form.size))[0])
+
+    def _take(self, size: int) -> bytes:
+        taken = self._body[self._at : self._at + size]
+        if len(taken) != size:
+            message = f"an answer of {len(self._body):,} bytes is shorter than it says"
+            raise MalformedAnswerError(message)
+        self._at += size
+        return taken
+
+
+def refusal(frame: Frame) -> CqlError | None:
+    """What the server has against the request; None if nothing."""
+    if frame.opcode != Opcode.ERROR:
+        return None
+    reader = Reader(frame.body)
+    code = reader.number()
+    return CqlError(ERRORS.get(code, f"error {code:#06x}"), reader.string())
+
+
+def rows(frame: Frame) -> list[Row]:
+    """
+    The rows that came, none for an answer that has none by its nature.
+
+    Raises:
+        MalformedAnswerError: it is no result, or not the whole of one.
+    """
+    reader = _result(frame)
+    if reader.number() != _ROWS:
+        return []
+    flags, columns = reader.number(), reader.number()
+    if flags & _MORE_PAGES:
+        message = "an answer has more pages, and none was asked to be cut"
+        raise MalformedAnswerError(message)
+    if not flags & _NO_METADATA:
+        _skip_columns(reader, flags, columns)
+    return [tuple([reader.value() for _ in range(columns)]) for _ in range(reader.number())]
+
+
+def prepared_id(frame: Frame) -> bytes:
+    """
+    By which a prepared statement is executed.
+
+    Raises:
+        MalformedAnswerError: it is no answer to PREPARE.
+    """
+    reader = _result(frame)
+    if reader.number() != _PREPARED:
+        message = "PREPARE was not answered with an id"
+        raise MalformedAnswerError(message)
+    return reader.short_bytes()
+
+
+def supported(frame: Frame) -> dict[str, list[str]]:
+    """The server's options."""
+    reader = Reader(frame.body)
+    return {reader.string(): [reader.string() for _ in range(reader.short())] for _ in range(reader.short())}
+
+
+def _result(frame: Frame) -> Reader:
+    if frame.opcode != Opcode.RESULT:
+        message = f"opcode {frame.opcode:#04x} came where a result was due"
+        raise MalformedAnswerError(message)
+    return Reader(frame.body)
+
+
+def _skip_columns(reader: Reader, flags: int, columns: int) -> None:
+    if flags & _GLOBAL_TABLE:
+        reader.string()
+        reader.string()
+    for _ in range(columns):
+        if not flags & _GLOBAL_TABLE:
+            reader.string()
+            reader.string()
+        reader.string()
+        reader.skip_type()

@@ -1,0 +1,221 @@
+"""
+The protocol of Redis and Valkey, RESP2 and RESP3: commands to bytes, bytes to replies. Pure.
+
+Source: redis.io, "Redis serialization protocol specification"; github.com/redis/redis-specifications, RESP3.md. The
+streamed strings and aggregates (`$?`, `*?`) of the latter are sent by no server, and here they are malformed.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from stepbench.wire.resp_values import (
+    ARRAY,
+    ATTRIBUTE,
+    BULK,
+    KINDS,
+    PUSH,
+    SCALARS,
+    MalformedReplyError,
+    Reply,
+    build_aggregate,
+    decode_blob,
+    read_length,
+)
+
+_CRLF: Final = b"\r\n"
+_LINE_BYTES: Final = 64 * 1024
+_SHORT_BYTES: Final = 1024
+_ALONE_BYTES: Final = 16 * 1024
+_HEADS: Final = [b"$%d\r\n" % size for size in range(_SHORT_BYTES)]
+
+
+class ReplyLimits(NamedTuple):
+    """
+    What one reply may be, attributes and all.
+
+    size_bytes: on the wire; a line by itself may have 64 KB whatever this says. elements: in all its arrays, sets and
+        maps. depth: of arrays within arrays.
+    """
+
+    size_bytes: int = 64 * 1024 * 1024
+    elements: int = 1_000_000
+    depth: int = 32
+
+
+def encode_command(*parts: bytes) -> bytes:
+    """
+    The bytes of a command.
+
+    Raises:
+        ValueError: it is empty; servers skip that without an answer, and so all later answers would be misread.
+    """
+    if not parts:
+        message = "a command has at least a name"
+        raise ValueError(message)
+    pieces = [b"*%d\r\n" % len(parts)]
+    for part in parts:
+        size = len(part)
+        pieces += (_HEADS[size] if size < _SHORT_BYTES else b"$%d\r\n" % size, part, _CRLF)
+    return b"".join(pieces)
+
+
+def _alone(data: bytes, limits: ReplyLimits) -> str | bytes | None:
+    """The reply if these bytes are one of the two most common, whole: it is found in a third of the time."""
+    if data == b"+OK\r\n":
+        return "OK"
+    if data[:1] != b"$" or len(data) > min(limits.size_bytes, _ALONE_BYTES):
+        return None
+    head, _, body = data.partition(_CRLF)
+    size = len(body) - 2
+    return body[:size] if head == b"$%d" % size and body.endswith(_CRLF) else None
+
+
+class _Open:
+    """An aggregate of which `count` elements are expected."""
+
+    __slots__ = ("count", "items", "kind")
+
+    def __init__(self, kind: int, count: int) -> None:
+        self.kind = kind
+        self.count = count
+        self.items: list[Reply] = []
+
+
+class RespReader:
+    """
+    Cuts a stream of bytes into replies, wherever it was split on its way.
+
+    What has been read of an array is kept, and a string's rest is counted, so that every byte is looked at once.
+    """
+
+    def __init__(self, limits: ReplyLimits = ReplyLimits()) -> None:  # noqa: B008 -- immutable
+        self._limits = limits
+        self._open: list[_Open] = []
+        self._replies: list[Reply] = []
+        self._parts: list[bytes] = []
+        self._held = self._needed = 0
+        self._size_bytes = self._elements = 0
+        self._malformed: str | None = None
+
+    def feed(self, data: bytes) -> list[Reply]:
+        """
+        The replies that are complete now.
+
+        Raises:
+            MalformedReplyError: now and whenever it is called again; the connection is of no use any more.
+        """
+        if self._malformed is not None:
+            raise MalformedReplyError(self._malformed)
+        if self._parts:
+            data = self._joined(data)
+        elif not self._open and not self._size_bytes and (reply := _alone(data, self._limits)) is not None:
+            return [reply]
+        at, size = 0, len(data)
+        try:
+            while at < size and (end := self._token(data, at)) > at:
+                at = end
+        except MalformedReplyError as error:
+            self._malformed = str(error)
+            raise MalformedReplyError(self._malformed, self._replies) from None
+        if at < size:
+            self._parts, self._held = [data[at:] if at else data], size - at
+        replies, self._replies = self._replies, []
+        return replies
+
+    def _joined(self, data: bytes) -> bytes:
+        """All that is held, once it is enough to go on with; until then b""."""
+        self._parts.append(data)
+        self._held += len(data)
+        if self._held < self._needed:
+            return b""
+        data = b"".join(self._parts)
+        self._parts, self._held = [], 0
+        return data
+
+    def _token(self, data: bytes, at: int) -> int:
+        """The end of the token that begins at `at`; `at` itself while it is incomplete."""
+        line_end = data.find(_CRLF, at + 1, at + 1 + _LINE_BYTES)
+        if line_end < 0:
+            if data[at] not in KINDS:
+                self._refuse(data[at])
+            if len(data) - at > _LINE_BYTES:
+                message = f"a line of more than {_LINE_BYTES:,} bytes"
+                raise MalformedReplyError(message)
+            self._needed = len(data) - at + 1
+            return at
+        kind, line, end = data[at], data[at + 1 : line_end], line_end + 2
+        if (decode := SCALARS.get(kind)) is not None:
+            if not self._open and not self._size_bytes:  # most answers: a line is below any limit
+                self._replies.append(decode(line))
+                return end
+            self._take_bytes(end - at)
+            self._complete(decode(line))
+            return end
+        if kind in b"$!=":
+            return self._blob(kind, read_length(line, nullable=kind == BULK), data, at, end)
+        self._take_bytes(end - at)
+        self._aggregate(kind, line)
+        return end
+
+    def _blob(self, kind: int, length: int, data: bytes, at: int, start: int) -> int:
+        if length < 0:
+            self._take_bytes(start - at)
+            self._complete(None)
+            return start
+        stop = start + length
+        if self._size_bytes + stop + 2 - at > self._limits.size_bytes:
+            self._too_much("bytes", self._limits.size_bytes)
+        if stop + 2 > len(data):
+            self._needed = stop + 2 - at
+            return at
+        if data[stop : stop + 2] != _CRLF:
+            message = f"a string of {length} bytes does not end there"
+            raise MalformedReplyError(message)
+        self._size_bytes += stop + 2 - at
+        self._complete(data[start:stop] if kind == BULK else decode_blob(kind, data[start:stop]))
+        return stop + 2
+
+    def _aggregate(self, kind: int, line: bytes) -> None:
+        if kind not in b"*~%|>" or (kind == PUSH and (self._open or line == b"0")):
+            self._refuse(kind)
+        count = read_length(line, nullable=kind == ARRAY) * (2 if kind in b"%|" else 1)
+        if count < 0:
+            self._complete(None)
+            return
+        self._elements += count
+        if self._elements > self._limits.elements:
+            self._too_much("elements", self._limits.elements)
+        if count:
+            if len(self._open) >= self._limits.depth:
+                self._too_much("levels", self._limits.depth)
+            self._open.append(_Open(kind, count))
+        elif kind != ATTRIBUTE:
+            self._complete(build_aggregate(kind, []))
+
+    def _complete(self, value: Reply) -> None:
+        """A value is there, and with it perhaps all that it is the last element of."""
+        while self._open:
+            inner = self._open[-1]
+            inner.items.append(value)
+            if len(inner.items) < inner.count:
+                return
+            self._open.pop()
+            if inner.kind == ATTRIBUTE:  # what it describes comes next
+                return
+            value = build_aggregate(inner.kind, inner.items)
+        self._replies.append(value)
+        self._size_bytes = self._elements = 0
+
+    def _take_bytes(self, size_bytes: int) -> None:
+        self._size_bytes += size_bytes
+        if self._size_bytes > self._limits.size_bytes:
+            self._too_much("bytes", self._limits.size_bytes)
+
+    def _refuse(self, kind: int) -> None:
+        message = f"{chr(kind)!r} where a reply or its element begins"
+        raise MalformedReplyError(message)
+
+    def _too_much(self, what: str, limit: int) -> None:
+        message = f"a reply of more than {limit:,} {what}"
+        raise MalformedReplyError(message)
