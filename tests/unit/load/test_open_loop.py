@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from stepbench.drivers.protocol import Outcome, Write
+from stepbench.drivers.protocol import WITHDRAWN, Outcome, Write
 from stepbench.load.open_loop import CANCEL_DRAIN_S, NO_ANSWER, Limits, OpenLoop
 from stepbench.load.recorder import Recorder
 from stepbench.load.timer import LoopTimer
@@ -54,7 +54,14 @@ class Slice:
 
         async def run() -> None:
             timer = LoopTimer(self.clock)
-            engine = OpenLoop(self.store, self.clock, timer, payload, recorder, limits=limits, first_row=self.first_row)
+            engine = OpenLoop(
+                lambda sequence: self.store.write(payload(sequence)),
+                self.clock,
+                timer,
+                recorder,
+                limits=limits,
+                first_row=self.first_row,
+            )
             if self.stop_at_ms is not None:
                 asyncio.get_running_loop().call_later(
                     self.stop_at_ms / 1e3, lambda: engine.stop(leave_rest_open=self.leave_rest_open)
@@ -115,6 +122,15 @@ def test_a_write_without_an_answer_is_unknown_after_the_drain_limit(clock: FakeC
     assert rows.t1_ns[1] - START_NS == 10 * MS
     assert rows.t2_ns[1] - START_NS == 3_020 * MS
     assert driven.errors[rows.error[1]] == NO_ANSWER
+
+
+def test_a_write_that_never_left_by_the_drain_limit_is_failed(clock: FakeClock) -> None:
+    """It waited for a connection: who books it as perhaps written expects an arrival that cannot come."""
+    store = MemoryDriver(clock, withdrawn={1})
+    driven = Slice([0, 10, 20], store, clock, drain_s=3)
+    rows = driven.offer()
+    assert rows.outcome.tolist() == [Outcome.OK, Outcome.FAILED, Outcome.OK]
+    assert driven.errors[rows.error[1]] == WITHDRAWN
 
 
 def test_refusals_and_timeouts_are_recorded_with_their_reason(clock: FakeClock) -> None:

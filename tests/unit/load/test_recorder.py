@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
-from stepbench.drivers.protocol import Outcome, Written
-from stepbench.load.recorder import Recorder
-from stepbench.records.columns import UNSENT
+from stepbench.drivers.protocol import Operated, Outcome, Written
+from stepbench.load.recorder import OperationRecorder, Recorder
+from stepbench.records.columns import UNSENT, concatenate
 
 OK = Written(5, 6, Outcome.OK)
 
@@ -72,3 +74,70 @@ def test_endlessly_many_error_texts_do_not_overflow_their_column() -> None:
     rows = kept.take()
     assert kept.errors[rows.error[0]] == "error 0"
     assert kept.errors[rows.error[-1]] == "other"
+
+
+def test_operations_have_their_columns_beside_the_rows_that_were_closed() -> None:
+    """Open loop: kind and connection are noted at the send, what came of it with the answer."""
+    kept = OperationRecorder(np.arange(4, dtype=np.int64) * 10, first_sequence=7)
+    for sequence, kind, client in ((7, 1, 9_999_999), (8, 5, 2), (9, 3, 4)):
+        kept.begin(sequence, kind, client)
+    kept.note(8, Operated(1, 2, Outcome.OK, retries=4))
+    kept.record(1, Operated(1, 2, Outcome.OK, retries=4))
+    kept.record(0, Operated(1, 2, Outcome.OK))
+    first = kept.take()
+    assert {name: column.tolist() for name, column in first.extras.items()} == {
+        "client": [9_999_999, 2],
+        "kind": [1, 5],
+        "retries": [0, 4],
+    }
+    kept.record(2, Operated(1, 2, Outcome.OK))
+    kept.unsent(3, 4)
+    assert {name: column.tolist() for name, column in kept.take().extras.items()} == {"client": [4, 0], "kind": [3, 0]}
+
+
+def test_rows_are_complete_and_in_order_while_more_are_recorded() -> None:
+    """A thread copies what was handed over, and the load goes on; notes may be there before their rows are closed."""
+    batch, batches = 5_000, 6
+    kept = OperationRecorder(np.arange(batch * batches, dtype=np.int64) * 10, first_sequence=3)
+    order: list[int] = np.random.default_rng(7).permutation(batch * batches).tolist()
+    with ThreadPoolExecutor(1) as aside:
+        building = []
+        for at in range(0, len(order), batch):
+            for row in order[at : at + batch]:
+                operated = Operated(row, row + 1, Outcome.OK, f"t{row}" if row % 2 else "", retries=row % 3)
+                kept.begin(row + 3, row % 6, row % 7)
+                kept.note(row + 3, operated)
+                kept.record(row, operated)
+            for row in order[at + batch : at + batch + 10]:
+                kept.note(row + 3, Operated(row, row + 1, Outcome.OK, retries=row % 3))
+            handed_over = kept.hand_over()
+            assert handed_over.size == batch
+            building.append(aside.submit(handed_over.rows))
+    parts = [each.result() for each in building]
+    assert [part.sequence.tolist() for part in parts] == [
+        sorted(row + 3 for row in order[at : at + batch]) for at in range(0, len(order), batch)
+    ]
+    rows = concatenate(parts)
+    place = rows.sequence - 3
+    assert np.array_equal(rows.t1_ns, place)
+    assert rows.tokens == tuple(f"t{row}" if row % 2 else "" for row in place.tolist())
+    assert np.array_equal(rows.extras["retries"], place % 3)
+    assert np.array_equal(rows.extras["client"], place % 7)
+    assert np.array_equal(rows.extras["kind"], place % 6)
+
+
+def test_an_open_row_is_looked_for_again_after_all_behind_it() -> None:
+    """A write without an answer for minutes, while the others' rows go out."""
+    kept = recorder(6)
+    for row in (0, 2, 3):
+        kept.record(row, OK)
+    assert kept.take().sequence.tolist() == [0, 2, 3]
+    assert kept.take().sequence.size == 0
+    kept.record(5, OK)
+    assert kept.take().sequence.tolist() == [5]
+    kept.record(1, OK)
+    assert kept.take().sequence.tolist() == [1]
+    kept.unsent(0, 6)
+    rows = kept.take()
+    assert (rows.sequence.tolist(), rows.outcome.tolist()) == ([4], [UNSENT])
+    assert kept.take().sequence.size == 0

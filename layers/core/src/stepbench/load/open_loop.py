@@ -1,9 +1,9 @@
 """
 The open-loop engine: each event is offered when it is due, whatever became of those before.
 
-Schedule, timer, clock and driver are arguments; this is what holds them together. Events start in the schedule's
-order. With `max_in_flight` of them unanswered, the next waits until one is answered, and its wait counts: t0 stays
-what the schedule says.
+Schedule, timer, clock and what is offered, writes or operations, are arguments; this is what holds them together.
+Events start in the schedule's order. With `max_in_flight` of them unanswered, the next waits until one is answered, and
+its wait counts: t0 stays what the schedule says.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import asyncio
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.drivers.protocol import Outcome, Write, Written
+from stepbench.drivers.protocol import Operated, Outcome, WithdrawnError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from stepbench.clock import Clock
-    from stepbench.drivers.protocol import Driver
+    from stepbench.drivers.protocol import Answer
     from stepbench.load.recorder import Recorder
     from stepbench.load.timer import Timer
 
@@ -33,7 +33,8 @@ class Limits(NamedTuple):
     What bounds a slice.
 
     max_in_flight: unanswered writes. send_until_ns: what has not been started by then is unsent. drain_s: how long
-    answers are awaited after the last event was started; what has none then is UNKNOWN.
+    answers are awaited after the last event was started; what has none then is UNKNOWN, unless the driver knows more
+    (`WithdrawnError`).
     """
 
     max_in_flight: int
@@ -46,10 +47,9 @@ class OpenLoop:
 
     def __init__(  # noqa: PLR0913 -- its parts
         self,
-        driver: Driver,
+        offer: Callable[[int], Awaitable[Answer]],
         clock: Clock,
         timer: Timer,
-        payload: Callable[[int], Write],
         recorder: Recorder,
         *,
         limits: Limits,
@@ -58,12 +58,11 @@ class OpenLoop:
         """
         Keep the parts.
 
-        `payload` makes a write from a sequence number. Rows before `first_row` are too late already: unsent.
+        `offer` begins the event with this sequence number. Rows before `first_row` are too late already: unsent.
         """
-        self._driver = driver
+        self._offer = offer
         self._clock = clock
         self._timer = timer
-        self._payload = payload
         self._recorder = recorder
         self._limits = limits
         self._send_until_ns = limits.send_until_ns
@@ -146,12 +145,14 @@ class OpenLoop:
     async def _write(self, row: int) -> None:
         began_ns = self._clock.now_ns()
         try:
-            written = await self._driver.write(self._payload(self._recorder.first_sequence + row))
+            written = await self._offer(self._recorder.first_sequence + row)
+        except WithdrawnError as withdrawn:
+            written = withdrawn.answer
         except asyncio.CancelledError:
-            written = Written(began_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=NO_ANSWER)
+            written = Operated(began_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=NO_ANSWER)
         except Exception as error:  # noqa: BLE001 -- a driver that breaks its contract must not cost the other records
             what = f"{type(error).__name__} in the driver"
-            written = Written(began_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=what)
+            written = Operated(began_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=what)
         self._recorder.record(row, written)
         del self._tasks[row]
         if self._waits_for_answer:

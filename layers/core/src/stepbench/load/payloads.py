@@ -15,7 +15,7 @@ from stepbench.load.matching import all_matching
 if TYPE_CHECKING:
     from stepbench.contracts.plan import Record
 
-_FILLER = np.frombuffer((string.ascii_letters + string.digits + "-_").encode(), dtype=np.uint8)
+FILLER = np.frombuffer((string.ascii_letters + string.digits + "-_").encode(), dtype=np.uint8)
 
 
 class Payloads:
@@ -30,7 +30,7 @@ class Payloads:
         """`first`: the slice's first event; `events`: how many the slice holds."""
         self._record = record
         self._first = first
-        fill = np.random.default_rng([seed]).choice(_FILLER, record.value_bytes - EVENT_ID_CHARS)
+        fill = np.random.default_rng([seed]).choice(FILLER, record.value_bytes - EVENT_ID_CHARS)
         self._fill = fill.tobytes()
         rng = np.random.default_rng([seed, first.phase, first.writer, first.slice])
         self._indices = draw_keys(record, events, rng).tolist()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from array import array
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.drivers.protocol import Written
+from stepbench.load.notes import Notes, integers
 from stepbench.records.columns import UNSENT, Rows
+from stepbench.records.taken import Taken
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from stepbench.drivers.protocol import Answer, Operated
 
 _OPEN, _CLOSED, _TAKEN = 0, 1, 2
 _MAX_ERRORS = 0xFFFF
@@ -22,8 +26,9 @@ class Recorder:
     """
     One row an event, numbered from 0; row 0 is the event with sequence `first_sequence`.
 
-    Rows are closed one by one on the measured path (`record`, `unsent`) and taken in bulk by flushes (`take`).
-    `array` takes an integer in a third of the time that a numpy element does.
+    Rows are closed one by one on the measured path (`record`, `unsent`) and handed over in bulk to flushes. A closed
+    row never changes, so that another thread may copy it. `array` takes an integer in a third of the time that a numpy
+    element does.
     """
 
     def __init__(self, t0_ns: NDArray[np.int64], first_sequence: int = 0) -> None:
@@ -56,7 +61,7 @@ class Recorder:
         ok, failed, unknown, _ = self.counts
         return {"sent": ok + failed + unknown, "ok": ok, "failed": failed, "unknown": unknown, "planned": self.rows}
 
-    def record(self, row: int, written: Written) -> None:
+    def record(self, row: int, written: Answer) -> None:
         """Close a row with what the driver says."""
         self._t1_ns[row] = written.t1_ns
         self._t2_ns[row] = written.t2_ns
@@ -76,31 +81,63 @@ class Recorder:
                 self._state[row] = _CLOSED
                 self.counts[UNSENT] += 1
 
+    def hand_over(self) -> Taken:
+        """All rows that were closed since the last call; each comes once. On the writing thread, copied by another."""
+        below = self._state.rfind(_CLOSED, self._taken_below) + 1
+        state = np.frombuffer(self._state, dtype=np.uint8)[self._taken_below : max(below, self._taken_below)]
+        closed = np.flatnonzero(state == _CLOSED)
+        state[closed] = _TAKEN
+        rows = closed + self._taken_below
+        first_open = self._state.find(_OPEN, self._taken_below)
+        self._taken_below = self.rows if first_open < 0 else first_open
+        tokens, self._tokens = self._tokens, {}
+        return Taken(rows.size, partial(self._build, rows, tokens))
+
     def take(self) -> Rows:
-        """A copy of all rows that were closed since the last call; each comes once. Call it on the writing thread."""
-        state = np.frombuffer(self._state, dtype=np.uint8)
-        rows = self._taken_below + np.flatnonzero(state[self._taken_below :] == _CLOSED)
-        taken = Rows(
-            sequence=rows.astype(np.int64) + self.first_sequence,
+        """As `hand_over`, copied at once: where nothing is being measured."""
+        return self.hand_over().rows()
+
+    def _build(self, rows: NDArray[np.int64], tokens: dict[int, str]) -> Rows:
+        """`tokens`: of these rows."""
+        return Rows(
+            sequence=rows + self.first_sequence,
             t0_ns=np.frombuffer(self.t0_ns, dtype=np.int64)[rows],
             t1_ns=np.frombuffer(self._t1_ns, dtype=np.int64)[rows],
             t2_ns=np.frombuffer(self._t2_ns, dtype=np.int64)[rows],
             outcome=np.frombuffer(self._outcome, dtype=np.uint8)[rows],
             error=np.frombuffer(self._error, dtype=np.uint16)[rows],
-            tokens=self._take_tokens(rows),
+            tokens=tuple(tokens.pop(row, "") for row in integers(rows)) if tokens else (),
         )
-        state[rows] = _TAKEN
-        still_open = np.flatnonzero(state[self._taken_below :] != _TAKEN)
-        self._taken_below += int(still_open[0]) if still_open.size else state.size - self._taken_below
-        return taken
-
-    def _take_tokens(self, rows: NDArray[np.int64]) -> tuple[str, ...]:
-        if not self._tokens:
-            return ()
-        tokens = tuple(self._tokens.pop(row, "") for row in rows.tolist())
-        return tokens if any(tokens) else ()
 
     def _error_index(self, error: str) -> int:
         if len(self._errors) > _MAX_ERRORS - 1:
             error = _OTHER_ERRORS if error not in self._errors else error
         return self._errors.setdefault(error, len(self._errors))
+
+
+class OperationRecorder(Recorder):
+    """The same for operations, of which more is kept; what was not sent has 0 there."""
+
+    def __init__(self, t0_ns: NDArray[np.int64], first_sequence: int = 0) -> None:
+        super().__init__(t0_ns, first_sequence)
+        self._client = array("I", bytes(4 * self.rows))
+        self._kind = bytearray(self.rows)
+        self._notes = Notes()
+
+    def begin(self, sequence: int, kind: int, client: int) -> None:
+        """Note what is offered, and on whose connection."""
+        row = sequence - self.first_sequence
+        self._kind[row] = kind
+        self._client[row] = client
+
+    def note(self, sequence: int, operated: Operated) -> None:
+        """Note what came of it beside its row."""
+        self._notes.add(sequence, operated)
+
+    def _build(self, rows: NDArray[np.int64], tokens: dict[int, str]) -> Rows:
+        built = super()._build(rows, tokens)
+        own = {
+            "client": np.frombuffer(self._client, dtype=np.uint32)[rows].astype(np.int64),
+            "kind": np.frombuffer(self._kind, dtype=np.uint8)[rows].astype(np.int64),
+        }
+        return built._replace(extras=own | self._notes.take(built.sequence))
