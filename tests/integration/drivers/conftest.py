@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     """By a trial's tag."""
 
 # The contracts' assertions are shown with their values, though they are no test modules by name.
-pytest.register_assert_rewrite("stepbench.testing.driver_contract", "stepbench.testing.filter_contract")
+pytest.register_assert_rewrite(
+    "stepbench.testing.driver_contract", "stepbench.testing.filter_contract", "stepbench.testing.operable_contract"
+)
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ from tests.integration.drivers.test_s3 import S3Subject
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.dynamodb import DynamoDbDriver
-from stepbench.drivers.etcd import EtcdDriver, EtcdLimits
+from stepbench.drivers.etcd import EtcdDriver
+from stepbench.drivers.etcd_cluster import EtcdLimits
 from stepbench.drivers.postgresql import PostgresqlDriver
 from stepbench.drivers.protocol import Outcome
 from stepbench.drivers.s3 import S3Driver

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import pytest
 
 from stepbench.clock import SystemClock
-from stepbench.drivers.etcd import EtcdDriver, EtcdLimits
+from stepbench.drivers.etcd import EtcdDriver
+from stepbench.drivers.etcd_cluster import EtcdLimits
 from stepbench.errors import TargetUnavailableError
 from stepbench.local.etcd import start_etcd
 from stepbench.local.processes import terminate

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from typing import Any
+
 import pytest
 
-from stepbench.drivers.addresses import Endpoint, parse_endpoint, resolve
-from stepbench.errors import PlanError
+from stepbench.drivers.addresses import Addresses, Endpoint, parse_endpoint, resolve
+from stepbench.errors import PlanError, TargetUnavailableError
 
 
 @pytest.mark.parametrize(
@@ -38,3 +42,37 @@ async def test_an_address_of_a_metadata_service_is_never_connected_to() -> None:
     """It hands out the function's credentials; here it comes in a spelling that resolvers understand."""
     with pytest.raises(PlanError, match="link-local"):
         await resolve(Endpoint("", "0xa9fea9fe", 80, ""))
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that are looked up, in order; of them `gone` has no address."""
+    names: list[str] = []
+
+    async def look_up(_loop: object, host: str, port: int, **_options: object) -> list[tuple[Any, ...]]:
+        names.append(host)
+        if host == "gone":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"10.0.0.{len(names)}", port))]
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", look_up)
+    return names
+
+
+async def test_a_name_is_looked_up_once_until_it_is_forgotten(asked: list[str]) -> None:
+    """Each operation on a connection of its own would ask the name server, too; after a fault one has to."""
+    addresses = Addresses()
+    first = [await addresses.of("db", 1) for _ in range(2)]
+    addresses.forget("db", 1)
+    assert (first, await addresses.of("db", 1), asked) == (["10.0.0.1"] * 2, "10.0.0.2", ["db", "db"])
+
+
+async def test_a_node_without_an_address_does_not_keep_the_others_from_theirs(asked: list[str]) -> None:
+    """One node of a cluster may be down when a writer opens; its operations then say so."""
+    addresses = Addresses()
+    await addresses.learn([("gone", 1), ("db", 1)])
+    assert sorted(asked) == ["db", "gone"]
+    assert await addresses.of("db", 1)
+    assert len(asked) == 2
+    with pytest.raises(TargetUnavailableError, match="gone has no address"):
+        await addresses.of("gone", 1)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 
 from stepbench.drivers.aws_access import AwsAccess, bucket_address
@@ -57,3 +60,25 @@ def test_the_provider_is_who_answers(endpoint: str | None, emulator: str, provid
     settings = SETTINGS.model_copy(update={"emulator": emulator})
     access = AwsAccess("s3", contract_spec({"store": "s3", "endpoint": endpoint}), settings, FakeClock())
     assert access.provider("Amazon S3") == provider
+
+
+async def test_a_cancelled_call_ends_when_its_thread_has() -> None:
+    """CreateTable goes on all the same: a table that is there after its caller has cleared up would be nobody's."""
+    access = AwsAccess("dynamodb", contract_spec({"store": "dynamodb"}), SETTINGS, FakeClock())
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def create_table() -> None:
+        begun.set()
+        may_end.wait(10)
+        ended.set()
+
+    calling = asyncio.create_task(access.call(create_table))
+    await asyncio.to_thread(begun.wait, 10)
+    calling.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not calling.done()
+    may_end.set()
+    await asyncio.wait({calling})
+    assert calling.cancelled()
+    assert ended.is_set()

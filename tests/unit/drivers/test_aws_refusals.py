@@ -11,7 +11,8 @@ from botocore.stub import Stubber
 
 from stepbench.contracts.plan import Scale
 from stepbench.contracts.target import ProvisionedCapacity
-from stepbench.drivers.dynamodb import ACTIVE_WITHIN_NS, DynamoDbDriver
+from stepbench.drivers.dynamodb import DynamoDbDriver
+from stepbench.drivers.dynamodb_table import ACTIVE_WITHIN_NS
 from stepbench.drivers.s3 import S3Driver
 from stepbench.errors import TargetUnavailableError
 from stepbench.settings import Settings

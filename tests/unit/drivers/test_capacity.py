@@ -12,7 +12,8 @@ from botocore.stub import Stubber
 from stepbench.contracts.plan import Scale
 from stepbench.contracts.target import AutoscaledCapacity, ProvisionedCapacity, ServerlessCapacity
 from stepbench.drivers.aws_access import AwsAccess
-from stepbench.drivers.dynamodb import DynamoDbDriver, scaling_request, table_request
+from stepbench.drivers.dynamodb import DynamoDbDriver
+from stepbench.drivers.dynamodb_table import scaling_request, table_request
 from stepbench.drivers.postgresql.cluster import BEFORE, Bounds, ClusterCapacity
 from stepbench.drivers.postgresql.driver import PostgresqlDriver
 from stepbench.drivers.table_autoscaling import SERVICE, TableAutoscaling

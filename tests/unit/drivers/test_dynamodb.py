@@ -10,12 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepbench.contracts.target import Capacity, DynamoDbTarget, OnDemandCapacity, ProvisionedCapacity
-from stepbench.drivers.dynamodb import (
-    DynamoDbDriver,
-    scaling_request,
-    table_request,
-)
+from stepbench.drivers.dynamodb import DynamoDbDriver
 from stepbench.drivers.dynamodb_items import delete_item_writer, put_item_writer
+from stepbench.drivers.dynamodb_table import scaling_request, table_request
 from stepbench.drivers.protocol import Write
 from stepbench.drivers.stream_mapping import mapping_request, with_filter
 from stepbench.settings import Settings

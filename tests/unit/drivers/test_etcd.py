@@ -6,7 +6,8 @@ import grpc
 import pytest
 
 from stepbench.drivers import etcd_pb2 as pb
-from stepbench.drivers.etcd import EtcdDriver, outcome_of, parse_watch
+from stepbench.drivers.etcd import EtcdDriver, parse_watch
+from stepbench.drivers.etcd_cluster import outcome_of
 from stepbench.drivers.protocol import Change, ChangeBatch, Outcome
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.settings import Settings

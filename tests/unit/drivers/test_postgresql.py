@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import socket
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from stepbench.drivers.postgresql import PostgresqlDriver
+from stepbench.drivers.postgresql.conversation import Conversation, outcome_of
 from stepbench.drivers.postgresql.driver import region_of
-from stepbench.drivers.postgresql.lane import outcome_of
 from stepbench.drivers.postgresql.lanes import Lanes
 from stepbench.drivers.protocol import Outcome
 from stepbench.errors import PlanError, TargetUnavailableError
@@ -19,6 +20,8 @@ from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    from psycopg.pq.abc import PGconn
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,29 @@ def test_only_a_rollback_is_failed(severity: str, sqlstate: str, outcome: Outcom
 def test_the_receivers_region_is_in_its_arn(function: str, region: str) -> None:
     """Aurora refuses a region that contradicts the ARN."""
     assert region_of(function) == region
+
+
+class _Connection:
+    """As much of libpq's connection as a conversation needs that ends before it begins."""
+
+    nonblocking = 0
+
+    def __init__(self, descriptor: int) -> None:
+        self.socket = descriptor
+
+    def finish(self) -> None:
+        """Nothing to end."""
+
+
+async def test_nothing_is_sent_over_a_connection_that_is_broken() -> None:
+    """What certainly never left is no open question."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        conversation = Conversation(cast("PGconn", _Connection(ours.fileno())), FakeClock(), limit_s=1)
+        conversation.close()
+        sent: list[str] = []
+        answer = await conversation.exchange(lambda: sent.append("a statement"))
+    assert (answer.outcome, answer.error, sent) == (Outcome.FAILED, "connection lost", [])
 
 
 def test_no_endpoint_is_refused_with_the_remedy() -> None:
@@ -83,9 +109,9 @@ class _Server:
         return self.made[-1]
 
 
-def _lanes(server: _Server, cap: int) -> Lanes:
+def _lanes(server: _Server, cap: int) -> Lanes[_Lane]:
     make: Callable[[], Coroutine[None, None, _Lane]] = server.make
-    return Lanes(make, cap)  # type: ignore[arg-type] # a lane in all that counts here
+    return Lanes(make, cap)
 
 
 async def _tick() -> None:
@@ -188,3 +214,14 @@ async def test_closing_closes_every_lane() -> None:
     lanes.close()
     lanes.close()
     assert [lane.closed for lane in server.made] == [True] * 4
+
+
+async def test_who_insists_is_told_that_there_are_no_more() -> None:
+    """Ten clients on three connections would be measured as three: they have to see the refusal."""
+    server = _Server(refuse_from=1)
+    lanes: Lanes[_Lane] = Lanes(server.make, cap=3, insist=True)
+    held = await lanes.acquire()
+    with pytest.raises(TargetUnavailableError):
+        await lanes.acquire()
+    server.refuse_from = 2
+    assert await lanes.acquire() is not held

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 
 import pytest
@@ -89,3 +90,34 @@ def test_a_store_that_keeps_refusing_ends_the_preload() -> None:
     with pytest.raises(TargetUnavailableError, match="refused"):
         clock.run(preload(spec, driver.write, clock))
     assert len(driver.offered) == 6
+
+
+def test_what_is_under_way_ends_before_a_cancelled_preload_does() -> None:
+    """A bucket has the object all the same: one that comes after the clearing up would be left."""
+    clock = FakeClock()
+    driver = MemoryDriver(clock, service_ns=(1_000_000_000,))
+
+    async def cancelled() -> bool:
+        preloading = asyncio.create_task(preload(SPEC, driver.write, clock))
+        await clock.sleep_async(0.5)
+        preloading.cancel()
+        await asyncio.wait({preloading})
+        return preloading.cancelled()
+
+    assert clock.run(cancelled())
+    assert len(driver.offered) == len(driver.stored) == 16
+
+
+def test_after_a_failure_nothing_more_is_written() -> None:
+    """TearDownTarget comes next."""
+    clock = FakeClock()
+    driver = MemoryDriver(clock, service_ns=(1_000_000,), outcomes=dict.fromkeys(range(10_000), Outcome.FAILED))
+
+    async def failing() -> int:
+        with pytest.raises(TargetUnavailableError):
+            await preload(SPEC, driver.write, clock)
+        offered = len(driver.offered)
+        await clock.sleep_async(60)
+        return offered
+
+    assert clock.run(failing()) == len(driver.offered)

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from stepbench.contracts.target import Target
-from stepbench.drivers.registry import build_driver, lease_target
+from stepbench.drivers.registry import build_driver, build_operable, lease_target
 from stepbench.errors import PlanError
 from stepbench.settings import Settings
 from stepbench.testing.driver_contract import contract_spec
 from stepbench.testing.fake_clock import FakeClock
+from stepbench.testing.operable_subject import operations_spec
 
 SETTINGS = Settings(
     results_table="results",
@@ -21,6 +22,9 @@ SETTINGS = Settings(
     postgresql_endpoint="pg.internal:5432/bench",
     etcd_endpoint="etcd.internal:2379",
     reference_endpoint="reference.internal:7300",
+    redis_endpoint="redis.internal:6379",
+    cassandra_endpoint="cassandra.internal:9042",
+    dsql_endpoints="single=abc.dsql.us-east-1.on.aws",
 )
 DRIVERS = {
     "s3": "S3Driver",
@@ -28,6 +32,14 @@ DRIVERS = {
     "postgresql": "PostgresqlDriver",
     "etcd": "EtcdDriver",
     "reference": "ReferenceDriver",
+}
+OPERABLES = {
+    "dynamodb": "DynamoDbOperations",
+    "postgresql": "PostgresqlOperations",
+    "etcd": "EtcdOperations",
+    "redis": "RedisOperations",
+    "dsql": "DsqlOperations",
+    "cassandra": "CassandraOperations",
 }
 
 
@@ -38,11 +50,18 @@ def test_each_store_has_its_driver(store: str, name: str) -> None:
     assert type(driver).__name__ == name
 
 
+@pytest.mark.parametrize(("store", "name"), OPERABLES.items())
+def test_each_store_of_operations_has_its_driver(store: str, name: str) -> None:
+    """As above."""
+    operable = build_operable(operations_spec({"store": store}), SETTINGS, FakeClock())
+    assert type(operable).__name__ == name
+
+
 def test_every_store_of_the_plan_is_covered_here() -> None:
     """A new target model without a line above would go untested."""
     union, _ = Target.__origin__.__args__, Target.__metadata__  # type: ignore[attr-defined]
     stores = {model.model_fields["store"].annotation.__args__[0] for model in union}
-    assert stores == set(DRIVERS)
+    assert stores == set(DRIVERS) | set(OPERABLES)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +96,16 @@ def test_endpoints_are_allowed_by_parameter_and_on_an_emulator(update: dict[str,
         ({"store": "postgresql"}, "postgresql#pg.internal:5432/bench"),
         ({"store": "etcd"}, "etcd#etcd.internal:2379"),
         ({"store": "reference"}, "reference#reference.internal:7300"),
+        ({"store": "redis"}, "redis#redis.internal:6379"),
+        ({"store": "cassandra"}, "cassandra#cassandra.internal:9042"),
         ({"store": "etcd", "endpoint": "10.0.0.7:2379"}, "etcd#10.0.0.7:2379"),
+        ({"store": "dsql", "region": "eu-west-1"}, "dsql#single@eu-west-1"),
+        ({"store": "dsql", "cluster": "multi", "region": "eu-west-1"}, "dsql#multi"),
+        ({"store": "dsql", "cluster": "multi", "region": "eu-west-2"}, "dsql#multi"),
     ],
 )
 def test_the_lease_names_what_is_shared(target: dict[str, Any], lease: str) -> None:
     """Two trials on one bucket would overwrite each other's notification, and measure each other's load."""
-    assert lease_target(contract_spec(target), SETTINGS) == lease
+    operations = target["store"] in OPERABLES.keys() - DRIVERS.keys()
+    spec = operations_spec(target) if operations else contract_spec(target)
+    assert lease_target(spec, SETTINGS) == lease

@@ -1,15 +1,23 @@
-"""Names of stores to addresses that may be connected to: a name is no way round the ban on metadata services."""
+"""
+Names of stores to addresses that may be connected to: a name is no way round the ban on metadata services.
+
+To look a name up is a request to a server that is not under test, so a driver does it before t1 and keeps the answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from typing import NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from stepbench.contracts.endpoint import forbidden_address
 from stepbench.contracts.problem import Problem
-from stepbench.errors import PlanError, TargetUnavailableError
+from stepbench.errors import PlanError, StepbenchError, TargetUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 RESOLVE_LIMIT_S = 5.0
 
@@ -63,3 +71,29 @@ async def resolve(endpoint: Endpoint) -> str:
     if refusal := forbidden_address(address):
         raise endpoint_error(endpoint.host, refusal, "Name the store's own address.")
     return address
+
+
+class Addresses:
+    """What names have been resolved to."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], str] = {}
+
+    async def of(self, host: str, port: int) -> str:
+        """The address, looked up if it is not known. Raises as `resolve`."""
+        address = self._known.get((host, port))
+        if address is None:
+            address = self._known[host, port] = await resolve(Endpoint("", host, port, ""))
+        return address
+
+    async def learn(self, nodes: Iterable[tuple[str, int]]) -> None:
+        """Look hosts up, each with its port; what has no address now is looked up again when it is needed."""
+        await asyncio.gather(*(self._try(host, port) for host, port in nodes))
+
+    def forget(self, host: str, port: int) -> None:
+        """Where nobody answered: a node that was replaced has its name and another address."""
+        self._known.pop((host, port), None)
+
+    async def _try(self, host: str, port: int) -> None:
+        with suppress(StepbenchError):
+            await self.of(host, port)

@@ -14,6 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.drivers.addresses import parse_endpoint, resolve
+from stepbench.drivers.finishing import to_its_end
 from stepbench.errors import TargetUnavailableError
 from stepbench.wire.aws import CredentialSource, SignedClient
 from stepbench.wire.pool import Address, Limits, Pool, parse_address
@@ -31,8 +32,6 @@ T = TypeVar("T")
 
 ANSWER_LIMIT_S = 10.0
 """A write without an answer by then is UNKNOWN."""
-WARM_CONNECTIONS = 16
-"""Opened before the load; more are opened as requests overlap, up to the plan's `max_in_flight`."""
 _HTTPS_PORT = 443
 _CONTROL = Config(
     retries={"mode": "standard", "total_max_attempts": 3},
@@ -61,13 +60,14 @@ class AwsAccess:
         answer_limit_s: float = ANSWER_LIMIT_S,
         *,
         bucket: str = "",
+        limits: Limits | None = None,
     ) -> None:
         self._service = service
         self._bucket = bucket
         self._endpoint = spec.plan.target.endpoint
         self._settings = settings
         self._clock = clock
-        self._limits = Limits(connections=spec.plan.max_in_flight, answer_s=answer_limit_s)
+        self._limits = limits or Limits(connections=spec.plan.max_in_flight, answer_s=answer_limit_s)
         self._session = boto3.session.Session(region_name=settings.aws_region)
         self._made: list[Any] = []
         self.boto: Callable[[str], Any] = cache(self._client)
@@ -76,9 +76,16 @@ class AwsAccess:
         """What comes before the key in every path: "" where the bucket is part of the host name."""
 
     async def call(self, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A control-plane call in a thread. Raises TargetUnavailableError for anything but an answer."""
+        """
+        A control-plane call in a thread, which ends before this does, even when it is cancelled.
+
+        (No thread can be stopped: what it makes after its caller has cleared up would belong to nobody.)
+
+        Raises:
+            TargetUnavailableError: anything but an answer, within the limits of `_CONTROL`.
+        """
         try:
-            return await asyncio.to_thread(method, *args, **kwargs)
+            return await to_its_end(asyncio.to_thread(method, *args, **kwargs))
         except (BotoCoreError, ClientError) as error:
             message = f"{self._service}: {error}"
             raise TargetUnavailableError(message) from error
@@ -155,7 +162,7 @@ async def open_wire(
         clock,
     )
     try:
-        await client.open(WARM_CONNECTIONS)
+        await client.open(limits.warm)
     except TargetUnavailableError:
         await client.close()
         raise

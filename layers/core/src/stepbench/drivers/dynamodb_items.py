@@ -13,9 +13,15 @@ if TYPE_CHECKING:
     from stepbench.drivers.protocol import Write, Written
     from stepbench.wire.aws import SignedClient
 
-_CONTENT_TYPE = ("content-type", "application/x-amz-json-1.0")
-_PUT = (_CONTENT_TYPE, ("x-amz-target", "DynamoDB_20120810.PutItem"))
-_DELETE = (_CONTENT_TYPE, ("x-amz-target", "DynamoDB_20120810.DeleteItem"))
+Headers = tuple[tuple[str, str], ...]
+
+
+def headers_of(action: str) -> Headers:
+    """Of a request to DynamoDB's API, such as PutItem."""
+    return ("content-type", "application/x-amz-json-1.0"), ("x-amz-target", f"DynamoDB_20120810.{action}")
+
+
+_PUT, _DELETE = headers_of("PutItem"), headers_of("DeleteItem")
 
 
 class ItemWrites:
@@ -33,13 +39,18 @@ class ItemWrites:
 
 def put_item_writer(table: str) -> Callable[[Write], bytes]:
     """A function that makes PutItem's body; the constant parts are encoded once."""
-    head = f'{{"TableName":{json.dumps(table)},"Item":{{"pk":{{"S":'
+    head = f'{{"TableName":{json.dumps(table)},"Item":'
 
     def put_item(write: Write) -> bytes:
-        key, value = (json.dumps(text, ensure_ascii=False) for text in (write.key, write.value.decode()))
-        return f'{head}{key}}},"value":{{"S":{value}}}}}}}'.encode()
+        return f"{head}{item_json(write.key, write.value)}}}".encode()
 
     return put_item
+
+
+def item_json(key: str, value: bytes) -> str:
+    """An item of a key and a value."""
+    pk, text = (json.dumps(text, ensure_ascii=False) for text in (key, value.decode()))
+    return f'{{"pk":{{"S":{pk}}},"value":{{"S":{text}}}}}'
 
 
 def delete_item_writer(table: str) -> Callable[[Write], bytes]:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cstepbench/drivers/etcd.proto\x12\x0estepbench.etcd\"<\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x14\n\x0cmod_revision\x18\x03 \x01(\x03\x12\r\n\x05value\x18\x05 \x01(\x0c\"t\n\x05\x45vent\x12(\n\x04type\x18\x01 \x01(\x0e\x32\x1a.stepbench.etcd.Event.Type\x12$\n\x02kv\x18\x02 \x01(\x0b\x32\x18.stepbench.etcd.KeyValue\"\x1b\n\x04Type\x12\x07\n\x03PUT\x10\x00\x12\n\n\x06\x44\x45LETE\x10\x01\"\"\n\x0eResponseHeader\x12\x10\n\x08revision\x18\x03 \x01(\x03\"(\n\nPutRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"=\n\x0bPutResponse\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1e.stepbench.etcd.ResponseHeader\"d\n\x0cRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\x03\x12\x11\n\tkeys_only\x18\x08 \x01(\x08\x12\x12\n\ncount_only\x18\t \x01(\x08\"\x83\x01\n\rRangeResponse\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1e.stepbench.etcd.ResponseHeader\x12%\n\x03kvs\x18\x02 \x03(\x0b\x32\x18.stepbench.etcd.KeyValue\x12\x0c\n\x04more\x18\x03 \x01(\x08\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\"4\n\x12\x44\x65leteRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\"V\n\x13\x44\x65leteRangeResponse\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1e.stepbench.etcd.ResponseHeader\x12\x0f\n\x07\x64\x65leted\x18\x02 \x01(\x03\"\xcc\x01\n\x12WatchCreateRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\x16\n\x0estart_revision\x18\x03 \x01(\x03\x12\x17\n\x0fprogress_notify\x18\x04 \x01(\x08\x12>\n\x07\x66ilters\x18\x05 \x03(\x0e\x32-.stepbench.etcd.WatchCreateRequest.FilterType\"%\n\nFilterType\x12\t\n\x05NOPUT\x10\x00\x12\x0c\n\x08NODELETE\x10\x01\"]\n\x0cWatchRequest\x12<\n\x0e\x63reate_request\x18\x01 \x01(\x0b\x32\".stepbench.etcd.WatchCreateRequestH\x00\x42\x0f\n\rrequest_union\"\xcc\x01\n\rWatchResponse\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1e.stepbench.etcd.ResponseHeader\x12\x10\n\x08watch_id\x18\x02 \x01(\x03\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x10\n\x08\x63\x61nceled\x18\x04 \x01(\x08\x12\x18\n\x10\x63ompact_revision\x18\x05 \x01(\x03\x12\x15\n\rcancel_reason\x18\x06 \x01(\t\x12%\n\x06\x65vents\x18\x0b \x03(\x0b\x32\x15.stepbench.etcd.Event\"\x0f\n\rStatusRequest\"!\n\x0eStatusResponse\x12\x0f\n\x07version\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cstepbench/drivers/etcd.proto\x12\x0estepbench.etcd\"<\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x14\n\x0cmod_revision\x18\x03 \x01(\x03\x12\r\n\x05value\x18\x05 \x01(\x0c\"t\n\x05\x45vent\x12(\n\x04type\x18\x01 \x01(\x0e\x32\x1a.stepbench.etcd.Event.Type\x12$\n\x02kv\x18\x02 \x01(\x0b\x32\x18.stepbench.etcd.KeyValue\"\x1b\n\x04Type\x12\x07\n\x03PUT\x10\x00\x12\n\n\x06\x44\x45LETE\x10\x01\"\"\n\x0eResponseHeader\x12\x10\n\x08revision\x18\x03 \x01(\x03\"(\n\nPutRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"=\n\x0bPutResponse\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1e.stepbench.etcd.ResponseHeader\"d\n\x0cRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\r\n\x05limit\x18\x03 \x01(\x03\x12\x11\n\tkeys_only\x18\x08 \x01(\x08\x12\x12\n\ncount_only\x18\t \x01(\x08\"\x83\x01\n\rRangeResponse\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1e.stepbench.etcd.ResponseHeader\x12%\n\x03kvs\x18\x02 \x03(\x0b\x32\x18.stepbench.etcd.KeyValue\x12\x0c\n\x04more\x18\x03 \x01(\x08\x12\r\n\x05\x63ount\x18\x04 \x01(\x03\"4\n\x12\x44\x65leteRangeRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\"V\n\x13\x44\x65leteRangeResponse\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1e.stepbench.etcd.ResponseHeader\x12\x0f\n\x07\x64\x65leted\x18\x02 \x01(\x03\"\xc4\x01\n\tRequestOp\x12\x35\n\rrequest_range\x18\x01 \x01(\x0b\x32\x1c.stepbench.etcd.RangeRequestH\x00\x12\x31\n\x0brequest_put\x18\x02 \x01(\x0b\x32\x1a.stepbench.etcd.PutRequestH\x00\x12\x42\n\x14request_delete_range\x18\x03 \x01(\x0b\x32\".stepbench.etcd.DeleteRangeRequestH\x00\x42\t\n\x07request\"\xcc\x01\n\nResponseOp\x12\x37\n\x0eresponse_range\x18\x01 \x01(\x0b\x32\x1d.stepbench.etcd.RangeResponseH\x00\x12\x33\n\x0cresponse_put\x18\x02 \x01(\x0b\x32\x1b.stepbench.etcd.PutResponseH\x00\x12\x44\n\x15response_delete_range\x18\x03 \x01(\x0b\x32#.stepbench.etcd.DeleteRangeResponseH\x00\x42\n\n\x08response\"\xfb\x01\n\x07\x43ompare\x12\x35\n\x06result\x18\x01 \x01(\x0e\x32%.stepbench.etcd.Compare.CompareResult\x12\x35\n\x06target\x18\x02 \x01(\x0e\x32%.stepbench.etcd.Compare.CompareTarget\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\x16\n\x0cmod_revision\x18\x06 \x01(\x03H\x00\"\x1a\n\rCompareResult\x12\t\n\x05\x45QUAL\x10\x00\"1\n\rCompareTarget\x12\x0b\n\x07VERSION\x10\x00\x12\n\n\x06\x43REATE\x10\x01\x12\x07\n\x03MOD\x10\x02\x42\x0e\n\x0ctarget_union\"\x8e\x01\n\nTxnRequest\x12(\n\x07\x63ompare\x18\x01 \x03(\x0b\x32\x17.stepbench.etcd.Compare\x12*\n\x07success\x18\x02 \x03(\x0b\x32\x19.stepbench.etcd.RequestOp\x12*\n\x07\x66\x61ilure\x18\x03 \x03(\x0b\x32\x19.stepbench.etcd.RequestOp\"\x7f\n\x0bTxnResponse\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1e.stepbench.etcd.ResponseHeader\x12\x11\n\tsucceeded\x18\x02 \x01(\x08\x12-\n\tresponses\x18\x03 \x03(\x0b\x32\x1a.stepbench.etcd.ResponseOp\"\xcc\x01\n\x12WatchCreateRequest\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\trange_end\x18\x02 \x01(\x0c\x12\x16\n\x0estart_revision\x18\x03 \x01(\x03\x12\x17\n\x0fprogress_notify\x18\x04 \x01(\x08\x12>\n\x07\x66ilters\x18\x05 \x03(\x0e\x32-.stepbench.etcd.WatchCreateRequest.FilterType\"%\n\nFilterType\x12\t\n\x05NOPUT\x10\x00\x12\x0c\n\x08NODELETE\x10\x01\"]\n\x0cWatchRequest\x12<\n\x0e\x63reate_request\x18\x01 \x01(\x0b\x32\".stepbench.etcd.WatchCreateRequestH\x00\x42\x0f\n\rrequest_union\"\xcc\x01\n\rWatchResponse\x12.\n\x06header\x18\x01 \x01(\x0b\x32\x1e.stepbench.etcd.ResponseHeader\x12\x10\n\x08watch_id\x18\x02 \x01(\x03\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x10\n\x08\x63\x61nceled\x18\x04 \x01(\x08\x12\x18\n\x10\x63ompact_revision\x18\x05 \x01(\x03\x12\x15\n\rcancel_reason\x18\x06 \x01(\t\x12%\n\x06\x65vents\x18\x0b \x03(\x0b\x32\x15.stepbench.etcd.Event\"\x0f\n\rStatusRequest\"!\n\x0eStatusResponse\x12\x0f\n\x07version\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -51,16 +51,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DELETERANGEREQUEST']._serialized_end=657
   _globals['_DELETERANGERESPONSE']._serialized_start=659
   _globals['_DELETERANGERESPONSE']._serialized_end=745
-  _globals['_WATCHCREATEREQUEST']._serialized_start=748
-  _globals['_WATCHCREATEREQUEST']._serialized_end=952
-  _globals['_WATCHCREATEREQUEST_FILTERTYPE']._serialized_start=915
-  _globals['_WATCHCREATEREQUEST_FILTERTYPE']._serialized_end=952
-  _globals['_WATCHREQUEST']._serialized_start=954
-  _globals['_WATCHREQUEST']._serialized_end=1047
-  _globals['_WATCHRESPONSE']._serialized_start=1050
-  _globals['_WATCHRESPONSE']._serialized_end=1254
-  _globals['_STATUSREQUEST']._serialized_start=1256
-  _globals['_STATUSREQUEST']._serialized_end=1271
-  _globals['_STATUSRESPONSE']._serialized_start=1273
-  _globals['_STATUSRESPONSE']._serialized_end=1306
+  _globals['_REQUESTOP']._serialized_start=748
+  _globals['_REQUESTOP']._serialized_end=944
+  _globals['_RESPONSEOP']._serialized_start=947
+  _globals['_RESPONSEOP']._serialized_end=1151
+  _globals['_COMPARE']._serialized_start=1154
+  _globals['_COMPARE']._serialized_end=1405
+  _globals['_COMPARE_COMPARERESULT']._serialized_start=1312
+  _globals['_COMPARE_COMPARERESULT']._serialized_end=1338
+  _globals['_COMPARE_COMPARETARGET']._serialized_start=1340
+  _globals['_COMPARE_COMPARETARGET']._serialized_end=1389
+  _globals['_TXNREQUEST']._serialized_start=1408
+  _globals['_TXNREQUEST']._serialized_end=1550
+  _globals['_TXNRESPONSE']._serialized_start=1552
+  _globals['_TXNRESPONSE']._serialized_end=1679
+  _globals['_WATCHCREATEREQUEST']._serialized_start=1682
+  _globals['_WATCHCREATEREQUEST']._serialized_end=1886
+  _globals['_WATCHCREATEREQUEST_FILTERTYPE']._serialized_start=1849
+  _globals['_WATCHCREATEREQUEST_FILTERTYPE']._serialized_end=1886
+  _globals['_WATCHREQUEST']._serialized_start=1888
+  _globals['_WATCHREQUEST']._serialized_end=1981
+  _globals['_WATCHRESPONSE']._serialized_start=1984
+  _globals['_WATCHRESPONSE']._serialized_end=2188
+  _globals['_STATUSREQUEST']._serialized_start=2190
+  _globals['_STATUSREQUEST']._serialized_end=2205
+  _globals['_STATUSRESPONSE']._serialized_start=2207
+  _globals['_STATUSRESPONSE']._serialized_end=2240
 # @@protoc_insertion_point(module_scope)

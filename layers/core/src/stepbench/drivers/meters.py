@@ -2,7 +2,7 @@
 How busy a store was, read from CloudWatch: CPU of servers, consumed of provisioned write units of a table.
 
 Beside the drivers, not in them: a meter needs neither the store's client library nor a way to its network. S3 tells
-nothing of the kind, and the reference store has nothing to be busy with.
+nothing of the kind, of Redis none is read, and the reference store has nothing to be busy with.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, assert_never
 from pydantic import ValidationError
 
 from stepbench.contracts.metric import Metric
-from stepbench.contracts.target import DynamoDbTarget, EtcdTarget, PostgresqlTarget, ReferenceTarget, S3Target
+from stepbench.contracts.target import (
+    CassandraTarget,
+    DsqlTarget,
+    DynamoDbTarget,
+    EtcdTarget,
+    PostgresqlTarget,
+    RedisTarget,
+    ReferenceTarget,
+    S3Target,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +85,7 @@ def metric_of(target: Target, settings: Settings) -> Metric | None:
             text = settings.postgresql_metric
         case EtcdTarget():
             text = settings.etcd_metric
-        case S3Target() | ReferenceTarget():
+        case S3Target() | CassandraTarget() | DsqlTarget() | RedisTarget() | ReferenceTarget():
             return None
         case _ as unreachable:
             assert_never(unreachable)

@@ -7,6 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, update_key
+from stepbench.drivers.finishing import to_its_end
 from stepbench.drivers.protocol import Outcome, Write, Written
 from stepbench.errors import TargetUnavailableError
 from stepbench.load.arrivals import slice_counts
@@ -58,6 +59,8 @@ async def preload(spec: TrialSpec, write: Callable[[Write], Awaitable[Written]],
     """
     Write all of them, some at a time; a refused or unanswered one again, ever more slowly.
 
+    It ends, by whatever, when the writes under way have: who clears up next would not see yet what a store has taken.
+
     Raises:
         TargetUnavailableError: one key could not be written in six attempts.
     """
@@ -67,12 +70,18 @@ async def preload(spec: TrialSpec, write: Callable[[Write], Awaitable[Written]],
         for each in remaining:
             await _insist(each, write, clock)
 
-    await asyncio.gather(*(lane() for _ in range(_LANES)))
+    lanes = [asyncio.create_task(lane()) for _ in range(_LANES)]
+    try:
+        await asyncio.gather(*lanes)
+    finally:
+        for each in lanes:
+            each.cancel()
+        await asyncio.wait(lanes)
 
 
 async def _insist(each: Write, write: Callable[[Write], Awaitable[Written]], clock: Clock) -> None:
     for attempt in range(_ATTEMPTS):
-        last = await write(each)
+        last = await to_its_end(write(each))
         if last.outcome is Outcome.OK:
             return
         await clock.sleep_async(0.05 * 2**attempt)

@@ -1,21 +1,24 @@
 """
 What a store has to offer to be measured.
 
-Life cycle: `prepare` (once, by PrepareTarget, idempotent) · `ready` (polled) · in each writer `open` → `write` … →
-`close` · `tear_down` (until it says done; idempotent, resumable). Delivery, watching and scaling are separate
-Protocols: a driver has those that its store can do.
+Life cycle: `prepare` (once, by PrepareTarget, idempotent) · `ready` (polled) · in each writer `open` → `write` …, or
+`open` → `warm_up` → `operate` … → `close` · `tear_down` (until it says done; idempotent, resumable). Watching and
+scaling are separate Protocols: a driver has those that its store can do. A store that offers triggers and operations
+has a driver for each.
 
-A store's answer is never an exception: `write` returns an `Outcome`. What a driver may raise is
+A store's answer is never an exception: `write` and `operate` return an `Outcome`. What a driver may raise is
 `TargetUnavailableError` (and `PlanError` for a target that can never work), from the control methods only.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from stepbench.contracts.plan import Scale
+from stepbench.contracts.workload import Kind
 
 
 class Outcome(IntEnum):
@@ -56,23 +59,91 @@ class Written(NamedTuple):
     error: str = ""
 
 
-class Driver(Protocol):
-    """One store under test, for one trial."""
+PROBED = frozenset({Kind.READ, Kind.INSERT})
+"""Operations by which a store is asked whether it is ready, whatever the workload's mix."""
+
+
+class Operation(NamedTuple):
+    """
+    One operation to offer, on the record with this key.
+
+    value: what is written, of a blob; of a product the JSON of `fields`. fields: of a product, what is written: all, or
+    those that an update changes. rows: how many records a scan asks for. client: whose connection is used. A read, and
+    the reading part of a read-modify-write, has neither value nor fields to send; the latter's are written afterwards.
+    """
+
+    kind: Kind
+    key: str
+    value: bytes = b""
+    fields: Mapping[str, str] | None = None
+    rows: int = 0
+    client: int = 0
+
+
+class Connecting(NamedTuple):
+    """What an operation on a connection of its own was made of, in ns; 0 where there is no TLS or authentication."""
+
+    connect_ns: int
+    tls_ns: int
+    authenticate_ns: int
+    operate_ns: int
+
+
+class Operated(NamedTuple):
+    """
+    What came of an operation: as `Written`, and what only operations have.
+
+    t1_ns and t2_ns enclose all of it: the connection's making, where it has one of its own, and retries. A read that
+    finds no record is FAILED with error "not_found": what is read was written before.
+    retries: after conflicts, by the driver, as the store's documentation demands.
+    """
+
+    t1_ns: int
+    t2_ns: int
+    outcome: Outcome
+    token: str = ""
+    error: str = ""
+    retries: int = 0
+    connecting: Connecting | None = None
+
+
+Answer = Written | Operated
+
+
+WITHDRAWN = "withdrawn"
+"""The error of what never left because its task was cancelled first."""
+
+
+class WithdrawnError(asyncio.CancelledError):
+    """
+    The task of a write or operation was cancelled, at a moment when it was known what had come of it.
+
+    It had not left us, or all that had was answered. Still a cancellation, so that whoever is cancelled goes home;
+    any other one leaves it open whether the store has done something.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
+
+
+class Store(Protocol):
+    """One store under test, for one trial: what is done to it before and after the load."""
 
     async def open(self) -> None:
         """Connect; no effect on data. Raises TargetUnavailableError."""
         ...
 
     async def prepare(self) -> None:
-        """Make bucket space, table, trigger, preloaded keys. Idempotent. Raises TargetUnavailableError."""
+        """
+        Make bucket space, table, trigger, preloaded keys. Idempotent. Raises TargetUnavailableError.
+
+        When it is cancelled, it ends after what the store has already been asked for: `tear_down` may come next.
+        """
         ...
 
     async def ready(self) -> bool:
         """Whether everything that `prepare` asked for is active (not yet: whether events arrive)."""
-        ...
-
-    async def write(self, write: Write) -> Written:
-        """Offer one record; many may be in flight. Never raises for the store's answer."""
         ...
 
     async def tear_down(self) -> bool:
@@ -85,6 +156,40 @@ class Driver(Protocol):
 
     async def provider(self) -> str:
         """What serves this store, with version, as the report names it ("etcd 3.5.1", "Amazon S3")."""
+        ...
+
+
+class Driver(Store, Protocol):
+    """A store whose trigger is measured."""
+
+    async def write(self, write: Write) -> Written:
+        """Offer one record; many may be in flight. Never raises for the store's answer."""
+        ...
+
+
+@runtime_checkable
+class Operable(Store, Protocol):
+    """
+    A store whose operations are measured.
+
+    Its `open` makes one connection at most. The stages that prepare, ask and clear up open it too, and a server may
+    have no more places than the load has clients.
+    """
+
+    async def warm_up(self) -> None:
+        """
+        After `open`: make the connections of a writer's clients, so that none is made under load.
+
+        Without it each is made when an operation needs it, before t1. Raises TargetUnavailableError.
+        """
+        ...
+
+    async def operate(self, operation: Operation) -> Operated:
+        """
+        Offer one operation, of a kind of the mix or of `PROBED`; one a client may be in flight.
+
+        Never raises for the store's answer.
+        """
         ...
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import json
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+import ssl
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import boto3
 import psycopg
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from psycopg.conninfo import make_conninfo
 
+from stepbench.contracts.target import PostgresqlTarget
 from stepbench.drivers.addresses import Endpoint, endpoint_error, parse_endpoint, resolve
+from stepbench.drivers.secrets import read_login
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
@@ -29,7 +29,24 @@ DEFAULT_PORT = 5432
 CONNECT_LIMIT_S = 5
 CONTROL_LIMIT_S = 30.0
 """For one statement of preparing and clearing up; the server's own limit for the longest of them is 25 s."""
-_SECRETS = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "max_attempts": 3})
+
+
+class Tls(NamedTuple):
+    """Whether to encrypt, and whose signature the server's certificate needs: a PEM file, "" for the system's."""
+
+    wanted: bool
+    authority: str = ""
+
+    def parameters(self) -> dict[str, str]:
+        """
+        As libpq takes them: certificate and name verified, or no encryption at all.
+
+        The file is named where the system's is meant, too: a libpq from a wheel looks for it elsewhere.
+        """
+        if not self.wanted:
+            return {"sslmode": "disable"}
+        authority = self.authority or ssl.get_default_verify_paths().cafile or "system"
+        return {"sslmode": "verify-full", "sslrootcert": authority}
 
 
 class BoundedConnection(psycopg.AsyncConnection):
@@ -61,9 +78,16 @@ class Access:
     """Opens connections to one database; looks credentials and address up once."""
 
     def __init__(
-        self, endpoint: Endpoint, secret_arn: str, region: str, control_limit_s: float = CONTROL_LIMIT_S
+        self,
+        endpoint: Endpoint,
+        secret_arn: str,
+        region: str,
+        control_limit_s: float = CONTROL_LIMIT_S,
+        tls: Tls | None = None,
     ) -> None:
+        """`tls`: without it, encrypted where the server offers it, but never on loopback, and nothing is verified."""
         self._control_limit_s = control_limit_s
+        self._tls = tls
         self._endpoint = endpoint
         self._secret_arn = secret_arn
         self._region = region
@@ -80,12 +104,30 @@ class Access:
             PlanError: neither names a server.
         """
         own = spec.plan.target.endpoint
-        endpoint = own or settings.postgresql_endpoint
-        if not endpoint:
-            remedy = "Give target.endpoint, or the stack's parameter PostgresqlEndpoint."
-            raise endpoint_error(None, "no PostgreSQL server is known to this stack", remedy)
-        secret = "" if own else settings.postgresql_secret_arn
-        return cls(parse_endpoint(endpoint, DEFAULT_PORT), secret, settings.aws_region, control_limit_s)
+        return cls(
+            _endpoint(own or settings.postgresql_endpoint),
+            "" if own else settings.postgresql_secret_arn,
+            settings.aws_region,
+            control_limit_s,
+        )
+
+    @classmethod
+    def of_operations(cls, spec: TrialSpec, settings: Settings, control_limit_s: float = CONTROL_LIMIT_S) -> Access:
+        """
+        As `of`, encrypted or not as the plan says.
+
+        Where the stack knows a server for TLS, that one serves operations without TLS, too: so the two differ in TLS
+        only, and not in the server.
+        """
+        target, own = spec.plan.target, spec.plan.target.endpoint
+        wanted = isinstance(target, PostgresqlTarget) and target.tls
+        return cls(
+            _endpoint(own or settings.postgresql_tls_endpoint or settings.postgresql_endpoint),
+            "" if own else settings.postgresql_secret_arn,
+            settings.aws_region,
+            control_limit_s,
+            Tls(wanted, settings.tls_authority),
+        )
 
     async def connect(self) -> BoundedConnection:
         """
@@ -95,20 +137,33 @@ class Access:
             TargetUnavailableError: no address, no credentials, no answer, or the server refuses; `__cause__` is
                 psycopg's error where there is one.
         """
-        if self._parameters is None:
-            self._parameters = await self._look_up()
+        parameters = await self._looked_up()
         try:
             async with asyncio.timeout(CONNECT_LIMIT_S + 1):
-                connection = await BoundedConnection.connect(**self._parameters, autocommit=True)
+                connection = await BoundedConnection.connect(**parameters, autocommit=True)
         except (psycopg.Error, TimeoutError) as error:
             message = f"PostgreSQL at {self._endpoint.host}:{self._endpoint.port}: {error or 'no answer'}"
             raise TargetUnavailableError(message) from error
         connection.limit_s = self._control_limit_s
         return connection
 
+    async def conninfo(self, **more: str) -> bytes:
+        """
+        As libpq takes it, `more` added. The first time address and credentials are looked up, and raise as `connect`.
+
+        The password is in it: for `PGconn.connect_start`, not for any log.
+        """
+        return make_conninfo(**{**await self._looked_up(), **more}).encode()
+
+    async def _looked_up(self) -> dict[str, Any]:
+        if self._parameters is None:
+            self._parameters = await self._look_up()
+        return self._parameters
+
     async def _look_up(self) -> dict[str, Any]:
         address = await resolve(self._endpoint)
         user, password = await asyncio.to_thread(self._credentials)
+        unverified = {"sslmode": "disable" if ipaddress.ip_address(address).is_loopback else "prefer"}
         return {
             "host": self._endpoint.host,
             "hostaddr": address,
@@ -116,7 +171,7 @@ class Access:
             "dbname": self._endpoint.path or "postgres",
             "user": user,
             "password": password,
-            "sslmode": "disable" if ipaddress.ip_address(address).is_loopback else "prefer",
+            **(unverified if self._tls is None else self._tls.parameters()),
             "gssencmode": "disable",
             "client_encoding": "utf8",
             "application_name": "stepbench",
@@ -127,13 +182,11 @@ class Access:
         """User and password as RDS keeps them in Secrets Manager; without a secret, a `postgres` who is trusted."""
         if not self._secret_arn:
             return "postgres", None
-        try:
-            secrets = boto3.client("secretsmanager", region_name=self._region, config=_SECRETS)
-            secret = json.loads(secrets.get_secret_value(SecretId=self._secret_arn)["SecretString"])
-            return str(secret["username"]), str(secret["password"])
-        except (BotoCoreError, ClientError) as error:
-            message = f"the secret {self._secret_arn} cannot be read: {error}"
-            raise TargetUnavailableError(message) from error
-        except (KeyError, TypeError, ValueError) as error:
-            message = f"the secret {self._secret_arn} holds no username and password as RDS writes them"
-            raise TargetUnavailableError(message) from error
+        return read_login(self._secret_arn, self._region)
+
+
+def _endpoint(text: str) -> Endpoint:
+    if not text:
+        remedy = "Give target.endpoint, or the stack's parameter PostgresqlEndpoint."
+        raise endpoint_error(None, "no PostgreSQL server is known to this stack", remedy)
+    return parse_endpoint(text, DEFAULT_PORT)

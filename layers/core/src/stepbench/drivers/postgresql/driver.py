@@ -9,6 +9,7 @@ statement and a trigger of their own.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.resources
 from contextlib import asynccontextmanager
 from itertools import islice
@@ -23,10 +24,11 @@ from stepbench.contracts.target import PostgresqlTarget, ServerlessCapacity
 from stepbench.drivers.aws_access import AwsAccess
 from stepbench.drivers.postgresql.access import CONTROL_LIMIT_S, Access
 from stepbench.drivers.postgresql.cluster import ClusterCapacity
-from stepbench.drivers.postgresql.lane import LOST, STATEMENT_LIMIT_MS, WRITE_LIMIT_S, Lane
+from stepbench.drivers.postgresql.conversation import LOST
+from stepbench.drivers.postgresql.lane import STATEMENT_LIMIT_MS, WRITE_LIMIT_S, Lane
 from stepbench.drivers.postgresql.lanes import Lanes
 from stepbench.drivers.preload import preloads
-from stepbench.drivers.protocol import Outcome, Write, Written
+from stepbench.drivers.protocol import WITHDRAWN, Outcome, WithdrawnError, Write, Written
 from stepbench.errors import PlanError, TargetUnavailableError
 
 if TYPE_CHECKING:
@@ -102,8 +104,11 @@ class PostgresqlDriver:
             now_ns = self._clock.now_ns()
             sqlstate = getattr(error.__cause__, "sqlstate", None)
             return Written(now_ns, now_ns, Outcome.FAILED, error=sqlstate or CANNOT_CONNECT)
+        except asyncio.CancelledError:
+            now_ns = self._clock.now_ns()
+            raise WithdrawnError(Written(now_ns, now_ns, Outcome.FAILED, error=WITHDRAWN)) from None
         try:
-            t1_ns, t2_ns, outcome, code = await lane.write(key, write.value)
+            t1_ns, t2_ns, outcome, code, _ = await lane.write(key, write.value)
         finally:
             self._lanes.release(lane)
         return Written(t1_ns, t2_ns, outcome, error=code)

@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from stepbench.drivers.postgresql.lane import Lane
+
+class AnyLane(Protocol):
+    """A connection that one task at a time uses."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether it has to be replaced."""
+        ...
+
+    def close(self) -> None:
+        """Drop it, whatever is under way."""
+        ...
 
 
-class Lanes:
+Lane = TypeVar("Lane", bound=AnyLane)
+
+
+class Lanes(Generic[Lane]):
     """
     Hands out idle lanes, the one used last first (its backend is warm).
 
-    Where the server lets us have no more connections, those that we have are the cap from then on.
+    Where the server lets us have no more connections, those that we have are the cap from then on; unless `insist`:
+    then whoever would need another is told so, and may ask again.
     """
 
-    def __init__(self, make: Callable[[], Awaitable[Lane]], cap: int) -> None:
+    def __init__(self, make: Callable[[], Awaitable[Lane]], cap: int, *, insist: bool = False) -> None:
         self._make = make
         self._cap = cap
+        self._insist = insist
         self._lanes: set[Lane] = set()
         self._opening = 0
         self._idle: list[Lane] = []
@@ -62,7 +78,7 @@ class Lanes:
                 try:
                     return await self._open()
                 except TargetUnavailableError:
-                    if not self._lanes:
+                    if self._insist or not self._lanes:
                         self._wake_next()
                         raise
                     self._cap = len(self._lanes)

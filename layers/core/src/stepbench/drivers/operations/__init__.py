@@ -1,0 +1,1 @@
+"""Stores whose operations are measured: a driver each."""

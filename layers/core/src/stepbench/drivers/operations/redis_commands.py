@@ -1,0 +1,70 @@
+"""
+Operations as commands of Redis, and what its answers say. Pure.
+
+A blob is a string (GET, SET), a product a hash with a field for each of its fields (HGETALL, HSET). An overwrite of a
+product sets all its fields, an update those that change, and both would make the record if it were not there. A
+read-modify-write is a read and then a write, without a transaction, as YCSB's is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.workload import Kind
+from stepbench.drivers.protocol import Outcome
+from stepbench.wire.resp_values import ErrorReply
+
+if TYPE_CHECKING:
+    from stepbench.drivers.protocol import Operation
+    from stepbench.wire.resp_connection import Answered
+
+    Command = tuple[bytes, ...]
+    """Its name, the key, the rest."""
+
+NOT_FOUND = "not_found"
+_DONE = (Outcome.OK, "")
+_READ, _READ_MODIFY_WRITE, _SCAN = Kind.READ, Kind.READ_MODIFY_WRITE, Kind.SCAN
+"""Looked up in a tenth of the time that the enumeration takes."""
+
+
+def read_command(key: bytes, *, product: bool) -> Command:
+    """The command that reads a record."""
+    return (b"HGETALL" if product else b"GET", key)
+
+
+def write_command(key: bytes, operation: Operation) -> Command:
+    """The command that writes what the operation carries: a blob's value, or a product's fields."""
+    if operation.fields is None:
+        return (b"SET", key, operation.value)
+    parts = [b"HSET", key]
+    for name, value in operation.fields.items():
+        parts += (name.encode(), value.encode())
+    return tuple(parts)
+
+
+def commands_of(operation: Operation, *, product: bool) -> tuple[Command, ...]:
+    """One command, or for a read-modify-write the two; a scan has none, and a plan with scans is refused."""
+    key = operation.key.encode()
+    kind = operation.kind
+    if kind is _READ:
+        return (read_command(key, product=product),)
+    if kind is _READ_MODIFY_WRITE:
+        return (read_command(key, product=product), write_command(key, operation))
+    return () if kind is _SCAN else (write_command(key, operation),)
+
+
+def judge(answered: Answered, *, reading: bool) -> tuple[Outcome, str]:
+    """
+    What an answer means, and the error's code.
+
+    A command of which the kernel got nothing certainly had no effect; one without an answer may have had. An error
+    reply is a refusal: the server checks whether it can do a command before it begins.
+    """
+    reply, error = answered.reply, answered.error
+    if error:
+        return Outcome.UNKNOWN if answered.sent else Outcome.FAILED, error
+    if isinstance(reply, ErrorReply):
+        return Outcome.FAILED, reply.code
+    if reading and (reply is None or reply == []):
+        return Outcome.FAILED, NOT_FOUND
+    return _DONE
