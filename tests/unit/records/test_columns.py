@@ -110,3 +110,24 @@ def test_the_header_refuses_numbers_that_no_identity_can_hold() -> None:
     """Phase has two hexadecimal digits."""
     with pytest.raises(ValueError, match="less than or equal to 255"):
         ColumnHeader(ref=column_header().ref, phase=256, writer=0, slice=0, attempt=0, flush=0)
+
+
+def test_columns_of_operations_are_read_back_and_others_have_none() -> None:
+    """A file of a trigger is as it always was: the header names its columns."""
+    plain = writer_rows([NOW_NS, NOW_NS + 5])
+    extras = {"client": np.array([3, 70_000]), "connect_ns": np.array([-1, 2**40])}
+    read = decode("key", encode(column_header(), plain._replace(extras=extras))).rows
+    assert {name: column.tolist() for name, column in read.extras.items()} == {
+        "client": [3, 70_000],
+        "connect_ns": [-1, 2**40],
+    }
+    assert all(column.dtype == np.int64 for column in read.extras.values())
+    assert same(read, plain)
+    assert decode("key", encode(column_header(), plain)).rows.extras == {}
+
+
+def test_parts_without_a_column_have_zeros_in_it() -> None:
+    """A flush without a retry has no such column, and the next one has."""
+    parts = [writer_rows([NOW_NS]), writer_rows([NOW_NS + 1])._replace(extras={"retries": np.array([4])}), empty_rows()]
+    assert concatenate(parts).extras["retries"].tolist() == [0, 4]
+    assert concatenate(parts[:1]).extras == {}

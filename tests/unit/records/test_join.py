@@ -13,8 +13,9 @@ from stepbench.errors import AccountingError
 from stepbench.records.books import account, check
 from stepbench.records.columns import UNSENT, ColumnFile, Rows
 from stepbench.records.grid import Grid, build_grid
-from stepbench.records.join import NOT_OFFERED, UNRECORDED, Joined, join
+from stepbench.records.join import Joined, join
 from stepbench.records.layout import attempt_id
+from stepbench.records.sent import NOT_OFFERED, UNRECORDED
 from stepbench.records.t4 import Entry, T4Item, parse_item
 from stepbench.testing.records import column_header, t4_item, writer_rows
 

@@ -52,6 +52,8 @@ def test_the_six_measures_are_the_differences_of_the_time_points() -> None:
     assert window.service_ms.max == pytest.approx(2)
     assert window.response_write_ms.max == pytest.approx(2.02)
     assert window.latency_ms.min is not None
+    assert window.after_ack_ms is not None
+    assert window.response_trigger_ms is not None
     assert window.after_ack_ms.min == pytest.approx(window.latency_ms.min - 2)
     assert window.response_trigger_ms.min == pytest.approx(window.latency_ms.min + 0.02)
 

@@ -85,3 +85,12 @@ def test_nothing_sent_is_nothing_to_wait_for() -> None:
     ref = stored_trial(memory.services)
     answer = await_arrivals(AwaitArrivalsInput(ref=ref), memory.services)
     assert answer == AwaitArrivalsOutput(done=True, expected=0, arrived=0)
+
+
+def test_operations_have_nothing_to_arrive() -> None:
+    """It is over at the first look, with acknowledged operations on record and no arrival."""
+    memory = MemoryServices()
+    plan = small_plan("redis", experiment="operations", workload={"mix": {"read": 1}})
+    ref = stored_trial(memory.services, plan)
+    output = await_arrivals(AwaitArrivalsInput(ref=ref), memory.services)
+    assert output == AwaitArrivalsOutput(done=True, expected=0, arrived=0)

@@ -7,6 +7,7 @@ import pytest
 
 from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
 from stepbench.contracts.tasks import AwaitTargetInput, TrialRef
+from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import PRELOAD_WRITER
 from stepbench.drivers.protocol import Outcome, Write, Written
 from stepbench.errors import TargetUnavailableError, TrialCancelledError
@@ -218,3 +219,46 @@ def test_preloaded_keys_are_no_canaries_of_ours() -> None:
     item = {"n": 2, "entries": entries, "sandbox": "s", "cold": False, "init_ns": 0, "batch": 2, "source": "receiver"}
     scene.memory.services.table.put_t4(scene.ref.tag, "request", 1, item)
     assert arrived_canaries(scene.ref.tag, scene.memory.services) == set()
+
+
+def operations(records: int, mix: dict[str, int] | None = None) -> TrialPlan:
+    """A trial of operations on Redis."""
+    workload = {"records": records, "mix": mix or {"read": 1}}
+    return small_plan("redis", experiment="operations", workload=workload)
+
+
+def test_operations_are_ready_once_the_last_preloaded_record_can_be_read() -> None:
+    """There is no trigger to prove; that all records are there matters, or reads would miss."""
+    scene = Scene(operations(50))
+    driver = MemoryDriver(scene.clock, outcomes={0: Outcome.FAILED, 1: Outcome.UNKNOWN})
+    assert scene.ready(driver)
+    assert [operation.kind for operation in driver.operations] == [Kind.READ] * 3
+    assert {operation.key for operation in driver.operations} == {driver.operations[0].key}
+    assert driver.offered == []
+
+
+def test_without_records_a_probe_is_inserted_apart_from_the_workload_s() -> None:
+    """Nobody inserts it again: the next probe has another number."""
+    scene = Scene(operations(0, {"insert": 1}))
+    driver = MemoryDriver(scene.clock, outcomes={0: Outcome.FAILED}, service_ns=(1_000_000,))
+    assert scene.ready(driver)
+    assert [operation.kind for operation in driver.operations] == [Kind.INSERT] * 2
+    assert len({operation.key for operation in driver.operations}) == 2
+    assert all(operation.key.startswith(f"{scene.ref.tag}/") for operation in driver.operations)
+
+
+def test_operations_wait_for_what_was_prepared_and_give_the_call_back_in_time() -> None:
+    """The state machine calls again; after `ready_by` it is told what did not work."""
+    scene = Scene(operations(1))
+    assert not scene.ready(MemoryDriver(scene.clock, ready_after=10_000))
+    assert scene.clock.now_ns() <= (NOW_S + CALL_LIMIT_S + 1) * SECOND_NS
+    with pytest.raises(TargetUnavailableError, match=r"no probe of redis worked by .* look at whether"):
+        scene.ready(MemoryDriver(scene.clock), ready_by_s=NOW_S)
+
+
+def test_no_watcher_is_waited_for_where_operations_are_measured() -> None:
+    """The trigger of etcd is watched, its operations are not."""
+    plan = small_plan("etcd", experiment="operations", workload={"records": 1})
+    scene = Scene(plan)
+    assert scene.ready(MemoryDriver(scene.clock))
+    assert not plan.pull

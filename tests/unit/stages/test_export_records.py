@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from stepbench.contracts.tasks import ExportRecordsInput
+from stepbench.contracts.tasks import ExportRecordsInput, PhaseSchedule
 from stepbench.records import layout
+from stepbench.records.columns import encode
 from stepbench.stages import export_records as stage
 from stepbench.stages.export_records import export_records
 from stepbench.testing.finished_trials import FinishedTrial
 from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.records import column_header, writer_rows
 from stepbench.testing.trials import small_plan, stored_trial
 
 if TYPE_CHECKING:
@@ -106,3 +108,27 @@ def test_a_trial_that_never_began_has_an_empty_file() -> None:
     file, rows, _ = exported(deliver=False)
     assert rows == file.read().num_rows == 0
     assert "t4_ns" in file.schema_arrow.names
+
+
+def test_operations_have_columns_of_their_own_and_none_of_arrivals() -> None:
+    """A reader of the file finds the kind by name, and no empty t4."""
+    memory = MemoryServices()
+    phases = [{"name": "load", "closed": {"clients": 2, "duration_s": 1}}]
+    plan = small_plan("redis", experiment="operations", workload={"mix": {"read": 1}}, phases=phases)
+    ref = stored_trial(memory.services, plan)
+    memory.services.runs.put_model(layout.phase_key(ref, 0, "plan.json"), PhaseSchedule(start_at_ns=START_NS))
+    extras = {"client": np.array([0, 1, 0]), "kind": np.array([0, 1, 5]), "retries": np.array([0, 0, 2])}
+    for attempt in (0, 1):
+        rows = writer_rows([START_NS + attempt, START_NS + 20, START_NS + 50])._replace(extras=extras)
+        header = column_header(ref, attempt=attempt, last=True)
+        key = layout.column_file_key(ref, layout.attempt_id(0, 0, 0, attempt), 0)
+        memory.services.runs.put_bytes(key, encode(header, rows))
+    output = export_records(ExportRecordsInput(ref=ref), memory.services)
+    file = pq.ParquetFile(io.BytesIO(memory.bucket.objects[output.key]))
+    table = file.read()
+    assert table["kind"].to_pylist() == ["read", "read", "insert", "insert", "scan", "scan"]
+    assert table["attempt"].to_pylist() == [0, 1, 0, 1, 0, 1]
+    assert table["sequence"].to_pylist() == [0, 0, 1, 1, 2, 2]
+    assert table["retries"].to_pylist() == [0, 0, 0, 0, 2, 2]
+    assert not {"t4_ns", "arrivals", "cold", "matching", "connect_ns"} & set(table.column_names)
+    assert all(field.metadata[b"unit"] for field in file.schema_arrow)

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 
 from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput, TrialRef
+from stepbench.drivers.aws_access import AwsAccess
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TrialCancelledError
 from stepbench.records import layout
 from stepbench.stages.prepare_target import READY_LIMIT_S, is_emulated, prepare_target
@@ -188,3 +192,67 @@ def test_receivers_are_told_what_to_log_before_the_store_can_deliver(log_t4: str
     driver.prepare = prepare_store  # type: ignore[method-assign] # to look at the table at this very moment
     prepare(memory, ref, driver)
     assert seen == [flag]
+
+
+def test_operations_on_a_watched_store_need_no_watcher() -> None:
+    """The trigger of etcd does; a watcher would load the store that is measured."""
+    memory = MemoryServices()
+    plan = small_plan("etcd", experiment="operations", workload={"mix": {"read": 1}})
+    output = prepare(memory, stored_trial(memory.services, plan), MemoryDriver(memory.services.clock))
+    assert output.lanes == ()
+
+
+def test_preloading_is_left_off_when_the_trial_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target is freed by whoever cancels: minutes of records more would disturb the next trial's measurement."""
+    monkeypatch.setattr("stepbench.stages.prepare_target.LOOK_S", 0.001)
+    memory = MemoryServices()
+    ref = stored_trial(memory.services)
+    driver = _Preloading(memory.services.clock)
+    driver.begun = lambda: memory.services.table.set_flag(ref.tag, layout.CANCELLED, "Ctrl-C")
+    with pytest.raises(TrialCancelledError, match=r"Ctrl-C"):
+        prepare(memory, ref, driver)
+    assert driver.calls[-2:] == ["tear_down", "close"]
+
+
+class _Preloading(MemoryDriver):
+    """Never comes to its end."""
+
+    begun: Callable[[], None]
+
+    async def prepare(self) -> None:
+        self.begun()
+        await asyncio.get_running_loop().create_future()
+
+
+def test_a_table_that_is_just_being_made_is_removed_after_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweeper saw none and freed the target; removed before it is there, the table would stay for ever."""
+    monkeypatch.setattr("stepbench.stages.prepare_target.LOOK_S", 0.001)
+    memory = MemoryServices()
+    ref = stored_trial(memory.services, small_plan("dynamodb"))
+    driver = _Making(memory.services.clock)
+    driver.access = AwsAccess("dynamodb", memory.services.trial(ref), memory.services.settings, memory.services.clock)
+    driver.begun = lambda: memory.services.table.set_flag(ref.tag, layout.CANCELLED, "swept")
+    with pytest.raises(TrialCancelledError, match="swept"):
+        prepare(memory, ref, driver)
+    assert driver.calls == ["open", "prepare", "table made", "tear_down", "close"]
+
+
+class _Making(MemoryDriver):
+    """Its table is there some milliseconds after it was told to stop."""
+
+    access: AwsAccess
+    begun: Callable[[], None]
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        preparing = asyncio.current_task()
+        assert preparing is not None
+
+        def create_table() -> None:
+            self.begun()
+            while not preparing.cancelling():
+                time.sleep(0.001)
+            time.sleep(0.005)
+            self.calls.append("table made")
+
+        await self.access.call(create_table)

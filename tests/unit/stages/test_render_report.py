@@ -12,6 +12,7 @@ from stepbench.planning import expand, parse_plan
 from stepbench.records import layout
 from stepbench.stages.render_report import MAX_CAUSE_CHARS, render_report
 from stepbench.testing.memory_services import MemoryServices
+from stepbench.testing.sample_plans import planned_results
 from stepbench.testing.sample_results import sample_results
 from stepbench.testing.trials import small_plan, stored_trial
 
@@ -247,6 +248,32 @@ def test_repeats_are_taken_together_in_the_order_of_the_plan() -> None:
     assert (missing.repeat, missing.point, its_group.trials[0]) == (0, its_group.point, 0)
     assert its_group.windows[0].runs == 3
     assert all(group.windows[0].p50.value == pytest.approx(6.36, abs=0.005) for group in summary.groups)
+
+
+def test_operations_are_compared_with_the_first_value_of_the_plan() -> None:
+    """Though another was run first; and a trial without a result is described, and in no comparison."""
+    memory = MemoryServices()
+    phases = [{"name": "steady", "closed": {"clients": 5, "duration_s": 8}}]
+    trial = {"experiment": "operations", "workload": {}, "phases": phases}
+    stores = ("redis", "etcd", "postgresql", "dynamodb")
+    trials = [{**trial, "target": {"store": store}} for store in stores]
+    plan = parse_plan({"name": "x", "trials": trials, "order": "random"})
+    memory.services.runs.put_model(layout.run_key(RUN, "plan.json"), plan)
+    specs = expand(plan, RUN)
+    assert specs[0].name != "redis"
+    for spec, result in zip(specs, planned_results(specs), strict=True):
+        ref = TrialRef(run_id=RUN, trial=spec.index, tag=spec.tag)
+        memory.services.runs.put_model(layout.trial_key(ref, "trial.json"), spec)
+        if spec.name != "etcd":
+            leave(memory, ref, result)
+    render(memory)
+    summary = summary_of(memory)
+    assert [(each.group_b, each.group_a) for each in summary.settings] == [
+        ("postgresql", "redis"),
+        ("dynamodb", "redis"),
+    ]
+    (missing,) = (trial for trial in summary.trials if trial.name == "etcd")
+    assert missing.setup["phases[steady].closed.clients"] == 5
 
 
 def test_a_plan_of_another_version_is_no_obstacle() -> None:

@@ -109,6 +109,7 @@ def test_records_go_out_every_ten_seconds_and_the_last_file_says_that_it_is() ->
     assert len(files) >= 3
     assert [file.header.last for file in files] == [False] * (len(files) - 1) + [True]
     assert [file.header.drift_ns for file in files] == [None] * (len(files) - 1) + [0]
+    assert [file.header.cpu_share is None for file in files] == [True] * (len(files) - 1) + [False]
     assert [file.header.flush for file in files] == list(range(len(files)))
 
 

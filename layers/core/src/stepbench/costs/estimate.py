@@ -1,10 +1,11 @@
 """
-From a plan, or from a trial's counts, to a bill.
+From a plan, or from a trial's counts, to a bill, at us-east-1's list prices: many other regions are dearer.
 
 Before the trial every push event is taken to cost an invocation of its own, which batching undercuts: a budget that
-holds against the estimate holds against the bill. What the trigger's filter holds back costs its write alone: no store
-bills for a filter, and nothing is invoked. After the trial, counts that were measured take the place of those
-assumptions.
+holds against the estimate holds against the bill. A writer that Lambda has to start again offers its share again, which
+is not foreseen. Operations invoke nothing but their writers. What the trigger's
+filter holds back costs its write alone: no store bills for a filter, and nothing is invoked. After the trial, counts
+that were measured take the place of those assumptions.
 """
 
 from __future__ import annotations
@@ -14,22 +15,26 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from stepbench.contracts.load_rules import METRICS_LOOP_S, METRICS_WAIT_S
+from stepbench.contracts.measure import measure_of
 from stepbench.contracts.phase import MAX_LOOKS
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import (
     AutoscaledCapacity,
+    CassandraTarget,
+    DsqlTarget,
     DynamoDbTarget,
     EtcdTarget,
     OnDemandCapacity,
     PostgresqlTarget,
     ProvisionedCapacity,
+    RedisTarget,
     ReferenceTarget,
     S3Target,
-    is_pull,
     receiver_of,
 )
-from stepbench.costs import prices
+from stepbench.costs import operations, prices
 from stepbench.costs.bill import CostEstimate, CostLine, bill, line
+from stepbench.costs.dsql import operation_dpu, preloading_dpu
 from stepbench.records.t4_lines import SAMPLE_EVERY
 
 FUNCTION_MEMORY_MB = 1_024
@@ -80,7 +85,7 @@ class Usage:
 
 
 def estimate(trial: TrialPlan) -> CostEstimate:
-    """Upper bound of what the trial costs on AWS, from its plan alone."""
+    """Upper bound of what the trial costs on AWS at us-east-1's list prices, from its plan alone."""
     return _priced(trial, Usage(sent=trial.events))
 
 
@@ -90,7 +95,8 @@ def actual_cost(trial: TrialPlan, usage: Usage) -> float:
 
 
 def _priced(trial: TrialPlan, usage: Usage) -> CostEstimate:
-    delivered = math.ceil(usage.sent * trial.record.matching_share)
+    arrives = measure_of(trial.experiment).arrives
+    delivered = math.ceil(usage.sent * trial.record.matching_share) if arrives else 0
     batches = usage.batches if usage.batches is not None else _batches(trial, delivered)
     invocations = usage.invocations if usage.invocations is not None else _invocations(trial, batches)
     billed_ms = usage.billed_ms if usage.billed_ms is not None else _billed_ms(trial, batches)
@@ -114,11 +120,43 @@ def _store_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
         case DynamoDbTarget():
             return _dynamodb_lines(trial, trial.target, writes)
         case PostgresqlTarget():
-            return (line(prices.AURORA_IO, writes),)
-        case EtcdTarget() | ReferenceTarget():
+            return (line(prices.AURORA_IO, _aurora_requests(trial, offered)),)
+        case DsqlTarget():
+            return _dsql_lines(trial, trial.target, offered)
+        case RedisTarget():
+            return (line(prices.ELASTICACHE_ECPU, _ecpus(trial, trial.target, offered)),)
+        case EtcdTarget() | CassandraTarget() | ReferenceTarget():
             return ()
         case _:
             assert_never(trial.target)
+
+
+def _aurora_requests(trial: TrialPlan, offered: int) -> float:
+    workload = trial.workload
+    if workload is None:
+        size = trial.record.key_bytes + trial.record.value_bytes
+        return (offered + CANARIES) * operations.write_requests(size)
+    operated = max(0, offered - workload.records) * operations.io_requests(workload)
+    return operated + workload.records * operations.write_requests(operations.record_bytes(workload))
+
+
+def _ecpus(trial: TrialPlan, target: RedisTarget, offered: int) -> float:
+    """A cluster behind TLS may be ElastiCache Serverless, which no plan tells; all others bill by the hour."""
+    if trial.workload is None or not (target.cluster and target.tls):
+        return 0
+    records = trial.workload.records
+    operated = max(0, offered - records) * operations.ecpus(trial.workload)
+    return operated + records * operations.ecpus_of_record(trial.workload)
+
+
+def _dsql_lines(trial: TrialPlan, target: DsqlTarget, offered: int) -> tuple[CostLine, ...]:
+    """Everything that it does is billed in one unit; peers bill what is written once more."""
+    if trial.workload is None:  # a trial for triggers, which the store has not
+        return ()
+    regions = 2 if target.cluster == "multi" else 1
+    records = trial.workload.records
+    operated = max(0, offered - records) * operation_dpu(trial.workload, regions=regions)
+    return (line(prices.DSQL_DPU, operated + preloading_dpu(trial.workload, records, regions=regions)),)
 
 
 def _dynamodb_lines(trial: TrialPlan, target: DynamoDbTarget, writes: int) -> tuple[CostLine, ...]:
@@ -127,12 +165,25 @@ def _dynamodb_lines(trial: TrialPlan, target: DynamoDbTarget, writes: int) -> tu
     provisioned = [c for c in asked if isinstance(c, ProvisionedCapacity | AutoscaledCapacity)]
     on_demand = [capacity for capacity in asked if isinstance(capacity, OnDemandCapacity)]
     hours = (trial.length_s + trial.drain_limit_s + IDLE_S) / 3_600
-    units = math.ceil((trial.record.key_bytes + trial.record.value_bytes + ATTRIBUTE_NAMES_BYTES) / 1_024)
+    reads, written = _dynamodb_units(trial, writes)
     return (
-        line(prices.DYNAMODB_WRITE, writes * units if on_demand else 0),
+        line(prices.DYNAMODB_WRITE, written if on_demand else 0),
+        line(prices.DYNAMODB_TARGET_READ, reads if on_demand else 0),
         line(prices.DYNAMODB_PROVISIONED_WRITE, hours * max(map(_most_write_units, provisioned), default=0)),
         line(prices.DYNAMODB_PROVISIONED_READ, hours * max((c.read_units for c in provisioned), default=0)),
     )
+
+
+def _dynamodb_units(trial: TrialPlan, offered: int) -> tuple[float, float]:
+    """Read and write units of everything that is offered, what is preloaded included."""
+    if trial.workload is None:
+        size = trial.record.key_bytes + trial.record.value_bytes + ATTRIBUTE_NAMES_BYTES
+        return 0, offered * math.ceil(size / 1_024)
+    records = trial.workload.records
+    operated = max(0, offered - records)
+    written = operated * operations.write_units(trial.workload)
+    preloaded = records * operations.units_of_record(trial.workload)
+    return operated * operations.read_units(trial.workload), written + preloaded
 
 
 def _most_write_units(capacity: ProvisionedCapacity | AutoscaledCapacity) -> int:
@@ -140,19 +191,21 @@ def _most_write_units(capacity: ProvisionedCapacity | AutoscaledCapacity) -> int
 
 
 def _batches(trial: TrialPlan, delivered: int) -> int:
-    """A watcher writes what it saw once a second at most; a push receiver may run once per event."""
-    return min(delivered, math.ceil(2 * _watch_s(trial))) if is_pull(trial.target) else delivered + CANARIES
+    """A watcher writes what it saw once a second at most; a push receiver may run once per event; operations: none."""
+    if not measure_of(trial.experiment).arrives:
+        return 0
+    return min(delivered, math.ceil(2 * _watch_s(trial))) if trial.pull else delivered + CANARIES
 
 
 def _invocations(trial: TrialPlan, batches: int) -> int:
-    receivers = 0 if is_pull(trial.target) else batches + _invoked_writes(trial)
+    receivers = 0 if trial.pull else batches + _invoked_writes(trial)
     return receivers + _items(trial) + CONTROL_INVOCATIONS + _looks(trial)
 
 
 def _billed_ms(trial: TrialPlan, batches: int) -> float:
     writers_ms = (_writer_seconds(trial) + WRITER_LEAD_S * _items(trial)) * 1_000
     pushed_ms = (batches + _invoked_writes(trial)) * RECEIVER_MS
-    receivers_ms = 2 * _watch_s(trial) * 1_000 if is_pull(trial.target) else pushed_ms
+    receivers_ms = 2 * _watch_s(trial) * 1_000 if trial.pull else pushed_ms
     return writers_ms + receivers_ms + CONTROL_INVOCATIONS * CONTROL_MS + _looks(trial) * LOOK_MS
 
 

@@ -116,7 +116,7 @@ def _events_by_token(grid: Grid, files: Sequence[ColumnFile]) -> dict[str, int]:
     for head, rows in files:
         slot = grid.slot(head.phase, head.writer, head.slice)
         if slot >= 0 and rows.tokens:
-            events = (grid.base[slot] + rows.sequence).tolist()
+            events = (grid.span(slot, head.attempt)[0] + rows.sequence).tolist()
             known.update({token: event for token, event in zip(rows.tokens, events, strict=True) if token})
     return known
 

@@ -10,7 +10,7 @@ from stepbench.contracts.result import Accounting
 from stepbench.drivers.protocol import Outcome
 from stepbench.errors import AccountingError
 from stepbench.records.columns import UNSENT
-from stepbench.records.join import UNRECORDED
+from stepbench.records.sent import UNRECORDED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,7 @@ def account(joined: Joined, among: NDArray[np.bool_], *, malformed: int = 0, apa
     """
     among = among & joined.offered
     outcome, arrived, matching = joined.outcome[among], joined.arrived[among], joined.matching[among]
-    missing = (outcome == Outcome.OK) & ~arrived
+    missing = (outcome == Outcome.OK) & ~arrived & joined.grid.arrives
     total = {code: int(np.count_nonzero(outcome == code)) for code in (*Outcome, UNSENT, UNRECORDED)}
     came = {code: int(np.count_nonzero(arrived & (outcome == code))) for code in (*Outcome, UNSENT, UNRECORDED)}
     books = Accounting(
@@ -59,6 +59,7 @@ def account(joined: Joined, among: NDArray[np.bool_], *, malformed: int = 0, apa
         unmatched=joined.unmatched if apart else 0,
         malformed=malformed if apart else 0,
         canaries=joined.canaries if apart else 0,
+        awaited=joined.grid.arrives,
     )
     check(books)
     return books
@@ -76,7 +77,9 @@ def check(books: Accounting) -> None:
         "sent = ok + failed + unknown": books.sent == books.ok + books.failed + books.unknown,
         "received = ok + failed + unknown + unrecorded, arrived": books.received
         == books.ok_arrived + books.failed_arrived + books.unknown_arrived + books.unrecorded_arrived,
-        "lost = ok - ok arrived - held back": books.lost == books.ok - books.ok_arrived - books.held_back,
+        "lost = ok - ok arrived - held back": books.lost
+        == (books.ok - books.ok_arrived - books.held_back if books.awaited else 0),
+        "nothing arrives that is not awaited": books.awaited or books.received == 0,
         "leaked <= received": books.leaked <= books.received,
         "arrived <= all, for each outcome": books.ok_arrived <= books.ok
         and books.failed_arrived <= books.failed

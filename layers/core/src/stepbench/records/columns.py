@@ -3,6 +3,8 @@ A writer's records as they are stored: one compact column file per flush.
 
     magic "SBC1" · header length u32 · header JSON · per column: zlib stream · CRC-32 of all before
 
+Operations have columns more (`Rows.extras`), named in the header as the others are; a file without them has none.
+
 Columns hold differences that are small and alike (sequence and t0 against the row before, t1 against t0, t2 against
 t1), each in the narrowest integers that fit, byte planes apart, which is what zlib can do something with. Integers
 are little-endian.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,13 +27,15 @@ from stepbench.errors import CorruptRecordsError
 from stepbench.load.matching import matching
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
 MAGIC = b"SBC1"
 UNSENT = 3
 """Outcome of a row whose event was never handed to the store; it has no t1 and no t2 (both 0)."""
+NO_EXTRAS: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
+_OWN_COLUMNS = frozenset({"sequence", "t0", "t1", "t2", "outcome", "error"})
 _LENGTH = struct.Struct("<I")
 _LEVEL = 6
 _WIDTHS = ("<i1", "<i2", "<i4", "<i8")
@@ -50,6 +55,9 @@ class ColumnHeader(Contract):
     drift_ns: int | None = Field(
         default=None, description="CLOCK_REALTIME minus the writer's clock at the end of the slice; last file only."
     )
+    cpu_share: float | None = Field(
+        default=None, description="CPU that the writer used under load, of what a thread of it can get; last file only."
+    )
 
 
 class Rows(NamedTuple):
@@ -58,6 +66,9 @@ class Rows(NamedTuple):
 
     sequence, t0_ns, t1_ns, t2_ns: int64. outcome: uint8, an `Outcome` or `UNSENT`. error: uint16, index into
     `ColumnHeader.errors`. tokens: the store's names of the changes, one a row, or empty if no row has any.
+
+    extras: what only operations have, int64 columns by name: `client` and `kind`, and where any row has another value
+    than 0 `retries`, `connect_ns`, `tls_ns`, `authenticate_ns`, `operate_ns`.
     """
 
     sequence: NDArray[np.int64]
@@ -67,6 +78,7 @@ class Rows(NamedTuple):
     outcome: NDArray[np.uint8]
     error: NDArray[np.uint16]
     tokens: tuple[str, ...] = ()
+    extras: Mapping[str, NDArray[np.int64]] = NO_EXTRAS
 
     def expected(self, matching_share: float) -> int:
         """How many have to arrive: acknowledged, and to pass the trigger's filter."""
@@ -101,7 +113,7 @@ class _Layout(Contract):
 
 def encode(header: ColumnHeader, rows: Rows) -> bytes:
     """A column file."""
-    packed = {name: _pack(column) for name, column in _differences(rows).items()}
+    packed = {name: _pack(column) for name, column in {**_differences(rows), **rows.extras}.items()}
     tokens = zlib.compress("\n".join(rows.tokens).encode(), _LEVEL) if rows.tokens else None
     layout = _Layout(
         header=header,
@@ -130,11 +142,16 @@ def decode(key: str, data: bytes) -> ColumnFile:
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:
-    """Rows of several files of one attempt as one. Error indices stay those of their own file."""
+    """
+    Rows of several files of one attempt as one. Error indices stay those of their own file.
+
+    Where a part lacks a column of another's extras, its rows have 0.
+    """
     if not parts:
         return empty_rows()
     has_tokens = any(part.tokens for part in parts)
     tokens = [token for part in parts for token in (part.tokens or ("",) * part.sequence.size)] if has_tokens else ()
+    names = dict.fromkeys(name for part in parts for name in part.extras)
     return Rows(
         sequence=np.concatenate([part.sequence for part in parts]),
         t0_ns=np.concatenate([part.t0_ns for part in parts]),
@@ -143,6 +160,7 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
         outcome=np.concatenate([part.outcome for part in parts]),
         error=np.concatenate([part.error for part in parts]),
         tokens=tuple(tokens),
+        extras={name: np.concatenate([_extra(part, name) for part in parts]) for name in names},
     )
 
 
@@ -150,6 +168,10 @@ def empty_rows() -> Rows:
     """No rows."""
     none = np.empty(0, dtype=np.int64)
     return Rows(none, none, none, none, none.astype(np.uint8), none.astype(np.uint16))
+
+
+def _extra(rows: Rows, name: str) -> NDArray[np.int64]:
+    return rows.extras[name] if name in rows.extras else np.zeros(rows.sequence.size, dtype=np.int64)
 
 
 def _decode(data: bytes) -> ColumnFile:
@@ -194,7 +216,8 @@ def _restore(layout: _Layout, columns: dict[str, NDArray[np.int64]], tokens: tup
     t1_ns = np.where(sent, t0_ns + columns["t1"], 0)
     t2_ns = np.where(sent, t1_ns + columns["t2"], 0)
     error = columns["error"].astype(np.uint16)
-    return Rows(sequence, t0_ns, t1_ns, t2_ns, outcome, error, tokens)
+    extras = {name: column for name, column in columns.items() if name not in _OWN_COLUMNS}
+    return Rows(sequence, t0_ns, t1_ns, t2_ns, outcome, error, tokens, extras)
 
 
 def _delta(column: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
-from stepbench.records.columns import ColumnHeader, Rows, encode
+from stepbench.records.columns import ColumnHeader, encode
 from stepbench.records.trial_table import FilePointer
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.records.run_store import RunStore
+    from stepbench.records.taken import Taken
     from stepbench.records.trial_table import TrialTable
 
 FINAL_TRIES = 5
@@ -21,7 +22,7 @@ FINAL_PAUSE_S = 1.0
 
 class _File(NamedTuple):
     header: ColumnHeader
-    rows: Rows
+    taken: Taken
 
 
 class Flusher:
@@ -41,15 +42,24 @@ class Flusher:
         self._waiting: list[_File] = []
         self._one_at_a_time = threading.Lock()
 
-    def add(self, rows: Rows, errors: tuple[str, ...], *, drift_ns: int | None = None, last: bool = False) -> None:
+    def add(
+        self,
+        taken: Taken,
+        errors: tuple[str, ...],
+        *,
+        drift_ns: int | None = None,
+        cpu_share: float | None = None,
+        last: bool = False,
+    ) -> None:
         """Take rows over, at once; no file for no rows, unless it is the last."""
-        if rows.sequence.size or last:
-            update = {"flush": self._flushes, "errors": errors, "last": last, "drift_ns": drift_ns}
-            self._waiting.append(_File(self._header.model_copy(update=update), rows))
+        if taken.size or last:
+            told = {"drift_ns": drift_ns, "cpu_share": cpu_share, "last": last}
+            update = {"flush": self._flushes, "errors": errors, **told}
+            self._waiting.append(_File(self._header.model_copy(update=update), taken))
             self._flushes += 1
 
     def send(self) -> bool:
-        """Encode and send what waits; False if something has to go on waiting. For a thread on the side."""
+        """Put together, encode and send what waits; False if some of it waits on. For a thread on the side."""
         with self._one_at_a_time:
             return self._send() is None
 
@@ -67,14 +77,15 @@ class Flusher:
                 if error is None:
                     return
                 clock.sleep(FINAL_PAUSE_S)
-            rows = sum(file.rows.sequence.size for file in self._waiting)
+            rows = sum(file.taken.size for file in self._waiting)
             message = f"{rows} records of writer {self._id} could not be stored: {error}"
             raise RecordsUnavailableError(message) from error
 
     def _send(self) -> RecordsUnavailableError | None:
         try:
             while self._waiting:
-                header, rows = self._waiting[0]
+                header, taken = self._waiting[0]
+                rows = taken.rows()
                 key = layout.column_file_key(header.ref, self._id, header.flush)
                 self._runs.put_bytes(key, encode(header, rows))
                 expected = rows.expected(self._matching_share)

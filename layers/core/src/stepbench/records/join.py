@@ -15,6 +15,9 @@ The rules, beyond reading what is there:
   attempt whose row stands; another attempt's is unmatched.
 - The earliest t4 is an event's arrival. More of the same event are duplicates, except one store position seen by two
   watchers. A duplicate with the request id of an earlier arrival, in another item, is Lambda's own retry.
+- In closed loop nothing is scheduled: an event is an operation that an attempt began. One of which there is no row is
+  unrecorded, and no attempt has another's events.
+- Of operations nothing arrives.
 - An arrival after the drain limit (counted from the last acknowledgement, or from the last t0 that may have been
   sent) is late, which is to say: not arrived.
 """
@@ -22,6 +25,7 @@ The rules, beyond reading what is there:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +34,16 @@ from stepbench.drivers.protocol import Outcome
 from stepbench.errors import AccountingError
 from stepbench.records.arrivals import Arrivals, collect, count_repeats
 from stepbench.records.columns import UNSENT, ColumnFile
-from stepbench.records.layout import attempt_id
+from stepbench.records.sent import (
+    NOT_OFFERED,
+    UNRECORDED,
+    Sent,
+    begun_slots,
+    drain_end_ns,
+    end_phase,
+    fill_in,
+    read_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,22 +53,18 @@ if TYPE_CHECKING:
     from stepbench.records.grid import Grid
     from stepbench.records.t4 import T4Item
 
-UNRECORDED = 4
-"""Outcome of an event that may have been sent, and of which no row tells. (0-2 are `Outcome`, 3 is `UNSENT`.)"""
-NOT_OFFERED = 5
-"""Outcome of an event that was due after its phase had ended: it is in no books."""
-NO_ATTEMPT = 0xFF
-
 
 @dataclass(frozen=True)
 class Joined:
     """
-    One row per scheduled event, in the grid's order. Times are ns since the epoch, 0 = none.
+    One row per event, in the grid's order. Times are ns since the epoch, 0 = none.
 
     slot: number in the grid. attempt: `NO_ATTEMPT` where neither row nor arrival tells. error: index into `errors`.
     t4_ns, t3_ns, batch, batch_index, cold: of the first arrival. arrivals: how many, the first included.
     retried: how many of them are Lambda's retries. late: the first came after `limit_ns`. disorder: it arrived after
     an event of the same writer that stands later in the schedule.
+
+    extras: what only operations have, columns by name as in `records.columns.Rows`; 0 where there is none.
 
     Beside the rows: arrivals of canaries, arrivals that name no event, events sent by two attempts.
     """
@@ -78,6 +87,7 @@ class Joined:
     late: NDArray[np.bool_]
     disorder: NDArray[np.bool_]
     errors: tuple[str, ...]
+    extras: Mapping[str, NDArray[np.int64]]
     canaries: int
     unmatched: int
     sent_twice: int
@@ -94,10 +104,15 @@ class Joined:
         return self.grid.matching
 
     @property
+    def acknowledged(self) -> NDArray[np.bool_]:
+        """Which events have latencies: acknowledged, and to pass the filter."""
+        acknowledged: NDArray[np.bool_] = (self.outcome == Outcome.OK) & self.matching
+        return acknowledged
+
+    @property
     def expected(self) -> NDArray[np.bool_]:
-        """Which events have to arrive, and have latencies: acknowledged, and to pass the filter."""
-        expected: NDArray[np.bool_] = (self.outcome == Outcome.OK) & self.matching
-        return expected
+        """Which of them have to arrive: all, but operations."""
+        return self.acknowledged if self.grid.arrives else np.zeros(self.outcome.size, dtype=np.bool_)
 
     @property
     def offered(self) -> NDArray[np.bool_]:
@@ -110,42 +125,10 @@ class Joined:
         """Each event's phase."""
         return self.grid.phase[self.slot]
 
-
-@dataclass
-class _Sent:
-    """The writers' side while it is being put together; columns as in `Joined`."""
-
-    attempt: NDArray[np.uint8]
-    t0_ns: NDArray[np.int64]
-    t1_ns: NDArray[np.int64]
-    t2_ns: NDArray[np.int64]
-    outcome: NDArray[np.uint8]
-    error: NDArray[np.uint16]
-    errors: dict[str, int]
-    sent_twice: int = 0
-
-    def add(self, grid: Grid, file: ColumnFile) -> None:
-        """Let the rows of a file stand where nothing better does."""
-        head, rows = file
-        slot = grid.slot(head.phase, head.writer, head.slice)
-        if rows.sequence.size and (slot < 0 or rows.sequence.max() >= grid.count[slot] or rows.sequence.min() < 0):
-            message = f"attempt {_attempt(file)} recorded events that its schedule does not have"
-            raise AccountingError(message)
-        ids = grid.base[slot] + rows.sequence
-        if np.unique(ids).size < ids.size or (self.attempt[ids] == head.attempt).any():
-            message = f"attempt {_attempt(file)} recorded an event twice"
-            raise AccountingError(message)
-        old, new = self.outcome[ids] <= Outcome.UNKNOWN, rows.outcome <= Outcome.UNKNOWN
-        self.sent_twice += int(np.count_nonzero(old & new))
-        nothing = self.attempt[ids] == NO_ATTEMPT
-        better = nothing | (new & (~old | (head.attempt < self.attempt[ids])))
-        codes = np.array([self.errors.setdefault(name, len(self.errors)) for name in head.errors], dtype=np.uint16)
-        self.error[ids[better]] = codes[rows.error[better]]
-        self.attempt[ids[better]] = head.attempt
-        self.t0_ns[ids[better]] = rows.t0_ns[better]
-        self.t1_ns[ids[better]] = rows.t1_ns[better]
-        self.t2_ns[ids[better]] = rows.t2_ns[better]
-        self.outcome[ids[better]] = rows.outcome[better]
+    @cached_property
+    def sequence(self) -> NDArray[np.int64]:
+        """Each event's sequence number, as its writer counted."""
+        return self.grid.sequences()
 
 
 def join(  # noqa: PLR0913 -- all that a trial leaves
@@ -171,15 +154,15 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
     Raises:
         AccountingError: records contradict each other, or name events that were never scheduled.
     """
-    sent = _read_rows(grid, files)
+    sent = read_rows(grid, files)
     slot = grid.slot_of_event()
-    _fill_in(grid, slot, sent, _begun(grid, started, files))
+    fill_in(grid, slot, sent, begun_slots(grid, started, files))
     arrivals = collect(grid, items, files)
     arrivals, unmatched = _match(sent, arrivals)
     for phase, stop_at_ns in (stops_ns or {}).items():
-        _end_phase(grid, slot, sent, grid.phase[slot] == phase, stop_at_ns)
+        end_phase(grid, slot, sent, grid.phase[slot] == phase, stop_at_ns)
     first = _first_of_each(grid.events, arrivals)
-    limit_ns = _limit_ns(sent, drain_limit_ns)
+    limit_ns = drain_end_ns(sent, drain_limit_ns)
     has = first >= 0
     t4_ns = _take(arrivals.t4_ns, first)
     late = has & (t4_ns > limit_ns)
@@ -204,6 +187,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
         late=late,
         disorder=_disorder(grid.writer[slot], t4_ns, batch_index, has & ~late),
         errors=tuple(sent.errors),
+        extras=sent.extras,
         canaries=arrivals.canaries,
         unmatched=unmatched,
         sent_twice=sent.sent_twice,
@@ -211,55 +195,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
     )
 
 
-def _read_rows(grid: Grid, files: Sequence[ColumnFile]) -> _Sent:
-    n = grid.events
-    sent = _Sent(
-        attempt=np.full(n, NO_ATTEMPT, np.uint8),
-        t0_ns=grid.t0_ns.copy(),
-        t1_ns=np.zeros(n, np.int64),
-        t2_ns=np.zeros(n, np.int64),
-        outcome=np.full(n, UNRECORDED, np.uint8),
-        error=np.zeros(n, np.uint16),
-        errors={"": 0},
-    )
-    for file in sorted(files, key=lambda file: (_attempt(file), file.header.flush)):
-        sent.add(grid, file)
-    return sent
-
-
-def _begun(grid: Grid, started: Collection[str], files: Sequence[ColumnFile]) -> NDArray[np.bool_]:
-    """Per slot: whether an attempt was begun that may have sent more than it recorded."""
-    open_ended = np.zeros(grid.count.size, dtype=np.bool_)
-    for attempt in {*started, *(_attempt(file) for file in files)} - _whole(files):
-        phase, writer, slice_, _ = (int(part, 16) for part in attempt.split("-"))
-        slot = grid.slot(phase, writer, slice_)
-        if slot >= 0:
-            open_ended[slot] = True
-    return open_ended
-
-
-def _whole(files: Sequence[ColumnFile]) -> set[str]:
-    """Attempts that ended in good order and of which every file is here."""
-    flushes: dict[str, set[int]] = {}
-    last: dict[str, int] = {}
-    for file in files:
-        flushes.setdefault(_attempt(file), set()).add(file.header.flush)
-        if file.header.last:
-            last[_attempt(file)] = file.header.flush
-    return {attempt for attempt, flush in last.items() if flushes[attempt] == set(range(flush + 1))}
-
-
-def _attempt(file: ColumnFile) -> str:
-    head = file.header
-    return attempt_id(head.phase, head.writer, head.slice, head.attempt)
-
-
-def _fill_in(grid: Grid, slot: NDArray[np.int64], sent: _Sent, begun: NDArray[np.bool_]) -> None:
-    if grid.events:
-        sent.outcome[(sent.attempt == NO_ATTEMPT) & ~begun[slot]] = UNSENT
-
-
-def _match(sent: _Sent, arrivals: Arrivals) -> tuple[Arrivals, int]:
+def _match(sent: Sent, arrivals: Arrivals) -> tuple[Arrivals, int]:
     """The arrivals of known events, and how many others; what arrived was sent."""
     known = arrivals.event >= 0
     event = arrivals.event[known]
@@ -280,15 +216,6 @@ def _match(sent: _Sent, arrivals: Arrivals) -> tuple[Arrivals, int]:
     return arrivals.select(keep), arrivals.event.size - keep.size
 
 
-def _end_phase(grid: Grid, slot: NDArray[np.int64], sent: _Sent, inside: NDArray[np.bool_], stop_at_ns: int) -> None:
-    """Which of a phase's events were not offered. After `_match`: what arrived has an attempt."""
-    last_sent = np.full(grid.count.size, -1, np.int64)
-    known = np.nonzero(inside & (sent.attempt != NO_ATTEMPT) & (sent.outcome != UNSENT))[0]
-    np.maximum.at(last_sent, slot[known], known)
-    after = inside & (grid.t0_ns >= stop_at_ns) & (np.arange(grid.events) > last_sent[slot])
-    sent.outcome[after] = NOT_OFFERED
-
-
 def _first_of_each(events: int, arrivals: Arrivals) -> NDArray[np.int64]:
     """Per event: the index of its earliest arrival, -1 without one."""
     first = np.full(events, -1, np.int64)
@@ -302,11 +229,6 @@ def _take(column: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int
     taken = np.zeros(first.size, np.int64)
     taken[first >= 0] = column[first[first >= 0]]
     return taken
-
-
-def _limit_ns(sent: _Sent, drain_limit_ns: int) -> int:
-    open_t0_ns = sent.t0_ns[sent.outcome == UNRECORDED].max(initial=0)
-    return int(max(sent.t2_ns.max(initial=0), open_t0_ns)) + drain_limit_ns
 
 
 def _disorder(

@@ -43,6 +43,12 @@ def attempt_id(phase: int, writer: int, slice_: int, attempt: int) -> str:
     return f"{phase:02x}-{writer:04x}-{slice_:04x}-{attempt:02x}"
 
 
+def attempt_names(attempt_id: str) -> tuple[int, int, int, int]:
+    """Phase, writer, slice and attempt of such an id."""
+    phase, writer, slice_, attempt = (int(part, 16) for part in attempt_id.split("-"))
+    return phase, writer, slice_, attempt
+
+
 def phase_attempts(phase: int) -> str:
     """What the ids of a phase's attempts begin with."""
     return f"{phase:02x}-"

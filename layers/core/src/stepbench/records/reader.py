@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.tasks import PhaseSchedule, TrialRef
 from stepbench.errors import CorruptRecordsError
+from stepbench.load.slices import most_rows
 from stepbench.records import layout
+from stepbench.records.begun import begun_by_beats, begun_operations
 from stepbench.records.columns import ColumnFile, decode
 from stepbench.records.grid import Grid, build_grid
 from stepbench.records.join import Joined, join
+from stepbench.records.sent import whole_attempts
 from stepbench.records.t4 import T4Item, decode_fallback, parse_item
 
 if TYPE_CHECKING:
@@ -31,7 +34,8 @@ class TrialRecords:
     What was found.
 
     starts_ns: time zero of the phases that were planned. stops_ns: where phases ended that `until` ended before their
-    schedule's end. started: attempts that were about to offer load.
+    schedule's end. started: attempts that were about to offer load. begun: of closed loop, how many operations each
+    attempt had begun at its last sign of life, unless it ended in good order.
     in_fallback: how many of `items` the table had not taken. damaged: what does not decode, one message each; the
     events in it are unrecorded, or not arrived.
     """
@@ -44,11 +48,13 @@ class TrialRecords:
     items: tuple[T4Item, ...]
     in_fallback: int
     damaged: tuple[str, ...]
+    begun: dict[str, int] = field(default_factory=dict)
 
     @property
     def grid(self) -> Grid:
         """The schedule of the planned phases; built anew each time."""
-        return build_grid(self.spec.plan, self.starts_ns)
+        plan, starts_ns = self.spec.plan, self.starts_ns
+        return build_grid(plan, starts_ns, begun_operations(plan, starts_ns, self.files, self.begun))
 
     def joined(self) -> Joined:
         """What became of every scheduled event. Raises AccountingError."""
@@ -56,10 +62,32 @@ class TrialRecords:
         return join(self.grid, self.started, self.files, self.items, drain_limit_ns, stops_ns=self.stops_ns)
 
     def offered_s(self, phase: int) -> float:
-        """How long the phase was offered, in seconds: as planned, or to where `until` ended it."""
-        if phase not in self.stops_ns:
-            return self.spec.plan.phases[phase].length_s
-        return (self.stops_ns[phase] - self.starts_ns[phase]) / _SECOND_NS
+        """
+        How long the phase was offered, in seconds: as planned, or to where it ended earlier.
+
+        `until` ends a phase where it says; clients who have done all that they were to do, with their last answer.
+        """
+        planned_s = self.spec.plan.phases[phase].length_s
+        if phase in self.stops_ns:
+            return (self.stops_ns[phase] - self.starts_ns[phase]) / _SECOND_NS
+        if phase not in self.starts_ns or not self._is_bounded(phase):
+            return planned_s
+        last_t2_ns = max((file.rows.last_t2_ns for file in self.files if file.header.phase == phase), default=0)
+        ended_s = (last_t2_ns + 1 - self.starts_ns[phase]) / _SECOND_NS  # the last answer lies inside
+        return min(planned_s, ended_s) if ended_s > 0 else planned_s
+
+    def at_most_rows(self, phase: int) -> bool:
+        """Whether a writer offered all that `load.slices.most_rows` lets it, and then no more."""
+        plan = self.spec.plan
+        return plan.phases[phase].closed is not None and any(
+            int(file.rows.sequence.max(initial=-1)) + 1 >= most_rows(plan, phase, file.header.slice)
+            for file in self.files
+            if file.header.phase == phase
+        )
+
+    def _is_bounded(self, phase: int) -> bool:
+        closed = self.spec.plan.phases[phase].closed
+        return closed is not None and (closed.operations is not None or self.at_most_rows(phase))
 
 
 def ref_of(spec: TrialSpec) -> TrialRef:
@@ -83,15 +111,17 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable) -> TrialRec
     # An item can be in both places: the table took it, and the answer was lost.
     keys = {(each.request_id, each.entries.tobytes()) for each in stored} if fallback else set()
     extra = [each for each in fallback if (each.request_id, each.entries.tobytes()) not in keys]
+    files = _column_files(ref, runs, damaged)
     return TrialRecords(
         spec=spec,
         starts_ns=planned_starts(spec, runs),
         stops_ns=_stops(spec, table),
         started=frozenset(table.started(ref.tag)),
-        files=_column_files(ref, runs, damaged),
+        files=files,
         items=(*stored, *extra),
         in_fallback=len(extra),
         damaged=tuple(damaged),
+        begun=_begun(spec, table, files),
     )
 
 
@@ -108,6 +138,14 @@ def planned_starts(spec: TrialSpec, runs: RunStore) -> dict[int, int]:
 def _stops(spec: TrialSpec, table: TrialTable) -> dict[int, int]:
     """Where phases with `until` ended; no request where there is none."""
     return table.stops_ns(spec.tag) if any(phase.until for phase in spec.plan.phases) else {}
+
+
+def _begun(spec: TrialSpec, table: TrialTable, files: tuple[ColumnFile, ...]) -> dict[str, int]:
+    """No request where nothing is closed loop."""
+    if not any(phase.closed for phase in spec.plan.phases):
+        return {}
+    whole = whole_attempts(files)
+    return {attempt: begun for attempt, begun in begun_by_beats(table.beats(spec.tag)).items() if attempt not in whole}
 
 
 def count_malformed(store: str, runs: RunStore, table: TrialTable, from_ns: int, to_ns: int) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench.contracts.measure import measure_of
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records import layout
 from stepbench.records.reader import read_records
@@ -18,7 +19,7 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
     """
     Look once; Step Functions waits and calls again until `done`.
 
-    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back.
+    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back; of operations nothing.
 
     Counters are compared first, which costs little. Only when they could be enough (they include canaries,
     duplicates, and what a filter let pass that it should not), or the time seems up, are the records themselves joined.
@@ -28,6 +29,8 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
         RecordsUnavailableError: table or bucket do not answer.
     """
     spec, tag = services.trial(task.ref), task.ref.tag
+    if not measure_of(spec.plan.experiment).arrives:
+        return AwaitArrivalsOutput(done=True, expected=0, arrived=0)
     files = services.table.files(tag)
     expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)

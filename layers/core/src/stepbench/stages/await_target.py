@@ -1,16 +1,17 @@
-"""Task `AwaitTarget`: prove that the trigger delivers, by canaries, before any load is offered."""
+"""Task `AwaitTarget`: prove that the trigger delivers, by canaries, or the store serves, before any load is offered."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, put_key
-from stepbench.contracts.target import DynamoDbTarget, is_pull, receiver_of
+from stepbench.contracts.target import DynamoDbTarget, receiver_of
 from stepbench.contracts.tasks import AwaitTargetInput, AwaitTargetOutput
 from stepbench.drivers.preload import preloaded_value
 from stepbench.drivers.protocol import Outcome, Write, Written
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.t4 import parse_item
+from stepbench.stages.probe import probe
 from stepbench.stages.target_driver import open_driver, refuse_if_cancelled
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def await_target(task: AwaitTargetInput, services: Services, *, build: BuildDriv
 
     With a batching window the canaries of one call share a batch, so there three arrivals at any time are enough.
     With a filter, which may well hold canaries back, three acknowledged ones are enough: the mapping reads from
-    TRIM_HORIZON, so it misses nothing by being late.
+    TRIM_HORIZON, so it misses nothing by being late. For operations there is nothing to arrive: one probe that works is
+    enough.
 
     Raises:
         TargetUnavailableError: `ready_by` has passed, or the store does not answer.
@@ -45,19 +47,27 @@ def await_target(task: AwaitTargetInput, services: Services, *, build: BuildDriv
     refuse_if_cancelled(spec.tag, services)
     if services.clock.now_ns() / 1e9 > task.ready_by.timestamp():
         by = f"{task.ready_by:%Y-%m-%d %H:%M:%S} UTC"
-        message = (
-            f"no {IN_A_ROW} canaries in a row came through {spec.plan.target.store}'s trigger by {by}: {_hint(spec)}"
-        )
+        message = f"{_what(spec)} by {by}: {_hint(spec)}"
         raise TargetUnavailableError(message)
     call_ends_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
-    if is_pull(spec.plan.target) and not _await_watcher(spec, services, call_ends_ns):
+    if spec.plan.pull and not _await_watcher(spec, services, call_ends_ns):
         return AwaitTargetOutput(ready=False)
     with open_driver(spec, services, build) as opened:
-        return AwaitTargetOutput(ready=_delivers(spec, services, opened, call_ends_ns))
+        proven = _delivers if spec.plan.workload is None else _serves
+        return AwaitTargetOutput(ready=proven(spec, services, opened, call_ends_ns))
+
+
+def _what(spec: TrialSpec) -> str:
+    store = spec.plan.target.store
+    if spec.plan.workload is not None:
+        return f"no probe of {store} worked"
+    return f"no {IN_A_ROW} canaries in a row came through {store}'s trigger"
 
 
 def _hint(spec: TrialSpec) -> str:
-    if is_pull(spec.plan.target):
+    if spec.plan.workload is not None:
+        return "look at whether the store runs, and whether RunWriter's function may use it"
+    if spec.plan.pull:
         return "look at WatchChanges' log, and whether its function reaches the store"
     return f"look at {receiver_of(spec.plan.target)}'s log, and whether the store may invoke it"
 
@@ -78,6 +88,15 @@ def _watched(spec: TrialSpec, services: Services) -> bool:
         who.startswith("watcher#") and int(beat["at_ns"]) >= since_ns and not beat.get("ended")
         for who, beat in beats.items()
     )
+
+
+def _serves(spec: TrialSpec, services: Services, opened: OpenDriver, until_ns: int) -> bool:
+    while not probe(spec, services, opened):
+        refuse_if_cancelled(spec.tag, services)
+        if services.clock.now_ns() >= until_ns:
+            return False
+        services.clock.sleep(POLL_S)
+    return True
 
 
 def _delivers(spec: TrialSpec, services: Services, opened: OpenDriver, until_ns: int) -> bool:
@@ -121,7 +140,7 @@ def _send(spec: TrialSpec, services: Services, opened: OpenDriver) -> int | None
         written = _send_deletion(spec, event, opened)
     else:
         write = Write(put_key(event, record.key_bytes), event.text().encode().ljust(record.value_bytes, b"."))
-        written = opened.run(opened.driver.write(write))
+        written = opened.run(opened.writer.write(write))
     # Also keeps two canaries from falling into one millisecond, and a refusing store from being hammered.
     services.clock.sleep(POLL_S if written.outcome is not Outcome.OK else 0.002)
     return sequence if written.outcome is Outcome.OK else None
@@ -131,9 +150,9 @@ def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver) -> Writt
     """There has to be something to delete: a store tells nobody of the deletion of nothing."""
     key = delete_key(event, spec.plan.record.key_bytes)
     value = preloaded_value(spec.tag, event.sequence, spec.plan.record.value_bytes)
-    written = opened.run(opened.driver.write(Write(key, value)))
+    written = opened.run(opened.writer.write(Write(key, value)))
     if written.outcome is Outcome.OK:
-        written = opened.run(opened.driver.write(Write(key, b"", delete=True)))
+        written = opened.run(opened.writer.write(Write(key, b"", delete=True)))
     return written
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from stepbench.contracts.base import Contract
-from stepbench.contracts.target import is_pull, receiver_of
+from stepbench.contracts.target import receiver_of
 from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput, PhaseSchedule, TrialRef
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
@@ -149,7 +149,7 @@ def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
         every=-(-expected // MAX_INVOCATIONS) or 1,
         deadline_ns=now_ns + LATE_NS,
         log_t4=plan.log_t4,
-        t4_function="" if plan.log_t4 == "none" else WATCHER if is_pull(plan.target) else RECEIVER,
+        t4_function="" if plan.log_t4 == "none" else WATCHER if plan.pull else RECEIVER,
         receiver=receiver_of(plan.target),
     )
 

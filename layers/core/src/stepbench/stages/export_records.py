@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stepbench.contracts.tasks import ExportRecordsInput, ExportRecordsOutput
+from stepbench.contracts.workload import Kind
 from stepbench.records import layout
-from stepbench.records.join import NO_ATTEMPT
 from stepbench.records.reader import read_records
+from stepbench.records.sent import NO_ATTEMPT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +47,19 @@ _UNITS = {
     "batch": "records delivered together with it",
     "batch_index": "its place among them, from 0",
     "cold": "received by a sandbox's first invocation",
+    "client": "number over all writers; in open loop, of the connection",
+    "kind": "of the operation; of what was not recorded, read",
+    "retries": "after conflicts, by the driver",
+    "connect_ns": "making a connection for this operation, ns",
+    "tls_ns": "of it, the TLS handshake, ns",
+    "authenticate_ns": "of it, authentication, ns",
+    "operate_ns": "the operation itself on that connection, ns",
 }
+_ARRIVAL = frozenset(
+    ("t3_ns", "t4_ns", "matching", "arrivals", "retried", "late", "out_of_order", "batch", "batch_index", "cold")
+)
+"""Columns of triggers only."""
+_KINDS = tuple(kind.name.lower() for kind in Kind)
 
 
 def export_records(task: ExportRecordsInput, services: Services) -> ExportRecordsOutput:
@@ -72,8 +85,9 @@ def _write(path: Path, spec: TrialSpec, joined: Joined) -> int:
     order = order[joined.offered[order]]
     schema = _table(spec, joined, order[:0]).schema
     # Times grow slowly and are all different: differences suit them, dictionaries do not.
-    encoding = {name: "DELTA_BINARY_PACKED" for name in _UNITS if name.endswith("_ns") or name == "sequence"}
-    texts = ["phase", "outcome", "error"]
+    names = schema.names
+    encoding = {name: "DELTA_BINARY_PACKED" for name in names if name.endswith("_ns") or name == "sequence"}
+    texts = [name for name in ("phase", "outcome", "error", "kind") if name in names]
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=texts, column_encoding=encoding) as writer:
         for first in range(0, order.size, ROWS_PER_GROUP):
             writer.write_table(_table(spec, joined, order[first : first + ROWS_PER_GROUP]))
@@ -88,7 +102,7 @@ def _table(spec: TrialSpec, joined: Joined, rows: NDArray[np.int64]) -> pa.Table
         "writer": pa.array(grid.writer[slot].astype(np.uint16)),
         "slice": pa.array(grid.slice[slot].astype(np.uint16)),
         "attempt": pa.array(attempt, mask=attempt == NO_ATTEMPT),
-        "sequence": pa.array((rows - grid.base[slot]).astype(np.int64)),
+        "sequence": pa.array(joined.sequence[rows]),
         "t0_ns": pa.array(joined.t0_ns[rows]),
         "t1_ns": _time(joined.t1_ns[rows]),
         "t2_ns": _time(joined.t2_ns[rows]),
@@ -105,9 +119,19 @@ def _table(spec: TrialSpec, joined: Joined, rows: NDArray[np.int64]) -> pa.Table
         "batch_index": pa.array(joined.batch_index[rows]),
         "cold": pa.array(joined.cold[rows]),
     }
+    if not grid.arrives:
+        columns = {name: column for name, column in columns.items() if name not in _ARRIVAL}
+        columns.update(_of_operations(joined, rows))
     fields = [pa.field(name, column.type, metadata={"unit": _UNITS[name]}) for name, column in columns.items()]
     about = {"run_id": spec.run_id, "trial": str(spec.index), "name": spec.name, "store": spec.plan.target.store}
     return pa.table(list(columns.values()), schema=pa.schema(fields, metadata=about))
+
+
+def _of_operations(joined: Joined, rows: NDArray[np.int64]) -> dict[str, pa.Array]:
+    columns = {name: pa.array(column[rows]) for name, column in joined.extras.items()}
+    if "kind" in columns:
+        columns["kind"] = _text(_KINDS, joined.extras["kind"][rows])
+    return columns
 
 
 def _time(column: NDArray[np.int64]) -> pa.Array:

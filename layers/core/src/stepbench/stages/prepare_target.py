@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.target import DynamoDbTarget, S3Target, is_pull
+from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetUnavailableError, TrialCancelledError
@@ -15,6 +16,7 @@ from stepbench.stages.target_driver import open_driver, refuse_if_cancelled, und
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.target import Target
+    from stepbench.drivers.protocol import Driver, Operable
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
     from stepbench.stages.target_driver import BuildDriver, OpenDriver
@@ -25,6 +27,7 @@ DELIVERY_LIMIT_S = 600
 """A new S3 notification or event source mapping may take minutes to act on AWS."""
 EMULATED_DELIVERY_LIMIT_S = 120
 POLL_S = 1.0
+LOOK_S = 2.0
 WATCH_LANES = (0, 1)
 
 
@@ -49,15 +52,31 @@ def prepare_target(
     if spec.plan.log_t4 != "none":
         services.table.set_flag(spec.tag, layout.LOG_T4, spec.plan.log_t4)  # before the first event can come
     with open_driver(spec, services, build) as opened:
-        opened.run(opened.driver.prepare())
+        opened.run(_prepare(spec, opened.driver, services))
         undo_if_cancelled(spec, opened, services)
         _await_ready(spec, opened, services)
         emulated = is_emulated(spec.plan.target, services.settings)
         provider = services.settings.emulator if emulated else opened.run(opened.driver.provider())
     services.runs.put_json(layout.trial_key(task.ref, "provider.json"), {"provider": provider, "emulated": emulated})
-    return PrepareTargetOutput(
-        lanes=WATCH_LANES if is_pull(spec.plan.target) else (), ready_by=_ready_by(spec, services)
-    )
+    return PrepareTargetOutput(lanes=WATCH_LANES if spec.plan.pull else (), ready_by=_ready_by(spec, services))
+
+
+async def _prepare(spec: TrialSpec, driver: Driver | Operable, services: Services) -> None:
+    """
+    Prepare the store, and leave off if the trial is cancelled meanwhile: records to preload may take minutes.
+
+    (By then the target may be free, and another trial at work on it.)
+    """
+    preparing = asyncio.create_task(driver.prepare())
+    try:
+        while not (await asyncio.wait({preparing}, timeout=LOOK_S))[0]:
+            await asyncio.to_thread(refuse_if_cancelled, spec.tag, services)
+    except TrialCancelledError:
+        return  # what has been made is undone next
+    finally:
+        preparing.cancel()
+        await asyncio.wait({preparing})
+    preparing.result()
 
 
 def _give_back_if_cancelled(spec: TrialSpec, target: str, services: Services) -> None:

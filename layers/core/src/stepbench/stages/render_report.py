@@ -9,6 +9,9 @@ from pydantic import BaseModel, ValidationError
 
 from stepbench.analysis.clock_check import clock_checks
 from stepbench.analysis.groups import group_results
+from stepbench.analysis.scaling import scaling_curves
+from stepbench.analysis.settings import setting_comparisons
+from stepbench.analysis.setup import setup_of
 from stepbench.analysis.share import trigger_shares
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialSpec
@@ -65,7 +68,11 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     shares = tuple(trigger_shares(parsed.applications, summary.trials, listed)) if parsed else ()
     groups = group_results(summary.trials, listed)
     checks = clock_checks(specs, results)
-    summary = summary.model_copy(update={"groups": groups, "shares": shares, "clock_checks": checks})
+    over_trials = {
+        "scaling": scaling_curves(summary.trials, listed),
+        "settings": setting_comparisons(summary.trials, listed),
+    }
+    summary = summary.model_copy(update={"groups": groups, "shares": shares, "clock_checks": checks, **over_trials})
     manifest = run_manifest(task.run_id, summary.trials, services)
     page = render_page(summary, results, manifest, plan)
     services.runs.put_model(layout.run_key(task.run_id, "summary.json"), summary)
@@ -119,7 +126,14 @@ def _result(spec: TrialSpec, error: str | None, services: Services, *, stopped: 
         default = "Stopped" if stopped else "MissingResult"
         failure = _failure(ref, error, services, default=default) or Failure(error=default, cause="")
     missing = missing_result(spec.name, spec.index, _store(spec, ref, services), failure, spec.estimate_usd)
-    place = {"group": spec.group or spec.name, "base": spec.base, "repeat": spec.repeat, "point": spec.point}
+    place = {
+        "experiment": spec.plan.experiment,
+        "group": spec.group or spec.name,
+        "base": spec.base,
+        "repeat": spec.repeat,
+        "point": spec.point,
+        "setup": setup_of(spec.plan),
+    }
     return missing.model_copy(update={"summary": missing.summary.model_copy(update=place)})
 
 

@@ -27,6 +27,7 @@ FUNCTIONS = (
     "AnalyseTrial",
     "AwaitArrivals",
     "AwaitTarget",
+    "BootstrapDsql",
     "CheckClock",
     "CheckPrecision",
     "CollectLogs",

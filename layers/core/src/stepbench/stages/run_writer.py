@@ -9,23 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from stepbench.clock import AnchoredClock, Clock
 from stepbench.clock_offset import measure_offset
-from stepbench.contracts.identity import EventId
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
-from stepbench.drivers.registry import build_driver
+from stepbench.drivers.registry import build_store
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
-from stepbench.load.arrivals import SLICE_NS, slice_end_ns, slice_offsets_ns
-from stepbench.load.open_loop import Limits, OpenLoop
-from stepbench.load.payloads import Payloads
+from stepbench.load.cpu import cores_of, cpu_share
 from stepbench.load.quiet import quiet
-from stepbench.load.recorder import Recorder
+from stepbench.load.slices import Ends, Instruments, Slice, build_slice
 from stepbench.load.timer import Timer, best_timer
 from stepbench.records import layout
 from stepbench.records.columns import UNSENT, ColumnHeader
@@ -35,11 +31,9 @@ from stepbench.stages.event_loop import repeat, run_measuring
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Driver
-    from stepbench.settings import Settings
+    from stepbench.drivers.protocol import Driver, Operable
     from stepbench.stages.services import Services
-
-    BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
+    from stepbench.stages.target_driver import BuildDriver
 
 
 class WriterClock(Clock, Protocol):
@@ -57,6 +51,7 @@ class Bench:
     clock: Callable[[], WriterClock] = AnchoredClock
     timer: Callable[[Clock], Timer] = best_timer
     run: Callable[[Coroutine[Any, Any, RunWriterOutput]], RunWriterOutput] = run_measuring
+    cpu_s: Callable[[], float] = time.process_time
     beat_s: float = 1.0
     flush_s: float = 10.0
     drain_s: float = 30.0
@@ -69,12 +64,13 @@ class _Attempt:
     task: RunWriterInput
     spec: TrialSpec
     services: Services
-    driver: Driver
+    driver: Driver | Operable
     bench: Bench
     clock: WriterClock
-    recorder: Recorder = field(init=False)
-    engine: OpenLoop = field(init=False)
+    slice: Slice = field(init=False)
     flusher: Flusher = field(init=False)
+    early: set[asyncio.Task[None]] = field(default_factory=set)
+    """Flushes that the recorder asked for."""
     cancelled: str | None = None
     stop_at_ns: int | None = None
 
@@ -85,7 +81,7 @@ class _Attempt:
 
 
 def run_writer(
-    task: RunWriterInput, services: Services, build: BuildDriver = build_driver, bench: Bench | None = None
+    task: RunWriterInput, services: Services, build: BuildDriver = build_store, bench: Bench | None = None
 ) -> RunWriterOutput:
     """
     Offer the slice and store what became of it.
@@ -115,6 +111,8 @@ async def _attempt(
     driver = build(spec, services.settings, clock)
     try:
         await driver.open()
+        if spec.plan.workload is not None:
+            await cast("Operable", driver).warm_up()
         attempt = _Attempt(task, spec, services, driver, bench, clock)
         stop_at_ns = _find_stop(attempt)
         _sample_clock(attempt)
@@ -139,38 +137,15 @@ def _sample_clock(attempt: _Attempt) -> None:
 
 
 def _plan(attempt: _Attempt) -> None:
-    item, plan, services = attempt.task.item, attempt.spec.plan, attempt.services
-    phase_start_ns = item.start_at_ns - item.slice * SLICE_NS
-    due_ns = slice_offsets_ns(plan, item.phase, item.writer, item.slice) + phase_start_ns
-    payloads = Payloads(
-        plan.record,
-        EventId(item.ref.tag, item.phase, item.writer, item.slice, attempt.task.attempt, 0),
-        due_ns.size,
-        plan.seed,
-    )
-    late = int(np.searchsorted(due_ns, attempt.clock.now_ns()))
-    # A first attempt accounts for what it came too late for; of a later one's, an earlier attempt may have sent some.
-    skipped = late if attempt.task.attempt else 0
-    attempt.recorder = Recorder(due_ns[skipped:], skipped)
-    limits = Limits(
-        max_in_flight=plan.max_in_flight,
-        send_until_ns=phase_start_ns + slice_end_ns(plan, item.phase, item.slice) + round(attempt.bench.grace_s * 1e9),
-        drain_s=attempt.bench.drain_s,
-    )
-    attempt.engine = OpenLoop(
-        attempt.driver,
-        attempt.clock,
-        attempt.bench.timer(attempt.clock),
-        payloads.write,
-        attempt.recorder,
-        limits=limits,
-        first_row=late - skipped,
-    )
+    item, plan, bench = attempt.task.item, attempt.spec.plan, attempt.bench
+    ends = Ends(bench.drain_s, bench.grace_s)
+    instruments = Instruments(attempt.clock, bench.timer(attempt.clock), ends, lambda: _flush_early(attempt))
+    attempt.slice = build_slice(attempt.task, plan, attempt.driver, instruments)
     header = ColumnHeader(
         ref=item.ref, phase=item.phase, writer=item.writer, slice=item.slice, attempt=attempt.task.attempt, flush=0
     )
-    share = plan.record.matching_share
-    attempt.flusher = Flusher(services.runs, services.table, header, matching_share=share)
+    share = plan.record.matching_share if plan.experiment == "trigger" else 0
+    attempt.flusher = Flusher(attempt.services.runs, attempt.services.table, header, matching_share=share)
 
 
 async def _offer(attempt: _Attempt) -> None:
@@ -179,23 +154,37 @@ async def _offer(attempt: _Attempt) -> None:
         repeat(attempt.bench.beat_s, lambda: _beat(attempt), done),
         repeat(attempt.bench.flush_s, lambda: _flush(attempt), done),
     )
-    ended, drift_ns = False, None
+    ended, drift_ns, share = False, None, None
+    begin_ns, used_s = max(attempt.task.item.start_at_ns, attempt.clock.now_ns()), attempt.bench.cpu_s()
     try:
-        await attempt.engine.run()
+        await attempt.slice.engine.run()
         ended, drift_ns = True, attempt.clock.drift_ns()
+        share = _cpu_share(attempt, begin_ns, used_s)
     finally:
         done.set()
         try:
-            await aside
+            await asyncio.gather(aside, *attempt.early)
         finally:
-            rows, errors = attempt.recorder.take(), attempt.recorder.errors
-            attempt.flusher.add(rows, errors, drift_ns=drift_ns, last=ended)
+            taken, errors = attempt.slice.recorder.hand_over(), attempt.slice.recorder.errors
+            attempt.flusher.add(taken, errors, drift_ns=drift_ns, cpu_share=share, last=ended)
             await asyncio.to_thread(attempt.flusher.send)
 
 
+def _cpu_share(attempt: _Attempt, begin_ns: int, used_s: float) -> float | None:
+    settings = attempt.services.settings
+    cores = cores_of(settings.aws_lambda_function_memory_size, emulated=bool(settings.emulator))
+    return cpu_share(attempt.bench.cpu_s() - used_s, (attempt.clock.now_ns() - begin_ns) / 1e9, cores)
+
+
 async def _flush(attempt: _Attempt) -> None:
-    attempt.flusher.add(attempt.recorder.take(), attempt.recorder.errors)
+    attempt.flusher.add(attempt.slice.recorder.hand_over(), attempt.slice.recorder.errors)
     await asyncio.to_thread(attempt.flusher.send)
+
+
+def _flush_early(attempt: _Attempt) -> None:
+    task = asyncio.get_running_loop().create_task(_flush(attempt))
+    attempt.early.add(task)
+    task.add_done_callback(attempt.early.discard)
 
 
 async def _beat(attempt: _Attempt) -> None:
@@ -205,9 +194,9 @@ async def _beat(attempt: _Attempt) -> None:
         return  # no sign of life and no flag for a second; the records themselves have their own way out
     if cancelled is not None:
         attempt.cancelled = cancelled
-        attempt.engine.stop()
+        attempt.slice.stop()
     elif fenced:
-        attempt.engine.stop(leave_rest_open=True)
+        attempt.slice.stop(fenced=True)
     else:
         _end_at(attempt, stop_at_ns)
 
@@ -218,7 +207,7 @@ def _look_aside(attempt: _Attempt) -> tuple[str | None, bool, int | None]:
     cancelled = table.flag(tag, layout.CANCELLED)
     of_slice = attempt.id[:-2]
     fenced = any(other > attempt.id for other in table.started(tag, of_slice))
-    table.beat(tag, f"writer#{attempt.id}", attempt.recorder.progress())
+    table.beat(tag, f"writer#{attempt.id}", attempt.slice.recorder.progress())
     return cancelled, fenced, stop_at_ns
 
 
@@ -233,12 +222,12 @@ def _find_stop(attempt: _Attempt) -> int | None:
 def _end_at(attempt: _Attempt, stop_at_ns: int | None) -> None:
     if stop_at_ns is not None and attempt.stop_at_ns is None:
         attempt.stop_at_ns = stop_at_ns
-        attempt.engine.end_at(stop_at_ns, round(attempt.bench.grace_s * 1e9))
+        attempt.slice.end_at(stop_at_ns, round(attempt.bench.grace_s * 1e9))
 
 
 def _conclude(attempt: _Attempt) -> RunWriterOutput:
     attempt.flusher.finish(attempt.services.clock)
-    progress, tag = attempt.recorder.progress(), attempt.task.item.ref.tag
+    progress, tag = attempt.slice.recorder.progress(), attempt.task.item.ref.tag
     with contextlib.suppress(RecordsUnavailableError):  # the records are safe; only the progress display is behind
         attempt.services.table.end_beat(tag, f"writer#{attempt.id}", progress)
     if attempt.cancelled is not None:
@@ -249,5 +238,5 @@ def _conclude(attempt: _Attempt) -> RunWriterOutput:
         ok=progress["ok"],
         failed=progress["failed"],
         unknown=progress["unknown"],
-        unsent=attempt.recorder.counts[UNSENT],
+        unsent=attempt.slice.recorder.counts[UNSENT],
     )

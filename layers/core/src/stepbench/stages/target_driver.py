@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from stepbench.errors import TrialCancelledError
 from stepbench.records import layout
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Driver
+    from stepbench.drivers.protocol import Driver, Operable
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
 
-    BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
+    BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver | Operable]
 
 T = TypeVar("T")
 
@@ -30,8 +30,18 @@ UNDO_LIMIT_S, UNDO_POLL_S = 30, 1.0
 class OpenDriver(NamedTuple):
     """A connected driver, and the event loop on which its coroutines run, one at a time."""
 
-    driver: Driver
+    driver: Driver | Operable
     runner: asyncio.Runner
+
+    @property
+    def writer(self) -> Driver:
+        """The driver of a trial of triggers."""
+        return cast("Driver", self.driver)
+
+    @property
+    def operable(self) -> Operable:
+        """The driver of a trial of operations."""
+        return cast("Operable", self.driver)
 
     def run(self, step: Coroutine[Any, Any, T]) -> T:
         """The step's result. Between steps the caller may sleep by its own clock."""
@@ -41,12 +51,12 @@ class OpenDriver(NamedTuple):
 @contextmanager
 def open_driver(spec: TrialSpec, services: Services, build: BuildDriver | None = None) -> Iterator[OpenDriver]:
     """
-    The trial's driver, connected.
+    The trial's driver, connected, but not for its load: how that connects is up to the writers.
 
     Args:
         spec: the trial.
         services: its settings and clock go to the driver.
-        build: `registry.build_driver`, unless a test has another.
+        build: `registry.build_store`, unless a test has another.
 
     Raises:
         TargetUnavailableError: the store does not answer.
@@ -79,9 +89,9 @@ def undo_if_cancelled(spec: TrialSpec, opened: OpenDriver, services: Services) -
 
 
 def _registry() -> BuildDriver:
-    from stepbench.drivers.registry import build_driver  # noqa: PLC0415 -- only where no test brings its own
+    from stepbench.drivers.registry import build_store  # noqa: PLC0415 -- only where no test brings its own
 
-    return build_driver
+    return build_store
 
 
 def refuse_if_cancelled(tag: str, services: Services) -> None:

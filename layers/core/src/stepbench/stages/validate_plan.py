@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.problem import Problem
-from stepbench.contracts.target import is_pull, receiver_of
+from stepbench.contracts.target import receiver_of
 from stepbench.contracts.tasks import PhaseRef, PlannedTrial, TrialRef, ValidatePlanInput, ValidatePlanOutput
 from stepbench.errors import PlanError
 from stepbench.planning import check_budget, expand, expanded, parse_plan
@@ -109,7 +109,7 @@ def _store(spec: TrialSpec, services: Services) -> PlannedTrial:
         name=spec.name,
         # The tag hashes the run's name, which may have 80 characters itself: all that an execution's name may have.
         child_name=f"{spec.tag}-{spec.name}",
-        pull=is_pull(spec.plan.target),
+        pull=spec.plan.pull,
         phases=tuple(
             PhaseRef(
                 index=index,

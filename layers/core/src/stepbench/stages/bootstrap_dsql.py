@@ -1,0 +1,216 @@
+"""
+Entry point `BootstrapDsql`: what CloudFormation cannot do for Aurora DSQL by itself, as custom resources.
+
+A stack is in one region, and so are its resources; nor do they log in to databases. So this makes a cluster in another
+region (and peers it with one here), takes it away again, and binds the functions' roles of IAM to a role in a cluster.
+
+Peers need each other's names. So the one here exists with its witness only, the other is made with witness and peer,
+and the first is told its peer. Of two peers the first to be deleted waits for the other (PENDING_DELETE): this one is
+deleted first, since it depends on the other, and does not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, WaiterError
+
+from stepbench.contracts.custom_resource import (
+    DSQL_PROPERTIES,
+    BootstrapDsqlInput,
+    BootstrapDsqlOutput,
+    DsqlClusterProperties,
+    DsqlRoleProperties,
+)
+from stepbench.drivers.operations.dsql_access import ADMIN, DsqlAccess, DsqlCluster
+from stepbench.drivers.operations.dsql_role import bind, set_up
+from stepbench.errors import StepbenchError, TargetUnavailableError
+from stepbench.observability import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
+
+    from stepbench.stages.services import Services
+
+    ClientOf = Callable[[str], Any]
+    """boto3's client of `dsql` in a region."""
+    Answer = Callable[[str, bytes], None]
+    """Puts an answer to CloudFormation's URL."""
+
+TAG = "stepbench:stack"
+CLUSTER_WAIT = {"Delay": 5, "MaxAttempts": 60}
+"""For each of two peers, of the function's 15 minutes. Published: active after 8 s, peers after 115 s at most."""
+LOGIN_WAIT_S, LOGIN_POLL_S = 300, 5
+"""A right that IAM was just given takes some seconds until it is one everywhere."""
+BINDING_LIMIT_S = 780
+"""Of the function's 900: the answer must still be given."""
+UNNAMED = "none"
+"""The physical id of a resource that could not be made."""
+_ANSWER_LIMIT_S = 30
+_REASON_CHARACTERS = 400
+_BOUNDS = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "max_attempts": 5})
+
+
+class _UnfinishedError(StepbenchError):
+    """There is a cluster, but not as it should be. `arn` is how CloudFormation gets to delete it."""
+
+    def __init__(self, arn: str, cause: Exception) -> None:
+        super().__init__(f"{arn}: {cause}")
+        self.arn = arn
+
+
+def bootstrap_dsql(
+    task: BootstrapDsqlInput, services: Services, *, client_of: ClientOf | None = None, answer: Answer | None = None
+) -> BootstrapDsqlOutput:
+    """
+    Do what CloudFormation asks for, and tell it what came of that: without an answer it would wait for an hour.
+
+    Raises:
+        OSError: the answer could not be delivered; Lambda then calls again, which finds what is there already.
+    """
+    try:
+        properties = DSQL_PROPERTIES.validate_python(task.ResourceProperties)
+        if isinstance(properties, DsqlRoleProperties):
+            said = _bind_roles(task, properties, services)
+        else:
+            said = _cluster(task, properties, client_of or _client)
+    except Exception as error:  # noqa: BLE001 -- whatever it is, CloudFormation waits for an answer
+        logger.exception("bootstrap failed")
+        named = error.arn if isinstance(error, _UnfinishedError) else task.PhysicalResourceId or UNNAMED
+        reason = f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS]
+        said = _said(task, named)
+        said = said.model_copy(update={"Status": "FAILED", "Reason": reason})
+    (answer or _put)(task.ResponseURL, said.model_dump_json().encode())
+    return said
+
+
+# --- clusters ----------------------------------------------------------------------------------------------------
+
+
+def _cluster(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client_of: ClientOf) -> BootstrapDsqlOutput:
+    if task.RequestType == "Delete":
+        _delete(task.PhysicalResourceId, client_of)
+        return _said(task, task.PhysicalResourceId)
+    if task.RequestType == "Update" and region_of_arn(task.PhysicalResourceId) == properties.Region:
+        arn = task.PhysicalResourceId
+    else:
+        arn = _make(task, properties, client_of(properties.Region))
+    try:
+        endpoint = _complete(arn, properties, client_of)
+    except (BotoCoreError, ClientError, WaiterError) as error:
+        raise _UnfinishedError(arn, error) from error
+    return _said(task, arn, {"Arn": arn, "Endpoint": endpoint})
+
+
+def _make(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client: Any) -> str:  # noqa: ANN401 -- boto3's
+    """The same request makes one cluster, however often it is delivered."""
+    regions: dict[str, Any] = {}
+    if properties.PeerArn:
+        asked = {"witnessRegion": properties.WitnessRegion, "clusters": [properties.PeerArn]}
+        regions = {"multiRegionProperties": asked}
+    made = client.create_cluster(
+        deletionProtectionEnabled=False, tags={TAG: properties.Stack}, clientToken=task.RequestId, **regions
+    )
+    return str(made["arn"])
+
+
+def _complete(arn: str, properties: DsqlClusterProperties, client_of: ClientOf) -> str:
+    """Tell the peer, wait until the cluster is active, and return its endpoint."""
+    if properties.PeerArn:
+        peer, identifier = client_of(region_of_arn(properties.PeerArn)), _identifier(properties.PeerArn)
+        if arn not in peer.get_cluster(identifier=identifier).get("multiRegionProperties", {}).get("clusters", ()):
+            asked = {"witnessRegion": properties.WitnessRegion, "clusters": [arn]}
+            peer.update_cluster(identifier=identifier, multiRegionProperties=asked)
+        peer.get_waiter("cluster_active").wait(identifier=identifier, WaiterConfig=CLUSTER_WAIT)
+    client = client_of(properties.Region)
+    client.get_waiter("cluster_active").wait(identifier=_identifier(arn), WaiterConfig=CLUSTER_WAIT)
+    return str(client.get_cluster(identifier=_identifier(arn))["endpoint"])
+
+
+def _delete(arn: str, client_of: ClientOf) -> None:
+    """Gone already, or never made, is as good."""
+    if not region_of_arn(arn):
+        return
+    try:
+        client_of(region_of_arn(arn)).delete_cluster(identifier=_identifier(arn))
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ResourceNotFoundException":
+            raise
+
+
+def region_of_arn(arn: str) -> str:
+    """`arn:aws:dsql:<region>:<account>:cluster/<id>`; "" for what is no ARN of a cluster."""
+    parts = arn.split(":")
+    return parts[3] if len(parts) == 6 and parts[2] == "dsql" else ""  # noqa: PLR2004 -- an ARN has six
+
+
+def _identifier(arn: str) -> str:
+    return arn.rpartition("/")[2]
+
+
+def _client(region: str) -> Any:  # noqa: ANN401 -- boto3's
+    return boto3.client("dsql", region_name=region, config=_BOUNDS)
+
+
+# --- roles ---------------------------------------------------------------------------------------------------------
+
+
+def _bind_roles(task: BootstrapDsqlInput, properties: DsqlRoleProperties, services: Services) -> BootstrapDsqlOutput:
+    """What is deleted with its cluster needs no unbinding."""
+    if task.RequestType != "Delete":
+        asyncio.run(asyncio.wait_for(_bind(properties, services), BINDING_LIMIT_S))
+    return _said(task, f"{properties.Endpoint}/role")
+
+
+async def _bind(properties: DsqlRoleProperties, services: Services) -> None:
+    clock = services.clock
+    cluster = DsqlCluster.at(properties.Endpoint, services.settings.aws_region)
+    access = DsqlAccess.of(cluster, services.settings, clock, ADMIN)
+    connection = await _log_in(access, clock.now_ns() + LOGIN_WAIT_S * 1_000_000_000, services)
+    try:
+        await set_up(connection, clock)
+        await bind(connection, properties.IamRoles, clock)
+    finally:
+        await connection.close()
+
+
+async def _log_in(access: DsqlAccess, until_ns: int, services: Services) -> psycopg.AsyncConnection:
+    while True:
+        try:
+            return await access.connect()
+        except TargetUnavailableError:
+            if services.clock.now_ns() >= until_ns:
+                raise
+        await services.clock.sleep_async(LOGIN_POLL_S)
+
+
+# --- CloudFormation's protocol -------------------------------------------------------------------------------------
+
+
+def _said(task: BootstrapDsqlInput, named: str, data: dict[str, str] | None = None) -> BootstrapDsqlOutput:
+    return BootstrapDsqlOutput(
+        Status="SUCCESS",
+        PhysicalResourceId=named or UNNAMED,
+        StackId=task.StackId,
+        RequestId=task.RequestId,
+        LogicalResourceId=task.LogicalResourceId,
+        Data=data or {},
+    )
+
+
+def _put(url: str, body: bytes) -> None:
+    """The URL is signed for a body without a content type."""
+    if urlsplit(url).scheme != "https":
+        message = f"CloudFormation's answer goes to https only, not to {json.dumps(url[:40])}"
+        raise OSError(message)
+    request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")  # noqa: S310 -- https, see above
+    with urllib.request.urlopen(request, timeout=_ANSWER_LIMIT_S):  # noqa: S310
+        pass

@@ -1,0 +1,189 @@
+"""Custom resources of Aurora DSQL, on botocore's own model of the service (its Stubber refuses calls that are none)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+
+from stepbench.contracts.custom_resource import BootstrapDsqlInput, BootstrapDsqlOutput
+from stepbench.stages.bootstrap_dsql import bootstrap_dsql, region_of_arn
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.testing.memory_services import MemoryServices
+
+HERE, THERE = "us-east-1", "us-east-2"
+ID, PEER_ID = "a" * 26, "b" * 26
+ARN, PEER_ARN = f"arn:aws:dsql:{THERE}:000000000000:cluster/{ID}", f"arn:aws:dsql:{HERE}:000000000000:cluster/{PEER_ID}"
+HOST = f"{ID}.dsql.{THERE}.on.aws"
+CREATED = "2026-01-02T03:04:05Z"
+PAIR = {"PeerArn": PEER_ARN, "WitnessRegion": "us-west-2"}
+
+
+class Scene:
+    """Two regions of DSQL, and CloudFormation's ear."""
+
+    def __init__(self) -> None:
+        made = {
+            region: boto3.client("dsql", region_name=region, aws_access_key_id="a", aws_secret_access_key="b")  # noqa: S106
+            for region in (HERE, THERE)
+        }
+        self._clients = made
+        self.stubs = {region: Stubber(client) for region, client in made.items()}
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        for stub in self.stubs.values():
+            stub.activate()
+
+    def created(self, **regions: Any) -> None:  # noqa: ANN401 -- JSON
+        """There a cluster is made."""
+        asked = {"deletionProtectionEnabled": False, "tags": {"stepbench:stack": "bench"}, "clientToken": "request-1"}
+        answer = self._status("CREATING") | {"deletionProtectionEnabled": False}
+        self.stubs[THERE].add_response("create_cluster", answer, {**asked, **regions})
+
+    def status(self, region: str, status: str, **more: Any) -> None:  # noqa: ANN401 -- JSON
+        """What the cluster of a region is asked for, and says."""
+        answer = self._status(status, region) | {"deletionProtectionEnabled": False, **more}
+        identifier = {"identifier": ID if region == THERE else PEER_ID}
+        self.stubs[region].add_response("get_cluster", answer, identifier)
+
+    def updated(self) -> None:
+        """The peer is told of the other."""
+        asked = {"identifier": PEER_ID, "multiRegionProperties": {"witnessRegion": "us-west-2", "clusters": [ARN]}}
+        self.stubs[HERE].add_response("update_cluster", self._status("UPDATING", HERE), asked)
+
+    def ask(self, request: str, properties: dict[str, Any] | None = None, physical: str = "") -> BootstrapDsqlOutput:
+        """As CloudFormation."""
+        event = {
+            "RequestType": request,
+            "ResponseURL": "https://answer.example.com/",
+            "StackId": "stack",
+            "RequestId": "request-1",
+            "LogicalResourceId": "DsqlPeerCluster",
+            "ResourceType": "Custom::DsqlCluster",
+            "ResourceProperties": {"Kind": "cluster", "Region": THERE, "Stack": "bench", **(properties or {})},
+        } | ({"PhysicalResourceId": physical} if physical else {})
+        said = bootstrap_dsql(
+            BootstrapDsqlInput.model_validate(event),
+            MemoryServices(FakeClock()).services,
+            client_of=self._clients.__getitem__,
+            answer=lambda url, body: self.heard.append((url, json.loads(body))),
+        )
+        for stub in self.stubs.values():
+            stub.assert_no_pending_responses()
+        return said
+
+    @staticmethod
+    def _status(status: str, region: str = THERE) -> dict[str, Any]:
+        arn = ARN if region == THERE else PEER_ARN
+        return {"identifier": arn[-26:], "arn": arn, "status": status, "creationTime": CREATED}
+
+
+def test_a_cluster_in_another_region_is_made_and_named() -> None:
+    """Its endpoint and ARN are attributes that the template reads."""
+    scene = Scene()
+    scene.created()
+    scene.status(THERE, "ACTIVE")
+    scene.status(THERE, "ACTIVE", endpoint=HOST)
+    said = scene.ask("Create")
+    assert (said.Status, said.PhysicalResourceId, said.Data) == ("SUCCESS", ARN, {"Arn": ARN, "Endpoint": HOST})
+    assert scene.heard == [("https://answer.example.com/", said.model_dump())]
+
+
+def test_peers_are_told_of_each_other() -> None:
+    """The second is made with witness and peer, then the first is told; one that is told already is not told again."""
+    scene = Scene()
+    scene.created(multiRegionProperties={"witnessRegion": "us-west-2", "clusters": [PEER_ARN]})
+    scene.status(HERE, "PENDING_SETUP", multiRegionProperties={"witnessRegion": "us-west-2"})
+    scene.updated()
+    scene.status(HERE, "ACTIVE")
+    scene.status(THERE, "ACTIVE")
+    scene.status(THERE, "ACTIVE", endpoint=HOST)
+    assert scene.ask("Create", PAIR).Status == "SUCCESS"
+    told = {"witnessRegion": "us-west-2", "clusters": [PEER_ARN, ARN]}
+    scene.status(HERE, "ACTIVE", multiRegionProperties=told)
+    scene.status(HERE, "ACTIVE")
+    scene.status(THERE, "ACTIVE")
+    scene.status(THERE, "ACTIVE", endpoint=HOST)
+    assert scene.ask("Update", PAIR, ARN).PhysicalResourceId == ARN
+
+
+def test_another_region_is_another_cluster() -> None:
+    """CloudFormation then deletes the old one, since its name has changed."""
+    scene = Scene()
+    scene.created()
+    scene.status(THERE, "ACTIVE")
+    scene.status(THERE, "ACTIVE", endpoint=HOST)
+    assert scene.ask("Update", physical=ARN.replace(THERE, "eu-west-1")).PhysicalResourceId == ARN
+
+
+def test_a_cluster_that_does_not_become_as_it_should_can_be_deleted() -> None:
+    """Without its name CloudFormation would leave it behind, and a cluster for ever."""
+    scene = Scene()
+    scene.created()
+    scene.stubs[THERE].add_client_error("get_cluster", "AccessDeniedException", "not for you")
+    said = scene.ask("Create")
+    assert (said.Status, said.PhysicalResourceId) == ("FAILED", ARN)
+    assert "AccessDeniedException" in said.Reason
+
+
+def test_what_was_never_made_is_said_so_and_deleted_without_asking() -> None:
+    """A stack that rolls back deletes what has failed, by the name that it was given."""
+    scene = Scene()
+    scene.stubs[THERE].add_client_error("create_cluster", "ServiceQuotaExceededException", "20 clusters")
+    said = scene.ask("Create")
+    assert (said.Status, said.PhysicalResourceId) == ("FAILED", "none")
+    assert "20 clusters" in said.Reason
+    assert scene.ask("Delete", physical=said.PhysicalResourceId).Status == "SUCCESS"
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_deletion_asks_once_and_waits_for_nobody(*, gone: bool) -> None:
+    """Of two peers the first is not gone before the second, which CloudFormation deletes after this."""
+    scene = Scene()
+    if gone:
+        scene.stubs[THERE].add_client_error("delete_cluster", "ResourceNotFoundException", "gone")
+    else:
+        answer = {"identifier": ID, "arn": ARN, "status": "PENDING_DELETE", "creationTime": CREATED}
+        scene.stubs[THERE].add_response("delete_cluster", answer, {"identifier": ID})
+    assert scene.ask("Delete", PAIR, ARN).Status == "SUCCESS"
+
+
+def test_a_deletion_that_is_refused_is_no_success() -> None:
+    """The cluster would stay, and nobody would know."""
+    scene = Scene()
+    scene.stubs[THERE].add_client_error("delete_cluster", "ConflictException", "busy")
+    said = scene.ask("Delete", physical=ARN)
+    assert (said.Status, said.PhysicalResourceId) == ("FAILED", ARN)
+
+
+def test_a_role_goes_with_its_cluster() -> None:
+    """Deleting it logs in to nothing: the cluster may be gone by then."""
+    scene = Scene()
+    said = scene.ask("Delete", {"Kind": "role", "Endpoint": HOST, "IamRoles": ["arn:aws:iam::0:role/writer"]}, "x")
+    assert (said.Status, said.PhysicalResourceId) == ("SUCCESS", f"{HOST}/role")
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [({"Kind": "colour"}, "ValidationError"), ({"Kind": "role", "Endpoint": "", "IamRoles": []}, "ValidationError")],
+)
+def test_whatever_fails_is_answered(properties: dict[str, Any], reason: str) -> None:
+    """CloudFormation would otherwise wait for 20 minutes, and as long again to undo it."""
+    scene = Scene()
+    said = scene.ask("Create", properties)
+    assert (said.Status, said.Reason.partition(":")[0], said.PhysicalResourceId) == ("FAILED", reason, "none")
+    assert [body["Status"] for _, body in scene.heard] == ["FAILED"]
+
+
+def test_what_nobody_foresaw_is_answered_too() -> None:
+    """Here: a region of which boto3 knows nothing."""
+    said = Scene().ask("Create", {"Region": "nowhere-1"})
+    assert (said.Status, said.Reason, said.PhysicalResourceId) == ("FAILED", "KeyError: 'nowhere-1'", "none")
+
+
+@pytest.mark.parametrize(("arn", "region"), [(ARN, THERE), ("none", ""), ("arn:aws:s3:::bucket", ""), ("", "")])
+def test_only_a_clusters_arn_names_a_region(arn: str, region: str) -> None:
+    """What is deleted is what the name says."""
+    assert region_of_arn(arn) == region
