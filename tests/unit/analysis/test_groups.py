@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scipy import stats
 
-from stepbench.analysis.groups import group_results, log_mean, ratio, student_975
+from stepbench.analysis.groups import group_results, log_mean, ratio
 from stepbench.contracts.measures import Estimate, WindowResult
 from stepbench.contracts.result import TrialSummary
 from stepbench.records import layout
+from stepbench.stats.student import student_975
 from stepbench.testing.analysed_trials import AnalysedTrial
 from stepbench.testing.sample_results import sample_results
 

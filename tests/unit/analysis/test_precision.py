@@ -9,8 +9,9 @@ from stepbench.analysis.precision import GROWTH, PENDING_S, SETTLE_S, look, next
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.plan import LoadStep, Phase, Until
 from stepbench.contracts.tasks import PrecisionLook
-from stepbench.records.join import UNRECORDED, Joined
+from stepbench.records.join import Joined
 from stepbench.records.reader import read_records
+from stepbench.records.sent import UNRECORDED
 from stepbench.testing.finished_trials import FinishedTrial
 from stepbench.testing.memory_services import MemoryServices
 from stepbench.testing.trials import small_plan, stored_trial

@@ -162,6 +162,7 @@ def test_published_numbers_stand_beside_ours() -> None:
     assert (found.metric, found.window, found.phase, found.source) == ("p50", "after", "step", "A paper, Fig. 5")
     assert (found.published, found.unit, found.over) == (10, "ms", "")
     assert found.ours == window.latency_ms.p50
+    assert window.after_ack_ms is not None
     assert found.ours_after_ack == window.after_ack_ms.p50
     for ours, ratio in ((found.ours, found.ratio), (found.ours_after_ack, found.ratio_after_ack)):
         for part in ("low", "value", "high"):

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def box(evidence: Evidence, window: MeasuredWindow) -> BoxStats:
-    """Quantiles of the window's trigger latency, without intervals: the table beside the plot has those."""
-    ascending = np.sort(window.trigger_ms())
+    """Quantiles of the window's latency, without intervals: the table beside the plot has those."""
+    ascending = np.sort(window.latency_ms())
     return BoxStats(
         window=window.name,
         phase=evidence.spec.plan.phases[window.phase].name,

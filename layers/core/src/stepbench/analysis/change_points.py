@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from stepbench.analysis.latency import latency_ms
 from stepbench.analysis.rates import PhaseBins, acknowledged_ns, stepped_phases
-from stepbench.analysis.windows import NS_PER_MS, NS_PER_S
+from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measures import ChangePoint, Estimate
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.change_point import SIGNIFICANCE, Change, find_change
@@ -52,8 +53,8 @@ def _latency(evidence: Evidence, stepped: PhaseBins) -> _Series:
     """Medians by t0; a bin without an acknowledged event that has to arrive has none, and is left out."""
     joined, bin_s = evidence.joined, stepped.bin_ns / NS_PER_S
     place = (joined.t0_ns - stepped.start_ns) // stepped.bin_ns
-    held = (joined.phase == stepped.phase) & joined.expected & (place >= 0) & (place < stepped.bins)
-    elapsed_ms = np.where(joined.arrived, (joined.t4_ns - joined.t1_ns) / NS_PER_MS, np.inf)
+    held = (joined.phase == stepped.phase) & joined.acknowledged & (place >= 0) & (place < stepped.bins)
+    elapsed_ms = latency_ms(joined, evidence.spec.plan)
     medians = by_second(elapsed_ms[held], place[held], stepped.bins).p50
     some = np.nonzero(~np.isnan(medians))[0]
     return _Series(stepped, "latency_ms", medians[some], np.append(some, stepped.bins) * bin_s)

@@ -41,5 +41,5 @@ def _differences(a: MeasuredWindow, b: MeasuredWindow) -> Differences:
         # Events in both windows would be taken for agreement between them.
         none = Estimate(value=None, reason="the windows overlap")
         return Differences(none, none, none, none)
-    of_a, of_b = a.sample(a.trigger_ms()), b.sample(b.trigger_ms(), _PURPOSE)
+    of_a, of_b = a.sample(a.latency_ms()), b.sample(b.latency_ms(), _PURPOSE)
     return compare(of_a, of_b, of_b.rng)

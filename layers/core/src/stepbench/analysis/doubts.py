@@ -12,6 +12,8 @@ from stepbench.analysis.found_rate import rate_doubts
 from stepbench.analysis.reconciliation import log_doubts
 from stepbench.analysis.samples import written_and_received
 from stepbench.analysis.saturation import saturation_doubts
+from stepbench.analysis.stalls import stall_doubts
+from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.target import DynamoDbTarget
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.evidence import Evidence
     from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.phase import Phase
     from stepbench.contracts.result import Accounting, Clock, Failure, StoppedPhase
 
 DRIFT_NS = 100_000
@@ -50,6 +53,7 @@ def doubts(evidence: Evidence, findings: Findings) -> tuple[Caveat, ...]:
         _losses,
         _load,
         saturation_doubts,
+        stall_doubts,
         rate_doubts,
         _sample,
         _sureness,
@@ -81,8 +85,9 @@ def _ending(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
 
 def _losses(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     limit = f"{evidence.spec.plan.drain_limit_s:g} s"
+    arrives = measure_of(evidence.spec.plan.experiment).arrives
     lost, late = findings.total("lost"), findings.total("late")
-    if lost:
+    if lost and arrives:
         text = f"{lost} acknowledged events had not arrived {limit} after the last acknowledgement ({late} came later)."
         remedy = "Look at the on-failure queues; raise drain_limit_s."
         if findings.failure is not None:
@@ -93,20 +98,36 @@ def _losses(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
         text = f"{leaked} events arrived that the trigger's filter was to hold back; they are in no latency."
         yield Caveat(kind="filter_leaked", text=text, remedy="Look at the filter as the store has it.")
     if unknown := findings.total("unknown"):
-        text = f"{unknown} writes got no answer, so nobody knows whether they happened; they are in no latency."
+        what = "writes" if arrives else "operations"
+        text = f"{unknown} {what} got no answer, so nobody knows whether they happened; they are in no latency."
         yield Caveat(kind="unknown_outcomes", text=text, remedy="Lower the rate, or look at the store's health.")
     if unrecorded := findings.total("unrecorded"):
         text = f"{unrecorded} events may have been sent without a record of it; they are in no latency."
         yield Caveat(kind="unrecorded", text=text, remedy="Find out from its log why a writer ended early.")
 
 
-def _load(_: Evidence, findings: Findings) -> Iterator[Caveat]:
+def _load(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    for number, phase in enumerate(evidence.spec.plan.phases):
+        if evidence.records.at_most_rows(number):
+            text = f"A writer in phase {phase.name} stopped early: it had offered all operations that a trial may keep."
+            text += " What came after that is of fewer clients."
+            text += _windows_cut(phase, evidence.records.offered_s(number))
+            yield Caveat(kind="unsent", text=text, remedy="Shorten the phase, or split the trial.")
     if unsent := findings.total("unsent"):
         text = (
             f"{unsent} of {findings.total('offered')} scheduled events were not sent: the load was less than planned."
         )
         remedy = "Give writers more time to start (lead), raise max_in_flight or writers, or lower the rate."
         yield Caveat(kind="unsent", text=text, remedy=remedy)
+
+
+def _windows_cut(phase: Phase, offered_s: float) -> str:
+    """What became of windows of one's own in a phase that ended before them."""
+    held = {window.name: window.to_s for window in phase.all_windows(offered_s)}
+    cut = [window.name for window in phase.windows if held.get(window.name, window.to_s) < window.to_s]
+    missed = [window.name for window in phase.windows if phase.measured and window.name not in held]
+    text = f" Cut where its load ended, after {offered_s:.1f} s: window {', '.join(cut)}." if cut else ""
+    return text + (f" Not reached: window {', '.join(missed)}." if missed else "")
 
 
 def _sample(_: Evidence, findings: Findings) -> Iterator[Caveat]:
@@ -133,7 +154,7 @@ def _sureness(_: Evidence, findings: Findings) -> Iterator[Caveat]:
 
 
 def _clock(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
-    if findings.clock.offset_ms is None:
+    if findings.clock.offset_ms is None and measure_of(evidence.spec.plan.experiment).arrives:
         one_clock = written_and_received(evidence) is not None
         what = "Response times and lateness" if one_clock else "Latencies that end at t4"
         text = f"{what} compare two clocks, {findings.clock.text}."
@@ -147,6 +168,11 @@ def _clock(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
 
 def _deliveries(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     duplicates, twice = findings.total("duplicates"), evidence.joined.sent_twice
+    if not measure_of(evidence.spec.plan.experiment).arrives:
+        if twice:
+            text = f"{twice} operations were sent by two attempts of a writer."
+            yield Caveat(kind="duplicates", text=text, remedy="The earlier attempt's count; look why it was repeated.")
+        return
     if duplicates or twice:
         text = f"{duplicates} deliveries were repeats ({findings.total('retried')} of them Lambda's own retries)"
         text += f"; {twice} events were sent by two attempts of a writer." if twice else "."
@@ -212,7 +238,7 @@ def _missing_writers(evidence: Evidence) -> list[str]:
         for file in evidence.records.files
         if file.header.last
     }
-    silent = (grid.count > 0) & ~np.isin(np.arange(grid.count.size), list(ended))
+    silent = ((grid.count > 0) | grid.closed) & ~np.isin(np.arange(grid.count.size), list(ended))
     return [
         f"writer {grid.writer[slot]} in slice {grid.slice[slot]} of {evidence.spec.plan.phases[grid.phase[slot]].name}"
         for slot in np.nonzero(silent)[0].tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.target import is_pull
+from stepbench.contracts.measure import measure_of
 from stepbench.contracts.tasks import PrecisionLooks
 from stepbench.records import layout
 from stepbench.records.reader import count_malformed, find_provider, read_records, ref_of
@@ -104,7 +104,9 @@ def _pages(spec: TrialSpec, services: Services) -> tuple[ReportPage, ...]:
 
 def _floor(spec: TrialSpec, services: Services) -> tuple[float, ...]:
     target = spec.plan.target
-    if is_pull(target) and (target.store != "etcd" or target.endpoint is not None):
+    if not measure_of(spec.plan.experiment).arrives:
+        return ()
+    if spec.plan.pull and (target.store != "etcd" or target.endpoint is not None):
         return ()  # the floor is that of this machine's own etcd
     floors: dict[str, Any] = services.runs.find_json(layout.run_key(spec.run_id, "floors.json")) or {}
     name = "etcd_watch" if spec.plan.target.store == "etcd" else "async_invoke"

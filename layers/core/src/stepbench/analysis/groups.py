@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.measures import Estimate, GroupWindow
 from stepbench.contracts.result import GroupResult
+from stepbench.stats.student import NORMAL_975, student_975
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,13 +38,6 @@ if TYPE_CHECKING:
 
 MIN_RUNS = 3
 QUANTILES = ("p50", "p90", "p95", "p99")
-_NORMAL_975 = 1.959963984540054
-_STUDENT_975 = (
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
-    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
-    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-)
-"""97.5 % points for 1 to 30 degrees of freedom: Abramowitz & Stegun (1964), table 26.10."""
 
 
 class LogMean(NamedTuple):
@@ -90,7 +84,7 @@ def _group(name: str, members: Sequence[TrialSummary], first: dict[tuple[str, st
 
 
 def _window(key: tuple[str, str], runs: list[WindowResult], first: list[WindowResult]) -> GroupWindow:
-    p50, p90, p95, p99 = (_estimate(log_mean(quantiles(runs, name))) for name in QUANTILES)
+    p50, p90, p95, p99 = (estimate(log_mean(quantiles(runs, name))) for name in QUANTILES)
     return GroupWindow(
         phase=key[0],
         window=key[1],
@@ -104,7 +98,7 @@ def _window(key: tuple[str, str], runs: list[WindowResult], first: list[WindowRe
 
 
 def quantiles(runs: Sequence[WindowResult], name: str) -> list[Estimate]:
-    """Each run's own trigger latency at a quantile."""
+    """Each run's own latency at a quantile."""
     return [getattr(run.latency_ms, name) for run in runs]
 
 
@@ -119,7 +113,7 @@ def log_mean(runs: Sequence[Estimate]) -> LogMean | str:
         if run.low <= 0:
             return "not above 0 in one run, so runs have no geometric mean"
         logs.append(math.log(run.value))
-        within.append((math.log(run.high / run.low) / (2 * _NORMAL_975)) ** 2)
+        within.append((math.log(run.high / run.low) / (2 * NORMAL_975)) ** 2)
     return LogMean(fmean(logs), (variance(logs) + fmean(within)) / len(runs), len(runs))
 
 
@@ -139,7 +133,8 @@ def _welch(one: LogMean, other: LogMean) -> float:
     return both**2 / each if each > 0 else min(one.runs, other.runs) - 1
 
 
-def _estimate(mean: LogMean | str) -> Estimate:
+def estimate(mean: LogMean | str) -> Estimate:
+    """The mean with its interval, or the reason why there is none."""
     if isinstance(mean, str):
         return Estimate(value=None, reason=mean)
     return _interval(mean.value, mean.variance, mean.runs - 1)
@@ -148,17 +143,3 @@ def _estimate(mean: LogMean | str) -> Estimate:
 def _interval(log_value: float, log_variance: float, degrees: float) -> Estimate:
     half = student_975(degrees) * math.sqrt(log_variance)
     return Estimate(value=math.exp(log_value), low=math.exp(log_value - half), high=math.exp(log_value + half))
-
-
-def student_975(degrees: float) -> float:
-    """
-    The 97.5 % point of Student's t; fractions of a degree of freedom are rounded down, to the wider interval.
-
-    Source:
-        Beyond the table: Abramowitz & Stegun (1964), 26.7.5, two terms; exact to 0.0001.
-    """
-    whole = math.floor(degrees)
-    if whole <= len(_STUDENT_975):
-        return _STUDENT_975[whole - 1]
-    z = _NORMAL_975
-    return z + (z**3 + z) / (4 * whole) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * whole**2)

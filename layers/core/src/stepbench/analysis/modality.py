@@ -1,4 +1,4 @@
-"""How many modes a window's trigger latency has."""
+"""How many modes a window's latency has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PURPOSE = 3
 def modality(evidence: Evidence, window: MeasuredWindow) -> Modality:
     """Of every k-th event, k = the autocorrelation time: a cluster of events that resemble each other is no mode."""
     phase = evidence.spec.plan.phases[window.phase].name
-    sample = window.sample(window.trigger_ms(), _PURPOSE)
+    sample = window.sample(window.latency_ms(), _PURPOSE)
     every = math.ceil(sample.rank_time) if sample.values.size else 1
     try:
         found = find_modes(sample.values[::every], sample.rng)

@@ -17,7 +17,7 @@ from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
 from stepbench.contracts.phase import Window
 from stepbench.contracts.tasks import PrecisionLook
 from stepbench.drivers.protocol import Outcome
-from stepbench.records.join import UNRECORDED
+from stepbench.records.sent import UNRECORDED
 
 if TYPE_CHECKING:
     from stepbench.contracts.measures import Estimate
@@ -55,7 +55,7 @@ def look(joined: Joined, plan: TrialPlan, phase: int, start_ns: int, now_ns: int
     planned = plan.phases[phase]
     span = Window(name=planned.name, from_s=0, to_s=min((cut_ns - start_ns) / NS_PER_S, planned.length_s))
     window = MeasuredWindow(waiting, plan, start_ns, phase, span, number=0)
-    sample = window.sample(window.trigger_ms())
+    sample = window.sample(window.latency_ms())
     if planned.until is None:
         message = f"phase {planned.name} has no until"
         raise ValueError(message)

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.drawn import WindowSample
+from stepbench.contracts.measure import measure_of
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.records.sandboxes import same_sandbox
 
@@ -23,7 +24,8 @@ MAX_EVENTS = 1_000
 
 def window_samples(evidence: Evidence, windows: Sequence[MeasuredWindow]) -> tuple[WindowSample, ...]:
     """Of DynamoDB's windows that are small enough, since of its trials pairs may check clocks."""
-    if not isinstance(evidence.spec.plan.target, DynamoDbTarget):
+    plan = evidence.spec.plan
+    if not isinstance(plan.target, DynamoDbTarget) or not measure_of(plan.experiment).arrives:
         return ()
     same = written_and_received(evidence)
     return tuple(_sample(evidence, window, same) for window in windows if 0 < window.acknowledged.size <= MAX_EVENTS)
@@ -39,7 +41,7 @@ def written_and_received(evidence: Evidence) -> NDArray[np.bool_] | None:
 
 def _sample(evidence: Evidence, window: MeasuredWindow, same: NDArray[np.bool_] | None) -> WindowSample:
     joined = evidence.joined
-    latency_ms = window.trigger_ms()
+    latency_ms = window.latency_ms()
     return WindowSample(
         window=window.name,
         phase=evidence.spec.plan.phases[window.phase].name,

@@ -64,7 +64,7 @@ def as_offered(plan: TrialPlan, evidence: Evidence) -> TrialPlan:
     """The plan with its phases as long as they were in the end, and without probes that were passed over."""
     stops, planned = evidence.records.stops_ns, evidence.records.starts_ns
     phases = tuple(
-        _shortened(phase, evidence.records.offered_s(number)) if number in stops else phase
+        _shortened(phase, evidence.records.offered_s(number)) if number in stops or phase.closed else phase
         for number, phase in enumerate(plan.phases)
         if number in planned or not phase.probe
     )
@@ -72,6 +72,8 @@ def as_offered(plan: TrialPlan, evidence: Evidence) -> TrialPlan:
 
 
 def _shortened(phase: Phase, offered_s: float) -> Phase:
+    if phase.closed is not None:
+        return phase.model_copy(update={"closed": phase.closed.model_copy(update={"duration_s": offered_s})})
     *before, last = phase.steps
     rest_s = offered_s - sum(step.length_s for step in before)
     step = LoadStep(rate_per_s=last.rate_per_s, duration_s=rest_s)

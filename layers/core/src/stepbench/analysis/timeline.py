@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.windows import NS_PER_MS, NS_PER_S
+from stepbench.analysis.latency import latency_ms
+from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.drawn import PhaseSpan, SeriesPoint, StepSpan, WindowSpan
 from stepbench.drivers.protocol import Outcome
 from stepbench.stats.curves import by_second
@@ -40,6 +41,8 @@ def phase_spans(evidence: Evidence) -> tuple[PhaseSpan, ...]:
 
 
 def _step_spans(phase: Phase, offered_s: float) -> tuple[StepSpan, ...]:
+    if not phase.load:
+        return ()  # closed loop has no rate
     ends_s = [*accumulate(step.length_s for step in phase.load[:-1]), offered_s]
     begins_s = [0.0, *ends_s[:-1]]
     return tuple(
@@ -62,8 +65,8 @@ def series(evidence: Evidence) -> tuple[SeriesPoint, ...]:
     starts_ns = np.array([evidence.records.starts_ns.get(number, 0) for number in range(first.size)], dtype=np.int64)
     second = first[joined.phase] + (joined.t0_ns - starts_ns[joined.phase]) // NS_PER_S
     ok = joined.outcome == Outcome.OK
-    trigger_ms = np.where(joined.arrived, (joined.t4_ns - joined.t1_ns) / NS_PER_MS, np.inf)
-    quantiles = by_second(trigger_ms[joined.expected], second[joined.expected], phases.size)
+    elapsed_ms = latency_ms(joined, evidence.spec.plan)
+    quantiles = by_second(elapsed_ms[joined.acknowledged], second[joined.acknowledged], phases.size)
     offered = np.bincount(second[joined.offered], minlength=phases.size)
     acknowledged = np.bincount(second[ok], minlength=phases.size)
     not_matching = np.bincount(second[ok & ~joined.matching], minlength=phases.size)

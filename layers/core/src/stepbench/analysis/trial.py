@@ -18,6 +18,7 @@ from stepbench.analysis.modality import modality
 from stepbench.analysis.rates import rates
 from stepbench.analysis.replication import replication
 from stepbench.analysis.samples import window_samples
+from stepbench.analysis.setup import setup_of
 from stepbench.analysis.stopping import as_offered, stopped
 from stepbench.analysis.timeline import phase_spans, series
 from stepbench.analysis.windows import measured_windows, window_curve, window_result
@@ -59,6 +60,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
     summary = TrialSummary(
         name=spec.name,
         index=spec.index,
+        experiment=spec.plan.experiment,
         store=spec.plan.target.store,
         provider=evidence.provider,
         emulated=evidence.emulated,
@@ -82,6 +84,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
         base=spec.base,
         repeat=spec.repeat,
         point=spec.point,
+        setup=setup_of(spec.plan),
     )
     return TrialResult(
         summary=summary,

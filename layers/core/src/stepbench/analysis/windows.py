@@ -1,4 +1,4 @@
-"""The measured windows: six measures each, with intervals."""
+"""The measured windows: their measures, with intervals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench.analysis.latency import NS_PER_MS, latency_ms
+from stepbench.analysis.operations import operations
 from stepbench.contracts.drawn import EcdfCurve
+from stepbench.contracts.measure import measure_of
 from stepbench.contracts.measures import Latency, WindowResult
 from stepbench.drivers.protocol import Outcome
 from stepbench.stats.curves import ecdf
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
     from stepbench.records.join import Joined
 
 NS_PER_S = 1_000_000_000
-NS_PER_MS = 1_000_000
 
 
 class MeasuredWindow:
@@ -42,16 +44,17 @@ class MeasuredWindow:
         self.name = window.name
         self.length_s = window.to_s - window.from_s
         self._joined = joined
-        self._drain_limit_s = plan.drain_limit_s
+        self._plan = plan
+        self._arrives = measure_of(plan.experiment).arrives
         self._seed = (plan.seed, phase, number)
-        self._start_ns = phase_start_ns + round(window.from_s * NS_PER_S)
+        self.start_ns = phase_start_ns + round(window.from_s * NS_PER_S)
         self._end_ns = phase_start_ns + round(window.to_s * NS_PER_S)
-        inside = (joined.phase == phase) & (joined.t0_ns >= self._start_ns) & (joined.t0_ns < self._end_ns)
+        inside = (joined.phase == phase) & (joined.t0_ns >= self.start_ns) & (joined.t0_ns < self._end_ns)
         held = np.nonzero(inside)[0]
         self.scheduled = held[np.argsort(joined.t0_ns[held], kind="stable")]
-        self.acknowledged = self.scheduled[joined.expected[self.scheduled]]
+        self.acknowledged = self.scheduled[joined.acknowledged[self.scheduled]]
         done = (joined.phase == phase) & (joined.outcome == Outcome.OK)
-        done &= (joined.t2_ns >= self._start_ns) & (joined.t2_ns < self._end_ns)
+        done &= (joined.t2_ns >= self.start_ns) & (joined.t2_ns < self._end_ns)
         self.achieved_per_s = int(np.count_nonzero(done)) / self.length_s
 
     def elapsed_ms(self, until_ns: NDArray[np.int64], since_ns: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -65,19 +68,26 @@ class MeasuredWindow:
         elapsed[~self._joined.arrived[self.acknowledged]] = np.inf
         return elapsed
 
-    def trigger_ms(self) -> NDArray[np.float64]:
-        """Trigger latency, t4 - t1."""
-        return self.until_arrival_ms(self._joined.t1_ns)
+    def latency_ms(self) -> NDArray[np.float64]:
+        """The experiment's latency (see `analysis.latency`)."""
+        return latency_ms(self._joined, self._plan)[self.acknowledged]
 
-    def after_ack_ms(self) -> NDArray[np.float64]:
-        """Latency after the acknowledgement, t4 - t2; may be negative."""
-        return self.until_arrival_ms(self._joined.t2_ns)
+    def arrival_latency(self, since_ns: NDArray[np.int64]) -> Latency | None:
+        """Quantiles of t4 minus a joined column; None where nothing is to arrive."""
+        return self.latency(self.until_arrival_ms(since_ns)) if self._arrives else None
 
-    def sample(self, values_ms: NDArray[np.float64], purpose: int = 0) -> Sample:
-        """A measure of the acknowledged events; every `purpose` has random numbers of its own."""
-        at_s = (self._joined.t0_ns[self.acknowledged] - self._start_ns) / NS_PER_S
+    def after_ack_ms(self) -> NDArray[np.float64] | None:
+        """Latency after the acknowledgement, t4 - t2, which may be negative; None where nothing is to arrive."""
+        return self.until_arrival_ms(self._joined.t2_ns) if self._arrives else None
+
+    def sample(
+        self, values_ms: NDArray[np.float64], purpose: int = 0, events: NDArray[np.int64] | None = None
+    ) -> Sample:
+        """A measure of the acknowledged events, or of some; every `purpose` has random numbers of its own."""
+        of = self.acknowledged if events is None else events
+        at_s = (self._joined.t0_ns[of] - self.start_ns) / NS_PER_S
         rng = np.random.default_rng((*self._seed, purpose))
-        return Sample(values_ms, at_s, self.length_s, self._drain_limit_s, rng)
+        return Sample(values_ms, at_s, self.length_s, self._plan.drain_limit_s, rng)
 
     def latency(self, values_ms: NDArray[np.float64]) -> Latency:
         """The same, with intervals."""
@@ -85,7 +95,7 @@ class MeasuredWindow:
 
     def overlaps(self, other: MeasuredWindow) -> bool:
         """Whether an event could be in both."""
-        return self.phase == other.phase and self._start_ns < other._end_ns and other._start_ns < self._end_ns
+        return self.phase == other.phase and self.start_ns < other._end_ns and other.start_ns < self._end_ns
 
 
 def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:
@@ -93,7 +103,7 @@ def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:
     plan, records = evidence.spec.plan, evidence.records
     for phase, planned in enumerate(plan.phases):
         if phase in records.starts_ns:
-            for number, window in enumerate(planned.all_windows(records.offered_s(phase))):
+            for number, window in enumerate(planned.all_windows(evidence.records.offered_s(phase))):
                 yield MeasuredWindow(evidence.joined, plan, records.starts_ns[phase], phase, window, number=number)
 
 
@@ -106,18 +116,19 @@ def window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         n=window.acknowledged.size,
         offered_per_s=window.scheduled.size / window.length_s,
         achieved_per_s=window.achieved_per_s,
-        latency_ms=window.latency(window.trigger_ms()),
-        after_ack_ms=window.latency(window.after_ack_ms()),
+        latency_ms=window.latency(window.latency_ms()),
+        after_ack_ms=window.arrival_latency(joined.t2_ns),
         response_write_ms=window.latency(window.elapsed_ms(joined.t2_ns, joined.t0_ns)),
-        response_trigger_ms=window.latency(window.until_arrival_ms(joined.t0_ns)),
+        response_trigger_ms=window.arrival_latency(joined.t0_ns),
         service_ms=window.latency(window.elapsed_ms(joined.t2_ns, joined.t1_ns)),
         lateness_ms=window.latency(window.elapsed_ms(joined.t1_ns, joined.t0_ns)),
+        operations=operations(evidence, window),
     )
 
 
 def window_curve(evidence: Evidence, window: MeasuredWindow) -> EcdfCurve:
-    """The window's empirical distribution of trigger latency."""
-    curve = ecdf(np.sort(window.trigger_ms()))
+    """The window's empirical distribution of latency."""
+    curve = ecdf(np.sort(window.latency_ms()))
     return EcdfCurve(
         window=window.name,
         phase=evidence.spec.plan.phases[window.phase].name,

@@ -195,6 +195,7 @@ METRICS = {
     "p90": Measure("p90", (0.9,), _first),
     "p95": Measure("p95", (0.95,), _first),
     "p99": Measure("p99", (0.99,), _first),
+    "p999": Measure("p99.9", (0.999,), _first),
     "iqr": Measure("interquartile range", (0.25, 0.75), _spread),
 }
 """By the names that plans use."""

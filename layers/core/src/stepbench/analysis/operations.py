@@ -1,0 +1,146 @@
+"""What operations have beside latency and rate: kinds, percentiles with counts, errors, and what connecting costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from stepbench.analysis.latency import NS_PER_MS
+from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult, PercentileRow
+from stepbench.contracts.workload import Kind
+from stepbench.drivers.protocol import Outcome
+from stepbench.stats.percentile_table import percentile_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.windows import MeasuredWindow
+    from stepbench.contracts.measures import Latency
+    from stepbench.records.join import Joined
+    from stepbench.stats.estimates import Sample
+
+_NS_PER_MINUTE = 60_000_000_000
+_NAMES: dict[Kind, Literal["read", "insert", "overwrite", "update", "read_modify_write", "scan"]] = {
+    Kind.READ: "read",
+    Kind.INSERT: "insert",
+    Kind.OVERWRITE: "overwrite",
+    Kind.UPDATE: "update",
+    Kind.READ_MODIFY_WRITE: "read_modify_write",
+    Kind.SCAN: "scan",
+}
+_PARTS = ("connect_ns", "tls_ns", "authenticate_ns", "operate_ns")
+
+
+def operations(evidence: Evidence, window: MeasuredWindow) -> OperationsResult | None:
+    """Of one window; None where triggers are measured."""
+    plan, joined = evidence.spec.plan, evidence.joined
+    if plan.workload is None:
+        return None
+    closed = plan.phases[window.phase].closed
+    service = window.sample(window.latency_ms())
+    return OperationsResult(
+        clients=None if closed is None else closed.clients,
+        kinds=tuple(_kinds(joined, window)),
+        percentiles=_table(service),
+        per_minute=_per_minute(joined, window),
+        errors=_errors(joined, window.scheduled),
+        retries=int(_extra(joined, "retries", window.scheduled).sum()),
+        generator_share=None if closed is None else _generator_share(joined, window.acknowledged, closed.think_ms),
+        generator_cpu=_generator_cpu(evidence, window.phase),
+        connecting=None if plan.workload.reuse else _connecting(joined, window),
+    )
+
+
+def _kinds(joined: Joined, window: MeasuredWindow) -> Iterator[KindResult]:
+    """Those that were sent, in the order of `Kind`."""
+    kinds = _extra(joined, "kind", window.scheduled)
+    for kind in Kind:
+        events = window.scheduled[kinds == kind]
+        sent = [int(np.count_nonzero(joined.outcome[events] == outcome)) for outcome in Outcome]
+        if sum(sent) == 0:
+            continue
+        ok = events[joined.outcome[events] == Outcome.OK]
+        service = window.sample((joined.t2_ns - joined.t1_ns)[ok] / NS_PER_MS, events=ok)
+        response = window.sample((joined.t2_ns - joined.t0_ns)[ok] / NS_PER_MS, events=ok)
+        yield KindResult(
+            kind=_NAMES[kind],
+            ok=sent[Outcome.OK],
+            failed=sent[Outcome.FAILED],
+            unknown=sent[Outcome.UNKNOWN],
+            service_ms=service.latency(),
+            response_ms=response.latency(),
+            percentiles=_table(service),
+        )
+
+
+def _table(sample: Sample) -> tuple[PercentileRow, ...]:
+    return tuple(
+        PercentileRow(percentile=100 * row.q, value_ms=row.estimate.value, count=row.at_most or 0)
+        for row in percentile_table(sample)
+    )
+
+
+def _per_minute(joined: Joined, window: MeasuredWindow) -> tuple[int, ...]:
+    minutes = int(window.length_s / 60 + 1e-9)
+    done = (joined.phase == window.phase) & (joined.outcome == Outcome.OK)
+    place = (joined.t2_ns[done] - window.start_ns) // _NS_PER_MINUTE
+    inside = place[(place >= 0) & (place < minutes)]
+    return tuple(np.bincount(inside, minlength=minutes).tolist())
+
+
+def _errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:
+    """By code, the most frequent first; what has no code is called by its outcome."""
+    counts: Counter[str] = Counter()
+    for outcome in (Outcome.FAILED, Outcome.UNKNOWN):
+        codes, found = np.unique(joined.error[events[joined.outcome[events] == outcome]], return_counts=True)
+        for code, count in zip(codes.tolist(), found.tolist(), strict=True):
+            counts[joined.errors[code] or outcome.name.lower()] += count
+    return dict(counts.most_common())
+
+
+def _generator_share(joined: Joined, events: NDArray[np.int64], think_ms: float) -> float | None:
+    """Of the whole cycle: a client that pauses would not offer much more if the generator took no time at all."""
+    cycles_ns = int((joined.t2_ns - joined.t0_ns)[events].sum()) + events.size * think_ms * NS_PER_MS
+    return float(int((joined.t1_ns - joined.t0_ns)[events].sum()) / cycles_ns) if cycles_ns > 0 else None
+
+
+def _generator_cpu(evidence: Evidence, phase: int) -> float | None:
+    """Of each writer the mean over its slices, whose last files tell it; of these the greatest."""
+    told: dict[int, list[float]] = {}
+    for header, _ in evidence.records.files:
+        if header.phase == phase and header.cpu_share is not None:
+            told.setdefault(header.writer, []).append(header.cpu_share)
+    return max(map(fmean, told.values()), default=None)
+
+
+def _connecting(joined: Joined, window: MeasuredWindow) -> ConnectingResult | None:
+    """Of those that were acknowledged; None where none made a connection."""
+    parts = {name: _extra(joined, name, window.acknowledged) for name in _PARTS}
+    service_ns = (joined.t2_ns - joined.t1_ns)[window.acknowledged]
+    accounted_ns = sum(int(part.sum()) for part in parts.values())
+    if accounted_ns == 0:
+        return None
+    connect_ms, tls_ms, authenticate_ms, operate_ms = (_part(window, part) for part in parts.values())
+    return ConnectingResult(
+        connect_ms=connect_ms,
+        tls_ms=tls_ms if parts["tls_ns"].any() else None,
+        authenticate_ms=authenticate_ms if parts["authenticate_ns"].any() else None,
+        operate_ms=operate_ms,
+        unaccounted_share=1 - accounted_ns / int(service_ns.sum()),
+    )
+
+
+def _part(window: MeasuredWindow, part_ns: NDArray[np.int64]) -> Latency:
+    return window.latency(part_ns / NS_PER_MS)
+
+
+def _extra(joined: Joined, name: str, events: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A column that only operations have; one that is not stored is all 0."""
+    column = joined.extras.get(name)
+    return np.zeros(events.size, np.int64) if column is None else column[events]

@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from stepbench.records import layout
+from stepbench.records.columns import Rows, encode
+from stepbench.testing.analysed_trials import AnalysedTrial
+from stepbench.testing.records import column_header
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepbench.contracts.measures import OperationsResult, WindowResult
+    from stepbench.contracts.result import TrialResult
+
+MS, SECOND = 1_000_000, 1_000_000_000
+CLIENTS, EACH = 4, 300
+STEADY = {"name": "steady", "closed": {"clients": CLIENTS, "duration_s": 120}}
+ERRORS = ("", "not_found", "timeout")
+
+
+def analysed(  # noqa: PLR0913 -- what can be different
+    service_ns: NDArray[np.int64],
+    extras: dict[str, NDArray[np.int64]] | None = None,
+    *,
+    outcome: NDArray[np.uint8] | None = None,
+    error: NDArray[np.uint16] | None = None,
+    phase: dict[str, Any] = STEADY,
+    lateness_ns: int = 20_000,
+    cpu_share: float | None = None,
+    **plan: Any,  # noqa: ANN401 -- a plan's fields
+) -> TrialResult:
+    """Operations of four clients in turn, one every 25 ms, of a closed loop that ended in order."""
+    n = service_ns.size
+    fields = {"target": {"store": "redis"}, "experiment": "operations", "workload": {}, "phases": [phase]}
+    target = {**fields, **plan}.pop("target")
+    trial = AnalysedTrial(**{**fields, **plan, "target": target, "store": target["store"]})
+    trial.records.plan_phase(0)
+    t0_ns = trial.records.start_of(0) + np.arange(n) * 25 * MS
+    t1_ns = t0_ns + lateness_ns
+    rows = Rows(
+        sequence=np.arange(n),
+        t0_ns=t0_ns,
+        t1_ns=t1_ns,
+        t2_ns=t1_ns + service_ns,
+        outcome=np.zeros(n, np.uint8) if outcome is None else outcome,
+        error=np.zeros(n, np.uint16) if error is None else error,
+        extras={"client": np.arange(n) % CLIENTS, "kind": np.zeros(n, np.int64), **(extras or {})},
+    )
+    header = column_header(trial.ref, phase=0, last=True, drift_ns=0, cpu_share=cpu_share, errors=ERRORS)
+    key = layout.column_file_key(trial.ref, layout.attempt_id(0, 0, 0, 0), 0)
+    trial.memory.services.runs.put_bytes(key, encode(header, rows))
+    return trial.result()
+
+
+def drawn(n: int = CLIENTS * EACH) -> NDArray[np.int64]:
+    """Service times around 2 ms."""
+    return (np.random.default_rng(3).lognormal(0.7, 0.2, n) * MS).astype(np.int64)
+
+
+def only(result: TrialResult) -> tuple[WindowResult, OperationsResult]:
+    """Its one window."""
+    (window,) = result.summary.windows
+    assert window.operations is not None
+    return window, window.operations
+
+
+def test_an_operations_latency_is_its_service_time_and_nothing_arrives() -> None:
+    """The same code as for triggers, from quantiles to boxes; what would need an arrival is not there."""
+    service_ns = drawn()
+    result = analysed(service_ns)
+    window, found = only(result)
+    median = float(np.median(service_ns)) / MS
+    assert result.summary.experiment == "operations"
+    assert window.latency_ms.p50.value == pytest.approx(median)
+    assert window.latency_ms == window.service_ms
+    assert (window.after_ack_ms, window.response_trigger_ms) == (None, None)
+    assert window.response_write_ms.p50.value == pytest.approx(median + 0.02)
+    assert (result.boxes[0].p50, result.ecdf[0].latency_ms[-1]) == pytest.approx((median, service_ns.max() / MS))
+    assert result.series[0].p50_ms is not None
+    assert (found.clients, found.retries, found.errors, found.connecting) == (CLIENTS, 0, {}, None)
+    assert result.summary.accounting is not None
+    assert result.summary.accounting.lost == 0
+
+
+def test_kinds_are_told_apart_and_add_up() -> None:
+    """Every third is an update, twice as slow; ok, failed and unknown are what was sent of each."""
+    service_ns, n = drawn(), CLIENTS * EACH
+    kind = np.where(np.arange(n) % 3 == 0, 3, 0)
+    outcome, error = np.zeros(n, np.uint8), np.zeros(n, np.uint16)
+    outcome[[1, 2, 3]], error[[1, 2, 3]] = [1, 1, 2], [1, 1, 2]
+    result = analysed(
+        np.where(kind == 3, 2 * service_ns, service_ns), {"kind": kind, "retries": kind}, outcome=outcome, error=error
+    )
+    window, found = only(result)
+    read, update = found.kinds
+    assert [(each.kind, each.ok, each.failed, each.unknown) for each in found.kinds] == [
+        ("read", 2 * n // 3 - 2, 2, 0),
+        ("update", n // 3 - 1, 0, 1),
+    ]
+    assert window.n == read.ok + update.ok == read.service_ms.n + update.response_ms.n
+    assert update.service_ms.p50.value == pytest.approx(np.median(2 * service_ns[kind == 3][1:]) / MS, rel=0.01)
+    assert (found.errors, found.retries) == ({"not_found": 2, "timeout": 1}, n)
+
+
+def test_the_table_has_a_count_beside_each_percentile() -> None:
+    """1,200 values: half of them at most the median, all at most the largest; p99.9 needs more."""
+    _, found = only(analysed(drawn()))
+    rows = {row.percentile: row for row in found.percentiles}
+    assert list(rows) == [50, 75, 87.5, 93.75, 99.21875, 99.90234375, 100]
+    assert (rows[50].count, rows[75].count, rows[100].count) == (600, 900, 1_200)
+    assert rows[99.90234375].value_ms is None
+
+
+def test_operations_a_minute_are_counted_by_their_answers() -> None:
+    """1,200 operations every 25 ms are 30 s, all in the first of two minutes; a window of 8 s has no whole one."""
+    service_ns = drawn()
+    _, found = only(analysed(service_ns))
+    assert found.per_minute == (1_200, 0)
+    window = {"name": "all", "from_s": 0, "to_s": 8}
+    short, found = only(analysed(service_ns, phase={**STEADY, "windows": [window]}))
+    assert (short.n, found.per_minute) == (320, ())
+    assert short.achieved_per_s == pytest.approx(40, rel=0.01)
+
+
+def test_connections_of_their_own_are_split_into_parts() -> None:
+    """Connect, TLS and operate are 98 % of the service time; a store without authentication has no such row."""
+    service_ns = drawn()
+    shares = {"connect_ns": 0.1, "tls_ns": 0.5, "operate_ns": 0.38}
+    extras = {name: (share * service_ns).astype(np.int64) for name, share in shares.items()}
+    _, found = only(analysed(service_ns, extras, workload={"reuse": False}))
+    assert found.connecting is not None
+    assert found.connecting.authenticate_ms is None
+    assert found.connecting.unaccounted_share == pytest.approx(0.02, abs=1e-4)
+    assert found.connecting.tls_ms is not None
+    assert found.connecting.tls_ms.p50.value == pytest.approx(0.5 * np.median(service_ns) / MS, rel=1e-3)
+
+
+def test_a_stall_in_a_closed_loop_is_said_to_hide_others() -> None:
+    """
+    Nine seconds of one of four clients: one operation shows it, and on a schedule of one each 200 ms many would.
+
+    Those due in the stall wait 9 s, 8.8 s, and so on; 45 of them. Then 4 ms of work each 200 ms leaves no other queue.
+    """
+    service_ns, phase = drawn(), {"name": "steady", "closed": {"clients": CLIENTS, "duration_s": 30}}
+    assert "stalls_hidden" not in {caveat.kind for caveat in analysed(service_ns, phase=phase).summary.caveats}
+    service_ns[700] = 9 * SECOND
+    found = analysed(service_ns, phase=phase).summary.caveats
+    (caveat,) = [each for each in found if each.kind == "stalls_hidden"]
+    assert "the longest operation took 9000 ms" in caveat.text
+    assert "0.083 % took more than 10 times p99" in caveat.text
+    waited = float(caveat.text.split("half as fast, ")[1].split(" %")[0])
+    assert waited == pytest.approx(100 * 45 / 1_200, abs=0.15)
+
+
+def test_a_generator_that_holds_a_closed_loop_back_is_told() -> None:
+    """Every operation 5 ms late after its client was free, beside answers of 2 ms."""
+    kinds = {caveat.kind: caveat for caveat in analysed(drawn(), lateness_ns=5 * MS).summary.caveats}
+    assert "the generator itself took 71 % of its clients' time" in kinds["saturated_generator"].text
+    assert "may contain the generator's own delay" in kinds["saturated_generator"].text
+    assert "fewer clients" in kinds["saturated_generator"].remedy
+
+
+def test_a_writer_without_cpu_to_spare_holds_back_too() -> None:
+    """Answers lie about until it gets to them: that is between t1 and t2, where nothing else would show it."""
+    result = analysed(drawn(), cpu_share=0.93)
+    _, found = only(result)
+    (caveat,) = [each for each in result.summary.caveats if each.kind == "saturated_generator"]
+    assert (found.generator_cpu, found.held_back) == (0.93, True)
+    assert "the busiest writer used 93 % of the CPU that it can get" in caveat.text
+    idle = analysed(drawn(), cpu_share=0.6)
+    assert (only(idle)[1].generator_cpu, only(idle)[1].held_back) == (0.6, False)
+    assert "saturated_generator" not in {each.kind for each in idle.summary.caveats}
+
+
+def test_a_client_alone_with_its_writer_has_service_times_of_its_own() -> None:
+    """Nobody else is served while its answer is read, so only its throughput is the generator's."""
+    phase, alone = {"name": "steady", "closed": {"clients": 1, "duration_s": 120}}, np.zeros(CLIENTS * EACH, np.int64)
+    result = analysed(drawn(), {"client": alone}, phase=phase, lateness_ns=5 * MS)
+    (caveat,) = [each for each in result.summary.caveats if each.kind == "saturated_generator"]
+    assert "the store would take more" in caveat.text
+    assert "service times" not in caveat.text
+
+
+@pytest.mark.parametrize(("think_ms", "share"), [(0, 0.09 / 0.81), (370, 0.09 / 370.81)])
+def test_a_pause_is_part_of_a_client_s_time(think_ms: float, share: float) -> None:
+    """0.09 ms of 0.81 is a ninth of the throughput; beside a pause of 370 ms it is nothing, and no doubt."""
+    phase = {"name": "steady", "closed": {"clients": CLIENTS, "duration_s": 120, "think_ms": think_ms}}
+    result = analysed(np.full(CLIENTS * EACH, 720_000), phase=phase, lateness_ns=90_000)
+    window, found = only(result)
+    assert found.generator_share == pytest.approx(share)
+    assert window.lateness_ms.p50.value == pytest.approx(0.09)
+    assert ("saturated_generator" in {caveat.kind for caveat in result.summary.caveats}) == (think_ms == 0)
+
+
+def test_operations_have_no_doubts_about_arrivals_and_clocks() -> None:
+    """Their times are one clock's, and nothing is to arrive."""
+    kinds = {caveat.kind for caveat in analysed(drawn()).summary.caveats}
+    assert kinds.isdisjoint({"lost_events", "clock_unmeasured", "cold_starts", "t4_in_fallback", "missing_writer"})
+
+
+def test_published_numbers_have_one_reading_for_operations() -> None:
+    """Service time over 2 ms; there is no acknowledgement apart from the answer."""
+    published = [{"metric": "p50", "value_ms": 2, "source": "A paper"}]
+    result = analysed(drawn(), published=published)
+    (found,), (window,) = result.summary.replication, result.summary.windows
+    assert found.ours == window.latency_ms.p50
+    assert (found.ours_after_ack, found.ratio_after_ack) == (None, None)
+    assert found.ratio.value == pytest.approx((window.latency_ms.p50.value or 0) / 2)
+
+
+def test_a_summary_tells_what_the_trial_is() -> None:
+    """By which it is compared with others, whatever their names are."""
+    setup = analysed(drawn(), workload={"mix": {"read": 1}, "reuse": False}).summary.setup
+    assert (setup["target.store"], setup["workload.reuse"]) == ("redis", False)
+    assert setup["phases[steady].closed.clients"] == CLIENTS
