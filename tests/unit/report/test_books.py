@@ -14,7 +14,7 @@ def test_every_number_of_the_accounting_is_in_the_books(summary: RunSummary) -> 
     assert account is not None
     account = account.model_copy(update={"held_back": 2, "leaked": 1})
     shown = {line.field: line.numbers[0] for group in books([account]) for line in group.lines if line.field}
-    assert shown == account.model_dump()
+    assert shown == account.model_dump(exclude={"awaited"})
 
 
 def test_the_filter_s_numbers_are_shown_where_there_was_one(summary: RunSummary) -> None:

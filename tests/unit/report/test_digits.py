@@ -150,3 +150,18 @@ def test_an_estimate_may_have_a_unit_of_its_own() -> None:
     assert str(digits.shown(Estimate(value=180.0, low=179.9, high=180.1), digits.SECONDS_AS_SUCH)).endswith(
         "[179.9, 180.1]"
     )
+
+
+@pytest.mark.parametrize(
+    ("note", "cell"),
+    [
+        ("81 of 1853 independent < 368", "too few: 81 of 368"),
+        ("n=2303 < 3688", "too few: 2,303 of 3,688"),
+        ("2 of 3 runs", "2 of 3 runs"),
+        ("no value", "no value"),
+        ("", ""),
+    ],
+)
+def test_a_cell_tells_a_shortfall_in_few_words(note: str, cell: str) -> None:
+    """Three lines of it in every other cell made tables hard to read; the whole is in its tooltip and the summary."""
+    assert digits.brief(note) == cell

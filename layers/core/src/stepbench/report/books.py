@@ -56,8 +56,10 @@ _FILTER = ("held_back", "leaked")
 _APART = ("duplicates", "retried", "out_of_order", "late", "unmatched", "malformed", "canaries")
 
 
-def books(accounts: list[Accounting | None]) -> tuple[Group, ...]:
-    """All numbers of the accounting, one column a trial."""
+def books(accounts: list[Accounting | None], *, awaited: bool = True) -> tuple[Group, ...]:
+    """All numbers of the accounting, one column a trial; without what is about arrivals where none are awaited."""
+    if not awaited:
+        return tuple(_equation(accounts, *each) for each in _EQUATIONS[:2])
     sums = tuple(_equation(accounts, *each) for each in _EQUATIONS)
     apart = tuple(_line(accounts, name, depth=2 if name == "retried" else 1) for name in _APART)
     return (*sums, _lost(accounts), Group("apart from the sums above", apart, ()))

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from stepbench.report import digits
 from stepbench.report.columns import columns, short
+from stepbench.report.datasets import figure_parts
 from stepbench.report.labels import window_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.drawn import BoxStats
+    from stepbench.contracts.measure import Experiment
     from stepbench.contracts.result import TrialResult
     from stepbench.report.columns import Columns, Row
     from stepbench.report.labels import WindowRow
@@ -49,6 +51,7 @@ class BoxFigure:
     drawn: tuple[Box, ...]
     low_ms: float
     top_ms: float
+    experiment: Experiment = "trigger"
 
 
 def box_figures(results: Sequence[TrialResult]) -> tuple[BoxFigure, ...]:
@@ -57,8 +60,7 @@ def box_figures(results: Sequence[TrialResult]) -> tuple[BoxFigure, ...]:
     rows = window_rows([result.summary for result in results])
     pairs = [(row, known.get((row.trial.index, row.window.phase, row.window.name))) for row in rows]
     drawn = [Box(row, stats, _doubt(stats)) for row, stats in pairs if stats is not None and stats.n]
-    parts = [drawn[start : start + BOXES_PER_FIGURE] for start in range(0, len(drawn), BOXES_PER_FIGURE)]
-    return tuple(_figure(tuple(part)) for part in parts)
+    return tuple(_figure(tuple(part)) for part in figure_parts(drawn, BOXES_PER_FIGURE, lambda box: box.row))
 
 
 def box_quantiles(stats: BoxStats) -> tuple[tuple[str, float | None], ...]:
@@ -78,6 +80,7 @@ def _figure(drawn: tuple[Box, ...]) -> BoxFigure:
         drawn,
         short(min(visible, default=0.1) / _ROOM),
         short(max(visible, default=1.0) * _ROOM),
+        drawn[0].row.trial.experiment,
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality
     from stepbench.contracts.result import TrialSummary
 
-_SERIES = {"achieved_per_s": "acknowledged rate", "latency_ms": "trigger latency"}
+_SERIES = {"achieved_per_s": "acknowledged rate", "latency_ms": "latency"}
 
 
 def comparison_sentence(trial: TrialSummary, comparison: Comparison, phases: Sequence[PhaseSpan] = ()) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import altair as alt
 
 from stepbench.report.boxes import ROW_PX
-from stepbench.report.chart_parts import LABELS, LOW, TOP, named, time_axis, zoom
+from stepbench.report.chart_parts import FORMULA, LABELS, LATENCY, LOW, TOP, named, time_axis, zoom
 
 _BOX_PX = 16
 _NAME_PX = -15
 _EDGES = {"start": alt.value(0), "end": alt.value("width")}
 _ARROWS = {"start": alt.value(6), "end": alt.value(alt.ExprRef("width - 6"))}
-_TITLE = "trigger latency, t4 − t1 (log scale)"  # noqa: RUF001 -- minus
+_TITLE = f"{LATENCY}, {FORMULA} (log scale)"
 _QUANTILES = ("p1", "p25", "p50", "p75", "p90", "p99")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from stepbench.report.chart_parts import LABELS, LOW, TOP, named, time_axis
+from stepbench.report.chart_parts import LABELS, LATENCY, LOW, TOP, named, time_axis
 from stepbench.report.matrix import ROW_PX
 
 _ROWS = alt.ExprRef("rows")
@@ -14,7 +14,7 @@ def line_up() -> alt.LayerChart | alt.FacetChart:
     """p50 against one setting: every run with its interval, a line through the medians of the runs' medians."""
     scale = alt.Scale(type="log", nice=False, domain=[LOW, TOP])
     x = alt.X("value:N", sort=None, scale=alt.Scale(domain=LABELS), axis=_axis(), title=None)
-    y = alt.Y("p50_ms:Q", scale=scale, axis=time_axis("y"), title="p50, trigger latency")
+    y = alt.Y("p50_ms:Q", scale=scale, axis=time_axis("y"), title=f"p50, {LATENCY}")
     offset = alt.XOffset("repeat:O", scale=alt.Scale(paddingOuter=1))
     tooltip = [
         alt.Tooltip("value:N", title="setting"),

@@ -19,6 +19,8 @@ WIDTHS = [3.2, 2.2, 1.4]
 """The first lies widest and lowest: lines that coincide stay visible."""
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
 SHADE = "#808a94"
+LATENCY, FORMULA = "{latency}", "{formula}"
+"""In titles: what the page puts the name of the experiment's latency for, and which times it lies between."""
 TIMES = ["p50", "p90", "max"]
 LABELS = alt.ExprRef("labels")
 """The names in order, as the page gives them: one domain for all channels, or their legends would not merge."""
@@ -92,6 +94,6 @@ def lines(measures: dict[str, alt.Y], x: alt.X, source: str = "seconds", *, step
             color=alt.Color("series:N", scale=color, title=None, legend=legend),
             strokeDash=alt.StrokeDash("series:N", scale=dash, title=None),
         )
-        for (name, y), width in zip(measures.items(), WIDTHS, strict=True)
+        for (name, y), width in zip(measures.items(), WIDTHS, strict=False)
     ]
     return [made[0].add_params(zoom()), *made[1:]]

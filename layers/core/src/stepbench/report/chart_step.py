@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 
 from stepbench.report.chart_parts import (
+    LATENCY,
     LOW,
     SHADE,
     TIMES,
@@ -27,7 +28,7 @@ _WINDOW_PX = (21, 35)
 def step_latency() -> alt.LayerChart | alt.FacetChart:
     """p50, p90 and maximum of each second over a phase of several steps; windows and change points on it."""
     scale = alt.Scale(type="log", nice=False, domain=[LOW, TOP])
-    y = {name: alt.Y(f"{name}_ms:Q", scale=scale, axis=time_axis("y"), title="trigger latency") for name in TIMES}
+    y = {name: alt.Y(f"{name}_ms:Q", scale=scale, axis=time_axis("y"), title=LATENCY) for name in TIMES}
     layers = alt.layer(*_steps(), *_windows(), *_changes("latency_ms"), *lines(y, _x("second")), _touch_latency())
     params = [alt.param(name="low", value=0.1), alt.param(name="top", value=1), _END]
     return layers.add_params(*params).properties(width="container", height=240)

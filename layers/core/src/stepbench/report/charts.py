@@ -17,8 +17,11 @@ import altair as alt
 from stepbench.report.chart_boxes import box_plot
 from stepbench.report.chart_clock import clock_curves
 from stepbench.report.chart_matrix import heat_map, line_up
+from stepbench.report.chart_operations import percentile_plot, scaling_plot
 from stepbench.report.chart_parts import (
+    FORMULA,
     LABELS,
+    LATENCY,
     SHADE,
     SHAPES,
     TIMES,
@@ -44,7 +47,10 @@ def charts() -> dict[str, dict[str, Any]]:
         "ecdf": _ecdf(),
         "boxes": box_plot(),
         "latency": _latency(),
-        "rates": _rates(),
+        "rates": _rates(_RATES),
+        "operation-rates": _rates(_RATES[:2]),
+        "percentiles": percentile_plot(),
+        "scaling": scaling_plot(),
         "step-latency": step_latency(),
         "step-rates": step_rates(),
         "step-strip": step_strip(),
@@ -58,7 +64,7 @@ def charts() -> dict[str, dict[str, Any]]:
 
 def _ecdf() -> alt.LayerChart | alt.FacetChart:
     """Overlaid distributions with a log axis (Fig. 5 of the TriggerPerf paper), quantiles and their intervals."""
-    x = alt.X("latency_ms:Q", scale=log_scale(), axis=time_axis("x"), title="trigger latency, t4 − t1 (log scale)")  # noqa: RUF001 -- minus
+    x = alt.X("latency_ms:Q", scale=log_scale(), axis=time_axis("x"), title=f"{LATENCY}, {FORMULA} (log scale)")
     y = alt.Y("probability:Q", title="share of events", scale=alt.Scale(domain=[0, 1]), axis=_share_axis())
     pick = alt.selection_point(name="pick", fields=["curve"], bind="legend")
     shade = alt.condition(pick, alt.value(1.0), alt.value(0.15))
@@ -112,25 +118,23 @@ def _quantiles(x: alt.X, y: alt.Y, color: alt.Color, shade: Any) -> alt.Chart:  
 
 def _latency() -> alt.LayerChart | alt.FacetChart:
     """One trial's p50, p90 and maximum of each second over its phases."""
-    y = {
-        name: alt.Y(f"{name}_ms:Q", scale=log_scale(18), axis=time_axis("y"), title="trigger latency") for name in TIMES
-    }
-    return alt.layer(_bands(), _band_names(), *lines(y, seconds("second")), _touch()).properties(
+    y = {name: alt.Y(f"{name}_ms:Q", scale=log_scale(18), axis=time_axis("y"), title=LATENCY) for name in TIMES}
+    return alt.layer(_bands(), _band_names(), *lines(y, seconds("second")), _touch(_RATES)).properties(
         width="container", height=200
     )
 
 
-def _rates() -> alt.LayerChart | alt.FacetChart:
-    """One trial's offered, acknowledged and arrived events per second over its phases."""
+def _rates(names: list[str]) -> alt.LayerChart | alt.FacetChart:
+    """One trial's offered, acknowledged and (of triggers) arrived events per second over its phases."""
     scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef("top"), nice=False)
-    y = {name: alt.Y(f"{name}:Q", axis=rate_axis(), title="events per second", scale=scale) for name in _RATES}
-    layers = alt.layer(_bands(), _band_names(), *lines(y, seconds("second")), _touch())
+    y = {name: alt.Y(f"{name}:Q", axis=rate_axis(), title="events per second", scale=scale) for name in names}
+    layers = alt.layer(_bands(), _band_names(), *lines(y, seconds("second")), _touch(names))
     return layers.add_params(alt.param(name="top", value=1)).properties(width="container", height=140)
 
 
-def _touch() -> alt.Chart:
+def _touch(rates: list[str]) -> alt.Chart:
     """What the pointer finds: all numbers of the second."""
-    numbers = [*_RATES, *[f"{name}_ms" for name in TIMES]]
+    numbers = [*rates, *[f"{name}_ms" for name in TIMES]]
     tooltip = [
         alt.Tooltip("second:Q", title="second", format=","),
         alt.Tooltip("phase:N", title="phase"),

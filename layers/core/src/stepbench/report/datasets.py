@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from stepbench.report.columns import columns, short
 from stepbench.report.labels import window_rows
@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from stepbench.contracts.drawn import EcdfCurve, PhaseSpan, SeriesPoint
+    from stepbench.contracts.measure import Experiment
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialResult
     from stepbench.report.columns import Columns, Row
     from stepbench.report.labels import WindowRow
 
+T = TypeVar("T")
 MAX_POINTS = 400
 CURVES_PER_FIGURE = 8
 _SHORT_PAUSE_S = 0.5
@@ -42,6 +44,7 @@ class EcdfFigure:
     quantiles: Columns
     labels: tuple[str, ...]
     not_drawn: tuple[tuple[str, float], ...]
+    experiment: Experiment = "trigger"
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,14 @@ def ecdf_figures(results: Sequence[TrialResult]) -> tuple[EcdfFigure, ...]:
     rows = window_rows([result.summary for result in results])
     pairs = [(row, known.get((row.trial.index, row.window.phase, row.window.name))) for row in rows]
     drawn = [(row, curve) for row, curve in pairs if curve is not None and curve.latency_ms]
-    parts = [drawn[start : start + CURVES_PER_FIGURE] for start in range(0, len(drawn), CURVES_PER_FIGURE)]
-    return tuple(_ecdf_figure(part) for part in parts)
+    return tuple(_ecdf_figure(part) for part in figure_parts(drawn, CURVES_PER_FIGURE, lambda pair: pair[0]))
+
+
+def figure_parts(drawn: Sequence[T], most: int, row_of: Callable[[T], WindowRow]) -> Iterable[Sequence[T]]:
+    """At most so many to a figure, in order; triggers and operations apart, since their latencies are not the same."""
+    for experiment in ("trigger", "operations"):
+        own = [each for each in drawn if row_of(each).trial.experiment == experiment]
+        yield from (own[start : start + most] for start in range(0, len(own), most))
 
 
 def time_figure(result: TrialResult) -> TimeFigure | None:
@@ -98,6 +107,7 @@ def _ecdf_figure(drawn: Sequence[tuple[WindowRow, EcdfCurve]]) -> EcdfFigure:
         columns(("curve", "quantile", "probability", "latency_ms", "low_ms", "high_ms"), marks),
         tuple(row.label for row, _ in drawn),
         tuple(not_drawn),
+        drawn[0][0].trial.experiment,
     )
 
 

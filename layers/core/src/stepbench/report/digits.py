@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +15,7 @@ MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
 THIN = "\N{NARROW NO-BREAK SPACE}"
 _MAX_DIGITS = 4
+_SHORTFALL = re.compile(r"(?:n=)?(\d+)(?: of \d+ independent)? < (\d+)")
 
 
 class Unit(NamedTuple):
@@ -30,6 +32,10 @@ TIMES = Unit("×", 1.0)  # noqa: RUF001 -- a multiplication sign
 """Of a ratio."""
 SECONDS_AS_SUCH = Unit("s", 1.0)
 """Of an estimate that is in seconds already."""
+
+
+PER_MINUTE = Unit("/min", 1.0)
+"""Of a rate."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,16 @@ def shown(estimate: Estimate, unit: Unit | None = None) -> Shown:
     low, high = estimate.low * unit.per_ms, estimate.high * unit.per_ms
     decimals = _interval_decimals(value, (high - low) / 2)
     return Shown(fixed(value, decimals), unit.name, f"[{fixed(low, decimals)}, {fixed(high, decimals)}]", "")
+
+
+def brief(note: str) -> str:
+    """
+    A note for a table's cell: `81 of 1853 independent < 368` as `too few: 81 of 368`, and `n=200 < 368` alike.
+
+    So many events, of dependent ones so many independent ones that they are worth, of those that a percentile needs.
+    """
+    shortfall = _SHORTFALL.fullmatch(note)
+    return f"too few: {int(shortfall[1]):,} of {int(shortfall[2]):,}" if shortfall else note
 
 
 def factor(estimate: Estimate, digits: int = 3) -> str:

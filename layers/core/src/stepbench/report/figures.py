@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stepbench.contracts.measure import measure_of
 from stepbench.report.boxes import ROW_PX, BoxFigure, box_figures
 from stepbench.report.datasets import EcdfFigure, ecdf_figures
+from stepbench.report.operations import percentile_figures
 from stepbench.report.runtime import specifications
 from stepbench.report.shares import ROW_PX as SHARE_ROW_PX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from stepbench.contracts.measure import Experiment
     from stepbench.contracts.result import TrialResult
     from stepbench.report.columns import Columns
     from stepbench.report.datasets import TimeFigure
     from stepbench.report.matrix import MatrixFigure
+    from stepbench.report.operations import PercentileFigure, ScalingFigure
     from stepbench.report.shares import ShareFigure
     from stepbench.report.steps import StepFigure
 
@@ -26,7 +31,7 @@ class Drawing:
     """
     One figure by the id of its place on the page: a chart of `charts.json`, its data sets and its parameters.
 
-    `height_px`: another height than the chart's, for those that have rows.
+    `height_px`: another height than the chart's, for those that have rows. `experiment`: whose latency its titles name.
     """
 
     place: str
@@ -34,6 +39,7 @@ class Drawing:
     data: Mapping[str, Columns]
     params: Mapping[str, Any]
     height_px: int | None = None
+    experiment: Experiment = "trigger"
 
 
 @dataclass(frozen=True)
@@ -44,48 +50,65 @@ class Figures:
     boxes: tuple[BoxFigure, ...]
     matrix: tuple[MatrixFigure, ...]
     shares: tuple[ShareFigure, ...]
+    percentiles: tuple[PercentileFigure, ...]
+    scaling: tuple[ScalingFigure, ...]
 
 
 def run_figures(
-    results: Sequence[TrialResult], matrix: tuple[MatrixFigure, ...], shares: tuple[ShareFigure, ...]
+    results: Sequence[TrialResult],
+    matrix: tuple[MatrixFigure, ...],
+    shares: tuple[ShareFigure, ...],
+    scaling: tuple[ScalingFigure, ...] = (),
 ) -> Figures:
     """Of all trials together."""
-    return Figures(ecdf_figures(results), box_figures(results), matrix, shares)
+    return Figures(ecdf_figures(results), box_figures(results), matrix, shares, percentile_figures(results), scaling)
 
 
 def run_drawings(figures: Figures) -> Iterator[Drawing]:
-    """Distributions, boxes, matrices, shares."""
+    """Distributions, boxes, matrices, shares, what only operations have."""
     for place, curves in enumerate(figures.curves):
         data = {"curves": curves.curves, "quantiles": curves.quantiles}
-        yield Drawing(f"ecdf-{place}", "ecdf", data, {"labels": curves.labels})
+        labels = {"labels": curves.labels}
+        yield Drawing(f"ecdf-{place}", "ecdf", data, labels, experiment=curves.experiment)
     for place, boxes in enumerate(figures.boxes):
         axis = {"labels": boxes.labels, "low": boxes.low_ms, "top": boxes.top_ms}
-        yield Drawing(
-            f"boxes-{place}", "boxes", {"boxes": boxes.boxes, "parts": boxes.parts}, axis, ROW_PX * len(boxes.labels)
-        )
+        data = {"boxes": boxes.boxes, "parts": boxes.parts}
+        yield Drawing(f"boxes-{place}", "boxes", data, axis, ROW_PX * len(boxes.labels), boxes.experiment)
     for place, each in enumerate(figures.matrix):
-        yield Drawing(f"matrix-{place}", each.chart, each.data, each.params, each.height_px)
+        yield Drawing(f"matrix-{place}", each.chart, each.data, each.params, each.height_px, each.experiment)
     for place, share in enumerate(figures.shares):
         height_px = SHARE_ROW_PX * len(share.labels)
         yield Drawing(
             f"shares-{place}", "shares", {"shares": share.bars}, {"labels": share.labels, "top": share.top}, height_px
         )
+    yield from _operation_drawings(figures)
 
 
-def time_drawings(anchor: str, figure: TimeFigure) -> Iterator[Drawing]:
+def _operation_drawings(figures: Figures) -> Iterator[Drawing]:
+    for place, curves in enumerate(figures.percentiles):
+        data, labels = {"percentiles": curves.percentiles}, {"labels": curves.labels}
+        yield Drawing(f"percentiles-{place}", "percentiles", data, labels, experiment="operations")
+    for place, scaling in enumerate(figures.scaling):
+        yield Drawing(f"scaling-{place}", "scaling", scaling.data, scaling.params)
+
+
+def time_drawings(anchor: str, figure: TimeFigure, experiment: Experiment) -> Iterator[Drawing]:
     """A trial over time: latency above rates."""
+    rates = "rates" if measure_of(experiment).arrives else "operation-rates"
     data = {"seconds": figure.seconds, "phases": figure.phases}
-    yield Drawing(f"latency-{anchor}", "latency", data, {})
-    yield Drawing(f"rates-{anchor}", "rates", data, {"top": figure.top_per_s})
+    yield Drawing(f"latency-{anchor}", "latency", data, {}, experiment=experiment)
+    yield Drawing(f"rates-{anchor}", rates, data, {"top": figure.top_per_s})
 
 
-def step_drawings(anchor: str, number: int, figure: StepFigure) -> Iterator[Drawing]:
+def step_drawings(anchor: str, number: int, figure: StepFigure, experiment: Experiment) -> Iterator[Drawing]:
     """A phase across its steps: latency above rates, then each step close up."""
     place = f"{anchor}-{number}"
     shared = {"steps": figure.steps, "windows": figure.windows, "changes": figure.changes}
     axis = {"low": figure.low_ms, "top": figure.top_ms, "end": figure.end_s}
     top = {"top": figure.top_per_s, "end": figure.end_s}
-    yield Drawing(f"step-latency-{place}", "step-latency", {**shared, "seconds": figure.seconds}, axis)
+    yield Drawing(
+        f"step-latency-{place}", "step-latency", {**shared, "seconds": figure.seconds}, axis, experiment=experiment
+    )
     yield Drawing(f"step-rates-{place}", "step-rates", {**shared, "rates": figure.rates}, top)
     for strip_number, strip in enumerate(figure.strips):
         data = {"bins": strip.bins, "step": strip.step}
@@ -103,9 +126,27 @@ def page_data(drawings: Sequence[Drawing]) -> dict[str, Any]:
                 names[id(found)] = f"{name}-{drawing.place.split('-', 1)[1]}"
                 datasets[names[id(found)]] = found
         taken = {name: names[id(found)] for name, found in drawing.data.items()}
-        figures[drawing.place] = {"chart": drawing.chart, "data": taken, "params": dict(drawing.params)}
+        figures[drawing.place] = {"chart": _chart_name(drawing), "data": taken, "params": dict(drawing.params)}
         if drawing.height_px is not None:
             figures[drawing.place]["height"] = drawing.height_px
-    used = {drawing.chart for drawing in drawings}
-    charts = {name: chart for name, chart in specifications().items() if name in used}
+    made = specifications()
+    charts = {
+        _chart_name(drawing): _named(made[drawing.chart], drawing.experiment)
+        for drawing in drawings
+        if drawing.chart in made
+    }
     return {"charts": charts, "datasets": datasets, "figures": figures}
+
+
+def _chart_name(drawing: Drawing) -> str:
+    """One a chart and experiment, since titles name the experiment's latency."""
+    return drawing.chart if drawing.experiment == "trigger" else f"{drawing.chart}-{drawing.experiment}"
+
+
+def _named(chart: dict[str, Any], experiment: Experiment) -> dict[str, Any]:
+    measure = measure_of(experiment)
+    text = (
+        json.dumps(chart, ensure_ascii=False).replace("{latency}", measure.name).replace("{formula}", measure.formula)
+    )
+    named: dict[str, Any] = json.loads(text)
+    return named

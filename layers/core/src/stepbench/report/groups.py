@@ -82,7 +82,7 @@ class Group:
         return f"{self.name} · {self.window}" if len(self.trial.windows) > 1 else self.name
 
     def across(self, quantile: str) -> Across:
-        """`p50`, `p90`, … of trigger latency over the runs."""
+        """`p50`, `p90`, … of latency over the runs."""
         estimates: list[Estimate] = [getattr(run.window.latency_ms, quantile) for run in self.runs]
         values = [value for each in estimates if (value := _value(each)) is not None]
         single = estimates[0] if len(estimates) == 1 else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stepbench.report import digits
 from stepbench.report.labels import WindowRow, trial_labels, window_labels, window_rows
+from stepbench.report.operations import operation_sentence, per_minute
 
 if TYPE_CHECKING:
     from stepbench.contracts.measures import Estimate, Latency, WindowResult
@@ -88,7 +89,9 @@ def headline_lines(summary: RunSummary) -> tuple[str, ...]:
 
 
 def sentence(row: WindowRow) -> str:
-    """The answer for one window: how long after the write the function ran, and whether it always did."""
+    """The answer for one window: how long it took, and whether it always came to an end."""
+    if row.window.operations is not None:
+        return operation_sentence(row)
     books = row.trial.accounting
     kind = "matching" if books and books.held_back + books.leaked else "acknowledged"
     one = len(row.trial.windows) == 1  # the number is the trial's
@@ -138,6 +141,8 @@ def _unmeasured(trial: TrialSummary, label: str) -> HeadlineRow:
 
 def _lost(trial: TrialSummary) -> str:
     books = trial.accounting
+    if books is not None and not books.awaited:
+        return digits.NONE
     held_back = f" ({digits.count(books.held_back)} held back)" if books and books.held_back else ""
     return digits.count(books.lost if books else None) + held_back
 
@@ -156,7 +161,7 @@ def _line(trial: TrialSummary, label: str) -> str:
     if len(named) > _WINDOWS_PER_LINE:
         parts.append(f"and {len(named) - _WINDOWS_PER_LINE} more windows")
     parts.extend(map(_ending, trial.stopped[:_WINDOWS_PER_LINE]))
-    if trial.accounting:
+    if trial.accounting and trial.accounting.awaited:
         parts.append(f"lost {digits.count(trial.accounting.lost)}")
         if trial.accounting.held_back:
             parts.append(f"{digits.count(trial.accounting.held_back)} held back by the filter")
@@ -167,6 +172,8 @@ def _line(trial: TrialSummary, label: str) -> str:
 
 def _window(window: WindowResult, name: str) -> str:
     text = f"n {digits.count(window.n)}, p50 {digits.shown(window.latency_ms.p50)}"
+    if window.operations is not None:
+        text += f", {per_minute(window.achieved_per_s)}/min"
     return f"{name}: {text}" if name else text
 
 

@@ -15,6 +15,7 @@ from stepbench.report.groups import setting, value_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from stepbench.contracts.measure import Experiment
     from stepbench.report.columns import Columns, Row
     from stepbench.report.groups import Group
 
@@ -42,6 +43,7 @@ class MatrixFigure:
     params: dict[str, Any]
     emulated: bool
     height_px: int | None = None
+    experiment: Experiment = "trigger"
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,9 @@ def _line_up(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     ordered = sorted(medians, key=lambda row: _values(part.groups, path).index(str(row[0])))
     data = {"runs": columns(names, runs), "medians": columns(("value", "p50_ms"), ordered)}
     params = {"labels": _values(part.groups, path), "low": ends[0], "top": ends[1]}
-    return MatrixFigure("line-up", part.title, setting(path, part.paths), "", data, params, _emulated(part))
+    across = setting(path, part.paths)
+    experiment = part.groups[0].trial.experiment
+    return MatrixFigure("line-up", part.title, across, "", data, params, _emulated(part), None, experiment)
 
 
 def _heat_map(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
@@ -145,7 +149,8 @@ def _heat_map(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     params = {"labels": labels, "rows": lines, "low": ends[0], "top": ends[1]}
     height = ROW_PX * len(lines)
     names = [setting(path, part.paths) for path in part.axes]
-    return MatrixFigure("heat-map", part.title, names[0], names[1], data, params, _emulated(part), height)
+    experiment = part.groups[0].trial.experiment
+    return MatrixFigure("heat-map", part.title, names[0], names[1], data, params, _emulated(part), height, experiment)
 
 
 def _values(found: Sequence[Group], path: str) -> list[str]:

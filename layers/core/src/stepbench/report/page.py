@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from stepbench.report import boxes, changes, digits, headline, load
+from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of
+from stepbench.report import boxes, changes, digits, headline, load, operations
 from stepbench.report.books import books
 from stepbench.report.clock_check import MEASURES as CLOCK_MEASURES
 from stepbench.report.clock_check import clock_drawings, clock_figures
@@ -27,8 +28,10 @@ from stepbench.report.gaps import AROUND_S
 from stepbench.report.groups import groups, over_runs, point_words, unmeasured
 from stepbench.report.labels import trial_labels, window_label, window_rows
 from stepbench.report.matrix import MAX_FIGURES, matrix_figures
+from stepbench.report.operations import scaling_figures
 from stepbench.report.published import place_words, published_number, replication_sentence
 from stepbench.report.runtime import javascript, json_for_script, own_file
+from stepbench.report.settings import setting_parts
 from stepbench.report.shares import share_figures, share_rows, share_words
 from stepbench.report.steps import step_figures, steps_of
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.drawn import PhaseSpan
+    from stepbench.contracts.measure import Measure
     from stepbench.contracts.result import Manifest, RunSummary, TrialResult, TrialSummary
     from stepbench.report.datasets import TimeFigure
     from stepbench.report.figures import Drawing
@@ -44,14 +48,22 @@ if TYPE_CHECKING:
 
 MAX_SENTENCES = 12
 """Of the answer: a matrix has more than anyone reads."""
-MEASURES = (
-    ("latency_ms", "Trigger latency", "t4 − t1"),  # noqa: RUF001 -- a minus sign
-    ("after_ack_ms", "After acknowledgement", "t4 − t2"),  # noqa: RUF001
-    ("response_trigger_ms", "Response time, trigger", "t4 − t0"),  # noqa: RUF001
-    ("response_write_ms", "Response time, write", "t2 − t0"),  # noqa: RUF001
-    ("service_ms", "Service time, write", "t2 − t1"),  # noqa: RUF001
-    ("lateness_ms", "Lateness of the generator", "t1 − t0"),  # noqa: RUF001
-)
+_LATENESS = ("lateness_ms", "Lateness of the generator", "t1 − t0")  # noqa: RUF001 -- a minus sign
+MEASURES = {
+    "trigger": (
+        ("latency_ms", "Trigger latency", "t4 − t1"),  # noqa: RUF001
+        ("after_ack_ms", "After acknowledgement", "t4 − t2"),  # noqa: RUF001
+        ("response_trigger_ms", "Response time, trigger", "t4 − t0"),  # noqa: RUF001
+        ("response_write_ms", "Response time, write", "t2 − t0"),  # noqa: RUF001
+        ("service_ms", "Service time, write", "t2 − t1"),  # noqa: RUF001
+        _LATENESS,
+    ),
+    "operations": (
+        ("latency_ms", "Service time", "t2 − t1"),  # noqa: RUF001
+        ("response_write_ms", "Response time", "t2 − t0"),  # noqa: RUF001
+        _LATENESS,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +77,11 @@ class TrialView:
     over_time: TimeFigure | None
     steps: tuple[StepFigure, ...]
     anchor: str
+
+    @property
+    def measure(self) -> Measure:
+        """What its latency is."""
+        return measure_of(self.summary.experiment)
 
     @property
     def changed(self) -> bool:
@@ -103,7 +120,7 @@ def render_page(
     trials = _trial_views(summary, own)
     grouped = groups(summary.trials)
     shares = share_rows(summary.shares, summary.trials)
-    figures = run_figures(own, matrix_figures(grouped), share_figures(shares))
+    figures = run_figures(own, matrix_figures(grouped), share_figures(shares), scaling_figures(summary))
     drawings = [*run_drawings(figures), *_trial_drawings(trials)]
     clocks = clock_figures(summary, own)
     drawings += clock_drawings(clocks)
@@ -116,6 +133,9 @@ def render_page(
             manifest=manifest,
             plan=None if plan is None else json.dumps(plan, indent=2, ensure_ascii=False),
             trials=trials,
+            triggers=[view for view in trials if view.measure.arrives],
+            operating=[view for view in trials if not view.measure.arrives],
+            latency_title=_latency_title(summary.trials),
             rows=window_rows(summary.trials),
             troubled=[view for view in trials if headline.state_of(view.summary) != "complete"],
             figures=figures,
@@ -160,9 +180,17 @@ def _trial_views(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[T
 def _trial_drawings(trials: Sequence[TrialView]) -> Iterator[Drawing]:
     for view in trials:
         for number, figure in enumerate(view.steps):
-            yield from step_drawings(view.anchor, number, figure)
+            yield from step_drawings(view.anchor, number, figure, view.summary.experiment)
         if view.over_time is not None:
-            yield from time_drawings(view.anchor, view.over_time)
+            yield from time_drawings(view.anchor, view.over_time, view.summary.experiment)
+
+
+def _latency_title(trials: Sequence[TrialSummary]) -> str:
+    """What tables of all trials are of."""
+    experiments = {trial.experiment for trial in trials}
+    if len(experiments) == 1:
+        return measure_of(experiments.pop()).title
+    return f"{TRIGGER_LATENCY.title}, of operations their service time,"
 
 
 def _sentence_case(words: str) -> str:
@@ -206,19 +234,32 @@ def _environment() -> Environment:
         nothing=digits.NONE,
         offset=digits.offset,
         p_value=digits.p_value,
+        measure_of=measure_of,
+        ops=operations,
         place_words=place_words,
         point_words=point_words,
         rate=digits.rate,
+        rounded=digits.rounded,
         published_number=published_number,
         replication_sentence=replication_sentence,
         search_sentence=load.search_sentence,
         sentence=headline.sentence,
         sentence_case=_sentence_case,
         series_name=changes.series_name,
+        setting_parts=setting_parts,
         share_words=share_words,
         shown=digits.shown,
+        brief=digits.brief,
         state_of=headline.state_of,
-        units={"ms": None, "ratio": digits.TIMES, "s": digits.SECONDS_AS_SUCH},
+        units={
+            "ms": None,
+            "ratio": digits.TIMES,
+            "s": digits.SECONDS_AS_SUCH,
+            "per_minute": digits.PER_MINUTE,
+            "clients": operations.CLIENTS,
+            "per_s": operations.PER_S,
+            "share": operations.SHARE,
+        },
         verdict=headline.verdict,
         window_label=window_label,
     )

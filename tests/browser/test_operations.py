@@ -1,0 +1,133 @@
+"""What the page says of operations, in a real browser. Loading takes long, so all tests read one page."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.browser.pages import LIMIT_MS
+from tests.browser.test_report import CONTRAST
+
+from stepbench.report.page import render_page
+from stepbench.report.summary import RunFacts, summarise
+from stepbench.testing.sample_operations import LADDER, operation_results, over_trials
+from stepbench.testing.sample_results import sample_manifest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
+    from tests.browser.pages import Opened, Pages
+
+    from stepbench.contracts.result import RunSummary
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def summary() -> RunSummary:
+    """Stores, reuse, TLS and two ladders of clients."""
+    begin = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
+    facts = RunFacts(run_id="run-3", plan="quick-products", started_at=begin, finished_at=begin)
+    return over_trials(summarise(facts, operation_results()))
+
+
+@pytest.fixture(scope="module")
+def seen(summary: RunSummary, pages: Pages, tmp_path_factory: pytest.TempPathFactory) -> Opened:
+    """Their report, opened once."""
+    path = tmp_path_factory.mktemp("operations") / "report.html"
+    path.write_text(render_page(summary, operation_results(), sample_manifest()), "utf-8")
+    return pages.look(path)
+
+
+def raw(cell: Locator, *names: str) -> list[float]:
+    """As a script reads it."""
+    return [float(str(cell.get_attribute(f"data-{name}"))) for name in names]
+
+
+def test_all_figures_are_drawn_in_silence(seen: Opened) -> None:
+    """An empty data set (no knee, no limit) would make Vega complain of infinite axes."""
+    assert seen.console == []
+    places = seen.page.locator(".chart").count()
+    assert seen.page.locator(".chart svg.marks").count() == places
+    assert seen.page.locator("#scaling-0 svg.marks, #scaling-1 svg.marks, #percentiles-0 svg.marks").count() == 3
+
+
+def test_the_answer_is_about_operations(seen: Opened, summary: RunSummary) -> None:
+    """Nothing on this page is a trigger, and nothing was lost or has a floor."""
+    window = summary.trials[0].windows[0]
+    assert seen.page.locator("#answer-title").inner_text() == "How fast is the store?"
+    assert "rigger latency" not in seen.page.locator("main").inner_text()
+    row = seen.page.locator("#operations-headline tr[data-trial='0']")
+    p50 = window.latency_ms.p50
+    assert raw(row.locator("[data-metric='latency_ms.p50']"), "value", "low", "high") == [p50.value, p50.low, p50.high]
+    assert row.locator("[data-metric='per_minute']").inner_text() == "87,000"
+    read = re.match(r"([\d.]+)", row.locator("[data-metric='latency_ms.p50'] .value").inner_text())
+    assert read is not None
+    assert float(read[1]) == pytest.approx(p50.value, rel=1e-3)
+
+
+def test_kinds_have_their_outcomes_and_percentiles_their_counts(seen: Opened, summary: RunSummary) -> None:
+    """Three reads of the second trial failed; the table of percentiles says how many took at most so long."""
+    table = seen.page.locator("#kinds tbody[data-trial='1']")
+    assert table.locator("tr[data-kind='read'] [data-metric='failed']").inner_text() == "3"
+    assert "not_found: 3" in table.inner_text()
+    found = summary.trials[1].windows[0].operations
+    assert found is not None
+    cells = seen.page.locator("#percentile-table tbody[data-trial='1'] tr[data-kind='all'] td").all()
+    assert [raw(cell, "value", "count") for cell in cells] == [[row.value_ms, row.count] for row in found.percentiles]
+
+
+def test_each_nine_takes_the_same_room(seen: Opened) -> None:
+    """Read off the pixels: from 90 % to 99 % it is as far as from 99 % to 99.9 %."""
+    labels = seen.page.locator("#percentiles-0 .mark-text.role-axis-label text").all()
+    at = {label.text_content(): box["x"] + box["width"] / 2 for label in labels if (box := label.bounding_box())}
+    assert at["99.9 %"] - at["99 %"] == pytest.approx(at["99 %"] - at["90 %"], rel=0.02)
+
+
+def test_the_parts_of_a_connection_sum_to_the_whole(seen: Opened) -> None:
+    """Within the 1 % that the caption of the rows tells."""
+    shares = seen.page.locator("#connecting [data-metric='share']").all()
+    assert sum(raw(cell, "value")[0] for cell in shares) == pytest.approx(0.99, abs=0.001)
+    assert "1.0 % in none of the parts" in seen.page.locator("#connecting").inner_text()
+
+
+def test_scaling_shows_the_knee_and_the_generators_limit(seen: Opened, summary: RunSummary) -> None:
+    """A point a number of clients, the knee by name in one figure, the limit as a line in the other."""
+    knee = summary.scaling[0].knee_clients.value
+    assert knee is not None
+    for place in (0, 1):
+        points = seen.page.locator(f"#scaling-{place} .mark-symbol.role-mark path")
+        assert points.count() == len(LADDER)
+    assert f"knee: {knee:.0f} clients" in (seen.page.locator("#scaling-0 svg.marks").text_content() or "")
+    assert "knee" not in (seen.page.locator("#scaling-1 svg.marks").text_content() or "")
+    assert seen.page.locator("#scaling-1 .mark-rule.role-mark line[stroke-dasharray]").count() == 1
+    cell = seen.page.locator("#scaling-table tr").nth(1).locator("[data-metric='knee_clients']")
+    assert raw(cell, "value") == [knee]
+
+
+def test_one_setting_changed_is_a_ratio_with_its_interval(seen: Opened, summary: RunSummary) -> None:
+    """TLS with three runs each; reuse with one says why there is no interval."""
+    rows = seen.page.locator("#settings tr[data-setting]")
+    tls, reuse = (rows.and_(seen.page.locator(f"[data-setting='{path}']")) for path in ("target.tls", "workload.reuse"))
+    (ratio,) = (each.median_ratio for each in summary.settings if each.setting == "target.tls")
+    assert raw(tls.locator("[data-metric='median_ratio']"), "value", "low", "high") == [
+        ratio.value,
+        ratio.low,
+        ratio.high,
+    ]
+    assert "no interval: 1 of 3 runs" in reuse.inner_text()
+
+
+def test_published_numbers_have_one_reading(seen: Opened) -> None:
+    """Ours and its ratio, and no column for an acknowledgement."""
+    assert seen.page.locator("#replication thead th").count() == 5
+    assert seen.page.locator("#replication [data-metric='ours_after_ack']").count() == 0
+
+
+def test_text_can_be_read_and_nothing_sticks_out_on_a_phone(seen: Opened) -> None:
+    """WCAG 2.2, 1.4.3; then 390 px, without another load. Last, since it changes the page's width."""
+    assert seen.page.evaluate(CONTRAST) == []
+    seen.page.set_viewport_size({"width": 390, "height": 844})
+    seen.page.wait_for_function("document.documentElement.dataset.charts === 'drawn'", timeout=LIMIT_MS)
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
