@@ -46,8 +46,8 @@ clean: ## Remove everything that set-up and runs have made here
 
 setup: $(VENV)/.run $(TOOLS)/emulator/.ready $(TOOLS)/lambda/.ready $(TOOLS)/sam/.ready ## Everything that a run needs
 
-setup-test: $(VENV)/.dev node_modules/.ready ## Everything that the suite needs on top
-	.ci/system-packages chromium nodejs
+setup-test: $(VENV)/.dev node_modules/.ready .stepbench/cassandra/.ready ## Everything that the suite needs on top
+	.ci/system-packages chromium nodejs redis-server
 
 $(UV):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -73,6 +73,12 @@ $(TOOLS)/%/.ready: requirements/%.txt | $(UV)
 node_modules/.ready: package-lock.json
 	.ci/system-packages nodejs
 	npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.stepbench/cassandra/.ready: requirements/cassandra.xml
+	.ci/system-packages java mvn
+	rm -rf $(@D)
+	mvn --batch-mode --quiet --strict-checksums -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
 	@touch $@
 
 # --- locks ----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,10 +15,12 @@ from typing import TYPE_CHECKING
 
 import boto3
 import pytest
+from tests.leftovers import end_leftovers, give_folder
 from xdist.scheduler import LoadScopeScheduling
 
 from stepbench.local.etcd import start_etcd
-from stepbench.local.postgresql import discard_postgresql, start_postgresql
+from stepbench.local.postgresql import start_postgresql
+from stepbench.local.postgresql_server import discard_postgresql
 from stepbench.local.processes import LocalStore, terminate
 from stepbench.settings import Settings
 from stepbench.stages.services import Services, connect
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 WHOLE_SYSTEM = ("tests/end_to_end/",)
+RUN_FOLDER = pytest.StashKey[Path]()
 
 
 class _Modules(LoadScopeScheduling):  # type: ignore[misc]  # untyped
@@ -41,6 +45,24 @@ class _Modules(LoadScopeScheduling):  # type: ignore[misc]  # untyped
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
         return next((folder for folder in WHOLE_SYSTEM if module.startswith(folder)), module)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Mark what this run starts; xdist's workers are started by it."""
+    if not hasattr(config, "workerinput"):
+        config.stash[RUN_FOLDER] = give_folder()
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End what fixtures did not; after a run that was not interrupted there should be nothing."""
+    folder = session.config.stash.get(RUN_FOLDER, None)
+    left = end_leftovers(folder) if folder else []
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if left and reporter is not None:
+        reporter.section("processes that tests had left running, now ended")
+        reporter.write("\n".join([*left, ""]))
 
 
 @pytest.hookimpl(optionalhook=True)

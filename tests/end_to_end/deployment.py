@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -165,11 +168,35 @@ def _account(stack: Stack) -> dict[str, Any]:
 
 
 def _stores(deployment: Deployment) -> dict[str, Any]:
-    address, _, database = deployment.endpoint("postgresql").partition("/")
+    return {
+        "schemas": _schemas(deployment.endpoint("postgresql"), "disable"),
+        "schemas with TLS": _schemas(deployment.endpoint("postgresql_tls"), "require"),
+        "keys in etcd": _etcd_keys(deployment.endpoint("etcd")),
+        "keys in Redis": _redis_keys(deployment.endpoint("redis")),
+    }
+
+
+def _schemas(endpoint: str, sslmode: str) -> list[str]:
+    address, _, database = endpoint.partition("/")
     host, _, port = address.partition(":")
-    with psycopg.connect(host=host, port=int(port), dbname=database, user="postgres") as connection:
+    with psycopg.connect(host=host, port=int(port), dbname=database, user="postgres", sslmode=sslmode) as connection:
         rows = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information)' ORDER BY 1")
-        return {"schemas": [name for (name,) in rows if name not in {"aws_lambda", "aws_commons"}]}
+        return [name for (name,) in rows if name not in {"aws_lambda", "aws_commons"}]
+
+
+def _etcd_keys(endpoint: str) -> list[str]:
+    """By etcd's JSON gateway; all keys lie between two bytes of 0."""
+    question = json.dumps({"key": "AA==", "range_end": "AA==", "keys_only": True}).encode()
+    request = urllib.request.Request(f"http://{endpoint}/v3/kv/range", question)
+    with urllib.request.urlopen(request, timeout=REST_S) as answer:  # noqa: S310 -- loopback
+        return [base64.b64decode(entry["key"]).decode() for entry in json.load(answer).get("kvs", [])]
+
+
+def _redis_keys(endpoint: str) -> int:
+    host, _, port = endpoint.partition(":")
+    with socket.create_connection((host, int(port)), timeout=REST_S) as connection:
+        connection.sendall(b"DBSIZE\r\n")
+        return int(connection.makefile("rb").readline().removeprefix(b":"))
 
 
 def plan(name: str, *stores: str, warm_up: int = 20, measured: int = 60, **target: Any) -> dict[str, Any]:  # noqa: ANN401

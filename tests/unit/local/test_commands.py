@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from stepbench.contracts.plan import Plan
+from stepbench.contracts.plan import Plan, TrialPlan
 from stepbench.errors import PlanError
 from stepbench.local.commands import Options, left_out, run_here, without
 from stepbench.local.executions import new_run_id
 from stepbench.local.places import Places
-from stepbench.local.session import parameters
+from stepbench.local.session import NO_CLUSTER, parameters, why_skipped
 from stepbench.local.state import EnvironmentState, Server
 from stepbench.planning import expanded, parse_plan
 
@@ -40,7 +40,7 @@ def test_a_skipped_stores_trials_are_left_out_and_the_others_keep_their_names() 
     kept = without(whole, SKIPPED)
     assert kept is not None
     assert [trial.name for trial in kept.trials] == ["s3", "s3-2"]
-    assert left_out(whole, SKIPPED) == [("etcd", "etcd"), ("etcd-2", "etcd")]
+    assert [(one.name, one.store) for one in left_out(whole, SKIPPED)] == [("etcd", "etcd"), ("etcd-2", "etcd")]
 
 
 def test_a_trial_with_an_endpoint_of_its_own_does_not_need_the_local_store() -> None:
@@ -73,7 +73,7 @@ def test_what_expands_is_left_out_or_kept_whole_under_the_same_names() -> None:
     ]
     whole = Plan.model_validate({"name": "p", "trials": trials})
     kept = without(whole, SKIPPED)
-    assert [name for name, _ in left_out(whole, SKIPPED)] == ["etcd.writers-1", "etcd.writers-2"]
+    assert [one.name for one in left_out(whole, SKIPPED)] == ["etcd.writers-1", "etcd.writers-2"]
     assert names(kept) == [name for name in names(whole) if not name.startswith("etcd")]
     assert kept is not None
     assert [trial.copies for trial in kept.trials] == [2, 4]
@@ -84,12 +84,38 @@ def test_of_a_matrix_over_stores_those_that_run_here_are_kept() -> None:
     trial = expanding("etcd", matrix={"target.store": ["s3", "etcd", "dynamodb"]}, repeats=2)
     whole = Plan.model_validate({"name": "p", "trials": [trial]})
     kept = without(whole, SKIPPED)
-    assert left_out(whole, SKIPPED) == [("etcd.r1", "etcd"), ("etcd.r2", "etcd")]
+    assert [(one.name, one.reason) for one in left_out(whole, SKIPPED)] == [
+        ("etcd.r1", "no wheel"),
+        ("etcd.r2", "no wheel"),
+    ]
     assert names(kept) == ["s3.r1", "dynamodb.r1", "s3.r2", "dynamodb.r2"]
     assert kept is not None
     assert [trial.plan.seed for trial in expanded(kept)] == [7, 7, 8, 8]
     assert parse_plan(kept.model_dump_json()) == kept
     assert names(without(whole, {"x": "no such store"})) == names(whole)
+
+
+def test_redis_with_tls_is_left_out_where_only_the_plain_one_runs() -> None:
+    """The wheel's server has no TLS; a cluster runs nowhere here, and a server of one's own is not ours to start."""
+    targets: list[dict[str, object]] = [
+        {},
+        {"tls": True},
+        {"cluster": True},
+        {"tls": True, "endpoint": "10.0.0.1:6379"},
+    ]
+    plans = [
+        TrialPlan.model_validate(
+            {
+                "experiment": "operations",
+                "target": {"store": "redis", **target},
+                "workload": {},
+                "phases": [{"name": "load", "closed": {"clients": 1, "duration_s": 1}}],
+            }
+        )
+        for target in targets
+    ]
+    skipped = {"redis_tls": "no redis-server is on the PATH"}
+    assert [why_skipped(each, skipped) for each in plans] == [None, skipped["redis_tls"], NO_CLUSTER, None]
 
 
 @pytest.mark.parametrize("name", ["quick", "a.b_c-d", "x" * 60])
@@ -123,7 +149,11 @@ def test_the_templates_parameters_are_what_runs() -> None:
         "ClockReference": "127.0.0.1:123",
         "Emulator": "MiniStack 1.5.33",
         "PostgresqlEndpoint": "",
+        "PostgresqlTlsEndpoint": "",
         "EtcdEndpoint": "127.0.0.1:2379",
+        "RedisEndpoint": "",
+        "RedisTlsEndpoint": "",
+        "TlsAuthority": "",
         "ReferenceEndpoint": "127.0.0.1:7300",
         "AllowCustomEndpoints": "true",
     }

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stepbench.contracts.plan import TrialPlan
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import session
 from stepbench.local.occupancy import occupied
 from stepbench.local.places import Places
 from stepbench.local.running import RunAbandonedError
-from stepbench.local.session import bring_down, bring_up, keep_up, local_session, open_session
+from stepbench.local.session import bring_down, bring_up, keep_up, local_session, open_session, why_skipped
 from stepbench.local.state import EnvironmentState, Server
 
 if TYPE_CHECKING:
@@ -151,3 +152,26 @@ def test_down_does_not_take_the_servers_from_under_a_run(environment: list[str],
         with pytest.raises(LocalEnvironmentError, match="stop it with Ctrl-C"):
             bring_down(places)
         assert environment == []
+
+
+@pytest.mark.parametrize(
+    ("tls", "skipped", "reason"),
+    [
+        (False, {"postgresql": "no compiler"}, None),
+        (False, {"postgresql_tls": "no wheel"}, None),
+        (False, {"postgresql": "no compiler", "postgresql_tls": "no wheel"}, "no compiler"),
+        (True, {"postgresql_tls": "no wheel"}, "no wheel"),
+        (True, {"postgresql": "no compiler"}, None),
+    ],
+)
+def test_operations_on_postgresql_need_a_server_with_tls_or_any(
+    skipped: dict[str, str], reason: str | None, *, tls: bool
+) -> None:
+    """Without TLS either of the two servers will do; with it only one can."""
+    plan = {
+        "experiment": "operations",
+        "target": {"store": "postgresql", "tls": tls},
+        "workload": {},
+        "phases": [{"name": "load", "closed": {"clients": 1, "duration_s": 1}}],
+    }
+    assert why_skipped(TrialPlan.model_validate(plan), skipped) == reason

@@ -162,8 +162,9 @@ def _validate(options: argparse.Namespace) -> int:
     events = sum(spec.plan.events for spec in specs)
     length_s = sum(spec.plan.length_s for spec in specs)
     trials = "1 trial" if len(specs) == 1 else f"{len(specs)} trials"
+    most = "up to " if any(phase.closed for spec in specs for phase in spec.plan.phases) else ""
     cost = f"estimate {dollars(check_budget(plan))} on AWS, budget {dollars(plan.budget_usd)}"
-    _write(f"{plan.name}: {trials}, {count(events)} events in {duration(length_s)} of load; {cost}")
+    _write(f"{plan.name}: {trials}, {most}{count(events)} events in {duration(length_s)} of load; {cost}")
     if len(specs) > len(plan.trials):
         for number, spec in enumerate(specs, 1):
             values = ", ".join(f"{path}={json.dumps(value)}" for path, value in spec.point.items())

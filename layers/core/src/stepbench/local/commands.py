@@ -16,7 +16,7 @@ from stepbench.local.floors import DURATION_S, measure_floors
 from stepbench.local.progress import AWS, LOCAL, Overheads
 from stepbench.local.results import REPORT, SUMMARY, headline, remedies
 from stepbench.local.running import NotTornDownError, Outcome, Terminal, execute
-from stepbench.local.session import Session, is_skipped, local_session
+from stepbench.local.session import Session, local_session, why_skipped
 from stepbench.local.stack import Stack, remote_stack
 from stepbench.local.utilisation import published
 from stepbench.planning import Expanded, expand, expanded, refuse_traces
@@ -74,8 +74,8 @@ class Runner:
         run_id = new_run_id(plan.name, started_at)
         skipped = self.session.skipped if self.session else {}
         kept = without(plan, skipped)
-        for name, store in left_out(plan, skipped):
-            self.say(f"{name} is skipped: {skipped[store]}")
+        for trial in left_out(plan, skipped):
+            self.say(f"{trial.name} is skipped: {trial.reason}")
         if kept is None:
             self.say(f"nothing of {plan.name} can run here")
             return None, False
@@ -101,9 +101,7 @@ class Runner:
         """Put beside the run what its report needs to know of this machine."""
         if self.session is None:
             return
-        missing = tuple(
-            SkippedTrial(name=name, store=store, reason=skipped[store]) for name, store in left_out(plan, skipped)
-        )
+        missing = tuple(left_out(plan, skipped))
         if missing:
             self.stack.runs.put_model(layout.run_key(run_id, "skipped.json"), SkippedTrials(trials=missing))
         if self.options.floors:
@@ -134,7 +132,7 @@ def without(plan: Plan, skipped: Mapping[str, str]) -> Plan | None:
     """The plan less what cannot run here, each trial under the name it has in the whole plan; None if none is left."""
     if not left_out(plan, skipped):
         return plan
-    kept = [trial for trial in expanded(plan) if not is_skipped(trial.plan, skipped)]
+    kept = [trial for trial in expanded(plan) if why_skipped(trial.plan, skipped) is None]
     trials = tuple(
         left
         for source, trial in enumerate(plan.trials)
@@ -151,9 +149,14 @@ def _left_of(trial: TrialPlan, kept: Sequence[Expanded]) -> list[TrialPlan]:
     return [each.plan.model_copy(update={"name": each.group, **repeated}) for each in kept if each.repeat == 0]
 
 
-def left_out(plan: Plan, skipped: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Name and store of each trial that cannot run here."""
-    return [(each.name, each.plan.target.store) for each in expanded(plan) if is_skipped(each.plan, skipped)]
+def left_out(plan: Plan, skipped: Mapping[str, str]) -> list[SkippedTrial]:
+    """The trials that cannot run here, with the reason."""
+    reasons = [(each, why_skipped(each.plan, skipped)) for each in expanded(plan)]
+    return [
+        SkippedTrial(name=each.name, store=each.plan.target.store, reason=reason)
+        for each, reason in reasons
+        if reason is not None
+    ]
 
 
 def run_here(places: Places, plans: Sequence[Plan], options: Options, people: Console, data: Console) -> bool:

@@ -22,7 +22,7 @@ from stepbench.errors import LocalEnvironmentError
 from stepbench.local.clock_reference import start_clock_reference
 from stepbench.local.emulator import NAME as EMULATOR_NAME
 from stepbench.local.emulator import answers, start_emulator
-from stepbench.local.postgresql import discard_postgresql
+from stepbench.local.postgresql_server import discard_postgresql
 from stepbench.local.processes import LocalStore, family, terminate
 from stepbench.local.state import STATE, EnvironmentState, Server, read_state, running_server, write_state
 
@@ -30,14 +30,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from stepbench.local.certificates import Certificates
     from stepbench.local.places import Places
 
     Say = Callable[[str], None]
     """Tells the person at the terminal what is being done."""
 
 EMULATOR, CLOCK, ETCD, POSTGRESQL = "emulator", "clock-reference", "etcd", "postgresql"
-REFERENCE = "reference"
-LOCAL_STORES = (ETCD, POSTGRESQL, REFERENCE)
+REDIS, REDIS_TLS, REFERENCE = "redis", "redis_tls", "reference"
+POSTGRESQL_TLS = "postgresql_tls"
+LOCAL_STORES = (ETCD, POSTGRESQL, POSTGRESQL_TLS, REDIS, REDIS_TLS, REFERENCE)
+_CERTIFICATES, AUTHORITY = "certificates", "authority.crt"
+_MODULES = {REDIS: "valkey", REDIS_TLS: "valkey"}
+"""Where a store is started; elsewhere the module has its name."""
 
 
 def is_up(places: Places) -> bool:
@@ -124,7 +129,7 @@ def start_store(name: str, places: Places, lambda_endpoint: str) -> LocalStore:
     directory = places.data / name
     directory.mkdir(parents=True, exist_ok=True)
     try:
-        module = import_module(f"stepbench.local.{name}")
+        module = import_module(f"stepbench.local.{_MODULES.get(name, name)}")
     except ImportError as error:
         message = f"{error}; install stepbench[local]"
         raise LocalEnvironmentError(message) from error
@@ -132,6 +137,12 @@ def start_store(name: str, places: Places, lambda_endpoint: str) -> LocalStore:
         match name:
             case "postgresql":
                 store: LocalStore = module.start_postgresql(directory, lambda_endpoint)
+            case "postgresql_tls":
+                store = module.start_postgresql_with_tls(directory, certificates(places))
+            case "redis":
+                store = module.start_valkey(directory)
+            case "redis_tls":
+                store = module.start_redis_with_tls(directory, certificates(places))
             case "reference":
                 store = module.start_reference(directory)
             case _:
@@ -139,6 +150,29 @@ def start_store(name: str, places: Places, lambda_endpoint: str) -> LocalStore:
     except (OSError, subprocess.SubprocessError) as error:
         raise LocalEnvironmentError(str(error)) from error
     return store
+
+
+def certificates(places: Places) -> Certificates:
+    """
+    What this environment's servers with TLS show, made for the first who asks.
+
+    Raises:
+        LocalEnvironmentError: the library that makes them is not there.
+    """
+    try:
+        module = import_module("stepbench.local.certificates")
+    except ImportError as error:
+        message = f"{error}; install stepbench[local]"
+        raise LocalEnvironmentError(message) from error
+    folder = places.data / _CERTIFICATES
+    found: Certificates = module.certificates_in(folder)
+    return found if found.authority.exists() else module.make_certificates(folder)
+
+
+def authority_of(places: Places) -> Path | None:
+    """Who has signed them; None where no server has asked for one."""
+    found = places.data / _CERTIFICATES / AUTHORITY
+    return found if found.exists() else None
 
 
 def _keep(places: Places, state: EnvironmentState, server: Server) -> EnvironmentState:
@@ -157,7 +191,8 @@ def _stop(places: Places) -> list[str]:
     if left:
         message = f"still running: {', '.join(_name(process) for process in left)}"
         raise LocalEnvironmentError(message)
-    discard_postgresql(places.data / "postgresql")  # as root, its files may lie outside
+    for server in (POSTGRESQL, POSTGRESQL_TLS):
+        discard_postgresql(places.data / server)  # as root, its files may lie outside
     shutil.rmtree(places.data, ignore_errors=True)
     (places.home / STATE).unlink(missing_ok=True)
     return names

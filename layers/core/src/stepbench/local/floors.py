@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, trial_tag
-from stepbench.contracts.target import is_pull
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.stack import RECEIVER
 from stepbench.planning import expanded
@@ -124,7 +123,7 @@ def measure_floors(stack: Stack, plan: Plan, run_id: str, etcd: str | None, cloc
     Raises:
         LocalEnvironmentError: emulator or etcd do not answer.
     """
-    pushes = any(not is_pull(trial.plan.target) for trial in expanded(plan))
+    pushes = any(trial.plan.experiment == "trigger" and not trial.plan.pull for trial in expanded(plan))
     invoke = InvokeProbe(stack, trial_tag(run_id, TRIAL)) if pushes else None
     watch = _watch_probe(plan, run_id, etcd) if etcd else None
     probes = [probe for probe in (invoke, watch) if probe is not None]
@@ -141,7 +140,7 @@ def measure_floors(stack: Stack, plan: Plan, run_id: str, etcd: str | None, cloc
 
 
 def _watch_probe(plan: Plan, run_id: str, etcd: str) -> WatchProbe | None:
-    targets = [trial.plan.target for trial in expanded(plan)]
+    targets = [trial.plan.target for trial in expanded(plan) if trial.plan.pull]
     if not any(target.store == "etcd" and target.endpoint is None for target in targets):
         return None
     from stepbench.local.etcd_floor import WatchProbe  # noqa: PLC0415 -- gRPC is an optional library

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepbench.contracts.phase import Phase
-    from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.plan import TrialPlan, TrialSpec
 
 WRITER = "writer#"
 
@@ -127,11 +127,19 @@ def line(snapshot: Snapshot, overheads: Overheads) -> str:
         return f"{activity(snapshot)} \N{MIDDLE DOT} {left}"
     spec = snapshot.specs[snapshot.trial]
     place = f"trial {snapshot.trial + 1}/{len(snapshot.specs)} {spec.name}"
-    about = "about " if spec.plan.arrivals == "poisson" else ""
-    about = "up to " if any(phase.until or phase.probe for phase in spec.plan.phases) else about
+    return " \N{MIDDLE DOT} ".join((place, activity(snapshot), _events(snapshot, spec.plan), left))
+
+
+def _events(snapshot: Snapshot, plan: TrialPlan) -> str:
+    """`sent 200 of 400, received 180`."""
+    if any(phase.closed for phase in plan.phases):
+        return f"{count(snapshot.sent)} operations"
+    about = "about " if plan.arrivals == "poisson" else ""
+    about = "up to " if any(phase.until or phase.probe for phase in plan.phases) else about
+    sent = f"sent {count(snapshot.sent)} of {about}{count(plan.events)}"
+    if plan.experiment == "operations":
+        return sent
     # What two watchers see while they hand over is in the table twice.
-    received = min(snapshot.received, spec.plan.events)
-    events = f"sent {count(snapshot.sent)} of {about}{count(spec.plan.events)}, received {count(received)}"
-    if (share := spec.plan.record.matching_share) < 1:
-        events += f" (the filter lets {share:g} pass)"
-    return " \N{MIDDLE DOT} ".join((place, activity(snapshot), events, left))
+    received = f"received {count(min(snapshot.received, plan.events))}"
+    share = plan.record.matching_share
+    return f"{sent}, {received}" if share == 1 else f"{sent}, {received} (the filter lets {share:g} pass)"

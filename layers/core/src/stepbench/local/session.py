@@ -6,10 +6,24 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.target import CassandraTarget, PostgresqlTarget, RedisTarget
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.deploy import STACK, Deployment, build, deploy, python_runtime, sole
 from stepbench.local.emulator import NAME as EMULATOR_NAME
-from stepbench.local.environment import CLOCK, EMULATOR, ETCD, POSTGRESQL, REFERENCE, down, is_up, up
+from stepbench.local.environment import (
+    CLOCK,
+    EMULATOR,
+    ETCD,
+    POSTGRESQL,
+    POSTGRESQL_TLS,
+    REDIS,
+    REDIS_TLS,
+    REFERENCE,
+    authority_of,
+    down,
+    is_up,
+    up,
+)
 from stepbench.local.interrupts import shielded
 from stepbench.local.occupancy import Occupancy, occupied
 from stepbench.local.running import RunAbandonedError
@@ -18,6 +32,7 @@ from stepbench.local.utilisation import metric_parameters, server_pids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     from stepbench.contracts.plan import TrialPlan
     from stepbench.local.places import Places
@@ -25,6 +40,8 @@ if TYPE_CHECKING:
 
     Say = Callable[[str], None]
 
+NO_CASSANDRA = "no Cassandra is started here: see docs/local-run.md, and name yours as target.endpoint"
+NO_CLUSTER = "no cluster runs here; give target.endpoint, or set target.cluster to false"
 LEAD_S = 4
 """How long before its start a writer is called: connections and clocks take a second here."""
 
@@ -39,8 +56,8 @@ class Session:
     pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-def parameters(state: EnvironmentState, runtime: str) -> dict[str, str]:
-    """The template's parameters for what is running."""
+def parameters(state: EnvironmentState, runtime: str, authority: Path | None = None) -> dict[str, str]:
+    """The template's parameters for what is running; `authority` has signed the certificates of the local stores."""
     servers = {server.name: server.endpoint for server in state.servers}
     return {
         "PythonRuntime": runtime,
@@ -49,7 +66,11 @@ def parameters(state: EnvironmentState, runtime: str) -> dict[str, str]:
         "ClockReference": servers.get(CLOCK, ""),
         "Emulator": EMULATOR_NAME,
         "PostgresqlEndpoint": servers.get(POSTGRESQL, ""),
+        "PostgresqlTlsEndpoint": servers.get(POSTGRESQL_TLS, ""),
         "EtcdEndpoint": servers.get(ETCD, ""),
+        "RedisEndpoint": servers.get(REDIS, ""),
+        "RedisTlsEndpoint": servers.get(REDIS_TLS, ""),
+        "TlsAuthority": str(authority or ""),
         "ReferenceEndpoint": servers.get(REFERENCE, ""),
         "AllowCustomEndpoints": "true",
         **metric_parameters(state),
@@ -75,7 +96,8 @@ def _build_and_start(places: Places, runtime: str, say: Say) -> EnvironmentState
 
     def deploy_to(state: EnvironmentState) -> str:
         say("deploying")
-        deploy(Deployment(places, _endpoint(state), parameters(state, runtime)), built)
+        found = parameters(state, runtime, authority_of(places))
+        deploy(Deployment(places, _endpoint(state), found), built)
         return STACK
 
     return up(places, say, deploy_to)
@@ -144,9 +166,21 @@ def _end_killed_run(occupancy: Occupancy, places: Places, say: Say) -> None:
             occupancy.end()
 
 
-def is_skipped(trial: TrialPlan, skipped: Mapping[str, str]) -> bool:
-    """Whether the trial's store could not start here, and it names no other."""
-    return trial.target.store in skipped and trial.target.endpoint is None
+def why_skipped(trial: TrialPlan, skipped: Mapping[str, str]) -> str | None:
+    """Why the trial cannot run here: its store could not start, with TLS if it asks for that, and it names no other."""
+    target = trial.target
+    if target.endpoint is not None:
+        return None
+    if isinstance(target, PostgresqlTarget) and trial.experiment == "operations":
+        reason = skipped.get(POSTGRESQL_TLS)
+        return reason if target.tls or reason is None else skipped.get(POSTGRESQL)
+    if isinstance(target, RedisTarget) and target.tls:
+        return skipped.get(REDIS_TLS)
+    if isinstance(target, RedisTarget) and target.cluster:
+        return NO_CLUSTER
+    if isinstance(target, CassandraTarget):
+        return NO_CASSANDRA
+    return skipped.get(target.store)
 
 
 def _endpoint(state: EnvironmentState) -> str:

@@ -138,7 +138,8 @@ async def _write(spec: TrialSpec, driver: ReferenceDriver, clock: AnchoredClock,
     recorder = Recorder(due_ns)
     payloads = Payloads(plan.record, EventId(spec.tag, 0, 0, 0, 0, 0), due_ns.size, plan.seed)
     limits = Limits(plan.max_in_flight, int(due_ns[-1]) + round(LIMIT_S * 1e9), LIMIT_S)
-    await OpenLoop(driver, clock, best_timer(clock), payloads.write, recorder, limits=limits).run()
+    timer = best_timer(clock)
+    await OpenLoop(lambda number: driver.write(payloads.write(number)), clock, timer, recorder, limits=limits).run()
     return recorder
 
 

