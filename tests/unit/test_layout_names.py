@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 MACHINES = ("benchmark", "trial")
-NO_STATES = {"CheckClock", "ReceiveEvents", "SweepTargets"}
+NO_STATES = {"BootstrapDsql", "CheckClock", "ReceiveEvents", "SweepTargets"}
 """Entry points that are no states; they follow the same pattern."""
 UNDECORATED = {"check_clock", "receive_events", "run_writer", "watch_changes"}
 """On the measured path."""

@@ -13,6 +13,9 @@ import yaml
 
 from stepbench.contracts.metric import Metric
 from stepbench.contracts.plan import SLICE_S
+from stepbench.contracts.workload import Kind, ProductRecord, Workload
+from stepbench.drivers.operations.dynamodb_requests import Requests
+from stepbench.load.operations import Contents
 from stepbench.settings import Settings
 from stepbench.stages.run_writer import Bench
 
@@ -152,7 +155,8 @@ def test_a_machine_may_invoke_its_functions_and_no_others(template: dict[str, An
 def test_the_environment_is_what_settings_read(template: dict[str, Any]) -> None:
     """A variable with another name would be ignored, and the default used in silence."""
     given = set(template["Globals"]["Function"]["Environment"]["Variables"])
-    assert given == {name.upper() for name in Settings.model_fields} - {"AWS_REGION", "AWS_ENDPOINT_URL"}
+    of_lambda = {"AWS_REGION", "AWS_ENDPOINT_URL", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
+    assert given == {name.upper() for name in Settings.model_fields} - of_lambda
 
 
 def test_no_star_where_a_name_can_stand(template: dict[str, Any]) -> None:
@@ -306,7 +310,7 @@ def test_a_writer_ends_before_its_function(template: dict[str, Any]) -> None:
             "PrepareTarget",
             "ChangeCapacity",
         },
-        "AwaitTarget": {"ReadTrial", "WriteTarget"},
+        "AwaitTarget": {"ReadTrial", "WriteTarget", "DescribeTarget"},
         "WatchChanges": {"ReadTrial", "WriteDocuments", "WriteItems"},
         "ScaleTarget": {"ReadTrial", "WriteDocuments", "ChangeCapacity"},
         "PlanPhase": {"ReadTrial", "WriteDocuments"},
@@ -335,6 +339,7 @@ def test_a_writer_ends_before_its_function(template: dict[str, Any]) -> None:
             "TearDownTarget",
             "ChangeCapacity",
         },
+        "BootstrapDsql": set(),
         "ReceiveEvents": set(),
         "CheckClock": set(),
     }.items(),
@@ -361,6 +366,23 @@ def test_the_trial_machine_may_see_to_its_map_runs(template: dict[str, Any]) -> 
     assert endings == {"${AWS::StackName}-Trial:*", "${AWS::StackName}-Trial/OfferLoad:*"}
 
 
+def test_functions_may_do_to_a_trial_s_table_what_operations_ask_for(template: dict[str, Any]) -> None:
+    """The emulator checks no rights: what is missing here is seen on AWS first, as AccessDeniedException."""
+    requests, contents = Requests("table"), Contents(Workload(record=ProductRecord(shape="product")), "tag")
+    kinds = (Kind.READ, Kind.INSERT, Kind.OVERWRITE, Kind.UPDATE, Kind.READ_MODIFY_WRITE)
+    writing = [call for kind in kinds for call in requests.of(contents.operation(kind, 1, 1))]
+    preloading = [requests.batch([contents.preloaded(0)])]
+    policies = _of_type(template, "IAM::ManagedPolicy")
+    for name, calls in {"WriteTargetPolicy": writing, "PrepareTargetPolicy": preloading}.items():
+        asked = {f"dynamodb:{dict(call.headers)['x-amz-target'].partition('.')[2]}" for call in calls}
+        statements = _statements(policies[name]["PolicyDocument"])
+        assert asked <= {action for one in statements for action in _listed(one["Action"])}
+
+
+def _listed(action: str | list[str]) -> list[str]:
+    return [action] if isinstance(action, str) else action
+
+
 def test_versions_are_deleted_with_both_rights(template: dict[str, Any]) -> None:
     """S3's reference for DeleteObjects asks for s3:DeleteObject in any case."""
     document = _of_type(template, "IAM::ManagedPolicy")["TearDownTargetPolicy"]["PolicyDocument"]
@@ -380,3 +402,40 @@ def test_a_stack_of_servers_tells_the_metric_of_how_busy_they_are(stack: str) ->
     servers = {"aurora-postgresql": "AWS::RDS::DBInstance", "etcd": "AWS::EC2::Instance"}
     assert kinds == {servers[stack]}
     assert len(named) == sum(body["Type"] in kinds for body in loaded["Resources"].values())
+
+
+def test_optional_stacks_are_off_and_go_with_the_stack(template: dict[str, Any]) -> None:
+    """They cost by the hour."""
+    stacks = {
+        name: body for name, body in template["Resources"].items() if body["Type"] == "AWS::CloudFormation::Stack"
+    }
+    assert {"ElastiCacheStack", "CassandraStack", "EtcdStack", "AuroraPostgresqlStack"} <= stacks.keys()
+    for name, body in stacks.items():
+        assert body["DeletionPolicy"] == body["UpdateReplacePolicy"] == "Delete", name
+        assert body["Condition"], name
+        assert (ROOT / body["Properties"]["TemplateURL"]).is_file()
+    for parameter in ("AuroraPostgresql", "EtcdNodes", "ElastiCache", "CassandraNode"):
+        assert template["Parameters"][parameter]["Default"] == "off"
+
+
+@pytest.mark.parametrize("stack", ["cassandra", "etcd"])
+def test_a_host_checks_what_it_fetches_and_has_no_key(stack: str) -> None:
+    """Hosts have public addresses, to fetch from; nobody is to come in by them, or with what they fetch."""
+    loaded = yaml.load((ROOT / f"stacks/{stack}.yaml").read_text(), _Loader)  # noqa: S506 -- a SafeLoader
+    hosts = _of_type(loaded, "EC2::Instance")
+    assert hosts
+    for properties in hosts.values():
+        script = str(properties["UserData"])
+        assert "KeyName" not in properties
+        assert properties["MetadataOptions"] == {"HttpTokens": "required"}
+        assert script.index("sha256sum --check") < script.index("tar -xzf")
+
+
+@pytest.mark.parametrize("stack", ["elasticache", "cassandra"])
+def test_a_stores_stack_is_reached_by_the_networks_members_only(stack: str) -> None:
+    """It asks for no password."""
+    text = (ROOT / f"stacks/{stack}.yaml").read_text()
+    loaded = yaml.load(text, _Loader)  # noqa: S506 -- a SafeLoader
+    assert not _of_type(loaded, "EC2::SecurityGroup")
+    assert {"SubnetIds", "SecurityGroupId"} <= loaded["Parameters"].keys()
+    assert "0.0.0.0/0" not in text
