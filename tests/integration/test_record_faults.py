@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
@@ -19,6 +20,7 @@ from stepbench.records.reader import count_malformed, read_records
 from stepbench.records.run_store import RunStore
 from stepbench.records.t4 import Entry
 from stepbench.records.t4_store import T4Store, low_level_put
+from stepbench.records.taken import Taken
 from stepbench.records.trial_table import TrialTable
 from stepbench.stages.receive_events import IMPATIENT
 from stepbench.testing.fault_proxy import (
@@ -187,7 +189,7 @@ def test_a_column_file_goes_out_once_the_fault_is_over(records: Records, subtest
             with subtests.test(f"{name}, {where}"):
                 writer = 2 * number + (where == "table")
                 flusher = Flusher(records.runs, records.table, column_header(writer=writer))
-                flusher.add(writer_rows([1], first_sequence=writer), ("",), last=True)
+                flusher.add(Taken(1, partial(writer_rows, [1], first_sequence=writer)), ("",), last=True)
                 proxy.follow(Rule(fault))
                 assert flusher.send() == (name in HARMLESS)
                 proxy.follow()
