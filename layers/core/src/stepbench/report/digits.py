@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
 THIN = "\N{NARROW NO-BREAK SPACE}"
+NBSP = "\N{NO-BREAK SPACE}"
 _MAX_DIGITS = 4
 _SHORTFALL = re.compile(r"(?:n=)?(\d+)(?: of \d+ independent)? < (\d+)")
 
@@ -107,7 +108,7 @@ def brief(note: str) -> str:
     So many events, of dependent ones so many independent ones that they are worth, of those that a percentile needs.
     """
     shortfall = _SHORTFALL.fullmatch(note)
-    return f"too few: {int(shortfall[1]):,} of {int(shortfall[2]):,}" if shortfall else note
+    return f"too few: {int(shortfall[1]):,}{NBSP}of{NBSP}{int(shortfall[2]):,}" if shortfall else note
 
 
 def factor(estimate: Estimate, digits: int = 3) -> str:
