@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.measure import measure_of
@@ -64,7 +64,7 @@ def gather(spec: TrialSpec, failure: StateError, services: Services) -> Evidence
         RecordsUnavailableError: bucket or table do not answer.
     """
     ref, store = ref_of(spec), spec.plan.target.store
-    records = read_records(spec, services.runs, services.table)
+    records = replace(read_records(spec, services.runs, services.table), broken_off=bool(failure.Error))
     from_ns = min(records.starts_ns.values(), default=services.clock.now_ns())
     provider, emulated = find_provider(ref, services.runs)
     t4_lines, damaged_t4_lines = read_t4_lines(ref, services.runs)

@@ -7,9 +7,10 @@ report, and speaks its units.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, WindowSample
@@ -174,10 +175,24 @@ class Invocations(Contract):
 
 
 class Failure(Contract):
-    """Why a trial ended badly: the error's class name, and its message."""
+    """
+    Why a trial ended badly: the error's class name, and its message.
+
+    What a function raised comes as JSON with a stack trace, which is in the logs; of it the message is kept.
+    """
 
     error: str
     cause: str
+
+    @field_validator("cause")
+    @classmethod
+    def _message(cls, cause: str) -> str:
+        try:
+            told = json.loads(cause)
+        except ValueError:
+            return cause
+        message = told.get("errorMessage") if isinstance(told, dict) else None
+        return message if isinstance(message, str) else cause
 
 
 class TrialSummary(Contract):

@@ -38,6 +38,7 @@ class TrialRecords:
     attempt had begun at its last sign of life, unless it ended in good order.
     in_fallback: how many of `items` the table had not taken. damaged: what does not decode, one message each; the
     events in it are unrecorded, or not arrived.
+    broken_off: the trial failed or was stopped, so that clients may have ended earlier than planned.
     """
 
     spec: TrialSpec
@@ -49,6 +50,7 @@ class TrialRecords:
     in_fallback: int
     damaged: tuple[str, ...]
     begun: dict[str, int] = field(default_factory=dict)
+    broken_off: bool = False
 
     @property
     def grid(self) -> Grid:
@@ -65,7 +67,8 @@ class TrialRecords:
         """
         How long the phase was offered, in seconds: as planned, or to where it ended earlier.
 
-        `until` ends a phase where it says; clients who have done all that they were to do, with their last answer.
+        `until` ends a phase where it says; clients who have done all that they were to do, or whose trial was broken
+        off, with their last answer.
         """
         planned_s = self.spec.plan.phases[phase].length_s
         if phase in self.stops_ns:
@@ -87,7 +90,7 @@ class TrialRecords:
 
     def _is_bounded(self, phase: int) -> bool:
         closed = self.spec.plan.phases[phase].closed
-        return closed is not None and (closed.operations is not None or self.at_most_rows(phase))
+        return closed is not None and (self.broken_off or closed.operations is not None or self.at_most_rows(phase))
 
 
 def ref_of(spec: TrialSpec) -> TrialRef:
