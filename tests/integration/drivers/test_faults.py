@@ -30,7 +30,7 @@ from stepbench.drivers.protocol import Outcome
 from stepbench.drivers.s3 import S3Driver
 from stepbench.errors import TargetUnavailableError
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec, contract_write, until_ready, until_torn_down
+from stepbench.testing.driver_contract import contract_spec, contract_write
 from stepbench.testing.fault_proxy import (
     DYNAMODB_EXCEEDED,
     DYNAMODB_THROTTLING,
@@ -52,6 +52,7 @@ from stepbench.testing.fault_proxy import (
     postgresql,
 )
 from stepbench.testing.lambda_api import lambda_api
+from stepbench.testing.store_life import until_ready, until_torn_down
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -30,8 +30,8 @@ from stepbench.testing.operable_subject import (
     operations_spec,
     stored_of,
     until_operated,
-    until_torn_down,
 )
+from stepbench.testing.store_life import until_torn_down
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from psycopg import sql
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.operations.postgresql import limits_of
+from stepbench.drivers.operations.sql_operations import limits_of
 from stepbench.drivers.operations.sql_operator import pause_s
 from stepbench.drivers.operations.sql_statements import Table, statements
 from stepbench.drivers.protocol import Operation

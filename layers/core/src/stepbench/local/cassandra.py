@@ -22,7 +22,7 @@ import psutil
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.interrupts import ASKING_TO_STOP, interruptible, shielded
 from stepbench.local.places import find_places
-from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, terminate, wait_until
+from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, terminate, wait_for_start
 from stepbench.wire import cql
 from stepbench.wire.cql_connect import ANONYMOUS
 
@@ -100,17 +100,13 @@ def start_cassandra(
     (directory / "logback.xml").write_text(_LOGGING)
     log = directory / "cassandra.log"
     pid = spawn(_command(java, jars, directory), log=log, cwd=directory)
-    try:
-        wait_until(
-            f"Cassandra serves at {LOOPBACK}:{port}",
-            lambda: _serves(port),
-            timeout_s=_START_LIMIT_S,
-            pid=pid,
-            log=log,
-        )
-    except BaseException:
-        terminate([pid])
-        raise
+    wait_for_start(
+        f"Cassandra serves at {LOOPBACK}:{port}",
+        lambda: _serves(port),
+        timeout_s=_START_LIMIT_S,
+        pid=pid,
+        log=log,
+    )
     return LocalStore("cassandra", f"{version} (Maven)", f"{LOOPBACK}:{port}", (pid,))
 
 

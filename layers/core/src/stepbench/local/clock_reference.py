@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.clock import SystemClock
 from stepbench.clock_offset import answer, measure_offset
-from stepbench.local.processes import LOOPBACK, free_port, spawn, terminate, wait_until
+from stepbench.local.processes import LOOPBACK, free_port, spawn, wait_for_start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,17 +33,13 @@ def start_clock_reference(logs: Path) -> tuple[int, str]:
     reference = f"{LOOPBACK}:{port}"
     log = logs / "clock-reference.log"
     pid = spawn([sys.executable, "-m", __name__, str(port)], log=log)
-    try:
-        wait_until(
-            f"the clock reference answers at {reference}",
-            lambda: measure_offset(reference, SystemClock()) is not None,
-            timeout_s=20,
-            pid=pid,
-            log=log,
-        )
-    except BaseException:
-        terminate([pid])
-        raise
+    wait_for_start(
+        f"the clock reference answers at {reference}",
+        lambda: measure_offset(reference, SystemClock()) is not None,
+        timeout_s=20,
+        pid=pid,
+        log=log,
+    )
     return pid, reference
 
 

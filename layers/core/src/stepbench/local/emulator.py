@@ -8,7 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepbench.local.processes import LOOPBACK, fetch_direct, free_port, spawn, terminate, wait_until
+from stepbench.local.processes import LOOPBACK, fetch_direct, free_port, spawn, wait_for_start
 
 if TYPE_CHECKING:
     from stepbench.local.places import Places
@@ -50,13 +50,9 @@ def start_emulator(places: Places, *, wait_scale: float = 1) -> Emulator:
         cwd=scratch,
     )
     endpoint = f"http://{LOOPBACK}:{port}"
-    try:
-        wait_until(
-            f"the emulator answers at {endpoint}", lambda: answers(endpoint), timeout_s=START_S, pid=pid, log=log
-        )
-    except BaseException:
-        terminate([pid])
-        raise
+    wait_for_start(
+        f"the emulator answers at {endpoint}", lambda: answers(endpoint), timeout_s=START_S, pid=pid, log=log
+    )
     return Emulator(pid, endpoint)
 
 

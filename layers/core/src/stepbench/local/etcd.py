@@ -7,7 +7,14 @@ import subprocess
 from pathlib import Path
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.processes import LOOPBACK, LocalStore, fetch_direct, free_port, spawn, terminate, wait_until
+from stepbench.local.processes import (
+    LOOPBACK,
+    LocalStore,
+    fetch_direct,
+    free_port,
+    spawn,
+    wait_for_start,
+)
 
 _START_LIMIT_S = 30.0
 
@@ -25,17 +32,13 @@ def start_etcd(directory: Path) -> LocalStore:
     client, peer = free_port(), free_port()
     log = directory / "etcd.log"
     pid = spawn(_command(etcd, directory, client, peer), log=log, cwd=directory)
-    try:
-        wait_until(
-            f"etcd serves at {LOOPBACK}:{client}",
-            lambda: _is_healthy(client),
-            timeout_s=_START_LIMIT_S,
-            pid=pid,
-            log=log,
-        )
-    except BaseException:
-        terminate([pid])
-        raise
+    wait_for_start(
+        f"etcd serves at {LOOPBACK}:{client}",
+        lambda: _is_healthy(client),
+        timeout_s=_START_LIMIT_S,
+        pid=pid,
+        log=log,
+    )
     return LocalStore("etcd", f"{version} (wheel)", f"{LOOPBACK}:{client}", (pid,))
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, terminate, wait_until
+from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, wait_for_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,17 +91,13 @@ def serve(name: str, installation: Installation, directory: Path, settings: Mapp
     _initialise(installation, directory / "initdb.log")
     port = free_port()
     pid, log = _spawn_server(installation, directory, port, settings)
-    try:
-        wait_until(
-            f"PostgreSQL serves at {LOOPBACK}:{port}",
-            lambda: _is_ready(installation, port),
-            timeout_s=_START_LIMIT_S,
-            pid=pid,
-            log=log,
-        )
-    except BaseException:
-        terminate([pid])
-        raise
+    wait_for_start(
+        f"PostgreSQL serves at {LOOPBACK}:{port}",
+        lambda: _is_ready(installation, port),
+        timeout_s=_START_LIMIT_S,
+        pid=pid,
+        log=log,
+    )
     return LocalStore(
         name, f"{_version(installation)} (wheel)", f"{LOOPBACK}:{port}/postgres", (pid, _postmaster(installation))
     )

@@ -164,6 +164,15 @@ def wait_until(
         time.sleep(_POLL_S)
 
 
+def wait_for_start(what: str, serves: Callable[[], bool], *, timeout_s: float, pid: int, log: Path | None) -> None:
+    """As `wait_until`, of a server that has just been spawned; whatever ends the waiting early ends the server, too."""
+    try:
+        wait_until(what, serves, timeout_s=timeout_s, pid=pid, log=log)
+    except BaseException:
+        terminate([pid])
+        raise
+
+
 def wait_for_port(port: int, *, timeout_s: float, pid: int | None = None, log: Path | None = None) -> None:
     """Wait until something accepts TCP connections on the loopback port; raises as `wait_until`."""
     wait_until(f"{LOOPBACK}:{port} accepts connections", lambda: accepts(port), timeout_s=timeout_s, pid=pid, log=log)

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import stepbench
-from stepbench.local.processes import LOOPBACK, LocalStore, spawn, terminate, wait_until
+from stepbench.local.processes import LOOPBACK, LocalStore, spawn, wait_for_start
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,13 +34,9 @@ def start_reference(directory: Path, parent: int | None = None) -> LocalStore:
     truth = str(directory / TRUTH)
     command = (sys.executable, "-m", "stepbench.testing.reference_store", "--truth", truth, *watched)
     pid = spawn(command, log=log)
-    try:
-        wait_until(
-            "the reference store says its port", lambda: _port(log) > 0, timeout_s=_START_LIMIT_S, pid=pid, log=log
-        )
-    except BaseException:
-        terminate([pid])
-        raise
+    wait_for_start(
+        "the reference store says its port", lambda: _port(log) > 0, timeout_s=_START_LIMIT_S, pid=pid, log=log
+    )
     return LocalStore("reference", stepbench.__version__, f"{LOOPBACK}:{_port(log)}", (pid,))
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, terminate, wait_until
+from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, wait_for_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,17 +76,13 @@ def _start(  # noqa: PLR0913, PLR0917 -- private; each is said once
     version = _version(server)
     log = directory / f"{name}.log"
     pid = spawn(_command(server, directory, settings), log=log, cwd=directory)
-    try:
-        wait_until(
-            f"{name} serves at {LOOPBACK}:{port}",
-            lambda: _serves(port, tls="tls-port" in settings),
-            timeout_s=_START_LIMIT_S,
-            pid=pid,
-            log=log,
-        )
-    except BaseException:
-        terminate([pid])
-        raise
+    wait_for_start(
+        f"{name} serves at {LOOPBACK}:{port}",
+        lambda: _serves(port, tls="tls-port" in settings),
+        timeout_s=_START_LIMIT_S,
+        pid=pid,
+        log=log,
+    )
     return LocalStore(name, f"{version} ({source})", f"{LOOPBACK}:{port}", (pid,))
 
 

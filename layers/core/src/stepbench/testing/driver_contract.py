@@ -34,16 +34,15 @@ from stepbench.contracts.identity import (
 from stepbench.contracts.plan import LoadStep, Phase, Record, TrialPlan, TrialSpec
 from stepbench.drivers.protocol import Driver, Outcome, Write
 from stepbench.errors import TargetUnavailableError
+from stepbench.testing.store_life import until_ready, until_torn_down
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 KEY_BYTES = 59
 VALUE_BYTES = 889
-READY_LIMIT_S = 60
 GIVE_UP_LIMIT_S = 45
 """By then a write to nowhere has to have ended, whatever time-out the driver chose."""
-TEAR_DOWN_LIMIT_S = 120
 CLOCK_TOLERANCE_NS = 5_000_000
 
 
@@ -123,20 +122,6 @@ async def running(driver: Driver) -> AsyncIterator[Driver]:
     finally:
         await until_torn_down(driver)
         await driver.close()
-
-
-async def until_ready(driver: Driver) -> None:
-    """Poll `ready`; a TimeoutError fails the test."""
-    async with asyncio.timeout(READY_LIMIT_S):
-        while not await driver.ready():  # noqa: ASYNC110 -- a store has no event to wait for
-            await asyncio.sleep(0.05)
-
-
-async def until_torn_down(driver: Driver) -> None:
-    """Call `tear_down` until it says done; a TimeoutError fails the test."""
-    async with asyncio.timeout(TEAR_DOWN_LIMIT_S):
-        while not await driver.tear_down():  # noqa: ASYNC110 -- a store has no event to wait for
-            await asyncio.sleep(0.05)
 
 
 class DriverContract:

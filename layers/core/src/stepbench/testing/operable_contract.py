@@ -39,9 +39,8 @@ from stepbench.testing.operable_subject import (
     operations_spec,
     stored_of,
     until_operated,
-    until_ready,
-    until_torn_down,
 )
+from stepbench.testing.store_life import until_ready, until_torn_down
 
 SHAPES: tuple[Shape, ...] = ("blob", "product")
 NEVER = INSERTED + 123_456

@@ -14,6 +14,7 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.drivers.protocol import Operable, Operated, Operation, Outcome
 from stepbench.load.operations import Contents
+from stepbench.testing.store_life import until_ready, until_torn_down
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -28,7 +29,6 @@ Stored = bytes | dict[str, str]
 CLIENTS, RECORDS, VALUE_BYTES = 4, 25, 889
 SILENT_LIMIT_S = 0.5
 """What `through` drivers give an operation."""
-READY_LIMIT_S, TEAR_DOWN_LIMIT_S = 60, 120
 
 
 class OperableSubject(Protocol):
@@ -137,20 +137,6 @@ async def operating(driver: Operable) -> AsyncIterator[Operable]:
     finally:
         await until_torn_down(driver)
         await driver.close()
-
-
-async def until_ready(driver: Operable) -> None:
-    """Poll `ready`; a TimeoutError fails the test."""
-    async with asyncio.timeout(READY_LIMIT_S):
-        while not await driver.ready():  # noqa: ASYNC110 -- a store has no event to wait for
-            await asyncio.sleep(0.05)
-
-
-async def until_torn_down(driver: Operable) -> None:
-    """Call `tear_down` until it says done; a TimeoutError fails the test."""
-    async with asyncio.timeout(TEAR_DOWN_LIMIT_S):
-        while not await driver.tear_down():  # noqa: ASYNC110 -- a store has no event to wait for
-            await asyncio.sleep(0.05)
 
 
 async def until_operated(driver: Operable, operation: Operation) -> list[Operated]:

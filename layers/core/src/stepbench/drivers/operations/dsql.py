@@ -26,8 +26,8 @@ from stepbench.contracts.problem import Problem
 from stepbench.contracts.target import DsqlTarget
 from stepbench.drivers.operations.dsql_access import DATABASE_ROLE, SCHEMA, DsqlAccess, DsqlCluster
 from stepbench.drivers.operations.dsql_role import insist
-from stepbench.drivers.operations.postgresql import limits_of
 from stepbench.drivers.operations.preloading import preload
+from stepbench.drivers.operations.sql_operations import SqlOperations, limits_of
 from stepbench.drivers.operations.sql_operator import SqlOperator
 from stepbench.drivers.operations.sql_statements import Table, statements
 from stepbench.drivers.postgresql.access import CONTROL_LIMIT_S
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.workload import Workload
     from stepbench.drivers.operations.sql_statements import Statements
-    from stepbench.drivers.protocol import Operated, Operation
+    from stepbench.drivers.protocol import Operation
     from stepbench.settings import Settings
 
 MOST_ROWS, MOST_BYTES = 3_000, 10 * 1024 * 1024
@@ -62,7 +62,7 @@ _NEVER = (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName
 _MERGED = "(value::jsonb || $2::text::jsonb)::text"
 
 
-class DsqlOperations:
+class DsqlOperations(SqlOperations):
     """One trial's table `stepbench.records_<tag>` in one cluster, through one of its endpoints."""
 
     def __init__(
@@ -91,22 +91,6 @@ class DsqlOperations:
         self._operator = SqlOperator(
             self._access.conninfo, self._statements(), clock, limits, reuse=self._workload.reuse
         )
-
-    async def open(self) -> None:
-        """Look up address and credentials; connect to nothing, since a control connection needs a place, too."""
-        await self._operator.look_up()
-
-    async def warm_up(self) -> None:
-        """With reuse, have a prepared session per client of one writer before any clock starts."""
-        await self._operator.warm_up()
-
-    async def close(self) -> None:
-        """Close the writer's sessions."""
-        self._operator.close()
-
-    async def operate(self, operation: Operation) -> Operated:
-        """One operation, in one transaction (a read-modify-write in two); after a conflict all of it again."""
-        return await self._operator.operate(operation)
 
     async def prepare(self) -> None:
         """

@@ -15,9 +15,10 @@ from psycopg import sql
 
 from stepbench.contracts.problem import Problem
 from stepbench.drivers.operations.preloading import PRELOAD_FOR_S
-from stepbench.drivers.operations.sql_operator import Limits, SqlOperator
+from stepbench.drivers.operations.sql_operations import SqlOperations, limits_of
+from stepbench.drivers.operations.sql_operator import SqlOperator
 from stepbench.drivers.operations.sql_statements import Table, statements
-from stepbench.drivers.postgresql.access import CONNECT_LIMIT_S, CONTROL_LIMIT_S, Access
+from stepbench.drivers.postgresql.access import CONTROL_LIMIT_S, Access
 from stepbench.drivers.postgresql.conversation import LOST
 from stepbench.drivers.postgresql.lane import STATEMENT_LIMIT_MS, WRITE_LIMIT_S
 from stepbench.drivers.protocol import PROBED
@@ -30,14 +31,12 @@ if TYPE_CHECKING:
     from psycopg.abc import Params, QueryNoTemplate
 
     from stepbench.clock import Clock
-    from stepbench.contracts.plan import TrialPlan, TrialSpec
+    from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.workload import Workload
     from stepbench.drivers.operations.sql_statements import Statements
-    from stepbench.drivers.protocol import Operated, Operation
     from stepbench.settings import Settings
 
 _PRELOAD_ROWS, _PRELOAD_BYTES = 2_000, 2_000_000
-LANES_FROM_THE_START = 8
 _TEAR_DOWN_LIMITS = "SET lock_timeout = '2s'; SET statement_timeout = '25s'"
 _NOT_NOW = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected)
 _CREATE = """
@@ -53,7 +52,7 @@ _VERSION = "SELECT current_setting('server_version'), current_setting('cluster_n
 _AURORA = "SELECT aurora_version()"
 
 
-class PostgresqlOperations:
+class PostgresqlOperations(SqlOperations):
     """One trial's schema `stepbench_<tag>` with its table `records`, in one database."""
 
     def __init__(
@@ -80,22 +79,6 @@ class PostgresqlOperations:
         self._clock = clock
         limits = limits_of(spec.plan, answer_limit_s)
         self._operator = SqlOperator(self._conninfo, self._statements(), clock, limits, reuse=self._workload.reuse)
-
-    async def open(self) -> None:
-        """Look up address and credentials; connect to nothing, since a control connection needs a place, too."""
-        await self._operator.look_up()
-
-    async def warm_up(self) -> None:
-        """With reuse, have a prepared session per client of one writer before any clock starts."""
-        await self._operator.warm_up()
-
-    async def close(self) -> None:
-        """Close the writer's sessions."""
-        self._operator.close()
-
-    async def operate(self, operation: Operation) -> Operated:
-        """One operation, in one transaction (a read-modify-write in two)."""
-        return await self._operator.operate(operation)
 
     async def prepare(self) -> None:
         """
@@ -200,15 +183,6 @@ class PostgresqlOperations:
             raise TargetUnavailableError(message) from error
         finally:
             await connection.close()
-
-
-def limits_of(plan: TrialPlan, answer_limit_s: float) -> Limits:
-    """One session per client of a writer, all before the load; in open loop up to its cap, and a few to begin with."""
-    clients = plan.clients_of_writer
-    if all(phase.closed for phase in plan.phases):
-        return Limits(CONNECT_LIMIT_S, answer_limit_s, clients, clients, queue=False)
-    most = max(clients, plan.max_in_flight)
-    return Limits(CONNECT_LIMIT_S, answer_limit_s, most, min(most, LANES_FROM_THE_START), queue=True)
 
 
 def _workload(spec: TrialSpec) -> Workload:
