@@ -22,8 +22,8 @@ DEBUG = {"enable-debug-command": "yes"}
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Whatever speaks RESP is tested on both loops that writers may use."""
-    if item.path.name.startswith("test_resp"):
+    """Whatever speaks RESP or gRPC is tested on both loops that writers may use."""
+    if item.path.name.startswith(("test_resp", "test_grpc")):
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}
 

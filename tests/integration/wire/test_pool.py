@@ -288,7 +288,7 @@ def test_a_connection_alone_serves_its_block_and_is_timed(
         async with server.pool(tls=context) as pool:
             for _ in range(2):
                 async with pool.alone(await pool.find()) as dialled:
-                    said = [body_of(await dialled.connection.exchange(b"%d\r\n" % n, 1.0)) for n in range(2)]
+                    said = [body_of(await dialled.connection.exchange(b"%d\r\n" % n)) for n in range(2)]
                 assert not dialled.connection.usable
                 blocks.append((dialled, said))
         return blocks
@@ -348,7 +348,7 @@ def test_connections_alone_are_within_the_pools_limit(run: Callable[[Any], Any])
             async with pool.alone(await pool.find()) as dialled:
                 together += 1
                 most = max(most, together)
-                await dialled.connection.exchange(b"x\r\n", 1.0)
+                await dialled.connection.exchange(b"x\r\n")
                 together -= 1
 
         async with server.pool() as pool:

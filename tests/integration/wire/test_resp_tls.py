@@ -13,6 +13,8 @@ import pytest
 from stepbench.local.certificates import Certificates
 from stepbench.local.processes import listening_addresses, terminate
 from stepbench.local.valkey import start_redis_with_tls
+from stepbench.wire.byte_socket import Shipment
+from stepbench.wire.resp import encode_command
 from stepbench.wire.resp_connect import Login, LoginRefusedError, tls_context
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from tests.integration.wire.conftest import Connect
 
     from stepbench.local.processes import LocalStore
+    from stepbench.wire.resp_values import Reply
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 30
@@ -66,6 +69,30 @@ async def secured(valkey_server: LocalStore, certificates: Certificates) -> Asyn
     server.close()
     async with asyncio.timeout(LIMIT_S):
         await asyncio.gather(*carrying, return_exceptions=True)
+
+
+async def test_over_tls_what_waits_is_not_taken_back(
+    secured: str, certificates: Certificates, connect_to: Connect
+) -> None:
+    """It is encrypted in its place already: without it the peer could read nothing that comes behind."""
+    connection = (await connect_to(secured, tls=tls_context(str(certificates.authority)))).connection
+    said: list[Reply] = []
+    done = asyncio.Event()
+
+    def told(_t2_ns: int, reply: Reply, _error: str) -> None:
+        said.append(reply)
+        if len(said) == len(shipments):
+            done.set()
+
+    shipments = [Shipment() for _ in range(3)]
+    commands = [(b"SET", b"big", bytes(20_000_000)), (b"ECHO", b"1"), (b"ECHO", b"2")]
+    for command, shipment in zip(commands, shipments, strict=True):
+        connection.send(encode_command(*command), shipment, told)
+    assert [shipment.t1_ns > 0 for shipment in shipments] == [True, False, False]
+    assert not connection.withdraw(shipments[1])
+    async with asyncio.timeout(LIMIT_S):
+        await done.wait()
+    assert said == ["OK", b"1", b"2"]
 
 
 async def test_a_pipeline_over_tls(secured: str, certificates: Certificates, connect_to: Connect) -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+from typing import TYPE_CHECKING
 
 import pytest
 
 from stepbench.errors import TargetUnavailableError
-from stepbench.testing.fake_clock import FakeClock
-from stepbench.wire.aws import CredentialSource, SignedClient
+from stepbench.testing.fake_clock import START_NS, FakeClock
+from stepbench.wire.aws import CredentialSource, SignedClient, SignedRequest
+from stepbench.wire.connection import ABANDONED, Connection, Sending
 from stepbench.wire.pool import Address, Limits, Pool
-from stepbench.wire.sigv4 import Credentials, Signer
+from stepbench.wire.sigv4 import Credentials, Form, Signer
 
+if TYPE_CHECKING:
+    from stepbench.wire.http1 import Answer
+
+FORM = Form("POST", (("x-amz-target", "DynamoDB_20120810.PutItem"),))
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 OLD, NEW = Credentials("old", "s"), Credentials("new", "s", "t")
 LIMIT_S = 10
 
@@ -92,9 +100,104 @@ async def test_a_request_that_is_not_sent_says_so() -> None:
 
     pool._connect = unresolvable  # type: ignore[method-assign,assignment]
     source = CredentialSource(Chain(OLD))
-    client = SignedClient(pool, Signer("s3", "us-east-1"), source, clock)
-    result = await client.send("PUT", "/k", (), b"")
+    client = SignedClient(pool, Signer("s3", "us-east-1", "nowhere.invalid"), source, clock)
+    result = await client.exchange(Form("PUT"), "/k", b"")
     assert (result.sent, result.error, result.t1_ns) == (False, "connect: OSError", result.t2_ns)
     with pytest.raises(TargetUnavailableError, match=r"nowhere\.invalid cannot be reached"):
         await client.open(1)
     await client.close()
+
+
+class Wired:
+    """A client whose one connection leads to a socket of the test's, and what was heard of its requests."""
+
+    def __init__(self, clock: FakeClock, limits: Limits = Limits(idle_s=3_600)) -> None:  # noqa: B008 -- immutable
+        ours, self.peer = socket.socketpair()
+        ours.settimeout(0)
+        self.peer.settimeout(0)
+        pool = Pool(Address("store.example", 80, tls=False), clock, limits)
+        pool._admit(Connection(ours, clock, changed=pool._changed))
+        source = CredentialSource(Chain(OLD))
+        self.client = SignedClient(pool, Signer("dynamodb", "us-east-1", "store.example"), source, clock)
+        self.heard: list[tuple[int, int, str]] = []
+
+    def made(self, body: bytes) -> SignedRequest[tuple[int, int, str]]:
+        """A request; of it are heard t1, the status and the error."""
+        return SignedRequest(self.client, FORM, "/", body, _told)
+
+    def received(self) -> bytes:
+        """What the peer has got."""
+        return self.peer.recv(100_000)
+
+
+def _told(sending: Sending, _t2_ns: int, answer: Answer | None, error: str) -> tuple[int, int, str]:
+    return sending.t1_ns, answer.status if answer else 0, error
+
+
+async def _turns() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "date"), [(0, b"20231114T221320Z"), (60, b"20231114T221320Z"), (61, b"20231114T221421Z")]
+)
+def test_a_request_that_has_waited_is_signed_anew(waited_s: int, date: bytes) -> None:
+    """AWS refuses a signature of five minutes ago; made ahead, a rare event may have to wait as long for its time."""
+    clock = FakeClock()
+
+    async def send() -> bytes:
+        wired = Wired(clock)
+        made = wired.made(b"body")
+        clock.advance(waited_s * 1_000_000_000)
+        made.send(wired.heard.append)
+        received = wired.received()
+        await wired.client.close()
+        wired.peer.close()
+        return received
+
+    assert b"x-amz-date: " + date + b"\r\n" in clock.run(send())
+
+
+def test_what_was_made_is_sent_at_its_time_and_heard_of_once() -> None:
+    """t1 is when it was sent, not when it was made; the next request waits its turn on the connection."""
+    clock = FakeClock()
+
+    async def send() -> list[tuple[int, int, str]]:
+        wired = Wired(clock, Limits(connections=1))
+        first, second = wired.made(b"1"), wired.made(b"2")
+        clock.advance(5_000)
+        first.send(wired.heard.append)
+        second.send(wired.heard.append)
+        assert wired.received().endswith(b"\r\n\r\n1")
+        clock.advance(1_000)
+        wired.peer.send(ANSWER)
+        await _turns()
+        assert wired.received().endswith(b"\r\n\r\n2")
+        wired.peer.send(ANSWER)
+        await _turns()
+        for made in (first, second):
+            made.abandon()
+        await wired.client.close()
+        wired.peer.close()
+        return wired.heard
+
+    assert clock.run(send()) == [(START_NS + 5_000, 200, ""), (START_NS + 6_000, 200, "")]
+
+
+def test_what_is_abandoned_says_whether_it_had_left_us() -> None:
+    """t1 is 0 of what never has: the one may have happened, the other certainly has not."""
+    clock = FakeClock()
+
+    async def abandon() -> list[tuple[int, int, str]]:
+        wired = Wired(clock, Limits(connections=1))
+        sent, waits, never = wired.made(b"1"), wired.made(b"2"), wired.made(b"3")
+        sent.send(wired.heard.append)
+        waits.send(wired.heard.append)
+        for made in (never, waits, sent):
+            made.abandon()
+        await wired.client.close()
+        wired.peer.close()
+        return wired.heard
+
+    assert clock.run(abandon()) == [(0, 0, ABANDONED), (START_NS, 0, ABANDONED)]

@@ -98,6 +98,23 @@ def test_half_a_result_is_malformed(body: str) -> None:
         rows(_answer(8, body))
 
 
+@pytest.mark.parametrize(
+    ("columns", "count"),
+    [("00000000", "000f4240"), ("00000001", "000f4240"), ("ffffffff", "000f4240"), ("ffffffff", "ffffffff")],
+)
+def test_more_rows_than_an_answer_can_hold_are_malformed(columns: str, count: str) -> None:
+    """Rows without columns take no bytes: an answer of sixteen would keep the reader busy for minutes."""
+    with pytest.raises(MalformedAnswerError, match=r"rows of -?\d+ columns in 0 bytes"):
+        rows(_answer(8, f"00000002 00000004 {columns} {count}"))
+
+
+def test_a_type_of_types_without_end_is_malformed() -> None:
+    """Lists of lists: read by a function that calls itself, they would end the reader instead of the connection."""
+    body = "00000002 00000001 00000001 0001 6b 0001 74 0001 63" + "0020" * 5_000
+    with pytest.raises(MalformedAnswerError):
+        rows(_answer(Opcode.RESULT, body))
+
+
 def test_an_id_of_a_prepared_statement() -> None:
     """The bytes behind kind 4; any other kind is none."""
     assert prepared_id(_answer(8, "00000004 0003 616263 00000000")) == b"abc"

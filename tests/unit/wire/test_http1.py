@@ -8,10 +8,17 @@ from io import BytesIO
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stepbench.wire.http1 import MAX_ANSWER_BYTES, MalformedAnswerError, Request, parse_answer, request_bytes
+from stepbench.wire.http1 import (
+    _ORDINARY_HEAD,
+    MAX_ANSWER_BYTES,
+    Answer,
+    MalformedAnswerError,
+    _final_answer,
+    parse_answer,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -222,9 +229,95 @@ def test_well_formed_answers_read_as_the_standard_library_reads_them(
     assert answer.reusable
 
 
-def test_a_request_is_one_block_of_bytes() -> None:
-    """Written at once: a head sent apart from its body waits for the peer's delayed acknowledgement."""
-    request = Request("PUT", "/k%20ey", (("host", "h:1"), ("x-a", "b")), b"\x00body")
-    assert request_bytes(request) == (
-        b"PUT /k%20ey HTTP/1.1\r\nhost: h:1\r\nx-a: b\r\ncontent-length: 5\r\n\r\n\x00body"
+def _carefully(data: bytes, most_bytes: int) -> Answer | str | None:
+    try:
+        return _final_answer(data, most_bytes, closed=False)
+    except MalformedAnswerError as error:
+        return error.code
+
+
+def _ordinarily(data: bytes, most_bytes: int) -> Answer | str | None:
+    try:
+        return parse_answer(data, most_bytes=most_bytes)
+    except MalformedAnswerError as error:
+        return error.code
+
+
+ODDITIES = [
+    b"Content-Length: 2",
+    b"content-length:2",
+    b"Content-Length : 2",
+    b"CONTENT-LENGTH: 2",
+    b"Content-Length: 2, 2",
+    b"Content-Length:  2 ",
+    b"Connection: close",
+    b"connection: keep-alive",
+    b"Connection: Keep-Alive, close",
+    b"Transfer-Encoding: chunked",
+    b"transfer-encoding: identity",
+    b"Content-Type: text/plain",
+    b"Trailer: x",
+    b"Date: a:b",
+    b" folded",
+    b"no colon",
+    b": nameless",
+    b"a\rb: c",
+    b"a: b\rc",
+    b"a: b\nc: d",
+    b"Content-Length: 2\nX: y",
+    b"a:",
+    b"",
+]
+STATUS_LINES = [
+    b"HTTP/1.1 200 OK",
+    b"HTTP/1.1 200",
+    b"HTTP/1.1 200 ",
+    b"HTTP/1.0 200 OK",
+    b"HTTP/1.1 204 No Content",
+    b"HTTP/1.1 304 Not Modified",
+    b"HTTP/1.1 100 Continue",
+    b"HTTP/1.1 503 \xff",
+    b"HTTP/1.1 999 x\ny",
+    b"HTTP/1.1 099 x",
+]
+
+
+@given(
+    st.sampled_from(STATUS_LINES),
+    st.lists(st.sampled_from(ODDITIES), max_size=5),
+    st.sampled_from([b"ok", b"", b"o", b"ok\r\n", b"2\r\nok\r\n0\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n"]),
+    st.sampled_from([1, 2, MAX_ANSWER_BYTES]),
+)
+@example(b"HTTP/1.1 200 OK", [b"Content-Length: 2"], b"ok", MAX_ANSWER_BYTES)
+def test_the_ordinary_answer_is_read_as_any_other(
+    status_line: bytes, fields: list[bytes], body: bytes, most_bytes: int
+) -> None:
+    """One expression takes nearly all answers: what it took wrongly would be a wrong outcome, or a wrong pairing."""
+    data = b"\r\n".join([status_line, *fields]) + b"\r\n\r\n" + body
+    careful = _carefully(data, most_bytes)
+    if careful is None and len(data) > most_bytes:
+        careful = "oversized-answer"
+    assert _ordinarily(data, most_bytes) == careful
+
+
+@given(st.sampled_from([COUNTED, CHUNKED, EMPTY]), st.data())
+def test_a_damaged_answer_is_read_alike_by_both(whole: bytes, data: st.DataObject) -> None:
+    """Damage where nobody thought of it."""
+    at = data.draw(st.integers(0, len(whole) - 1))
+    damage = data.draw(st.one_of(st.binary(max_size=3), st.sampled_from([b"\r\n", b"\r", b"\n", b": ", b"close"])))
+    damaged = whole[:at] + damage + whole[at + data.draw(st.integers(0, 3)) :]
+    assert _ordinarily(damaged, MAX_ANSWER_BYTES) == _carefully(damaged, MAX_ANSWER_BYTES)
+
+
+def test_the_usual_answers_of_the_stores_are_ordinary() -> None:
+    """The test that both readers agree would pass if the quick one took nothing."""
+    dynamodb = (
+        b"HTTP/1.1 200 OK\r\nServer: Server\r\nDate: Sun, 22 Nov 2026 07:57:19 GMT\r\n"
+        b"Content-Type: application/x-amz-json-1.0\r\nContent-Length: 2\r\nConnection: keep-alive\r\n"
+        b"x-amzn-RequestId: 0123456789ABCDEFGHIJ\r\nx-amz-crc32: 2745614147\r\n\r\n{}"
     )
+    s3 = (
+        b"HTTP/1.1 200 OK\r\nx-amz-id-2: a+b/c=\r\nx-amz-request-id: 0A1B\r\nDate: Sun, 22 Nov 2026 07:57:19 GMT\r\n"
+        b'x-amz-version-id: v.1_\r\nETag: "d41d8c"\r\nServer: AmazonS3\r\nContent-Length: 0\r\n\r\n'
+    )
+    assert [_ORDINARY_HEAD.match(each) is not None for each in (dynamodb, s3, CHUNKED)] == [True, True, False]

@@ -130,6 +130,34 @@ def test_what_comes_before_a_broken_byte_is_kept(stream: list[Wire], at: int, by
     assert replies[:whole] == [value for _, value in stream[:whole]]
 
 
+@given(REPLIES | st.binary(max_size=30_000).map(lambda body: (_blob(b"$", body), body)), st.integers(0, 2_000))
+def test_a_reply_alone_is_the_same_by_the_short_way(wire: Wire, size_bytes: int) -> None:
+    """Most answers go by it: what it takes for one must be one, within the limits, and whole."""
+    data, value = wire
+    assert RespReader().alone(data) in (None, value)
+    assert RespReader().alone(data[:-1]) is None
+    assert RespReader().alone(data + b"+") is None
+    limited = ReplyLimits(size_bytes=size_bytes)
+    if _read(data, (), limited)[1]:
+        assert RespReader(limited).alone(data) is None
+
+
+@given(FUZZ)
+def test_the_short_way_takes_no_garbage(data: bytes) -> None:
+    """It sees less than the reader does."""
+    found = RespReader().alone(data)
+    assert found is None or _read(data, ()) == ([found], "")
+
+
+def test_within_a_string_nothing_is_a_reply_by_itself() -> None:
+    """A value may hold what looks like an answer, and a segment may begin and end with it."""
+    reader = RespReader()
+    assert reader.feed(b"$9\r\n") == []
+    assert reader.alone(b"+OK\r\n") is None
+    assert [reader.feed(piece) for piece in (b"+OK\r\n", b":1\r\n", b"\r\n")] == [[], [], [b"+OK\r\n:1\r\n"]]
+    assert reader.alone(b"+OK\r\n") == "OK"
+
+
 def test_nan_and_the_infinities() -> None:
     """ZADD and GEODIST answer with them."""
     nan, *others = RespReader().feed(b",nan\r\n,inf\r\n,-inf\r\n,1e3\r\n")

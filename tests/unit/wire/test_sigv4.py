@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import datetime as dt
 import string
-from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 from urllib.parse import quote
 
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotocoreCredentials
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stepbench.wire.http1 import Request
-from stepbench.wire.sigv4 import Credentials, Signer, amz_date, s3_path
+from stepbench.wire.sigv4 import Credentials, Form, Signer, amz_date, s3_path
+
+Headers = dict[str, str]
+
+
+class Place(NamedTuple):
+    """What a signer is for."""
+
+    service: str
+    region: str
+    authority: str
+
 
 NOW_NS = 1_369_353_600_000_000_000
 """2013-05-24T00:00:00Z, the date of the published example."""
@@ -25,8 +34,42 @@ EXAMPLE = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXA
 ascii_words = st.text(string.ascii_letters + string.digits + "/+=", min_size=1, max_size=60)
 credentials = st.builds(Credentials, ascii_words, ascii_words, st.one_of(st.just(""), ascii_words))
 moments_ns = st.integers(0, 4_000_000_000_000_000_000)
-keys = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
+characters = st.characters(exclude_categories=["Cs"])
+odd_pieces = st.sampled_from(["/", "//", ".", "..", "/../", " ", "%", "%20", "+", "~", "?", "#", "&", "=", "\x00", "é"])
+keys = st.lists(st.one_of(odd_pieces, st.text(characters, max_size=8)), min_size=1, max_size=12).map("".join)
+paths = keys.map(s3_path)
 regions = st.sampled_from(["us-east-1", "eu-central-1", "cn-north-1", "us-gov-west-1"])
+authorities = st.sampled_from(["b.s3.eu-west-1.amazonaws.com", "127.0.0.1:8000", "[::1]:9000", "store.example"])
+methods = st.sampled_from(["GET", "PUT", "POST", "DELETE", "HEAD"])
+bodies = st.binary(max_size=200)
+header_names = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=12).map("x-amz-meta-{}".format)
+header_values = st.text(string.printable[:95], max_size=30).map(str.strip)
+header_sets = st.dictionaries(header_names, header_values, max_size=4).map(lambda named: tuple(named.items()))
+S3_PLACE = Place("s3", "us-east-1", "bucket.s3.amazonaws.com")
+LAMBDA_PLACE = Place("lambda", "us-east-1", "lambda.us-east-1.amazonaws.com")
+
+
+class Asked(NamedTuple):
+    """A request to be signed."""
+
+    form: Form
+    path: str
+    body: bytes = b""
+
+
+requests = st.builds(Asked, st.builds(Form, methods, header_sets), paths, bodies)
+
+
+def places(*services: str) -> st.SearchStrategy[Place]:
+    """Of these services."""
+    return st.builds(Place, st.sampled_from(services), regions, authorities)
+
+
+def sent(request: bytes) -> tuple[str, dict[str, str], bytes]:
+    """A request's first line, headers and body."""
+    head, _, body = request.partition(b"\r\n\r\n")
+    first, *lines = head.decode("ascii").split("\r\n")
+    return first, dict(line.split(": ", 1) for line in lines), body
 
 
 def test_the_published_put_object_example() -> None:
@@ -35,66 +78,81 @@ def test_the_published_put_object_example() -> None:
 
     Source: AWS, "Authenticating Requests: Using the Authorization Header", example PUT Object.
     """
-    body = b"Welcome to Amazon S3."
-    headers = (
-        ("host", "examplebucket.s3.amazonaws.com"),
-        ("date", "Fri, 24 May 2013 00:00:00 GMT"),
-        ("x-amz-storage-class", "REDUCED_REDUNDANCY"),
-    )
-    request = Request("PUT", s3_path("test$file.text"), headers, body)
-    signed = Signer("s3", "us-east-1").signed(request, EXAMPLE, NOW_NS)
-    assert dict(signed.headers)["authorization"] == (
+    headers = (("date", "Fri, 24 May 2013 00:00:00 GMT"), ("x-amz-storage-class", "REDUCED_REDUNDANCY"))
+    signer = Signer("s3", "us-east-1", "examplebucket.s3.amazonaws.com")
+    path, body = s3_path("test$file.text"), b"Welcome to Amazon S3."
+    _, signed, _ = sent(signer.signed(Form("PUT", headers), path, body, EXAMPLE, NOW_NS))
+    assert signed["authorization"] == (
         "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, "
         "SignedHeaders=date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class, "
         "Signature=98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd"
     )
 
 
-def botocore_headers(
-    auth: type[SigV4Auth], scope: tuple[str, str], request: Request, whose: Credentials, now_ns: int
-) -> dict[str, str]:
-    """What botocore adds to the same request at the same moment."""
-    headers = dict(request.headers)
+def botocore_headers(auth: type[SigV4Auth], place: Place, asked: Asked, whose: Credentials, now_ns: int) -> Headers:
+    """What botocore sends with the same request at the same moment."""
     theirs = AWSRequest(
-        method=request.method, url=f"https://{headers.pop('host')}{request.path}", data=request.body, headers=headers
+        method=asked.form.method,
+        url=f"https://{place.authority}{asked.path}",
+        data=asked.body,
+        headers=dict(asked.form.headers),
     )
     moment = dt.datetime.fromtimestamp(now_ns // 10**9, dt.UTC).replace(tzinfo=None)
     with patch("botocore.auth.get_current_datetime", lambda *_, **__: moment):
         same = BotocoreCredentials(whose.access_key, whose.secret_key, whose.session_token or None)
-        signer: Any = auth(same, *scope)
+        signer: Any = auth(same, place.service, place.region)
         signer.add_auth(theirs)
-    return {name.lower(): str(value) for name, value in theirs.headers.items()}
+    added = {name.lower(): str(value) for name, value in theirs.headers.items()}
+    return added | {"host": place.authority, "content-length": str(len(asked.body))}
 
 
-@given(credentials, moments_ns, regions, keys, st.binary(max_size=200))
-def test_an_s3_put_is_signed_as_botocore_signs_it(
-    whose: Credentials, now_ns: int, region: str, key: str, body: bytes
+def signed_as_botocore_does(auth: type[SigV4Auth], place: Place, asked: Asked, whose: Credentials, now_ns: int) -> None:
+    """Assert that every byte of ours is what botocore signs and sends."""
+    request = Signer(*place).signed(asked.form, asked.path, asked.body, whose, now_ns)
+    first, headers, body = sent(request)
+    assert (first, body) == (f"{asked.form.method} {asked.path} HTTP/1.1", asked.body)
+    assert headers == botocore_headers(auth, place, asked, whose, now_ns)
+
+
+@given(places("s3"), requests, credentials, moments_ns)
+@example(S3_PLACE, Asked(Form("PUT"), s3_path("a//b/./../c")), EXAMPLE, NOW_NS)
+@example(S3_PLACE, Asked(Form("PUT"), s3_path("100% +&=;,@:$?#[]~ é\N{PILE OF POO}")), EXAMPLE, NOW_NS)
+@example(S3_PLACE, Asked(Form("PUT", (("x-amz-meta-a", "50 %s  %% off"),)), s3_path("%2F%25%%s")), EXAMPLE, NOW_NS)
+def test_an_s3_request_is_signed_as_botocore_signs_it(
+    place: Place, asked: Asked, whose: Credentials, now_ns: int
 ) -> None:
     """One byte of difference, for one odd key or token, and S3 answers 403 to that key only."""
-    request = Request("PUT", s3_path(key), (("host", "bucket.s3.amazonaws.com"),), body)
-    ours = Signer("s3", region).signed(request, whose, now_ns)
-    theirs = botocore_headers(S3SigV4Auth, ("s3", region), request, whose, now_ns)
-    assert dict(ours.headers) == theirs | {"host": "bucket.s3.amazonaws.com"}
+    signed_as_botocore_does(S3SigV4Auth, place, asked, whose, now_ns)
 
 
-@given(credentials, moments_ns, regions, st.binary(max_size=200))
-def test_a_put_item_is_signed_as_botocore_signs_it(whose: Credentials, now_ns: int, region: str, body: bytes) -> None:
-    """DynamoDB signs other headers than S3, and no payload hash among them."""
-    host = ("host", "127.0.0.1:8000")
-    headers = (("content-type", "application/x-amz-json-1.0"), ("x-amz-target", "DynamoDB_20120810.PutItem"), host)
-    request = Request("POST", "/", headers, body)
-    ours = Signer("dynamodb", region).signed(request, whose, now_ns)
-    theirs = botocore_headers(SigV4Auth, ("dynamodb", region), request, whose, now_ns)
-    assert dict(ours.headers) == theirs | dict([host])
+@given(places("dynamodb", "lambda", "sqs", "kinesis"), requests, credentials, moments_ns)
+@example(LAMBDA_PLACE, Asked(Form("POST"), "//a/./b/../c//%20%2F/"), EXAMPLE, NOW_NS)
+@example(LAMBDA_PLACE, Asked(Form("POST"), "/../.."), EXAMPLE, NOW_NS)
+def test_any_other_request_is_signed_as_botocore_signs_it(
+    place: Place, asked: Asked, whose: Credentials, now_ns: int
+) -> None:
+    """Others than S3 sign no payload hash among the headers, and paths that are normalised and encoded once more."""
+    signed_as_botocore_does(SigV4Auth, place, asked, whose, now_ns)
 
 
-@given(st.lists(st.tuples(credentials, moments_ns), min_size=2, max_size=5))
-def test_the_derived_key_follows_credentials_and_day(turns: list[tuple[Credentials, int]]) -> None:
-    """A key that is kept too long fails every request after midnight, or after a refresh."""
-    request = Request("PUT", "/k", (("host", "h"),), b"")
-    lasting = Signer("s3", "us-east-1")
-    for whose, now_ns in turns:
-        assert lasting.signed(request, whose, now_ns) == Signer("s3", "us-east-1").signed(request, whose, now_ns)
+@given(st.lists(st.tuples(credentials, moments_ns, st.sampled_from(["/", "/k", "/a/b"])), min_size=2, max_size=6))
+def test_what_is_kept_follows_credentials_time_and_path(turns: list[tuple[Credentials, int, str]]) -> None:
+    """What is printed once a second, and a key that lasts a day: kept too long, every request after it is refused."""
+    form = Form("PUT", (("x-a", "b"),))
+    for place in (S3_PLACE, LAMBDA_PLACE):
+        lasting = Signer(*place)
+        for whose, now_ns, path in turns:
+            again = Signer(*place).signed(form, path, b"body", whose, now_ns)
+            assert lasting.signed(form, path, b"body", whose, now_ns) == again
+
+
+def test_the_kinds_of_request_of_one_signer_are_kept_apart() -> None:
+    """A PutItem with DeleteItem's head would delete."""
+    signer = Signer(*LAMBDA_PLACE)
+    forms = [Form("POST", (("x-amz-target", target),)) for target in ("Put", "Delete", "Put")]
+    for form in (*forms, *reversed(forms)):
+        _, headers, _ = sent(signer.signed(form, "/", b"", EXAMPLE, NOW_NS))
+        assert headers["x-amz-target"] == dict(form.headers)["x-amz-target"]
 
 
 @given(keys)
@@ -104,12 +162,15 @@ def test_paths_are_encoded_as_botocore_encodes_keys(key: str) -> None:
     assert s3_path(key).isascii()
 
 
-def test_header_values_are_folded_before_they_are_signed() -> None:
-    """AWS signs values with runs of spaces folded into one; a padded value would not verify."""
-    signer = Signer("s3", "us-east-1")
-    padded, plain = (Request("PUT", "/", (("host", "h"), ("x-amz-meta", value)), b"") for value in (" a   b ", "a b"))
-    digest, date = sha256(b"").hexdigest(), amz_date(NOW_NS)
-    assert signer.authorization(padded, EXAMPLE, digest, date) == signer.authorization(plain, EXAMPLE, digest, date)
+def test_a_request_is_one_block_of_bytes() -> None:
+    """Sent at once: a head apart from its body waits for the peer's delayed acknowledgement."""
+    request = Signer("s3", "us-east-1", "h:1").signed(
+        Form("PUT", (("x-a", "b"),)), "/k%20ey", b"\x00body", EXAMPLE, NOW_NS
+    )
+    head, _, body = request.partition(b"\r\n\r\n")
+    assert head.startswith(b"PUT /k%20ey HTTP/1.1\r\nhost: h:1\r\nx-a: b\r\nx-amz-date: 20130524T000000Z\r\n")
+    assert head.endswith(b"\r\ncontent-length: 5")
+    assert body == b"\x00body"
 
 
 def test_dates_are_spelled_as_aws_wants_them() -> None:

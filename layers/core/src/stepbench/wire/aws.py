@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from stepbench.errors import TargetUnavailableError
-from stepbench.wire.http1 import Request, request_bytes
-from stepbench.wire.sigv4 import Credentials, Signer
+from stepbench.wire.connection import Sending
+from stepbench.wire.sigv4 import Credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,11 +17,19 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.wire.connection import Exchange
+    from stepbench.wire.http1 import Answer as HttpAnswer
     from stepbench.wire.pool import Dialled, Pool
+    from stepbench.wire.sigv4 import Form, Signer
     from stepbench.wire.tcp import Found
 
+
+AnswerT = TypeVar("AnswerT")
+Judge: TypeAlias = "Callable[[Sending, int, HttpAnswer | None, str], AnswerT]"
+"""What a request has come to: as `Sending.ended`, whose request comes first."""
 REFRESH_EVERY_S = 60.0
 """botocore renews credentials from 15 minutes before their end on; asking it each minute is soon enough."""
+SIGNED_FOR_NS = 60_000_000_000
+"""AWS takes a signature for five minutes; one that has waited longer than this to be sent is made anew."""
 _log = logging.getLogger(__name__)
 
 
@@ -75,13 +83,13 @@ class CredentialSource:
 
 
 class SignedClient:
-    """Signs each request just before it is sent, and hands it to the pool."""
+    """Signs requests to one service, and hands them to the pool."""
 
     def __init__(self, pool: Pool, signer: Signer, credentials: CredentialSource, clock: Clock) -> None:
-        self._pool = pool
         self._signer = signer
         self._credentials = credentials
-        self._clock = clock
+        self.pool = pool
+        self.now_ns = clock.now_ns
 
     async def open(self, connections: int) -> None:
         """Read credentials and connect. Raises TargetUnavailableError."""
@@ -91,33 +99,71 @@ class SignedClient:
     async def warm(self, connections: int) -> None:
         """Have so many connections. Raises TargetUnavailableError."""
         try:
-            await self._pool.warm(connections)
+            await self.pool.warm(connections)
         except OSError as error:
-            message = f"{self._pool.address.authority} cannot be reached: {error or type(error).__name__}"
+            message = f"{self.pool.address.authority} cannot be reached: {error or type(error).__name__}"
             raise TargetUnavailableError(message) from error
 
-    def signed(self, method: str, path: str, headers: tuple[tuple[str, str], ...], body: bytes) -> bytes:
-        """A request as it is sent; all `headers` (names in lower case) are signed."""
-        request = Request(method, path, (("host", self._pool.address.authority), *headers), body)
-        return request_bytes(self._signer.signed(request, self._credentials.current, self._clock.now_ns()))
+    def signed(self, form: Form, path: str, body: bytes, now_ns: int) -> bytes:
+        """A request as it is sent, with the credentials of this moment."""
+        return self._signer.signed(form, path, body, self._credentials.current, now_ns)
 
     async def find(self) -> Found:
         """The service's addresses; as `Pool.find`."""
-        return await self._pool.find()
+        return await self.pool.find()
 
     def alone(self, found: Found) -> AbstractAsyncContextManager[Dialled]:
         """A connection for the block's requests only; as `Pool.alone`."""
-        return self._pool.alone(found)
+        return self.pool.alone(found)
 
-    async def exchange(self, signed: bytes) -> Exchange:
-        """Send what `signed` has made."""
-        return await self._pool.exchange(signed)
-
-    async def send(self, method: str, path: str, headers: tuple[tuple[str, str], ...], body: bytes) -> Exchange:
-        """One request, signed now."""
-        return await self._pool.exchange(self.signed(method, path, headers, body))
+    async def exchange(self, form: Form, path: str, body: bytes) -> Exchange:
+        """One request, signed now, for who has time to wait for its answer."""
+        return await self.pool.exchange(self.signed(form, path, body, self.now_ns()))
 
     async def close(self) -> None:
         """Release connections; safe to call twice."""
         await self._credentials.stop()
-        await self._pool.close()
+        await self.pool.close()
+
+
+class SignedRequest(Sending, Generic[AnswerT]):
+    """
+    A request that was signed ahead of its time: `drivers.protocol.Made`, without a task or a future.
+
+    Args:
+        client: by which it goes.
+        form: of the request, as path and body are.
+        path: see `Signer.signed`.
+        body: as it is sent.
+        judge: see `Judge`.
+    """
+
+    __slots__ = ("_body", "_client", "_done", "_form", "_judge", "_path", "_signed_ns")
+
+    def __init__(self, client: SignedClient, form: Form, path: str, body: bytes, judge: Judge[AnswerT]) -> None:
+        self._signed_ns = now_ns = client.now_ns()
+        super().__init__(client.signed(form, path, body, now_ns))
+        self._client = client
+        self._form = form
+        self._path = path
+        self._body = body
+        self._judge = judge
+        self._done: Callable[[AnswerT], None] | None = None
+
+    def send(self, done: Callable[[AnswerT], None]) -> None:
+        """See `Made`."""
+        now_ns = self._client.now_ns()
+        if now_ns - self._signed_ns > SIGNED_FOR_NS:
+            self.data = self._client.signed(self._form, self._path, self._body, now_ns)
+        self._done = done
+        self._client.pool.send(self, now_ns)
+
+    def abandon(self) -> None:
+        """See `Made`."""
+        self._client.pool.abandon(self)
+
+    def ended(self, t2_ns: int, answer: HttpAnswer | None, error: str) -> None:
+        """See `Sending`."""
+        done, self._done = self._done, None
+        if done is not None:
+            done(self._judge(self, t2_ns, answer, error))

@@ -66,7 +66,7 @@ class ByteSocket:
         tls: TlsSession | None = None,
     ) -> None:
         self._socket = connected
-        self._clock = clock
+        self._now_ns = clock.now_ns  # bound once: each is looked up twice an operation
         self._arrived = arrived
         self._lost = lost
         self._tls = tls
@@ -80,6 +80,11 @@ class ByteSocket:
         if tls is not None:  # what came with the handshake's last bytes
             self._loop.call_soon(self._take, b"")
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether the kernel has not taken everything yet."""
+        return bool(self._waiting)
+
     def send(self, data: bytes, shipment: Shipment) -> None:
         """
         Hand bytes to the kernel; what it does not take now, as soon as it does, in order.
@@ -90,11 +95,15 @@ class ByteSocket:
             self._lost(self._end_reason)
             return
         if self._tls is not None:
-            data = self._tls.encrypt(data)
+            try:
+                data = self._tls.encrypt(data)
+            except ssl.SSLError as error:
+                self._refuse(error)
+                return
         if self._waiting:
             self._waiting.append((memoryview(data), shipment))
             return
-        shipment.t1_ns = self._clock.now_ns()
+        shipment.t1_ns = self._now_ns()
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
@@ -106,6 +115,20 @@ class ByteSocket:
         if sent < len(data):
             self._waiting.append((memoryview(data)[sent:], shipment))
             self._loop.add_writer(self._socket.fileno(), self._send_waiting)
+
+    def withdraw(self, shipment: Shipment) -> bool:
+        """
+        Whether a shipment that waits for the kernel could be taken back: then it never leaves.
+
+        One that is encrypted cannot: the peer would miss a record, and end the connection.
+        """
+        if shipment.t1_ns or self._tls is not None:
+            return False
+        for place, (_, waiting) in enumerate(self._waiting):
+            if waiting is shipment:
+                del self._waiting[place]
+                return True
+        return False
 
     def close(self) -> None:
         """
@@ -136,7 +159,7 @@ class ByteSocket:
             data, shipment = self._waiting[0]
             is_first = shipment.t1_ns == 0
             if is_first:
-                shipment.t1_ns = self._clock.now_ns()
+                shipment.t1_ns = self._now_ns()
             try:
                 sent = self._socket.send(data)
             except OSError as error:
@@ -173,7 +196,7 @@ class ByteSocket:
             return False
         try:
             data = self._socket.recv(_READ_BYTES)
-            now_ns = self._clock.now_ns()
+            now_ns = self._now_ns()
         except BlockingIOError:
             return False
         except OSError as error:
@@ -202,7 +225,7 @@ class ByteSocket:
             self.end(f"tls: {error.reason}")
             return
         if plain:
-            self._arrived(now_ns or self._clock.now_ns(), plain)
+            self._arrived(now_ns or self._now_ns(), plain)
         if tls.is_over:
             self.end("connection-closed")
         elif tls.must_answer and self.is_open:

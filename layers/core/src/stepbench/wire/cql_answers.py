@@ -59,6 +59,11 @@ class Reader:
         self._body = body
         self._at = 0
 
+    @property
+    def left_bytes(self) -> int:
+        """What has not been taken."""
+        return len(self._body) - self._at
+
     def number(self) -> int:
         """Four bytes."""
         return self._unpack(_INT)
@@ -81,18 +86,20 @@ class Reader:
         return None if size < 0 else self._take(size)
 
     def skip_type(self) -> None:
-        """A column's type."""
-        kind = self.short()
-        if kind == _CUSTOM:
-            self.string()
-        elif kind in {_LIST, _SET}:
-            self.skip_type()
-        elif kind == _MAP:
-            self.skip_type()
-            self.skip_type()
-        elif kind in {_USER_TYPE, _TUPLE}:
-            message = "a column of a type that no table of ours has"
-            raise MalformedAnswerError(message)
+        """A column's type, with those of which it is made."""
+        types = 1
+        while types:
+            types -= 1
+            kind = self.short()
+            if kind == _CUSTOM:
+                self.string()
+            elif kind in {_LIST, _SET}:
+                types += 1
+            elif kind == _MAP:
+                types += 2
+            elif kind in {_USER_TYPE, _TUPLE}:
+                message = "a column of a type that no table of ours has"
+                raise MalformedAnswerError(message)
 
     def _unpack(self, form: struct.Struct) -> int:
         return int(form.unpack(self._take(form.size))[0])
@@ -131,7 +138,12 @@ def rows(frame: Frame) -> list[Row]:
         raise MalformedAnswerError(message)
     if not flags & _NO_METADATA:
         _skip_columns(reader, flags, columns)
-    return [tuple([reader.value() for _ in range(columns)]) for _ in range(reader.number())]
+    count = reader.number()
+    least_bytes = count * columns * _INT.size  # each value has its length before it
+    if count and (columns <= 0 or not 0 < least_bytes <= reader.left_bytes):
+        message = f"{count:,} rows of {columns:,} columns in {reader.left_bytes:,} bytes"
+        raise MalformedAnswerError(message)
+    return [tuple([reader.value() for _ in range(columns)]) for _ in range(count)]
 
 
 def prepared_id(frame: Frame) -> bytes:

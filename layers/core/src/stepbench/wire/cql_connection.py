@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.wire.byte_socket import ByteSocket, Shipment
@@ -10,9 +11,13 @@ from stepbench.wire.cql import STREAMS, CqlReader, Frame, MalformedAnswerError, 
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
 
     from stepbench.clock import Clock
     from stepbench.wire.tls_session import TlsSession
+
+    Told = Callable[[int, Frame, str], None]
+    """Given t2, the frame, and the error: as in `CqlAnswered`."""
 
 NOTHING = Frame(-1, Opcode.ERROR, b"")
 """In place of an answer that has not come."""
@@ -36,6 +41,14 @@ class CqlAnswered(NamedTuple):
     sent: bool = True
 
 
+class _Waiting(NamedTuple):
+    """A request under way; `until_s`: by the loop's time."""
+
+    shipment: Shipment
+    told: Told
+    until_s: float
+
+
 class CqlConnection:
     """
     An open connection.
@@ -57,7 +70,7 @@ class CqlConnection:
         self._answer_s = answer_s
         self._loop = asyncio.get_running_loop()
         self._reader = CqlReader()
-        self._in_flight: dict[int, tuple[asyncio.Future[CqlAnswered], Shipment, float]] = {}
+        self._in_flight: dict[int, _Waiting] = {}
         self._last_stream = STREAMS - 1
         self._alarm: asyncio.TimerHandle | None = None
         self._socket = ByteSocket(connected, clock, self._arrived, self._lost, tls)
@@ -67,23 +80,38 @@ class CqlConnection:
         """Whether requests can be sent."""
         return self._socket.is_open
 
-    def call(self, request: Request) -> asyncio.Future[CqlAnswered]:
+    def send(self, request: Request, shipment: Shipment, told: Told) -> None:
         """
-        Send a request now; its future never raises for the server's or the network's doings.
+        Send a request now.
 
-        A caller who is cancelled abandons the answer.
+        told: called on the loop in the turn in which the answer came, so that the next request can be sent at once;
+            before this returns only if nothing was sent, which the shipment's t1 of 0 says.
 
         Raises:
             ValueError: 32,768 requests are in flight already.
         """
         stream = self._free_stream()
-        data = encode(request, stream)
-        shipment = Shipment()
-        future: asyncio.Future[CqlAnswered] = self._loop.create_future()
-        self._in_flight[stream] = future, shipment, self._loop.time() + self._answer_s
+        self._in_flight[stream] = _Waiting(shipment, told, self._loop.time() + self._answer_s)
         if self._alarm is None:
             self._alarm = self._loop.call_later(self._answer_s, self._look)
-        self._socket.send(data, shipment)
+        self._socket.send(encode(request, stream), shipment)
+
+    def withdraw(self, shipment: Shipment) -> bool:
+        """Whether a request could be taken back of which the kernel has got nothing; nobody is told of it then."""
+        if not self._socket.withdraw(shipment):
+            return False
+        del self._in_flight[next(stream for stream, each in self._in_flight.items() if each.shipment is shipment)]
+        return True
+
+    def call(self, request: Request) -> asyncio.Future[CqlAnswered]:
+        """
+        As `send`; its future never raises for the server's or the network's doings.
+
+        A caller who is cancelled abandons the answer.
+        """
+        shipment = Shipment()
+        future: asyncio.Future[CqlAnswered] = self._loop.create_future()
+        self.send(request, shipment, partial(_resolve, future, shipment))
         return future
 
     def close(self) -> None:
@@ -107,7 +135,7 @@ class CqlConnection:
         oldest = next(iter(self._in_flight.values()), None)
         if oldest is None:
             return
-        left_s = oldest[2] - self._loop.time()
+        left_s = oldest.until_s - self._loop.time()
         if left_s > 0:
             self._alarm = self._loop.call_later(left_s, self._look)
         else:
@@ -119,14 +147,18 @@ class CqlConnection:
         except MalformedAnswerError:
             self._socket.end("garbage-answer")
             return
+        paired, reason = [], ""  # all before anybody is told, who might send what has had no time to be answered
         for frame in frames:
-            waiting = self._in_flight.pop(frame.stream, None)
-            if waiting is None:
-                self._socket.end("unasked-answer")
-                return
-            future, shipment, _ = waiting
-            if not future.done():
-                future.set_result(CqlAnswered(shipment.t1_ns, now_ns, frame))
+            waiting = self._in_flight.get(frame.stream)
+            if waiting is None or not waiting.shipment.t1_ns:
+                reason = "unasked-answer"
+                break
+            del self._in_flight[frame.stream]
+            paired.append((frame, waiting.told))
+        for frame, told in paired:
+            told(now_ns, frame, "")
+        if reason:
+            self._socket.end(reason)
 
     def _lost(self, reason: str) -> None:
         now_ns = self._clock.now_ns()
@@ -134,7 +166,11 @@ class CqlConnection:
             self._alarm.cancel()
             self._alarm = None
         waiting, self._in_flight = self._in_flight, {}
-        for future, shipment, _ in waiting.values():
-            if not future.done():
-                sent = shipment.t1_ns != 0
-                future.set_result(CqlAnswered(shipment.t1_ns if sent else now_ns, now_ns, NOTHING, reason, sent))
+        for each in waiting.values():
+            each.told(now_ns, NOTHING, reason)
+
+
+def _resolve(future: asyncio.Future[CqlAnswered], shipment: Shipment, t2_ns: int, frame: Frame, error: str) -> None:
+    if not future.done():
+        t1_ns = shipment.t1_ns
+        future.set_result(CqlAnswered(t1_ns or t2_ns, t2_ns, frame, error, sent=t1_ns != 0))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
+from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from stepbench.wire.connection import Connection, Exchange
+from stepbench.wire.connection import ABANDONED, Connection, Exchange, awaited
 from stepbench.wire.http1 import MAX_ANSWER_BYTES
 from stepbench.wire.tcp import connect_tcp, find_addresses, reset_at_close
+from stepbench.wire.tls_session import TlsSession
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import AsyncIterator
 
     from stepbench.clock import Clock
+    from stepbench.wire.connection import Changed, Sending
     from stepbench.wire.tcp import Found
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -69,7 +72,7 @@ class Limits(NamedTuple):
 
 class Pool:
     """
-    Connections to one address.
+    Connections to one address; requests beyond their number wait in order.
 
     No request is ever sent twice: a repeated write would be a second event, and its time would be wrong.
     """
@@ -78,10 +81,14 @@ class Pool:
         self.address = address
         self._clock = clock
         self._limits = limits
-        self._tls = tls
+        self._tls = (tls or ssl.create_default_context()) if address.tls else None
+        self._idle_ns = int(limits.idle_s * 1e9)
         self._idle: list[Connection] = []
-        self._busy: set[Connection] = set()
-        self._slots = asyncio.Semaphore(limits.connections)
+        self._open: set[Connection] = set()
+        self._waiting: deque[Sending] = deque()
+        self._dialling: set[asyncio.Task[None]] = set()
+        self._alone = asyncio.Semaphore(limits.connections)
+        self._is_closed = False
 
     async def warm(self, connections: int) -> None:
         """
@@ -90,28 +97,42 @@ class Pool:
         Raises:
             OSError: the server cannot be reached (TimeoutError and ssl.SSLError are kinds of it).
         """
-        count = min(connections, self._limits.connections) - len(self._idle) - len(self._busy)
+        count = min(connections, self._limits.connections) - len(self._open) - len(self._dialling)
         made = await asyncio.gather(*(self._connect() for _ in range(count)), return_exceptions=True)
-        self._idle.extend(one for one in made if isinstance(one, Connection))
+        for connection in made:
+            if isinstance(connection, Connection):
+                self._admit(connection)
         for failure in made:
             if isinstance(failure, BaseException):
                 raise failure
 
+    def send(self, sending: Sending, now_ns: int) -> None:
+        """Send one request over a connection of its own, now or when there is one; never raises for the peer."""
+        idle, oldest_ns = self._idle, now_ns - self._idle_ns
+        while idle:
+            connection = idle.pop()
+            if connection.usable:
+                if connection.idle_since_ns >= oldest_ns:
+                    connection.send(sending)
+                    return
+                connection.abort()
+        if self._is_closed:
+            sending.ended(now_ns, None, "connection-closed")
+            return
+        self._waiting.append(sending)
+        self._dial_for_waiting()
+
+    def abandon(self, sending: Sending) -> None:
+        """Await its answer no longer."""
+        if sending.connection is not None:
+            sending.connection.abandon(sending)
+        elif sending in self._waiting:
+            self._waiting.remove(sending)
+            sending.ended(self._clock.now_ns(), None, ABANDONED)
+
     async def exchange(self, request: bytes) -> Exchange:
-        """Send one request over a connection of its own; never raises for the peer's doings."""
-        async with self._slots:
-            try:
-                connection = self._take() or await self._connect()
-            except OSError as error:
-                now_ns = self._clock.now_ns()
-                return Exchange(now_ns, now_ns, None, f"connect: {type(error).__name__}", sent=False)
-            self._busy.add(connection)
-            try:
-                return await connection.exchange(request, self._limits.answer_s)
-            finally:
-                self._busy.discard(connection)
-                if connection.usable:
-                    self._idle.append(connection)
+        """Send one request and wait for its answer; never raises for the peer's doings."""
+        return await awaited(request, lambda sending: self.send(sending, self._clock.now_ns()), self.abandon)
 
     async def find(self) -> Found:
         """
@@ -131,33 +152,65 @@ class Pool:
         Raises:
             OSError: the server cannot be reached, or not in time.
         """
-        async with self._slots:
+        async with self._alone:
             dialled = await dial(self.address, self._clock, self._limits, self._tls, found=found, reset=True)
             try:
                 yield dialled
             finally:
                 dialled.connection.abort()
-                await asyncio.sleep(0)  # as in `close`
 
     async def close(self) -> None:
-        """End all connections; requests in flight end as unknown. Safe to call twice."""
-        for connection in (*self._idle, *self._busy):
+        """End all connections; requests in flight end as unknown, those that wait as unsent. Safe to call twice."""
+        self._is_closed = True
+        for connection in list(self._open):
             connection.abort()
         self._idle.clear()
-        # Transports report their end in the loop's next turn; until then they would warn of a resource left open.
-        await asyncio.sleep(0)
+        while self._waiting:
+            self._waiting.popleft().ended(self._clock.now_ns(), None, "connection-closed")
+        for dialling in self._dialling:
+            dialling.cancel()
+        await asyncio.gather(*self._dialling, return_exceptions=True)
 
-    def _take(self) -> Connection | None:
-        oldest_ns = self._clock.now_ns() - int(self._limits.idle_s * 1e9)
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable and connection.idle_since_ns >= oldest_ns:
-                return connection
-            connection.abort()
-        return None
+    def _dial_for_waiting(self) -> None:
+        """As many as wait, where there is room."""
+        while len(self._dialling) < len(self._waiting):
+            if self._is_closed or len(self._open) + len(self._dialling) >= self._limits.connections:
+                return
+            self._dialling.add(asyncio.create_task(self._dial()))
+
+    async def _dial(self) -> None:
+        """Connect for the one that has waited longest, unless another connection was free before."""
+        problem = ""
+        try:
+            connection = await self._connect()
+        except (OSError, UnicodeError) as error:  # the latter: of a name that is none
+            problem = f"connect: {type(error).__name__}"
+        finally:
+            self._dialling.discard(asyncio.current_task())
+        if not problem:
+            self._admit(connection)
+        elif self._waiting:
+            self._waiting.popleft().ended(self._clock.now_ns(), None, problem)
+            self._dial_for_waiting()
 
     async def _connect(self) -> Connection:
-        return (await dial(self.address, self._clock, self._limits, self._tls)).connection
+        return (await dial(self.address, self._clock, self._limits, self._tls, changed=self._changed)).connection
+
+    def _admit(self, connection: Connection) -> None:
+        if self._is_closed:
+            connection.abort()
+        else:
+            self._open.add(connection)
+            self._changed(connection)
+
+    def _changed(self, connection: Connection) -> None:
+        if not connection.usable:
+            self._open.discard(connection)
+            self._dial_for_waiting()
+        elif self._waiting:
+            connection.send(self._waiting.popleft())
+        else:
+            self._idle.append(connection)
 
 
 class Dialled(NamedTuple):
@@ -182,30 +235,30 @@ async def dial(  # noqa: PLR0913 -- its parts
     *,
     found: Found | None = None,
     reset: bool = False,
+    changed: Changed | None = None,
 ) -> Dialled:
     """
-    Connect. `found`: the addresses, where they are known. `reset`: as `reset_at_close`.
+    Connect. `found`: the addresses, where they are known. `reset`: as `reset_at_close`. `changed`: see `Connection`.
 
     Raises:
         OSError: nobody is there, or nobody whom we trust or may ask, or not in time.
     """
-    loop = asyncio.get_running_loop()
     async with asyncio.timeout(limits.connect_s):
         began_ns = clock.now_ns()
         connected = await connect_tcp(address.host, address.port, found)
-        connected_ns = clock.now_ns()
-        if reset:
-            reset_at_close(connected)
+        connected_ns = ready_ns = clock.now_ns()
         try:
-            _, connection = await loop.create_connection(
-                lambda: Connection(clock, limits.answer_bytes),
-                sock=connected,
-                ssl=tls if address.tls else None,
-                server_hostname=address.host if address.tls else None,
+            if reset:
+                reset_at_close(connected)
+            session = None
+            if tls is not None:
+                session = TlsSession(tls, address.host)
+                await session.shake_hands(connected)
+                ready_ns = clock.now_ns()
+            connection = Connection(
+                connected, clock, session, answer_s=limits.answer_s, most_bytes=limits.answer_bytes, changed=changed
             )
         except BaseException:
             connected.close()
             raise
-        ready_ns = clock.now_ns()
-    tls_ns = ready_ns - connected_ns if address.tls else 0
-    return Dialled(connection, began_ns, ready_ns - began_ns - tls_ns, tls_ns)
+    return Dialled(connection, began_ns, connected_ns - began_ns, ready_ns - connected_ns)

@@ -23,11 +23,14 @@ from stepbench.wire.resp_values import (
     read_length,
 )
 
-_CRLF: Final = b"\r\n"
+CRLF: Final = b"\r\n"
 _LINE_BYTES: Final = 64 * 1024
 _SHORT_BYTES: Final = 1024
 _ALONE_BYTES: Final = 16 * 1024
 _HEADS: Final = [b"$%d\r\n" % size for size in range(_SHORT_BYTES)]
+_SHORT_REPLIES: Final[dict[bytes, str | int]] = {b"+OK\r\n": "OK", b":0\r\n": 0, b":1\r\n": 1}
+_SHORTEST_STRING_BYTES: Final = len(b"$0\r\n\r\n")
+_LONGEST_HEAD_BYTES: Final = len(b"$%d\r\n" % _ALONE_BYTES)
 
 
 class ReplyLimits(NamedTuple):
@@ -55,20 +58,18 @@ def encode_command(*parts: bytes) -> bytes:
         raise ValueError(message)
     pieces = [b"*%d\r\n" % len(parts)]
     for part in parts:
-        size = len(part)
-        pieces += (_HEADS[size] if size < _SHORT_BYTES else b"$%d\r\n" % size, part, _CRLF)
+        pieces += (string_head(len(part)), part, CRLF)
     return b"".join(pieces)
 
 
-def _alone(data: bytes, limits: ReplyLimits) -> str | bytes | None:
-    """The reply if these bytes are one of the two most common, whole: it is found in a third of the time."""
-    if data == b"+OK\r\n":
-        return "OK"
-    if data[:1] != b"$" or len(data) > min(limits.size_bytes, _ALONE_BYTES):
-        return None
-    head, _, body = data.partition(_CRLF)
-    size = len(body) - 2
-    return body[:size] if head == b"$%d" % size and body.endswith(_CRLF) else None
+def command_head(name: bytes, arguments: int) -> bytes:
+    """What comes before the first of so many arguments: the same for all commands of a kind, so it is made once."""
+    return b"*%d\r\n%b%b\r\n" % (1 + arguments, string_head(len(name)), name)
+
+
+def string_head(size_bytes: int) -> bytes:
+    """What comes before a string; a line's end comes behind it."""
+    return _HEADS[size_bytes] if 0 <= size_bytes < _SHORT_BYTES else b"$%d\r\n" % size_bytes
 
 
 class _Open:
@@ -97,6 +98,25 @@ class RespReader:
         self._held = self._needed = 0
         self._size_bytes = self._elements = 0
         self._malformed: str | None = None
+        self._is_between = True  # nothing of a reply is held, and none was malformed
+        self._alone_bytes = min(limits.size_bytes, _ALONE_BYTES)
+
+    def alone(self, data: bytes) -> str | bytes | int | None:
+        """
+        The one reply that these bytes are, if it is one of the most common and whole: found in a third of the time.
+
+        None: it is not, whatever it is, and nothing has been read; `feed` it.
+        """
+        if not self._is_between:
+            return None
+        size = len(data)
+        if size < _SHORTEST_STRING_BYTES:
+            return _SHORT_REPLIES.get(data)
+        if size > self._alone_bytes or data[0] != BULK:
+            return None
+        start = data.find(CRLF, 0, _LONGEST_HEAD_BYTES) + 2
+        size -= start + 2
+        return data[start:-2] if data.startswith(string_head(size)) and data.endswith(CRLF) else None
 
     def feed(self, data: bytes) -> list[Reply]:
         """
@@ -109,8 +129,9 @@ class RespReader:
             raise MalformedReplyError(self._malformed)
         if self._parts:
             data = self._joined(data)
-        elif not self._open and not self._size_bytes and (reply := _alone(data, self._limits)) is not None:
+        elif (reply := self.alone(data)) is not None:
             return [reply]
+        self._is_between = False
         at, size = 0, len(data)
         try:
             while at < size and (end := self._token(data, at)) > at:
@@ -120,6 +141,7 @@ class RespReader:
             raise MalformedReplyError(self._malformed, self._replies) from None
         if at < size:
             self._parts, self._held = [data[at:] if at else data], size - at
+        self._is_between = not (self._parts or self._open or self._size_bytes)
         replies, self._replies = self._replies, []
         return replies
 
@@ -135,7 +157,7 @@ class RespReader:
 
     def _token(self, data: bytes, at: int) -> int:
         """The end of the token that begins at `at`; `at` itself while it is incomplete."""
-        line_end = data.find(_CRLF, at + 1, at + 1 + _LINE_BYTES)
+        line_end = data.find(CRLF, at + 1, at + 1 + _LINE_BYTES)
         if line_end < 0:
             if data[at] not in KINDS:
                 self._refuse(data[at])
@@ -169,7 +191,7 @@ class RespReader:
         if stop + 2 > len(data):
             self._needed = stop + 2 - at
             return at
-        if data[stop : stop + 2] != _CRLF:
+        if data[stop : stop + 2] != CRLF:
             message = f"a string of {length} bytes does not end there"
             raise MalformedReplyError(message)
         self._size_bytes += stop + 2 - at

@@ -58,7 +58,10 @@ async def connect_tcp(host: str, port: int, found: Found | None = None) -> socke
             raise
         else:
             return connected
-    raise problem or OSError(f"{host} has no address")
+    try:
+        raise problem or OSError(f"{host} has no address")
+    finally:
+        problem = None  # it holds this frame, and the collector that would find the two is off under load
 
 
 def reset_at_close(connected: socket.socket) -> None:

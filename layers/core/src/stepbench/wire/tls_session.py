@@ -60,9 +60,11 @@ class TlsSession:
             ssl.SSLError: it is no TLS.
         """
         self._incoming.write(data)
-        parts = []
+        parts: list[bytes] = []
         try:
-            while part := self._session.read(_READ_BYTES):
+            while part := self._session.read(_READ_BYTES):  # a record, which has 16 KB at most
+                if not self._incoming.pending:  # as it is of a small answer: to ask once more takes as long as to read
+                    return b"".join([*parts, part]) if parts else part
                 parts.append(part)
             self.is_over = True
         except ssl.SSLWantReadError:
@@ -70,6 +72,11 @@ class TlsSession:
         except ssl.SSLZeroReturnError:
             self.is_over = True
         return b"".join(parts)
+
+    @property
+    def protocol(self) -> str:
+        """What is to be spoken over it (ALPN); "" where the two have not agreed on anything."""
+        return self._session.selected_alpn_protocol() or ""
 
     @property
     def must_answer(self) -> bool:
