@@ -30,7 +30,7 @@ from stepbench.drivers.protocol import Outcome
 from stepbench.drivers.s3 import S3Driver
 from stepbench.errors import TargetUnavailableError
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec, contract_write
+from stepbench.testing.driver_subject import contract_spec, contract_write
 from stepbench.testing.fault_proxy import (
     DYNAMODB_EXCEEDED,
     DYNAMODB_THROTTLING,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from stepbench.drivers.protocol import Driver, Write, Written
     from stepbench.local.processes import LocalStore
     from stepbench.stages.services import Services
-    from stepbench.testing.driver_contract import Subject
+    from stepbench.testing.driver_subject import Subject
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 

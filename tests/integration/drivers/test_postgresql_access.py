@@ -11,7 +11,7 @@ import pytest
 from stepbench.drivers.postgresql.access import Access
 from stepbench.errors import TargetUnavailableError
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.driver_subject import contract_spec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,7 +22,8 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.local.processes import free_port, terminate
 from stepbench.local.reference import TRUTH, start_reference
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import DriverContract, Subject, contract_spec, contract_write, running
+from stepbench.testing.driver_contract import DriverContract
+from stepbench.testing.driver_subject import Subject, contract_spec, contract_write, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -12,7 +12,8 @@ from stepbench.clock import AnchoredClock
 from stepbench.drivers.protocol import Driver, Outcome, Write
 from stepbench.drivers.s3 import S3Driver
 from stepbench.errors import TargetUnavailableError
-from stepbench.testing.driver_contract import DriverContract, contract_spec, contract_write, running
+from stepbench.testing.driver_contract import DriverContract
+from stepbench.testing.driver_subject import contract_spec, contract_write, running
 from stepbench.testing.filter_contract import FilterContract, FilterSubject
 
 if TYPE_CHECKING:

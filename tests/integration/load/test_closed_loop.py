@@ -18,6 +18,7 @@ from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.etcd import EtcdDriver
 from stepbench.drivers.protocol import Operated, Outcome, Write
 from stepbench.drivers.reference import ReferenceDriver
+from stepbench.drivers.tasked import Tasked
 from stepbench.load.closed_loop import Bounds, Client, ClosedLoop, Offer
 from stepbench.load.growing_recorder import GrowingRecorder
 from stepbench.load.products import Products, json_blob
@@ -29,7 +30,7 @@ from stepbench.local.reference import TRUTH, start_reference
 from stepbench.records.columns import Rows
 from stepbench.settings import Settings
 from stepbench.stages.event_loop import run_measuring
-from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.driver_subject import contract_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,18 +76,20 @@ def insert(build: Callable[[TrialSpec, Clock], Driver], spec: TrialSpec, *, thin
         await driver.open()
         await driver.prepare()
 
-        async def write(key: str, value: bytes) -> Operated:
-            return Operated(*await driver.write(Write(key, value)))
-
         def client(number: int) -> Client:
             choices = Choices(INSERTS, Stream(0, 0, number))
 
-            def offer(sequence: int) -> Offer:
+            def make(sequence: int) -> Offer:
                 choice = choices.at(sequence)
-                keys[number].append(record_keys.of(choice.record))
-                return Offer(choice.kind, write(keys[number][-1], json_blob(products.product(choice.record))))
+                key, value = record_keys.of(choice.record), json_blob(products.product(choice.record))
 
-            return Client(number, offer, think_times_ns(think_s, "constant", (INSERTS.seed, number)))
+                async def offer() -> Operated:
+                    keys[number].append(key)
+                    return Operated(*await driver.write(Write(key, value)))
+
+                return Offer(choice.kind, Tasked(offer, clock))
+
+            return Client(number, make, think_times_ns(think_s, "constant", (INSERTS.seed, number)))
 
         start_ns = clock.now_ns() + 100_000_000
         bounds = Bounds(start_ns, start_ns + round(seconds * 1e9), drain_s=5, most=1_000_000)

@@ -10,7 +10,7 @@ import pytest
 from stepbench.drivers.aws_access import AwsAccess, bucket_address
 from stepbench.errors import TargetUnavailableError
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.driver_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.pool import Address
 

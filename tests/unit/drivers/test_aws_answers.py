@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepbench.drivers.aws_answers import json_error_code, written, xml_error_code
-from stepbench.drivers.protocol import Outcome, Written
-from stepbench.wire.connection import Exchange
+from stepbench.drivers.protocol import WITHDRAWN, Outcome, Written
+from stepbench.drivers.tasked import NO_ANSWER
+from stepbench.wire.connection import ABANDONED, Exchange
 from stepbench.wire.http1 import Answer
 
 SLOW_DOWN = b'<?xml version="1.0"?><Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>'
@@ -17,8 +18,8 @@ THROTTLED = b'{"__type":"com.amazonaws.dynamodb.v20120810#ProvisionedThroughputE
 
 def answered(status: int, body: bytes = b"", **headers: str) -> Exchange:
     """An exchange that got an answer."""
-    named = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-    return Exchange(10, 20, Answer(status, named, body, reusable=True))
+    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    return Exchange(10, 20, Answer(status, head.encode(), body, reusable=True))
 
 
 def test_an_acknowledgement_carries_the_token() -> None:
@@ -62,6 +63,15 @@ def test_without_an_answer_it_matters_whether_it_was_sent(sent: bool, outcome: O
     """An UNKNOWN may arrive; a FAILED that arrives is a contradiction in the books."""
     exchange = Exchange(10, 20, None, "timeout", sent=sent)
     assert written(exchange, xml_error_code) == Written(10, 20, outcome, error="timeout")
+
+
+@pytest.mark.parametrize(
+    ("sent", "outcome", "error"), [(True, Outcome.UNKNOWN, NO_ANSWER), (False, Outcome.FAILED, WITHDRAWN)]
+)
+def test_what_was_abandoned_says_whether_it_had_left_us(sent: bool, outcome: Outcome, error: str) -> None:  # noqa: FBT001 -- a case
+    """The engines tell the two apart by these words: one may arrive, the other is as if it had never been offered."""
+    exchange = Exchange(10, 20, None, ABANDONED, sent=sent)
+    assert written(exchange, xml_error_code) == Written(10, 20, outcome, error=error)
 
 
 @given(st.binary(max_size=200))

@@ -16,7 +16,7 @@ from stepbench.drivers.dynamodb_table import ACTIVE_WITHIN_NS
 from stepbench.drivers.s3 import S3Driver
 from stepbench.errors import TargetUnavailableError
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec, contract_write
+from stepbench.testing.driver_subject import contract_spec, contract_write
 from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:

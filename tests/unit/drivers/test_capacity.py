@@ -19,7 +19,7 @@ from stepbench.drivers.postgresql.driver import PostgresqlDriver
 from stepbench.drivers.table_autoscaling import SERVICE, TableAutoscaling
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.driver_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:

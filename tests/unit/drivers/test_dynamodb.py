@@ -16,7 +16,7 @@ from stepbench.drivers.dynamodb_table import scaling_request, table_request
 from stepbench.drivers.protocol import Write
 from stepbench.drivers.stream_mapping import mapping_request, with_filter
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.driver_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
 
 TEN, TWENTY = ProvisionedCapacity(write_units=10), ProvisionedCapacity(write_units=20)

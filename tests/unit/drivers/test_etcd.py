@@ -2,37 +2,69 @@
 
 from __future__ import annotations
 
-import grpc
+from typing import TYPE_CHECKING
+from unittest.mock import create_autospec
+
 import pytest
 
 from stepbench.drivers import etcd_pb2 as pb
-from stepbench.drivers.etcd import EtcdDriver, parse_watch
-from stepbench.drivers.etcd_cluster import outcome_of
-from stepbench.drivers.protocol import Change, ChangeBatch, Outcome
+from stepbench.drivers.etcd import EtcdDriver, _written, parse_watch
+from stepbench.drivers.etcd_cluster import ABANDONED, DEFAULT_LIMITS, GARBAGE, EtcdCluster, error_of, outcome_of
+from stepbench.drivers.protocol import WITHDRAWN, Change, ChangeBatch, Outcome, Written
+from stepbench.drivers.tasked import NO_ANSWER
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.driver_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
+from stepbench.wire.grpc_answer import GrpcAnswer, Status
+from stepbench.wire.grpc_connect import Connected
+from stepbench.wire.grpc_connection import GrpcConnection
+
+if TYPE_CHECKING:
+    from stepbench.drivers.addresses import Endpoint
+
+
+def _answer(status: Status, *, is_answered: bool = True, is_untouched: bool = False) -> GrpcAnswer:
+    return GrpcAnswer(1, 2, status, "said", is_answered=is_answered, is_untouched=is_untouched)
 
 
 @pytest.mark.parametrize(
-    ("code", "outcome"),
+    ("status", "outcome"),
     [
-        (grpc.StatusCode.UNAVAILABLE, Outcome.UNKNOWN),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, Outcome.UNKNOWN),
-        (grpc.StatusCode.CANCELLED, Outcome.UNKNOWN),
-        (grpc.StatusCode.INTERNAL, Outcome.UNKNOWN),
-        (grpc.StatusCode.UNKNOWN, Outcome.UNKNOWN),
-        (grpc.StatusCode.DATA_LOSS, Outcome.UNKNOWN),
-        (grpc.StatusCode.INVALID_ARGUMENT, Outcome.FAILED),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, Outcome.FAILED),
-        (grpc.StatusCode.PERMISSION_DENIED, Outcome.FAILED),
-        (grpc.StatusCode.UNAUTHENTICATED, Outcome.FAILED),
+        (Status.OK, Outcome.OK),
+        (Status.UNAVAILABLE, Outcome.UNKNOWN),
+        (Status.DEADLINE_EXCEEDED, Outcome.UNKNOWN),
+        (Status.CANCELLED, Outcome.UNKNOWN),
+        (Status.INTERNAL, Outcome.UNKNOWN),
+        (Status.UNKNOWN, Outcome.UNKNOWN),
+        (Status.DATA_LOSS, Outcome.UNKNOWN),
+        (Status.INVALID_ARGUMENT, Outcome.FAILED),
+        (Status.RESOURCE_EXHAUSTED, Outcome.FAILED),
+        (Status.PERMISSION_DENIED, Outcome.FAILED),
+        (Status.UNAUTHENTICATED, Outcome.FAILED),
     ],
 )
-def test_only_a_certain_refusal_is_failed(code: grpc.StatusCode, outcome: Outcome) -> None:
+def test_only_a_certain_refusal_is_failed(status: Status, outcome: Outcome) -> None:
     """A write that may have happened, counted as failed, would turn its arrival into a contradiction."""
-    assert outcome_of(code) is outcome
+    assert outcome_of(_answer(status)) is outcome
+
+
+def test_a_refusal_that_the_server_has_not_spoken_is_unknown() -> None:
+    """A proxy's 403, or a stream that was reset "to calm down": the write may have gone through before that."""
+    assert outcome_of(_answer(Status.PERMISSION_DENIED, is_answered=False)) is Outcome.UNKNOWN
+
+
+def test_what_never_left_or_was_not_looked_at_is_failed() -> None:
+    """A refused stream, or a connection that was gone before: nothing can have happened."""
+    untouched = _answer(Status.UNAVAILABLE, is_answered=False, is_untouched=True)
+    assert (outcome_of(untouched), error_of(untouched)) == (Outcome.FAILED, "UNAVAILABLE")
+
+
+@pytest.mark.parametrize(("is_untouched", "error"), [(True, WITHDRAWN), (False, NO_ANSWER)])
+def test_what_the_generator_abandons_says_so(is_untouched: bool, error: str) -> None:  # noqa: FBT001 -- a case
+    """The engines count what never left as withdrawn, and everything else as without an answer."""
+    abandoned = GrpcAnswer(1, 2, Status.CANCELLED, ABANDONED, is_answered=False, is_untouched=is_untouched)
+    assert error_of(abandoned) == error
 
 
 def test_the_first_answer_is_an_empty_batch() -> None:
@@ -65,6 +97,39 @@ def test_a_cancelled_watch_says_why(answer: pb.WatchResponse, message: str) -> N
     """The message is what the user of a failed trial gets to see."""
     with pytest.raises(TargetUnavailableError, match=message):
         parse_watch(5, answer.SerializeToString())
+
+
+def test_an_answer_that_is_none_ends_the_watch_with_a_reason() -> None:
+    """The state machine knows this error, and retries; protobuf's own it does not."""
+    with pytest.raises(TargetUnavailableError, match="cannot be read"):
+        parse_watch(5, b"\xff")
+
+
+def test_an_ok_that_is_no_protobuf_is_unknown() -> None:
+    """The write may have happened; an exception here would end in the connection's reader."""
+    answer = GrpcAnswer(1, 2, Status.OK, data=b"\xff")
+    assert _written(answer) == Written(1, 2, Outcome.UNKNOWN, error=GARBAGE)
+
+
+async def test_an_answer_that_is_none_makes_the_cluster_unavailable() -> None:
+    """To the stages that prepare, ask and clear up."""
+    settings = Settings(results_table="t", results_bucket="b", etcd_endpoint="127.0.0.1:2379")
+    cluster = _Garbling(contract_spec({"store": "etcd"}), settings, FakeClock(), DEFAULT_LIMITS)
+    with pytest.raises(TargetUnavailableError, match=r"etcd at 127\.0\.0\.1:2379"):
+        await cluster.provider()
+
+
+class _Garbling(EtcdCluster):
+    """Every call is answered OK, with bytes that are no protobuf."""
+
+    async def dial(
+        self, endpoint: Endpoint, address: str, answer_s: float | None = None, *, passing: bool = False
+    ) -> Connected:
+        """See `EtcdCluster`."""
+        del endpoint, address, answer_s, passing
+        connection = create_autospec(GrpcConnection, instance=True)
+        connection.ask.return_value = GrpcAnswer(1, 2, Status.OK, data=b"\xff")
+        return Connected(connection, 1, 0)
 
 
 def test_no_endpoint_is_refused_with_the_remedy() -> None:

@@ -14,7 +14,7 @@ from botocore.stub import Stubber
 from stepbench.contracts.metric import Metric
 from stepbench.drivers.meters import Meter, build_meter
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.driver_subject import contract_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from stepbench.drivers.postgresql.lanes import Lanes
 from stepbench.drivers.protocol import Outcome
 from stepbench.errors import PlanError, TargetUnavailableError
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.driver_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ async def test_nothing_is_sent_over_a_connection_that_is_broken() -> None:
         conversation = Conversation(cast("PGconn", _Connection(ours.fileno())), FakeClock(), limit_s=1)
         conversation.close()
         sent: list[str] = []
-        answer = await conversation.exchange(lambda: sent.append("a statement"))
+        answer = await conversation.exchange(lambda _: sent.append("a statement"))
     assert (answer.outcome, answer.error, sent) == (Outcome.FAILED, "connection lost", [])
 
 

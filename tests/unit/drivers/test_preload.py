@@ -14,7 +14,7 @@ from stepbench.drivers.protocol import Outcome
 from stepbench.errors import TargetUnavailableError
 from stepbench.load.arrivals import slice_counts
 from stepbench.load.payloads import Payloads
-from stepbench.testing.driver_contract import KEY_BYTES, VALUE_BYTES, contract_spec
+from stepbench.testing.driver_subject import KEY_BYTES, VALUE_BYTES, contract_spec
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
 

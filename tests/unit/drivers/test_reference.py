@@ -7,7 +7,7 @@ import pytest
 from stepbench.drivers.reference import ReferenceDriver
 from stepbench.errors import PlanError
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.driver_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
 
 BARE = Settings(results_table="t", results_bucket="b")

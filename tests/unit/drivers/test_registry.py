@@ -10,7 +10,7 @@ from stepbench.contracts.target import Target
 from stepbench.drivers.registry import build_driver, build_operable, lease_target
 from stepbench.errors import PlanError
 from stepbench.settings import Settings
-from stepbench.testing.driver_contract import contract_spec
+from stepbench.testing.driver_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.operable_subject import operations_spec
 

@@ -10,9 +10,11 @@ import pytest
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import WITHDRAWN, Operated, Operation, Outcome
+from stepbench.drivers.tasked import NO_ANSWER, Tasked
 from stepbench.load.closed_loop import BACK_OFF_NS, LONGEST_BACK_OFF_NS, Bounds, Client, ClosedLoop, Offer, back_off_ns
 from stepbench.load.growing_recorder import GrowingRecorder
-from stepbench.load.open_loop import CANCEL_DRAIN_S, NO_ANSWER
+from stepbench.load.making import operation_maker
+from stepbench.load.open_loop import CANCEL_DRAIN_S, LAST_WORD_S
 from stepbench.load.timer import LoopTimer
 from stepbench.records.columns import Rows
 from stepbench.testing.fake_clock import START_NS, FakeClock
@@ -64,7 +66,7 @@ class Load:
 
         async def run() -> None:
             clients = [
-                Client(number, self._offers(number), iter(self.pauses_ns), self.operations)
+                Client(number, self._maker(number), iter(self.pauses_ns), self.operations)
                 for number in range(self.clients)
             ]
             engine = ClosedLoop(clients, self.clock, LoopTimer(self.clock), self.recorder, bounds)
@@ -79,12 +81,14 @@ class Load:
         self.ended_ms = (self.clock.now_ns() - START_NS) / MS
         return self.recorder.take()
 
-    def _offers(self, client: int) -> Callable[[int], Offer]:
-        def offer(sequence: int) -> Offer:
-            operation = Operation(Kind(sequence % 2), f"{client}-{sequence}", client=client)
-            return Offer(operation.kind, self.store.operate(operation))
+    def _maker(self, client: int) -> Callable[[int], Offer]:
+        make_operation = operation_maker(self.store, self.clock)
 
-        return offer
+        def make(sequence: int) -> Offer:
+            operation = Operation(Kind(sequence % 2), f"{client}-{sequence}", client=client)
+            return Offer(operation.kind, make_operation(operation))
+
+        return make
 
 
 def since_start(column: Iterable[int]) -> list[float]:
@@ -161,11 +165,11 @@ def test_a_count_ends_each_client(clock: FakeClock) -> None:
 
 def test_a_count_may_differ_from_client_to_client(clock: FakeClock) -> None:
     """Ten operations of three clients are 4, 3 and 3."""
-    store, recorder = MemoryDriver(clock, service_ns=ms(1)), GrowingRecorder()
+    make, recorder = operation_maker(MemoryDriver(clock, service_ns=ms(1)), clock), GrowingRecorder()
 
     async def run() -> None:
         clients = [
-            Client(number, lambda _: Offer(0, store.operate(Operation(Kind.READ, ""))), repeat(0), share)
+            Client(number, lambda _: Offer(0, make(Operation(Kind.READ, ""))), repeat(0), share)
             for number, share in enumerate((4, 3, 3))
         ]
         bounds = Bounds(START_NS, START_NS + 10**9, 1, 1_000)
@@ -262,11 +266,11 @@ def test_a_load_that_is_stopped_before_it_begins_offers_nothing(clock: FakeClock
 def test_pauses_of_many_clients_share_one_timer_in_order(clock: FakeClock) -> None:
     """The next alarm may be later or earlier than the one that is set."""
     pauses = [iter(ms(*each)) for each in ((50, 1), (20, 100), (35, 2))]
-    store = MemoryDriver(clock)
+    make = operation_maker(MemoryDriver(clock), clock)
 
     async def run() -> None:
         clients = [
-            Client(number, lambda sequence: Offer(0, store.operate(Operation(Kind.READ, f"{sequence}"))), pause)
+            Client(number, lambda sequence: Offer(0, make(Operation(Kind.READ, f"{sequence}"))), pause)
             for number, pause in enumerate(pauses)
         ]
         await ClosedLoop(clients, clock, LoopTimer(clock), recorder, Bounds(START_NS, START_NS + 10**9, 1, 99)).run()
@@ -289,7 +293,7 @@ def test_answers_that_take_no_waiting_do_not_starve_the_rest(clock: FakeClock) -
         return Operated(clock.now_ns(), clock.now_ns(), Outcome.OK)
 
     async def run() -> None:
-        clients = [Client(0, lambda _: Offer(0, answer()), repeat(0))]
+        clients = [Client(0, lambda _: Offer(0, Tasked(answer, clock)), repeat(0))]
         bounds = Bounds(START_NS, START_NS + 10_000 * MS, 1, 10_000)
         engine = ClosedLoop(clients, clock, LoopTimer(clock), GrowingRecorder(), bounds)
         asyncio.get_running_loop().call_later(0.1, engine.stop)
@@ -302,3 +306,71 @@ def test_answers_that_take_no_waiting_do_not_starve_the_rest(clock: FakeClock) -
 def test_no_clients_end_at_once(clock: FakeClock) -> None:
     """More writers than clients leave some without."""
     assert Load(MemoryDriver(clock), clock, clients=0).run().sequence.size == 0
+
+
+@dataclass
+class Step:
+    """`Made` that writes down when what is done with it; answered after so long, or never."""
+
+    sequence: int
+    clock: FakeClock
+    log: list[tuple[str, int, float]]
+    after_ms: float | None
+
+    def __post_init__(self) -> None:
+        """Made now."""
+        self._note("made")
+
+    def send(self, done: Callable[[Operated], None]) -> None:
+        """See `Made`."""
+        self._note("sent")
+        if self.after_ms is not None:
+            now_ns = self.clock.now_ns()
+            answer = Operated(now_ns, now_ns + round(self.after_ms * MS), Outcome.OK)
+            asyncio.get_running_loop().call_later(self.after_ms / 1e3, done, answer)
+
+    def abandon(self) -> None:
+        """Says nothing, against its contract."""
+        self._note("abandoned")
+
+    def _note(self, what: str) -> None:
+        self.log.append((what, self.sequence, since_start([self.clock.now_ns()])[0]))
+
+
+def run_steps(
+    clock: FakeClock, after_ms: float | None, operations: int | None
+) -> tuple[Rows, list[tuple[str, int, float]]]:
+    """One client's rows, and what was done when."""
+    log: list[tuple[str, int, float]] = []
+    recorder = GrowingRecorder()
+
+    async def run() -> None:
+        client = Client(0, lambda sequence: Offer(0, Step(sequence, clock, log, after_ms)), repeat(0), operations)
+        bounds = Bounds(START_NS, START_NS + 30 * MS, 3, 99)
+        await ClosedLoop([client], clock, LoopTimer(clock), recorder, bounds).run()
+
+    clock.run(run())
+    return recorder.take(), log
+
+
+def test_the_next_operation_is_made_while_the_last_is_under_way(clock: FakeClock) -> None:
+    """Choosing and encoding it take longer than the send: between two operations, they would slow the load down."""
+    _, log = run_steps(clock, after_ms=10, operations=2)
+    assert log == [("made", 0, 0), ("sent", 0, 0), ("made", 1, 0), ("sent", 1, 10)]
+
+
+def test_what_was_made_and_is_not_offered_any_more_leaves_no_row(clock: FakeClock) -> None:
+    """The load ends at 30 ms; what was made for then never left."""
+    rows, log = run_steps(clock, after_ms=10, operations=None)
+    assert rows.sequence.tolist() == [0, 1, 2]
+    assert log[-1] == ("made", 3, 20)
+
+
+def test_a_driver_that_never_says_what_became_of_an_operation_holds_the_slice_up_for_a_while_only(
+    clock: FakeClock,
+) -> None:
+    """Against its contract: given up after the drain limit, it has so long for a last word."""
+    rows, log = run_steps(clock, after_ms=None, operations=None)
+    assert rows.outcome.tolist() == [Outcome.UNKNOWN]
+    assert "abandoned" in [what for what, _, _ in log]
+    assert since_start([clock.now_ns()]) == [3_030 + LAST_WORD_S * 1e3]

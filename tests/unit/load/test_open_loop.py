@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pytest
 
-from stepbench.drivers.protocol import WITHDRAWN, Outcome, Write
-from stepbench.load.open_loop import CANCEL_DRAIN_S, NO_ANSWER, Limits, OpenLoop
+from stepbench.drivers.protocol import WITHDRAWN, Answer, Outcome, Write, Written
+from stepbench.drivers.tasked import NO_ANSWER
+from stepbench.load.making import write_maker
+from stepbench.load.open_loop import CANCEL_DRAIN_S, LAST_WORD_S, Limits, OpenLoop
 from stepbench.load.recorder import Recorder
 from stepbench.load.timer import LoopTimer
 from stepbench.records.columns import UNSENT, Rows
@@ -53,9 +56,9 @@ class Slice:
         limits = Limits(self.max_in_flight, START_NS + round(self.until_ms * MS), self.drain_s)
 
         async def run() -> None:
-            timer = LoopTimer(self.clock)
+            timer, make = LoopTimer(self.clock), write_maker(self.store, self.clock)
             engine = OpenLoop(
-                lambda sequence: self.store.write(payload(sequence)),
+                lambda sequence: make(payload(sequence)),
                 self.clock,
                 timer,
                 recorder,
@@ -244,3 +247,87 @@ def test_an_empty_slice_ends_at_once(clock: FakeClock) -> None:
     """Poisson arrivals at a low rate leave slices without any event."""
     rows = Slice([], MemoryDriver(clock), clock).offer()
     assert rows.sequence.size == 0
+
+
+@dataclass
+class Step:
+    """`Made` that writes down when what is done with it; answered `after_ms`, or never."""
+
+    number: int
+    clock: FakeClock
+    log: list[tuple[str, int, float]]
+    after_ms: float | None = 1
+    breaks: str = ""
+
+    def __post_init__(self) -> None:
+        """Made now."""
+        self._note("made")
+        if self.breaks == "made":
+            raise KeyError
+
+    def send(self, done: Callable[[Answer], None]) -> None:
+        """See `Made`."""
+        self._note("sent")
+        if self.breaks == "sent":
+            raise KeyError
+        if self.after_ms is not None:
+            now_ns = self.clock.now_ns()
+            answer = Written(now_ns, now_ns + round(self.after_ms * MS), Outcome.OK)
+            asyncio.get_running_loop().call_later(self.after_ms / 1e3, done, answer)
+
+    def abandon(self) -> None:
+        """Says nothing, against its contract."""
+        self._note("abandoned")
+
+    def _note(self, what: str) -> None:
+        self.log.append((what, self.number, (self.clock.now_ns() - START_NS) / MS))
+
+
+def offer_steps(
+    clock: FakeClock, t0_ms: Sequence[float], max_in_flight: int = 64, after_ms: float | None = 1, breaks: str = ""
+) -> tuple[Rows, list[tuple[str, int, float]]]:
+    """Rows, and what was done when."""
+    log: list[tuple[str, int, float]] = []
+    recorder = Recorder(np.array([START_NS + round(each * MS) for each in t0_ms], dtype=np.int64))
+    limits = Limits(max_in_flight, START_NS + 60_000 * MS, 3)
+
+    async def run() -> None:
+        make = partial(Step, clock=clock, log=log, after_ms=after_ms, breaks=breaks)
+        await OpenLoop(make, clock, LoopTimer(clock), recorder, limits=limits).run()
+
+    clock.run(run())
+    return recorder.take(), log
+
+
+def test_the_next_event_is_made_while_its_time_is_awaited(clock: FakeClock) -> None:
+    """Encoding and signing take longer than the send: done when it is due, they would be its lateness."""
+    _, log = offer_steps(clock, [10, 30])
+    assert log == [("made", 0, 0), ("sent", 0, 10), ("made", 1, 10), ("sent", 1, 30)]
+
+
+def test_nothing_is_made_ahead_that_has_no_place(clock: FakeClock) -> None:
+    """An operation is made for a connection, and all are taken."""
+    _, log = offer_steps(clock, [0, 5, 50], max_in_flight=1, after_ms=20)
+    assert log == [("made", 0, 0), ("sent", 0, 0), ("made", 1, 20), ("sent", 1, 20), ("made", 2, 50), ("sent", 2, 50)]
+
+
+def test_the_last_answer_ends_a_slice_that_was_stopped_while_an_event_waited_for_it(clock: FakeClock) -> None:
+    """One at a time: whoever waited for the last place is not there any more to notice the end."""
+    store = MemoryDriver(clock, service_ns=ms(100))
+    Slice([0, 10, 20], store, clock, max_in_flight=1, drain_s=1_000, stop_at_ms=50).offer()
+    assert clock.now_ns() - START_NS == 100 * MS
+
+
+@pytest.mark.parametrize("breaks", ["made", "sent"])
+def test_a_driver_that_breaks_in_making_or_sending_costs_its_records_alone(clock: FakeClock, breaks: str) -> None:
+    """Against its contract; a slice that ended there would lose the others."""
+    rows, _ = offer_steps(clock, [0, 10], breaks=breaks)
+    assert rows.outcome.tolist() == [Outcome.UNKNOWN] * 2
+
+
+def test_a_driver_that_never_says_what_became_of_an_event_holds_the_slice_up_for_a_while_only(clock: FakeClock) -> None:
+    """Against its contract, too: given up after the drain limit, it has so long for a last word."""
+    rows, log = offer_steps(clock, [0], after_ms=None)
+    assert rows.outcome.tolist() == [Outcome.UNKNOWN]
+    assert log[2][0] == "abandoned"
+    assert clock.now_ns() - START_NS == round((3 + LAST_WORD_S) * 1e9)

@@ -81,7 +81,6 @@ def test_operations_have_their_columns_beside_the_rows_that_were_closed() -> Non
     kept = OperationRecorder(np.arange(4, dtype=np.int64) * 10, first_sequence=7)
     for sequence, kind, client in ((7, 1, 9_999_999), (8, 5, 2), (9, 3, 4)):
         kept.begin(sequence, kind, client)
-    kept.note(8, Operated(1, 2, Outcome.OK, retries=4))
     kept.record(1, Operated(1, 2, Outcome.OK, retries=4))
     kept.record(0, Operated(1, 2, Outcome.OK))
     first = kept.take()
@@ -106,10 +105,7 @@ def test_rows_are_complete_and_in_order_while_more_are_recorded() -> None:
             for row in order[at : at + batch]:
                 operated = Operated(row, row + 1, Outcome.OK, f"t{row}" if row % 2 else "", retries=row % 3)
                 kept.begin(row + 3, row % 6, row % 7)
-                kept.note(row + 3, operated)
                 kept.record(row, operated)
-            for row in order[at + batch : at + batch + 10]:
-                kept.note(row + 3, Operated(row, row + 1, Outcome.OK, retries=row % 3))
             handed_over = kept.hand_over()
             assert handed_over.size == batch
             building.append(aside.submit(handed_over.rows))

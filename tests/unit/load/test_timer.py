@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
 from stepbench.clock import AnchoredClock
 from stepbench.load import timer as timer_module
-from stepbench.load.timer import LoopTimer, Timer, TimerFd, best_timer
+from stepbench.load.timer import MOST_SPINNING, SPIN_NS, LoopTimer, Timer, TimerFd, best_timer, spin_ns
 from stepbench.testing.fake_clock import START_NS, FakeClock
 
 MS = 1_000_000
@@ -81,3 +82,64 @@ def test_the_loops_timer_keeps_fake_time_exactly() -> None:
         return int(await rung)
 
     assert clock.run(run()) == START_NS + 123_456_789
+
+
+async def test_answers_are_taken_while_an_alarm_is_waited_for_without_sleeping() -> None:
+    """A loop that only watched the clock would stamp them late: punctual sends bought with wrong latencies."""
+    clock = AnchoredClock()
+    timer = best_timer(clock, spin_ns=500 * MS)
+    ours, theirs = socket.socketpair()
+    seen: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.add_reader(ours, lambda: seen.append(ours.recv(9).decode()))
+    try:
+        waiting = loop.create_task(ring(timer, clock, clock.now_ns() + 300 * MS))
+        await asyncio.sleep(0.01)
+        theirs.send(b"answer")
+        await asyncio.sleep(0.01)
+        assert seen == ["answer"]
+        assert not waiting.done()
+        assert await waiting >= 0
+    finally:
+        loop.remove_reader(ours)
+        ours.close()
+        theirs.close()
+        timer.close()
+
+
+async def test_an_alarm_that_rang_is_silent_until_it_is_set_again() -> None:
+    """A descriptor that stayed readable would keep the loop going round for ever."""
+    clock, turns = AnchoredClock(), 0
+    timer = TimerFd(clock)
+    await ring(timer, clock, clock.now_ns() + MS)
+    rang = timer._ring
+    try:
+        timer._loop.remove_reader(timer._fd)
+
+        def counted() -> None:
+            nonlocal turns
+            turns += 1
+            rang()
+
+        timer._loop.add_reader(timer._fd, counted)
+        await asyncio.sleep(0.02)
+        assert turns == 0
+    finally:
+        timer.close()
+
+
+@pytest.mark.parametrize(
+    ("alarms_per_s", "cores", "wanted"),
+    [
+        (20, 1, SPIN_NS),
+        (3_000, 1, SPIN_NS),
+        (15_000, 1, 0),
+        (20, 0.5, 0),
+        (0.99 * MOST_SPINNING * 1e9 / SPIN_NS, 1, SPIN_NS),
+    ],
+)
+def test_alarms_are_waited_for_without_sleeping_where_there_is_time_to_spare(
+    alarms_per_s: float, cores: float, wanted: int
+) -> None:
+    """A function with a part of a core is stopped when its share is used up: worse than any timer."""
+    assert spin_ns(alarms_per_s, cores) == wanted

@@ -1,8 +1,11 @@
-"""Clocks as arguments: integer nanoseconds since the epoch."""
+"""
+Clocks as arguments: integer nanoseconds since the epoch.
+
+`asyncio` is imported where it is awaited: it would be half of what a receiver imports, who only asks for the time.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Protocol
 
@@ -36,6 +39,8 @@ class SystemClock:
 
     async def sleep_async(self, seconds: float) -> None:
         """`asyncio.sleep`."""
+        import asyncio  # noqa: PLC0415 -- see above
+
         await asyncio.sleep(max(0.0, seconds))
 
 
@@ -70,4 +75,6 @@ class AnchoredClock:
 
     async def sleep_async(self, seconds: float) -> None:
         """`asyncio.sleep`."""
+        import asyncio  # noqa: PLC0415 -- see above
+
         await asyncio.sleep(max(0.0, seconds))

@@ -10,10 +10,12 @@ import pytest
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
+from stepbench.drivers.awaiting import answer_of
 from stepbench.drivers.operations import preloading
 from stepbench.drivers.operations.dynamodb import PRELOAD_LANES, DynamoDbOperations
 from stepbench.drivers.operations.dynamodb_requests import BATCH_ITEMS, Requests
-from stepbench.drivers.protocol import Operable, Outcome, Scalable
+from stepbench.drivers.protocol import Operable, Outcome, PromptOperable, Scalable
+from stepbench.drivers.tasked import Tasked
 from stepbench.errors import TargetUnavailableError
 from stepbench.testing.fault_proxy import (
     DYNAMODB_EXCEEDED,
@@ -36,6 +38,7 @@ from stepbench.testing.operable_subject import (
     until_operated,
 )
 from stepbench.testing.store_life import until_torn_down
+from stepbench.wire.aws import SignedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,6 +208,19 @@ async def test_a_read_modify_write_whose_read_is_refused_writes_nothing(subject:
             stored = await subject.read_back(spec, change.key)
     assert refused.outcome is Outcome.FAILED
     assert stored == stored_of(contents_of(spec).preloaded(1))
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+async def test_what_is_made_ahead_ends_as_what_is_awaited(subject: DynamoDbSubject, *, reuse: bool) -> None:
+    """The engines make ahead; a request by itself takes no task then, and whatever takes several steps takes one."""
+    spec = operations_spec(subject.target, reuse=reuse)
+    kinds = (Kind.OVERWRITE, Kind.READ_MODIFY_WRITE, Kind.READ)
+    async with operating(subject.operable(spec)) as driver:
+        assert isinstance(driver, PromptOperable)
+        made = [driver.make(contents_of(spec).operation(kind, 0, 1)) for kind in kinds]
+        ends = [await answer_of(each) for each in made]
+    assert [type(each) for each in made] == ([SignedRequest, Tasked, SignedRequest] if reuse else [Tasked] * 3)
+    assert [(each.outcome, each.connecting is None) for each in ends] == [(Outcome.OK, reuse)] * 3
 
 
 async def test_preloading_goes_on_where_it_was(subject: DynamoDbSubject, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import pytest
 from tests.integration.drivers.test_etcd import EtcdSubject
 
@@ -13,7 +12,7 @@ from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd_cluster import EtcdLimits
 from stepbench.drivers.operations import preloading
-from stepbench.drivers.operations.etcd import PRELOAD_LANES, Answered, EtcdOperations
+from stepbench.drivers.operations.etcd import PRELOAD_LANES, EtcdOperations
 from stepbench.drivers.protocol import Operable, Operation, Outcome
 from stepbench.errors import TargetUnavailableError
 from stepbench.local.processes import free_port
@@ -32,6 +31,7 @@ from stepbench.testing.operable_subject import (
     until_operated,
 )
 from stepbench.testing.store_life import until_torn_down
+from stepbench.wire.grpc_answer import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.local.processes import LocalStore
     from stepbench.testing.fault_proxy import FaultProxy, Framing
+    from stepbench.wire.grpc_answer import GrpcAnswer
+    from stepbench.wire.grpc_connection import GrpcConnection
 
 pytestmark = pytest.mark.stores
 LIMITS = EtcdLimits(write_s=SILENT_LIMIT_S, control_s=SILENT_LIMIT_S)
@@ -222,11 +224,11 @@ class _Unlucky(EtcdOperations):
     fault: Operation
     faults = 0
 
-    async def _call(self, call: Any, request: bytes, began_ns: int = 0) -> Answered:  # noqa: ANN401 -- as there
-        answered = await super()._call(call, request, began_ns)
-        if request == self._range(self.fault):
+    async def _call(self, connection: GrpcConnection, method: str, message: bytes, began_ns: int = 0) -> GrpcAnswer:
+        answered = await super()._call(connection, method, message, began_ns)
+        if message == self._range(self.fault):
             self.faults += 1
-            return answered._replace(outcome=Outcome.UNKNOWN, error="DEADLINE_EXCEEDED", raw=b"")
+            return answered._replace(status=Status.DEADLINE_EXCEEDED, data=b"", is_answered=False)
         if not began_ns:
             await self.operate(self.fault)
             await asyncio.sleep(0)  # what is closed in a task of its own is closed by now
@@ -244,9 +246,8 @@ async def test_a_replaced_channel_ends_with_its_last_operation(subject: EtcdOper
         channel.leave(first)
         fresh = await channel.enter()
         assert fresh is not first
-        assert second.channel.get_state() is not grpc.ChannelConnectivity.SHUTDOWN
+        assert second.connection.is_open
         channel.leave(second)
-        await asyncio.gather(*channel._ending)
-        assert second.channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN
+        assert not second.connection.is_open
         channel.leave(fresh)
-        assert fresh.channel.get_state() is not grpc.ChannelConnectivity.SHUTDOWN
+        assert fresh.connection.is_open

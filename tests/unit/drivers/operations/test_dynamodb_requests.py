@@ -21,7 +21,7 @@ PRODUCT = Products(7).product(5)
 
 def answered(body: bytes, status: int = 200) -> Exchange:
     """An answer with this body."""
-    return Exchange(1, 2, Answer(status, {}, body, reusable=True))
+    return Exchange(1, 2, Answer(status, b"", body, reusable=True))
 
 
 def test_a_product_has_an_attribute_for_each_field_and_numbers_are_numbers() -> None:
@@ -49,7 +49,7 @@ def test_an_update_sets_its_fields_and_no_others() -> None:
 def test_a_read_modify_write_reads_first(fields: dict[str, str] | None, action: str) -> None:
     """Then it overwrites a blob, or updates a product."""
     calls = REQUESTS.of(Operation(Kind.READ_MODIFY_WRITE, "k", b"v", fields))
-    assert [dict(call.headers)["x-amz-target"].partition(".")[2] for call in calls] == ["GetItem", action]
+    assert [dict(call.form.headers)["x-amz-target"].partition(".")[2] for call in calls] == ["GetItem", action]
     assert [call.reads for call in calls] == [True, False]
 
 

@@ -157,7 +157,7 @@ async def open_wire(
     tls = await asyncio.to_thread(_tls_context, session) if address.tls else None
     client = SignedClient(
         Pool(address, clock, limits, tls),
-        Signer(service, session.region_name),
+        Signer(service, session.region_name, address.authority),
         CredentialSource(lambda: _credentials(session)),
         clock,
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from stepbench.drivers.protocol import Outcome, Written
+from stepbench.drivers.protocol import WITHDRAWN, Outcome, Written
+from stepbench.drivers.tasked import NO_ANSWER
+from stepbench.wire.connection import ABANDONED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,13 +27,16 @@ def written(exchange: Exchange, error_code: Callable[[bytes], str], token_header
     Args:
         exchange: what came of its request.
         error_code: finds the service's own code in the body of a refusal; "" if there is none.
-        token_header: header (in lower case) with the store's name for the change.
+        token_header: header (in lower case) with the store's name for the change, if there is one.
     """
     t1_ns, t2_ns, answer, error, sent = exchange
     if answer is None:
+        if error == ABANDONED:
+            error = NO_ANSWER if sent else WITHDRAWN
         return Written(t1_ns, t2_ns, Outcome.UNKNOWN if sent else Outcome.FAILED, error=error)
     if 200 <= answer.status < 300:  # noqa: PLR2004 -- the class of successes
-        return Written(t1_ns, t2_ns, Outcome.OK, answer.headers.get(token_header, b"").decode("latin-1"))
+        token = answer.headers.get(token_header, b"").decode("latin-1") if token_header else ""
+        return Written(t1_ns, t2_ns, Outcome.OK, token)
     outcome = Outcome.UNKNOWN if answer.status in _UNDECIDED else Outcome.FAILED
     return Written(t1_ns, t2_ns, outcome, error=error_code(answer.body) or f"HTTP {answer.status}")
 

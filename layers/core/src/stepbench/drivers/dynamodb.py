@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import DynamoDbTarget
+from stepbench.drivers.awaiting import answer_of
 from stepbench.drivers.aws_access import ANSWER_LIMIT_S, AwsAccess
 from stepbench.drivers.dynamodb_items import ItemWrites
 from stepbench.drivers.dynamodb_table import STREAM, TrialTable
@@ -14,7 +15,7 @@ from stepbench.drivers.stream_mapping import StreamMapping, with_filter
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import Scale, TrialSpec
-    from stepbench.drivers.protocol import Write, Written
+    from stepbench.drivers.protocol import Made, Write, Written
     from stepbench.settings import Settings
 
 TEAR_DOWN_FOR_NS = 20_000_000_000
@@ -22,7 +23,7 @@ _POLL_S = 0.5
 
 
 class DynamoDbDriver:
-    """`Driver` and `Scalable` for DynamoDB. Items are `{"pk": key, "value": value}`; DynamoDB gives no token."""
+    """`Driver`, `Prompt`, `Scalable` for DynamoDB. Items are `{"pk": key, "value": value}`; DynamoDB gives no token."""
 
     def __init__(
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, answer_limit_s: float = ANSWER_LIMIT_S
@@ -61,9 +62,13 @@ class DynamoDbDriver:
         table = await self._table.describe()
         return table is not None and table["TableStatus"] == "ACTIVE" and await self._mapping.enabled()
 
+    def make(self, write: Write) -> Made[Written]:
+        """PutItem or DeleteItem of one item, signed."""
+        return self._items.make(self._aws.wire, write)
+
     async def write(self, write: Write) -> Written:
-        """PutItem or DeleteItem of one item."""
-        return await self._items.send(self._aws.wire, write)
+        """The same, for who waits."""
+        return await answer_of(self.make(write))
 
     async def scale(self, scale: Scale) -> bool:
         """Ask for the capacity, one change at a time as DynamoDB demands; True when all of it is active."""

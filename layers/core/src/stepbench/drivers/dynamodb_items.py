@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
+from json.encoder import encode_basestring as quoted  # of `json.dumps` more than half is not the quoting
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.identity import EVENT_ID_CHARS
 from stepbench.drivers.aws_answers import json_error_code, written
+from stepbench.drivers.protocol import Outcome, Written
+from stepbench.wire.aws import SignedRequest
+from stepbench.wire.sigv4 import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.drivers.protocol import Write, Written
+    from stepbench.drivers.protocol import Write
     from stepbench.wire.aws import SignedClient
+    from stepbench.wire.connection import Sending
+    from stepbench.wire.http1 import Answer
 
-Headers = tuple[tuple[str, str], ...]
 
-
-def headers_of(action: str) -> Headers:
+def form_of(action: str) -> Form:
     """Of a request to DynamoDB's API, such as PutItem."""
-    return ("content-type", "application/x-amz-json-1.0"), ("x-amz-target", f"DynamoDB_20120810.{action}")
+    target = f"DynamoDB_20120810.{action}"
+    return Form("POST", (("content-type", "application/x-amz-json-1.0"), ("x-amz-target", target)))
 
 
-_PUT, _DELETE = headers_of("PutItem"), headers_of("DeleteItem")
+_OK, _OK_STATUS = Outcome.OK, 200
+_written = tuple.__new__  # as `wire.http1`'s
+_PUT, _DELETE = form_of("PutItem"), form_of("DeleteItem")
 
 
 class ItemWrites:
@@ -31,26 +39,45 @@ class ItemWrites:
         self._put_item = put_item_writer(table)
         self._delete_item = delete_item_writer(table)
 
-    async def send(self, wire: SignedClient, write: Write) -> Written:
+    def make(self, wire: SignedClient, write: Write) -> SignedRequest[Written]:
         """PutItem or DeleteItem of one item."""
-        headers, body = (_DELETE, self._delete_item(write)) if write.delete else (_PUT, self._put_item(write))
-        return written(await wire.send("POST", "/", headers, body), json_error_code)
+        if write.delete:
+            return SignedRequest(wire, _DELETE, "/", self._delete_item(write), item_written)
+        return SignedRequest(wire, _PUT, "/", self._put_item(write), item_written)
+
+
+def item_written(sending: Sending, t2_ns: int, answer: Answer | None, error: str) -> Written:
+    """What came of a write of one item; of the ordinary answer first, at once."""
+    if answer is not None and answer.status == _OK_STATUS:
+        return _written(Written, (sending.t1_ns, t2_ns, _OK, "", ""))
+    return written(sending.exchange(t2_ns, answer, error), json_error_code)
 
 
 def put_item_writer(table: str) -> Callable[[Write], bytes]:
     """A function that makes PutItem's body; the constant parts are encoded once."""
-    head = f'{{"TableName":{json.dumps(table)},"Item":'
+    head, items = f'{{"TableName":{json.dumps(table)},"Item":', Items()
 
     def put_item(write: Write) -> bytes:
-        return f"{head}{item_json(write.key, write.value)}}}".encode()
+        return f"{head}{items.text(write.key, write.value)}}}".encode()
 
     return put_item
 
 
-def item_json(key: str, value: bytes) -> str:
-    """An item of a key and a value."""
-    pk, text = (json.dumps(text, ensure_ascii=False) for text in (key, value.decode()))
-    return f'{{"pk":{{"S":{pk}}},"value":{{"S":{text}}}}}'
+class Items:
+    """Items of a key and a value, as JSON; what all values have behind their event's identity is quoted once."""
+
+    def __init__(self) -> None:
+        self._filler, self._quoted_filler = b"", '"'
+
+    def text(self, key: str, value: bytes) -> str:
+        """One of them."""
+        identity, filler = value[:EVENT_ID_CHARS], value[EVENT_ID_CHARS:]
+        if not identity.isascii():  # a character may begin here and end there
+            return f'{{"pk":{{"S":{quoted(key)}}},"value":{{"S":{quoted(value.decode())}}}}}'
+        if filler != self._filler:
+            self._filler, self._quoted_filler = filler, quoted(filler.decode())[1:]
+        begun = quoted(identity.decode())[:-1]
+        return f'{{"pk":{{"S":{quoted(key)}}},"value":{{"S":{begun}{self._quoted_filler}}}}}'
 
 
 def delete_item_writer(table: str) -> Callable[[Write], bytes]:
@@ -58,6 +85,6 @@ def delete_item_writer(table: str) -> Callable[[Write], bytes]:
     head = f'{{"TableName":{json.dumps(table)},"Key":{{"pk":{{"S":'
 
     def delete_item(write: Write) -> bytes:
-        return f"{head}{json.dumps(write.key, ensure_ascii=False)}}}}}}}".encode()
+        return f"{head}{quoted(write.key)}}}}}}}".encode()
 
     return delete_item

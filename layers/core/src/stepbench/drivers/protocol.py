@@ -4,7 +4,8 @@ What a store has to offer to be measured.
 Life cycle: `prepare` (once, by PrepareTarget, idempotent) · `ready` (polled) · in each writer `open` → `write` …, or
 `open` → `warm_up` → `operate` … → `close` · `tear_down` (until it says done; idempotent, resumable). Watching and
 scaling are separate Protocols: a driver has those that its store can do. A store that offers triggers and operations
-has a driver for each.
+has a driver for each. A driver of which much is asked can be `Prompt` besides: what it offers is made ahead of its
+time, and sent and answered without a task.
 
 A store's answer is never an exception: `write` and `operate` return an `Outcome`. What a driver may raise is
 `TargetUnavailableError` (and `PlanError` for a target that can never work), from the control methods only.
@@ -13,9 +14,9 @@ A store's answer is never an exception: `write` and `operate` return an `Outcome
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from stepbench.contracts.plan import Scale
 from stepbench.contracts.workload import Kind
@@ -190,6 +191,54 @@ class Operable(Store, Protocol):
 
         Never raises for the store's answer.
         """
+        ...
+
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+AnswerT_co = TypeVar("AnswerT_co", bound=Answer, covariant=True)
+
+
+class Made(Protocol[AnswerT_co]):
+    """A write or an operation of which all is done that can be done before it is sent; for one use."""
+
+    def send(self, done: Callable[[AnswerT_co], None]) -> None:
+        """
+        Hand it to the kernel now, or where nothing can be sent now as soon as possible.
+
+        Never raises for what the store or the network does. `done` is called once, on the loop, with what came of it;
+        from within this call only if nothing was sent, and so never with OK.
+        """
+        ...
+
+    def abandon(self) -> None:
+        """
+        Await the answer no longer, once it was sent: `done` is called in one of the loop's next turns at the latest.
+
+        With UNKNOWN, or with what is known: FAILED and `WITHDRAWN` where nothing of it has left us. Nothing happens
+        where `done` has been called.
+        """
+        ...
+
+
+@runtime_checkable
+class Prompt(Protocol):
+    """A driver whose writes take no task each. `write` is the same, for whoever wants to wait."""
+
+    def make(self, write: Write) -> Made[Written]:
+        """
+        All but the sending; the driver is open. What it has of the time (a signature's date) must last for a minute.
+
+        Never raises for the store's or the network's doings: what there is to say is said to `done`.
+        """
+        ...
+
+
+@runtime_checkable
+class PromptOperable(Protocol):
+    """A driver whose operations take no task each; otherwise as `Prompt`."""
+
+    def make(self, operation: Operation) -> Made[Operated]:
+        """All but the sending; the client's operation before it may still be under way."""
         ...
 
 

@@ -9,21 +9,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.identity import matching_head
+from stepbench.drivers.awaiting import answer_of
 from stepbench.drivers.aws_access import ANSWER_LIMIT_S, AwsAccess, error_code
 from stepbench.drivers.aws_answers import written, xml_error_code
 from stepbench.drivers.preload import preload
 from stepbench.errors import TargetUnavailableError
-from stepbench.wire.sigv4 import s3_path
+from stepbench.wire.aws import SignedRequest
+from stepbench.wire.sigv4 import Form, s3_path
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Write, Written
+    from stepbench.drivers.protocol import Made, Write, Written
     from stepbench.settings import Settings
+    from stepbench.wire.connection import Sending
+    from stepbench.wire.http1 import Answer
 
 VERSION_HEADER = b"x-amz-version-id"
+_PUT, _DELETE = Form("PUT"), Form("DELETE")
 _TEAR_DOWN_FOR_NS = 20_000_000_000
 """No new page is begun after so long in one call; a page's requests take some seconds at most."""
 _LAMBDAS = "LambdaFunctionConfigurations"
@@ -32,7 +37,7 @@ CREATED, DELETED = "s3:ObjectCreated:Put", "s3:ObjectRemoved:DeleteMarkerCreated
 
 
 class S3Driver:
-    """`Driver` for S3. Keys begin with the trial's tag; the token of a write is the object's version id."""
+    """`Driver`, `Prompt` for S3. Keys begin with the trial's tag; the token of a write is the object's version id."""
 
     def __init__(
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, answer_limit_s: float = ANSWER_LIMIT_S
@@ -74,11 +79,14 @@ class S3Driver:
         """Whether the bucket reports the notification; S3 may still take minutes to act on it."""
         return has_notification(await self._notifications(await self._aws.client()), self._prefix)
 
-    async def write(self, write: Write) -> Written:
+    def make(self, write: Write) -> Made[Written]:
         """PUT one object, or DELETE one: in a versioned bucket that adds a delete marker, whose version id is told."""
-        method = "DELETE" if write.delete else "PUT"
-        exchange = await self._aws.wire.send(method, self._aws.before_key + s3_path(write.key), (), write.value)
-        return written(exchange, xml_error_code, VERSION_HEADER)
+        path = self._aws.before_key + s3_path(write.key)
+        return SignedRequest(self._aws.wire, _DELETE if write.delete else _PUT, path, write.value, _object_written)
+
+    async def write(self, write: Write) -> Written:
+        """The same, for who waits."""
+        return await answer_of(self.make(write))
 
     async def tear_down(self) -> bool:
         """Remove the notification, then every version and delete marker of the trial."""
@@ -141,6 +149,10 @@ class S3Driver:
             message = f"bucket {self._bucket}: nothing under {self._spec.tag} can be deleted: {refused[0]}"
             raise TargetUnavailableError(message)
         return True
+
+
+def _object_written(sending: Sending, t2_ns: int, answer: Answer | None, error: str) -> Written:
+    return written(sending.exchange(t2_ns, answer, error), xml_error_code, VERSION_HEADER)
 
 
 def notification(tag: str, prefix: str, receiver_arn: str, events: str = CREATED) -> dict[str, Any]:

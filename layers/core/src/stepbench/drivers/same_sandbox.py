@@ -20,6 +20,7 @@ from stepbench.drivers.aws_answers import json_error_code, written
 from stepbench.drivers.dynamodb import DynamoDbDriver
 from stepbench.drivers.protocol import Outcome, Written
 from stepbench.errors import PlanError
+from stepbench.wire.sigv4 import Form
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -32,7 +33,7 @@ INVOKE_LIMIT_S = 20.0
 """Longer than `CheckClock` waits for DynamoDB, by a cold start."""
 _FUNCTION_ERROR = b"x-amz-function-error"
 _ERROR_TYPE = b"x-amzn-errortype"
-_HEADERS = (("content-type", "application/json"),)
+_INVOKE = Form("POST", (("content-type", "application/json"),))
 
 
 class SameSandboxDriver:
@@ -69,7 +70,7 @@ class SameSandboxDriver:
         wire = self._lambda.wire
         task = CheckClockInput(table=self._table, key=write.key, value=write.value.decode(), delete=write.delete)
         async with self._turn:
-            return invoked(await wire.send("POST", self._path, _HEADERS, task.model_dump_json().encode()))
+            return invoked(await wire.exchange(_INVOKE, self._path, task.model_dump_json().encode()))
 
     async def scale(self, scale: Scale) -> bool:
         """As DynamoDB's."""

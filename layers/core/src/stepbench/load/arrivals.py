@@ -37,21 +37,29 @@ def phase_offsets_ns(plan: TrialPlan, phase: int, writer: int) -> NDArray[np.int
             due_ns = _constant_ns(step, _own(first, step.events, writer, plan.writers))
         else:
             due_ns = _poisson_ns(step, _poisson_count(step, first, writer, plan.writers, rng), rng)
-        parts.append(due_ns + round(begin_s * _SECOND_NS))
+        due_ns += round(begin_s * _SECOND_NS)
+        parts.append(due_ns)
         begin_s, first = begin_s + step.length_s, first + step.events
-    return np.concatenate(parts)
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def slice_offsets_ns(plan: TrialPlan, phase: int, writer: int, slice_: int) -> NDArray[np.int64]:
     """The slice's part of `phase_offsets_ns`, still from the start of the phase; the row number is the sequence."""
     due_ns = phase_offsets_ns(plan, phase, writer)
-    cuts = _cuts(plan, phase, due_ns)
+    cuts = slice_cuts(plan, phase, due_ns)
     return due_ns[cuts[slice_] : cuts[slice_ + 1]]
 
 
 def slice_counts(plan: TrialPlan, phase: int, writer: int) -> NDArray[np.int64]:
     """How many events the writer is to offer in each slice of the phase; shape (slices,)."""
-    return np.diff(_cuts(plan, phase, phase_offsets_ns(plan, phase, writer)))
+    return np.diff(slice_cuts(plan, phase, phase_offsets_ns(plan, phase, writer)))
+
+
+def slice_cuts(plan: TrialPlan, phase: int, due_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where slices begin and end among a writer's events of a phase; shape (slices + 1,)."""
+    slices = plan.phases[phase].slices
+    inner = np.searchsorted(due_ns, np.arange(1, slices, dtype=np.int64) * SLICE_NS, side="left")
+    return np.concatenate(([0], inner, [due_ns.size])).astype(np.int64)
 
 
 def slice_end_ns(plan: TrialPlan, phase: int, slice_: int) -> int:
@@ -59,25 +67,21 @@ def slice_end_ns(plan: TrialPlan, phase: int, slice_: int) -> int:
     return min((slice_ + 1) * SLICE_NS, round(plan.phases[phase].length_s * _SECOND_NS))
 
 
-def _cuts(plan: TrialPlan, phase: int, due_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    slices = plan.phases[phase].slices
-    inner = np.searchsorted(due_ns, np.arange(1, slices, dtype=np.int64) * SLICE_NS, side="left")
-    return np.concatenate(([0], inner, [due_ns.size])).astype(np.int64)
-
-
-def _own(first: int, events: int, writer: int, writers: int) -> NDArray[np.int64]:
+def _own(first: int, events: int, writer: int, writers: int) -> range:
     # Places in the step (0 = its first event) of the writer's events; `first` counts those of the steps before.
-    return np.arange((writer - first) % writers, events, writers, dtype=np.int64)
+    return range((writer - first) % writers, events, writers)
 
 
-def _constant_ns(step: LoadStep, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    due_ns: NDArray[np.int64] = np.rint(places * (_SECOND_NS / step.rate_per_s)).astype(np.int64)
-    return due_ns
+def _constant_ns(step: LoadStep, places: range) -> NDArray[np.int64]:
+    # In one array: the analysis works a schedule out again wherever it needs it.
+    due_ns = np.arange(places.start, places.stop, places.step, dtype=np.float64)
+    due_ns *= _SECOND_NS / step.rate_per_s
+    return np.rint(due_ns, out=due_ns).astype(np.int64)
 
 
 def _poisson_count(step: LoadStep, first: int, writer: int, writers: int, rng: np.random.Generator) -> int:
     if step.count is not None:
-        return _own(first, step.count, writer, writers).size
+        return len(_own(first, step.count, writer, writers))
     return int(rng.poisson(step.rate_per_s / writers * step.length_s))
 
 

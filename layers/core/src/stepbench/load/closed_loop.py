@@ -1,11 +1,11 @@
 """
 The closed-loop engine: each of P clients offers its next operation once the last was answered and a pause has passed.
 
-So t0 is the last answer's t2 plus the pause, and t1 - t0 is what the generator itself adds. After a refusal, or
-without an answer, a client pauses longer, and the more so the more often in a row: a store that refuses at once would
-be hammered. What a client offers, its
-pauses, timer and clock are arguments. A store that stalls is offered less, and the series hides what others would
-have waited: `stats.coordinated_omission` says how much.
+So t0 is the last answer's t2 plus the pause, and t1 - t0 is what the generator itself adds. The next operation is made
+(chosen, encoded, signed) while the last one's answer is awaited. After a refusal, or without an answer, a client
+pauses longer, and the more so the more often in a row: a store that refuses at once would be hammered. What a client
+offers, its pauses, timer and clock are arguments. A store that stalls is offered less, and the series hides what others
+would have waited: `stats.coordinated_omission` says how much.
 
 Source:
     Schroeder, Wierman & Harchol-Balter (2006), Open versus closed: a cautionary tale, NSDI '06.
@@ -17,41 +17,42 @@ import asyncio
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.drivers.protocol import Operated, Outcome, WithdrawnError
-from stepbench.load.open_loop import CANCEL_DRAIN_S, NO_ANSWER
+from stepbench.drivers.protocol import Outcome
+from stepbench.load.making import Broken, broken
+from stepbench.load.open_loop import CANCEL_DRAIN_S, LAST_WORD_S
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stepbench.clock import Clock
+    from stepbench.drivers.protocol import Made, Operated
     from stepbench.load.growing_recorder import GrowingRecorder
     from stepbench.load.timer import Timer
 
 _OK = Outcome.OK
-_TURN = 32
-"""After so many operations without a pause a client lets others run, should its answers come without waiting."""
 BACK_OFF_NS, LONGEST_BACK_OFF_NS = 10_000_000, 1_000_000_000
 _MOST_DOUBLINGS = 7
 """With them, the longest is passed."""
 
 
 class Offer(NamedTuple):
-    """An operation under way; `kind` is noted with the answer."""
+    """An operation that is made; `kind` is noted with the answer."""
 
     kind: int
-    answer: Awaitable[Operated]
+    made: Made[Operated]
 
 
 class Client(NamedTuple):
     """
     One client.
 
-    number: of all writers' clients. offer: begins the operation with this sequence number of the client's.
-    pauses_ns: before each operation; where they end, the client does. operations: so many, if they are bounded.
+    number: of all writers' clients. make: makes the operation with this sequence number of the client's; asked once for
+    each, in order, and for one more than is offered. pauses_ns: before each operation; where they end, the client does.
+    operations: so many, if they are bounded.
     """
 
     number: int
-    offer: Callable[[int], Offer]
+    make: Callable[[int], Offer]
     pauses_ns: Iterator[int]
     operations: int | None = None
 
@@ -62,8 +63,8 @@ class Bounds(NamedTuple):
 
     start_at_ns: the barrier, after which the first pause is counted (from now, if that is later). send_until_ns:
     nothing is offered with a t0 from then on. drain_s: how long answers are awaited after `send_until_ns`; what has
-    none then is UNKNOWN, unless the driver knows more (`WithdrawnError`). most: of all clients together, for the memory
-    of those who read the records.
+    none then is UNKNOWN, unless the driver knows more. most: of all clients together, for the memory of those who read
+    the records.
     """
 
     start_at_ns: int
@@ -78,91 +79,70 @@ class ClosedLoop:
     def __init__(
         self, clients: Sequence[Client], clock: Clock, timer: Timer, recorder: GrowingRecorder, bounds: Bounds
     ) -> None:
-        self._clients = clients
         self._clock = clock
         self._timer = timer
         self._recorder = recorder
         self._bounds = bounds
-        self._pausing: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.until_ns = bounds.send_until_ns
+        """Nothing is offered with a t0 from then on; 0 once it is stopped."""
+        self._pausing: list[tuple[int, int, _Going]] = []
+        self._going = {client.number: _Going(client, self, clock, recorder) for client in clients}
+        self._ended: asyncio.Future[None] | None = None
         self._drain_alarm: asyncio.TimerHandle | None = None
-        self._stopped = False
 
     async def run(self) -> None:
         """Let all clients run to their end; every operation that was begun has a row then."""
         loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
         left_s = max(0.0, (self._bounds.send_until_ns - self._clock.now_ns()) / 1e9)
-        self._tasks = {loop.create_task(self._run(client)) for client in self._clients}
-        self._limit_drain(CANCEL_DRAIN_S if self._stopped else left_s + self._bounds.drain_s)
+        self._limit_drain(left_s + self._bounds.drain_s if self.until_ns else CANCEL_DRAIN_S)
         try:
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+            start_ns = max(self._bounds.start_at_ns, self._clock.now_ns())
+            for going in list(self._going.values()):
+                going.go_on(start_ns, seen_ns=0)
+            if self._going:
+                await self._ended
         finally:
             self._give_up()
             self._timer.close()
             if self._drain_alarm is not None:
                 self._drain_alarm.cancel()
-        for task in self._tasks:
-            if not task.cancelled():
-                task.result()
+        for going in list(self._going.values()):
+            going.close()
 
     def stop(self) -> None:
         """Offer nothing more, and do not wait long for answers. Call it on the loop's thread."""
-        self._stopped = True
-        for _, _, pause in self._pausing:
-            _wake(pause)
-        if self._tasks:
+        self.until_ns = 0
+        pausing, self._pausing = self._pausing, []
+        for _, _, going in pausing:
+            self.go_home(going)
+        if self._ended is not None and not self._ended.done():
             self._limit_drain(CANCEL_DRAIN_S)
 
-    async def _run(self, client: Client) -> None:
-        ready_ns, failures = max(self._bounds.start_at_ns, self._clock.now_ns()), 0
-        for done, pause_ns in enumerate(client.pauses_ns):
-            t0_ns, now_ns = ready_ns + pause_ns, self._clock.now_ns()
-            if self._is_over(t0_ns) or done == client.operations:
-                return
-            if t0_ns > now_ns or done % _TURN == _TURN - 1:
-                await (self._pause(t0_ns, client.number) if t0_ns > now_ns else asyncio.sleep(0))
-                if self._is_over(t0_ns):
-                    return
-                now_ns = self._clock.now_ns()
-            operated = await self._operate(client, done, t0_ns, now_ns)
-            if operated is None:
-                return
-            ready_ns, failures = operated.t2_ns, 0 if operated.outcome is _OK else failures + 1
-            if failures:
-                ready_ns += back_off_ns(failures)
+    # --- for clients -----------------------------------------------------------------------------------------
 
-    def _is_over(self, t0_ns: int) -> bool:
-        bounds = self._bounds
-        return self._stopped or t0_ns >= bounds.send_until_ns or self._recorder.begun >= bounds.most
+    def is_over(self, t0_ns: int) -> bool:
+        """Whether an operation that is due then is not to be offered."""
+        return t0_ns >= self.until_ns or self._recorder.begun >= self._bounds.most
 
-    async def _operate(self, client: Client, sequence: int, t0_ns: int, began_ns: int) -> Operated | None:
-        """What came of it; None if the client is to go home without an answer."""
-        number, kind, gone = self._recorder.begin(), 0, False
-        try:
-            kind, answer = client.offer(sequence)
-            operated = await answer
-        except WithdrawnError as withdrawn:
-            operated, gone = Operated(*withdrawn.answer), True
-        except asyncio.CancelledError:
-            operated, gone = Operated(began_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=NO_ANSWER), True
-        except Exception as error:  # noqa: BLE001 -- a driver that breaks its contract must not cost the other records
-            what = f"{type(error).__name__} in the driver"
-            operated = Operated(began_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=what)
-        self._recorder.record(number, client.number, kind, t0_ns, operated)
-        return None if gone else operated
-
-    async def _pause(self, due_ns: int, client: int) -> None:
-        pause: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._pausing, (due_ns, client, pause))
-        if self._pausing[0][2] is pause:
+    def pause(self, due_ns: int, going: _Going) -> None:
+        """Let a client's operation wait until it is due."""
+        heapq.heappush(self._pausing, (due_ns, going.number, going))
+        if self._pausing[0][2] is going:
             self._timer.call_at(due_ns, self._ring)
-        await pause
+
+    def go_home(self, going: _Going) -> None:
+        """A client has come to its end."""
+        if self._going.pop(going.number, None) is not None and not self._going:
+            self._all_home()
+
+    # ---------------------------------------------------------------------------------------------------------
 
     def _ring(self) -> None:
         now_ns = self._clock.now_ns()
         while self._pausing and self._pausing[0][0] <= now_ns:
-            _wake(heapq.heappop(self._pausing)[2])
+            due_ns, _, going = heapq.heappop(self._pausing)
+            going.begin(due_ns)
         if self._pausing:
             self._timer.call_at(self._pausing[0][0], self._ring)
 
@@ -172,8 +152,103 @@ class ClosedLoop:
         self._drain_alarm = asyncio.get_running_loop().call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self.until_ns = 0
+        for going in list(self._going.values()):
+            going.abandon()
+        # Whoever has not said by then what became of it breaks its contract; the records of the others are kept.
+        self._drain_alarm = asyncio.get_running_loop().call_later(LAST_WORD_S, self._all_home)
+
+    def _all_home(self) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+
+class _Going:
+    """A client on its way."""
+
+    def __init__(self, client: Client, loop: ClosedLoop, clock: Clock, recorder: GrowingRecorder) -> None:
+        self.number = client.number
+        self._make_operation = client.make
+        self._pauses_ns = client.pauses_ns
+        self._operations = client.operations
+        self._loop = loop
+        self._clock = clock
+        self._recorder = recorder
+        self._done = 0
+        self._failures = 0
+        self._next: Offer | None = None
+        self._in_flight: Offer | None = None
+        self._row = 0
+        self._t0_ns = 0
+
+    def go_on(self, ready_ns: int, seen_ns: int) -> None:
+        """
+        Offer the next operation, from `ready_ns` on and after a pause; or come to the end.
+
+        seen_ns: so late it is at least.
+        """
+        pause_ns = next(self._pauses_ns, None)
+        if pause_ns is None or self._done == self._operations or self._loop.is_over(ready_ns + pause_ns):
+            self._loop.go_home(self)
+            return
+        due_ns = ready_ns + pause_ns
+        if due_ns <= seen_ns or due_ns <= self._clock.now_ns():
+            self._send(due_ns)
+            return
+        if self._next is None:
+            self._next = self._make(self._done)
+        self._loop.pause(due_ns, self)
+
+    def begin(self, t0_ns: int) -> None:
+        """The pause is over."""
+        if self._loop.is_over(t0_ns):
+            self._loop.go_home(self)
+        else:
+            self._send(t0_ns)
+
+    def _send(self, t0_ns: int) -> None:
+        """Send what is due, and make the one after it."""
+        self._in_flight = offer = self._next or self._make(self._done)
+        self._next = None
+        self._row, self._t0_ns = self._recorder.begin(), t0_ns
+        try:
+            offer.made.send(self._answered)
+        except Exception as error:  # noqa: BLE001 -- see `Broken`
+            self._answered(broken(error, self._clock))
+        following = self._done + 1
+        if self._in_flight is offer and following != self._operations:
+            self._next = self._make(following)
+
+    def abandon(self) -> None:
+        """Whatever it does, it is to end."""
+        if self._in_flight is not None:
+            self._in_flight.made.abandon()
+
+    def close(self) -> None:
+        """Write down what was never answered, against the driver's contract."""
+        self._answered(broken(TimeoutError(), self._clock))
+
+    def _make(self, sequence: int) -> Offer:
+        try:
+            return self._make_operation(sequence)
+        except Exception as error:  # noqa: BLE001 -- see `Broken`
+            return Offer(0, Broken(error, self._clock))
+
+    def _answered(self, operated: Operated) -> None:
+        offer, self._in_flight = self._in_flight, None
+        if offer is None:
+            return  # said after the last word
+        row, t0_ns = self._row, self._t0_ns
+        self._done += 1
+        ready_ns = answered_ns = operated[1]
+        if operated[2] is _OK:
+            self._failures = 0
+        else:
+            self._failures += 1
+            ready_ns += back_off_ns(self._failures)
+        # The next one is on its way before this one is written down: the time for that is nobody's.
+        self.go_on(ready_ns, answered_ns)
+        self._recorder.record(row, self.number, offer.kind, t0_ns, operated)
 
 
 def back_off_ns(failures: int) -> int:
@@ -181,8 +256,3 @@ def back_off_ns(failures: int) -> int:
     if failures == 0:
         return 0
     return min(LONGEST_BACK_OFF_NS, BACK_OFF_NS << min(failures - 1, _MOST_DOUBLINGS))
-
-
-def _wake(pause: asyncio.Future[None]) -> None:
-    if not pause.done():
-        pause.set_result(None)

@@ -53,8 +53,8 @@ class GrowingRecorder:
         self.begun = 0
         """How many operations have got a number."""
         self._errors = {"": 0}
-        self.counts = [0, 0, 0, 0]
-        """Rows by outcome: ok, failed, unknown; and unsent, of which closed loop has none."""
+        self._recorded = 0
+        self._not_ok = [0, 0, 0, 0]
         self._clear()
 
     def _clear(self) -> None:
@@ -71,6 +71,11 @@ class GrowingRecorder:
     def errors(self) -> tuple[str, ...]:
         """Error codes so far; rows hold indices into this, which stay valid as it grows."""
         return tuple(self._errors)
+
+    @property
+    def counts(self) -> list[int]:
+        """Rows by outcome: ok, failed, unknown; and unsent, of which closed loop has none."""
+        return [self._recorded - sum(self._not_ok), *self._not_ok[1:]]
 
     def progress(self) -> dict[str, int]:
         """Counters for a heartbeat; nothing is planned in closed loop, so `planned` is what was begun."""
@@ -91,7 +96,9 @@ class GrowingRecorder:
             self._tokens[sequence] = token
         if retries or connecting is not None:
             self._notes.add(sequence, operated)
-        self.counts[outcome] += 1
+        if outcome:
+            self._not_ok[outcome] += 1
+        self._recorded += 1
         if len(self._rows) == self._full_bytes and self._full is not None:
             self._full()
 

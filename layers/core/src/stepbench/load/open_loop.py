@@ -2,28 +2,31 @@
 The open-loop engine: each event is offered when it is due, whatever became of those before.
 
 Schedule, timer, clock and what is offered, writes or operations, are arguments; this is what holds them together.
-Events start in the schedule's order. With `max_in_flight` of them unanswered, the next waits until one is answered, and
-its wait counts: t0 stays what the schedule says.
+Events start in the schedule's order, and the next one is made (encoded, signed) while its time is awaited, so that then
+there is nothing left to do but to send it. With `max_in_flight` of them unanswered, the next waits until one is
+answered, and its wait counts: t0 stays what the schedule says.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.drivers.protocol import Operated, Outcome, WithdrawnError
+from stepbench.load.making import Broken, broken
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from stepbench.clock import Clock
-    from stepbench.drivers.protocol import Answer
+    from stepbench.drivers.protocol import Answer, Made
     from stepbench.load.recorder import Recorder
     from stepbench.load.timer import Timer
 
-NO_ANSWER = "no answer before the drain limit"
 CANCEL_DRAIN_S = 2.0
+LAST_WORD_S = 2.0
+"""How long after they were abandoned events may take to say what became of them."""
 _BURST = 16
 """Events started at one go before answers get their turn, when the generator has fallen behind."""
 
@@ -33,8 +36,7 @@ class Limits(NamedTuple):
     What bounds a slice.
 
     max_in_flight: unanswered writes. send_until_ns: what has not been started by then is unsent. drain_s: how long
-    answers are awaited after the last event was started; what has none then is UNKNOWN, unless the driver knows more
-    (`WithdrawnError`).
+    answers are awaited after the last event was started; what has none then is UNKNOWN, unless the driver knows more.
     """
 
     max_in_flight: int
@@ -47,7 +49,7 @@ class OpenLoop:
 
     def __init__(  # noqa: PLR0913 -- its parts
         self,
-        offer: Callable[[int], Awaitable[Answer]],
+        make: Callable[[int], Made[Answer]],
         clock: Clock,
         timer: Timer,
         recorder: Recorder,
@@ -58,9 +60,10 @@ class OpenLoop:
         """
         Keep the parts.
 
-        `offer` begins the event with this sequence number. Rows before `first_row` are too late already: unsent.
+        `make` makes the event with this sequence number; it is asked once for each, in order, and only while less than
+        `max_in_flight` are unanswered. Rows before `first_row` are too late already: unsent.
         """
-        self._offer = offer
+        self._make = make
         self._clock = clock
         self._timer = timer
         self._recorder = recorder
@@ -68,12 +71,14 @@ class OpenLoop:
         self._send_until_ns = limits.send_until_ns
         self._next = first_row
         self._end = recorder.rows
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._made: Made[Answer] | None = None
+        self._in_flight: dict[int, Made[Answer]] = {}
         self._waits_for_answer = False
         self._stopped = False
         self._leaves_rest_open = False
         self._drain_alarm: asyncio.TimerHandle | None = None
         self._offered: asyncio.Future[None] | None = None
+        self._answered: asyncio.Future[None] | None = None
         self._last_call: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
@@ -84,11 +89,13 @@ class OpenLoop:
         try:
             self._offer_due()
             await self._offered
+            self._answered = loop.create_future()
             self._limit_drain(CANCEL_DRAIN_S if self._stopped else self._limits.drain_s)
-            if self._tasks:
-                await asyncio.wait(list(self._tasks.values()))
+            if self._in_flight:
+                await self._answered
         finally:
             self._timer.close()
+            self._abandon()
             for alarm in (self._last_call, self._drain_alarm):
                 if alarm is not None:
                     alarm.cancel()
@@ -123,40 +130,54 @@ class OpenLoop:
     def _offer_due(self) -> None:
         self._waits_for_answer = False
         for _ in range(_BURST):
-            if self._next >= self._end:
+            row = self._next
+            if row >= self._end:
                 self._stop_offering()
                 return
             if self._offered is None or self._offered.done():
                 return
-            due_ns = self._recorder.t0_ns[self._next]
+            has_place = len(self._in_flight) < self._limits.max_in_flight
+            due_ns = self._recorder.t0_ns[row]
             if due_ns > self._clock.now_ns():
                 self._timer.call_at(due_ns, self._offer_due)
+                if self._made is None and has_place:
+                    self._made = self._make_row(row)
                 return
-            if len(self._tasks) >= self._limits.max_in_flight:
+            if not has_place:
                 self._waits_for_answer = True
                 return
-            self._start(self._next)
-            self._next += 1
+            self._start(row)
         asyncio.get_running_loop().call_soon(self._offer_due)
 
     def _start(self, row: int) -> None:
-        self._tasks[row] = asyncio.get_running_loop().create_task(self._write(row))
-
-    async def _write(self, row: int) -> None:
-        began_ns = self._clock.now_ns()
+        made = self._made or self._make_row(row)
+        self._made = None
+        self._in_flight[row] = made
+        self._next = row + 1
         try:
-            written = await self._offer(self._recorder.first_sequence + row)
-        except WithdrawnError as withdrawn:
-            written = withdrawn.answer
-        except asyncio.CancelledError:
-            written = Operated(began_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=NO_ANSWER)
-        except Exception as error:  # noqa: BLE001 -- a driver that breaks its contract must not cost the other records
-            what = f"{type(error).__name__} in the driver"
-            written = Operated(began_ns, self._clock.now_ns(), Outcome.UNKNOWN, error=what)
-        self._recorder.record(row, written)
-        del self._tasks[row]
+            made.send(partial(self._ended, row))
+        except Exception as error:  # noqa: BLE001 -- see `Broken`
+            if row in self._in_flight:
+                self._ended(row, broken(error, self._clock))
+
+    def _make_row(self, row: int) -> Made[Answer]:
+        try:
+            return self._make(self._recorder.first_sequence + row)
+        except Exception as error:  # noqa: BLE001 -- see `Broken`
+            return Broken(error, self._clock)
+
+    def _ended(self, row: int, answer: Answer) -> None:
+        if self._in_flight.pop(row, None) is None:
+            return  # said after the last word
+        self._recorder.record(row, answer)
         if self._waits_for_answer:
             self._offer_due()
+        if not self._in_flight:
+            self._all_answered()
+
+    def _all_answered(self) -> None:
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(None)
 
     def _stop_offering(self) -> None:
         if self._offered is not None and not self._offered.done():
@@ -168,11 +189,17 @@ class OpenLoop:
         self._drain_alarm = asyncio.get_running_loop().call_later(seconds, self._give_up)
 
     def _give_up(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
+        self._abandon()
+        # Whoever has not said by then what became of it breaks its contract; the records of the others are kept.
+        self._drain_alarm = asyncio.get_running_loop().call_later(LAST_WORD_S, self._all_answered)
+
+    def _abandon(self) -> None:
+        for made in list(self._in_flight.values()):
+            made.abandon()
 
     def _close_rows(self) -> None:
-        # A task that was cancelled before its first step has sent nothing either.
+        for row in list(self._in_flight):
+            self._ended(row, broken(TimeoutError(), self._clock))
         self._recorder.unsent(0, self._next if self._leaves_rest_open else self._end)
 
     def _arm_last_call(self) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import string
+from array import array
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.identity import EVENT_ID_CHARS, EventId, delete_key, put_key, update_key
+from stepbench.contracts.identity import ANY_ATTEMPT, EVENT_ID_CHARS, EventId, put_key, update_key
 from stepbench.drivers.protocol import Write
 from stepbench.load.keys import draw_keys
 from stepbench.load.matching import all_matching
@@ -28,20 +29,33 @@ class Payloads:
 
     def __init__(self, record: Record, first: EventId, events: int, seed: int) -> None:
         """`first`: the slice's first event; `events`: how many the slice holds."""
-        self._record = record
-        self._first = first
+        self._operation = record.operation
+        self._tag = first.tag
+        self._key_bytes = record.key_bytes
         fill = np.random.default_rng([seed]).choice(FILLER, record.value_bytes - EVENT_ID_CHARS)
         self._fill = fill.tobytes()
-        rng = np.random.default_rng([seed, first.phase, first.writer, first.slice])
-        self._indices = draw_keys(record, events, rng).tolist()
-        self._matching = all_matching(record.matching_share, events).tolist()
+        self._indices = array("I")
+        if record.operation == "update":
+            rng = np.random.default_rng([seed, first.phase, first.writer, first.slice])
+            self._indices.frombytes(draw_keys(record, events, rng).astype(np.uint32).tobytes())
+        self._matching = all_matching(record.matching_share, events).tobytes()
+        # All of an identity but its sequence number, of which an event that is held back has another one.
+        self._values = [_head(first._replace(matching=matching)) for matching in (False, True)]
+        in_keys = first._replace(attempt=ANY_ATTEMPT) if record.operation == "delete" else first
+        self._keys = [_head(in_keys._replace(matching=matching)) for matching in (False, True)]
+        self._pad = put_key(first, record.key_bytes)[EVENT_ID_CHARS:]
 
     def write(self, sequence: int) -> Write:
         """The write of the slice's event with this sequence number."""
-        event = self._first._replace(sequence=sequence, matching=self._matching[sequence])
-        if self._record.operation == "delete":
-            return Write(delete_key(event, self._record.key_bytes), b"", delete=True)
-        value = event.text().encode() + self._fill
-        if self._record.operation == "update":
-            return Write(update_key(event.tag, self._indices[sequence], self._record.key_bytes), value)
-        return Write(put_key(event, self._record.key_bytes), value)
+        matching, number = self._matching[sequence], f"{sequence:08x}"
+        if self._operation == "update":
+            key = update_key(self._tag, self._indices[sequence], self._key_bytes)
+        else:
+            key = f"{self._keys[matching]}{number}{self._pad}"
+        if self._operation == "delete":
+            return Write(key, b"", delete=True)
+        return Write(key, f"{self._values[matching]}{number}".encode() + self._fill)
+
+
+def _head(event: EventId) -> str:
+    return event.text().removesuffix(f"{event.sequence:08x}")

@@ -6,7 +6,9 @@ The engines know neither stores nor plans; here is where the two meet.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
@@ -15,6 +17,7 @@ from stepbench.contracts.identity import EventId
 from stepbench.load.arrivals import SLICE_NS, slice_end_ns, slice_offsets_ns
 from stepbench.load.closed_loop import Bounds, Client, ClosedLoop, Offer
 from stepbench.load.growing_recorder import GrowingRecorder
+from stepbench.load.making import operation_maker, write_maker
 from stepbench.load.open_loop import Limits, OpenLoop
 from stepbench.load.operations import ClientOperations, Contents
 from stepbench.load.payloads import Payloads
@@ -23,14 +26,14 @@ from stepbench.load.thinking import think_times_ns
 from stepbench.load.workload import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable, Sequence
 
     from stepbench.clock import Clock
     from stepbench.contracts.closed_load import ClosedLoad
     from stepbench.contracts.plan import TrialPlan
     from stepbench.contracts.tasks import RunWriterInput
     from stepbench.contracts.workload import Workload
-    from stepbench.drivers.protocol import Answer, Driver, Operable, Operated
+    from stepbench.drivers.protocol import Answer, Driver, Made, Operable, Operated, Operation
     from stepbench.load.timer import Timer
 
 PREPARED = 1_000_000
@@ -92,17 +95,18 @@ def build_slice(task: RunWriterInput, plan: TrialPlan, driver: Driver | Operable
     recorder: Recorder
     if plan.workload is None:
         recorder = Recorder(due_ns[skipped:], skipped)
-        offer = _writes(task, plan, cast("Driver", driver), due_ns.size)
+        make = _writes(task, plan, cast("Driver", driver), due_ns.size, with_.clock)
     else:
         recorder = OperationRecorder(due_ns[skipped:], skipped)
         operations = _operations(task, plan.workload, task.item.writer, due_ns.size, first=skipped)
-        offer = _Connections(operations, cast("Operable", driver), recorder, task, plan).offer
+        make_operation = operation_maker(cast("Operable", driver), with_.clock)
+        make = Connections(operations, make_operation, recorder, _client_numbers(task, plan)).make
     limits = Limits(
         max_in_flight=plan.max_in_flight,
         send_until_ns=_end_ns(task, plan) + round(with_.ends.grace_s * _SECOND_NS),
         drain_s=with_.ends.drain_s,
     )
-    engine = OpenLoop(offer, with_.clock, with_.timer, recorder, limits=limits, first_row=late - skipped)
+    engine = OpenLoop(make, with_.clock, with_.timer, recorder, limits=limits, first_row=late - skipped)
     return Slice(engine, recorder)
 
 
@@ -112,11 +116,18 @@ def most_rows(plan: TrialPlan, phase: int, slice_: int) -> int:
     return max(1, plan.kept_operations(slice_end_ns(plan, phase, slice_) / _SECOND_NS - begin_s) // plan.writers)
 
 
-def _writes(task: RunWriterInput, plan: TrialPlan, driver: Driver, events: int) -> Callable[[int], Awaitable[Answer]]:
+def most_alarms_per_s(plan: TrialPlan, phase: int) -> float:
+    """How often a writer's timer may go off: in open loop; clients that pause have theirs at any time, so infinite."""
+    return max((step.rate_per_s / plan.writers for step in plan.phases[phase].steps), default=math.inf)
+
+
+def _writes(
+    task: RunWriterInput, plan: TrialPlan, driver: Driver, events: int, clock: Clock
+) -> Callable[[int], Made[Answer]]:
     item = task.item
     event = EventId(item.ref.tag, item.phase, item.writer, item.slice, task.attempt, 0)
-    write, payload = driver.write, Payloads(plan.record, event, events, plan.seed).write
-    return lambda sequence: write(payload(sequence))
+    make, payload = write_maker(driver, clock), Payloads(plan.record, event, events, plan.seed).write
+    return lambda sequence: make(payload(sequence))
 
 
 def _closed(task: RunWriterInput, plan: TrialPlan, load: ClosedLoad, driver: Operable, with_: Instruments) -> Slice:
@@ -125,6 +136,7 @@ def _closed(task: RunWriterInput, plan: TrialPlan, load: ClosedLoad, driver: Ope
     numbers = range(item.writer, load.clients, plan.writers)
     slice_s = (_end_ns(task, plan) - item.start_at_ns) / _SECOND_NS
     possible = int(slice_s / (load.think_ms / 1e3 + FASTEST_S)) + 1
+    make_operation = operation_maker(driver, with_.clock)
 
     def client(number: int) -> Client:
         own = load.operations_of(number)
@@ -134,11 +146,11 @@ def _closed(task: RunWriterInput, plan: TrialPlan, load: ClosedLoad, driver: Ope
         seed = (plan.seed, item.phase, item.slice, task.attempt, number)
         pauses_ns = think_times_ns(load.think_ms / 1e3, load.think, seed)
 
-        def offer(sequence: int) -> Offer:
+        def make(sequence: int) -> Offer:
             operation = operations.at(sequence)
-            return Offer(operation.kind, driver.operate(operation))
+            return Offer(operation.kind, make_operation(operation))
 
-        return Client(number, offer, pauses_ns, own)
+        return Client(number, make, pauses_ns, own)
 
     recorder = GrowingRecorder(full=with_.full)
     most = most_rows(plan, item.phase, item.slice)
@@ -156,37 +168,73 @@ def _operations(
     return made
 
 
-class _Connections:
-    """
-    Operations in open loop, each on the connection of a client that has none under way.
+def _client_numbers(task: RunWriterInput, plan: TrialPlan) -> list[int]:
+    """A writer has as many clients as may be in flight, numbered as in closed loop."""
+    return [task.item.writer + place * plan.writers for place in range(plan.max_in_flight)]
 
-    A writer has as many clients as may be in flight, numbered as in closed loop; those used last are used first.
+
+class Connections:
+    """
+    Operations in open loop, each on the connection of a client that has none under way; those used last are used first.
+
+    make_operation: how the driver's are made. clients: whose connections there are, as many as may be in flight.
     """
 
     def __init__(
         self,
         operations: ClientOperations,
-        driver: Operable,
+        make_operation: Callable[[Operation], Made[Operated]],
         recorder: OperationRecorder,
-        task: RunWriterInput,
-        plan: TrialPlan,
+        clients: Sequence[int],
     ) -> None:
         self._operations = operations
-        self._driver = driver
+        self._make = make_operation
         self._recorder = recorder
-        self._free = [task.item.writer + place * plan.writers for place in reversed(range(plan.max_in_flight))]
+        self._free = list(reversed(clients))
 
-    async def offer(self, sequence: int) -> Operated:
+    def make(self, sequence: int) -> Made[Operated]:
+        """The operation with this number."""
         client = self._free.pop()
+        operation = self._operations.at(sequence, client)
+        begin = partial(self._recorder.begin, sequence, operation.kind, client)
         try:
-            operation = self._operations.at(sequence, client)
-            self._recorder.begin(sequence, operation.kind, client)
-            operated = await self._driver.operate(operation)
-        finally:
+            made = self._make(operation)
+        except Exception:
+            begin()
             self._free.append(client)
-        if operated.retries or operated.connecting is not None:
-            self._recorder.note(sequence, operated)
-        return operated
+            raise
+        return _Lent(made, begin, partial(self._free.append, client))
+
+
+class _Lent:
+    """`Made`, on a connection that is given back with the answer."""
+
+    __slots__ = ("_begin", "_done", "_give_back", "_made")
+
+    def __init__(self, made: Made[Operated], begin: Callable[[], None], give_back: Callable[[], None]) -> None:
+        self._made = made
+        self._begin = begin
+        self._give_back = give_back
+
+    def send(self, done: Callable[[Operated], None]) -> None:
+        self._begin()
+        self._done: Callable[[Operated], None] | None = done
+        try:
+            self._made.send(self._ended)
+        except Exception:
+            if self._done is not None:
+                self._done = None
+                self._give_back()
+            raise
+
+    def abandon(self) -> None:
+        self._made.abandon()
+
+    def _ended(self, operated: Operated) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            self._give_back()
+            done(operated)
 
 
 def _phase_start_ns(task: RunWriterInput) -> int:

@@ -2,15 +2,15 @@
 Timers that call back at a time of the writer's clock.
 
 asyncio's own timers are 0.5 to 1 ms late (uvloop's count in whole milliseconds); a Linux `timerfd` with the thread's
-timer slack at its least is 30 to 60 µs late.
+timer slack at its least is 30 to 60 µs late, and one that goes off early and is then waited for is not late at all.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
-import struct
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ _TFD_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
 _PR_SET_TIMERSLACK = 29
 _DEFAULT_SLACK = 0
 _LEAST_SLACK_NS = 1
+SPIN_NS = 60_000
+"""Longer than the system takes to wake a thread nearly always."""
+MOST_SPINNING = 0.25
+"""Of the thread's time."""
 
 
 class Timer(Protocol):
@@ -64,8 +68,8 @@ class TimerFd:
 
     Args:
         clock: whose times `call_at` takes.
-        spin_ns: the alarm goes off so much early, and the rest is waited for in a loop; 0: not. Spinning keeps
-            answers waiting, so that it buys punctual sends with late t2s.
+        spin_ns: the alarm goes off so much early, and the rest is waited for without sleeping; 0: not. The loop goes
+            round meanwhile, so that answers are taken as they come.
 
     Raises:
         OSError: the system has none.
@@ -80,6 +84,9 @@ class TimerFd:
         self._fd = self._libc.timerfd_create(_CLOCK_MONOTONIC, _TFD_NONBLOCK_CLOEXEC)
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create")
+        # {interval s, interval ns, value s, value ns} (timerfd_settime(2)); made once, since that takes longer than
+        # the call.
+        self._setting = (ctypes.c_int64 * 4)()
         self._libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(_LEAST_SLACK_NS), 0, 0, 0)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._fd, self._ring)
@@ -88,8 +95,9 @@ class TimerFd:
         """See `Timer`."""
         self._due_ns, self._callback = due_ns, callback
         # 1 ns at least: 0 would disarm it.
-        seconds, ns = divmod(max(1, due_ns - self._spin_ns - self._clock.now_ns()), _SECOND_NS)
-        self._libc.timerfd_settime(self._fd, 0, struct.pack("qqqq", 0, 0, seconds, ns), None)
+        wait_ns = max(1, due_ns - self._spin_ns - self._clock.now_ns())
+        self._setting[2], self._setting[3] = divmod(wait_ns, _SECOND_NS)
+        self._libc.timerfd_settime(self._fd, 0, self._setting, None)
 
     def close(self) -> None:
         """See `Timer`."""
@@ -100,15 +108,24 @@ class TimerFd:
             self._libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(_DEFAULT_SLACK), 0, 0, 0)
 
     def _ring(self) -> None:
-        try:
-            os.read(self._fd, 8)
-        except BlockingIOError:
-            return  # set anew between the ring and this call
-        while self._clock.now_ns() < self._due_ns:
-            pass  # at most `spin_ns`
+        # Until it is set anew or read, the descriptor stays readable, and the loop comes straight back here.
+        if self._clock.now_ns() < self._due_ns:
+            return
         callback, self._callback = self._callback, None
         if callback is not None:
             callback()
+        if self._callback is None and self._fd >= 0:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._fd, 8)
+
+
+def spin_ns(alarms_per_s: float, cores: float) -> int:
+    """
+    How long to wait for each alarm without sleeping: `SPIN_NS`, or 0 where that would cost too much.
+
+    alarms_per_s: at the most. cores: of this thread (see `load.cpu.cores_of`); less than one is stopped by its quota.
+    """
+    return SPIN_NS if cores >= 1 and alarms_per_s * SPIN_NS <= MOST_SPINNING * _SECOND_NS else 0
 
 
 def best_timer(clock: Clock, spin_ns: int = 0) -> Timer:

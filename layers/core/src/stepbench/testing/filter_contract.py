@@ -19,7 +19,7 @@ from stepbench.drivers.preload import preloaded_value
 from stepbench.drivers.protocol import Outcome, Write
 from stepbench.load.matching import all_matching
 from stepbench.load.payloads import Payloads
-from stepbench.testing.driver_contract import KEY_BYTES, VALUE_BYTES, Subject, contract_spec, running
+from stepbench.testing.driver_subject import KEY_BYTES, VALUE_BYTES, Subject, contract_spec, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -28,6 +28,7 @@ from stepbench.load.products import UPDATED
 from stepbench.load.quiet import quiet
 from stepbench.load.workload import INSERTED
 from stepbench.testing.fault_proxy import Drop, Rule, fault_proxy
+from stepbench.testing.made_contract import MadeOperationsContract
 from stepbench.testing.operable_subject import (
     CLIENTS,
     RECORDS,
@@ -52,7 +53,7 @@ MANY_CLIENTS = 64
 LOOK_UP_S = 0.05
 
 
-class OperableContract:
+class OperableContract(MadeOperationsContract):
     """The tests. `prepare`, `ready`, `tear_down` and `provider` have to work without `open`, as stages call them."""
 
     @pytest.fixture

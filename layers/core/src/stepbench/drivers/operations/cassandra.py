@@ -10,14 +10,16 @@ Measured against the library `cassandra-driver` (3.30, libev, bridged to asyncio
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.workload import Workload
 from stepbench.drivers.finishing import to_its_end
 from stepbench.drivers.operations.cassandra_access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits
-from stepbench.drivers.operations.cassandra_answers import GARBAGE, UNPREPARED, judge
+from stepbench.drivers.operations.cassandra_answers import judge
 from stepbench.drivers.operations.cassandra_connections import FAILURES, Connections, connect_error
+from stepbench.drivers.operations.cassandra_prompt import FORGOTTEN, PromptStatement
 from stepbench.drivers.operations.cassandra_records import Records
 from stepbench.drivers.operations.cassandra_statements import (
     CONSISTENCIES,
@@ -29,6 +31,7 @@ from stepbench.drivers.operations.cassandra_statements import (
 )
 from stepbench.drivers.operations.preloading import preload
 from stepbench.drivers.protocol import Connecting, Operated, Outcome
+from stepbench.drivers.tasked import Tasked
 from stepbench.wire import cql
 from stepbench.wire.cql_answers import supported
 
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.operations.cassandra_connections import Ready
-    from stepbench.drivers.protocol import Operation
+    from stepbench.drivers.protocol import Made, Operation
     from stepbench.settings import Settings
 
 _PRELOADED_BYTES, _PRELOADED_RECORDS, _PRELOADING_LANES = 256_000, 64, 2
@@ -80,6 +83,16 @@ class CassandraOperations:
     async def close(self) -> None:
         """Close all connections."""
         self._connections.close()
+
+    def make(self, operation: Operation) -> Made[Operated]:
+        """See `PromptOperable`; what is several steps, or has no connection yet, is a task."""
+        ready = self._connections.at_hand(operation.client) if self._reuse else None
+        (statement, values), *more = steps_of(operation, self._statements)
+        identity = ready.ids.get(statement) if ready else None
+        if ready is None or identity is None or more:
+            return Tasked(partial(self.operate, operation), self._clock)
+        request, is_reading = cql.execute(identity, self._consistency, values), statement in self._reading
+        return PromptStatement(operation, request, ready, self._clock, self.operate, is_reading=is_reading)
 
     async def operate(self, operation: Operation) -> Operated:
         """
@@ -163,6 +176,6 @@ class CassandraOperations:
             outcome, error = judge(answered, operation, reading=statement in self._reading)
             if outcome is not Outcome.OK:
                 break
-        if error in {UNPREPARED, GARBAGE}:  # the node has forgotten its statements, or we misunderstand it
+        if error in FORGOTTEN:
             connection.close()
         return Operated(t1_ns, t2_ns, outcome, error=error)

@@ -50,6 +50,13 @@ class Connections:
 
         await asyncio.gather(*(one() for _ in range(count)))
 
+    def at_hand(self, client: int) -> Ready | None:
+        """The client's, if it has one that is open, or can have one of those that were made ahead."""
+        ready = self._clients.get(client)
+        while (ready is None or not ready.connection.is_open) and self._spare:
+            ready = self._clients[client] = self._spare.pop()
+        return ready if ready is not None and ready.connection.is_open else None
+
     async def of(self, client: int) -> Ready:
         """
         The client's; operations that it has in flight share it.
@@ -57,13 +64,9 @@ class Connections:
         Raises:
             OSError, StepbenchError, MalformedAnswerError: it has none that is open, and can get none.
         """
-        ready = self._clients.get(client)
-        if ready is not None and ready.connection.is_open:
+        ready = self.at_hand(client)
+        if ready is not None:
             return ready
-        while self._spare:
-            ready = self._clients[client] = self._spare.pop()
-            if ready.connection.is_open:
-                return ready
         made = await self._prepared()
         other = self._clients.get(client)
         if other is not None and other.connection.is_open:  # two operations of a client at once

@@ -13,7 +13,8 @@ import psycopg
 from psycopg import sql
 
 from stepbench.drivers.operations.dsql_access import DATABASE_ROLE, SCHEMA
-from stepbench.drivers.operations.sql_operator import CONFLICTS, pause_s
+from stepbench.drivers.operations.sql_execution import CONFLICTS
+from stepbench.drivers.operations.sql_operator import pause_s
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

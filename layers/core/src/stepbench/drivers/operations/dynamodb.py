@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.workload import Kind
+from stepbench.drivers.awaiting import answer_of
 from stepbench.drivers.aws_access import ANSWER_LIMIT_S, AwsAccess
 from stepbench.drivers.dynamodb_table import TrialTable
 from stepbench.drivers.operations.dynamodb_requests import (
@@ -23,12 +25,16 @@ from stepbench.drivers.operations.dynamodb_requests import (
     Call,
     Requests,
     again,
+    changed,
     operated,
+    read,
     unprocessed,
 )
 from stepbench.drivers.operations.preloading import preload
 from stepbench.drivers.protocol import Connecting, Operated, Operation, Outcome
+from stepbench.drivers.tasked import Tasked
 from stepbench.errors import TargetUnavailableError
+from stepbench.wire.aws import SignedRequest
 from stepbench.wire.connection import Exchange
 from stepbench.wire.pool import Limits
 
@@ -37,6 +43,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import Scale, TrialPlan, TrialSpec
+    from stepbench.drivers.protocol import Made
     from stepbench.settings import Settings
     from stepbench.wire.pool import Dialled
 
@@ -52,7 +59,7 @@ _POLL_S = 0.5
 
 
 class DynamoDbOperations:
-    """`Operable` and `Scalable` for DynamoDB, which gives no token."""
+    """`Operable`, `PromptOperable` and `Scalable` for DynamoDB, which gives no token."""
 
     def __init__(
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, answer_limit_s: float = ANSWER_LIMIT_S
@@ -60,7 +67,6 @@ class DynamoDbOperations:
         self._spec = spec
         self._clock = clock
         self._reuse = spec.plan.workload is None or spec.plan.workload.reuse
-        self._answer_limit_s = answer_limit_s
         self._aws = AwsAccess("dynamodb", spec, settings, clock, limits=_limits(spec.plan, answer_limit_s))
         self._table = TrialTable(spec, settings, self._aws, clock)
         self._requests = Requests(self._table.name)
@@ -93,13 +99,21 @@ class DynamoDbOperations:
         table = await self._table.describe()
         return table is not None and table["TableStatus"] == "ACTIVE"
 
+    def make(self, operation: Operation) -> Made[Operated]:
+        """Signed ahead, where it is one request on a connection that is there; else as a task."""
+        if not self._reuse or operation.kind is Kind.READ_MODIFY_WRITE:
+            return Tasked(lambda: self.operate(operation), self._clock)
+        return self._made(self._requests.of(operation)[0])
+
     async def operate(self, operation: Operation) -> Operated:
         """One request, or two for a read-modify-write; `connecting` without reuse."""
         wire = self._aws.wire
         calls = self._requests.of(operation)
+        if self._reuse and len(calls) == 1:
+            return await answer_of(self._made(calls[0]))
         signed = self._signed(calls[0])
         if self._reuse:
-            return await self._run(calls, signed, wire.exchange)
+            return await self._run(calls, signed, wire.pool.exchange)
         began_ns = self._clock.now_ns()
         try:
             found = await wire.find()
@@ -131,8 +145,11 @@ class DynamoDbOperations:
         """What serves the table."""
         return self._aws.provider("Amazon DynamoDB")
 
+    def _made(self, call: Call) -> SignedRequest[Operated]:
+        return SignedRequest(self._aws.wire, call.form, "/", call.body, read if call.reads else changed)
+
     def _signed(self, call: Call) -> bytes:
-        return self._aws.wire.signed("POST", "/", call.headers, call.body)
+        return self._aws.wire.signed(call.form, "/", call.body, self._clock.now_ns())
 
     async def _run(self, calls: Sequence[Call], signed: bytes, send: Sender) -> Operated:
         """One after the other, until one does not succeed; `signed` is the first."""
@@ -147,7 +164,7 @@ class DynamoDbOperations:
             if not dialled.connection.usable:  # the server kept it for one answer only
                 now_ns = self._clock.now_ns()
                 return Exchange(now_ns, now_ns, None, "connection-closed", sent=False)
-            return await dialled.connection.exchange(signed, self._answer_limit_s)
+            return await dialled.connection.exchange(signed)
 
         return send
 
@@ -155,7 +172,7 @@ class DynamoDbOperations:
         call = self._requests.batch(records)
         left = len(records)
         for turn in range(_BATCH_TURNS):
-            exchange = await self._aws.wire.exchange(self._signed(call))
+            exchange = await self._aws.wire.exchange(call.form, "/", call.body)
             result = operated(exchange, reads=False)
             undone = unprocessed(exchange) if result.outcome is Outcome.OK else {}
             if not undone:
@@ -166,7 +183,8 @@ class DynamoDbOperations:
         return f"UnprocessedItems ({left} of {len(records)})"
 
     async def _exists(self, key: str) -> bool:
-        exchange = await self._aws.wire.exchange(self._signed(self._requests.get(key, consistent=True)))
+        call = self._requests.get(key, consistent=True)
+        exchange = await self._aws.wire.exchange(call.form, "/", call.body)
         result = operated(exchange, reads=True)
         if result.outcome is not Outcome.OK and result.error != NOT_FOUND:
             message = f"the record {key[:60]!r} could not be looked up: {result.error}"

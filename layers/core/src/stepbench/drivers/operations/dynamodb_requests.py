@@ -11,26 +11,28 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.aws_answers import json_error_code, written
-from stepbench.drivers.dynamodb_items import Headers, headers_of, item_json
+from stepbench.drivers.dynamodb_items import Items, form_of
 from stepbench.drivers.protocol import Operated, Operation, Outcome
 from stepbench.load.products import NUMBERS, attributes_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from stepbench.wire.connection import Exchange
+    from stepbench.wire.connection import Exchange, Sending
+    from stepbench.wire.http1 import Answer
+    from stepbench.wire.sigv4 import Form
 
 BATCH_ITEMS = 25
 """BatchWriteItem takes no more, nor more than 16 MB: 25 of the largest blobs are 9 MB."""
-_GET, _PUT, _UPDATE = headers_of("GetItem"), headers_of("PutItem"), headers_of("UpdateItem")
-_BATCH = headers_of("BatchWriteItem")
+_GET, _PUT, _UPDATE = form_of("GetItem"), form_of("PutItem"), form_of("UpdateItem")
+_BATCH = form_of("BatchWriteItem")
 NOT_FOUND = "not_found"
 
 
 class Call(NamedTuple):
     """One request. `reads`: an answer without an item is a refusal."""
 
-    headers: Headers
+    form: Form
     body: bytes
     reads: bool = False
 
@@ -40,6 +42,7 @@ class Requests:
 
     def __init__(self, table: str) -> None:
         self._table = table
+        self._items = Items()
         head = f'{{"TableName":{json.dumps(table)},'
         self._with_key, self._with_item = f'{head}"Key":{{"pk":{{"S":', f'{head}"Item":'
 
@@ -70,7 +73,7 @@ class Requests:
         return Call(_GET, f"{self._with_key}{json.dumps(key)}}}}}{more}}}".encode(), reads=True)
 
     def _put(self, operation: Operation) -> Call:
-        return Call(_PUT, f"{self._with_item}{record_json(operation)}}}".encode())
+        return Call(_PUT, f"{self._with_item}{self._record(operation)}}}".encode())
 
     def _update(self, operation: Operation) -> Call:
         fields = operation.fields or {}
@@ -81,17 +84,16 @@ class Requests:
         body = f"{self._with_key}{json.dumps(operation.key)}}}}},{more}"
         return Call(_UPDATE, f'{body},"ExpressionAttributeValues":{json.dumps(values)}}}'.encode())
 
+    def _record(self, operation: Operation) -> str:
+        """A record as an item: a blob's value as one text, a product's fields as an attribute each."""
+        if operation.fields is None:
+            return self._items.text(operation.key, operation.value)
+        return f'{{"pk":{{"S":{json.dumps(operation.key)}}},{attributes_json(operation.fields)[1:]}'
+
     def batch(self, operations: Sequence[Operation]) -> Call:
         """BatchWriteItem of all these."""
-        puts = ",".join(f'{{"PutRequest":{{"Item":{record_json(each)}}}}}' for each in operations)
+        puts = ",".join(f'{{"PutRequest":{{"Item":{self._record(each)}}}}}' for each in operations)
         return Call(_BATCH, f'{{"RequestItems":{{{json.dumps(self._table)}:[{puts}]}}}}'.encode())
-
-
-def record_json(operation: Operation) -> str:
-    """A record as an item: a blob's value as one text, a product's fields as an attribute each."""
-    if operation.fields is None:
-        return item_json(operation.key, operation.value)
-    return f'{{"pk":{{"S":{json.dumps(operation.key)}}},{attributes_json(operation.fields)[1:]}'
 
 
 def operated(exchange: Exchange, *, reads: bool) -> Operated:
@@ -100,6 +102,16 @@ def operated(exchange: Exchange, *, reads: bool) -> Operated:
     if reads and result.outcome is Outcome.OK and exchange.answer and b'"Item"' not in exchange.answer.body:
         return result._replace(outcome=Outcome.FAILED, error=NOT_FOUND)
     return result
+
+
+def read(sending: Sending, t2_ns: int, answer: Answer | None, error: str) -> Operated:
+    """What came of a call that reads."""
+    return operated(sending.exchange(t2_ns, answer, error), reads=True)
+
+
+def changed(sending: Sending, t2_ns: int, answer: Answer | None, error: str) -> Operated:
+    """What came of any other."""
+    return operated(sending.exchange(t2_ns, answer, error), reads=False)
 
 
 def unprocessed(exchange: Exchange) -> Mapping[str, Any]:

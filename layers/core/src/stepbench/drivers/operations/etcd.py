@@ -6,46 +6,53 @@ is as it was (`mod_revision`). If it is not, the Txn's answer has the record as 
 and the repetition counted in `retries`. A read-modify-write of a product is the same; of a blob it is a Range, then a
 Put without a condition. A scan is a Range with a limit, from a key on.
 
-Up to 100 clients share a channel, and so a connection, as goroutines share one of etcd's own clients; `warm_up` makes
-all. (On two cores, of 100 clients with a channel each, a put took 37 to 41 ms at p50, and 20 to 33 ms with one for all,
-for two thirds of the CPU.) After a call without an answer the next operation gets a new channel, made before its t1,
-and the old one ends with the last operation that has begun over it. Without reuse each operation makes its own: gRPC
-does not tell TCP, TLS and HTTP/2's settings apart, so `connecting.connect_ns` holds them all, and `tls_ns` and
-`authenticate_ns` are 0; names are looked up before t1. Such connections end by FIN and stay in TIME_WAIT for a minute,
-which limits their number.
+Up to 100 clients share a connection, as goroutines share one of etcd's own clients; `warm_up` makes all. After a call
+without an answer the next operation gets a new one, made before its t1, and the old one ends with the last operation
+that has begun over it. Without reuse each operation makes its own: `connecting.connect_ns` is TCP and HTTP/2's
+settings, and `authenticate_ns` is 0; names are looked up before t1. Such connections end by a reset, which leaves their
+ports free.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-import grpc.aio
+from google.protobuf.message import DecodeError
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers import etcd_pb2 as pb
 from stepbench.drivers.addresses import Addresses
+from stepbench.drivers.etcd_channels import ClientChannel, MadeCall, locate
 from stepbench.drivers.etcd_cluster import (
     DEFAULT_LIMITS,
-    Channel,
+    GARBAGE,
+    PUT,
+    RANGE,
+    TXN,
+    CallError,
     EtcdCluster,
     EtcdLimits,
+    ask,
     end_of,
+    error_of,
     outcome_of,
-    unary,
 )
-from stepbench.drivers.operations.etcd_channels import Calls, ClientChannel, dial, locate
 from stepbench.drivers.operations.preloading import preload
 from stepbench.drivers.protocol import Connecting, Operated, Operation, Outcome
+from stepbench.drivers.tasked import Tasked
 from stepbench.errors import TargetUnavailableError
 from stepbench.load.products import json_blob
+from stepbench.wire.grpc_answer import GrpcAnswer, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.protocol import Made
     from stepbench.settings import Settings
+    from stepbench.wire.grpc_connection import GrpcConnection
 
 NOT_FOUND, CONFLICT = "not_found", "conflict"
 MAX_CONFLICTS = 50
@@ -56,23 +63,13 @@ CLIENTS_PER_CHANNEL = 100
 """As many calls at a time as gRPC advises for a connection."""
 
 
-class Answered(NamedTuple):
-    """What came of one call; `raw` is empty unless `outcome` is OK."""
-
-    t1_ns: int
-    t2_ns: int
-    outcome: Outcome
-    error: str = ""
-    raw: bytes = b""
-
-
 class EtcdOperations:
     """`Operable` for an etcd cluster, whose endpoints the clients use in turn; a write's token is its revision."""
 
     def __init__(
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: EtcdLimits = DEFAULT_LIMITS
     ) -> None:
-        self._cluster = EtcdCluster(spec, settings, limits)
+        self._cluster = EtcdCluster(spec, settings, clock, limits)
         self._spec = spec
         self._clock = clock
         self._limits = limits
@@ -91,13 +88,13 @@ class EtcdOperations:
         if self._reuse:
             count = max(len(endpoints), -(-self._spec.plan.clients_of_writer // CLIENTS_PER_CHANNEL))
             each = [endpoints[n % len(endpoints)] for n in range(count)]
-            self._channels = [ClientChannel(endpoint, self._addresses, self._limits) for endpoint in each]
+            self._channels = [ClientChannel(self._cluster, endpoint, self._addresses) for endpoint in each]
 
     async def warm_up(self) -> None:
         """Connect all channels, of which there are none without reuse. Raises TargetUnavailableError."""
         try:
             for channel in self._channels:
-                await channel.calls()
+                await channel.connected()
         except OSError as error:
             host, count = self._cluster.endpoints[0].host, len(self._channels)
             message = f"etcd at {host} does not take {count} connections: {error}"
@@ -107,14 +104,14 @@ class EtcdOperations:
         """Close the clients' connections."""
         channels, self._channels = self._channels, []
         for channel in channels:
-            await channel.close()
+            channel.close()
 
     async def prepare(self) -> None:
         """Put the records; a cluster needs nothing else. Raises TargetUnavailableError."""
         workload = self._spec.plan.workload
         size = workload.record.key_bytes + workload.record.value_bytes if workload else 0
-        async with self._cluster.control() as channel:
-            records = _Records(channel, self._limits.control_s)
+        async with self._cluster.control() as connection:
+            records = _Records(connection)
             batch = max(1, min(_TXN_PUTS, _TXN_BYTES // (size + 100)))  # a product's JSON is larger than its values
             await preload(
                 self._spec, records.write, self._clock, batch=batch, lanes=PRELOAD_LANES, exists=records.exists
@@ -127,11 +124,19 @@ class EtcdOperations:
 
     async def tear_down(self) -> bool:
         """Delete all keys of the trial in portions, for some 20 s a call."""
-        return await self._cluster.remove(f"{self._spec.tag}/".encode(), self._clock)
+        return await self._cluster.remove(f"{self._spec.tag}/".encode())
 
     async def provider(self) -> str:
         """`etcd 3.5.1`."""
         return await self._cluster.provider()
+
+    def make(self, operation: Operation) -> Made[Operated]:
+        """Of one call over a kept connection; everything else takes a task."""
+        asked = self._question(operation) if self._reuse else None
+        if asked is None:
+            return self._tasked(operation)
+        method, message, read = asked
+        return MadeCall(self._channel(operation), method, message, read, lambda: self._tasked(operation))
 
     async def operate(self, operation: Operation) -> Operated:
         """One call, or more where the module says so; `connecting` without reuse."""
@@ -141,18 +146,24 @@ class EtcdOperations:
         except OSError as error:
             return _not_sent(began_ns, self._clock.now_ns(), error)
 
-    async def _over_kept(self, operation: Operation) -> Operated:
+    def _tasked(self, operation: Operation) -> Tasked[Operated]:
+        return Tasked(lambda: self.operate(operation), self._clock)
+
+    def _channel(self, operation: Operation) -> ClientChannel:
         if not self._channels:
             message = "open the driver before operating"
             raise RuntimeError(message)
-        channel = self._channels[operation.client // self._spec.plan.writers % len(self._channels)]
-        calls = await channel.enter()
+        return self._channels[operation.client // self._spec.plan.writers % len(self._channels)]
+
+    async def _over_kept(self, operation: Operation) -> Operated:
+        channel = self._channel(operation)
+        kept = await channel.enter()
         try:
-            operated = await self._perform(calls, operation)
+            operated = await self._perform(kept.connection, operation)
             if operated.outcome is Outcome.UNKNOWN:
-                channel.replace(calls)
+                channel.replace(kept)
         finally:
-            channel.leave(calls)
+            channel.leave(kept)
         return operated
 
     async def _over_own(self, operation: Operation) -> Operated:
@@ -160,61 +171,66 @@ class EtcdOperations:
         address = await locate(endpoint, self._addresses)
         began_ns = self._clock.now_ns()
         try:
-            calls = await dial(endpoint, address, self._limits)
+            connection, connect_ns, tls_ns = await self._cluster.dial(endpoint, address, passing=True)
         except OSError as error:
             self._addresses.forget(endpoint.host, endpoint.port)
             return _not_sent(began_ns, self._clock.now_ns(), error)
         ready_ns = self._clock.now_ns()
         try:
-            operated = await self._perform(calls, operation)
+            operated = await self._perform(connection, operation)
         finally:
-            await calls.channel.close()
-        connecting = Connecting(ready_ns - began_ns, 0, 0, operated.t2_ns - ready_ns)
+            connection.close()
+        connecting = Connecting(connect_ns, tls_ns, 0, operated.t2_ns - ready_ns)
         return operated._replace(t1_ns=began_ns, connecting=connecting)
 
-    async def _perform(self, calls: Calls, operation: Operation) -> Operated:
+    def _question(self, operation: Operation) -> tuple[str, bytes, Callable[[GrpcAnswer], Operated]] | None:
+        """Method, message and what the answer means, where one call is all."""
         match operation.kind:
             case Kind.READ | Kind.SCAN:
-                return _read(await self._call(calls.range, self._range(operation)))
+                return RANGE, self._range(operation), _read
             case Kind.INSERT | Kind.OVERWRITE:
-                return _written(await self._call(calls.put, _put(operation.key, operation.value)))
-            case Kind.UPDATE | Kind.READ_MODIFY_WRITE:
-                first = await self._call(calls.range, self._range(operation))
-                result = _read(first)
-                if result.outcome is not Outcome.OK:
-                    return result
-                if operation.fields is None:
-                    result = _written(await self._call(calls.put, _put(operation.key, operation.value), first.t1_ns))
-                else:
-                    result = await self._change(calls, operation, first)
-                return result._replace(t1_ns=first.t1_ns)
+                return PUT, _put(operation.key, operation.value), _written
+            case _:
+                return None
 
-    async def _change(self, calls: Calls, operation: Operation, first: Answered) -> Operated:
+    async def _perform(self, connection: GrpcConnection, operation: Operation) -> Operated:
+        asked = self._question(operation)
+        if asked is not None:
+            method, message, read = asked
+            return read(await self._call(connection, method, message))
+        first = await self._call(connection, RANGE, self._range(operation))
+        result = _read(first)
+        if result.outcome is not Outcome.OK:
+            return result
+        if operation.fields is None:
+            put = _put(operation.key, operation.value)
+            result = _written(await self._call(connection, PUT, put, first.t1_ns))
+        else:
+            result = await self._change(connection, operation, first)
+        return result._replace(t1_ns=first.t1_ns)
+
+    async def _change(self, connection: GrpcConnection, operation: Operation, first: GrpcAnswer) -> Operated:
         """Write the fields over the record that was read, as often as somebody else was faster."""
-        found = pb.RangeResponse.FromString(first.raw)
-        answered = first
+        found, answer = pb.RangeResponse.FromString(first.data), first
         for retries in range(MAX_CONFLICTS + 1):
             if not found.kvs:
-                return Operated(first.t1_ns, answered.t2_ns, Outcome.FAILED, error=NOT_FOUND, retries=retries)
-            answered = await self._call(calls.txn, _changed(operation, found.kvs[0]), first.t1_ns)
-            if answered.outcome is not Outcome.OK:
-                return _written(answered)._replace(retries=retries)
-            txn = pb.TxnResponse.FromString(answered.raw)
-            if txn.succeeded:
-                return _written(answered)._replace(retries=retries)
-            found = txn.responses[0].response_range
-        return Operated(first.t1_ns, answered.t2_ns, Outcome.FAILED, error=CONFLICT, retries=MAX_CONFLICTS)
+                return Operated(first.t1_ns, answer.t2_ns, Outcome.FAILED, error=NOT_FOUND, retries=retries)
+            answer = await self._call(connection, TXN, _changed(operation, found.kvs[0]), first.t1_ns)
+            if answer.status is not Status.OK:
+                return _written(answer)._replace(retries=retries)
+            try:
+                txn = pb.TxnResponse.FromString(answer.data)
+                if txn.succeeded:
+                    return _written(answer)._replace(retries=retries)
+                found = txn.responses[0].response_range
+            except (DecodeError, IndexError):
+                return Operated(first.t1_ns, answer.t2_ns, Outcome.UNKNOWN, error=GARBAGE, retries=retries)
+        return Operated(first.t1_ns, answer.t2_ns, Outcome.FAILED, error=CONFLICT, retries=MAX_CONFLICTS)
 
-    async def _call(self, call: Any, request: bytes, began_ns: int = 0) -> Answered:  # noqa: ANN401 -- a gRPC stub
+    async def _call(self, connection: GrpcConnection, method: str, message: bytes, began_ns: int = 0) -> GrpcAnswer:
         """`began_ns`: of the operation, where this is not its first call: the limit is for all of them."""
         spent_s = (self._clock.now_ns() - began_ns) / 1e9 if began_ns else 0.0
-        limit_s = max(0.001, self._limits.write_s - spent_s)
-        t1_ns = self._clock.now_ns()
-        try:
-            raw = await call(request, timeout=limit_s)
-        except grpc.aio.AioRpcError as error:
-            return Answered(t1_ns, self._clock.now_ns(), outcome_of(error.code()), error.code().name)
-        return Answered(t1_ns, self._clock.now_ns(), Outcome.OK, raw=raw)
+        return await connection.ask(method, message, max(0.001, self._limits.write_s - spent_s))
 
     def _range(self, operation: Operation) -> bytes:
         if operation.kind is not Kind.SCAN:
@@ -224,25 +240,24 @@ class EtcdOperations:
 
 
 class _Records:
-    """Preloading over one channel."""
+    """Preloading over one connection."""
 
-    def __init__(self, channel: Channel, limit_s: float) -> None:
-        self._txn, self._range = unary(channel, "KV/Txn"), unary(channel, "KV/Range")
-        self._limit_s = limit_s
+    def __init__(self, connection: GrpcConnection) -> None:
+        self._connection = connection
 
     async def write(self, records: Sequence[Operation]) -> str:
         """All in one Txn."""
         puts = [pb.RequestOp(request_put=pb.PutRequest(key=each.key.encode(), value=each.value)) for each in records]
         try:
-            await self._txn(pb.TxnRequest(success=puts).SerializeToString(), timeout=self._limit_s)
-        except grpc.aio.AioRpcError as error:
-            return f"{error.code().name}: {error.details()}"
+            await ask(self._connection, TXN, pb.TxnRequest(success=puts).SerializeToString())
+        except CallError as error:
+            return str(error)
         return ""
 
     async def exists(self, key: str) -> bool:
         """Errors go to `EtcdCluster.control`."""
         request = pb.RangeRequest(key=key.encode(), count_only=True).SerializeToString()
-        return pb.RangeResponse.FromString(await self._range(request, timeout=self._limit_s)).count > 0
+        return pb.RangeResponse.FromString(await ask(self._connection, RANGE, request)).count > 0
 
 
 def _not_sent(began_ns: int, now_ns: int, error: OSError) -> Operated:
@@ -263,15 +278,22 @@ def _changed(operation: Operation, found: pb.KeyValue) -> bytes:
     return pb.TxnRequest(compare=[unchanged], success=[put], failure=[get]).SerializeToString()
 
 
-def _read(answered: Answered) -> Operated:
-    t1_ns, t2_ns, outcome, error, raw = answered
-    if outcome is Outcome.OK and not pb.RangeResponse.FromString(raw).kvs:
-        outcome, error = Outcome.FAILED, NOT_FOUND
-    return Operated(t1_ns, t2_ns, outcome, error=error)
+def _read(answer: GrpcAnswer) -> Operated:
+    outcome, error = outcome_of(answer), error_of(answer)
+    try:
+        if outcome is Outcome.OK and not pb.RangeResponse.FromString(answer.data).kvs:
+            outcome, error = Outcome.FAILED, NOT_FOUND
+    except DecodeError:
+        outcome, error = Outcome.UNKNOWN, GARBAGE
+    return Operated(answer.t1_ns, answer.t2_ns, outcome, error=error)
 
 
-def _written(answered: Answered) -> Operated:
+def _written(answer: GrpcAnswer) -> Operated:
     """Answers to Put and Txn begin with the same header, which has the revision."""
-    t1_ns, t2_ns, outcome, error, raw = answered
-    token = str(pb.PutResponse.FromString(raw).header.revision) if outcome is Outcome.OK else ""
-    return Operated(t1_ns, t2_ns, outcome, token, error)
+    if answer.status is not Status.OK:
+        return Operated(answer.t1_ns, answer.t2_ns, outcome_of(answer), error=error_of(answer))
+    try:
+        revision = pb.PutResponse.FromString(answer.data).header.revision
+    except DecodeError:
+        return Operated(answer.t1_ns, answer.t2_ns, Outcome.UNKNOWN, error=GARBAGE)
+    return Operated(answer.t1_ns, answer.t2_ns, Outcome.OK, str(revision))

@@ -2,24 +2,28 @@
 Redis and Valkey: a server, or a cluster whose nodes are looked up; blobs are strings, products are hashes.
 
 Each client has a connection of its own, in a cluster one a node, with one command in flight. `warm_up` makes as many as
-the plan has clients for each writer; what breaks is made anew before the next operation, outside its time. In a
-cluster, MOVED and ASK are followed at once, as its specification demands, and counted as retries.
+the plan has clients for each writer; what breaks is made anew before the next operation, outside its time. One server's
+commands are made ahead and take no task each (`make`). In a cluster, MOVED and ASK are followed at once, as its
+specification demands, and counted as retries.
 """
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import RedisTarget
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.operations.preloading import preload
 from stepbench.drivers.operations.redis_access import RedisAccess, RedisLimits
-from stepbench.drivers.operations.redis_commands import commands_of, judge
+from stepbench.drivers.operations.redis_commands import commands_of, encode_one, judge
 from stepbench.drivers.operations.redis_connections import Connections, connect_all, error_code
 from stepbench.drivers.operations.redis_keys import RedisKeys
 from stepbench.drivers.operations.redis_nodes import RedisNodes
+from stepbench.drivers.operations.redis_prompt import PromptClient, PromptCommand
 from stepbench.drivers.protocol import Connecting, Operated, Outcome
+from stepbench.drivers.tasked import Tasked
 from stepbench.errors import StepbenchError, TargetUnavailableError
 
 if TYPE_CHECKING:
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.operations.redis_commands import Command
-    from stepbench.drivers.protocol import Operation
+    from stepbench.drivers.protocol import Made, Operation
     from stepbench.settings import Settings
     from stepbench.wire.resp_cluster import Node
     from stepbench.wire.resp_connection import Answered
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
 _DEFAULT_LIMITS = RedisLimits()
 _REDIRECTIONS = 5
 _PRELOADED_BYTES, _PRELOADED_RECORDS, _PRELOADING_LANES = 4_000_000, 1_000, 4
+_READ, _SEVERAL_STEPS = Kind.READ, frozenset({Kind.READ_MODIFY_WRITE, Kind.SCAN})
 _READING = frozenset({Kind.READ, Kind.READ_MODIFY_WRITE})
 
 
@@ -55,7 +60,9 @@ class RedisOperations:
         self._reuse = workload.reuse
         self._product = workload.record.shape == "product"
         self._record_bytes = workload.record.key_bytes + workload.record.value_bytes
+        self._is_prompt = self._reuse and not self._is_cluster
         self._clients: dict[int, Connections] = {}
+        self._prompt: dict[int, PromptClient] = {}
         self._spare: list[Connections] = []
 
     async def open(self) -> None:
@@ -81,7 +88,14 @@ class RedisOperations:
         await self._nodes.close()
         for connections in (*self._clients.values(), *self._spare):
             connections.close()
-        self._clients, self._spare = {}, []
+        self._clients, self._prompt, self._spare = {}, {}, []
+
+    def make(self, operation: Operation) -> Made[Operated]:
+        """See `PromptOperable`."""
+        if not self._is_prompt or operation.kind in _SEVERAL_STEPS:
+            return Tasked(partial(self.operate, operation), self._clock)
+        client = self._prompt.get(operation.client) or self._admit_prompt(operation.client)
+        return PromptCommand(client, encode_one(operation, product=self._product), operation.kind is _READ)
 
     async def operate(self, operation: Operation) -> Operated:
         """
@@ -142,6 +156,11 @@ class RedisOperations:
         connections = self._spare.pop() if self._spare else Connections(self._access, self._clock)
         self._clients[client] = connections
         return connections
+
+    def _admit_prompt(self, client: int) -> PromptClient:
+        connections = self._clients.get(client) or self._admit(client)
+        made = self._prompt[client] = PromptClient(connections, self._access.seed, self._clock)
+        return made
 
     async def _perform(self, operation: Operation, connections: Connections) -> Operated:
         commands = commands_of(operation, product=self._product)

@@ -48,18 +48,22 @@ class Connections:
 
         Never raises for what the network or the server does: without a connection nothing is sent.
         """
-        connection = self.find(node)
-        if connection is None:
-            began_ns = self._clock.now_ns()
-            try:
-                connection = await self.connect(node)
-            except LoginRefusedError as refused:
-                return Answered(began_ns, self._clock.now_ns(), refused.reply, sent=False)
-            except (OSError, StepbenchError) as error:
-                return Answered(began_ns, self._clock.now_ns(), None, error_code(error), sent=False)
+        connection = self.find(node) or await self.reach(node)
+        if isinstance(connection, Answered):
+            return connection
         if len(commands) == 1:
             return await connection.call(*commands[0])
         return await connection.pipeline(commands)[-1]
+
+    async def reach(self, node: Node) -> RespConnection | Answered:
+        """A connection to a node, or what to say of a command that would have gone there."""
+        began_ns = self._clock.now_ns()
+        try:
+            return await self.connect(node)
+        except LoginRefusedError as refused:
+            return Answered(began_ns, self._clock.now_ns(), refused.reply, sent=False)
+        except (OSError, StepbenchError) as error:
+            return Answered(began_ns, self._clock.now_ns(), None, error_code(error), sent=False)
 
     async def connect(self, node: Node) -> RespConnection:
         """

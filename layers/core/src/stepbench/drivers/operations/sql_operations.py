@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepbench.drivers.awaiting import answer_of
 from stepbench.drivers.operations.sql_operator import Limits, SqlOperator
 from stepbench.drivers.postgresql.access import CONNECT_LIMIT_S
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.drivers.protocol import Operated, Operation
+    from stepbench.drivers.protocol import Made, Operated, Operation
 
 LANES_FROM_THE_START = 8
 
@@ -31,9 +32,13 @@ class SqlOperations:
         """Close the writer's sessions."""
         self._operator.close()
 
-    async def operate(self, operation: Operation) -> Operated:
+    def make(self, operation: Operation) -> Made[Operated]:
         """One operation, in one transaction (a read-modify-write in two); after a conflict all of it again."""
-        return await self._operator.operate(operation)
+        return self._operator.make(operation)
+
+    async def operate(self, operation: Operation) -> Operated:
+        """What `make` makes, awaited; cancelled while it is known what came of it, it raises WithdrawnError."""
+        return await answer_of(self._operator.make(operation))
 
 
 def limits_of(plan: TrialPlan, answer_limit_s: float) -> Limits:

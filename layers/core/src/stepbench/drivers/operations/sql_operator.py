@@ -1,5 +1,5 @@
 """
-`operate` for stores that speak PostgreSQL's protocol: sessions kept or made anew, and retries after conflicts.
+Operations on stores that speak PostgreSQL's protocol: sessions kept or made anew, and retries after conflicts.
 
 With reuse, an operation has one of at most `cap` prepared sessions to itself; where one has to be made for it, that is
 before t1. Without, it makes its own, and t1 is before that. Names are resolved, credentials read and tokens signed
@@ -13,9 +13,12 @@ import random
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.drivers.operations.sql_connect import connect
+from stepbench.drivers.operations.sql_execution import CONFLICTS, SqlExecution
 from stepbench.drivers.operations.sql_session import Session
+from stepbench.drivers.postgresql.execution import Ways
 from stepbench.drivers.postgresql.lanes import Lanes
 from stepbench.drivers.protocol import WITHDRAWN, Connecting, Operated, Outcome, WithdrawnError
+from stepbench.drivers.tasked import Tasked
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from stepbench.drivers.operations.sql_connect import Connected
     from stepbench.drivers.operations.sql_session import Ran
     from stepbench.drivers.operations.sql_statements import Statement, Statements
-    from stepbench.drivers.protocol import Operation
+    from stepbench.drivers.protocol import Made, Operation
 
 CANNOT_CONNECT = "08001"
 """sqlclient_unable_to_establish_sqlconnection: the error of an operation that never left, for want of a session."""
@@ -35,8 +38,6 @@ _REFUSALS = {
     "remaining connection slots": "53300",
 }
 """Of connections: too many new ones (DSQL), and too many at all, in the words of DSQL and PostgreSQL."""
-CONFLICTS = frozenset({"40001"})
-"""serialization_failure: what the store asks to be tried again (DSQL: every conflict, since it locks nothing)."""
 MOST_RETRIES = 10
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.5
 _AT_ONCE = 16
@@ -87,6 +88,7 @@ class SqlOperator:
         self._limits = limits
         self._reuse = reuse
         self._sessions: Lanes[Session] = Lanes(self._make, limits.sessions, insist=not limits.queue)
+        self._ways = Ways(self._sessions, self._on_kept, clock)
         self._random = random.Random()  # noqa: S311 -- clients that have met must not meet again
 
     async def look_up(self) -> None:
@@ -115,13 +117,19 @@ class SqlOperator:
         """Close all sessions; operations under way end as lost."""
         self._sessions.close()
 
-    async def operate(self, operation: Operation) -> Operated:
+    def make(self, operation: Operation) -> Made[Operated]:
         """
-        Never raises for the store's answer. No session means FAILED with `CANNOT_CONNECT`: nothing has been sent.
+        See `PromptOperable`. What is not one statement on a kept session is a task.
 
-        Cancelled while it waits for a session, or between attempts, it raises WithdrawnError.
+        No session means FAILED with `CANNOT_CONNECT`: nothing has been sent.
         """
-        return await (self._on_kept if self._reuse else self._on_its_own)(operation)
+        wanted = self._statements[operation.kind]
+        if not self._reuse:
+            return Tasked(lambda: self._on_its_own(operation), self._clock)
+        if len(wanted) > 1:
+            return Tasked(lambda: self._on_kept(operation), self._clock)
+        statement = wanted[0]
+        return SqlExecution(self._ways, operation, statement.name, statement.arguments(operation), self._go_on)
 
     async def _on_kept(self, operation: Operation) -> Operated:
         began_ns = self._clock.now_ns()
@@ -166,6 +174,10 @@ class SqlOperator:
         if ran.error not in CONFLICTS:
             return Operated(*ran[:3], error=ran.error)
         return await self._retry(session, wanted, operation, ran)
+
+    async def _go_on(self, session: Session, operation: Operation, conflict: Ran) -> Operated:
+        """After its first attempt."""
+        return await self._retry(session, self._statements[operation.kind], operation, conflict)
 
     async def _retry(
         self, session: Session, wanted: tuple[Statement, ...], operation: Operation, first: Ran

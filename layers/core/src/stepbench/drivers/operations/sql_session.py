@@ -33,25 +33,24 @@ class Session:
 
     def __init__(self, pgconn: PGconn, clock: Clock, limit_s: float) -> None:
         """`limit_s`: after which a statement without an answer is given up, and the connection with it."""
-        self._conversation = Conversation(pgconn, clock, limit_s)
-        self._prepared: set[bytes] = set()
+        self.conversation = Conversation(pgconn, clock, limit_s)
 
     @property
     def broken(self) -> bool:
         """Whether it has to be replaced."""
-        return self._conversation.broken
+        return self.conversation.broken
 
     def close(self) -> None:
         """Drop the connection at once, whatever is under way."""
-        self._conversation.close()
+        self.conversation.close()
 
     async def prepare(self, wanted: Iterable[Statement]) -> Answer | None:
         """Have the server parse those that it has not yet parsed; the first refusal (there may be no table yet)."""
         for statement in wanted:
-            if statement.name not in self._prepared:
-                refused = await self._prepare(statement)
-                if refused is not None:
-                    return refused
+            if statement.name not in self.conversation.prepared:
+                answer = await self.conversation.prepare(statement.name, statement.text)
+                if answer.outcome is not Outcome.OK:
+                    return answer
         return None
 
     async def run(self, wanted: Iterable[Statement], operation: Operation) -> Ran:
@@ -66,20 +65,12 @@ class Session:
                 return Ran(began_ns, answer.t2_ns, Outcome.FAILED, NOT_FOUND)
         return Ran(began_ns, answer.t2_ns, Outcome.OK, "")
 
-    async def _prepare(self, statement: Statement) -> Answer | None:
-        pgconn = self._conversation.pgconn
-        answer = await self._conversation.exchange(lambda: pgconn.send_prepare(statement.name, statement.text))
-        if answer.outcome is not Outcome.OK:
-            return answer
-        self._prepared.add(statement.name)
-        return None
-
     async def _execute(self, statement: Statement, values: list[bytes]) -> Answer:
-        pgconn, formats = self._conversation.pgconn, (1,) * len(values)
-        if statement.name in self._prepared:
-            return await self._conversation.exchange(
-                lambda: pgconn.send_query_prepared(statement.name, values, param_formats=formats)
+        formats = (1,) * len(values)
+        if statement.name in self.conversation.prepared:
+            return await self.conversation.exchange(
+                lambda pgconn: pgconn.send_query_prepared(statement.name, values, param_formats=formats)
             )
-        return await self._conversation.exchange(
-            lambda: pgconn.send_query_params(statement.text, values, param_formats=formats)
+        return await self.conversation.exchange(
+            lambda pgconn: pgconn.send_query_params(statement.text, values, param_formats=formats)
         )

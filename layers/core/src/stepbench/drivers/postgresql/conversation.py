@@ -2,18 +2,23 @@
 One connection, and one exchange on it at a time, stamped next to the system calls.
 
 libpq is used through psycopg's `pq` layer. `AsyncConnection.execute` would do the same work, but with its own Python
-between our time stamps and the socket.
+between our time stamps and the socket; and an answer is told where its bytes are read, for which no task is woken.
+
+uvloop calls a reader once when a connection is reset, and never again: libuv's poll handle stops at EPOLLERR. What the
+reset has left to be read, and the reset itself behind it, are found by a second look a little later.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 from psycopg import pq
 
 from stepbench.drivers.protocol import Outcome
+from stepbench.drivers.tasked import NO_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,10 +27,16 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
 
+    Tell = Callable[[int, int, Outcome, str, PGresult | None], None]
+    """Given what makes up an `Answer`; each of which would cost as much as all of its telling."""
+
 LOST = "connection lost"
 TIMEOUT = "timeout"
 _UNDECIDED = frozenset({"08007", "40003"})  # transaction_resolution_unknown, statement_completion_unknown
-_OK = frozenset({pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK})
+_BAD = int(pq.ConnStatus.BAD)
+_GOOD = frozenset({int(pq.ExecStatus.COMMAND_OK), int(pq.ExecStatus.TUPLES_OK)})
+_OK, _FAILED, _UNKNOWN = Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN
+_LOOK_S = 0.1
 
 
 class Answer(NamedTuple):
@@ -50,123 +61,153 @@ def outcome_of(severity: str, sqlstate: str) -> Outcome:
 
 
 class Conversation:
-    """A connection that is either idle or has one exchange under way. `broken` once it can do neither."""
+    """
+    A connection that is either idle or has one exchange under way.
+
+    broken: it can do neither any more. prepared: names of the statements that the server has parsed for it.
+    """
 
     def __init__(self, pgconn: PGconn, clock: Clock, limit_s: float) -> None:
+        """`limit_s`: after which an answer is awaited no longer, and the connection is broken."""
         self.pgconn = pgconn
         self.broken = False
-        self._clock = clock
-        self._limit_s = limit_s
+        self.prepared: set[bytes] = set()
+        self._now_ns = clock.now_ns
+        self._limit_ns = round(limit_s * 1e9)
         self._loop = asyncio.get_running_loop()
         self._socket = pgconn.socket
-        self._waiting: asyncio.Future[tuple[int, PGresult | None]] | None = None
+        self._tell: Tell | None = None
+        self._t1_ns = 0
         self._result: PGresult | None = None
-        self._writing = False
-        self._due_s = 0.0
-        self._watch: asyncio.TimerHandle | None = None
-        self._silent = False
+        self._look_s = min(_LOOK_S, limit_s)
+        self._second_look: asyncio.TimerHandle | None = None
         pgconn.nonblocking = 1
-        self._loop.add_reader(self._socket, self._on_readable)
+        self._loop.add_reader(self._socket, self._read)
 
-    async def exchange(self, send: Callable[[], None]) -> Answer:
+    def start(self, send: Callable[[PGconn], None], tell: Tell) -> None:
         """
-        What comes of a statement that `send` hands to libpq. Never raises for the server's answer.
+        Have `send` hand a statement to libpq, which hands it to the kernel; `tell` is called once, on the loop.
 
-        On a connection that is broken already nothing is sent, so it is FAILED.
+        On a connection that is broken already nothing is sent, so it is told at once, from within this call: FAILED.
         """
         if self.broken:
-            now_ns = self._clock.now_ns()
-            return Answer(now_ns, now_ns, Outcome.FAILED, LOST)
-        waiting = self._waiting = self._loop.create_future()
-        self._result = None
-        self._limit()
-        t1_ns = self._clock.now_ns()
+            now_ns = self._now_ns()
+            tell(now_ns, now_ns, _FAILED, LOST, None)
+            return
+        self._tell = tell
+        if self._second_look is None:
+            self._second_look = self._loop.call_later(self._look_s, self._look)
+        self._t1_ns = self._now_ns()
         try:
-            send()
-            self._flush()
-            t2_ns, result = await waiting
+            send(self.pgconn)
+            if self.pgconn.flush():
+                self._loop.add_writer(self._socket, self._write)
         except psycopg.OperationalError:
-            self._break(t2_ns := self._clock.now_ns())
-            return Answer(t1_ns, t2_ns, Outcome.UNKNOWN, LOST)
+            self._loop.call_soon(self._break, LOST)
+
+    async def exchange(self, send: Callable[[PGconn], None]) -> Answer:
+        """As `start`, for whoever wants to wait; who is cancelled meanwhile leaves a broken connection."""
+        answered: asyncio.Future[Answer] = self._loop.create_future()
+        self.start(send, partial(_settle, answered))
+        try:
+            return await answered
         except asyncio.CancelledError:
-            self._break(self._clock.now_ns())  # its answer is still to come, and must not meet the next statement
+            self.give_up()
             raise
-        finally:
-            self._waiting = None
-        if result is None and self._silent:
-            return Answer(t1_ns, t2_ns, Outcome.UNKNOWN, TIMEOUT)
-        return _answer(t1_ns, t2_ns, result)
+
+    async def prepare(self, name: bytes, statement: bytes) -> Answer:
+        """Have the server parse a statement, so that no execution pays for it."""
+        answer = await self.exchange(lambda pgconn: pgconn.send_prepare(name, statement))
+        if answer.outcome is Outcome.OK:
+            self.prepared.add(name)
+        return answer
+
+    def give_up(self) -> None:
+        """Await the answer no longer; it is still to come and must not meet another statement: this breaks."""
+        self._break(NO_ANSWER)
 
     def close(self) -> None:
         """Drop the connection at once, whatever is under way."""
-        self._break(self._clock.now_ns())
+        self._break(LOST)
         self.pgconn.finish()
 
-    def _limit(self) -> None:
-        """Of an exchange. One timer a connection looks at them all: one an exchange would cost a tenth of its CPU."""
-        self._due_s = self._loop.time() + self._limit_s
-        if self._watch is None:
-            self._watch = self._loop.call_at(self._due_s, self._look)
-
-    def _look(self) -> None:
-        self._watch = None
-        if self._waiting is None or self.broken:
-            return
-        if self._loop.time() < self._due_s:
-            self._watch = self._loop.call_at(self._due_s, self._look)
-            return
-        self._silent = True
-        self._break(self._clock.now_ns())
-
-    def _flush(self) -> None:
-        """Hand the rest to the kernel as it takes it; mostly there is no rest."""
+    def _read(self) -> None:
+        pgconn = self.pgconn
         try:
-            rest = self.pgconn.flush()
-        except psycopg.OperationalError:
-            self._break(self._clock.now_ns())
-            return
-        if rest:
-            self._loop.add_writer(self._socket, self._flush)
-        elif self._writing:
-            self._loop.remove_writer(self._socket)
-        self._writing = bool(rest)
-
-    def _on_readable(self) -> None:
-        t2_ns = self._clock.now_ns()
-        try:
-            self.pgconn.consume_input()
-            while not self.pgconn.is_busy():
-                result = self.pgconn.get_result()
+            pgconn.consume_input()
+            t2_ns = self._now_ns()
+            while not pgconn.is_busy():
+                result = pgconn.get_result()
                 if result is None:
                     break
                 self._result = self._result or result  # a second one only repeats that the connection is lost
             else:
                 return
         except psycopg.OperationalError:
-            self._break(t2_ns)
+            self._break(LOST)
             return
-        if self.pgconn.status == pq.ConnStatus.BAD:
-            self._break(t2_ns)
-        elif self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result((t2_ns, self._result))
+        result, tell = self._result, self._tell
+        if result is None or tell is None or pgconn.status == _BAD or result.status not in _GOOD:
+            self._end_badly(t2_ns)
+            return
+        self._result = self._tell = None
+        tell(self._t1_ns, t2_ns, _OK, "", result)
 
-    def _break(self, at_ns: int) -> None:
+    def _write(self) -> None:
+        """Hand the rest to the kernel as it takes it; mostly there is no rest."""
+        try:
+            if not self.pgconn.flush():
+                self._loop.remove_writer(self._socket)
+        except psycopg.OperationalError:
+            self._break(LOST)
+
+    def _look(self) -> None:
+        """One timer a connection looks at them all, for what was missed and for their limit; one each would cost."""
+        self._second_look = None
+        self._read()
+        if self._tell is None or self._second_look is not None:
+            return
+        left_ns = self._t1_ns + self._limit_ns - self._now_ns()
+        if left_ns <= 0:
+            self._break(TIMEOUT)
+        else:
+            self._second_look = self._loop.call_later(min(self._look_s, left_ns / 1e9), self._look)
+
+    def _break(self, error: str, t2_ns: int = 0) -> None:
         """The connection is of no more use; whoever waits is told what has come of the answer."""
         if not self.broken:
             self.broken = True
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
-            if self._watch is not None:
-                self._watch.cancel()
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result((at_ns, self._result))
+            if self._second_look is not None:
+                self._second_look.cancel()
+        self._end(t2_ns or self._now_ns(), error)
+
+    def _end_badly(self, t2_ns: int) -> None:
+        """Or nothing was under way: what came then is no answer."""
+        if self.pgconn.status == _BAD:
+            self._break(LOST, t2_ns)
+        else:
+            self._end(t2_ns, LOST)
+
+    def _end(self, t2_ns: int, error: str) -> None:
+        """Of an exchange; `error`: why, if there is no result."""
+        tell, self._tell = self._tell, None
+        result, self._result = self._result, None
+        if tell is None:
+            return
+        if result is None:
+            tell(self._t1_ns, t2_ns, _UNKNOWN, error, None)
+        elif result.status in _GOOD:
+            tell(self._t1_ns, t2_ns, _OK, "", result)
+        else:
+            severity = (result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) or b"").decode()
+            sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+            tell(self._t1_ns, t2_ns, outcome_of(severity, sqlstate), sqlstate or LOST, result)
 
 
-def _answer(t1_ns: int, t2_ns: int, result: PGresult | None) -> Answer:
-    if result is None:
-        return Answer(t1_ns, t2_ns, Outcome.UNKNOWN, LOST)
-    if result.status in _OK:
-        return Answer(t1_ns, t2_ns, Outcome.OK, "", result)
-    severity = (result.error_field(pq.DiagnosticField.SEVERITY_NONLOCALIZED) or b"").decode()
-    sqlstate = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-    return Answer(t1_ns, t2_ns, outcome_of(severity, sqlstate), sqlstate or LOST, result)
+def _settle(  # noqa: PLR0913, PLR0917 -- a future, and what a `Tell` is given
+    answered: asyncio.Future[Answer], t1_ns: int, t2_ns: int, outcome: Outcome, error: str, result: PGresult | None
+) -> None:
+    if not answered.done():
+        answered.set_result(Answer(t1_ns, t2_ns, outcome, error, result))

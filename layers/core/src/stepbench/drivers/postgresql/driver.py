@@ -21,11 +21,13 @@ from psycopg import sql
 from stepbench.contracts.identity import matching_head
 from stepbench.contracts.problem import Problem
 from stepbench.contracts.target import PostgresqlTarget, ServerlessCapacity
+from stepbench.drivers.awaiting import answer_of
 from stepbench.drivers.aws_access import AwsAccess
 from stepbench.drivers.postgresql.access import CONTROL_LIMIT_S, Access
 from stepbench.drivers.postgresql.cluster import ClusterCapacity
 from stepbench.drivers.postgresql.conversation import LOST
-from stepbench.drivers.postgresql.lane import STATEMENT_LIMIT_MS, WRITE_LIMIT_S, Lane
+from stepbench.drivers.postgresql.execution import Ways, tasked
+from stepbench.drivers.postgresql.lane import STATEMENT, STATEMENT_LIMIT_MS, WRITE_LIMIT_S, Lane, LaneWrite
 from stepbench.drivers.postgresql.lanes import Lanes
 from stepbench.drivers.preload import preloads
 from stepbench.drivers.protocol import WITHDRAWN, Outcome, WithdrawnError, Write, Written
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import Scale, TrialSpec
+    from stepbench.drivers.protocol import Made
     from stepbench.settings import Settings
 
 LANES_FROM_THE_START = 8
@@ -84,6 +87,7 @@ class PostgresqlDriver:
         self._deletes = spec.plan.record.operation == "delete"
         self._statement = sql.SQL(_DELETE if self._deletes else _WRITE).format(schema=self._schema).as_bytes(None)
         self._lanes = Lanes(self._make_lane, spec.plan.max_in_flight)
+        self._ways = Ways(self._lanes, self._write_later, clock)
 
     async def open(self) -> None:
         """Have the first connections before any clock starts; further ones come on demand, before t1."""
@@ -93,11 +97,18 @@ class PostgresqlDriver:
         """Close the writers' connections."""
         self._lanes.close()
 
-    async def write(self, write: Write) -> Written:
-        """Insert, overwrite or delete one row; in `request_response` the receiver runs before this returns."""
+    def make(self, write: Write) -> Made[Written]:
+        """Insert, overwrite or delete one row; in `request_response` the receiver runs before it is answered."""
         if self._deletes and not write.delete:
-            return await self._put_aside(write)
-        key = write.key.encode()
+            return tasked(lambda: self._put_aside(write), self._clock)
+        return LaneWrite(self._ways, write, STATEMENT, [write.key.encode(), write.value])
+
+    async def write(self, write: Write) -> Written:
+        """What `make` makes, awaited; cancelled before it left, it raises WithdrawnError."""
+        return await answer_of(self.make(write))
+
+    async def _write_later(self, write: Write) -> Written:
+        """On a lane that has to be opened or waited for first, or whose statement was refused before."""
         try:
             lane = await self._lanes.acquire()
         except TargetUnavailableError as error:
@@ -108,7 +119,7 @@ class PostgresqlDriver:
             now_ns = self._clock.now_ns()
             raise WithdrawnError(Written(now_ns, now_ns, Outcome.FAILED, error=WITHDRAWN)) from None
         try:
-            t1_ns, t2_ns, outcome, code, _ = await lane.write(key, write.value)
+            t1_ns, t2_ns, outcome, code, _ = await lane.write(write.key.encode(), write.value)
         finally:
             self._lanes.release(lane)
         return Written(t1_ns, t2_ns, outcome, error=code)

@@ -61,6 +61,15 @@ class Lanes(Generic[Lane]):
         if failures and not self._lanes:
             raise failures[0]
 
+    def take(self) -> Lane | None:
+        """An idle lane, if there is one now."""
+        while self._idle:
+            lane = self._idle.pop()
+            if not lane.broken:
+                return lane
+            self._discard(lane)
+        return None
+
     async def acquire(self) -> Lane:
         """
         An idle lane, sooner or later.
@@ -69,11 +78,9 @@ class Lanes(Generic[Lane]):
             TargetUnavailableError: there is none, and none can be opened.
         """
         while True:
-            while self._idle:
-                lane = self._idle.pop()
-                if not lane.broken:
-                    return lane
-                self._discard(lane)
+            lane = self.take()
+            if lane is not None:
+                return lane
             if len(self._lanes) + self._opening < self._cap:
                 try:
                     return await self._open()
@@ -82,9 +89,9 @@ class Lanes(Generic[Lane]):
                         self._wake_next()
                         raise
                     self._cap = len(self._lanes)
-            lane_or_none = await self._wait()
-            if lane_or_none is not None:
-                return lane_or_none
+            lane = await self._wait()
+            if lane is not None:
+                return lane
 
     def release(self, lane: Lane) -> None:
         """Give a lane back, to whoever has waited longest. A broken one is closed, and its place is free."""
