@@ -6,7 +6,8 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.tasks import TrialRef
 from stepbench.errors import RecordsUnavailableError, TargetBusyError
 from stepbench.records import layout
-from stepbench.records.trial_table import ClockSample, FilePointer
+from stepbench.records.clock_sample import ClockSample
+from stepbench.records.trial_table import FilePointer
 from stepbench.stages.services import Services
 
 pytestmark = pytest.mark.emulator

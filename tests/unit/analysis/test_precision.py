@@ -9,7 +9,8 @@ from stepbench.analysis.precision import GROWTH, PENDING_S, SETTLE_S, look, next
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.plan import LoadStep, Phase, Until
 from stepbench.contracts.tasks import PrecisionLook
-from stepbench.records.join import Joined
+from stepbench.records.joined import Joined
+from stepbench.records.narrow import none_of
 from stepbench.records.reader import read_records
 from stepbench.records.sent import UNRECORDED
 from stepbench.testing.finished_trials import FinishedTrial
@@ -37,9 +38,10 @@ def joined() -> Joined:
 
 def without_rows(joined: Joined, from_s: int, to_s: int) -> Joined:
     """Events of a span whose rows are not there; their arrivals neither."""
-    outcome, t4_ns = joined.outcome.copy(), joined.t4_ns.copy()
-    outcome[from_s * 10 : to_s * 10], t4_ns[from_s * 10 : to_s * 10] = UNRECORDED, 0
-    return replace(joined, outcome=outcome, t4_ns=t4_ns)
+    outcome, response_ns = joined.outcome.copy(), joined.came.response_ns.copy()
+    outcome[from_s * 10 : to_s * 10] = UNRECORDED
+    response_ns[from_s * 10 : to_s * 10] = none_of(response_ns)
+    return replace(joined, outcome=outcome, came=joined.came._replace(response_ns=response_ns))
 
 
 def looked(joined: Joined) -> PrecisionLook:

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 
 import pytest
 
 from stepbench.errors import CorruptRecordsError
 from stepbench.records import layout
-from stepbench.records.t4 import Entry, pack
+from stepbench.records.t4 import Entry, pack, unpack_rows
 from stepbench.records.t4_lines import MAX_LINE_BYTES, SAMPLE_EVERY, T4Line, is_logged, parse_t4_line, t4_lines
 from stepbench.records.t4_pages import T4Page, logged_requests, read_t4_lines
 from stepbench.testing.memory_services import MemoryServices
@@ -37,16 +38,28 @@ def test_an_item_without_arrivals_has_no_line() -> None:
     assert list(t4_lines(REF.tag, "request-1", T4_NS, t4_item([], ignored=2))) == []
 
 
+def test_a_batch_of_a_thousand_is_one_short_line() -> None:
+    """CloudWatch asks for money by the byte."""
+    item = t4_item(entries(1_000))
+    (text,) = t4_lines(REF.tag, "request-1", T4_NS, item)
+    line = parse_t4_line(text, REF.tag)
+    assert line is not None
+    assert line.entries == unpack_rows(item["entries"], "item")
+    assert len(text) < 4_000
+
+
 @pytest.mark.parametrize("token", [None, "v" * 32, "\u00e9" * 1_024])
 def test_a_batch_of_ten_thousand_is_cut_to_the_size_of_log_events(token: str | None) -> None:
-    """CloudWatch Logs cuts or refuses longer ones; the largest batch of a stream, with S3's longest version id."""
-    item = t4_item(entries(10_000), **({} if token is None else {"tokens": [token] * 10_000}))
+    """CloudWatch Logs cuts or refuses longer ones; entries with nothing alike, with S3's longest version id."""
+    noise = random.Random(1)  # noqa: S311 -- no secret
+    batch = [entry._replace(t3_ns=noise.getrandbits(63), position=noise.getrandbits(63)) for entry in entries(10_000)]
+    item = t4_item(batch, **({} if token is None else {"tokens": [token] * 10_000}))
     texts = list(t4_lines(REF.tag, "request-1", T4_NS, item))
     assert max(len(text.encode()) for text in texts) <= MAX_LINE_BYTES < SMALLEST_LOG_EVENT
     lines = [line for line in (parse_t4_line(text, REF.tag) for text in texts) if line is not None]
     assert [(line.part, line.parts) for line in lines] == [(part, len(texts)) for part in range(len(texts))]
     assert len(texts) > 1
-    assert b"".join(line.entries for line in lines) == item["entries"]
+    assert b"".join(line.entries for line in lines) == unpack_rows(item["entries"], "item")
     assert sum(len(line.tokens) for line in lines) == len(item.get("tokens", []))
 
 
@@ -61,7 +74,7 @@ def test_a_cut_line_is_damage_and_names_its_request() -> None:
     """An event that CloudWatch shortened must not pass for an arrival that nobody printed."""
     (text,) = t4_lines(REF.tag, "request-1", T4_NS, t4_item(entries(100)))
     with pytest.raises(CorruptRecordsError, match="request-1"):
-        parse_t4_line(text[:1_000], REF.tag)
+        parse_t4_line(text[:-20], REF.tag)
 
 
 @pytest.mark.parametrize("change", [{"entries": "AAAA"}, {"tokens": ["one"]}, {"entries": "%"}, {"t4": None}])

@@ -66,6 +66,17 @@ def test_while_the_setting_is_not_to_be_had_all_is_printed_and_it_is_asked_once_
     assert (setting.asked, len(printed)) == (2, 3)
 
 
+def test_a_table_that_has_failed_just_now_is_not_asked() -> None:
+    """It would take as long again. What the sandbox knows holds all the same."""
+    setting, printed = Setting("none"), list[str]()
+    log = T4Log(setting.find, printed.append)
+    log.add(REF.tag, "request", T4_NS, ITEM, ask=False)
+    assert (setting.asked, len(printed)) == (0, 1)
+    log.add(REF.tag, "request", T4_NS + 1, ITEM)
+    log.add(REF.tag, "request", T4_NS + 2, ITEM, ask=False)
+    assert (setting.asked, len(printed)) == (1, 1)
+
+
 def test_a_line_is_one_write(capsys: pytest.CaptureFixture[str]) -> None:
     """Lambda makes a log event of each line."""
     print_line("one")

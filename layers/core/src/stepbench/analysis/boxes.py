@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from stepbench.contracts.drawn import BoxStats
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.latency import Ascending
     from stepbench.analysis.windows import MeasuredWindow
 
 
 def box(evidence: Evidence, window: MeasuredWindow) -> BoxStats:
     """Quantiles of the window's latency, without intervals: the table beside the plot has those."""
-    ascending = np.sort(window.latency_ms())
+    ascending = window.ascending_latency()
     return BoxStats(
         window=window.name,
         phase=evidence.spec.plan.phases[window.phase].name,
@@ -33,7 +30,7 @@ def box(evidence: Evidence, window: MeasuredWindow) -> BoxStats:
     )
 
 
-def _finite(ascending: NDArray[np.float64], q: float) -> float | None:
+def _finite(ascending: Ascending, q: float) -> float | None:
     if ascending.size == 0:
         return None
     value = quantile(ascending, q)

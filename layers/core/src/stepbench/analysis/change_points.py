@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from stepbench.analysis.latency import latency_ms
-from stepbench.analysis.rates import PhaseBins, acknowledged_ns, stepped_phases
+from stepbench.analysis.latency import as_ms, collect, latency_of
+from stepbench.analysis.rates import PhaseBins, acknowledged, stepped_phases
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measures import ChangePoint, Estimate
 from stepbench.errors import InsufficientSampleError
@@ -43,7 +43,7 @@ def change_points(evidence: Evidence) -> tuple[ChangePoint, ...]:
 def _all_series(evidence: Evidence) -> Iterator[_Series]:
     for stepped in stepped_phases(evidence):
         bin_s = stepped.bin_ns / NS_PER_S
-        per_s = stepped.count(acknowledged_ns(evidence, stepped)) / bin_s
+        per_s = acknowledged(evidence, stepped) / bin_s
         yield _Series(stepped, "achieved_per_s", per_s, np.arange(stepped.bins + 1, dtype=np.float64) * bin_s)
     for stepped in stepped_phases(evidence, LATENCY_BIN_S):
         yield _latency(evidence, stepped)
@@ -51,11 +51,11 @@ def _all_series(evidence: Evidence) -> Iterator[_Series]:
 
 def _latency(evidence: Evidence, stepped: PhaseBins) -> _Series:
     """Medians by t0; a bin without an acknowledged event that has to arrive has none, and is left out."""
-    joined, bin_s = evidence.joined, stepped.bin_ns / NS_PER_S
-    place = (joined.t0_ns - stepped.start_ns) // stepped.bin_ns
-    held = (joined.phase == stepped.phase) & joined.acknowledged & (place >= 0) & (place < stepped.bins)
-    elapsed_ms = latency_ms(joined, evidence.spec.plan)
-    medians = by_second(elapsed_ms[held], place[held], stepped.bins).p50
+    events, bin_s = evidence.joined.of_phase(stepped.phase), stepped.bin_ns / NS_PER_S
+    place = (events.t0_ns - stepped.start_ns) // stepped.bin_ns
+    held = events.acknowledged & (place >= 0) & (place < stepped.bins)
+    elapsed_ms = as_ms(collect(latency_of(evidence.spec.plan), [(events, held)], int(np.count_nonzero(held))))
+    medians = by_second(elapsed_ms, place[held], stepped.bins).p50
     some = np.nonzero(~np.isnan(medians))[0]
     return _Series(stepped, "latency_ms", medians[some], np.append(some, stepped.bins) * bin_s)
 

@@ -184,7 +184,12 @@ def _deliveries(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     if evidence.records.in_fallback:
         text = f"{evidence.records.in_fallback} arrival records went to the bucket, since the results table was down."
         yield Caveat(kind="t4_in_fallback", text=text, remedy="Raise the results table's throughput.")
-    cold = int(np.count_nonzero(evidence.joined.cold & evidence.joined.arrived & _measured(evidence)))
+    cold = sum(
+        int(np.count_nonzero(events.cold & events.arrived))
+        for number, phase in enumerate(evidence.spec.plan.phases)
+        if phase.measured
+        for events in (evidence.joined.of_phase(number),)
+    )
     if cold:
         events = "1 measured event was" if cold == 1 else f"{cold} measured events were"
         text = f"{events} received by a function's cold start."

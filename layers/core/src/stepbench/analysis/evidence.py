@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.result import Utilisation
     from stepbench.contracts.tasks import StateError
+    from stepbench.records.clock_sample import ClockSample
     from stepbench.records.join import Joined
     from stepbench.records.reader import TrialRecords
     from stepbench.records.t4_lines import T4Line
-    from stepbench.records.trial_table import ClockSample
     from stepbench.stages.services import Services
 
 FLOOR_PER_S = 20

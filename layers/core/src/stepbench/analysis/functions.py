@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stepbench.analysis.evidence import Evidence
+    from stepbench.records.items import Items
     from stepbench.records.report_lines import ReportLine
-    from stepbench.records.t4 import T4Item
 
 RECEIVER = "ReceiveEvents"
 _NS_PER_MS = 1_000_000
@@ -26,20 +26,15 @@ def invocations(evidence: Evidence) -> tuple[Invocations, ...]:
     lines: dict[str, dict[str, ReportLine]] = {}
     for page in evidence.pages:
         lines.setdefault(page.function, {}).update((line.request_id, line) for line in page.lines)
-    items = receiver_items(evidence)
+    items = evidence.records.items
     receiver = receiver_of(evidence.spec.plan.target)
     if receiver == RECEIVER:
         # It serves every trial of the stack: only this trial's invocations count. CheckClock serves one at a time.
-        own = {item.request_id for item in items}
+        own = items.invocations()
         lines[RECEIVER] = {name: line for name, line in lines.get(RECEIVER, {}).items() if name in own}
     found = (_of_function(name, list(by_id.values())) for name, by_id in sorted(lines.items()) if by_id)
     own_word = (_with_own_word(each, items) if each.function == receiver else each for each in found)
     return tuple(own_word) or _unreported(receiver, items)
-
-
-def receiver_items(evidence: Evidence) -> list[T4Item]:
-    """The items of push receivers."""
-    return [item for item in evidence.records.items if item.source == "receiver"]
 
 
 def _of_function(name: str, lines: Sequence[ReportLine]) -> Invocations:
@@ -58,24 +53,24 @@ def _of_function(name: str, lines: Sequence[ReportLine]) -> Invocations:
     )
 
 
-def _with_own_word(reported: Invocations, items: Sequence[T4Item]) -> Invocations:
+def _with_own_word(reported: Invocations, items: Items) -> Invocations:
     """Where REPORT lines tell no cold starts (emulators), the receivers' own stamps do."""
-    cold = {item.request_id: item.init_ns / _NS_PER_MS for item in items if item.cold}
+    cold = [init_ns / _NS_PER_MS for init_ns in items.cold_init_ns().values()]
     if reported.cold_starts >= len(cold):
         return reported
     update = {
         "cold_starts": len(cold),
-        "init_ms_p50": _median(cold.values()),
-        "init_ms_max": max(cold.values(), default=None),
+        "init_ms_p50": _median(cold),
+        "init_ms_max": max(cold, default=None),
     }
     return reported.model_copy(update=update)
 
 
-def _unreported(receiver: str, items: Sequence[T4Item]) -> tuple[Invocations, ...]:
-    if not items:
+def _unreported(receiver: str, items: Items) -> tuple[Invocations, ...]:
+    requests = len(items.invocations())
+    if requests == 0:
         return ()
-    requests = {item.request_id for item in items}
-    return (_with_own_word(Invocations(function=receiver, invocations=len(requests), cold_starts=0), items),)
+    return (_with_own_word(Invocations(function=receiver, invocations=requests, cold_starts=0), items),)
 
 
 def _median(values: Iterable[float]) -> float | None:

@@ -1,25 +1,115 @@
-"""Every event's latency, as its experiment measures it."""
+"""What is measured of each event: differences of its four times, for a cache-full of events at a time."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from stepbench.contracts.measure import measure_of
+from stepbench.records.narrow import NarrowTimes, none_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from numpy.typing import NDArray
 
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.records.join import Joined
+    from stepbench.records.joined import Joined
+    from stepbench.records.narrow import Ints
+
+    Measure = Callable[[Joined], "Elapsed"]
+    Chosen = Iterable[tuple[Joined, NDArray[np.bool_]]]
+    """Parts of the events, each with which of its events are chosen."""
 
 NS_PER_MS = 1_000_000
 
 
-def latency_ms(joined: Joined, plan: TrialPlan) -> NDArray[np.float64]:
-    """t4 - t1 of triggers, `inf` where the event had not arrived by the drain limit; t2 - t1 of operations."""
-    if not measure_of(plan.experiment).arrives:
-        service_ms: NDArray[np.float64] = (joined.t2_ns - joined.t1_ns) / NS_PER_MS
-        return service_ms
-    return np.where(joined.arrived, (joined.t4_ns - joined.t1_ns) / NS_PER_MS, np.inf)
+class Elapsed(NamedTuple):
+    """ns by event, and which events have it; None = all."""
+
+    ns: NDArray[np.int64]
+    has: NDArray[np.bool_] | None = None
+
+
+def lateness(part: Joined) -> Elapsed:
+    """From t0 to t1."""
+    return Elapsed(part.lateness_ns.astype(np.int64))
+
+
+def service(part: Joined) -> Elapsed:
+    """From t1 to t2."""
+    return Elapsed(part.service_ns.astype(np.int64))
+
+
+def response_write(part: Joined) -> Elapsed:
+    """From t0 to t2."""
+    return Elapsed(part.lateness_ns.astype(np.int64) + part.service_ns)
+
+
+def response_trigger(part: Joined) -> Elapsed:
+    """From t0 to t4, for what arrived by the drain limit."""
+    return Elapsed(part.came.response_ns.astype(np.int64), part.arrived)
+
+
+def end_to_end(part: Joined) -> Elapsed:
+    """From t1 to t4."""
+    return Elapsed(part.came.response_ns.astype(np.int64) - part.lateness_ns, part.arrived)
+
+
+def after_ack(part: Joined) -> Elapsed:
+    """From t2 to t4, which may be negative."""
+    ns = part.came.response_ns.astype(np.int64)
+    ns -= part.lateness_ns
+    ns -= part.service_ns
+    return Elapsed(ns, part.arrived)
+
+
+def latency_of(plan: TrialPlan) -> Measure:
+    """The experiment's latency: t4 - t1 of triggers, t2 - t1 of operations."""
+    return end_to_end if measure_of(plan.experiment).arrives else service
+
+
+def collect(measure: Measure, chosen: Chosen, count: int) -> Ints:
+    """Of the chosen events, so many, in the order of the parts; what has none is the largest of the column's type."""
+    found, at = NarrowTimes(count), 0
+    for part, which in chosen:
+        ns, has = measure(part)
+        if not which.all():
+            ns, has = ns[which], None if has is None else has[which]
+        found.put(slice(at, at + ns.size), ns, has)
+        at += ns.size
+    return found.values
+
+
+def as_ms(times_ns: Ints) -> NDArray[np.float64]:
+    """Milliseconds; `inf` where there is none."""
+    times_ms: NDArray[np.float64] = times_ns / np.float64(NS_PER_MS)
+    times_ms[times_ns == none_of(times_ns)] = np.inf
+    return times_ms
+
+
+class Ascending:
+    """
+    Times in order of size, in milliseconds when they are looked at; `inf` where there is none.
+
+    For quantiles, which look at ten values of ten million.
+    """
+
+    def __init__(self, times_ns: Ints) -> None:
+        self._times_ns = times_ns
+        self._none = none_of(times_ns)
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        return self._times_ns.size
+
+    def __getitem__(self, place: int) -> float:
+        time_ns = int(self._times_ns[place])
+        return math.inf if time_ns == self._none else time_ns / NS_PER_MS
+
+    def all_ms(self) -> NDArray[np.float64]:
+        """All of them."""
+        return as_ms(self._times_ns)

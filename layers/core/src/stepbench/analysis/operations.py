@@ -66,8 +66,8 @@ def _kinds(joined: Joined, window: MeasuredWindow) -> Iterator[KindResult]:
         if sum(sent) == 0:
             continue
         ok = events[joined.outcome[events] == Outcome.OK]
-        service = window.sample((joined.t2_ns - joined.t1_ns)[ok] / NS_PER_MS, events=ok)
-        response = window.sample((joined.t2_ns - joined.t0_ns)[ok] / NS_PER_MS, events=ok)
+        service = window.sample(joined.service_ns[ok].astype(np.int64) / NS_PER_MS, events=ok)
+        response = window.sample(_response_ns(joined, ok) / NS_PER_MS, events=ok)
         yield KindResult(
             kind=_NAMES[kind],
             ok=sent[Outcome.OK],
@@ -88,10 +88,11 @@ def _table(sample: Sample) -> tuple[PercentileRow, ...]:
 
 def _per_minute(joined: Joined, window: MeasuredWindow) -> tuple[int, ...]:
     minutes = int(window.length_s / 60 + 1e-9)
-    done = (joined.phase == window.phase) & (joined.outcome == Outcome.OK)
-    place = (joined.t2_ns[done] - window.start_ns) // _NS_PER_MINUTE
-    inside = place[(place >= 0) & (place < minutes)]
-    return tuple(np.bincount(inside, minlength=minutes).tolist())
+    counts = np.zeros(minutes, np.int64)
+    for part in joined.of_phase(window.phase).parts():
+        place = (part.t2_ns[part.outcome == Outcome.OK] - window.start_ns) // _NS_PER_MINUTE
+        counts += np.bincount(place[(place >= 0) & (place < minutes)], minlength=minutes)
+    return tuple(counts.tolist())
 
 
 def _errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:
@@ -106,14 +107,19 @@ def _errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:
 
 def _generator_share(joined: Joined, events: NDArray[np.int64], think_ms: float) -> float | None:
     """Of the whole cycle: a client that pauses would not offer much more if the generator took no time at all."""
-    cycles_ns = int((joined.t2_ns - joined.t0_ns)[events].sum()) + events.size * think_ms * NS_PER_MS
-    return float(int((joined.t1_ns - joined.t0_ns)[events].sum()) / cycles_ns) if cycles_ns > 0 else None
+    cycles_ns = int(_response_ns(joined, events).sum()) + events.size * think_ms * NS_PER_MS
+    return float(int(joined.lateness_ns[events].sum()) / cycles_ns) if cycles_ns > 0 else None
+
+
+def _response_ns(joined: Joined, events: NDArray[np.int64]) -> NDArray[np.int64]:
+    """From t0 to t2, of events that were sent."""
+    return joined.lateness_ns[events].astype(np.int64) + joined.service_ns[events]
 
 
 def _generator_cpu(evidence: Evidence, phase: int) -> float | None:
     """Of each writer the mean over its slices, whose last files tell it; of these the greatest."""
     told: dict[int, list[float]] = {}
-    for header, _ in evidence.records.files:
+    for header in (file.header for file in evidence.records.files):
         if header.phase == phase and header.cpu_share is not None:
             told.setdefault(header.writer, []).append(header.cpu_share)
     return max(map(fmean, told.values()), default=None)
@@ -122,7 +128,7 @@ def _generator_cpu(evidence: Evidence, phase: int) -> float | None:
 def _connecting(joined: Joined, window: MeasuredWindow) -> ConnectingResult | None:
     """Of those that were acknowledged; None where none made a connection."""
     parts = {name: _extra(joined, name, window.acknowledged) for name in _PARTS}
-    service_ns = (joined.t2_ns - joined.t1_ns)[window.acknowledged]
+    service_ns = joined.service_ns[window.acknowledged]
     accounted_ns = sum(int(part.sum()) for part in parts.values())
     if accounted_ns == 0:
         return None
@@ -137,10 +143,10 @@ def _connecting(joined: Joined, window: MeasuredWindow) -> ConnectingResult | No
 
 
 def _part(window: MeasuredWindow, part_ns: NDArray[np.int64]) -> Latency:
-    return window.latency(part_ns / NS_PER_MS)
+    return window.sample(part_ns / NS_PER_MS).latency()
 
 
 def _extra(joined: Joined, name: str, events: NDArray[np.int64]) -> NDArray[np.int64]:
     """A column that only operations have; one that is not stored is all 0."""
     column = joined.extras.get(name)
-    return np.zeros(events.size, np.int64) if column is None else column[events]
+    return np.zeros(events.size, np.int64) if column is None else column[events].astype(np.int64)

@@ -13,11 +13,12 @@ from stepbench.contracts.drawn import RateBins
 from stepbench.drivers.protocol import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from stepbench.analysis.evidence import Evidence
+    from stepbench.records.joined import Joined
 
 BIN_S = 0.1
 MAX_BINS = 20_000
@@ -41,6 +42,13 @@ class PhaseBins:
         counts: NDArray[np.int64] = np.bincount(inside, minlength=self.bins)
         return counts
 
+    def sum(self, joined: Joined, times_ns: Callable[[Joined], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """The same for a time of each of the phase's events."""
+        counts = np.zeros(self.bins, np.int64)
+        for part in joined.of_phase(self.phase).parts():
+            counts += self.count(times_ns(part))
+        return counts
+
 
 def stepped_phases(evidence: Evidence, bin_s: float = BIN_S, max_bins: int = MAX_BINS) -> Iterator[PhaseBins]:
     """Of the measured phases that were planned and have more than one load step."""
@@ -55,21 +63,18 @@ def stepped_phases(evidence: Evidence, bin_s: float = BIN_S, max_bins: int = MAX
 
 def rates(evidence: Evidence) -> tuple[RateBins, ...]:
     """Due, sent and acknowledged events of each stepped phase."""
-    joined = evidence.joined
     return tuple(
         RateBins(
             phase=stepped.name,
             bin_s=stepped.bin_ns / NS_PER_S,
-            offered=tuple(stepped.count(joined.t0_ns[joined.offered & (joined.phase == stepped.phase)]).tolist()),
-            sent=tuple(stepped.count(joined.t1_ns[joined.phase == stepped.phase]).tolist()),
-            acknowledged=tuple(stepped.count(acknowledged_ns(evidence, stepped)).tolist()),
+            offered=tuple(stepped.sum(evidence.joined, lambda part: part.t0_ns[part.offered]).tolist()),
+            sent=tuple(stepped.sum(evidence.joined, lambda part: part.t1_ns).tolist()),
+            acknowledged=tuple(acknowledged(evidence, stepped).tolist()),
         )
         for stepped in stepped_phases(evidence)
     )
 
 
-def acknowledged_ns(evidence: Evidence, stepped: PhaseBins) -> NDArray[np.int64]:
-    """When each of the phase's events was acknowledged, t2."""
-    joined = evidence.joined
-    t2_ns: NDArray[np.int64] = joined.t2_ns[(joined.phase == stepped.phase) & (joined.outcome == Outcome.OK)]
-    return t2_ns
+def acknowledged(evidence: Evidence, stepped: PhaseBins) -> NDArray[np.int64]:
+    """How many of the phase's events were acknowledged in each bin, by t2."""
+    return stepped.sum(evidence.joined, lambda part: part.t2_ns[part.outcome == Outcome.OK])

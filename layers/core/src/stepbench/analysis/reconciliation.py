@@ -95,7 +95,7 @@ def log_doubts(evidence: Evidence, _: Findings) -> Iterator[Caveat]:
     log_t4 = evidence.spec.plan.log_t4
     if log_t4 == "none":
         return
-    found = reconcile(evidence.records.items, evidence.t4_lines, log_t4)
+    found = reconcile(evidence.records.kept.items, evidence.t4_lines, log_t4)
     if evidence.collection is None:
         found.table_only.clear()  # said already: logs were not collected (`missing_logs`)
     parts = list(_findings(found, evidence.joined))

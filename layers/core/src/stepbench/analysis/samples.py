@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from stepbench.analysis.latency import after_ack
 from stepbench.contracts.drawn import WindowSample
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.target import DynamoDbTarget
@@ -28,7 +29,7 @@ def window_samples(evidence: Evidence, windows: Sequence[MeasuredWindow]) -> tup
     if not isinstance(plan.target, DynamoDbTarget) or not measure_of(plan.experiment).arrives:
         return ()
     same = written_and_received(evidence)
-    return tuple(_sample(evidence, window, same) for window in windows if 0 < window.acknowledged.size <= MAX_EVENTS)
+    return tuple(_sample(evidence, window, same) for window in windows if 0 < window.n <= MAX_EVENTS)
 
 
 def written_and_received(evidence: Evidence) -> NDArray[np.bool_] | None:
@@ -36,11 +37,10 @@ def written_and_received(evidence: Evidence) -> NDArray[np.bool_] | None:
     target = evidence.spec.plan.target
     if not isinstance(target, DynamoDbTarget) or not target.same_sandbox:
         return None
-    return same_sandbox(evidence.records.files, evidence.records.items, evidence.joined)
+    return same_sandbox(evidence.records.kept.files, evidence.records.kept.items, evidence.joined)
 
 
 def _sample(evidence: Evidence, window: MeasuredWindow, same: NDArray[np.bool_] | None) -> WindowSample:
-    joined = evidence.joined
     latency_ms = window.latency_ms()
     return WindowSample(
         window=window.name,
@@ -48,7 +48,7 @@ def _sample(evidence: Evidence, window: MeasuredWindow, same: NDArray[np.bool_] 
         length_s=window.length_s,
         at_s=tuple(window.sample(latency_ms).at_s.tolist()),
         latency_ms=_finite(latency_ms),
-        after_ack_ms=_finite(window.until_arrival_ms(joined.t2_ns)),
+        after_ack_ms=_finite(window.values_ms(after_ack)),
         same_sandbox=None if same is None else tuple(same[window.acknowledged].tolist()),
     )
 

@@ -59,8 +59,9 @@ def _late(evidence: Evidence, window: MeasuredWindow) -> Iterator[Caveat]:
     sent = window.scheduled[joined.outcome[window.scheduled] <= Outcome.UNKNOWN]
     if sent.size == 0:
         return
-    lateness_ms = quantile(np.sort((joined.t1_ns - joined.t0_ns)[sent] / NS_PER_MS), _P99)
-    response_ms = quantile(np.sort((joined.t2_ns - joined.t0_ns)[sent] / NS_PER_MS), 0.5)
+    lateness_ms = quantile(np.sort(joined.lateness_ns[sent]) / np.float64(NS_PER_MS), _P99)
+    response_ns = joined.lateness_ns[sent].astype(np.int64) + joined.service_ns[sent]
+    response_ms = quantile(np.sort(response_ns) / NS_PER_MS, 0.5)
     if lateness_ms > max(LATENESS_MS, LATENESS_SHARE * response_ms):
         text = (
             f"Window {window.name}: 1 % of the events were sent more than {lateness_ms:.2f} ms late, against a "
@@ -99,11 +100,11 @@ def _queued(evidence: Evidence) -> tuple[int, int]:
 
 
 def _queued_in(evidence: Evidence, slot: int) -> tuple[int, int]:
-    joined, grid = evidence.joined, evidence.joined.grid
-    events = np.arange(grid.base[slot], grid.base[slot] + grid.count[slot])
-    events = events[joined.outcome[events] <= Outcome.UNKNOWN]
-    events = events[np.argsort(joined.t1_ns[events], kind="stable")]
-    ended = np.searchsorted(np.sort(joined.t2_ns[events]), joined.t1_ns[events], side="right")
-    full = np.arange(1, events.size + 1) - ended >= evidence.spec.plan.max_in_flight
-    late = joined.t1_ns[events] - joined.t0_ns[events] > LATENESS_MS * NS_PER_MS
-    return int(np.count_nonzero(full & late)), events.size
+    events = evidence.joined.of_slot(slot)
+    sent = events.outcome <= Outcome.UNKNOWN
+    t1_ns, t2_ns, lateness_ns = events.t1_ns[sent], events.t2_ns[sent], events.lateness_ns[sent]
+    order = np.argsort(t1_ns, kind="stable")
+    ended = np.searchsorted(np.sort(t2_ns), t1_ns[order], side="right")
+    full = np.arange(1, order.size + 1) - ended >= evidence.spec.plan.max_in_flight
+    late = lateness_ns[order] > LATENESS_MS * NS_PER_MS
+    return int(np.count_nonzero(full & late)), order.size

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.analysis.latency import latency_ms
+from stepbench.analysis.latency import as_ms, collect, latency_of
+from stepbench.analysis.seconds import by_seconds
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.drawn import PhaseSpan, SeriesPoint, StepSpan, WindowSpan
 from stepbench.drivers.protocol import Outcome
-from stepbench.stats.curves import by_second
+from stepbench.stats.curves import BySecond, by_second
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterator, Sequence
 
     from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.latency import Measure
+    from stepbench.analysis.seconds import Seconds
     from stepbench.contracts.plan import Phase
 
 
@@ -57,52 +60,65 @@ def series(evidence: Evidence) -> tuple[SeriesPoint, ...]:
 
     Seconds are counted from the start of each phase, so that an even load has as many events in each.
     """
-    joined = evidence.joined
-    if joined.t0_ns.size == 0:
-        return ()
-    phases, begin_s = _seconds(evidence)
-    first = np.searchsorted(phases, np.arange(len(evidence.spec.plan.phases)))
-    starts_ns = np.array([evidence.records.starts_ns.get(number, 0) for number in range(first.size)], dtype=np.int64)
-    second = first[joined.phase] + (joined.t0_ns - starts_ns[joined.phase]) // NS_PER_S
-    ok = joined.outcome == Outcome.OK
-    elapsed_ms = latency_ms(joined, evidence.spec.plan)
-    quantiles = by_second(elapsed_ms[joined.acknowledged], second[joined.acknowledged], phases.size)
-    offered = np.bincount(second[joined.offered], minlength=phases.size)
-    acknowledged = np.bincount(second[ok], minlength=phases.size)
-    not_matching = np.bincount(second[ok & ~joined.matching], minlength=phases.size)
-    arrived = np.bincount(second[joined.arrived], minlength=phases.size)
-    return tuple(
-        SeriesPoint(
-            second=float(begin_s[at]),
-            phase=evidence.spec.plan.phases[int(phases[at])].name,
-            offered=int(offered[at]),
-            acknowledged=int(acknowledged[at]),
-            not_matching=int(not_matching[at]),
-            arrived=int(arrived[at]),
-            p50_ms=_finite(quantiles.p50[at]),
-            p90_ms=_finite(quantiles.p90[at]),
-            max_ms=_finite(quantiles.largest[at]),
-        )
-        for at in np.nonzero(offered)[0].tolist()
-    )
-
-
-def _seconds(evidence: Evidence) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Of all seconds of the planned phases, one phase after the other: the phase, and where it begins on the axis."""
     zero_ns = _zero_ns(evidence)
-    phases: list[NDArray[np.int64]] = []
-    begin_s: list[NDArray[np.float64]] = []
-    for phase, start_ns in sorted(evidence.records.starts_ns.items()):
-        # One more than the length: rounding may put the last t0 on the end itself.
-        seconds = math.floor(evidence.spec.plan.phases[phase].length_s) + 1
-        phases.append(np.full(seconds, phase))
-        begin_s.append((start_ns - zero_ns) / NS_PER_S + np.arange(seconds, dtype=np.float64))
-    return np.concatenate(phases), np.concatenate(begin_s)
+    return tuple(point for phase in sorted(evidence.records.starts_ns) for point in _of_phase(evidence, phase, zero_ns))
+
+
+def _of_phase(evidence: Evidence, phase: int, zero_ns: int) -> Iterator[SeriesPoint]:
+    start_ns, measure = evidence.records.starts_ns[phase], latency_of(evidence.spec.plan)
+    # One more than the length: rounding may put the last t0 on the end itself.
+    seconds = math.floor(evidence.spec.plan.phases[phase].length_s) + 1
+    begin_s = (start_ns - zero_ns) / NS_PER_S
+    for first, parts in by_seconds(evidence.joined, phase, start_ns, seconds):
+        if parts:
+            yield from _points(evidence.spec.plan.phases[phase].name, begin_s, first, _Counts.of(parts, measure))
+
+
+class _Counts(NamedTuple):
+    """By second."""
+
+    offered: list[int]
+    acknowledged: list[int]
+    not_matching: list[int]
+    arrived: list[int]
+    quantiles: BySecond
+
+    @classmethod
+    def of(cls, parts: Sequence[Seconds], measure: Measure) -> _Counts:
+        """Of parts that lie in the same seconds."""
+        whole = parts[0].whole
+        counts = np.zeros((4, whole), np.int64)
+        values_ms, second = [np.empty(0)], [np.empty(0, np.int64)]
+        for part in parts:
+            own, matching = part.events, part.events.matching
+            ok = own.outcome == Outcome.OK
+            for row, which in enumerate((own.offered, ok, ok & ~matching, own.arrived)):
+                counts[row] += part.chosen(which)
+            timed = ok & matching
+            values_ms.append(as_ms(collect(measure, [(own, timed)], int(np.count_nonzero(timed)))))
+            second.append(part.second[timed])
+        quantiles = by_second(np.concatenate(values_ms), np.concatenate(second), whole)
+        offered, acknowledged, not_matching, arrived = counts.tolist()
+        return cls(offered, acknowledged, not_matching, arrived, quantiles)
+
+
+def _points(phase: str, begin_s: float, first: int, counts: _Counts) -> Iterator[SeriesPoint]:
+    for at in (at for at, offered in enumerate(counts.offered) if offered):
+        yield SeriesPoint(
+            second=begin_s + first + at,
+            phase=phase,
+            offered=counts.offered[at],
+            acknowledged=counts.acknowledged[at],
+            not_matching=counts.not_matching[at],
+            arrived=counts.arrived[at],
+            p50_ms=_finite(counts.quantiles.p50[at]),
+            p90_ms=_finite(counts.quantiles.p90[at]),
+            max_ms=_finite(counts.quantiles.largest[at]),
+        )
 
 
 def _zero_ns(evidence: Evidence) -> int:
-    first_t0_ns = evidence.joined.t0_ns.min(initial=np.iinfo(np.int64).max)
-    return min(int(first_t0_ns), *evidence.records.starts_ns.values(), np.iinfo(np.int64).max)
+    return evidence.joined.grid.timetable.first_ns()
 
 
 def _finite(value: float) -> float | None:

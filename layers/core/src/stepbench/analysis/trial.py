@@ -110,7 +110,9 @@ def _nothing_measured(windows: tuple[WindowResult, ...]) -> Failure | None:
 def _books(evidence: Evidence) -> tuple[Accounting | None, Accounting | None]:
     """The measured phases', and the others'; None where none of them was planned."""
     joined, phases = evidence.joined, evidence.spec.plan.phases
-    measured = np.array([phase.measured for phase in phases], dtype=np.bool_)[joined.phase]
+    measured = np.zeros(joined.size, dtype=np.bool_)
+    for number, phase in enumerate(phases):
+        measured[slice(*joined.grid.span_of_phase(number))] = phase.measured
     planned = {phases[phase].measured for phase in evidence.records.starts_ns}
     return (
         account(joined, measured, malformed=evidence.malformed) if True in planned else None,
@@ -137,7 +139,7 @@ def _logs_are_whole(evidence: Evidence, functions: tuple[Invocations, ...]) -> b
     if collection is None or collection.every > 1 or collection.seen < collection.expected:
         return False
     reported = {each.function: each.invocations for each in functions}
-    watched = any(item.source != "receiver" for item in evidence.records.items)
+    watched = not evidence.records.items.all_received
     return reported.get("RunWriter", 0) >= len(evidence.records.started) and (
         not watched or reported.get("WatchChanges", 0) > 0
     )

@@ -1,35 +1,45 @@
-"""The receivers' side of the join: all t4 entries of a trial as columns, tokens resolved, repeats told apart."""
+"""
+The receivers' side of the join: t4 items, taken in one after the other, as columns of the grid's events.
+
+All entries of an item that have one t4 are a *delivery*: one invocation, mostly. An event keeps the number of its
+delivery, 4 bytes, and the delivery its time and all that its entries have in common. An event that arrives again is
+kept aside (see `records.repeats`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from stepbench.contracts.identity import ANY_ATTEMPT, CANARY_PHASE, UNRESOLVED_PHASE
-from stepbench.records.t4 import unpack
+from stepbench.drivers.protocol import Outcome
+from stepbench.errors import AccountingError
+from stepbench.records.columns import UNSENT
+from stepbench.records.items import Items
+from stepbench.records.narrow import Narrow
+from stepbench.records.sent import UNRECORDED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from stepbench.records.columns import ColumnFile
     from stepbench.records.grid import Grid
+    from stepbench.records.sent import Sent
     from stepbench.records.t4 import T4Item
 
-_WATCHER = "watcher"
+    EventsOf = Callable[[Collection[str]], Mapping[str, int]]
+    """Which events tokens name."""
 
 
-@dataclass(frozen=True)
-class Arrivals:
+class Entries(NamedTuple):
     """
-    Columns of all arrivals but canaries; shape (arrivals,).
+    Columns of some arrivals.
 
     event: number in the grid, -1 = none. by_token: found by the store's token, or by a key that was there before any
-    attempt, so `attempt` is the writer's word.
-    item, request: which item, and a number for its request id. watched: seen by a watcher, at `position` (0 = none).
+    attempt, so `attempt` is the writer's word. item: which.
     """
 
     event: NDArray[np.int64]
@@ -37,102 +47,175 @@ class Arrivals:
     t4_ns: NDArray[np.int64]
     t3_ns: NDArray[np.int64]
     position: NDArray[np.int64]
-    batch_index: NDArray[np.int64]
+    batch_index: NDArray[np.uint16]
     by_token: NDArray[np.bool_]
     item: NDArray[np.int64]
-    request: NDArray[np.int64]
-    batch: NDArray[np.int64]
-    cold: NDArray[np.int64]
-    watched: NDArray[np.bool_]
-    canaries: int
 
-    def select(self, index: NDArray[np.int64]) -> Arrivals:
-        """Some of them; the number of canaries stays."""
-        columns = {name: column[index] for name, column in vars(self).items() if name != "canaries"}
-        return Arrivals(**columns, canaries=self.canaries)
+    def some(self, which: NDArray[np.bool_]) -> Entries:
+        """Those that are chosen."""
+        return Entries._make(column[which] for column in self)
 
 
-def collect(grid: Grid, items: Iterable[T4Item], files: Sequence[ColumnFile]) -> Arrivals:
-    """Unpacked items as columns."""
-    kept = list(items)
-    entries = np.concatenate([unpack(b"", "none"), *(each.entries for each in kept)])
-    item = np.repeat(np.arange(len(kept)), [each.entries.size for each in kept]).astype(np.int64)
-    event = grid.locate(entries)
-    by_token = entries["phase"] == UNRESOLVED_PHASE
-    if by_token.any():
-        tokens = np.array(
-            [token for each in kept for token in (each.tokens or ("",) * each.entries.size)], dtype=object
+class Again(NamedTuple):
+    """Arrivals of events that had arrived already; columns as in `Arrivals`."""
+
+    event: NDArray[np.int64]
+    delivery: NDArray[np.int64]
+    batch_index: NDArray[np.int64]
+    position: NDArray[np.int64]
+    t3_ns: NDArray[np.int64]
+
+
+@dataclass
+class Arrivals:
+    """
+    What has arrived so far; a column has a value for each of the grid's events.
+
+    delivery: number of the delivery with which it came first of all that were added, 0 = none. position: of what a
+    watcher saw, 0 = none. t3_ns: kept if asked for.
+    """
+
+    grid: Grid
+    sent: Sent
+    items: Items
+    keep_t3: bool = True
+    canaries: int = 0
+    unmatched: int = 0
+    again: list[Again] = field(default_factory=list)
+    _delivery_t4_ns: list[NDArray[np.int64]] = field(default_factory=lambda: [np.zeros(1, np.int64)])
+    _delivery_item: list[NDArray[np.int64]] = field(default_factory=lambda: [np.zeros(1, np.int64)])
+    _deliveries: int = 1
+    _unnamed: list[tuple[Entries, list[str]]] = field(default_factory=list)
+    _contradicted: list[NDArray[np.int64]] = field(default_factory=list)
+    _proven: list[Entries] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        n = self.grid.events
+        self.delivery, self.batch_index = np.zeros(n, np.uint32), np.zeros(n, np.uint16)
+        self.position = Narrow(n)
+        self.t3_ns = np.zeros(n if self.keep_t3 else 0, np.int64)
+
+    def add(self, items: Sequence[T4Item]) -> None:
+        """The entries of some more items, at least one."""
+        first = len(self.items)
+        self.items.add(items)
+        raw = np.frombuffer(b"".join(item.entries.tobytes() for item in items), dtype=items[0].entries.dtype)
+        numbers = np.repeat(np.arange(first, len(self.items)), [item.entries.size for item in items])
+        entries = Entries(
+            event=self.grid.locate(raw),
+            attempt=raw["attempt"],
+            t4_ns=raw["t4_ns"],
+            t3_ns=raw["t3_ns"],
+            position=raw["position"],
+            batch_index=raw["batch_index"],
+            by_token=raw["attempt"] == ANY_ATTEMPT,
+            item=numbers,
         )
-        known = _events_by_token(grid, files)
-        event[by_token] = [known.get(token, -1) for token in tokens[by_token]]
-    canary = entries["phase"] == CANARY_PHASE
-    requests: dict[str, int] = {}
-    request = np.array([requests.setdefault(each.request_id, len(requests)) for each in kept], dtype=np.int64)
-    columns = Arrivals(
-        event=event,
-        attempt=entries["attempt"],
-        t4_ns=entries["t4_ns"].astype(np.int64),
-        t3_ns=entries["t3_ns"].astype(np.int64),
-        position=entries["position"].astype(np.int64),
-        batch_index=entries["batch_index"].astype(np.int64),
-        by_token=by_token | (entries["attempt"] == ANY_ATTEMPT),
-        item=item,
-        request=request[item],
-        batch=np.array([each.batch for each in kept], dtype=np.int64)[item],
-        cold=np.array([each.cold for each in kept], dtype=np.int64)[item],
-        watched=np.array([each.source.startswith(_WATCHER) for each in kept], dtype=np.bool_)[item],
-        canaries=int(np.count_nonzero(canary)),
-    )
-    return columns.select(np.nonzero(~canary)[0])
+        if (raw["phase"] >= min(CANARY_PHASE, UNRESOLVED_PHASE)).any():
+            entries = self._without_special(entries, raw["phase"], items)
+        self._match(entries)
+
+    def name(self, events_of: EventsOf) -> None:
+        """Match what tells no event but a token."""
+        needed = {token for _, tokens in self._unnamed for token in tokens if token}
+        known = events_of(needed) if needed else {}
+        for entries, tokens in self._unnamed:
+            events = np.array([known.get(token, -1) for token in tokens], dtype=np.int64)
+            self._match(entries._replace(event=events))
+        self._unnamed.clear()
+
+    def prove(self) -> None:
+        """
+        What arrived was sent, whatever a missing record suggests.
+
+        Raises:
+            AccountingError: a writer says that it was not.
+        """
+        if self._contradicted:
+            events = np.unique(np.concatenate(self._contradicted)).size
+            message = f"{events} events arrived that their writer says it did not send"
+            raise AccountingError(message)
+        if self._proven:
+            event = np.concatenate([each.event for each in self._proven])
+            attempt = np.concatenate([each.attempt for each in self._proven])
+            self.sent.outcome[event] = UNRECORDED
+            # Backwards, so that the smallest attempt stays where several arrived.
+            order = np.argsort(-attempt.astype(np.int64), kind="stable")
+            self.sent.attempt[event[order]] = attempt[order]
+
+    def delivery_t4_ns(self) -> NDArray[np.int64]:
+        """By number of delivery; 0 for number 0."""
+        return np.concatenate(self._delivery_t4_ns)
+
+    def delivery_item(self) -> NDArray[np.int64]:
+        """By number of delivery."""
+        return np.concatenate(self._delivery_item)
+
+    def _without_special(self, entries: Entries, phase: NDArray[np.uint8], items: Sequence[T4Item]) -> Entries:
+        """All but canaries, which are counted, and those that only a token names, which are put off."""
+        canary, unnamed = phase == CANARY_PHASE, phase == UNRESOLVED_PHASE
+        self.canaries += int(np.count_nonzero(canary))
+        if unnamed.any():
+            tokens = np.array([token for item in items for token in _tokens(item)], dtype=object)
+            put_off = entries._replace(by_token=unnamed).some(unnamed)
+            self._unnamed.append((put_off, tokens[unnamed].tolist()))
+        return entries.some(~(canary | unnamed))
+
+    def _match(self, entries: Entries) -> None:
+        known = entries.event >= 0
+        if not known.all():
+            self.unmatched += int(np.count_nonzero(~known))
+            entries = entries.some(known)
+        outcome = self.sent.outcome[entries.event]
+        same = (entries.attempt == self.sent.attempt[entries.event]) | entries.by_token
+        if not ((outcome <= Outcome.UNKNOWN) & same).all():
+            entries = self._judge(entries, outcome, same)
+        if entries.event.size:
+            self._take(entries)
+
+    def _judge(self, entries: Entries, outcome: NDArray[np.uint8], same: NDArray[np.bool_]) -> Entries:
+        by_row = outcome <= Outcome.UNKNOWN
+        contradicted = (outcome == UNSENT) & same
+        if contradicted.any():
+            self._contradicted.append(entries.event[contradicted])
+        if not by_row.all():
+            self._proven.append(entries.some(~by_row))
+        keep = ~by_row | same
+        self.unmatched += int(np.count_nonzero(~keep))
+        return entries.some(keep)
+
+    def _take(self, entries: Entries) -> None:
+        delivery, fresh = self._number(entries), self.delivery[entries.event] == 0
+        ascending = np.sort(entries.event)
+        twice = ascending[1:][ascending[1:] == ascending[:-1]]
+        if twice.size:
+            places = np.nonzero(np.isin(entries.event, twice))[0]
+            later = np.ones(places.size, dtype=np.bool_)
+            later[np.unique(entries.event[places], return_index=True)[1]] = False
+            fresh[places[later]] = False
+        if not fresh.all():
+            other, again = entries.some(~fresh), delivery[~fresh]
+            t3_ns = other.t3_ns if self.keep_t3 else np.zeros(again.size, np.int64)
+            batch_index = other.batch_index.astype(np.int64)
+            self.again.append(Again(other.event, again, batch_index, other.position.copy(), t3_ns))
+            entries, delivery = entries.some(fresh), delivery[fresh]
+        self.delivery[entries.event] = delivery
+        self.batch_index[entries.event] = entries.batch_index
+        if entries.position.any():
+            self.position.put(entries.event, entries.position)
+        if self.keep_t3:
+            self.t3_ns[entries.event] = entries.t3_ns
+
+    def _number(self, entries: Entries) -> NDArray[np.int64]:
+        """The number of each entry's delivery; those of the items in hand are new."""
+        begins = np.ones(entries.item.size, dtype=np.bool_)
+        begins[1:] = (entries.item[1:] != entries.item[:-1]) | (entries.t4_ns[1:] != entries.t4_ns[:-1])
+        numbers = np.cumsum(begins) + (self._deliveries - 1)
+        self._delivery_t4_ns.append(entries.t4_ns[begins])
+        self._delivery_item.append(entries.item[begins])
+        self._deliveries = int(numbers[-1]) + 1
+        return numbers
 
 
-def count_repeats(
-    events: int, arrivals: Arrivals, first: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """
-    Per event, how often it arrived, and how many of those arrivals are Lambda's retries.
-
-    Args:
-        events: how many there are.
-        arrivals: of known events only.
-        first: per event, the index of its first arrival, or -1.
-    """
-    counts = np.bincount(arrivals.event, minlength=events)
-    retried = np.zeros(events, np.int64)
-    some = np.nonzero(counts[arrivals.event] > 1)[0] if arrivals.event.size else np.empty(0, np.int64)
-    if some.size == 0:
-        return counts, retried
-    some = some[np.lexsort((some != first[arrivals.event[some]], arrivals.t4_ns[some], arrivals.event[some]))]
-    again = arrivals.watched[some] & (arrivals.position[some] != 0) & _repeated(arrivals, some, arrivals.position)
-    np.subtract.at(counts, arrivals.event[some[again]], 1)
-    some = some[~again]
-    retry = _repeated(arrivals, some, arrivals.request) & (_of_first(arrivals, some) != arrivals.item[some])
-    np.add.at(retried, arrivals.event[some[retry]], 1)
-    return counts, retried
-
-
-def _events_by_token(grid: Grid, files: Sequence[ColumnFile]) -> dict[str, int]:
-    known = {}
-    for head, rows in files:
-        slot = grid.slot(head.phase, head.writer, head.slice)
-        if slot >= 0 and rows.tokens:
-            events = (grid.span(slot, head.attempt)[0] + rows.sequence).tolist()
-            known.update({token: event for token, event in zip(rows.tokens, events, strict=True) if token})
-    return known
-
-
-def _group_starts(arrivals: Arrivals, some: NDArray[np.int64], name: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each of `some` (in order of event and time): the place in `some` of the first with its event and name."""
-    pairs = np.stack([arrivals.event[some], name[some]])
-    _, where, group = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
-    starts: NDArray[np.int64] = where[group.reshape(-1)]
-    return starts
-
-
-def _repeated(arrivals: Arrivals, some: NDArray[np.int64], name: NDArray[np.int64]) -> NDArray[np.bool_]:
-    repeated: NDArray[np.bool_] = np.not_equal(_group_starts(arrivals, some, name), np.arange(some.size))
-    return repeated
-
-
-def _of_first(arrivals: Arrivals, some: NDArray[np.int64]) -> NDArray[np.int64]:
-    return arrivals.item[some[_group_starts(arrivals, some, arrivals.request)]]
+def _tokens(item: T4Item) -> tuple[str, ...]:
+    return item.tokens or ("",) * item.entries.size

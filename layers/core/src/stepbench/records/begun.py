@@ -7,15 +7,16 @@ with all its files there is a row for each.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from stepbench.load.arrivals import SLICE_NS
-from stepbench.records.layout import attempt_id, attempt_names
+from stepbench.records.attempts import Attempts, attempt_of
+from stepbench.records.layout import attempt_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     from stepbench.records.grid import Begun
 
 _WRITER = "writer#"
+
+
+class _Due(NamedTuple):
+    """Of one file's rows what is needed here."""
+
+    sequence: NDArray[np.int64]
+    t0_ns: NDArray[np.int64]
 
 
 def begun_by_beats(beats: Mapping[str, Mapping[str, object]]) -> dict[str, int]:
@@ -37,7 +45,7 @@ def begun_by_beats(beats: Mapping[str, Mapping[str, object]]) -> dict[str, int]:
 
 
 def begun_operations(
-    plan: TrialPlan, starts_ns: Mapping[int, int], files: Sequence[ColumnFile], begun: Mapping[str, int]
+    plan: TrialPlan, starts_ns: Mapping[int, int], files: Iterable[ColumnFile], begun: Mapping[str, int]
 ) -> Begun:
     """
     When each operation of closed loop was due.
@@ -47,29 +55,32 @@ def begun_operations(
     Args:
         plan: the trial's.
         starts_ns: phase to its time zero, for the phases that were planned.
-        files: all column files, in any order.
-        begun: operations by attempt, of attempts that may have begun more than they recorded.
+        files: all column files, in any order; gone through once.
+        begun: operations by attempt, as far as is known; of an attempt that ended in good order its rows say it all.
     """
-    by_attempt: dict[str, list[ColumnFile]] = {attempt: [] for attempt in begun}
+    attempts, by_attempt = Attempts(), {attempt: list[_Due]() for attempt in begun}
     for file in files:
-        head = file.header
-        by_attempt.setdefault(attempt_id(head.phase, head.writer, head.slice, head.attempt), []).append(file)
+        attempts.add(file.header)
+        if plan.phases[file.header.phase].closed is not None:
+            by_attempt.setdefault(attempt_of(file.header), []).append(_Due(file.rows.sequence, file.rows.t0_ns))
+    whole = attempts.whole()
     operations: dict[tuple[int, int, int], dict[int, NDArray[np.int64]]] = {}
-    for attempt, own in by_attempt.items():
+    for attempt in sorted(by_attempt):
         phase, writer, slice_, number = attempt_names(attempt)
         if phase not in starts_ns or plan.phases[phase].closed is None:
             continue
-        due_ns = _due_ns(own, begun.get(attempt, 0), starts_ns[phase] + slice_ * SLICE_NS)
+        count = 0 if attempt in whole else begun.get(attempt, 0)
+        due_ns = _due_ns(by_attempt.pop(attempt), count, starts_ns[phase] + slice_ * SLICE_NS)
         operations.setdefault((phase, writer, slice_), {})[number] = due_ns
     return operations
 
 
-def _due_ns(files: Sequence[ColumnFile], begun: int, slice_start_ns: int) -> NDArray[np.int64]:
-    count = max([begun, *(int(file.rows.sequence.max(initial=-1)) + 1 for file in files)])
+def _due_ns(rows: Sequence[_Due], begun: int, slice_start_ns: int) -> NDArray[np.int64]:
+    count = max([begun, *(int(each.sequence.max(initial=-1)) + 1 for each in rows)])
     due_ns = np.full(count, slice_start_ns, dtype=np.int64)
     known = np.zeros(count, dtype=np.int64)
-    for file in files:
-        due_ns[file.rows.sequence] = file.rows.t0_ns
-        known[file.rows.sequence] = file.rows.sequence
+    for each in rows:
+        due_ns[each.sequence] = each.t0_ns
+        known[each.sequence] = each.sequence
     filled: NDArray[np.int64] = due_ns[np.maximum.accumulate(known)]
     return filled

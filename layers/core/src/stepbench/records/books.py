@@ -10,7 +10,7 @@ from stepbench.contracts.result import Accounting
 from stepbench.drivers.protocol import Outcome
 from stepbench.errors import AccountingError
 from stepbench.records.columns import UNSENT
-from stepbench.records.sent import UNRECORDED
+from stepbench.records.sent import NOT_OFFERED, UNRECORDED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,31 +31,12 @@ def account(joined: Joined, among: NDArray[np.bool_], *, malformed: int = 0, apa
     Raises:
         AccountingError: they do not balance.
     """
-    among = among & joined.offered
-    outcome, arrived, matching = joined.outcome[among], joined.arrived[among], joined.matching[among]
-    missing = (outcome == Outcome.OK) & ~arrived & joined.grid.arrives
-    total = {code: int(np.count_nonzero(outcome == code)) for code in (*Outcome, UNSENT, UNRECORDED)}
-    came = {code: int(np.count_nonzero(arrived & (outcome == code))) for code in (*Outcome, UNSENT, UNRECORDED)}
+    counts = dict.fromkeys(_counts(joined.part(0, 0), among[:0]), 0)
+    for part in joined.parts():
+        found = _counts(part, among[part.first : part.first + part.size] & part.offered)
+        counts = {name: counts[name] + count for name, count in found.items()}
     books = Accounting(
-        offered=outcome.size,
-        sent=int(np.count_nonzero(outcome <= Outcome.UNKNOWN)),
-        unsent=total[UNSENT],
-        unrecorded=total[UNRECORDED],
-        ok=total[Outcome.OK],
-        failed=total[Outcome.FAILED],
-        unknown=total[Outcome.UNKNOWN],
-        ok_arrived=came[Outcome.OK],
-        failed_arrived=came[Outcome.FAILED],
-        unknown_arrived=came[Outcome.UNKNOWN],
-        unrecorded_arrived=came[UNRECORDED],
-        received=int(np.count_nonzero(arrived)),
-        lost=int(np.count_nonzero(missing & matching)),
-        held_back=int(np.count_nonzero(missing & ~matching)),
-        leaked=int(np.count_nonzero(arrived & ~matching)),
-        duplicates=int(np.maximum(joined.arrivals[among] - 1, 0).sum()),
-        retried=int(joined.retried[among].sum()),
-        out_of_order=int(np.count_nonzero(joined.disorder[among])),
-        late=int(np.count_nonzero(joined.late[among])),
+        **counts,
         unmatched=joined.unmatched if apart else 0,
         malformed=malformed if apart else 0,
         canaries=joined.canaries if apart else 0,
@@ -63,6 +44,34 @@ def account(joined: Joined, among: NDArray[np.bool_], *, malformed: int = 0, apa
     )
     check(books)
     return books
+
+
+def _counts(part: Joined, among: NDArray[np.bool_]) -> dict[str, int]:
+    outcome, arrived, matching = part.outcome, part.arrived & among, part.matching
+    total = np.bincount(outcome[among], minlength=NOT_OFFERED).tolist()
+    came = np.bincount(outcome[arrived], minlength=NOT_OFFERED).tolist()
+    missing = (outcome == Outcome.OK) & among & ~arrived & part.grid.arrives
+    return {
+        "offered": sum(total),
+        "sent": sum(total[code] for code in Outcome),
+        "unsent": total[UNSENT],
+        "unrecorded": total[UNRECORDED],
+        "ok": total[Outcome.OK],
+        "failed": total[Outcome.FAILED],
+        "unknown": total[Outcome.UNKNOWN],
+        "ok_arrived": came[Outcome.OK],
+        "failed_arrived": came[Outcome.FAILED],
+        "unknown_arrived": came[Outcome.UNKNOWN],
+        "unrecorded_arrived": came[UNRECORDED],
+        "received": int(np.count_nonzero(arrived)),
+        "lost": int(np.count_nonzero(missing & matching)),
+        "held_back": int(np.count_nonzero(missing & ~matching)),
+        "leaked": int(np.count_nonzero(arrived & ~matching)),
+        "duplicates": int(part.came.repeats[among].sum()),
+        "retried": int(part.came.retried[among].sum()),
+        "out_of_order": int(np.count_nonzero(part.disorder & among)),
+        "late": int(np.count_nonzero(part.late & among)),
+    }
 
 
 def check(books: Accounting) -> None:

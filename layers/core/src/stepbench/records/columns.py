@@ -1,13 +1,14 @@
 """
 A writer's records as they are stored: one compact column file per flush.
 
-    magic "SBC1" · header length u32 · header JSON · per column: zlib stream · CRC-32 of all before
+    magic "SBC2" · header length u32 · header JSON · per column and byte plane: deflate stream · CRC-32 of all before
 
 Operations have columns more (`Rows.extras`), named in the header as the others are; a file without them has none.
 
 Columns hold differences that are small and alike (sequence and t0 against the row before, t1 against t0, t2 against
-t1), each in the narrowest integers that fit, byte planes apart, which is what zlib can do something with. Integers
-are little-endian.
+t1), each in the narrowest integers that fit, in byte planes, from the lowest up. Each plane is a stream of its own:
+those at the bottom look random and those at the top do not, and one code for all would suit neither. Integers are
+little-endian.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-MAGIC = b"SBC1"
+MAGIC = b"SBC2"
 UNSENT = 3
 """Outcome of a row whose event was never handed to the store; it has no t1 and no t2 (both 0)."""
 NO_EXTRAS: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
 _OWN_COLUMNS = frozenset({"sequence", "t0", "t1", "t2", "outcome", "error"})
 _LENGTH = struct.Struct("<I")
 _LEVEL = 6
+_RAW = -zlib.MAX_WBITS
+"""Deflate without a header and check sum: the file has its own."""
 _WIDTHS = ("<i1", "<i2", "<i4", "<i8")
 
 
@@ -84,6 +87,11 @@ class Rows(NamedTuple):
         """How many have to arrive: acknowledged, and to pass the trigger's filter."""
         return int(np.count_nonzero((self.outcome == Outcome.OK) & matching(matching_share, self.sequence)))
 
+    def some(self, which: NDArray[np.bool_]) -> Rows:
+        """Those that are chosen, without tokens."""
+        extras = {name: column[which] for name, column in self.extras.items()}
+        return Rows._make([*(column[which] for column in self[:6]), (), extras])
+
     @property
     def last_t2_ns(self) -> int:
         """The latest acknowledgement or refusal; 0 without one."""
@@ -100,7 +108,7 @@ class ColumnFile(NamedTuple):
 class _Column(Contract):
     kind: str
     rows: int = Field(ge=0)
-    packed_bytes: int = Field(ge=0)
+    planes_bytes: tuple[int, ...] = Field(description="Of the packed planes.")
 
 
 class _Layout(Contract):
@@ -187,7 +195,7 @@ def _decode(data: bytes) -> ColumnFile:
     layout = _Layout.model_validate_json(body[at:end])
     columns = {}
     for name, column in layout.columns.items():
-        at, end = end, end + column.packed_bytes
+        at, end = end, end + sum(column.planes_bytes)
         columns[name] = _unpack(column, body[at:end])
     tokens: tuple[str, ...] = ()
     if layout.tokens_bytes is not None:
@@ -200,7 +208,7 @@ def _differences(rows: Rows) -> dict[str, NDArray[np.int64]]:
     sent = rows.outcome != UNSENT
     return {
         "sequence": _delta(rows.sequence),
-        "t0": _delta(_delta(rows.t0_ns)),
+        "t0": _delta(rows.t0_ns),
         "t1": np.where(sent, rows.t1_ns - rows.t0_ns, 0),
         "t2": np.where(sent, rows.t2_ns - rows.t1_ns, 0),
         "outcome": rows.outcome.astype(np.int64),
@@ -212,7 +220,7 @@ def _restore(layout: _Layout, columns: dict[str, NDArray[np.int64]], tokens: tup
     outcome = columns["outcome"].astype(np.uint8)
     sent = outcome != UNSENT
     sequence = layout.first_sequence + np.cumsum(columns["sequence"])
-    t0_ns = layout.first_t0_ns + np.cumsum(np.cumsum(columns["t0"]))
+    t0_ns = layout.first_t0_ns + np.cumsum(columns["t0"])
     t1_ns = np.where(sent, t0_ns + columns["t1"], 0)
     t2_ns = np.where(sent, t1_ns + columns["t2"], 0)
     error = columns["error"].astype(np.uint16)
@@ -232,13 +240,21 @@ def _pack(column: NDArray[np.int64]) -> tuple[_Column, bytes]:
     low, high = int(column.min(initial=0)), int(column.max(initial=0))
     kind = next(kind for kind in _WIDTHS if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
     planes = column.astype(kind).view(np.uint8).reshape(column.size, np.dtype(kind).itemsize).T
-    packed = zlib.compress(planes.tobytes(), _LEVEL)
-    return _Column(kind=kind, rows=column.size, packed_bytes=len(packed)), packed
+    packed = [_deflate(plane.tobytes()) for plane in planes]
+    return _Column(kind=kind, rows=column.size, planes_bytes=tuple(map(len, packed))), b"".join(packed)
+
+
+def _deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
+    return packer.compress(data) + packer.flush()
 
 
 def _unpack(column: _Column, packed: bytes) -> NDArray[np.int64]:
     if column.kind not in _WIDTHS:
         message = f"unknown integers {column.kind!r}"
         raise ValueError(message)
-    planes = np.frombuffer(zlib.decompress(packed), dtype=np.uint8).reshape(np.dtype(column.kind).itemsize, column.rows)
+    planes, at = np.empty((len(column.planes_bytes), column.rows), dtype=np.uint8), 0
+    for plane, size in zip(planes, column.planes_bytes, strict=True):
+        plane[:] = np.frombuffer(zlib.decompress(packed[at : at + size], _RAW), dtype=np.uint8)
+        at += size
     return np.ascontiguousarray(planes.T).view(column.kind).reshape(column.rows).astype(np.int64)

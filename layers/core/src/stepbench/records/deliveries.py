@@ -1,4 +1,4 @@
-"""What stores deliver to `ReceiveEvents`, read into arrivals. Pure, and fast enough for batches of 10,000."""
+"""What stores deliver to `ReceiveEvents`, read into arrivals one by one. Pure."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ T3_RESOLUTION_NS = {"s3": 1_000_000, "dynamodb": 1_000_000_000, "postgresql": 1_
 _SOURCES = {"aws:s3": "s3", "aws:dynamodb": "dynamodb"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_TIMES_NS = range(-(1 << 63), 1 << 63)
+"""What a t4 entry has room for."""
 _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 """What reading a document of the wrong shape can raise."""
 
@@ -72,6 +74,17 @@ def parse_delivery(event: Any, t4_ns: int) -> Delivery:  # noqa: ANN401 -- whate
     )
 
 
+def stream_records(event: Any) -> list[Any]:  # noqa: ANN401 -- see parse_delivery
+    """The records of a DynamoDB stream's batch; none of anything else."""
+    store, records = _records(event)
+    return records if store == "dynamodb" else []
+
+
+def t3_of_stream(seconds: Any) -> int:  # noqa: ANN401 -- see parse_delivery
+    """`ApproximateCreationDateTime`, s, in ns: a number of whole seconds, though not everywhere."""
+    return round(float(seconds) * 1_000_000) * 1_000
+
+
 def _records(event: Any) -> tuple[str, list[Any]]:  # noqa: ANN401 -- see parse_delivery
     if isinstance(event, dict):
         if event.get("source") == POSTGRESQL_SOURCE:
@@ -117,7 +130,7 @@ def _read_s3(record: dict[str, Any], index: int, t4_ns: int) -> Arrival | Remova
     if name.startswith("ObjectRemoved") and not measured:
         return Removal(tag)
     t3_ns = (datetime.fromisoformat(record["eventTime"]) - _EPOCH) // _MICROSECOND * 1_000
-    if event or not update:
+    if event or not update or t3_ns not in _TIMES_NS:
         return _arrival(event, index, t4_ns, t3_ns)
     entry = Entry(UNRESOLVED_PHASE, 0, 0, 0, index, update[1], t4_ns, t3_ns)
     return Arrival(tag, entry, stored["versionId"])
@@ -125,7 +138,7 @@ def _read_s3(record: dict[str, Any], index: int, t4_ns: int) -> Arrival | Remova
 
 def _read_dynamodb(record: dict[str, Any], index: int, t4_ns: int) -> Arrival | Removal | None:
     change = record["dynamodb"]
-    t3_ns = round(float(change.get("ApproximateCreationDateTime", 0)) * 1_000_000) * 1_000
+    t3_ns = t3_of_stream(change.get("ApproximateCreationDateTime", 0))
     if record["eventName"] == "REMOVE":
         names = [value["S"] for value in change["Keys"].values()]
         event = next((found for found in map(parse_event_id, names) if found), None)
@@ -141,7 +154,7 @@ def _is_measured_deletion(event: EventId | None) -> bool:
 
 
 def _arrival(event: EventId | None, index: int, t4_ns: int, t3_ns: int) -> Arrival | None:
-    if event is None:
+    if event is None or t3_ns not in _TIMES_NS:
         return None
     entry = Entry(event.phase, event.attempt, event.writer, event.slice, index, event.sequence, t4_ns, t3_ns)
     return Arrival(event.tag, entry)

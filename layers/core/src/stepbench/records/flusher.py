@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
 from stepbench.records.columns import ColumnHeader, encode
+from stepbench.records.taken import Taken
 from stepbench.records.trial_table import FilePointer
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.records.run_store import RunStore
-    from stepbench.records.taken import Taken
     from stepbench.records.trial_table import TrialTable
 
 FINAL_TRIES = 5
 FINAL_PAUSE_S = 1.0
 
 
-class _File(NamedTuple):
-    header: ColumnHeader
-    taken: Taken
+class _File:
+    """A file on its way; of its rows only what is encoded is left, once that is done: a fifth, or less."""
+
+    def __init__(self, header: ColumnHeader, taken: Taken) -> None:
+        self.header = header
+        self.size = taken.size
+        self._content: Taken | tuple[FilePointer, bytes] = taken
+
+    def made(self, attempt_id: str, matching_share: float) -> tuple[FilePointer, bytes]:
+        """The pointer and the file; put together by the first call."""
+        if isinstance(self._content, Taken):
+            rows, header = self._content.rows(), self.header
+            key = layout.column_file_key(header.ref, attempt_id, header.flush)
+            expected = rows.expected(matching_share)
+            pointer = FilePointer(attempt_id, header.flush, key, rows.sequence.size, expected, rows.last_t2_ns)
+            self._content = pointer, encode(header, rows)
+        return self._content
 
 
 class Flusher:
     """
     The column files of one attempt at a trial with this `matching_share`.
 
-    A file that does not go out stays here and is tried again with the next one, and by `finish`.
+    A file that does not go out stays here and is tried again with the next one, and by `finish`; through an outage of
+    ten minutes at 3,000 records a second some 15 MB wait.
     """
 
     def __init__(self, runs: RunStore, table: TrialTable, header: ColumnHeader, *, matching_share: float = 1) -> None:
@@ -77,20 +92,18 @@ class Flusher:
                 if error is None:
                     return
                 clock.sleep(FINAL_PAUSE_S)
-            rows = sum(file.taken.size for file in self._waiting)
+            rows = sum(file.size for file in self._waiting)
             message = f"{rows} records of writer {self._id} could not be stored: {error}"
             raise RecordsUnavailableError(message) from error
 
     def _send(self) -> RecordsUnavailableError | None:
+        for file in list(self._waiting):
+            file.made(self._id, self._matching_share)
         try:
             while self._waiting:
-                header, taken = self._waiting[0]
-                rows = taken.rows()
-                key = layout.column_file_key(header.ref, self._id, header.flush)
-                self._runs.put_bytes(key, encode(header, rows))
-                expected = rows.expected(self._matching_share)
-                pointer = FilePointer(self._id, header.flush, key, rows.sequence.size, expected, rows.last_t2_ns)
-                self._table.add_file(header.ref.tag, pointer)
+                pointer, body = self._waiting[0].made(self._id, self._matching_share)
+                self._runs.put_bytes(pointer.key, body)
+                self._table.add_file(self._header.ref.tag, pointer)
                 self._waiting.pop(0)
         except RecordsUnavailableError as error:
             return error

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.contracts.measure import measure_of
-from stepbench.load.arrivals import phase_offsets_ns, slice_counts
+from stepbench.load.arrivals import slice_counts
 from stepbench.load.matching import matching
+from stepbench.records.timetable import Timetable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,7 +38,7 @@ class Grid:
     The numbering. Phases that were never planned are not in it: nothing of them was offered.
 
     phase, writer, slice, count, base: shape (slots,), a slot's names, number of events and first event.
-    t0_ns, matching: shape (events,), the schedule, and which events the trigger's filter is to let pass.
+    timetable: when each event is due. matching_share: of the trigger's filter.
     first_slot, writers, slices: shape (256,), by phase; -1 and 0 = not planned.
     attempts: of closed loop, by slot and attempt: its operations' places in the slot, [first, end).
     closed: shape (slots,), whether it is closed loop. arrives: whether anything is to arrive.
@@ -48,8 +49,8 @@ class Grid:
     slice: NDArray[np.int64]
     count: NDArray[np.int64]
     base: NDArray[np.int64]
-    t0_ns: NDArray[np.int64]
-    matching: NDArray[np.bool_]
+    timetable: Timetable
+    matching_share: float
     first_slot: NDArray[np.int64]
     writers: NDArray[np.int64]
     slices: NDArray[np.int64]
@@ -60,7 +61,36 @@ class Grid:
     @property
     def events(self) -> int:
         """How many events there are."""
-        return self.t0_ns.size
+        return int(self.count.sum())
+
+    @property
+    def t0_ns(self) -> NDArray[np.int64]:
+        """The whole schedule, shape (events,): worked out anew, 8 bytes an event."""
+        return self.due_ns(0, self.events)
+
+    def due_ns(self, first: int, end: int) -> NDArray[np.int64]:
+        """When the events [first, end) are due."""
+        parts = [self.timetable.due_ns(slot, start, stop) for slot, start, stop in self.pieces(first, end)]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
+
+    def pieces(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """The slots that the events [first, end) are of, each with the places in it, [start, stop)."""
+        slot = max(int(np.searchsorted(self.base, first, side="right")) - 1, 0)
+        while first < end:
+            base, count = int(self.base[slot]), int(self.count[slot])
+            stop = min(end - base, count)
+            if stop > first - base:
+                yield slot, first - base, stop
+            first, slot = max(first, base + count), slot + 1
+
+    def matching(self, first: int, end: int) -> NDArray[np.bool_]:
+        """Which of the events [first, end) the trigger's filter is to let pass."""
+        passes = np.ones(end - first, dtype=np.bool_)
+        if self.matching_share < 1:
+            for slot, start, stop in self.pieces(first, end):
+                at = int(self.base[slot]) - first
+                passes[at + start : at + stop] = matching(self.matching_share, np.arange(start, stop))
+        return passes
 
     def span(self, slot: int, attempt: int) -> tuple[int, int]:
         """Numbers of an attempt's events, [first, end): the slot's own in open loop; none where it has none."""
@@ -70,21 +100,35 @@ class Grid:
         first, end = self.attempts.get((slot, attempt), (0, 0))
         return base + first, base + end
 
-    def sequences(self) -> NDArray[np.int64]:
-        """Each event's sequence number, in its slice or, in closed loop, in its attempt; shape (events,)."""
-        sequences = np.arange(self.events) - np.repeat(self.base, self.count)
-        for (slot, _), (first, end) in self.attempts.items():
-            sequences[self.base[slot] + first : self.base[slot] + end] -= first
+    def span_of_phase(self, phase: int) -> tuple[int, int]:
+        """Numbers of a phase's events, [first, end); none where it was not planned."""
+        own = np.nonzero(self.phase == phase)[0]
+        if own.size == 0:
+            return 0, 0
+        return int(self.base[own[0]]), int(self.base[own[-1]] + self.count[own[-1]])
+
+    def sequences(self, first: int = 0, end: int | None = None) -> NDArray[np.int64]:
+        """Sequence numbers of the events [first, end): in the slice or, in closed loop, in the attempt; None = all."""
+        pieces = list(self.pieces(first, self.events if end is None else end))
+        sequences = np.concatenate([np.empty(0, np.int64), *(np.arange(start, stop) for _, start, stop in pieces)])
+        at = {slot: sum(stop - start for _, start, stop in pieces[:place]) for place, (slot, _, _) in enumerate(pieces)}
+        starts = {slot: start for slot, start, _ in pieces}
+        for (slot, _), (begin, done) in self.attempts.items():
+            if slot in at and begin:
+                begins, ends = (max(place - starts[slot], 0) + at[slot] for place in (begin, done))
+                sequences[begins:ends] -= begin
         return sequences
 
-    def slot_of_event(self) -> NDArray[np.int64]:
-        """Each event's slot; shape (events,)."""
-        return np.repeat(np.arange(self.count.size), self.count)
+    def slots_of(self, first: int, end: int) -> NDArray[np.int64]:
+        """The slot of each of the events [first, end)."""
+        pieces = list(self.pieces(first, end))
+        slots = np.array([slot for slot, _, _ in pieces], dtype=np.int64)
+        return np.repeat(slots, [stop - start for _, start, stop in pieces])
 
     def slot(self, phase: int, writer: int, slice_: int) -> int:
         """The slot's number, or -1 where the schedule has none."""
-        names = (np.array([value], dtype=np.int64) for value in (phase, writer, slice_))
-        return int(self.slots(*names)[0])
+        known = self.first_slot[phase] >= 0 and writer < self.writers[phase] and slice_ < self.slices[phase]
+        return int(self.first_slot[phase] + writer * self.slices[phase] + slice_) if known else -1
 
     def slots(
         self, phase: NDArray[np.int64], writer: NDArray[np.int64], slice_: NDArray[np.int64]
@@ -113,38 +157,36 @@ def build_grid(plan: TrialPlan, starts_ns: Mapping[int, int], begun: Begun | Non
         begun: the operations of closed loop.
     """
     names: list[tuple[int, int, int]] = []
-    counts, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    counts = [np.empty(0, np.int64)]
     first_slot, writers, slices = (
         np.full(_PHASES, -1, np.int64),
         np.zeros(_PHASES, np.int64),
         np.zeros(_PHASES, np.int64),
     )
     attempts: dict[tuple[int, int], tuple[int, int]] = {}
+    closed_due_ns: dict[int, NDArray[np.int64]] = {}
     for phase in sorted(starts_ns):
         first_slot[phase], writers[phase], slices[phase] = len(names), plan.writers, plan.phases[phase].slices
         for writer in range(plan.writers):
             own = [(phase, writer, slice_) for slice_ in range(plan.phases[phase].slices)]
             if plan.phases[phase].closed is None:
                 counts.append(slice_counts(plan, phase, writer))
-                times.append(phase_offsets_ns(plan, phase, writer) + starts_ns[phase])
             else:
                 by_attempt = [dict(sorted((begun or {}).get(name, {}).items())) for name in own]
                 counts.append(np.array([sum(map(len, each.values())) for each in by_attempt], dtype=np.int64))
-                times.extend(due_ns for each in by_attempt for due_ns in each.values())
+                closed_due_ns.update(_due(len(names), by_attempt))
                 attempts.update(_places(len(names), by_attempt))
             names.extend(own)
     count = np.concatenate(counts)
-    base = np.cumsum(count) - count
-    t0_ns = np.concatenate(times)
     columns = np.array(names, dtype=np.int64).reshape(-1, 3).T
     return Grid(
         phase=columns[0],
         writer=columns[1],
         slice=columns[2],
         count=count,
-        base=base,
-        t0_ns=t0_ns,
-        matching=matching(plan.record.matching_share, np.arange(t0_ns.size) - np.repeat(base, count)),
+        base=np.cumsum(count) - count,
+        timetable=Timetable(plan, starts_ns, names, closed_due_ns),
+        matching_share=plan.record.matching_share,
         first_slot=first_slot,
         writers=writers,
         slices=slices,
@@ -152,6 +194,11 @@ def build_grid(plan: TrialPlan, starts_ns: Mapping[int, int], begun: Begun | Non
         attempts=attempts,
         arrives=measure_of(plan.experiment).arrives,
     )
+
+
+def _due(first_slot: int, by_attempt: list[dict[int, NDArray[np.int64]]]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    for slot, of_slot in enumerate(by_attempt, first_slot):
+        yield slot, np.concatenate([np.empty(0, np.int64), *of_slot.values()])
 
 
 def _places(

@@ -20,125 +20,44 @@ The rules, beyond reading what is there:
 - Of operations nothing arrives.
 - An arrival after the drain limit (counted from the last acknowledgement, or from the last t0 that may have been
   sent) is late, which is to say: not arrived.
+
+Files and items are taken in one after the other and none is kept; a column is as narrow as what it holds. A part of the
+events has the same columns as the whole, so that an analysis goes through ten million of them a cache-full at a time.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from stepbench.drivers.protocol import Outcome
-from stepbench.errors import AccountingError
-from stepbench.records.arrivals import Arrivals, collect, count_repeats
-from stepbench.records.columns import UNSENT, ColumnFile
-from stepbench.records.sent import (
-    NOT_OFFERED,
-    UNRECORDED,
-    Sent,
-    begun_slots,
-    drain_end_ns,
-    end_phase,
-    fill_in,
-    read_rows,
-)
+from stepbench.records.arrivals import Arrivals
+from stepbench.records.arrived import settle_times
+from stepbench.records.items import Items
+from stepbench.records.joined import Joined
+from stepbench.records.sent import Sent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from numpy.typing import NDArray
-
+    from stepbench.records.columns import ColumnFile
     from stepbench.records.grid import Grid
     from stepbench.records.t4 import T4Item
 
-
-@dataclass(frozen=True)
-class Joined:
-    """
-    One row per event, in the grid's order. Times are ns since the epoch, 0 = none.
-
-    slot: number in the grid. attempt: `NO_ATTEMPT` where neither row nor arrival tells. error: index into `errors`.
-    t4_ns, t3_ns, batch, batch_index, cold: of the first arrival. arrivals: how many, the first included.
-    retried: how many of them are Lambda's retries. late: the first came after `limit_ns`. disorder: it arrived after
-    an event of the same writer that stands later in the schedule.
-
-    extras: what only operations have, columns by name as in `records.columns.Rows`; 0 where there is none.
-
-    Beside the rows: arrivals of canaries, arrivals that name no event, events sent by two attempts.
-    """
-
-    grid: Grid
-    slot: NDArray[np.int64]
-    attempt: NDArray[np.uint8]
-    t0_ns: NDArray[np.int64]
-    t1_ns: NDArray[np.int64]
-    t2_ns: NDArray[np.int64]
-    outcome: NDArray[np.uint8]
-    error: NDArray[np.uint16]
-    t3_ns: NDArray[np.int64]
-    t4_ns: NDArray[np.int64]
-    batch: NDArray[np.int64]
-    batch_index: NDArray[np.uint16]
-    cold: NDArray[np.bool_]
-    arrivals: NDArray[np.int64]
-    retried: NDArray[np.int64]
-    late: NDArray[np.bool_]
-    disorder: NDArray[np.bool_]
-    errors: tuple[str, ...]
-    extras: Mapping[str, NDArray[np.int64]]
-    canaries: int
-    unmatched: int
-    sent_twice: int
-    limit_ns: int
-
-    @property
-    def arrived(self) -> NDArray[np.bool_]:
-        """Which events arrived by the drain limit."""
-        return (self.t4_ns > 0) & ~self.late
-
-    @property
-    def matching(self) -> NDArray[np.bool_]:
-        """Which events the trigger's filter is to let pass: all, where it has none."""
-        return self.grid.matching
-
-    @property
-    def acknowledged(self) -> NDArray[np.bool_]:
-        """Which events have latencies: acknowledged, and to pass the filter."""
-        acknowledged: NDArray[np.bool_] = (self.outcome == Outcome.OK) & self.matching
-        return acknowledged
-
-    @property
-    def expected(self) -> NDArray[np.bool_]:
-        """Which of them have to arrive: all, but operations."""
-        return self.acknowledged if self.grid.arrives else np.zeros(self.outcome.size, dtype=np.bool_)
-
-    @property
-    def offered(self) -> NDArray[np.bool_]:
-        """Which events were offered: all, but those that were due after `until` had ended their phase."""
-        offered: NDArray[np.bool_] = np.not_equal(self.outcome, NOT_OFFERED)
-        return offered
-
-    @property
-    def phase(self) -> NDArray[np.int64]:
-        """Each event's phase."""
-        return self.grid.phase[self.slot]
-
-    @cached_property
-    def sequence(self) -> NDArray[np.int64]:
-        """Each event's sequence number, as its writer counted."""
-        return self.grid.sequences()
+__all__ = ["Joined", "join"]
+ENTRIES_AT_ONCE = 1 << 14
+"""Some 600 kB, which stay in a core's cache."""
 
 
 def join(  # noqa: PLR0913 -- all that a trial leaves
     grid: Grid,
     started: Collection[str],
-    files: Sequence[ColumnFile],
+    files: Iterable[ColumnFile],
     items: Iterable[T4Item],
     drain_limit_ns: int,
     *,
     stops_ns: Mapping[int, int] | None = None,
+    details: bool = True,
+    notes: Items | None = None,
 ) -> Joined:
     """
     Everything that is known of every scheduled event.
@@ -146,99 +65,65 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
     Args:
         grid: the schedule.
         started: ids of the attempts that were about to offer load.
-        files: all column files, in any order.
-        items: all t4 items, in any order.
+        files: all column files, in any order; gone through again where arrivals tell no event but a token.
+        items: all t4 items, in any order; gone through once.
         drain_limit_ns: how long after the last acknowledgement an arrival counts.
         stops_ns: phase to where it ended, for those that ended before their schedule's end.
+        details: whether to keep t3, batch and batch_index, which only the export needs.
+        notes: where to keep what is to be known of items.
 
     Raises:
         AccountingError: records contradict each other, or name events that were never scheduled.
     """
-    sent = read_rows(grid, files)
-    slot = grid.slot_of_event()
-    fill_in(grid, slot, sent, begun_slots(grid, started, files))
-    arrivals = collect(grid, items, files)
-    arrivals, unmatched = _match(sent, arrivals)
+    sent = Sent.nothing(grid)
+    for file in files:
+        sent.add(file)
+    sent.fill_in(sent.begun_slots(started))
+    arrivals = Arrivals(grid, sent, Items() if notes is None else notes, details)
+    for some in _groups(items):
+        arrivals.add(some)
+    arrivals.name(lambda tokens: _events_by_token(grid, files, tokens))
+    arrivals.prove()
     for phase, stop_at_ns in (stops_ns or {}).items():
-        end_phase(grid, slot, sent, grid.phase[slot] == phase, stop_at_ns)
-    first = _first_of_each(grid.events, arrivals)
-    limit_ns = drain_end_ns(sent, drain_limit_ns)
-    has = first >= 0
-    t4_ns = _take(arrivals.t4_ns, first)
-    late = has & (t4_ns > limit_ns)
-    counts, retried = count_repeats(grid.events, arrivals, first)
-    batch_index = _take(arrivals.batch_index, first)
+        sent.end_phase(phase, stop_at_ns)
+    limit_ns = sent.drain_end_ns(drain_limit_ns)
+    came = settle_times(arrivals, limit_ns, details=details)
     return Joined(
         grid=grid,
-        slot=slot,
+        first=0,
         attempt=sent.attempt,
-        t0_ns=sent.t0_ns,
-        t1_ns=sent.t1_ns,
-        t2_ns=sent.t2_ns,
         outcome=sent.outcome,
         error=sent.error,
-        t3_ns=_take(arrivals.t3_ns, first),
-        t4_ns=t4_ns,
-        batch=_take(arrivals.batch, first),
-        batch_index=batch_index.astype(np.uint16),
-        cold=_take(arrivals.cold, first).astype(np.bool_),
-        arrivals=counts,
-        retried=retried,
-        late=late,
-        disorder=_disorder(grid.writer[slot], t4_ns, batch_index, has & ~late),
+        lateness_ns=sent.lateness_ns.values,
+        service_ns=sent.service_ns.values,
+        came=came,
         errors=tuple(sent.errors),
-        extras=sent.extras,
+        extras={name: column.values for name, column in sent.extras.items()},
         canaries=arrivals.canaries,
-        unmatched=unmatched,
+        unmatched=arrivals.unmatched,
         sent_twice=sent.sent_twice,
         limit_ns=limit_ns,
     )
 
 
-def _match(sent: Sent, arrivals: Arrivals) -> tuple[Arrivals, int]:
-    """The arrivals of known events, and how many others; what arrived was sent."""
-    known = arrivals.event >= 0
-    event = arrivals.event[known]
-    attempt = arrivals.attempt[known]
-    by_row = sent.outcome[event] <= Outcome.UNKNOWN
-    same = (attempt == sent.attempt[event]) | arrivals.by_token[known]
-    contradicted = (sent.outcome[event] == UNSENT) & same
-    if contradicted.any():
-        message = f"{np.unique(event[contradicted]).size} events arrived that their writer says it did not send"
-        raise AccountingError(message)
-    sure = ~by_row | same
-    proven = np.unique(event[~by_row])
-    sent.outcome[proven] = UNRECORDED
-    # Backwards, so that the smallest attempt stays where several arrived.
-    order = np.argsort(-attempt[~by_row].astype(np.int64), kind="stable")
-    sent.attempt[event[~by_row][order]] = attempt[~by_row][order]
-    keep = np.nonzero(known)[0][sure]
-    return arrivals.select(keep), arrivals.event.size - keep.size
+def _groups(items: Iterable[T4Item]) -> Iterator[list[T4Item]]:
+    """So many that their entries fill the cache."""
+    source = iter(items)
+    while some := list(islice(source, 1)):
+        entries = some[0].entries.size
+        for item in source:
+            some.append(item)
+            entries += item.entries.size
+            if entries >= ENTRIES_AT_ONCE:
+                break
+        yield some
 
 
-def _first_of_each(events: int, arrivals: Arrivals) -> NDArray[np.int64]:
-    """Per event: the index of its earliest arrival, -1 without one."""
-    first = np.full(events, -1, np.int64)
-    order = np.argsort(arrivals.t4_ns, kind="stable")[::-1]
-    # Of repeated indices numpy keeps the last assignment: latest first means that the earliest stays.
-    first[arrivals.event[order]] = order
-    return first
-
-
-def _take(column: NDArray[np.int64], first: NDArray[np.int64]) -> NDArray[np.int64]:
-    taken = np.zeros(first.size, np.int64)
-    taken[first >= 0] = column[first[first >= 0]]
-    return taken
-
-
-def _disorder(
-    writer: NDArray[np.int64], t4_ns: NDArray[np.int64], batch_index: NDArray[np.int64], arrived: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Which arrivals came after one that stands later in the same writer's schedule."""
-    disorder = np.zeros(arrived.size, np.bool_)
-    event = np.nonzero(arrived)[0]
-    order = event[np.lexsort((batch_index[event], t4_ns[event], writer[event]))]
-    # Events ascend with the schedule within a writer; writers are kept apart by more than there are events.
-    place = order + writer[order] * arrived.size
-    disorder[order] = place < np.maximum.accumulate(place)
-    return disorder
+def _events_by_token(grid: Grid, files: Iterable[ColumnFile], tokens: Collection[str]) -> dict[str, int]:
+    known = {}
+    for head, rows in files:
+        slot = grid.slot(head.phase, head.writer, head.slice)
+        if slot >= 0 and rows.tokens:
+            events = (grid.span(slot, head.attempt)[0] + rows.sequence).tolist()
+            known.update({name: event for name, event in zip(rows.tokens, events, strict=True) if name in tokens})
+    return known

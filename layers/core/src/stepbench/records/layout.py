@@ -110,6 +110,15 @@ def malformed_pk(store: str) -> str:
     return f"malformed#{store}"
 
 
+def malformed_sk(t4_ns: int, request_id: str, index: int) -> str:
+    """Sort key of a malformed event: by time, so that a trial finds those that came while it held its target."""
+    return f"{t4_ns:020d}#{request_id}#{index:05d}"
+
+
+MALFORMED_CHARS = 4_000
+"""Of a malformed event are kept in the table: enough to see what it is."""
+
+
 # --- results table: sort keys under trial_pk -----------------------------------------------------------------
 
 CANCELLED = "cancelled"

@@ -1,7 +1,7 @@
 """
 The writers' side of `records.join`, one row per event: what their files say, and what follows where they say nothing.
 
-The rules are told there.
+The rules are told there. Files are taken in one after the other, and none is kept.
 """
 
 from __future__ import annotations
@@ -13,15 +13,20 @@ import numpy as np
 
 from stepbench.drivers.protocol import Outcome
 from stepbench.errors import AccountingError
+from stepbench.records.attempts import Attempts, attempt_of
 from stepbench.records.columns import UNSENT, ColumnFile
-from stepbench.records.layout import attempt_id, attempt_names
+from stepbench.records.layout import attempt_names
+from stepbench.records.narrow import Narrow
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from numpy.typing import NDArray
 
+    from stepbench.records.columns import ColumnHeader, Rows
     from stepbench.records.grid import Grid
+
+    Place = slice | NDArray[np.int64]
 
 UNRECORDED = 4
 """Outcome of an event that may have been sent, and of which no row tells. (0-2 are `Outcome`, 3 is `UNSENT`.)"""
@@ -34,111 +39,145 @@ NO_ATTEMPT = 0xFF
 class Sent:
     """The writers' side while it is being put together; columns as in `Joined`."""
 
+    grid: Grid
     attempt: NDArray[np.uint8]
-    t0_ns: NDArray[np.int64]
-    t1_ns: NDArray[np.int64]
-    t2_ns: NDArray[np.int64]
     outcome: NDArray[np.uint8]
     error: NDArray[np.uint16]
-    errors: dict[str, int]
-    extras: dict[str, NDArray[np.int64]] = field(default_factory=dict)
+    lateness_ns: Narrow
+    service_ns: Narrow
+    errors: dict[str, int] = field(default_factory=lambda: {"": 0})
+    extras: dict[str, Narrow] = field(default_factory=dict)
     sent_twice: int = 0
+    attempts: Attempts = field(default_factory=Attempts)
+    _last_t2_ns: int = 0
 
-    def add(self, grid: Grid, file: ColumnFile) -> None:
-        """Let the rows of a file stand where nothing better does."""
+    @classmethod
+    def nothing(cls, grid: Grid) -> Sent:
+        """All events unrecorded."""
+        n = grid.events
+        attempt, outcome = np.full(n, NO_ATTEMPT, np.uint8), np.full(n, UNRECORDED, np.uint8)
+        return cls(grid, attempt, outcome, np.zeros(n, np.uint16), Narrow(n), Narrow(n))
+
+    def add(self, file: ColumnFile) -> None:
+        """
+        Let the rows of a file stand where nothing better does.
+
+        Raises:
+            AccountingError: they contradict those that stand, or name events that were never scheduled.
+        """
         head, rows = file
-        slot = grid.slot(head.phase, head.writer, head.slice)
-        first, end = grid.span(slot, head.attempt) if slot >= 0 else (0, 0)
-        if rows.sequence.size and (rows.sequence.max() >= end - first or rows.sequence.min() < 0):
-            message = f"attempt {_attempt(file)} recorded events that its schedule does not have"
-            raise AccountingError(message)
-        ids = first + rows.sequence
-        if np.unique(ids).size < ids.size or (self.attempt[ids] == head.attempt).any():
-            message = f"attempt {_attempt(file)} recorded an event twice"
-            raise AccountingError(message)
-        old, new = self.outcome[ids] <= Outcome.UNKNOWN, rows.outcome <= Outcome.UNKNOWN
+        self.attempts.add(head)
+        if rows.sequence.size == 0:
+            return
+        at = self._place(head, rows)
+        standing = self.attempt[at]
+        if (standing == NO_ATTEMPT).all():
+            self._set(at, head, rows)
+            return
+        if (standing == head.attempt).any():
+            raise _twice(head)
+        old, new = self.outcome[at] <= Outcome.UNKNOWN, rows.outcome <= Outcome.UNKNOWN
         self.sent_twice += int(np.count_nonzero(old & new))
-        nothing = self.attempt[ids] == NO_ATTEMPT
-        better = nothing | (new & (~old | (head.attempt < self.attempt[ids])))
-        codes = np.array([self.errors.setdefault(name, len(self.errors)) for name in head.errors], dtype=np.uint16)
-        self.error[ids[better]] = codes[rows.error[better]]
-        self.attempt[ids[better]] = head.attempt
-        self.t0_ns[ids[better]] = rows.t0_ns[better]
-        self.t1_ns[ids[better]] = rows.t1_ns[better]
-        self.t2_ns[ids[better]] = rows.t2_ns[better]
-        self.outcome[ids[better]] = rows.outcome[better]
+        better = (standing == NO_ATTEMPT) | (new & (~old | (head.attempt < standing)))
+        taken = _numbers(at)[better]
+        self.error[taken] = 0
+        self._set(taken, head, rows.some(better))
+
+    def _place(self, head: ColumnHeader, rows: Rows) -> Place:
+        """Where the rows belong: a slice where they have no gaps, as mostly."""
+        slot = self.grid.slot(head.phase, head.writer, head.slice)
+        first, end = self.grid.span(slot, head.attempt) if slot >= 0 else (0, 0)
+        low, high = int(rows.sequence.min()), int(rows.sequence.max())
+        if high >= end - first or low < 0:
+            message = f"attempt {attempt_of(head)} recorded events that its schedule does not have"
+            raise AccountingError(message)
+        if high - low + 1 == rows.sequence.size and (np.diff(rows.sequence) == 1).all():
+            return slice(first + low, first + high + 1)
+        if np.unique(rows.sequence).size < rows.sequence.size:
+            raise _twice(head)
+        return first + rows.sequence
+
+    def _set(self, at: Place, head: ColumnHeader, rows: Rows) -> None:
+        if rows.error.any():
+            codes = np.array([self.errors.setdefault(name, len(self.errors)) for name in head.errors], dtype=np.uint16)
+            self.error[at] = codes[rows.error]
+        sent = rows.outcome != UNSENT
+        lateness_ns, service_ns = rows.t1_ns - rows.t0_ns, rows.t2_ns - rows.t1_ns
+        if not sent.all():
+            lateness_ns, service_ns = np.where(sent, lateness_ns, 0), np.where(sent, service_ns, 0)
+        self.attempt[at] = head.attempt
+        self.outcome[at] = rows.outcome
+        self.lateness_ns.put(at, lateness_ns)
+        self.service_ns.put(at, service_ns)
+        self._last_t2_ns = max(self._last_t2_ns, rows.last_t2_ns)
+        self._check_t0(at, head, rows.t0_ns)
         for name, column in rows.extras.items():
-            self.extras.setdefault(name, np.zeros(grid.events, np.int64))[ids[better]] = column[better]
+            self.extras.setdefault(name, Narrow(self.grid.events, np.int8)).put(at, column)
+
+    def _check_t0(self, at: Place, head: ColumnHeader, t0_ns: NDArray[np.int64]) -> None:
+        """The schedule says when events were due; a writer that says otherwise is believed."""
+        slot = self.grid.slot(head.phase, head.writer, head.slice)
+        base = int(self.grid.base[slot])
+        if isinstance(at, slice):
+            due_ns = self.grid.timetable.due_ns(slot, at.start - base, at.stop - base)
+        else:
+            due_ns = self._t0_ns(slot)[at - base]
+        if not np.array_equal(due_ns, t0_ns):
+            self.grid.timetable.correct(slot, _numbers(at) - base, t0_ns)
+
+    def begun_slots(self, started: Collection[str]) -> NDArray[np.bool_]:
+        """Per slot: whether an attempt was begun that may have sent more than it recorded."""
+        open_ended = np.zeros(self.grid.count.size, dtype=np.bool_)
+        for attempt in {*started, *self.attempts.torn()} - self.attempts.whole():
+            phase, writer, slice_, _ = attempt_names(attempt)
+            slot = self.grid.slot(phase, writer, slice_)
+            if slot >= 0:
+                open_ended[slot] = True
+        return open_ended
+
+    def fill_in(self, begun: NDArray[np.bool_]) -> None:
+        """What slots that were never begun did not send; and whose attempt each of a closed loop's events is."""
+        for slot in np.nonzero(~begun)[0].tolist():
+            own = self._of_slot(slot)
+            self.outcome[own][self.attempt[own] == NO_ATTEMPT] = UNSENT
+        for slot, attempt in self.grid.attempts:
+            first, end = self.grid.span(slot, attempt)
+            self.attempt[first:end] = attempt
+
+    def end_phase(self, phase: int, stop_at_ns: int) -> None:
+        """Which of a phase's events were not offered. Only once arrivals are matched: what arrived has an attempt."""
+        for slot in np.nonzero(self.grid.phase == phase)[0].tolist():
+            own, t0_ns = self._of_slot(slot), self._t0_ns(slot)
+            known = np.nonzero((self.attempt[own] != NO_ATTEMPT) & (self.outcome[own] != UNSENT))[0]
+            after = t0_ns >= stop_at_ns
+            after[: known[-1] + 1 if known.size else 0] = False
+            self.outcome[own][after] = NOT_OFFERED
+
+    def drain_end_ns(self, drain_limit_ns: int) -> int:
+        """Until when arrivals count: so long after the last acknowledgement, or the last t0 that may have been sent."""
+        open_t0_ns = t2_ns = 0
+        for slot in range(self.grid.count.size):
+            own = self._of_slot(slot)
+            unrecorded = self.outcome[own] == UNRECORDED
+            if unrecorded.any():
+                open_t0_ns = max(open_t0_ns, int(self._t0_ns(slot)[unrecorded].max()))
+            if self.sent_twice:  # the row that came last may be one that does not stand
+                sent = self.outcome[own] <= Outcome.UNKNOWN
+                ended_ns = self._t0_ns(slot) + self.lateness_ns.values[own] + self.service_ns.values[own]
+                t2_ns = max(t2_ns, int(ended_ns[sent].max(initial=0)))
+        return max(t2_ns if self.sent_twice else self._last_t2_ns, open_t0_ns) + drain_limit_ns
+
+    def _t0_ns(self, slot: int) -> NDArray[np.int64]:
+        return self.grid.timetable.due_ns(slot, 0, int(self.grid.count[slot]))
+
+    def _of_slot(self, slot: int) -> slice:
+        base = int(self.grid.base[slot])
+        return slice(base, base + int(self.grid.count[slot]))
 
 
-def read_rows(grid: Grid, files: Sequence[ColumnFile]) -> Sent:
-    """
-    What all files say together; an event in none of them is unrecorded.
-
-    Raises:
-        AccountingError: records contradict each other, or name events that were never scheduled.
-    """
-    n = grid.events
-    sent = Sent(
-        attempt=np.full(n, NO_ATTEMPT, np.uint8),
-        t0_ns=grid.t0_ns.copy(),
-        t1_ns=np.zeros(n, np.int64),
-        t2_ns=np.zeros(n, np.int64),
-        outcome=np.full(n, UNRECORDED, np.uint8),
-        error=np.zeros(n, np.uint16),
-        errors={"": 0},
-    )
-    for file in sorted(files, key=lambda file: (_attempt(file), file.header.flush)):
-        sent.add(grid, file)
-    return sent
+def _numbers(at: Place) -> NDArray[np.int64]:
+    return np.arange(at.start, at.stop) if isinstance(at, slice) else at
 
 
-def begun_slots(grid: Grid, started: Collection[str], files: Sequence[ColumnFile]) -> NDArray[np.bool_]:
-    """Per slot: whether an attempt was begun that may have sent more than it recorded."""
-    open_ended = np.zeros(grid.count.size, dtype=np.bool_)
-    for attempt in {*started, *(_attempt(file) for file in files)} - whole_attempts(files):
-        phase, writer, slice_, _ = attempt_names(attempt)
-        slot = grid.slot(phase, writer, slice_)
-        if slot >= 0:
-            open_ended[slot] = True
-    return open_ended
-
-
-def whole_attempts(files: Sequence[ColumnFile]) -> set[str]:
-    """Attempts that ended in good order and of which every file is here."""
-    flushes: dict[str, set[int]] = {}
-    last: dict[str, int] = {}
-    for file in files:
-        flushes.setdefault(_attempt(file), set()).add(file.header.flush)
-        if file.header.last:
-            last[_attempt(file)] = file.header.flush
-    return {attempt for attempt, flush in last.items() if flushes[attempt] == set(range(flush + 1))}
-
-
-def _attempt(file: ColumnFile) -> str:
-    head = file.header
-    return attempt_id(head.phase, head.writer, head.slice, head.attempt)
-
-
-def fill_in(grid: Grid, slot: NDArray[np.int64], sent: Sent, begun: NDArray[np.bool_]) -> None:
-    """What slots that were never begun did not send; and which attempt each of a closed loop's events belongs to."""
-    if grid.events:
-        sent.outcome[(sent.attempt == NO_ATTEMPT) & ~begun[slot]] = UNSENT
-    for closed_slot, attempt in grid.attempts:
-        first, end = grid.span(closed_slot, attempt)
-        sent.attempt[first:end] = attempt
-
-
-def end_phase(grid: Grid, slot: NDArray[np.int64], sent: Sent, inside: NDArray[np.bool_], stop_at_ns: int) -> None:
-    """Which of a phase's events were not offered. Only once arrivals are matched: what arrived has an attempt."""
-    last_sent = np.full(grid.count.size, -1, np.int64)
-    known = np.nonzero(inside & (sent.attempt != NO_ATTEMPT) & (sent.outcome != UNSENT))[0]
-    np.maximum.at(last_sent, slot[known], known)
-    after = inside & (grid.t0_ns >= stop_at_ns) & (np.arange(grid.events) > last_sent[slot])
-    sent.outcome[after] = NOT_OFFERED
-
-
-def drain_end_ns(sent: Sent, drain_limit_ns: int) -> int:
-    """Until when arrivals count: so long after the last acknowledgement, or the last t0 that may have been sent."""
-    open_t0_ns = sent.t0_ns[sent.outcome == UNRECORDED].max(initial=0)
-    return int(max(sent.t2_ns.max(initial=0), open_t0_ns)) + drain_limit_ns
+def _twice(head: ColumnHeader) -> AccountingError:
+    return AccountingError(f"attempt {attempt_of(head)} recorded an event twice")

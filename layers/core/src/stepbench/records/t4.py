@@ -5,7 +5,7 @@ Packing needs the standard library only, because receivers start without numpy; 
 numpy columns. An item's attributes:
 
     n                 how many entries
-    entries           `ENTRY` structs, one after the other
+    entries           `ENTRY` structs, one after the other; more than a few as `records.t4_planes` packs them
     tokens            the store's names of the changes, one an entry ("" = none); absent if there are none at all
     sandbox           which receiver
     cold, init_ns     whether this was the sandbox's first invocation; import of the handler to its first statement
@@ -25,6 +25,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.errors import CorruptRecordsError
+from stepbench.records.t4_planes import is_planes, pack_planes, split_planes, unpack_planes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ENTRY = struct.Struct("<BBHHHIqqq")
-MAX_ENTRIES = 8_000
-"""Entries in one item: 288 kB of the 400 kB that DynamoDB takes."""
-_MAX_BATCH_INDEX = 0xFFFF
+MAX_ENTRIES = 10_000
+"""Entries in one item: 360 kB of the 400 that DynamoDB takes, should there be nothing alike in them."""
+FEW_ENTRIES = 16
+"""So many take one write unit (1 kB) with all that is beside them, as they are."""
+MAX_BATCH_INDEX = 0xFFFF
+"""What comes later in its batch has this index."""
 
 
 class Entry(NamedTuple):
@@ -68,23 +72,46 @@ class T4Item(NamedTuple):
 
 
 def pack(entries: Iterable[Entry]) -> bytes:
-    """36 bytes an entry."""
-    return b"".join(ENTRY.pack(*entry[:4], min(entry.batch_index, _MAX_BATCH_INDEX), *entry[5:]) for entry in entries)
+    """36 bytes an entry, or some 3 if they are many and alike."""
+    return pack_rows(
+        b"".join(ENTRY.pack(*entry[:4], min(entry.batch_index, MAX_BATCH_INDEX), *entry[5:]) for entry in entries)
+    )
+
+
+def pack_rows(rows: bytes) -> bytes:
+    """The same for `ENTRY` structs, one after the other."""
+    return rows if len(rows) <= FEW_ENTRIES * ENTRY.size else pack_planes(split_planes(rows, ENTRY.size))
+
+
+def unpack_rows(packed: bytes, key: str) -> bytes:
+    """
+    `ENTRY` structs, one after the other.
+
+    Raises:
+        CorruptRecordsError: the bytes are no entries; names `key`.
+    """
+    if is_planes(packed):
+        try:
+            return unpack_planes(packed, ENTRY.size)
+        except ValueError as error:
+            message = f"t4 item {key}: {error}"
+            raise CorruptRecordsError(message) from error
+    if len(packed) % ENTRY.size:
+        message = f"t4 item {key}: {len(packed)} bytes are no whole number of {ENTRY.size}-byte entries"
+        raise CorruptRecordsError(message)
+    return packed
 
 
 def unpack(packed: bytes, key: str) -> NDArray[np.void]:
     """
-    A structured array with `Entry`'s fields, shape (n,); reads the bytes in place.
+    A structured array with `Entry`'s fields, shape (n,).
 
     Raises:
-        CorruptRecordsError: the bytes are no whole number of entries; names `key`.
+        CorruptRecordsError: as `unpack_rows` does.
     """
     import numpy as np  # noqa: PLC0415 -- receivers pack, and have no numpy
 
-    if len(packed) % ENTRY.size:
-        message = f"t4 item {key}: {len(packed)} bytes are no whole number of {ENTRY.size}-byte entries"
-        raise CorruptRecordsError(message)
-    return np.frombuffer(packed, dtype=_entry_type())
+    return np.frombuffer(unpack_rows(packed, key), dtype=_entry_type())
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,7 @@ One JSON line an invocation (a watcher's: an item), or more where a line would n
     stepbench.t4   the trial's tag
     request, t4    request id (a watcher's: the item's name) and the item's first t4, ns
     part, parts    which of how many lines
-    entries        `records.t4.ENTRY` structs, base64
+    entries        as in a t4 item, base64
     tokens         as in a t4 item; absent if there are none
 """
 
@@ -18,7 +18,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.errors import CorruptRecordsError
-from stepbench.records.t4 import ENTRY
+from stepbench.records.t4 import ENTRY, pack_rows, unpack_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _TOKEN_FRAME_BYTES = len(', ""')
 
 
 class T4Line(NamedTuple):
-    """One line. `entries` are packed; `tokens` is empty, or has one for each of them."""
+    """One line. `entries` are `ENTRY` structs; `tokens` is empty, or has one for each of them."""
 
     request_id: str
     t4_ns: int
@@ -62,15 +62,14 @@ def is_logged(mode: str, request_id: str) -> bool:
 
 def t4_lines(tag: str, request_id: str, t4_ns: int, item: Mapping[str, Any]) -> Iterator[str]:
     """The lines of one t4 item, without line ends; none for an item without entries."""
-    packed, tokens = item["entries"], item.get("tokens", ())
-    chunks = list(_chunks(item["n"], tokens))
-    for part, chunk in enumerate(chunks):
-        entries = packed[chunk.start * ENTRY.size : chunk.stop * ENTRY.size]
-        line: dict[str, Any] = {MARK: tag, "request": request_id, "t4": t4_ns, "part": part, "parts": len(chunks)}
-        line["entries"] = base64.b64encode(entries).decode()
-        if tokens:
-            line["tokens"] = tokens[chunk.start : chunk.stop]
-        yield json.dumps(line)
+    if item["n"]:
+        parts = list(_parts(item["entries"], list(item.get("tokens", ())), item["n"]))
+        for part, (entries, tokens) in enumerate(parts):
+            line: dict[str, Any] = {MARK: tag, "request": request_id, "t4": t4_ns, "part": part, "parts": len(parts)}
+            line["entries"] = base64.b64encode(entries).decode()
+            if tokens:
+                line["tokens"] = tokens
+            yield json.dumps(line)
 
 
 def parse_t4_line(message: str, tag: str) -> T4Line | None:
@@ -87,10 +86,9 @@ def parse_t4_line(message: str, tag: str) -> T4Line | None:
         return None
     try:
         line = json.loads(message)
-        entries = base64.b64decode(line["entries"], validate=True)
+        entries = unpack_rows(base64.b64decode(line["entries"], validate=True), str(line["request"]))
         tokens = tuple(str(token) for token in line.get("tokens", ()))
-        count = len(entries) // ENTRY.size
-        if len(entries) % ENTRY.size or (tokens and len(tokens) != count):
+        if tokens and len(tokens) * ENTRY.size != len(entries):
             message = f"t4 line of {line['request']}: {len(entries)} bytes of entries and {len(tokens)} tokens"
             raise CorruptRecordsError(message)
         return T4Line(str(line["request"]), int(line["t4"]), int(line["part"]), int(line["parts"]), entries, tokens)
@@ -99,14 +97,27 @@ def parse_t4_line(message: str, tag: str) -> T4Line | None:
         raise CorruptRecordsError(message) from error
 
 
+def _parts(packed: bytes, tokens: list[str], count: int) -> Iterator[tuple[bytes, list[str]]]:
+    """Entries and tokens of each line: all in one as they are packed, if they fit."""
+    if _HEAD_BYTES + len(packed) * 4 // 3 + sum(map(_token_bytes, tokens)) <= MAX_LINE_BYTES:
+        yield packed, tokens
+        return
+    rows = unpack_rows(packed, "to be printed")
+    for chunk in _chunks(count, tokens):
+        yield pack_rows(rows[chunk.start * ENTRY.size : chunk.stop * ENTRY.size]), tokens[chunk.start : chunk.stop]
+
+
 def _chunks(count: int, tokens: Sequence[str]) -> Iterator[range]:
-    """Which entries go into which line."""
+    """Which entries go into which line, whatever packing saves."""
     first, size = 0, _HEAD_BYTES
     for number in range(count):
-        extra = _ENTRY_BYTES + (len(json.dumps(tokens[number])) + _TOKEN_FRAME_BYTES if tokens else 0)
+        extra = _ENTRY_BYTES + (_token_bytes(tokens[number]) if tokens else 0)
         if size + extra > MAX_LINE_BYTES:
             yield range(first, number)
             first, size = number, _HEAD_BYTES
         size += extra
-    if count:
-        yield range(first, count)
+    yield range(first, count)
+
+
+def _token_bytes(token: str) -> int:
+    return len(json.dumps(token)) + _TOKEN_FRAME_BYTES

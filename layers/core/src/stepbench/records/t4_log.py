@@ -45,9 +45,10 @@ class T4Log:
         """Whether `add` would ask nobody."""
         return tag in self._modes
 
-    def add(self, tag: str, request_id: str, t4_ns: int, item: Mapping[str, Any]) -> None:
-        """Print the item's lines, if its trial wants that."""
-        if is_logged(self._mode(tag, t4_ns), request_id):
+    def add(self, tag: str, request_id: str, t4_ns: int, item: Mapping[str, Any], *, ask: bool = True) -> None:
+        """Print the item's lines, if its trial wants that; also if that is not known and nobody is to be asked."""
+        mode = self._mode(tag, t4_ns) if ask else self._modes.get(tag, "all")
+        if is_logged(mode, request_id):
             for line in t4_lines(tag, request_id, t4_ns, item):
                 self._write(line)
 

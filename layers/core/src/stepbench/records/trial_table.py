@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from boto3.dynamodb.conditions import Attr, Key
@@ -25,6 +26,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.errors import RecordsUnavailableError, TargetBusyError
 from stepbench.records import layout
+from stepbench.records.clock_sample import ClockSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
 
     from stepbench.contracts.tasks import TrialRef
+    from stepbench.records.shards import ShardReader
 
 Item = dict[str, Any]
 
@@ -47,16 +50,6 @@ class Lease(NamedTuple):
     taken_at_ns: int
 
 
-class ClockSample(NamedTuple):
-    """One sandbox's clock minus the reference, ns, with half the smallest round trip as bound."""
-
-    role: str
-    sandbox: str
-    at_ns: int
-    offset_ns: int
-    bound_ns: int
-
-
 class FilePointer(NamedTuple):
     """A column file: where, how many rows, how many of their events have to arrive, the last acknowledgement."""
 
@@ -69,11 +62,12 @@ class FilePointer(NamedTuple):
 
 
 class TrialTable:
-    """The results table of one stack."""
+    """The results table of one stack. `shards` reads t4 items side by side; without it they come shard by shard."""
 
-    def __init__(self, table: Table, ttl_days: int = 30) -> None:
+    def __init__(self, table: Table, ttl_days: int = 30, shards: Callable[[], ShardReader] | None = None) -> None:
         self._table = table
         self._ttl_s = ttl_days * 86_400
+        self._shards = shards
 
     # --- leases ---------------------------------------------------------------------------------------------
 
@@ -199,8 +193,7 @@ class TrialTable:
 
     def add_clock(self, tag: str, sample: ClockSample) -> None:
         """Keep one measured offset."""
-        sk = f"{layout.CLOCK}{sample.role}#{sample.sandbox}#{sample.at_ns:020d}"
-        self._put({"pk": layout.trial_pk(tag), "sk": sk, "offset_ns": sample.offset_ns, "bound_ns": sample.bound_ns})
+        self._put({"pk": layout.trial_pk(tag), "sk": sample.sort_key, **sample.attributes})
 
     def clocks(self, tag: str) -> list[ClockSample]:
         """All measured offsets of the trial."""
@@ -230,13 +223,16 @@ class TrialTable:
         self._put({"pk": pk, "sk": layout.t4_sk(request_id, t4_ns), **attributes})
 
     def t4_items(self, tag: str) -> Iterator[Item]:
-        """All t4 items of the trial, shard by shard."""
-        for shard in range(layout.T4_SHARDS):
-            yield from self._query(layout.t4_pk(tag, shard))
+        """All t4 items of the trial, in no order."""
+        partitions = [layout.t4_pk(tag, shard) for shard in range(layout.T4_SHARDS)]
+        return self._shards().items(partitions) if self._shards else chain.from_iterable(map(self._query, partitions))
 
     def t4_count(self, tag: str) -> int:
         """How many entries the trial's t4 items hold, duplicates and canaries included."""
-        return sum(self.t4_shard_count(tag, shard) for shard in range(layout.T4_SHARDS))
+        if self._shards is None:
+            return sum(self.t4_shard_count(tag, shard) for shard in range(layout.T4_SHARDS))
+        partitions = (layout.t4_pk(tag, shard) for shard in range(layout.T4_SHARDS))
+        return sum(int(item["n"]) for item in self._shards().items(partitions, "n"))
 
     def t4_shard_count(self, tag: str, shard: int) -> int:
         """The same for one shard: for watching a run with few requests."""
@@ -244,8 +240,8 @@ class TrialTable:
 
     def put_malformed(self, store: str, t4_ns: int, request_id: str, index: int, body: str) -> None:
         """Keep an event that names nothing, for the count and for the reader."""
-        sk = f"{t4_ns:020d}#{request_id}#{index:05d}"
-        self._put({"pk": layout.malformed_pk(store), "sk": sk, "body": body[:4_000]})
+        sk, shown = layout.malformed_sk(t4_ns, request_id, index), body[: layout.MALFORMED_CHARS]
+        self._put({"pk": layout.malformed_pk(store), "sk": sk, "body": shown})
 
     def malformed(self, store: str, from_ns: int, to_ns: int) -> list[Item]:
         """Malformed events of a store that came in a span of time."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.identity import EVENT_ID_CHARS, parse_event_id
 from stepbench.errors import RecordsUnavailableError
-from stepbench.records.t4 import MAX_ENTRIES, Entry, pack
+from stepbench.records.alike_entries import Beside, pack_alike
+from stepbench.records.t4 import FEW_ENTRIES, MAX_BATCH_INDEX, MAX_ENTRIES, Entry, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,18 +98,11 @@ class WatchLog:
             yield self._item(changes[first : first + MAX_ENTRIES], largest)
 
     def _item(self, changes: list[tuple[int, int, Change]], largest: int) -> _Item:
-        entries, malformed = [], []
-        for t4_ns, place, change in changes:
-            event = parse_event_id(change.value[:EVENT_ID_CHARS].decode("ascii", "replace"))
-            if event is None or event.tag != self._tag:
-                malformed.append(change)
-            else:
-                fields = (event.phase, event.attempt, event.writer, event.slice, place, event.sequence)
-                entries.append(Entry(*fields, t4_ns, 0, change.position))
+        packed, malformed = self._pack_alike(changes) or self._pack_one_by_one(changes)
         self._items += 1
         attributes = {
-            "n": len(entries),
-            "entries": pack(entries),
+            "n": len(changes) - len(malformed),
+            "entries": packed,
             "sandbox": self.sandbox,
             "cold": False,
             "init_ns": 0,
@@ -119,3 +113,31 @@ class WatchLog:
         }
         first_t4_ns, last_position = changes[0][0], changes[-1][2].position
         return _Item(f"{self.sandbox}-{self._items:06d}", first_t4_ns, attributes, malformed, last_position)
+
+    def _pack_alike(self, changes: list[tuple[int, int, Change]]) -> tuple[bytes, list[Change]] | None:
+        """
+        Entries that are all of this trial; None where one is not, or they are few.
+
+        Packing has the interpreter while the watch is read, so that what it takes is in latencies.
+        """
+        if len(changes) <= FEW_ENTRIES:
+            return None
+        texts = [change.value[:EVENT_ID_CHARS].decode("ascii", "replace") for _, _, change in changes]
+        t4_ns, places, _ = zip(*changes, strict=True)
+        positions = [change.position for _, _, change in changes]
+        index = [min(place, MAX_BATCH_INDEX) for place in places]
+        try:
+            return pack_alike(self._tag, texts, Beside(index, t4_ns, [0] * len(changes), positions)), []
+        except ValueError:
+            return None
+
+    def _pack_one_by_one(self, changes: list[tuple[int, int, Change]]) -> tuple[bytes, list[Change]]:
+        entries, malformed = [], []
+        for t4_ns, place, change in changes:
+            event = parse_event_id(change.value[:EVENT_ID_CHARS].decode("ascii", "replace"))
+            if event is None or event.tag != self._tag:
+                malformed.append(change)
+            else:
+                fields = (event.phase, event.attempt, event.writer, event.slice, place, event.sequence)
+                entries.append(Entry(*fields, t4_ns, 0, change.position))
+        return pack(entries), malformed

@@ -52,10 +52,13 @@ def by_second(values: NDArray[np.float64], second: NDArray[np.int64], seconds: i
     Source:
         Hyndman & Fan (1996), definition 7, for all seconds at once.
     """
-    order = np.lexsort((values, second))
-    ascending = values[order]
+    # Few seconds fit into two bytes, which NumPy sorts in linear time; within a second a plain sort is the fastest.
+    kind = np.uint16 if seconds <= np.iinfo(np.uint16).max else np.int64
+    ascending = values[np.argsort(second.astype(kind), kind="stable")]
     counts = np.bincount(second, minlength=seconds)
     starts = np.cumsum(counts) - counts
+    for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+        ascending[start : start + count].sort()
     p50, p90, largest = (_grouped_quantile(ascending, starts, counts, q) for q in (0.5, 0.9, 1.0))
     return BySecond(p50, p90, largest)
 

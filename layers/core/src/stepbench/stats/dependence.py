@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import fft, special, stats
+from scipy import fft, special
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +18,14 @@ _LAGS = 10
 
 def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Mid-ranks: what counts for quantiles, indifferent to scale, and defined where values are `inf`."""
-    found: NDArray[np.float64] = stats.rankdata(values)
+    order = np.argsort(values)
+    ascending = values[order]
+    begins = np.ones(values.size, dtype=np.bool_)
+    begins[1:] = ascending[1:] != ascending[:-1]
+    edges = np.append(np.nonzero(begins)[0], values.size)
+    found = np.empty(values.size)
+    # Of equal values at places a...b - 1, counted from 0, each has the mean of the ranks a + 1...b.
+    found[order] = np.repeat((edges[:-1] + edges[1:] + 1) / 2, np.diff(edges))
     return found
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from stepbench.errors import InsufficientSampleError
 
@@ -24,7 +24,19 @@ class Levels(NamedTuple):
     high: float
 
 
-def quantile(ascending: NDArray[np.float64], q: float) -> float:
+class Ordered(Protocol):
+    """Values in order of size."""
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        ...
+
+    def __getitem__(self, place: int, /) -> Any:  # noqa: ANN401 -- a float, or NumPy's
+        ...
+
+
+def quantile(ascending: Ordered, q: float) -> float:
     """
     Sample quantile by linear interpolation between order statistics.
 
@@ -74,6 +86,8 @@ def order_statistic_levels(n: float, q: float, confidence: float = CONFIDENCE) -
     Source:
         Hutson (1999), Journal of Applied Statistics 26(3), 343-353.
     """
+    from scipy import optimize  # noqa: PLC0415 -- 20 MB, for intervals only
+
     if n < min_sample(q, confidence):
         message = f"n={n:.0f} < {min_sample(q, confidence)}"
         raise InsufficientSampleError(message)
@@ -136,7 +150,7 @@ def rank_draws(n: int, q: float, draws: int, rng: np.random.Generator) -> NDArra
     return np.minimum((rng.beta(k, n - k + 1, draws) * n).astype(np.int64), n - 1)
 
 
-def _between(ascending: NDArray[np.float64], place: float) -> float:
+def _between(ascending: Ordered, place: float) -> float:
     place = min(max(place, 0.0), ascending.size - 1.0)
     index = math.floor(place)
     low, share = float(ascending[index]), place - index

@@ -11,9 +11,10 @@ import numpy as np
 from stepbench.contracts.tasks import PhaseSchedule
 from stepbench.load.arrivals import phase_offsets_ns
 from stepbench.records import layout
+from stepbench.records.clock_sample import ClockSample
 from stepbench.records.columns import Rows, encode
 from stepbench.records.t4 import Entry
-from stepbench.records.trial_table import ClockSample, FilePointer
+from stepbench.records.trial_table import FilePointer
 from stepbench.testing.records import column_header, t4_item
 
 if TYPE_CHECKING:
