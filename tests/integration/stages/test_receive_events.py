@@ -3,16 +3,16 @@ from __future__ import annotations
 import os
 import time
 
-import boto3
 import pytest
 
 from stepbench.contracts.identity import EventId, put_key, update_key
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
+from stepbench.records.clock_sample import ClockSample
+from stepbench.records.receiver_places import ReceiverTable, open_table
 from stepbench.records.t4 import decode_fallback, parse_item
 from stepbench.records.t4_lines import parse_t4_line
-from stepbench.records.t4_store import low_level_flag, low_level_put
-from stepbench.stages.receive_events import Receiver, open_receiver, receive_events
+from stepbench.stages.receive_events import IMPATIENT, Receiver, open_receiver, receive_events
 from stepbench.stages.services import Services
 from stepbench.testing.records import REF, dynamodb_record, postgresql_delivery, s3_record, t4_item
 
@@ -24,10 +24,21 @@ EVENT = EventId(REF.tag, 1, 2, 3, 4, 5)
 @pytest.fixture
 def receiver(services: Services, monkeypatch: pytest.MonkeyPatch) -> Receiver:
     """A sandbox as the handler opens it, from its environment."""
+    _set_environment(services, monkeypatch)
+    return open_receiver(os.environ, time.time_ns())
+
+
+@pytest.fixture
+def short(services: Services, monkeypatch: pytest.MonkeyPatch) -> ReceiverTable:
+    """The table as a receiver reaches it."""
+    _set_environment(services, monkeypatch)
+    return open_table(os.environ, IMPATIENT)
+
+
+def _set_environment(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in services.settings.model_dump().items():
         if value != "":
             monkeypatch.setenv(name.upper(), str(value))
-    return open_receiver(os.environ, time.time_ns())
 
 
 def test_every_store_s_delivery_ends_in_the_table(services: Services, receiver: Receiver) -> None:
@@ -53,16 +64,28 @@ def test_every_store_s_delivery_ends_in_the_table(services: Services, receiver: 
     assert services.table.t4_count(REF.tag) == 6
 
 
-def test_both_ways_to_the_table_store_the_same_item(services: Services) -> None:
+def test_both_ways_to_the_table_store_the_same(services: Services, short: ReceiverTable) -> None:
     """Receivers take the short way, watchers the other one; analysis must not see which."""
-    client = boto3.client("dynamodb")
-    short = low_level_put(client, services.settings.results_table, services.settings.records_ttl_days)
-    item = t4_item([], tokens=["a", ""], cold=True, init_ns=2**60)
-    short(REF.tag, "same-request", 1, item)
-    services.table.put_t4(REF.tag, "same-request", 2, item)
-    one, other = services.table.t4_items(REF.tag)
-    assert {**one, "sk": "", "expires_at": 0} == {**other, "sk": "", "expires_at": 0}
-    assert abs(one["expires_at"] - other["expires_at"]) <= 1
+    item = t4_item([], tokens=["a", "é\n"], cold=True, init_ns=2**60)
+    for at_ns, table in ((1, short), (2, services.table)):
+        table.put_t4(REF.tag, "same-request", at_ns, item)
+        table.put_malformed("s3", at_ns, "same-request", 3, "x" * 5_000)
+        table.add_clock(REF.tag, ClockSample("receiver", "sandbox", at_ns, -5, 2))
+    for one, other in (
+        list(services.table.t4_items(REF.tag)),
+        services.table.malformed("s3", 0, 9),
+    ):
+        assert {**one, "sk": "", "expires_at": 0} == {**other, "sk": "", "expires_at": 0}
+        assert abs(one["expires_at"] - other["expires_at"]) <= 1
+    first, second = services.table.clocks(REF.tag)
+    assert first == second._replace(at_ns=1)
+
+
+def test_a_receiver_reads_its_environment_as_all_others_do(services: Services, receiver: Receiver) -> None:
+    """It has no `Settings`, which would take half a second of every cold start: names and defaults must not differ."""
+    receive_events(postgresql_delivery(EVENT), 1_000, "request-1", receiver)
+    (item,) = services.table.t4_items(REF.tag)
+    assert abs(int(item["expires_at"]) - time.time() - services.settings.records_ttl_days * 86_400) < 60
 
 
 def test_a_table_that_is_gone_is_replaced_by_the_bucket(services: Services, receiver: Receiver) -> None:
@@ -82,15 +105,14 @@ def test_without_table_and_bucket_the_invocation_fails(services: Services, recei
         receive_events(postgresql_delivery(EVENT), 1_000, "request-1", receiver)
 
 
-def test_the_plain_client_reads_a_flag_as_the_table_does(services: Services) -> None:
+def test_a_receiver_reads_a_flag_as_the_table_does(services: Services, short: ReceiverTable) -> None:
     """Receivers take the short way to a trial's setting; a table that is gone is an answer of its own."""
-    flag = low_level_flag(boto3.client("dynamodb"), services.settings.results_table)
-    assert flag(REF.tag, layout.LOG_T4) is None
+    assert short.flag(REF.tag, layout.LOG_T4) is None
     services.table.set_flag(REF.tag, layout.LOG_T4, "sample")
-    assert flag(REF.tag, layout.LOG_T4) == services.table.flag(REF.tag, layout.LOG_T4) == "sample"
+    assert short.flag(REF.tag, layout.LOG_T4) == services.table.flag(REF.tag, layout.LOG_T4) == "sample"
     services.table._table.delete()
     with pytest.raises(RecordsUnavailableError, match=services.settings.results_table):
-        flag(REF.tag, layout.LOG_T4)
+        short.flag(REF.tag, layout.LOG_T4)
 
 
 def test_a_sandbox_prints_where_the_trial_asks_for_it(

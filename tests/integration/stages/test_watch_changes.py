@@ -95,7 +95,7 @@ def test_two_lanes_hand_over_without_a_gap(services: Services) -> None:
     assert all(beat["ended"] for beat in services.table.beats(REF.tag).values())
 
 
-@pytest.mark.parametrize(("seconds", "gate_s"), [(20, 2), (60, 6), (3_600, 15)])
+@pytest.mark.parametrize(("seconds", "gate_s"), [(20, 1), (60, 3), (3_600, 15)])
 def test_a_lane_that_waits_looks_more_often_in_a_short_trial(services: Services, seconds: int, gate_s: float) -> None:
     """A trial of 20 s must not wait 15 s for it at the end; a long one must not fill its history with looking."""
     spec = trial_spec(EtcdTarget(store="etcd"), LoadStep(rate_per_s=1, duration_s=seconds))

@@ -7,9 +7,9 @@ from stepbench.drivers.protocol import Outcome
 from stepbench.errors import AccountingError
 from stepbench.load.arrivals import phase_offsets_ns
 from stepbench.records import layout
+from stepbench.records.clock_sample import ClockSample
 from stepbench.records.columns import UNSENT, Rows, encode
 from stepbench.records.t4 import Entry, encode_fallback
-from stepbench.records.trial_table import ClockSample
 from stepbench.testing.analysed_trials import SECOND_NS, START_NS
 from stepbench.testing.analysed_trials import AnalysedTrial as Trial
 from stepbench.testing.records import column_header, t4_item

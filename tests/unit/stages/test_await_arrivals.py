@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records import layout
 from stepbench.records.t4 import Entry, encode_fallback
-from stepbench.stages.await_arrivals import await_arrivals
+from stepbench.stages.await_arrivals import PATIENCE_S, await_arrivals
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.finished_trials import LATENESS_NS, SERVICE_NS, FinishedTrial
 from stepbench.testing.memory_services import MemoryServices
 from stepbench.testing.records import t4_item
 from stepbench.testing.trials import small_plan, stored_trial
+
+if TYPE_CHECKING:
+    import pytest
 
 START_NS = 1_700_000_000_000_000_000
 SECOND_NS = 10**9
@@ -26,7 +31,7 @@ def finished(*, lost: tuple[int, ...] = ()) -> tuple[MemoryServices, FinishedTri
 
 
 def looked(memory: MemoryServices, trial: FinishedTrial) -> AwaitArrivalsOutput:
-    """One look."""
+    """One call."""
     return await_arrivals(AwaitArrivalsInput(ref=trial.ref), memory.services)
 
 
@@ -40,10 +45,24 @@ def test_what_is_missing_is_waited_for_until_the_drain_limit() -> None:
     """Counted from the last acknowledgement."""
     memory, trial, clock = finished(lost=(1,))
     assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
-    clock.advance(LAST_T2_NS + 10 * SECOND_NS - clock.now_ns())
+    clock.advance(LAST_T2_NS + 10 * SECOND_NS - round(PATIENCE_S * SECOND_NS) - clock.now_ns())
     assert not looked(memory, trial).done
     clock.advance(1)
     assert looked(memory, trial).done
+
+
+def test_what_is_recorded_a_moment_later_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watcher records once a second; the state machine's next round would come two later."""
+    memory, trial, clock = finished(lost=(1,))
+    began_ns, sleep = clock.now_ns(), clock.sleep
+
+    def deliver(seconds: float) -> None:
+        sleep(seconds)
+        trial.deliver(0, 1, clock.now_ns())
+
+    monkeypatch.setattr(clock, "sleep", deliver)
+    assert looked(memory, trial).done
+    assert clock.now_ns() - began_ns < SECOND_NS
 
 
 def test_duplicates_do_not_pass_for_what_is_missing() -> None:
@@ -66,7 +85,7 @@ def test_a_file_without_a_pointer_is_waited_for_as_well() -> None:
     memory, trial, clock = finished(lost=(1,))
     for key in [key for key in memory.table.items if key[1].startswith(layout.FILE)]:
         del memory.table.items[key]
-    clock.advance(9 * SECOND_NS)
+    clock.advance(7 * SECOND_NS)
     assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
     clock.advance(2 * SECOND_NS)
     assert looked(memory, trial).done

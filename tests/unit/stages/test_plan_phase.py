@@ -18,9 +18,11 @@ NOW_NS = 1_700_000_000_123_456_789
 SECOND_NS = 10**9
 
 
-def planned(plan: TrialPlan, lead_s: float = 30.0) -> tuple[PlanPhaseOutput, list[WriterItem], PhaseSchedule]:
+def planned(
+    plan: TrialPlan, lead_s: float = 30.0, emulator: str = ""
+) -> tuple[PlanPhaseOutput, list[WriterItem], PhaseSchedule]:
     """The stage's output and what it stored, for phase 0."""
-    memory = MemoryServices(FakeClock(NOW_NS), lead_s=lead_s)
+    memory = MemoryServices(FakeClock(NOW_NS), lead_s=lead_s, emulator=emulator)
     ref = stored_trial(memory.services, plan)
     output = plan_phase(PlanPhaseInput(ref=ref, phase=0), memory.services)
     items = [WriterItem.model_validate(item) for item in memory.services.runs.find_json(output.items_key)]
@@ -38,6 +40,22 @@ def test_a_phase_starts_after_the_lead_and_a_margin_for_the_map() -> None:
     _, items, schedule = planned(small_plan(writers=10))
     assert schedule.start_at_ns == NOW_NS + 36_200_000_000
     assert {item.start_at_ns for item in items} == {schedule.start_at_ns}
+
+
+def test_sandboxes_that_start_on_one_machine_get_longer_for_each_writer() -> None:
+    """Ten that start at once on two cores take ten times as long as one, and a late writer leaves events unsent."""
+    _, items, schedule = planned(small_plan(writers=10), lead_s=2, emulator="MiniStack")
+    lead_ns = (2_000 + 9 * 500) * 10**6
+    assert schedule.start_at_ns == NOW_NS + lead_ns * 6 // 5 + 10 * 20 * 10**6
+    waited_until_ns = int(datetime.fromisoformat(items[0].wait_until).timestamp() * 1_000) * 1_000_000
+    assert 0 <= schedule.start_at_ns - lead_ns - waited_until_ns < 1_000_000
+
+
+def test_no_more_writers_than_a_minute_s_are_waited_for() -> None:
+    """A writer's lead, slice and drain have to fit into its function's 900 s; 600 starts would take 300."""
+    _, items, schedule = planned(small_plan(writers=600), lead_s=2, emulator="MiniStack")
+    waited_until_ns = int(datetime.fromisoformat(items[0].wait_until).timestamp() * 1_000) * 1_000_000
+    assert 0 <= schedule.start_at_ns - 62 * SECOND_NS - waited_until_ns < 1_000_000
 
 
 def test_children_wait_until_the_lead_begins() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import Any, cast
 
@@ -45,7 +46,7 @@ def receiver(behind: MemoryServices, printed: list[str]) -> Receiver:
     services = behind.services
     store = T4Store(services.table, services.runs)
     log = T4Log(lambda tag: services.table.flag(tag, layout.LOG_T4), printed.append)
-    return Receiver(services, store, log, Sandbox("sandbox-1", T4_NS - 250_000_000))
+    return Receiver(store, log, Sandbox("sandbox-1", T4_NS - 250_000_000))
 
 
 def logged(printed: list[str], tag: str = REF.tag) -> list[T4Line]:
@@ -227,6 +228,32 @@ def test_a_table_and_a_bucket_that_are_away_leave_the_log(
         receive_events({"Records": [s3_record(put_key(EVENT, 59))]}, T4_NS, "request-1", receiver)
     (line,) = logged(printed)
     assert (line.request_id, line.t4_ns) == ("request-1", T4_NS)
+
+
+@pytest.mark.parametrize("bucket_is_there", [True, False])
+def test_a_table_that_took_no_item_is_asked_nothing(
+    receiver: Receiver,
+    behind: MemoryServices,
+    printed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    bucket_is_there: bool,
+) -> None:
+    """Each question may take as long as the item did, and the function has 60 s for all of them."""
+    table, refused = cast("Any", behind.table), list[str]()
+
+    def refuse(name: str, **_: object) -> None:
+        refused.append(name)
+        raise AWAY
+
+    table.put_item, table.get_item = partial(refuse, "put"), partial(refuse, "get")
+    if not bucket_is_there:
+        cast("Any", behind.bucket).put_object = fail
+    monkeypatch.setattr(stage, "measure_offset", lambda *_: ClockOffset(0, 1))
+    with contextlib.nullcontext() if bucket_is_there else pytest.raises(RecordsUnavailableError):
+        receive_events({"Records": [s3_record(put_key(EVENT, 59))]}, T4_NS, "request-1", receiver)
+    assert refused == ["put"]
+    assert len(logged(printed)) == 1
 
 
 def test_once_the_setting_is_known_the_line_is_printed_before_the_table_has_its_turn(

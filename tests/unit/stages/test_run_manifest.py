@@ -12,7 +12,7 @@ from botocore.stub import Stubber
 from stepbench import __version__
 from stepbench.contracts.identity import trial_tag
 from stepbench.costs import PRICE_TABLE_DATE
-from stepbench.records.trial_table import ClockSample
+from stepbench.records.clock_sample import ClockSample
 from stepbench.stages.run_manifest import FUNCTIONS, code_sha256, libraries, run_manifest
 from stepbench.testing.memory_services import MemoryServices
 from stepbench.testing.sample_results import sample_results

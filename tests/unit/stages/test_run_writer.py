@@ -43,7 +43,7 @@ class Writer:
         self.behind = MemoryServices(self.clock)
         self.services = self.behind.services
         self.driver = MemoryDriver(self.clock, **self.store)
-        self.bench = Bench(clock=lambda: self.clock, timer=LoopTimer, run=self.clock.run)
+        self.bench = Bench(clock=lambda: self.clock, timer=lambda clock, _: LoopTimer(clock), run=self.clock.run)
 
     def at(self, second: float, action: Callable[[], None]) -> None:
         """Do something while the writer runs: at its first sign of life so many seconds after the start of load."""

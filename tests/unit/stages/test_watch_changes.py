@@ -127,9 +127,9 @@ def test_a_watch_shows_life_only_once_it_is_established() -> None:
 
     cast("Any", watcher.table).beat = noted
     watcher.put_at(1.5, 0)
-    watcher.flag_at(2.5, layout.STOP_WATCHING)
+    watcher.flag_at(2.25, layout.STOP_WATCHING)
     watcher.run()
-    assert beats == [(1.0, 0), (2.0, 1), (3.0, 1)]
+    assert beats == [(0.0, 0), (1.0, 0), (1.5, 1), (2.5, 1)]
     assert watcher.table.beats(REF.tag)["watcher#0"]["ended"] is True
 
 
@@ -149,8 +149,27 @@ def test_a_cancelled_trial_is_left_at_once_and_what_was_seen_is_kept() -> None:
     watcher.flag_at(2.5, layout.CANCELLED)
     assert watcher.run().stopped
     assert watcher.seen() == [(0, 2.25, 1)]
-    assert watcher.clock.now_ns() == START_NS + 3 * SECOND_NS
+    assert watcher.clock.now_ns() == START_NS + 3_250_000_000
     assert watcher.store.calls[-1] == "close"
+
+
+def test_canaries_are_recorded_as_they_come_and_load_once_a_second() -> None:
+    """AwaitTarget waits for the former one by one; to write at each change of the load would disturb it."""
+    watcher = Watcher()
+    recorded: list[float] = []
+    put_t4 = watcher.table.put_t4
+
+    def noted(*arguments: Any) -> None:  # noqa: ANN401 -- as the original's
+        recorded.append((watcher.clock.now_ns() - START_NS) / 1e9)
+        put_t4(*arguments)
+
+    cast("Any", watcher.table).put_t4 = noted
+    for turn in range(stage.PROMPT_BATCHES + 3):
+        watcher.put_at(0.05 + 0.1 * turn, turn)
+    watcher.flag_at(1.5, layout.STOP_WATCHING)
+    watcher.run()
+    # The watch's confirmation was the first; nine batches follow, and the rest waits for the second to pass.
+    assert recorded == pytest.approx([*(0.05 + 0.1 * turn for turn in range(9)), 1.85])
 
 
 @pytest.mark.parametrize("flag", [layout.CANCELLED, layout.STOP_WATCHING])
@@ -303,7 +322,7 @@ def test_the_watchers_clock_is_read_once_a_minute(monkeypatch: pytest.MonkeyPatc
     watcher.flag_at(100, layout.STOP_WATCHING)
     watcher.run()
     samples = watcher.table.clocks(REF.tag)
-    assert [(each.role, (each.at_ns - START_NS) / 1e9) for each in samples] == [("receiver", 1.0), ("receiver", 61.0)]
+    assert [(each.role, (each.at_ns - START_NS) / 1e9) for each in samples] == [("receiver", 0.0), ("receiver", 60.0)]
     assert samples[0].sandbox.startswith("watcher-0-")
 
 

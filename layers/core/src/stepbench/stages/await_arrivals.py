@@ -12,12 +12,16 @@ from stepbench.records import layout
 from stepbench.records.reader import read_records
 
 if TYPE_CHECKING:
+    from stepbench.contracts.plan import TrialSpec
     from stepbench.stages.services import Services
+
+PATIENCE_S, POLL_S = 1.5, 0.25
+"""A watcher records once a second: to look a little longer is quicker than the state machine's own round."""
 
 
 def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrivalsOutput:
     """
-    Look once; Step Functions waits and calls again until `done`.
+    Look for a moment; Step Functions waits and calls again until `done`.
 
     What the store acknowledged has to arrive, unless the trigger's filter is to hold it back; of operations nothing.
 
@@ -28,9 +32,17 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
         AccountingError: the records contradict each other.
         RecordsUnavailableError: table or bucket do not answer.
     """
-    spec, tag = services.trial(task.ref), task.ref.tag
+    spec = services.trial(task.ref)
     if not measure_of(spec.plan.experiment).arrives:
         return AwaitArrivalsOutput(done=True, expected=0, arrived=0)
+    until_ns = services.clock.now_ns() + round(PATIENCE_S * 1e9)
+    while not (seen := _look(spec, services)).done and services.clock.now_ns() < until_ns:
+        services.clock.sleep(POLL_S)
+    return seen
+
+
+def _look(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
+    tag = spec.tag
     files = services.table.files(tag)
     expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)

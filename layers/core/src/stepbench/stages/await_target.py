@@ -24,7 +24,7 @@ CALL_LIMIT_S = 20
 CANARY_LIMIT_S = 5
 """A trigger that takes longer is not ready: the slowest published p99 of the four is below 3 s."""
 IN_A_ROW = 3
-POLL_S = 0.1
+POLL_S, FIRST_POLL_S = 0.1, 0.01
 WATCHER_FRESH_S = 5
 _WRITER = 0
 _SECOND_NS = 10**9
@@ -158,10 +158,12 @@ def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver) -> Writt
 
 def _await_arrival(spec: TrialSpec, services: Services, sequence: int, until_ns: int) -> bool:
     until_ns = min(until_ns, services.clock.now_ns() + CANARY_LIMIT_S * _SECOND_NS)
+    pause_s = FIRST_POLL_S  # most come at once
     while sequence not in arrived_canaries(spec.tag, services):
         if services.clock.now_ns() >= until_ns:
             return False
-        services.clock.sleep(POLL_S)
+        services.clock.sleep(pause_s)
+        pause_s = min(2 * pause_s, POLL_S)
     return True
 
 

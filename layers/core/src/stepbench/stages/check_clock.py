@@ -19,12 +19,14 @@ import boto3
 
 from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.tasks import CheckClockInput, CheckClockOutput
+from stepbench.drivers.awaiting import answer_of
 from stepbench.drivers.aws_access import open_wire
 from stepbench.drivers.dynamodb_items import ItemWrites
 from stepbench.drivers.protocol import Outcome, Write, Written
 from stepbench.errors import TargetUnavailableError
 from stepbench.stages.event_loop import measuring_runner
 from stepbench.stages.receive_events import open_receiver, receive_events
+from stepbench.stages.services import Services, connect
 from stepbench.wire.pool import Limits, parse_address
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Checker:
     """
 
     receiver: Receiver
+    services: Services
     runner: asyncio.Runner = field(default_factory=measuring_runner)
     clock: Clock = field(default_factory=SystemClock)
     wire: SignedClient | None = None
@@ -63,7 +66,7 @@ class Checker:
 
 def open_checker(environ: Mapping[str, str], imported_ns: int) -> Checker:
     """Connect as a receiver does, once per sandbox; to DynamoDB with the first write, since it may not be a write."""
-    return Checker(open_receiver(environ, imported_ns))
+    return Checker(open_receiver(environ, imported_ns), connect(environ))
 
 
 def check_clock(event: Any, t4_ns: int, request_id: str, checker: Checker) -> dict[str, Any]:  # noqa: ANN401 -- a delivery, or a write
@@ -92,12 +95,12 @@ async def _write(task: CheckClockInput, checker: Checker) -> Written:
     except TargetUnavailableError as error:
         return Written(began_ns, checker.clock.now_ns(), Outcome.FAILED, error=f"connect: {error}"[:100])
     await asyncio.sleep(LISTEN_S)
-    return await _items(task.table).send(wire, Write(task.key, task.value.encode(), task.delete))
+    return await answer_of(_items(task.table).make(wire, Write(task.key, task.value.encode(), task.delete)))
 
 
 async def _connected(checker: Checker) -> SignedClient:
     if checker.wire is None:
-        services = checker.receiver.services
+        services = checker.services
         address = parse_address(services.aws("dynamodb").meta.endpoint_url)
         session = boto3.session.Session(region_name=services.settings.aws_region)
         limits = Limits(connections=1, answer_s=ANSWER_LIMIT_S)

@@ -14,7 +14,7 @@ from stepbench.drivers.meters import Meter, Reading, build_meter
 from stepbench.drivers.protocol import Outcome
 from stepbench.load.arrivals import phase_offsets_ns
 from stepbench.records import layout
-from stepbench.records.reader import phase_files
+from stepbench.records.stored import phase_files
 from stepbench.stages.target_driver import refuse_if_cancelled
 
 if TYPE_CHECKING:

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 MARGIN_OF_LEAD = 0.2
 MARGIN_PER_WRITER_S = 0.02
 """A Distributed Map starts children at some hundred a second."""
+EMULATED_START_S = 0.5
+"""How much longer each further writer's sandbox takes to start where all of them share a machine with the emulator."""
+MOST_EMULATED_START_S = 60.0
+"""Of all of them: a writer's lead, slice and drain have to fit into its function's 900 s."""
 _SECOND_NS = 10**9
 
 
@@ -51,9 +55,10 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
 
 
 def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> PlanPhaseOutput:
-    ahead_s = services.settings.lead_s + margin_s(spec, services.settings)
+    lead_s = writers_lead_s(spec, services.settings)
+    ahead_s = lead_s + MARGIN_OF_LEAD * lead_s + MARGIN_PER_WRITER_S * spec.plan.writers
     start_at_ns = services.clock.now_ns() + math.ceil(ahead_s * _SECOND_NS)
-    items = list(_items(task.ref, spec, task.phase, start_at_ns, services.settings.lead_s))
+    items = list(_items(task.ref, spec, task.phase, start_at_ns, lead_s))
     items_key = layout.phase_key(task.ref, task.phase, "items.json")
     services.runs.put_model(layout.phase_key(task.ref, task.phase, "plan.json"), PhaseSchedule(start_at_ns=start_at_ns))
     services.runs.put_json(items_key, [item.model_dump(mode="json") for item in items])
@@ -62,9 +67,10 @@ def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> Plan
     )
 
 
-def margin_s(spec: TrialSpec, settings: Settings) -> float:
-    """What the Map may take to have every child waiting, beside the lead that the writers themselves get."""
-    return MARGIN_OF_LEAD * settings.lead_s + MARGIN_PER_WRITER_S * spec.plan.writers
+def writers_lead_s(spec: TrialSpec, settings: Settings) -> float:
+    """How long before its start a writer is called; what the Map takes to have every child waiting comes on top."""
+    starts_s = min(EMULATED_START_S * (spec.plan.writers - 1), MOST_EMULATED_START_S)
+    return settings.lead_s + (starts_s if settings.emulator else 0)
 
 
 def _items(ref: TrialRef, spec: TrialSpec, phase: int, start_at_ns: int, lead_s: float) -> Iterator[WriterItem]:

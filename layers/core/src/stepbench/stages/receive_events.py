@@ -17,75 +17,75 @@ The handler stamps t4 as its first statement and hands it over; nothing decorate
         return receive_events(event, t4_ns, context.aws_request_id, RECEIVER)
 
 The answer is `{"batchItemFailures": […]}`, which a stream's mapping reads and the other sources do not mind.
+
+What is imported here makes every cold start longer, and each latency that one is in: the standard library only, and of
+that little.
 """
 
 from __future__ import annotations
 
 import contextlib
-import uuid
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-from botocore.config import Config
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.clock import SystemClock
 from stepbench.clock_offset import measure_offset
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
-from stepbench.records.deliveries import T3_RESOLUTION_NS, Delivery, parse_delivery
-from stepbench.records.t4 import pack
+from stepbench.records.clock_sample import ClockSample
+from stepbench.records.deliveries import T3_RESOLUTION_NS
+from stepbench.records.packed_deliveries import pack_delivery
+from stepbench.records.receiver_places import open_bucket, open_table
 from stepbench.records.t4_log import T4Log
-from stepbench.records.t4_store import T4Store, low_level_flag, low_level_put
-from stepbench.records.trial_table import ClockSample
-from stepbench.stages.services import Services, connect
+from stepbench.records.t4_store import T4Store
+from stepbench.wire.blocking import Patience
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Mapping
+
+    from stepbench.records.packed_deliveries import PackedDelivery
 
 CLOCK_EVERY_NS = 60_000_000_000
-IMPATIENT = Config(
-    parameter_validation=False,
-    retries={"mode": "standard", "total_max_attempts": 3},
-    connect_timeout=2,
-    read_timeout=5,
-)
-"""Table and bucket, one after the other, have to fail well before the function's time-out (60 s) does."""
+IMPATIENT = Patience(attempts=3, connect_s=2, answer_s=5, whole_s=15)
+"""
+Table and bucket, one after the other, have to fail well before the function's time-out (60 s) does: in 30 s, or 50 if
+no name can be looked up. A table that takes the item, and is then asked for the setting and given the clock, has 45 s.
+"""
 
 
-@dataclass
 class Sandbox:
-    """What one sandbox remembers between invocations."""
+    """
+    What one sandbox remembers between invocations.
 
-    id: str
-    imported_ns: int
-    cold: bool = True
-    init_ns: int = 0
-    clock_read_ns: dict[str, int] = field(default_factory=dict)
-    """Trial tag to the time of its last clock sample."""
+    init_ns: from the import of its handler's module to its first t4. clock_read_ns: trial tag to the time of its last
+    clock sample.
+    """
+
+    def __init__(self, name: str, imported_ns: int) -> None:
+        self.id = name
+        self.imported_ns = imported_ns
+        self.cold = True
+        self.init_ns = 0
+        self.clock_read_ns: dict[str, int] = {}
 
 
-@dataclass(frozen=True)
-class Receiver:
-    """A sandbox and what it writes to."""
+class Receiver(NamedTuple):
+    """A sandbox and what it writes to. clock_reference: SNTP server, host:port; "" = none."""
 
-    services: Services
     store: T4Store
     log: T4Log
     sandbox: Sandbox
+    clock_reference: str = ""
 
 
 def open_receiver(environ: Mapping[str, str], imported_ns: int) -> Receiver:
-    """Connect, once per sandbox. `imported_ns`: when the handler's module began to load."""
-    services = connect(environ, IMPATIENT)
-    settings = services.settings
-    client = services.aws("dynamodb")
-    put = low_level_put(client, settings.results_table, settings.records_ttl_days)
-    flag = low_level_flag(client, settings.results_table)
+    """Once per sandbox; connects when there is something to store. `imported_ns`: when the handler began to load."""
+    table = open_table(environ, IMPATIENT)
     return Receiver(
-        services,
-        T4Store(services.table, services.runs, put),
-        T4Log(lambda tag: flag(tag, layout.LOG_T4)),
-        Sandbox(uuid.uuid4().hex[:12], imported_ns),
+        T4Store(table, open_bucket(environ, IMPATIENT)),
+        T4Log(lambda tag: table.flag(tag, layout.LOG_T4)),
+        Sandbox(os.urandom(6).hex(), imported_ns),
+        environ.get("CLOCK_REFERENCE", ""),
     )
 
 
@@ -101,60 +101,65 @@ def receive_events(event: Any, t4_ns: int, request_id: str, receiver: Receiver) 
     cold, sandbox.cold = sandbox.cold, False
     if cold:
         sandbox.init_ns = t4_ns - sandbox.imported_ns
-    delivery = parse_delivery(event, t4_ns)
-    items = dict(_items(delivery, sandbox, cold=cold))
+    delivery = pack_delivery(event, t4_ns)
+    items = _items(delivery, sandbox, cold=cold)
     # Before the table has its turn, so that the log also tells of an invocation that dies there; only a trial that
     # this sandbox does not know yet has to wait, since asking for its setting takes a request.
     for tag in filter(receiver.log.knows, items):
         receiver.log.add(tag, request_id, t4_ns, items[tag])
     unknown = [tag for tag in items if not receiver.log.knows(tag)]
+    table_answers = False
     try:
-        for tag, item in items.items():
-            receiver.store.put(tag, request_id, t4_ns, item)
-        for place, body in delivery.malformed:
-            receiver.store.put_malformed(delivery.store, t4_ns, request_id, place, body)
+        table_answers = _put(items, delivery, t4_ns, request_id, receiver.store)
     except RecordsUnavailableError:
         if not delivery.stream_head:
             raise
         return {"batchItemFailures": [{"itemIdentifier": delivery.stream_head}]}
     finally:
         for tag in unknown:
-            receiver.log.add(tag, request_id, t4_ns, items[tag])
-    _read_clock(delivery, t4_ns, receiver)
+            receiver.log.add(tag, request_id, t4_ns, items[tag], ask=table_answers)
+    if table_answers:
+        _read_clock(items, t4_ns, receiver)
     return {"batchItemFailures": []}
 
 
-def _items(delivery: Delivery, sandbox: Sandbox, *, cold: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    for tag in _tags(delivery):
-        arrivals = [arrival for arrival in delivery.arrivals if arrival.tag == tag]
-        item: dict[str, Any] = {
-            "n": len(arrivals),
-            "entries": pack(arrival.entry for arrival in arrivals),
-            "sandbox": sandbox.id,
-            "cold": cold,
-            "init_ns": sandbox.init_ns,
-            "batch": delivery.batch,
-            "source": "receiver",
-            "t3_resolution_ns": T3_RESOLUTION_NS[delivery.store],
-            "ignored": sum(removal.tag == tag for removal in delivery.removals),
-        }
-        if any(arrival.token for arrival in arrivals):
-            item["tokens"] = [arrival.token for arrival in arrivals]
-        yield tag, item
+def _put(
+    items: Mapping[str, dict[str, Any]], delivery: PackedDelivery, t4_ns: int, request_id: str, store: T4Store
+) -> bool:
+    """Whether the table took it all. One that did not is asked nothing more: it would take the time that is left."""
+    in_table = [store.put(tag, request_id, t4_ns, item) for tag, item in items.items()]
+    in_table += [
+        store.put_malformed(delivery.store, t4_ns, request_id, place, body) for place, body in delivery.malformed
+    ]
+    return all(in_table)
 
 
-def _tags(delivery: Delivery) -> list[str]:
-    return sorted({arrival.tag for arrival in delivery.arrivals} | {removal.tag for removal in delivery.removals})
+def _items(delivery: PackedDelivery, sandbox: Sandbox, *, cold: bool) -> dict[str, dict[str, Any]]:
+    """By the tags of trials."""
+    of_all = {
+        "sandbox": sandbox.id,
+        "cold": cold,
+        "init_ns": sandbox.init_ns,
+        "batch": delivery.batch,
+        "source": "receiver",
+        "t3_resolution_ns": T3_RESOLUTION_NS[delivery.store],
+    }
+    items = {}
+    for tag, (count, entries, tokens, ignored) in delivery.shares.items():
+        items[tag] = {"n": count, "entries": entries, **of_all, "ignored": ignored}
+        if tokens:
+            items[tag]["tokens"] = tokens
+    return items
 
 
-def _read_clock(delivery: Delivery, t4_ns: int, receiver: Receiver) -> None:
-    sandbox, services = receiver.sandbox, receiver.services
-    for tag in _tags(delivery):
+def _read_clock(tags: Iterable[str], t4_ns: int, receiver: Receiver) -> None:
+    sandbox = receiver.sandbox
+    for tag in tags:
         if t4_ns - sandbox.clock_read_ns.get(tag, 0) < CLOCK_EVERY_NS:
             continue
         sandbox.clock_read_ns[tag] = t4_ns
-        offset = measure_offset(services.settings.clock_reference, SystemClock())
+        offset = measure_offset(receiver.clock_reference, SystemClock())
         if offset is not None:
             sample = ClockSample("receiver", sandbox.id, t4_ns, offset.offset_ns, offset.bound_ns)
             with contextlib.suppress(RecordsUnavailableError):  # the trial then says "offset unmeasured"
-                services.table.add_clock(tag, sample)
+                receiver.store.add_clock(tag, sample)

@@ -21,12 +21,12 @@ from stepbench.drivers.registry import build_store
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
 from stepbench.load.cpu import cores_of, cpu_share
 from stepbench.load.quiet import quiet
-from stepbench.load.slices import Ends, Instruments, Slice, build_slice
-from stepbench.load.timer import Timer, best_timer
+from stepbench.load.slices import Ends, Instruments, Slice, build_slice, most_alarms_per_s
+from stepbench.load.timer import Timer, best_timer, spin_ns
 from stepbench.records import layout
+from stepbench.records.clock_sample import ClockSample
 from stepbench.records.columns import UNSENT, ColumnHeader
 from stepbench.records.flusher import Flusher
-from stepbench.records.trial_table import ClockSample
 from stepbench.stages.event_loop import repeat, run_measuring
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Bench:
     """What the measured path stands on, how often things happen beside it, how long ends are waited for."""
 
     clock: Callable[[], WriterClock] = AnchoredClock
-    timer: Callable[[Clock], Timer] = best_timer
+    timer: Callable[[Clock, int], Timer] = best_timer
     run: Callable[[Coroutine[Any, Any, RunWriterOutput]], RunWriterOutput] = run_measuring
     cpu_s: Callable[[], float] = time.process_time
     beat_s: float = 1.0
@@ -138,8 +138,9 @@ def _sample_clock(attempt: _Attempt) -> None:
 
 def _plan(attempt: _Attempt) -> None:
     item, plan, bench = attempt.task.item, attempt.spec.plan, attempt.bench
+    timer = bench.timer(attempt.clock, spin_ns(most_alarms_per_s(plan, item.phase), _cores(attempt)))
     ends = Ends(bench.drain_s, bench.grace_s)
-    instruments = Instruments(attempt.clock, bench.timer(attempt.clock), ends, lambda: _flush_early(attempt))
+    instruments = Instruments(attempt.clock, timer, ends, lambda: _flush_early(attempt))
     attempt.slice = build_slice(attempt.task, plan, attempt.driver, instruments)
     header = ColumnHeader(
         ref=item.ref, phase=item.phase, writer=item.writer, slice=item.slice, attempt=attempt.task.attempt, flush=0
@@ -171,9 +172,13 @@ async def _offer(attempt: _Attempt) -> None:
 
 
 def _cpu_share(attempt: _Attempt, begin_ns: int, used_s: float) -> float | None:
+    took_s = (attempt.clock.now_ns() - begin_ns) / 1e9
+    return cpu_share(attempt.bench.cpu_s() - used_s, took_s, _cores(attempt))
+
+
+def _cores(attempt: _Attempt) -> float:
     settings = attempt.services.settings
-    cores = cores_of(settings.aws_lambda_function_memory_size, emulated=bool(settings.emulator))
-    return cpu_share(attempt.bench.cpu_s() - used_s, (attempt.clock.now_ns() - begin_ns) / 1e9, cores)
+    return cores_of(settings.aws_lambda_function_memory_size, emulated=bool(settings.emulator))
 
 
 async def _flush(attempt: _Attempt) -> None:

@@ -13,6 +13,7 @@ from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.plan import TrialSpec
 from stepbench.records import layout
 from stepbench.records.run_store import RunStore
+from stepbench.records.shards import ShardReader
 from stepbench.records.trial_table import TrialTable
 from stepbench.settings import Settings, load_settings
 
@@ -61,11 +62,15 @@ def _connect(settings: Settings, config: Config) -> Services:
     def client(service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
         return session.client(service, config=config.merge(_PROMPT.get(service, Config())))  # type: ignore[call-overload]
 
+    @lru_cache(maxsize=1)
+    def shards() -> ShardReader:
+        return ShardReader(session.client("dynamodb", config=config), settings.results_table)
+
     table = session.resource("dynamodb", config=config).Table(settings.results_table)
     return Services(
         settings=settings,
         runs=RunStore(client("s3"), settings.results_bucket),
-        table=TrialTable(table, settings.records_ttl_days),
+        table=TrialTable(table, settings.records_ttl_days, shards),
         clock=SystemClock(),
         aws=client,
     )

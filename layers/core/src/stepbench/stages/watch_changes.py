@@ -22,9 +22,9 @@ from stepbench.drivers.registry import build_driver, lease_target
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError
 from stepbench.load.quiet import quiet
 from stepbench.records import layout
+from stepbench.records.clock_sample import ClockSample
 from stepbench.records.t4_log import T4Log
 from stepbench.records.t4_store import T4Store
-from stepbench.records.trial_table import ClockSample
 from stepbench.records.watch_log import WatchLog
 from stepbench.stages.event_loop import run_measuring
 from stepbench.stages.turns import Turns
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
 
 FINAL_TRIES = 5
+PROMPT_BATCHES = 10
+"""So many are recorded as they come: the watch's confirmation and the canaries, for which AwaitTarget waits."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class _Turn:
     ends_ns: int
     store: T4Store = field(init=False)
     clock_due_ns: int = 0
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    prompt: int = PROMPT_BATCHES
 
     def __post_init__(self) -> None:
         self.store = T4Store(self.services.table, self.services.runs)
@@ -127,6 +131,7 @@ async def _hold(turn: _Turn, driver: Driver) -> bool:
         await driver.open()
         with quiet():
             reader = asyncio.create_task(_read(driver, turn))
+            reader.add_done_callback(lambda _: turn.news.set())
             try:
                 stopped = await _attend(turn, reader)
             finally:
@@ -145,6 +150,9 @@ async def _read(driver: Watchable, turn: _Turn) -> None:
     # A store that takes the position as the first to show, and not as the last seen, shows one change twice: no harm.
     async for batch in driver.watch(position):
         turn.log.add(batch)
+        if turn.prompt > 0:
+            turn.prompt -= 1
+            turn.news.set()
     message = f"{turn.who}: the store ended the watch"
     raise TargetUnavailableError(message)
 
@@ -153,7 +161,9 @@ async def _attend(turn: _Turn, reader: asyncio.Task[None]) -> bool:
     """Until the turn is over (False), a flag is seen (True), or the reader ends (False)."""
     ending: str | None = None
     while ending is None and not reader.done() and turn.services.clock.now_ns() < turn.ends_ns:
-        await asyncio.wait({reader}, timeout=turn.pace.tick_s)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(turn.news.wait(), turn.pace.tick_s)
+        turn.news.clear()
         ending = await asyncio.to_thread(_tick, turn, turn.log.take())
     if ending == layout.STOP_WATCHING:
         await asyncio.wait({reader}, timeout=turn.pace.tick_s)  # what is on its way may still arrive
