@@ -156,6 +156,7 @@ def open_lab(folder: Path) -> Iterator[Lab]:
         **os.environ,
         "GATEWAY_PORT": str(port),
         "LAMBDA_PYTHON": str(TOOLS / "lambda" / "bin" / "python"),
+        "LAMBDA_LAYERS": str(folder / "layers"),
         "SFN_WAIT_SCALE": str(WAIT_SCALE),
     }
     with (folder / "emulator.log").open("w") as log:

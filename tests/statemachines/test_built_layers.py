@@ -13,6 +13,7 @@ import yaml
 from stepbench.contracts.target import OPERATION_STORES
 from stepbench.local.deploy import build, python_runtime
 from stepbench.local.places import Places
+from stepbench.report.runtime import for_script, javascript
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
@@ -55,6 +56,12 @@ def _name(reference: Any) -> str:  # noqa: ANN401 -- the built template writes `
 
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def test_the_drawing_layer_has_what_the_package_would_bundle(artefacts: Path) -> None:
+    """A page that is rendered by the function has to draw as one that is rendered anywhere else."""
+    shipped = artefacts / "DrawingLayer" / "python" / "stepbench_drawing" / "vega.js"
+    assert for_script(shipped.read_text("utf-8")) == javascript()
 
 
 @pytest.mark.parametrize("handler", HANDLERS)

@@ -246,16 +246,16 @@ def test_every_ending_without_a_catch_starts_the_sweeper(template: dict[str, Any
 def test_layers_are_built_for_what_runs_them(template: dict[str, Any]) -> None:
     """One parameter decides, so that an interpreter and its wheels cannot drift apart."""
     layers = {name: body for name, body in template["Resources"].items() if name.endswith("Layer")}
-    assert len(layers) == 6
+    assert len(layers) == 7
     for name, layer in layers.items():
         assert layer["Metadata"] == {
-            "BuildMethod": "makefile" if name == "TracingLayer" else {"Ref": "PythonRuntime"},
+            "BuildMethod": "makefile" if name in {"TracingLayer", "DrawingLayer"} else {"Ref": "PythonRuntime"},
             "BuildArchitecture": {"Ref": "Architecture"},
         }
         assert layer["Properties"]["CompatibleRuntimes"] == [{"Ref": "PythonRuntime"}]
 
 
-@pytest.mark.parametrize("layer", ["core/src", "tracing", "stores", "analysis", "export", "report"])
+@pytest.mark.parametrize("layer", ["core/src", "tracing", "stores", "analysis", "export", "report", "drawing"])
 def test_layers_hold_what_the_tests_ran_with(layer: str) -> None:
     """Otherwise the suite proves something about other versions than those that are deployed."""
     lines = (ROOT / "layers" / layer / "requirements.txt").read_text().splitlines()
@@ -374,7 +374,7 @@ def test_functions_may_do_to_a_trial_s_table_what_operations_ask_for(template: d
     preloading = [requests.batch([contents.preloaded(0)])]
     policies = _of_type(template, "IAM::ManagedPolicy")
     for name, calls in {"WriteTargetPolicy": writing, "PrepareTargetPolicy": preloading}.items():
-        asked = {f"dynamodb:{dict(call.headers)['x-amz-target'].partition('.')[2]}" for call in calls}
+        asked = {f"dynamodb:{dict(call.form.headers)['x-amz-target'].partition('.')[2]}" for call in calls}
         statements = _statements(policies[name]["PolicyDocument"])
         assert asked <= {action for one in statements for action in _listed(one["Action"])}
 

@@ -144,7 +144,7 @@ def test_the_templates_parameters_are_what_runs() -> None:
     assert json.loads(found.pop("EtcdMetric"))["dimensions"] == [{"Server": "etcd"}]
     assert found == {
         "PythonRuntime": "python3.12",
-        "LeadSeconds": "4",
+        "LeadSeconds": "3",
         "ClockCheck": "on",
         "ClockReference": "127.0.0.1:123",
         "Emulator": "MiniStack 1.5.33",

@@ -158,6 +158,14 @@ def test_max_concurrency_path_is_resolved_and_a_literal_passed_on() -> None:
     assert seen == [{"MaxConcurrencyPath": "$.n", "Label": "L", "MaxConcurrency": 4}, {"MaxConcurrency": 2}]
 
 
+@pytest.mark.parametrize(("made", "told"), [("Root=1;Parent=2;Sampled=1", "Root=1;Parent=2;Sampled=0"), (None, None)])
+def test_nothing_is_sampled_where_there_is_no_x_ray(made: str | None, told: str | None) -> None:
+    """A function that believed in it would import its SDK at each cold start, and send to nobody."""
+    service = SimpleNamespace(_xray_trace_id_for_invocation=lambda _config, _inbound: made)
+    shim.sample_no_traces(service)
+    assert service._xray_trace_id_for_invocation({}) == told
+
+
 def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
     """Modules with every symbol that the shim needs, but one."""
     for name, symbols in shim.PATCHED.items():
@@ -167,7 +175,10 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
                 setattr(module, symbol, lambda *_arguments: None)
         monkeypatch.setitem(sys.modules, name, module)
     provisioners: Any = sys.modules["ministack.services.cloudformation.provisioners"]
-    provisioners._RESOURCE_HANDLERS = {"AWS::Lambda::Function": {"create": None, "update": None}}
+    provisioners._RESOURCE_HANDLERS = {
+        "AWS::Lambda::Function": {"create": None, "update": None},
+        "AWS::Lambda::LayerVersion": {"create": None},
+    }
     methods = {method: None for method in shim.PATCHED_METHODS if method != without}
     runtime: Any = sys.modules["ministack.core.lambda_runtime"]
     runtime.ProvidedWorker = type("ProvidedWorker", (), methods)
@@ -193,22 +204,24 @@ def test_all_symbols_in_place_are_loaded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert shim.load().keys() == shim.PATCHED.keys()
 
 
-@pytest.mark.parametrize("gone", ["LAMBDA_PYTHON", "GATEWAY_PORT"])
+@pytest.mark.parametrize("gone", ["LAMBDA_PYTHON", "GATEWAY_PORT", "LAMBDA_LAYERS"])
 def test_main_refuses_to_guess(monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
     """A default port or interpreter would be somebody else's."""
     monkeypatch.setenv("LAMBDA_PYTHON", "/python")
     monkeypatch.setenv("GATEWAY_PORT", "1")
+    monkeypatch.setenv("LAMBDA_LAYERS", "/layers")
     monkeypatch.delenv(gone)
     with pytest.raises(SystemExit, match=gone):
         shim.main()
 
 
-def test_main_serves_on_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_main_serves_on_loopback_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """MiniStack's default is every interface, with an MQTT and an SFTP port beside."""
     for name in ("BIND_HOST", "IOT_MTLS_ENABLED", "SFTP_ENABLED", "AWS_ENDPOINT_URL"):
         monkeypatch.setenv(name, "to be replaced")
     monkeypatch.setenv("LAMBDA_PYTHON", "/python")
     monkeypatch.setenv("GATEWAY_PORT", "4711")
+    monkeypatch.setenv("LAMBDA_LAYERS", str(tmp_path))
     stand_ins(monkeypatch)
     served: list[tuple[str | None, ...]] = []
     app = ModuleType("ministack.app")

@@ -40,7 +40,7 @@ __all__ = [
     "Window",
 ]
 
-WATCH_LOOP_S, SHORTEST_WATCH_LOOP_S = 15, 2
+WATCH_LOOP_S, SHORTEST_WATCH_LOOP_S = 15, 1
 
 
 PublishedMetric = Literal["p50", "p90", "p95", "p99", "p999", "iqr", "throughput"]
@@ -186,7 +186,7 @@ class TrialPlan(Contract):
     @property
     def watch_loop_s(self) -> float:
         """How often the lane that does not hold the watch looks whether it has ended: a short trial is not to wait."""
-        return min(WATCH_LOOP_S, max(SHORTEST_WATCH_LOOP_S, self.length_s / 10))
+        return min(WATCH_LOOP_S, max(SHORTEST_WATCH_LOOP_S, self.length_s / 20))
 
     @property
     def preloaded_keys(self) -> int:

@@ -75,6 +75,7 @@ def _environment(places: Places, port: int, scratch: Path, wait_scale: float) ->
         "STATE_DIR": str(scratch / "state"),
         "GATEWAY_PORT": str(port),
         "LAMBDA_PYTHON": str(places.tool("lambda", "python")),
+        "LAMBDA_LAYERS": str(places.layers),
         "LOG_LEVEL": "WARNING",
         "SFN_WAIT_SCALE": f"{wait_scale:g}",
     }

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextvars
 import importlib
+import importlib.util
 import os
 import shlex
 import sys
@@ -32,6 +33,7 @@ PATCHED = {
         "_execute_function",
         "_execute_function_provided_warm",
         "_execute_function_warm",
+        "_extract_zip_preserving_mode",
         "_inflight_key",
         "_poll_dynamodb_streams",
         "_provided_code_lock",
@@ -41,6 +43,7 @@ PATCHED = {
         "_reserved_concurrency",
         "_resolve_layer_zip",
         "_runtime_env_vars",
+        "_xray_trace_id_for_invocation",
         "_functions",
         "executions_in_flight",
         "invoke_async_with_retry",
@@ -73,6 +76,16 @@ GIVEN = frozenset(
 """What MiniStack sets for a sandbox."""
 
 Json = dict[str, Any]
+
+
+def neighbour(name: str) -> Any:  # noqa: ANN401 -- a module
+    """A module beside this file. Its folder is not on the path: names there would hide those of other packages."""
+    found = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    if found is None or found.loader is None:
+        sys.exit(f"emulator: {name}.py is not beside {__file__}")
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
 
 
 def load() -> dict[str, Any]:
@@ -328,6 +341,17 @@ def await_reserved_concurrency(service: Any, limit_s: float = 5.0) -> None:  # n
     service._release_execution_slot = release  # noqa: SLF001
 
 
+def sample_no_traces(service: Any) -> None:  # noqa: ANN401 -- the module `lambda_svc`
+    """Tell functions that X-Ray does not keep their traces: there is none here, and its SDK takes long to import."""
+    stock = service._xray_trace_id_for_invocation  # noqa: SLF001 -- wrapped
+
+    def trace_id(config: Json, inbound_trace_header: str | None = None) -> str | None:
+        made: str | None = stock(config, inbound_trace_header)
+        return made and made.replace("Sampled=1", "Sampled=0")
+
+    service._xray_trace_id_for_invocation = trace_id  # noqa: SLF001
+
+
 def accept_max_concurrency_path(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
     """Let a Distributed Map take MaxConcurrencyPath, as AWS does; MiniStack reads the literal field only."""
     stock = service._run_distributed_map  # noqa: SLF001 -- wrapped
@@ -343,9 +367,10 @@ def accept_max_concurrency_path(service: Any) -> None:  # noqa: ANN401 -- the mo
 
 
 def main() -> None:
-    """Patch and serve. GATEWAY_PORT and LAMBDA_PYTHON come from the environment; everything else is fixed here."""
+    """Patch and serve. From the environment come GATEWAY_PORT, LAMBDA_PYTHON and LAMBDA_LAYERS; the rest is fixed."""
     python = os.environ.get("LAMBDA_PYTHON") or sys.exit("emulator: LAMBDA_PYTHON names no interpreter")
     port = os.environ.get("GATEWAY_PORT") or sys.exit("emulator: GATEWAY_PORT names no port")
+    layers = os.environ.get("LAMBDA_LAYERS") or sys.exit("emulator: LAMBDA_LAYERS names no folder")
     os.environ.update(
         BIND_HOST="127.0.0.1", IOT_MTLS_ENABLED="0", SFTP_ENABLED="0", AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}"
     )
@@ -353,7 +378,10 @@ def main() -> None:
     service = modules["ministack.services.lambda_svc"]
     run_under_runtime_client(modules["ministack.core.lambda_runtime"], service, python)
     queue_asynchronous(service, max(2, os.cpu_count() or 2))
-    reserve_concurrency_by_template(modules["ministack.services.cloudformation.provisioners"], service)
+    provisioners = modules["ministack.services.cloudformation.provisioners"]
+    reserve_concurrency_by_template(provisioners, service)
+    neighbour("emulator_layers").keep_layers(service, provisioners, Path(layers), python)
+    sample_no_traces(service)
     await_reserved_concurrency(service)
     accept_max_concurrency_path(modules["ministack.services.stepfunctions"])
     importlib.import_module("ministack.app").main()

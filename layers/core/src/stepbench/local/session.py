@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 NO_CASSANDRA = "no Cassandra is started here: see docs/local-run.md, and name yours as target.endpoint"
 NO_CLUSTER = "no cluster runs here; give target.endpoint, or set target.cluster to false"
-LEAD_S = 4
-"""How long before its start a writer is called: connections and clocks take a second here."""
+LEAD_S = 3
+"""How long before its start a single writer is called: a cold start takes one second here. `EMULATED_START_S`: more."""
 
 
 @dataclass(frozen=True)

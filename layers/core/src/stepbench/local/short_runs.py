@@ -20,6 +20,7 @@ from stepbench.contracts.target import BimodalDelay, ConstantDelay, Delay, Paret
 from stepbench.contracts.tasks import TrialRef
 from stepbench.drivers.reference import ReferenceDriver
 from stepbench.load.arrivals import phase_offsets_ns
+from stepbench.load.making import write_maker
 from stepbench.load.open_loop import Limits, OpenLoop
 from stepbench.load.payloads import Payloads
 from stepbench.load.quiet import quiet
@@ -139,7 +140,8 @@ async def _write(spec: TrialSpec, driver: ReferenceDriver, clock: AnchoredClock,
     payloads = Payloads(plan.record, EventId(spec.tag, 0, 0, 0, 0, 0), due_ns.size, plan.seed)
     limits = Limits(plan.max_in_flight, int(due_ns[-1]) + round(LIMIT_S * 1e9), LIMIT_S)
     timer = best_timer(clock)
-    await OpenLoop(lambda number: driver.write(payloads.write(number)), clock, timer, recorder, limits=limits).run()
+    make = write_maker(driver, clock)
+    await OpenLoop(lambda number: make(payloads.write(number)), clock, timer, recorder, limits=limits).run()
     return recorder
 
 
