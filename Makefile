@@ -35,6 +35,10 @@ format: $(VENV)/.dev ## Format and mend what ruff can mend
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
+bench: $(VENV)/.dev $(TOOLS)/bench/.ready ## Set up, then every benchmark or those in BENCH ("redis --rounds 15"): docs/performance.md
+	-.ci/system-packages redis-benchmark go cc # what is missing is skipped, and named
+	$(VENV)/bin/python -m benchmarks $(BENCH)
+
 down: ## Stop what `stepbench up` left running
 	$(VENV)/bin/stepbench down
 
@@ -89,4 +93,4 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 lock: | $(UV) ## Resolve every requirements file anew
 	$(COMPILE) pyproject.toml --extra local --extra report --extra stores -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/run.txt -o requirements/dev.txt
-	for tool in emulator lambda sam uv; do $(COMPILE) requirements/$$tool.in -o requirements/$$tool.txt || exit 1; done
+	for tool in bench emulator lambda sam uv; do $(COMPILE) requirements/$$tool.in -o requirements/$$tool.txt || exit 1; done

@@ -35,8 +35,10 @@ from benchmarks import rounds
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.operations.redis import RedisOperations
 from stepbench.drivers.protocol import Outcome
+from stepbench.load.making import operation_maker
 from stepbench.load.open_loop import Limits, OpenLoop
-from stepbench.load.recorder import Recorder
+from stepbench.load.recorder import OperationRecorder
+from stepbench.load.slices import Connections
 from stepbench.load.thinking import think_times_ns
 from stepbench.load.timer import best_timer
 from stepbench.local.processes import terminate
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Operated
     from stepbench.records.columns import Rows
 
 LEVELS = (0.5, 0.9, 0.99, 0.999, 1.0)
@@ -108,13 +109,13 @@ class Bench:
 
     async def closed(self, name: str, clients: int, think_s: float) -> Series:
         """So many clients that wait for their answers."""
-        driver = self._driver()
-        offers = rounds.offers_of(driver, self._spec, clients, _ALL_CHOICES)
+        driver, clock = self._driver(), AnchoredClock()
+        makers = rounds.makers_of(driver, self._spec, clients, _ALL_CHOICES, clock)
         pace = rounds.Pace(self._seconds, pauses_ns=lambda client: think_times_ns(think_s, "constant", (client,)))
         await driver.open()
         await driver.warm_up()
         with stalling(self._stalls):
-            rows = await rounds.closed_loop(offers, AnchoredClock(), pace)
+            rows = await rounds.closed_loop(makers, clock, pace)
         await driver.close()
         return _series(name, rows, rows.extras["client"], self._seconds)
 
@@ -122,22 +123,15 @@ class Bench:
         """At an even pace, each operation on a connection that has none under way."""
         driver, clock = self._driver(), AnchoredClock()
         count = round(per_s * self._seconds)
-        operations, free = rounds.operations_of(self._spec, 0, count), list(range(max_in_flight))
-
-        async def offer(sequence: int) -> Operated:
-            client = free.pop()
-            try:
-                return await driver.operate(operations.at(sequence, client))
-            finally:
-                free.append(client)
-
+        operations = rounds.operations_of(self._spec, 0, count)
         await driver.open()
         await driver.warm_up()
         with stalling(self._stalls):
             due_ns = clock.now_ns() + _LEAD_NS + (np.arange(count) * (1e9 / per_s)).astype(np.int64)
-            recorder = Recorder(due_ns)
+            recorder = OperationRecorder(due_ns)
+            make = Connections(operations, operation_maker(driver, clock), recorder, range(max_in_flight)).make
             limits = Limits(max_in_flight, int(due_ns[-1]) + _DRAIN_S * 10**9, _DRAIN_S)
-            await OpenLoop(offer, clock, best_timer(clock), recorder, limits=limits).run()
+            await OpenLoop(make, clock, best_timer(clock), recorder, limits=limits).run()
         await driver.close()
         rows = recorder.take()
         if (rows.outcome != Outcome.OK).any():

@@ -14,11 +14,14 @@ from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from benchmarks import machine
+
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.drivers.protocol import Outcome
 from stepbench.load.closed_loop import Bounds, Client, ClosedLoop, Offer
 from stepbench.load.growing_recorder import GrowingRecorder
+from stepbench.load.making import operation_maker
 from stepbench.load.operations import ClientOperations, Contents
 from stepbench.load.quiet import quiet
 from stepbench.load.timer import best_timer
@@ -91,24 +94,25 @@ def _contents_of(workload: Workload, tag: str) -> Contents:
     return Contents(workload, tag)
 
 
-def offers_of(driver: Operable, spec: TrialSpec, clients: int, most: int) -> list[Callable[[int], Offer]]:
-    """How each client begins its operations."""
+def makers_of(driver: Operable, spec: TrialSpec, clients: int, most: int, clock: Clock) -> list[Callable[[int], Offer]]:
+    """How each client makes its operations."""
+    make_operation = operation_maker(driver, clock)
 
-    def offer_of(client: int) -> Callable[[int], Offer]:
+    def maker_of(client: int) -> Callable[[int], Offer]:
         operations = operations_of(spec, client, most)
 
-        def offer(sequence: int) -> Offer:
+        def make(sequence: int) -> Offer:
             operation = operations.at(sequence)
-            return Offer(operation.kind, driver.operate(operation))
+            return Offer(operation.kind, make_operation(operation))
 
-        return offer
+        return make
 
-    return [offer_of(client) for client in range(clients)]
+    return [maker_of(client) for client in range(clients)]
 
 
-async def closed_loop(offers: Sequence[Callable[[int], Offer]], clock: Clock, pace: Pace) -> Rows:
+async def closed_loop(makers: Sequence[Callable[[int], Offer]], clock: Clock, pace: Pace) -> Rows:
     """All that a writer's clients did; ends the benchmark if anything was not acknowledged."""
-    clients = [Client(number, offer, pace.pauses_ns(number), pace.each) for number, offer in enumerate(offers)]
+    clients = [Client(number, make, pace.pauses_ns(number), pace.each) for number, make in enumerate(makers)]
     recorder, now_ns = GrowingRecorder(), clock.now_ns()
     most = MOST_OPERATIONS if pace.each is None else pace.each * len(clients)
     bounds = Bounds(now_ns, now_ns + round(pace.seconds * 1e9), _DRAIN_S, most)
@@ -153,18 +157,6 @@ def take_turns(
     return pairs
 
 
-def cells(pairs: Sequence[tuple[FiguresT, FiguresT]]) -> str:
-    """For each figure, medians over the rounds, and the median of the rounds' ratios with their least and greatest."""
-    ours, theirs = (list(zip(*side, strict=True)) for side in zip(*pairs, strict=True))
-    return " | ".join(_cell(own, other) for own, other in zip(ours, theirs, strict=True))
-
-
-def _cell(own: Sequence[float], other: Sequence[float]) -> str:
-    ratios = [a / b for a, b in zip(own, other, strict=True)]
-    spread = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-    return f"{statistics.median(own):,.1f} / {statistics.median(other):,.1f} = {spread}"
-
-
 def load_average() -> str:
     """Of the last minute: what else the machine does."""
     return f"load average {os.getloadavg()[0]:.2f}"
@@ -175,7 +167,7 @@ def server(
     endpoint: str | None, start: Callable[[Path], LocalStore], discard: Callable[[Path], None] = lambda _directory: None
 ) -> Iterator[tuple[str, str]]:
     """
-    Where it is, and what: the one at the endpoint, or one that is started, and ended afterwards.
+    Where it is, and what: the one at the endpoint, or one that is started on the servers' core, and ended afterwards.
 
     discard: removes what it has left outside its directory.
     """
@@ -185,6 +177,7 @@ def server(
     with tempfile.TemporaryDirectory() as directory:
         store = start(Path(directory))
         try:
+            machine.pin_pids(store.pids)
             yield store.endpoint, f"{store.name} {store.version}"
         finally:
             terminate(store.pids)

@@ -1,14 +1,12 @@
 """
-Our operations beside go-ycsb's, on one server and workload, interleaved. Run by hand; under two minutes.
+Our operations beside go-ycsb's, on one server and workload, interleaved.
 
-    python -m benchmarks.ycsb --cache DIRECTORY [--rounds 3] [--operations 20000] [--stores redis postgresql]
+    python -m benchmarks.ycsb [--rounds 7] [--operations 20000] [--stores redis postgresql]
 
 Workloads A (half reads, half updates) and C (reads) of YCSB: 10,000 records with keys of 37 bytes and one field of
-1,000, records chosen by the scrambled Zipfian with 0.99, P clients without pauses. go-ycsb is built from the Go module
-proxy into the cache unless it is there. Without endpoints the wheels' servers are started, PostgreSQL without TLS.
-Prints a Markdown row per store, workload and P: median over the rounds, and the median of the rounds' ratios with
-their least and greatest. Median latency is over all operations, from go-ycsb's raw measurements (whole microseconds);
-throughput is from the first start to the last answer of these.
+1,000, records chosen by the scrambled Zipfian with 0.99, P clients without pauses. Without endpoints the wheels'
+servers are started, PostgreSQL without TLS. Median latency is over all operations, from go-ycsb's raw measurements
+(whole microseconds); throughput is from the first start to the last answer of these.
 
 Where the two differ:
 
@@ -19,15 +17,13 @@ Where the two differ:
   its first 32 bytes, in the same place.
 - go-ycsb draws from a generator seeded by the clock, among 10,001 records of which one is not there; ours from the
   workload's seed, the same in every round.
-- go-ycsb is Go, and its clients run on all cores; a writer of ours is one thread. Between two operations go-ycsb's lock
-  and its wait for a core are in neither's latency, only in throughput, which is the fairer figure with ten clients.
+- Between two operations go-ycsb's lock and its clients' wait for the core are in neither's latency, only in throughput,
+  which is the fairer figure with ten clients.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
-import shutil
 import statistics
 import subprocess
 import sys
@@ -37,7 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks import rounds
+from benchmarks import building, command, rounds
+from benchmarks.result import Case, Measure, figures_of
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.registry import build_operable
@@ -48,18 +45,24 @@ from stepbench.local.valkey import start_valkey
 from stepbench.stages.event_loop import run_measuring
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Mapping
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Operable
     from stepbench.local.processes import LocalStore
 
-MODULE, VERSION = "github.com/pingcap/go-ycsb", "v1.0.1"
+QUESTION = "What do operations of YCSB's workloads A and C take?"
+NOTES = (
+    "Redis: go-ycsb keeps a record as a hash of one field (`HSET`, `HMGET`), ours as a string (`SET`, `GET`).",
+    "go-ycsb draws 1,000 bytes anew for each update, outside its latency and within its throughput; ours draws 32.",
+    "With ten clients on one core latency is mostly the wait for the client's own turn: compare throughput.",
+)
 RECORDS, VALUE_BYTES, KEY_BYTES = 10_000, 1_000, 37
 MIXES = {"A": {"read": 50, "overwrite": 50}, "C": {"read": 100}}
 CLIENTS = (1, 10)
 _SLOWNESS = {"redis": 1, "postgresql": 4}
-_BUILD_LIMIT_S = 900
+_MEASURES = (Measure("p50", "µs"), Measure("throughput", "operations/s"))
 _PROPERTIES = {
     "recordcount": RECORDS,
     "fieldcount": 1,
@@ -79,7 +82,7 @@ class Figures(NamedTuple):
     per_s: float
 
 
-class Case(NamedTuple):
+class Setting(NamedTuple):
     """What both do."""
 
     store: str
@@ -93,7 +96,7 @@ class Prepared(NamedTuple):
     """A trial of ours with its records in the store."""
 
     spec: TrialSpec
-    case: Case
+    case: Setting
 
     def driver(self) -> Operable:
         """A driver, not yet open."""
@@ -101,27 +104,8 @@ class Prepared(NamedTuple):
         return build_operable(self.spec, settings, AnchoredClock())
 
 
-def build(cache: Path) -> Path:
-    """The tool, made from its module if the cache has none."""
-    tool = cache / f"go-ycsb-{VERSION}"
-    if tool.exists():
-        return tool
-    go = shutil.which("go")
-    if go is None:
-        sys.exit(f"{tool} is not there, and no go is on the PATH to build it; install Go, or copy the tool there")
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as directory:
-        for command in (
-            [go, "mod", "init", "any"],
-            [go, "get", f"{MODULE}@{VERSION}"],
-            [go, "build", "-mod=mod", "-o", str(tool), f"{MODULE}/cmd/go-ycsb"],
-        ):
-            subprocess.run(command, check=True, cwd=directory, timeout=_BUILD_LIMIT_S)
-    return tool
-
-
 @contextmanager
-def prepared(case: Case) -> Iterator[Prepared]:
+def prepared(case: Setting) -> Iterator[Prepared]:
     """Our records, removed at the end."""
     record = {"shape": "blob", "key_bytes": KEY_BYTES, "value_bytes": VALUE_BYTES}
     keys = {"distribution": "zipfian"}
@@ -153,22 +137,23 @@ def ours(subject: Prepared) -> Figures:
 async def _ours(subject: Prepared) -> Figures:
     driver, case = subject.driver(), subject.case
     each = case.operations // case.clients
-    offers = rounds.offers_of(driver, subject.spec, case.clients, each)
+    clock = AnchoredClock()
+    makers = rounds.makers_of(driver, subject.spec, case.clients, each, clock)
     await driver.open()
     await driver.warm_up()
     try:
-        rows = await rounds.closed_loop(offers, AnchoredClock(), rounds.Pace(each=each))
+        rows = await rounds.closed_loop(makers, clock, rounds.Pace(each=each))
     finally:
         await driver.close()
     return Figures(rounds.p50_us(rows), rounds.per_s(rows))
 
 
-def load(tool: Path, case: Case) -> None:
+def load(tool: Path, case: Setting) -> None:
     """Their records."""
     _run(tool, "load", case, {"operationcount": RECORDS, "dropdata": "true"})
 
 
-def theirs(tool: Path, case: Case) -> Figures:
+def theirs(tool: Path, case: Setting) -> Figures:
     """From the raw measurements, without the tool's start."""
     with tempfile.TemporaryDirectory() as directory:
         raw = Path(directory) / "raw.csv"
@@ -192,7 +177,7 @@ def theirs(tool: Path, case: Case) -> Figures:
     return Figures(statistics.median(took_us), len(took_us) / (end_us - min(begins_us)) * 1e6)
 
 
-def _run(tool: Path, command: str, case: Case, wanted: Mapping[str, object]) -> None:
+def _run(tool: Path, command: str, case: Setting, wanted: Mapping[str, object]) -> None:
     properties = {**_PROPERTIES, **_where(case), "threadcount": case.clients, **wanted}
     options = [part for name, value in properties.items() for part in ("-p", f"{name}={value}")]
     backend = "pg" if case.store == "postgresql" else case.store
@@ -203,7 +188,7 @@ def _run(tool: Path, command: str, case: Case, wanted: Mapping[str, object]) -> 
         sys.exit(f"go-ycsb {command} {backend}: {done.stdout[-500:]} {done.stderr[-500:]}")
 
 
-def _where(case: Case) -> dict[str, str]:
+def _where(case: Setting) -> dict[str, str]:
     if case.store == "redis":
         return {"redis.addr": case.endpoint}
     address, _, database = case.endpoint.partition("/")
@@ -234,35 +219,39 @@ def _servers(asked: argparse.Namespace) -> Iterator[dict[str, tuple[str, str]]]:
         yield found
 
 
-def _print_rows(tool: Path, case: Case, times: int) -> None:
-    load(tool, case)
+def _cases(tool: Path, setting: Setting, times: int) -> Iterator[Case]:
+    load(tool, setting)
     for workload in MIXES:
         for clients in CLIENTS:
-            each = case._replace(workload=workload, clients=clients)
+            each = setting._replace(workload=workload, clients=clients)
             with prepared(each) as subject:
                 pairs = rounds.take_turns(partial(ours, subject), partial(theirs, tool, each), times)
-            print(f"| {case.store} | {workload} | {clients} | {rounds.cells(pairs)} |", flush=True)
+            name = f"{each.store}, workload {workload}, {clients} client{'s' if clients > 1 else ''}"
+            yield Case(name=name, peer=f"go-ycsb {building.YCSB_VERSION}", figures=figures_of(_MEASURES, pairs))
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description="Our operations beside go-ycsb's.")
-    parser.add_argument("--cache", type=Path, required=True, help="where go-ycsb is, or is to be built")
-    parser.add_argument("--rounds", type=int, default=3)
+def measure(asked: argparse.Namespace) -> command.Found:
+    """Both stores, workloads and numbers of clients."""
+    tool = building.go_ycsb(asked.tools)
+    cases: list[Case] = []
+    with _servers(asked) as servers:
+        for store, (endpoint, _) in servers.items():
+            operations = (2_000 if asked.quick else asked.operations) // _SLOWNESS[store]
+            cases += _cases(tool, Setting(store, endpoint, "A", CLIENTS[-1], operations), asked.rounds)
+        names = ", ".join(name for _, name in servers.values())
+    return command.Found(tuple(cases), (f"Servers: {names}.", *NOTES))
+
+
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--operations", type=int, default=20_000, help="a round; PostgreSQL a quarter of them")
     parser.add_argument("--stores", nargs="+", choices=["redis", "postgresql"], default=["redis", "postgresql"])
     parser.add_argument("--redis-endpoint", help="HOST:PORT; go-ycsb empties it")
     parser.add_argument("--postgresql-endpoint", help="HOST:PORT/DATABASE; go-ycsb drops its table usertable")
-    asked = parser.parse_args()
-    tool = build(asked.cache)
-    with _servers(asked) as servers:
-        names = ", ".join(name for _, name in servers.values())
-        print(f"{names}; go-ycsb {VERSION}; {rounds.load_average()}; ours / go-ycsb = ratio (least-greatest)")
-        print("\n| store | workload | clients | p50, µs | operations/s |\n|---|---|---|---|---|")
-        for store, (endpoint, _) in servers.items():
-            operations = asked.operations // _SLOWNESS[store]
-            _print_rows(tool, Case(store, endpoint, "A", CLIENTS[-1], operations), asked.rounds)
-    print(f"\n{rounds.load_average()} at the end")
+
+
+def main() -> None:
+    """Measure, print, and keep the result if asked to."""
+    command.run("ycsb", QUESTION, measure, _options)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,121 @@
+"""
+The comparators, built from source on this machine: our own few, and tools from the Go module proxy at fixed versions.
+
+Go's minimal version selection makes a module's build list a function of its version, and the checksum database vouches
+for the content, so that a throw-away module is as reproducible as one with a lock file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from benchmarks.command import ROOT, MissingComparatorError
+
+SOURCES = Path(__file__).resolve().parent / "comparators"
+ETCD_MODULE, ETCD_VERSION = "go.etcd.io/etcd/v3", "v3.5.21"
+YCSB_MODULE, YCSB_VERSION = "github.com/pingcap/go-ycsb", "v1.0.1"
+_BUILD_LIMIT_S = 900
+
+
+def sink(tools: Path) -> Path:
+    """The HTTP server that acknowledges everything: `benchmarks.sinks` starts it."""
+    return _own_go("sink", tools)
+
+
+def putitem(tools: Path) -> Path:
+    """PutItems in Go, by the SDK or by itself."""
+    return _own_go("putitem", tools)
+
+
+def lateness(tools: Path) -> Path:
+    """The open loop in C."""
+    compiler = _need("cc", "install a C compiler (apt-get install gcc libc6-dev)")
+    made, source = _place(tools, "lateness"), SOURCES / "lateness.c"
+    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+        _run([compiler, "-O2", "-Wall", "-Wextra", "-o", str(made), str(source)], SOURCES)
+    return made
+
+
+def etcd_benchmark(tools: Path) -> Path:
+    """
+    Etcd's own `benchmark`.
+
+    Its module refuses `go install`, since it replaces others by its own directories; as a dependency these are the
+    modules of the same version.
+    """
+    return _from_proxy(f"etcd-benchmark-{ETCD_VERSION}", ETCD_MODULE, ETCD_VERSION, "tools/benchmark", tools)
+
+
+def etcd_watch(tools: Path) -> Path:
+    """Put to watch by etcd's client for Go; a module of its own, since it has that client's many dependencies."""
+    go, made = _go(), _place(tools, "etcdwatch")
+    _run([go, "build", "-o", str(made), "."], SOURCES / "etcdwatch")
+    return made
+
+
+def go_ycsb(tools: Path) -> Path:
+    """The Yahoo Cloud Serving Benchmark in Go."""
+    return _from_proxy(f"go-ycsb-{YCSB_VERSION}", YCSB_MODULE, YCSB_VERSION, "cmd/go-ycsb", tools)
+
+
+def polars_python() -> Path:
+    """A Python that has polars, and nothing of ours."""
+    python = ROOT / ".stepbench" / "venvs" / "bench" / "bin" / "python"
+    if not python.exists():
+        message = "polars is not installed: make .stepbench/venvs/bench/.ready"
+        raise MissingComparatorError(message)
+    return python
+
+
+def found(name: str, remedy: str) -> Path:
+    """A comparator that the system has to have. Raises MissingComparatorError."""
+    return Path(_need(name, remedy))
+
+
+def _own_go(name: str, tools: Path) -> Path:
+    go, made = _go(), _place(tools, name)
+    _run([go, "build", "-o", str(made), f"./{name}"], SOURCES)  # Go knows what has changed
+    return made
+
+
+def _from_proxy(name: str, module: str, version: str, package: str, tools: Path) -> Path:
+    made = _place(tools, name)
+    if made.exists():
+        return made
+    go = _go()
+    with tempfile.TemporaryDirectory() as directory:
+        _run([go, "mod", "init", "any"], Path(directory))
+        _run([go, "get", f"{module}@{version}"], Path(directory))
+        _run([go, "build", "-mod=mod", "-o", str(made), f"{module}/{package}"], Path(directory))
+    return made
+
+
+def _go() -> str:
+    return _need("go", "install Go 1.25 or later")
+
+
+def _need(name: str, remedy: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        message = f"{name} is not on the PATH: {remedy}"
+        raise MissingComparatorError(message)
+    return path
+
+
+def _place(tools: Path, name: str) -> Path:
+    tools.mkdir(parents=True, exist_ok=True)
+    return tools.resolve() / name  # compilers run elsewhere
+
+
+def _run(command: list[str], directory: Path) -> None:
+    environment = {**os.environ, "CGO_ENABLED": "0"}
+    done = subprocess.run(
+        command, cwd=directory, check=False, capture_output=True, text=True, timeout=_BUILD_LIMIT_S, env=environment
+    )
+    if done.returncode:
+        message = f"{' '.join(command)} failed: {done.stderr[-1_000:].strip()}"
+        raise MissingComparatorError(message)

@@ -1,0 +1,238 @@
+"""
+CPU of a signed PutItem: our DynamoDB client beside Go's SDK and beside Go on raw sockets, plain and with TLS.
+
+    python -m benchmarks.put_item [--rounds N] [--quick]
+
+All put the same items (a key of 59 bytes, a value of 889) into a sink that acknowledges everything, each request sent
+when the one before it on its connection was answered, and are asked how much CPU their process has used, by getrusage.
+The sink has the other core. Last, what it costs to write down what became of an event, beside the sending of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import ssl
+import statistics
+import subprocess
+import sysconfig
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from benchmarks import building, command, machine
+from benchmarks.result import Case, Figure, Goal
+from benchmarks.rounds import cpu_s, take_turns
+from benchmarks.sinks import sink
+
+from stepbench.clock import AnchoredClock
+from stepbench.contracts.identity import EventId
+from stepbench.contracts.plan import Record
+from stepbench.drivers.dynamodb_items import ItemWrites
+from stepbench.drivers.protocol import Outcome, Written
+from stepbench.load.payloads import Payloads
+from stepbench.load.quiet import quiet
+from stepbench.load.recorder import Recorder
+from stepbench.stages.event_loop import run_measuring
+from stepbench.wire.aws import CredentialSource, SignedClient
+from stepbench.wire.pool import Limits, Pool, parse_address
+from stepbench.wire.sigv4 import Credentials, Signer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.sinks import Sink
+
+QUESTION = "How much CPU does a signed PutItem cost, TLS and plain?"
+IN_FLIGHT = {"sdk": 10, "raw": 32}
+"""Go's default HTTP client keeps ten idle connections, and dials anew for what is in flight beyond them."""
+NAMES = {"sdk": "aws-sdk-go-v2", "raw": "Go on raw sockets"}
+AT_MOST = {"sdk": 0.25, "raw": 1.5}
+REGION, TABLE = "us-east-1", "stepbench-benchmark"
+CREDENTIALS = Credentials("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+RECORD = Record(key_bytes=59, value_bytes=889)
+MOST_EVENTS = 2_000_000
+SLOW_INTERPRETER = (
+    "This Python was built without profile-guided optimisation (`--enable-optimizations`), and the interpreter has the"
+    " greatest share of our CPU."
+)
+_END_LIMIT_S = 60
+
+
+class Spent(NamedTuple):
+    """CPU and median latency of a PutItem, in µs."""
+
+    cpu_us: float
+    p50_us: float
+
+
+class Series(NamedTuple):
+    """One series: against which sink, with TLS or not, with how many requests in flight, for how long."""
+
+    at: Sink
+    tls: bool
+    in_flight: int
+    seconds: float
+    warm_up_s: float
+
+    @property
+    def endpoint(self) -> str:
+        """HOST:PORT."""
+        return self.at.tls if self.tls else self.at.plain
+
+
+class Putting:
+    """So many PutItems in flight for so long, each made and sent when one before it is answered."""
+
+    def __init__(self, wire: SignedClient) -> None:
+        event = EventId("benchmarks-0000", 0, 0, 0, 0, 0)
+        self._wire = wire
+        self._payload = Payloads(RECORD, event, MOST_EVENTS, seed=7).write
+        self._items = ItemWrites(TABLE)
+        self._next = self._in_flight = 0
+        self._until_ns = 0
+        self._ended = asyncio.get_running_loop().create_future()
+        self.took_ns: list[int] = []
+
+    async def run(self, in_flight: int, seconds: float) -> None:
+        """Put for so long; raises RuntimeError if anything was not acknowledged."""
+        self._until_ns = self._wire.now_ns() + round(seconds * 1e9)
+        self._in_flight = in_flight
+        self._ended = asyncio.get_running_loop().create_future()
+        for _ in range(in_flight):
+            self._put_one()
+        await self._ended
+
+    def _put_one(self) -> None:
+        write = self._payload(self._next)
+        self._next += 1
+        self._items.make(self._wire, write).send(self._done)
+
+    def _done(self, written: Written) -> None:
+        t1_ns, t2_ns, outcome, _, error = written
+        if outcome is not Outcome.OK:
+            self._refuse(error)
+            return
+        self.took_ns.append(t2_ns - t1_ns)
+        if t2_ns < self._until_ns:
+            self._put_one()
+            return
+        self._in_flight -= 1
+        if not self._in_flight:
+            self._ended.set_result(None)
+
+    def _refuse(self, error: str) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(RuntimeError(f"a PutItem was not acknowledged: {error}"))
+
+
+async def put(series: Series) -> Spent:
+    """One series of ours."""
+    clock = AnchoredClock()
+    tls = ssl.create_default_context(cafile=str(series.at.authority)) if series.tls else None
+    address = parse_address(f"{'https' if series.tls else 'http'}://{series.endpoint}")
+    pool = Pool(address, clock, Limits(connections=series.in_flight), tls)
+    signer = Signer("dynamodb", REGION, address.authority)
+    wire = SignedClient(pool, signer, CredentialSource(lambda: CREDENTIALS), clock)
+    await wire.open(series.in_flight)
+    try:
+        putting = Putting(wire)
+        await putting.run(series.in_flight, series.warm_up_s)
+        putting.took_ns.clear()
+        with quiet():
+            before_s = cpu_s()
+            await putting.run(series.in_flight, series.seconds)
+            used_s = cpu_s() - before_s
+    finally:
+        await wire.close()
+    return Spent(used_s / len(putting.took_ns) * 1e6, statistics.median(putting.took_ns) / 1e3)
+
+
+def ours(series: Series) -> Spent:
+    """In this process."""
+    return run_measuring(put(series))
+
+
+def theirs(program: Path, client: str, series: Series) -> Spent:
+    """In a process of its own."""
+    line = [program, "-client", client, "-endpoint", series.endpoint, "-inflight", series.in_flight]
+    line += ["-seconds", series.seconds, "-warmup", series.warm_up_s, "-procs", 1]
+    line += ["-authority", series.at.authority] if series.tls else []
+    done = subprocess.run(
+        machine.on_core([str(part) for part in line], machine.LOAD_CORE),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=_END_LIMIT_S,
+    )
+    said = json.loads(done.stdout)
+    return Spent(said["cpu_us_per_request"], said["p50_us"])
+
+
+def beside(client: str, program: Path, series: Series, rounds: int) -> Case:
+    """Ours and one of theirs, in turns."""
+    pairs = take_turns(partial(ours, series), partial(theirs, program, client, series), rounds)
+    own, other = ([pair[side] for pair in pairs] for side in (0, 1))
+    cpu = Figure(
+        name="CPU a request",
+        unit="µs",
+        ours=tuple(each.cpu_us for each in own),
+        peer=tuple(each.cpu_us for each in other),
+        goal=Goal(at_most=AT_MOST[client]),
+    )
+    p50 = Figure(
+        name="latency p50",
+        unit="µs",
+        ours=tuple(each.p50_us for each in own),
+        peer=tuple(each.p50_us for each in other),
+    )
+    name = f"{'TLS' if series.tls else 'plain'}, {series.in_flight} in flight"
+    return Case(name=name, peer=NAMES[client], figures=(cpu, p50))
+
+
+def recorded(events: int) -> tuple[float]:
+    """CPU of writing down one event, in µs."""
+    recorder, answer = Recorder(np.zeros(events, dtype=np.int64)), Written(1, 2, Outcome.OK)
+    with quiet():
+        before_s = cpu_s()
+        for row in range(events):
+            recorder.record(row, answer)
+        return ((cpu_s() - before_s) / events * 1e6,)
+
+
+def beside_sending(series: Series, events: int, rounds: int) -> Case:
+    """Recording, and the send that it follows, in turns."""
+    pairs = take_turns(partial(recorded, events), lambda: (ours(series).cpu_us,), rounds)
+    figure = Figure(
+        name="CPU an event",
+        unit="µs",
+        ours=tuple(own for (own,), _ in pairs),
+        peer=tuple(send for _, (send,) in pairs),
+        goal=Goal(at_most=0.03),
+    )
+    return Case(name=f"recording, {'TLS' if series.tls else 'plain'}", peer="our PutItem alone", figures=(figure,))
+
+
+def measure(asked: argparse.Namespace) -> command.Found:
+    """Both peers, plain and TLS; then what recording costs."""
+    program = building.putitem(asked.tools)
+    seconds, warm_up_s = (0.3, 0.2) if asked.quick else (4, 1)
+    with sink(asked.tools) as at, machine.pinned():
+        cases = [
+            beside(client, program, Series(at, tls, IN_FLIGHT[client], seconds, warm_up_s), asked.rounds)
+            for client in IN_FLIGHT
+            for tls in (False, True)
+        ]
+        cases += [
+            beside_sending(
+                Series(at, tls, IN_FLIGHT["raw"], seconds, warm_up_s), round(seconds * 100_000), asked.rounds
+            )
+            for tls in (False, True)
+        ]
+    optimised = "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+    return command.Found(tuple(cases), () if optimised else (SLOW_INTERPRETER,))
+
+
+if __name__ == "__main__":
+    command.run("put_item", QUESTION, measure)
