@@ -10,7 +10,7 @@ from stepbench.analysis.clock import clock
 from stepbench.analysis.evidence import gather
 from stepbench.clock_offset import Exchange, estimate
 from stepbench.contracts.tasks import StateError
-from stepbench.records.trial_table import ClockSample
+from stepbench.records.clock_sample import ClockSample
 from stepbench.stats.clocks import Reading, offset_between
 from stepbench.testing.analysed_trials import AnalysedTrial
 
