@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.wire.telling import until
 
 from stepbench.clock import AnchoredClock
 from stepbench.wire.byte_socket import Shipment
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from stepbench.wire.cql import Frame
 
-LIMIT_S = 20
 ASKED = Request(Opcode.EXECUTE, b"asked")
 BIG = Request(Opcode.EXECUTE, bytes(50_000_000))
 
@@ -35,13 +34,6 @@ async def ends() -> AsyncIterator[Ends]:
     yield connection, theirs
     connection.close()
     theirs.close()
-
-
-async def until(said: list[Said], count: int) -> None:
-    """So many have been told."""
-    async with asyncio.timeout(LIMIT_S):
-        while len(said) < count:  # noqa: ASYNC110 -- it is told on the loop, which has no event for it
-            await asyncio.sleep(0)
 
 
 def answer(stream: int) -> bytes:

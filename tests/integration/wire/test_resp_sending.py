@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.wire.telling import until
 
 from stepbench.clock import AnchoredClock
 from stepbench.wire.byte_socket import Shipment
@@ -39,13 +40,6 @@ async def ends() -> AsyncIterator[Ends]:
     yield connection, theirs
     connection.close()
     theirs.close()
-
-
-async def until(said: list[Said], count: int) -> None:
-    """So many have been told."""
-    async with asyncio.timeout(LIMIT_S):
-        while len(said) < count:  # noqa: ASYNC110 -- it is told on the loop, which has no event for it
-            await asyncio.sleep(0)
 
 
 async def test_each_answer_sends_the_next_command(valkey_server: LocalStore, connect_to: Connect) -> None:

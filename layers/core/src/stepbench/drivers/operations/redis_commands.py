@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Outcome
+from stepbench.load.products import hash_fields
 from stepbench.wire.resp import CRLF, command_head, encode_command, string_head
 from stepbench.wire.resp_values import ErrorReply
 
@@ -39,10 +40,7 @@ def write_command(key: bytes, operation: Operation) -> Command:
     """The command that writes what the operation carries: a blob's value, or a product's fields."""
     if operation.fields is None:
         return (b"SET", key, operation.value)
-    parts = [b"HSET", key]
-    for name, value in operation.fields.items():
-        parts += (name.encode(), value.encode())
-    return tuple(parts)
+    return (b"HSET", key, *hash_fields(operation.fields))
 
 
 def commands_of(operation: Operation, *, product: bool) -> tuple[Command, ...]:
