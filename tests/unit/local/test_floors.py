@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from stepbench.contracts.identity import CANARY_PHASE
-from stepbench.local.floors import EVENTS, arrivals, pace
+from stepbench.local.floors import EVENTS, PER_S, WARM_UP, pace
+from stepbench.local.invoke_floor import arrivals
 from stepbench.records.t4 import Entry, pack
 from stepbench.testing.fake_clock import FakeClock
 
@@ -14,10 +17,10 @@ def entry(sequence: int, t4_ns: int) -> Entry:
 
 
 def test_the_first_arrival_counts_and_warm_up_does_not() -> None:
-    """Events from EVENTS on are warm-up; one that never arrived has no latency; a duplicate is no second event."""
-    t1_ns = {0: 100, 1: 200, 2: 300, EVENTS: 50}
-    packed = [pack([entry(1, 260), entry(0, 190)]), pack([entry(0, 150), entry(EVENTS, 60)])]
-    assert arrivals(packed, t1_ns) == [50, 60]
+    """Of three events, 3 is warm-up; one that never arrived has no latency; a duplicate is no second event."""
+    t1_ns = {0: 100, 1: 200, 2: 300, 3: 50}
+    packed = [pack([entry(1, 260), entry(0, 190)]), pack([entry(0, 150), entry(3, 60)])]
+    assert arrivals(packed, t1_ns, 3) == [50, 60]
 
 
 def test_probes_take_turns_at_half_the_gap() -> None:
@@ -26,17 +29,36 @@ def test_probes_take_turns_at_half_the_gap() -> None:
     start_ns = clock.now_ns()
     sent: list[tuple[str, int, int]] = []
 
-    def note(name: str, sequence: int) -> None:
+    async def note(name: str, sequence: int) -> None:
         sent.append((name, sequence, (clock.now_ns() - start_ns) // 1_000_000))
 
-    pace([lambda sequence: note("a", sequence), lambda sequence: note("b", sequence)], clock)
-    assert sent[:4] == [("a", 0, 0), ("b", 0, 25), ("a", 1, 50), ("b", 1, 75)]
-    assert len(sent) == 2 * EVENTS
+    clock.run(pace([partial(note, "a"), partial(note, "b")], clock))
+    measured = sent[2 * WARM_UP :]
+    warm_up_ms = 1_000 * WARM_UP // PER_S
+    assert [(name, n, ms - warm_up_ms) for name, n, ms in measured[:4]] == [
+        ("a", 0, 0),
+        ("b", 0, 25),
+        ("a", 1, 50),
+        ("b", 1, 75),
+    ]
+    assert len(measured) == 2 * EVENTS
+
+
+def test_what_comes_first_is_not_measured() -> None:
+    """An emulator that has just started takes its first events slowly; numbers from EVENTS on are left out."""
+    clock = FakeClock()
+    sent: list[int] = []
+
+    async def note(sequence: int) -> None:
+        sent.append(sequence)
+
+    clock.run(pace([note], clock))
+    assert sent == [*range(EVENTS, EVENTS + WARM_UP), *range(EVENTS)]
 
 
 def test_no_probe_takes_no_time() -> None:
     """A plan whose stores have endpoints of their own needs no floor."""
     clock = FakeClock()
     before_ns = clock.now_ns()
-    pace([], clock)
+    clock.run(pace([], clock))
     assert clock.now_ns() == before_ns

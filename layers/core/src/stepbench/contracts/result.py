@@ -220,7 +220,8 @@ class TrialSummary(Contract):
     stopped: tuple[StoppedPhase, ...] = Field(default=(), description="Of phases with `until`.")
     cost_usd: Cost
     floor_ms: Latency | None = Field(
-        default=None, description="Locally: the emulator's asynchronous-invoke floor, measured in the same run."
+        default=None,
+        description="Locally: of a bare trigger (etcd: a put and its watch), before the trials; no lower bound.",
     )
     group: str = Field(default="", description="What the repeats of one trial have in common; empty for its name.")
     base: str = Field(

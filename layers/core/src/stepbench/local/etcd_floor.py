@@ -1,110 +1,127 @@
-"""etcd's own floor: put until the watch delivers it, by synchronous gRPC in one process."""
+"""etcd's own floor: put until the watch delivers it, by our client and nothing else."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import threading
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import grpc
-
 from stepbench.drivers import etcd_pb2 as pb
+from stepbench.drivers.addresses import parse_endpoint
+from stepbench.drivers.etcd_cluster import DEFAULT_PORT, DELETE_RANGE, PUT, WATCH, CallError, ask, end_of
 from stepbench.errors import LocalEnvironmentError
+from stepbench.wire.grpc_answer import Status
+from stepbench.wire.grpc_connect import GrpcEndpoint, connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from stepbench.clock import Clock
+    from stepbench.wire.grpc_answer import GrpcAnswer
+    from stepbench.wire.grpc_connection import GrpcConnection
 
 KEY_BYTES, VALUE_BYTES = 59, 889
-_LIMIT_S = 10
-_WARM_UP = 10
-_CHANNEL = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1))
+_LIMIT_S = 10.0
+_POLL_S = 0.01
 
 
 @dataclass
 class WatchProbe:
-    """Puts from one thread, and stamps what the watch delivers in another."""
+    """
+    Puts, and what the watch delivers, over one connection.
 
-    channel: grpc.Channel
+    A trial has a connection for each. Where both answers come by one, the event is stamped when it arrives, and not
+    when the put's answer before it has been taken.
+    """
+
+    connection: GrpcConnection
     prefix: bytes
     events: int
+    clock: Clock
     t1_ns: dict[bytes, int] = field(default_factory=dict)
     t4_ns: dict[bytes, int] = field(default_factory=dict)
-    _watching: threading.Event = field(default_factory=threading.Event)
-    _closing: threading.Event = field(default_factory=threading.Event)
+    _told: asyncio.Event = field(default_factory=asyncio.Event)
+    _ended: GrpcAnswer | None = None
 
     @classmethod
-    def open(cls, endpoint: str, prefix: str, events: int) -> WatchProbe:
+    async def open(cls, endpoint: str, prefix: str, events: int, clock: Clock) -> WatchProbe:
         """
         Connect and watch the prefix. `events` are measured, numbered from 0; any after them are warm-up.
 
         Raises:
             LocalEnvironmentError: etcd does not say in time that it watches.
         """
-        probe = cls(grpc.insecure_channel(endpoint, options=_CHANNEL), prefix.encode(), events)
-        threading.Thread(target=probe._collect, daemon=True, name="etcd-floor").start()
-        if not probe._watching.wait(_LIMIT_S):
-            probe.close()
-            message = f"etcd at {endpoint} did not start to watch within {_LIMIT_S} s"
-            raise LocalEnvironmentError(message)
+        _, host, port, _ = parse_endpoint(endpoint, DEFAULT_PORT)
+        try:
+            asked = GrpcEndpoint(host, port, f"{host}:{port}", connect_s=_LIMIT_S)
+            connection = (await connect(asked, clock)).connection
+            probe = cls(connection, prefix.encode(), events, clock)
+            try:
+                await probe._watch()
+            except BaseException:
+                connection.close()
+                raise
+        except OSError as error:
+            message = f"etcd at {endpoint} did not start to watch within {_LIMIT_S:g} s: {error or 'no answer'}"
+            raise LocalEnvironmentError(message) from error
         return probe
 
-    def send(self, sequence: int) -> None:
-        """One put, until it is acknowledged."""
+    async def send(self, sequence: int) -> None:
+        """
+        One put, until it is acknowledged.
+
+        Raises:
+            LocalEnvironmentError: it is not.
+        """
         key = (self.prefix + b"%08d" % sequence).ljust(KEY_BYTES, b"x")
-        request = pb.PutRequest(key=key, value=b"x" * VALUE_BYTES)
-        put = self.channel.unary_unary(
-            "/etcdserverpb.KV/Put", pb.PutRequest.SerializeToString, pb.PutResponse.FromString
-        )
-        self.t1_ns[key] = time.time_ns()
-        try:
-            put(request, timeout=_LIMIT_S)
-        except grpc.RpcError as error:
-            message = f"etcd refused a put: {error}"
-            raise LocalEnvironmentError(message) from error
+        answer = await self.connection.ask(PUT, pb.PutRequest(key=key, value=b"x" * VALUE_BYTES).SerializeToString())
+        if answer.status is not Status.OK:
+            message = f"etcd refused a put: {CallError(answer)}"
+            raise LocalEnvironmentError(message)
+        self.t1_ns[key] = answer.t1_ns
 
-    def warm_up(self, _clock: Clock) -> None:
-        """A few puts, for the connection's sake; they have numbers after those of the measured ones."""
-        for sequence in range(self.events, self.events + _WARM_UP):
-            self.send(sequence)
+    async def latencies_ns(self) -> list[int]:
+        """
+        t4 - t1 of the measured events, in the order of sending.
 
-    def latencies_ns(self, clock: Clock) -> list[int]:
-        """t4 - t1 of the measured events, in the order of sending."""
-        deadline_ns = clock.now_ns() + _LIMIT_S * 10**9
-        while len(self.t4_ns) < len(self.t1_ns) and clock.now_ns() < deadline_ns:
-            clock.sleep(0.01)
-        measured = [key for key in sorted(self.t1_ns)[: self.events] if key in self.t4_ns]
+        Raises:
+            LocalEnvironmentError: etcd has not delivered all that it has acknowledged.
+        """
+        deadline_ns = self.clock.now_ns() + int(_LIMIT_S * 1e9)
+        while (missing := len(self.t1_ns.keys() - self.t4_ns.keys())) and self._ended is None:
+            if self.clock.now_ns() > deadline_ns:
+                break
+            await self.clock.sleep_async(_POLL_S)
+        if missing:
+            reason = f"in {_LIMIT_S:g} s" if self._ended is None else f"and ended the watch: {CallError(self._ended)}"
+            message = f"etcd did not deliver {missing} of {len(self.t1_ns)} puts {reason}"
+            raise LocalEnvironmentError(message)
+        measured = sorted(self.t1_ns)[: self.events]
         return [self.t4_ns[key] - self.t1_ns[key] for key in measured]
 
-    def close(self) -> None:
-        """End the watch, remove the keys, close."""
-        self._closing.set()
-        delete = self.channel.unary_unary(
-            "/etcdserverpb.KV/DeleteRange", pb.DeleteRangeRequest.SerializeToString, pb.DeleteRangeResponse.FromString
-        )
-        with contextlib.suppress(grpc.RpcError):  # the server goes down with the environment, and its keys with it
-            delete(pb.DeleteRangeRequest(key=self.prefix, range_end=self._end()), timeout=_LIMIT_S)
-        self.channel.close()
+    async def close(self) -> None:
+        """Remove the keys, and close, which ends the watch."""
+        delete = pb.DeleteRangeRequest(key=self.prefix, range_end=end_of(self.prefix)).SerializeToString()
+        with contextlib.suppress(CallError):  # the server goes down with the environment, and its keys with it
+            await ask(self.connection, DELETE_RANGE, delete)
+        self.connection.close()
 
-    def _end(self) -> bytes:
-        return self.prefix[:-1] + bytes([self.prefix[-1] + 1])
+    async def _watch(self) -> None:
+        """Ask for it. Raises OSError: etcd does not say in time that it watches."""
+        create = pb.WatchCreateRequest(key=self.prefix, range_end=end_of(self.prefix))
+        question = pb.WatchRequest(create_request=create).SerializeToString()
+        self.connection.subscribe(WATCH, question, self._arrived, self._end)
+        async with asyncio.timeout(_LIMIT_S):
+            await self._told.wait()
+        if self._ended is not None:
+            raise ConnectionAbortedError(str(CallError(self._ended)))
 
-    def _requests(self) -> Iterator[pb.WatchRequest]:
-        """Ask to watch, and keep the request stream open: etcd ends the watch with it."""
-        create = pb.WatchCreateRequest(key=self.prefix, range_end=self._end())
-        yield pb.WatchRequest(create_request=create)
-        self._closing.wait()
+    def _arrived(self, t4_ns: int, raw: bytes) -> None:
+        answer = pb.WatchResponse.FromString(raw)
+        if answer.created:
+            self._told.set()
+        for event in answer.events:
+            self.t4_ns[event.kv.key] = t4_ns
 
-    def _collect(self) -> None:
-        watch = self.channel.stream_stream(
-            "/etcdserverpb.Watch/Watch", pb.WatchRequest.SerializeToString, pb.WatchResponse.FromString
-        )
-        with contextlib.suppress(grpc.RpcError, ValueError):  # closing the channel ends the measurement
-            for answer in watch(self._requests()):
-                now_ns = time.time_ns()
-                for event in answer.events:
-                    self.t4_ns[event.kv.key] = now_ns
-                self._watching.set()
+    def _end(self, answer: GrpcAnswer) -> None:
+        self._ended = answer
+        self._told.set()
