@@ -5,18 +5,22 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from stepbench.clock_offset import ROUNDS, TIMEOUT_S
 from stepbench.contracts.metric import Metric
 from stepbench.contracts.plan import SLICE_S
 from stepbench.contracts.workload import Kind, ProductRecord, Workload
 from stepbench.drivers.operations.dynamodb_requests import Requests
 from stepbench.load.operations import Contents
 from stepbench.settings import Settings
+from stepbench.stages.receive_events import BUCKET_PATIENCE, TABLE_PATIENCE
 from stepbench.stages.run_writer import Bench
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +44,14 @@ NAMELESS = {
 """Actions for which AWS knows no resource, or none before it exists."""
 OLD_GLIBC = {"numpy", "scipy", "pyarrow"}
 """Have no wheels for the glibc of Lambda's python3.11, except older ones."""
+RESOLVER = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.__res_init()
+libc.__res_state.restype = ctypes.POINTER(ctypes.c_int)
+print(*libc.__res_state()[0:2])
+"""
+"""Prints what glibc's resolver begins with (resolv.h): seconds for a try, and how many tries."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -294,6 +306,20 @@ def test_a_writer_ends_before_its_function(template: dict[str, Any]) -> None:
     assert bound == lead_s
     needed_s = lead_s + SLICE_S + Bench().grace_s + Bench().drain_s + 60
     assert needed_s <= _functions(template)["RunWriter"]["Timeout"]
+
+
+@pytest.mark.parametrize("name", ["ReceiveEvents", "CheckClock"])
+def test_a_receiver_gives_up_before_its_function_does(template: dict[str, Any], name: str) -> None:
+    """Killed by the time-out it would raise nothing, and Lambda's on-failure queue would not get the event."""
+    function = _functions(template)[name]
+    asked = [sys.executable, "-c", RESOLVER]
+    found = subprocess.run(asked, env=function["Environment"]["Variables"], check=True, capture_output=True, text=True)
+    try_s, tries = map(int, found.stdout.split())
+    look_up_s = 2 * try_s * tries  # the name, and the name with the first domain of a search list
+    assert look_up_s <= 4
+    assert TABLE_PATIENCE.whole_s + look_up_s < BUCKET_PATIENCE.whole_s
+    assert BUCKET_PATIENCE.whole_s + look_up_s < function["Timeout"]
+    assert TABLE_PATIENCE.whole_s + 2 * look_up_s + ROUNDS * TIMEOUT_S < function["Timeout"]  # with the clock's host
 
 
 @pytest.mark.parametrize(

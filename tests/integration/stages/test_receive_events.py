@@ -12,7 +12,7 @@ from stepbench.records.clock_sample import ClockSample
 from stepbench.records.receiver_places import ReceiverTable, open_table
 from stepbench.records.t4 import decode_fallback, parse_item
 from stepbench.records.t4_lines import parse_t4_line
-from stepbench.stages.receive_events import IMPATIENT, Receiver, open_receiver, receive_events
+from stepbench.stages.receive_events import TABLE_PATIENCE, Receiver, open_receiver, receive_events
 from stepbench.stages.services import Services
 from stepbench.testing.records import REF, dynamodb_record, postgresql_delivery, s3_record, t4_item
 
@@ -32,7 +32,7 @@ def receiver(services: Services, monkeypatch: pytest.MonkeyPatch) -> Receiver:
 def short(services: Services, monkeypatch: pytest.MonkeyPatch) -> ReceiverTable:
     """The table as a receiver reaches it."""
     _set_environment(services, monkeypatch)
-    return open_table(os.environ, IMPATIENT)
+    return open_table(os.environ, TABLE_PATIENCE)
 
 
 def _set_environment(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:

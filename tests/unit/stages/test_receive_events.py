@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -16,9 +17,11 @@ from stepbench.records.t4_lines import T4Line, parse_t4_line
 from stepbench.records.t4_log import T4Log
 from stepbench.records.t4_store import T4Store
 from stepbench.stages import receive_events as stage
-from stepbench.stages.receive_events import Receiver, Sandbox, receive_events
+from stepbench.stages.receive_events import TABLE_PATIENCE, Receiver, Sandbox, open_receiver, receive_events
+from stepbench.testing.lambda_api import Invocation, lambda_api
 from stepbench.testing.memory_services import MemoryServices
 from stepbench.testing.records import REF, dynamodb_record, s3_record
+from stepbench.wire import blocking
 
 T4_NS = 1_800_000_000_000_000_000
 MINUTE_NS = 60_000_000_000
@@ -161,6 +164,45 @@ def test_the_clock_is_read_once_a_minute_for_each_trial(
         ("receiver", "sandbox-1", MINUTE_NS, -5, 2),
     ]
     assert len(behind.services.table.clocks(OTHER.tag)) == 1
+
+
+def test_trials_of_a_batch_share_a_reading_of_the_clock(
+    receiver: Receiver, behind: MemoryServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the sandbox's clock; a reference that is silent takes half a second each time."""
+    readings = iter([ClockOffset(-5, 2)])
+    monkeypatch.setattr(stage, "measure_offset", lambda *_: next(readings))
+    receive_events({"Records": [dynamodb_record(EVENT), dynamodb_record(OTHER)]}, T4_NS, "request-1", receiver)
+    assert [len(behind.services.table.clocks(tag)) for tag in (REF.tag, OTHER.tag)] == [1, 1]
+
+
+def test_trials_of_a_batch_share_the_time_that_each_place_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with a time of its own, three would take more than the function has. The next invocation has it anew."""
+    now_s = 1_000.0
+    clock = SimpleNamespace(monotonic=lambda: now_s, time=lambda: 0.0, time_ns=lambda: 0)
+    monkeypatch.setattr(stage, "time", clock)
+    monkeypatch.setattr(blocking, "time", clock)
+
+    def answer(asked: Invocation) -> bytes:
+        nonlocal now_s
+        if asked.path != "/":
+            return b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+        now_s += TABLE_PATIENCE.whole_s
+        return b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n"
+
+    with lambda_api() as server:
+        server.answer = answer
+        environ = {
+            "AWS_ENDPOINT_URL": f"http://{server.endpoint}",
+            "RESULTS_TABLE": "table",
+            "RESULTS_BUCKET": "bucket",
+        }
+        receiver = open_receiver(environ, T4_NS)
+        for number in range(2):
+            records = [dynamodb_record(EVENT._replace(tag=trial_tag("run-2", trial))) for trial in range(3)]
+            assert receive_events({"Records": records}, T4_NS, f"request-{number}", receiver) == NOTHING_FAILED
+        asked = ["table" if each.path == "/" else "bucket" for each in server.invocations]
+    assert asked == ["table", "bucket", "bucket", "bucket"] * 2
 
 
 def test_an_offset_that_cannot_be_stored_fails_nothing(

@@ -183,6 +183,21 @@ def test_all_attempts_together_have_a_limit(scene: Scene, clocks: Clocks) -> Non
         scene.send()
 
 
+def test_all_requests_since_a_moment_have_a_limit_together(scene: Scene, clocks: Clocks) -> None:
+    """A batch of many trials takes many requests, and its function has no more time than for one."""
+    begun_s = clocks.monotonic_s
+    patience = PATIENCE._replace(whole_s=15)
+    url = f"http://{scene.server.endpoint}"
+    with closing(BlockingClient("s3", "us-east-1", url, WHO, patience, begun_s=lambda: begun_s)) as client:
+        client.send(FORM, "/", b"")
+        clocks.monotonic_s += 15
+        with pytest.raises(RequestFailedError, match=r"no time is left \(attempt 0\)"):
+            client.send(FORM, "/", b"")
+        begun_s = clocks.monotonic_s
+        client.send(FORM, "/", b"")
+    assert len(scene.server.invocations) == 2
+
+
 def test_many_addresses_share_the_limit(clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> None:
     """S3 has eight: at two seconds each, and three attempts, nobody would be alive to ask the ninth."""
     limits_s: list[float] = []

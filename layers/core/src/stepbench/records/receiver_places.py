@@ -17,7 +17,7 @@ from stepbench.wire.blocking import BlockingClient, RequestFailedError
 from stepbench.wire.sigv4 import Credentials, Form, s3_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from stepbench.records.clock_sample import ClockSample
     from stepbench.wire.blocking import Patience
@@ -88,18 +88,24 @@ class ReceiverBucket:
             raise RecordsUnavailableError(message) from error
 
 
-def open_table(environ: Mapping[str, str], patience: Patience) -> ReceiverTable:
+def open_table(
+    environ: Mapping[str, str], patience: Patience, begun_s: Callable[[], float] | None = None
+) -> ReceiverTable:
     """
     The table that the environment of a Lambda function names, as `settings.Settings` reads it.
+
+    `patience` and `begun_s`: as `BlockingClient` has them.
 
     Raises:
         KeyError: it names none.
     """
-    client = _client("dynamodb", environ, patience)
+    client = _client("dynamodb", environ, patience, begun_s)
     return ReceiverTable(client, environ["RESULTS_TABLE"], int(environ.get("RECORDS_TTL_DAYS") or 30))
 
 
-def open_bucket(environ: Mapping[str, str], patience: Patience) -> ReceiverBucket:
+def open_bucket(
+    environ: Mapping[str, str], patience: Patience, begun_s: Callable[[], float] | None = None
+) -> ReceiverBucket:
     """
     The bucket, likewise.
 
@@ -108,17 +114,24 @@ def open_bucket(environ: Mapping[str, str], patience: Patience) -> ReceiverBucke
     """
     bucket = environ["RESULTS_BUCKET"]
     if "." in bucket or _endpoint("s3", environ):
-        return ReceiverBucket(_client("s3", environ, patience), bucket, f"/{bucket}")
-    return ReceiverBucket(_client("s3", environ, patience, f"{bucket}."), bucket)
+        return ReceiverBucket(_client("s3", environ, patience, begun_s), bucket, f"/{bucket}")
+    return ReceiverBucket(_client("s3", environ, patience, begun_s, f"{bucket}."), bucket)
 
 
-def _client(service: str, environ: Mapping[str, str], patience: Patience, before_host: str = "") -> BlockingClient:
+def _client(
+    service: str,
+    environ: Mapping[str, str],
+    patience: Patience,
+    begun_s: Callable[[], float] | None,
+    before_host: str = "",
+) -> BlockingClient:
     region = environ.get("AWS_REGION") or "us-east-1"
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     url = _endpoint(service, environ) or f"https://{before_host}{service}.{region}.{suffix}"
     names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
     credentials = Credentials(*(environ.get(name, "") for name in names))
-    return BlockingClient(service, region, url, credentials, patience, authorities=environ.get("AWS_CA_BUNDLE"))
+    authorities = environ.get("AWS_CA_BUNDLE")
+    return BlockingClient(service, region, url, credentials, patience, begun_s=begun_s, authorities=authorities)
 
 
 def _endpoint(service: str, environ: Mapping[str, str]) -> str:

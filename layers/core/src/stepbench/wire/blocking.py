@@ -42,8 +42,8 @@ class Patience(NamedTuple):
     How long to try; between attempts there are up to 1 s, 2 s, 4 s, at random.
 
     connect_s: for one address, and again for its handshake. answer_s: from the request's first byte to the answer's
-    last. whole_s: for all attempts together; only the look-up of a name may go beyond it, as the system's resolver has
-    it (10 s as a rule).
+    last. whole_s: for all attempts together. Only the look-up of a name, which nothing in the standard library can
+    interrupt, may go beyond it, by what `RES_OPTIONS` in the process's environment grants the system's resolver.
     """
 
     attempts: int = 3
@@ -64,6 +64,8 @@ class BlockingClient:
         url: `http://` or `https://` and a host; a path is ignored.
         credentials: to sign with; they do not change as long as the process lives.
         patience: how long to try.
+        begun_s: the `time.monotonic` from which `whole_s` counts, for all requests since then together; None: each
+            request has the whole of it.
         authorities: PEM file of the authorities to trust; None: the system's.
         sleep: between attempts.
     """
@@ -76,6 +78,7 @@ class BlockingClient:
         credentials: Credentials,
         patience: Patience,
         *,
+        begun_s: Callable[[], float] | None = None,
         authorities: str | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -89,6 +92,7 @@ class BlockingClient:
         self._signer = Signer(service, region, self._authority)
         self._credentials = credentials
         self._patience = patience
+        self._begun_s = begun_s
         self._authorities = authorities
         self._sleep = sleep
 
@@ -99,8 +103,8 @@ class BlockingClient:
         Raises:
             RequestFailedError: it has not, and has been tried as often and as long as it may.
         """
-        until_s = time.monotonic() + self._patience.whole_s
-        problem, attempt, pause_s = "", 0, 0.0
+        until_s = self._patience.whole_s + (time.monotonic() if self._begun_s is None else self._begun_s())
+        problem, attempt, pause_s = "no time is left", 0, 0.0
         while attempt < self._patience.attempts and time.monotonic() + pause_s < until_s:
             if pause_s:
                 self._sleep(pause_s)
