@@ -14,7 +14,6 @@ from stepbench.clock import AnchoredClock
 from stepbench.drivers import etcd_pb2 as pb
 from stepbench.drivers.etcd_cluster import PUT, RANGE, STATUS, WATCH
 from stepbench.load.quiet import quiet
-from stepbench.local.certificates import make_certificates
 from stepbench.local.etcd import start_etcd
 from stepbench.local.processes import terminate
 from stepbench.testing.fault_proxy import Cut, Drop, Limit, Rule, fault_proxy, http2
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
+    from stepbench.local.certificates import Certificates
     from stepbench.local.processes import LocalStore
     from stepbench.testing.fault_proxy import FaultProxy
 
@@ -204,9 +204,8 @@ async def test_a_call_leaves_no_garbage(etcd_server: LocalStore, connected: Open
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+def secured(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[tuple[str, Path]]:
     """An etcd with TLS, and the authority to trust."""
-    certificates = make_certificates(tmp_path_factory.mktemp("tls"))
     store = start_etcd(tmp_path_factory.mktemp("etcd"), certificates)
     yield store.endpoint, certificates.authority
     terminate(store.pids)

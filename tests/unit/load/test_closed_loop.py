@@ -338,16 +338,19 @@ class Step:
 
 
 def run_steps(
-    clock: FakeClock, after_ms: float | None, operations: int | None
+    clock: FakeClock, after_ms: float | None, operations: int | None, clients: int = 1
 ) -> tuple[Rows, list[tuple[str, int, float]]]:
-    """One client's rows, and what was done when."""
+    """The clients' rows, and what was done when."""
     log: list[tuple[str, int, float]] = []
     recorder = GrowingRecorder()
 
     async def run() -> None:
-        client = Client(0, lambda sequence: Offer(0, Step(sequence, clock, log, after_ms)), repeat(0), operations)
+        def make(sequence: int) -> Offer:
+            return Offer(0, Step(sequence, clock, log, after_ms))
+
+        all_clients = [Client(number, make, repeat(0), operations) for number in range(clients)]
         bounds = Bounds(START_NS, START_NS + 30 * MS, 3, 99)
-        await ClosedLoop([client], clock, LoopTimer(clock), recorder, bounds).run()
+        await ClosedLoop(all_clients, clock, LoopTimer(clock), recorder, bounds).run()
 
     clock.run(run())
     return recorder.take(), log
@@ -357,6 +360,17 @@ def test_the_next_operation_is_made_while_the_last_is_under_way(clock: FakeClock
     """Choosing and encoding it take longer than the send: between two operations, they would slow the load down."""
     _, log = run_steps(clock, after_ms=10, operations=2)
     assert log == [("made", 0, 0), ("sent", 0, 0), ("made", 1, 0), ("sent", 1, 10)]
+
+
+def test_all_answers_that_are_there_are_followed_by_a_send_before_anything_is_made(clock: FakeClock) -> None:
+    """The second client's operation would go out later by the time that making the first one's next takes."""
+    _, log = run_steps(clock, after_ms=10, operations=3, clients=2)
+    assert [entry for entry in log if entry[2] == 10] == [
+        ("sent", 1, 10),
+        ("sent", 1, 10),
+        ("made", 2, 10),
+        ("made", 2, 10),
+    ]
 
 
 def test_what_was_made_and_is_not_offered_any_more_leaves_no_row(clock: FakeClock) -> None:

@@ -86,6 +86,7 @@ class ClosedLoop:
         self.until_ns = bounds.send_until_ns
         """Nothing is offered with a t0 from then on; 0 once it is stopped."""
         self._pausing: list[tuple[int, int, _Going]] = []
+        self._to_prepare: list[_Going] = []
         self._going = {client.number: _Going(client, self, clock, recorder) for client in clients}
         self._ended: asyncio.Future[None] | None = None
         self._drain_alarm: asyncio.TimerHandle | None = None
@@ -131,12 +132,23 @@ class ClosedLoop:
         if self._pausing[0][2] is going:
             self._timer.call_at(due_ns, self._ring)
 
+    def prepare_soon(self, going: _Going) -> None:
+        """Make a client's next operation once all answers that are there have been taken, and followed by a send."""
+        self._to_prepare.append(going)
+        if len(self._to_prepare) == 1:
+            asyncio.get_running_loop().call_soon(self._prepare)
+
     def go_home(self, going: _Going) -> None:
         """A client has come to its end."""
         if self._going.pop(going.number, None) is not None and not self._going:
             self._all_home()
 
     # ---------------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        waiting, self._to_prepare = self._to_prepare, []
+        for going in waiting:
+            going.prepare()
 
     def _ring(self) -> None:
         now_ns = self._clock.now_ns()
@@ -215,8 +227,13 @@ class _Going:
             offer.made.send(self._answered)
         except Exception as error:  # noqa: BLE001 -- see `Broken`
             self._answered(broken(error, self._clock))
+        if self._in_flight is offer:
+            self._loop.prepare_soon(self)
+
+    def prepare(self) -> None:
+        """Make the next operation, if one is in flight and there may be one after it."""
         following = self._done + 1
-        if self._in_flight is offer and following != self._operations:
+        if self._in_flight is not None and self._next is None and following != self._operations:
             self._next = self._make(following)
 
     def abandon(self) -> None:

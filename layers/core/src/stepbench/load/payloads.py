@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 FILLER = np.frombuffer((string.ascii_letters + string.digits + "-_").encode(), dtype=np.uint8)
 
 
+_new = tuple.__new__  # as `wire.http1`'s
+
+
 class Payloads:
     """
     Keys and values of one slice of one writer.
@@ -54,7 +57,7 @@ class Payloads:
             key = f"{self._keys[matching]}{number}{self._pad}"
         if self._operation == "delete":
             return Write(key, b"", delete=True)
-        return Write(key, f"{self._values[matching]}{number}".encode() + self._fill)
+        return _new(Write, (key, f"{self._values[matching]}{number}".encode() + self._fill, False))
 
 
 def _head(event: EventId) -> str:

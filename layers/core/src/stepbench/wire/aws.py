@@ -142,7 +142,8 @@ class SignedRequest(Sending, Generic[AnswerT]):
 
     def __init__(self, client: SignedClient, form: Form, path: str, body: bytes, judge: Judge[AnswerT]) -> None:
         self._signed_ns = now_ns = client.now_ns()
-        super().__init__(client.signed(form, path, body, now_ns))
+        self.t1_ns, self.connection = 0, None  # as `Sending` does, without the call
+        self.data = client.signed(form, path, body, now_ns)
         self._client = client
         self._form = form
         self._path = path

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.wire import cql
 from stepbench.wire.cql_answers import CqlError, refusal
 from stepbench.wire.cql_connection import CqlConnection
-from stepbench.wire.resp_connect import ConnectTimes
-from stepbench.wire.tcp import connect_tcp
-from stepbench.wire.tls_session import TlsSession
+from stepbench.wire.reaching import reach
 
 if TYPE_CHECKING:
+    import socket
     import ssl
 
     from stepbench.clock import Clock
+    from stepbench.wire.reaching import ConnectTimes
+    from stepbench.wire.tls_session import TlsSession
 
-_NO_LINGERING = struct.pack("ii", 1, 0)
 ANONYMOUS = ("cassandra", "cassandra")
 """Cassandra's own default, for a server that asks although no credentials were given."""
 
 
 class CqlEndpoint(NamedTuple):
     """
-    Where to connect, and within which bounds.
+    Where to connect, and within which bounds; see also `Place`.
 
-    login: user name and password; told only to a server that asks. tls: the context, made once, or None for none.
-    server_name: what the certificate must be for; "": the host. connect_s: for all of it. answer_s: for each request.
-    reset_at_close: whether the connection ends with a reset, so that its local port is free at once (`RespEndpoint`).
+    login: user name and password; told only to a server that asks. connect_s: for all of it. answer_s: for each
+    request.
     """
 
     host: str
@@ -67,29 +64,18 @@ async def connect_cql(endpoint: CqlEndpoint, clock: Clock) -> CqlConnected:
         OSError: nobody is there, or nobody whom we trust, or not in time (the one above, TimeoutError and
             ssl.SSLError are kinds of it).
     """
+
+    def speak(connected: socket.socket, tls: TlsSession | None) -> CqlConnection:
+        return CqlConnection(connected, clock, answer_s=endpoint.answer_s, tls=tls)
+
     async with asyncio.timeout(endpoint.connect_s):
-        began_ns = clock.now_ns()
-        connected = await connect_tcp(endpoint.host, endpoint.port)
+        reached = await reach(endpoint, clock, speak)
         try:
-            connected_ns = clock.now_ns()
-            if endpoint.reset_at_close:
-                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
-            tls: TlsSession | None = None
-            if endpoint.tls is not None:
-                tls = TlsSession(endpoint.tls, endpoint.server_name or endpoint.host)
-                await tls.shake_hands(connected)
-            secure_ns = clock.now_ns() if tls else connected_ns
-            connection = CqlConnection(connected, clock, answer_s=endpoint.answer_s, tls=tls)
+            ready_ns = await _start_up(reached.spoken, endpoint.login)
         except BaseException:
-            connected.close()
+            reached.spoken.close()
             raise
-        try:
-            ready_ns = await _start_up(connection, endpoint.login)
-        except BaseException:
-            connection.close()
-            raise
-    times = ConnectTimes(connected_ns - began_ns, secure_ns - connected_ns, ready_ns - secure_ns)
-    return CqlConnected(connection, times)
+    return CqlConnected(reached.spoken, reached.times(ready_ns))
 
 
 async def _start_up(connection: CqlConnection, login: tuple[str, str]) -> int:

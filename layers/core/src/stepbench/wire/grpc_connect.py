@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.wire import reaching
 from stepbench.wire.grpc_connection import GrpcConnection, GrpcLimits
-from stepbench.wire.tcp import connect_tcp, reset_at_close
-from stepbench.wire.tls_session import TlsSession
 
 if TYPE_CHECKING:
     import socket
+    import ssl
 
     from stepbench.clock import Clock
+    from stepbench.wire.tls_session import TlsSession
 
 
 class GrpcEndpoint(NamedTuple):
     """
-    Where to connect, and within which bounds.
+    Where to connect, and within which bounds; see also `Place`.
 
-    host: a name or an address. authority: what the server is called, `host:port`. tls: a context of `tls_context`, or
-    None for none. server_name: what the certificate must be for. connect_s: for all of it. reset_at_close: whether the
-    connection ends with a reset, so that its local port is free at once.
+    authority: what the server is called, `host:port`. tls: a context of `tls_context`. connect_s: for all of it.
     """
 
     host: str
@@ -49,7 +47,7 @@ class Connected(NamedTuple):
 
 def tls_context() -> ssl.SSLContext:
     """One that trusts the system's authorities (`SSL_CERT_FILE`), for HTTP/2; to be made once: it takes 20 to 30 ms."""
-    context = ssl.create_default_context()
+    context = reaching.tls_context()
     context.set_alpn_protocols(["h2"])
     return context
 
@@ -62,34 +60,19 @@ async def connect(endpoint: GrpcEndpoint, clock: Clock) -> Connected:
         OSError: nobody is there, or nobody whom we trust or who speaks HTTP/2, or not in time (TimeoutError and
             ssl.SSLError are kinds of it).
     """
+
+    def speak(connected: socket.socket, tls: TlsSession | None) -> GrpcConnection:
+        if tls is not None and tls.protocol != "h2":
+            message = f"the server at {endpoint.authority} does not speak HTTP/2 over TLS"
+            raise ConnectionRefusedError(message)
+        return GrpcConnection(connected, clock, endpoint.authority, endpoint.limits, tls)
+
     async with asyncio.timeout(endpoint.connect_s):
-        began_ns = clock.now_ns()
-        connected = await connect_tcp(endpoint.host, endpoint.port)
+        reached = await reaching.reach(endpoint, clock, speak)
         try:
-            if endpoint.reset_at_close:
-                reset_at_close(connected)
-            connected_ns = clock.now_ns()
-            tls = await _shake_hands(connected, endpoint)
-            secure_ns = clock.now_ns()
-            connection = GrpcConnection(connected, clock, endpoint.authority, endpoint.limits, tls)
+            await reached.spoken.greeted()
         except BaseException:
-            connected.close()
+            reached.spoken.close()
             raise
-        try:
-            await connection.greeted()
-        except BaseException:
-            connection.close()
-            raise
-    tls_ns = secure_ns - connected_ns if tls else 0
-    return Connected(connection, clock.now_ns() - began_ns - tls_ns, tls_ns)
-
-
-async def _shake_hands(connected: socket.socket, endpoint: GrpcEndpoint) -> TlsSession | None:
-    if endpoint.tls is None:
-        return None
-    session = TlsSession(endpoint.tls, endpoint.server_name or endpoint.host)
-    await session.shake_hands(connected)
-    if session.protocol != "h2":
-        message = f"the server at {endpoint.authority} does not speak HTTP/2 over TLS"
-        raise ConnectionRefusedError(message)
-    return session
+    times = reached.times(clock.now_ns())
+    return Connected(reached.spoken, times.connect_ns + times.authenticate_ns, times.tls_ns)

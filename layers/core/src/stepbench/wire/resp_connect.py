@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from stepbench.wire.reaching import reach
 from stepbench.wire.resp import ReplyLimits
 from stepbench.wire.resp_connection import RespConnection
 from stepbench.wire.resp_values import ErrorReply, MapReply, Reply
-from stepbench.wire.tcp import connect_tcp, reset_at_close
-from stepbench.wire.tls_session import TlsSession
 
 if TYPE_CHECKING:
     import socket
+    import ssl
 
     from stepbench.clock import Clock
+    from stepbench.wire.reaching import ConnectTimes
     from stepbench.wire.resp_connection import Pushed
-
-
-class ConnectTimes(NamedTuple):
-    """
-    How long it took until commands could be sent; the sum is all of it.
-
-    connect_ns: the name's resolution, where it is one, and TCP. tls_ns: the handshake; 0 without TLS.
-    authenticate_ns: HELLO or AUTH, and SELECT, from the first statement after the handshake to the last answer; 0
-        where none is asked for.
-    """
-
-    connect_ns: int
-    tls_ns: int
-    authenticate_ns: int
+    from stepbench.wire.tls_session import TlsSession
 
 
 @dataclass(frozen=True)
@@ -51,12 +38,9 @@ class Login:
 
 class RespEndpoint(NamedTuple):
     """
-    Where to connect, and within which bounds.
+    Where to connect, and within which bounds; see also `Place`.
 
-    tls: the context, made once, or None for none. server_name: what the certificate must be for; "": the host.
     connect_s: for TCP, TLS and authentication together. answer_s: for each command after that. reply: for each answer.
-    reset_at_close: whether the connection ends with a reset, so that its local port is free at once. For those who make
-        one after the other: the kernel keeps a port that we have closed for a minute, and has 28,000 of them.
     """
 
     host: str
@@ -79,22 +63,16 @@ class LoginRefusedError(ConnectionError):
 
 
 class Connected(NamedTuple):
-    """`greeting`: what HELLO told (`server`, `version`, `mode`, `role`, …); empty without."""
+    """
+    A connection on which commands can be sent.
+
+    times: `authenticate_ns` is HELLO or AUTH, and SELECT. greeting: what HELLO told (`server`, `version`, `mode`,
+    `role`, …); empty without.
+    """
 
     connection: RespConnection
     times: ConnectTimes
     greeting: dict[str, str]
-
-
-def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
-    """
-    A context that trusts the authorities of a PEM file only, or the system's; to be made once, since the latter
-    takes 20 to 30 ms.
-
-    Raises:
-        OSError: there is no such file, or it holds none.
-    """  # noqa: D205
-    return ssl.create_default_context(cafile=ca_file)
 
 
 async def connect(endpoint: RespEndpoint, clock: Clock, pushed: Pushed | None = None) -> Connected:
@@ -111,37 +89,20 @@ async def connect(endpoint: RespEndpoint, clock: Clock, pushed: Pushed | None = 
         OSError: nobody is there, or nobody whom we trust, or not in time (the one above, TimeoutError and
             ssl.SSLError are kinds of it).
     """
+
+    def speak(connected: socket.socket, tls: TlsSession | None) -> RespConnection:
+        return RespConnection(
+            connected, clock, answer_s=endpoint.answer_s, pushed=pushed, tls=tls, limits=endpoint.reply
+        )
+
     async with asyncio.timeout(endpoint.connect_s):
-        began_ns = clock.now_ns()
-        connected = await connect_tcp(endpoint.host, endpoint.port)
+        reached = await reach(endpoint, clock, speak)
         try:
-            connected_ns = clock.now_ns()
-            if endpoint.reset_at_close:
-                reset_at_close(connected)
-            tls = await _shake_hands(connected, endpoint)
-            secure_ns = clock.now_ns()
-            connection = RespConnection(
-                connected, clock, answer_s=endpoint.answer_s, pushed=pushed, tls=tls, limits=endpoint.reply
-            )
+            greeting, ready_ns = await _log_in(reached.spoken, endpoint.login, reached.secure_ns)
         except BaseException:
-            connected.close()
+            reached.spoken.close()
             raise
-        try:
-            greeting, ready_ns = await _log_in(connection, endpoint.login, secure_ns)
-        except BaseException:
-            connection.close()
-            raise
-    tls_ns = secure_ns - connected_ns if tls else 0
-    connect_ns = (connected_ns if tls else secure_ns) - began_ns
-    return Connected(connection, ConnectTimes(connect_ns, tls_ns, ready_ns - secure_ns), greeting)
-
-
-async def _shake_hands(connected: socket.socket, endpoint: RespEndpoint) -> TlsSession | None:
-    if endpoint.tls is None:
-        return None
-    session = TlsSession(endpoint.tls, endpoint.server_name or endpoint.host)
-    await session.shake_hands(connected)
-    return session
+    return Connected(reached.spoken, reached.times(ready_ns), greeting)
 
 
 async def _log_in(connection: RespConnection, login: Login, now_ns: int) -> tuple[dict[str, str], int]:

@@ -28,6 +28,8 @@ _CONTENT_SHA256 = "x-amz-content-sha256"
 _LEFT_OUT = "%.0s"
 """Where a template takes a text and shows nothing of it."""
 _BLOCK_BYTES = 64
+_NOTHING = sha256()
+"""To be copied: making a new one takes longer than to hash a kilobyte with it."""
 _INNER_PAD, _OUTER_PAD = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 
 
@@ -107,7 +109,7 @@ class _Printed:
     """
 
     __slots__ = (
-        "_begun", "_canonical", "_head", "_is_s3", "_outer", "_path", "_to_sign", "credentials", "second"
+        "_begun", "_canonical", "_head", "_is_s3", "_outer", "_path", "_template", "_to_sign", "credentials", "second"
     )  # fmt: skip
 
     def __init__(self, form: Form, place: tuple[str, str, str], credentials: Credentials, second: int) -> None:
@@ -115,7 +117,7 @@ class _Printed:
         self.credentials = credentials
         self.second = second
         self._is_s3 = service == "s3"
-        self._path = ""
+        self._path = self._head = ""
         date = amz_date(second * _SECOND_NS)
         headers = [("host", authority), *form.headers, ("x-amz-date", date)]
         if credentials.session_token:
@@ -131,17 +133,17 @@ class _Printed:
         inner, self._outer = _pads(credentials.secret_key, scope)
         self._to_sign = inner.copy()
         self._to_sign.update(f"{_ALGORITHM}\n{date}\n{scope}\n".encode())
-        self._begun = sha256()
+        self._begun = _NOTHING
         sent = "".join(f"{name}: {value}\r\n" for name, value in headers)
         who = f"{_literal(credentials.access_key)}/{scope}"
-        authorization = f"{_ALGORITHM} Credential={who}, SignedHeaders={names}, Signature=%s"
-        self._head = (
-            f"{form.method} %s HTTP/1.1\r\n{sent}{nowhere}authorization: {authorization}\r\ncontent-length: %d\r\n\r\n"
-        )
+        authorization = f"{_ALGORITHM} Credential={who}, SignedHeaders={names}, Signature="
+        self._template = f"{form.method} %s HTTP/1.1\r\n{sent}{nowhere}authorization: {authorization}"
 
     def filled(self, path: str, body: bytes) -> bytes:
         """The request, signed."""
-        body_sha256 = sha256(body).hexdigest()
+        hashed = _NOTHING.copy()
+        hashed.update(body)
+        body_sha256 = hashed.hexdigest()
         if self._is_s3 or path != self._path:
             self._begin(path, body_sha256)
         canonical = self._begun.copy()
@@ -150,11 +152,16 @@ class _Printed:
         mac.update(canonical.hexdigest().encode())
         outer = self._outer.copy()
         outer.update(mac.digest())
-        return (self._head % (path, body_sha256, outer.hexdigest(), len(body))).encode() + body
+        return f"{self._head}{outer.hexdigest()}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
 
     def _begin(self, path: str, body_sha256: str) -> None:
-        """Hash the canonical request up to where the body's hash comes, its last word: the same for the same path."""
+        """
+        What is the same for the same path, unless it names the body's hash as S3's does.
+
+        That is the head up to the signature, and the canonical request's hash up to its last word, the body's.
+        """
         self._path = path
+        self._head = self._template % (path, body_sha256)
         uri = path if self._is_s3 else canonical_uri(path)
         self._begun = sha256((self._canonical % (uri, body_sha256)).encode())
 

@@ -14,7 +14,7 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.wire import cql
 from stepbench.wire.cql_answers import prepared_id, refusal, rows
 from stepbench.wire.cql_connect import ANONYMOUS, CqlEndpoint, CqlRefusedError, connect_cql
-from stepbench.wire.resp_connect import tls_context
+from stepbench.wire.reaching import tls_context
 
 if TYPE_CHECKING:
     import ssl

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from stepbench.drivers.operations.cassandra_access import CassandraAccess, Turn
     from stepbench.wire.cql_connection import CqlConnection
-    from stepbench.wire.resp_connect import ConnectTimes
+    from stepbench.wire.reaching import ConnectTimes
 
 FAILURES = (OSError, StepbenchError, MalformedAnswerError)
 """Why there is no connection."""

@@ -11,8 +11,9 @@ from stepbench.contracts.target import RedisTarget
 from stepbench.drivers.addresses import Addresses, endpoint_error, parse_endpoint
 from stepbench.drivers.secrets import read_login
 from stepbench.errors import TargetUnavailableError
+from stepbench.wire.reaching import tls_context
 from stepbench.wire.resp_cluster import Node
-from stepbench.wire.resp_connect import Login, RespEndpoint, connect, tls_context
+from stepbench.wire.resp_connect import Login, RespEndpoint, connect
 
 if TYPE_CHECKING:
     import ssl

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from stepbench.errors import StepbenchError
-from stepbench.wire.resp_connect import ConnectTimes, LoginRefusedError
+from stepbench.wire.reaching import ConnectTimes
+from stepbench.wire.resp_connect import LoginRefusedError
 from stepbench.wire.resp_connection import Answered
 
 if TYPE_CHECKING:
