@@ -19,6 +19,7 @@ from stepbench.analysis.windows import MeasuredWindow
 from stepbench.contracts.plan import TrialSpec
 from stepbench.records.books import account
 from stepbench.records.columns import decode
+from stepbench.records.entries import shape_of, unpack_together
 from stepbench.records.grid import build_grid
 from stepbench.records.join import join
 from stepbench.records.t4 import parse_item
@@ -109,8 +110,8 @@ def reading(folder: Path) -> dict[str, float]:
         total += sum(int(column.sum()) for column in file.rows[:6])
     items = _items(folder)
     # Many together, as ours takes them: by itself each would cost more than its sum.
-    while some := [item.entries for item in islice(items, _ITEMS_AT_ONCE)]:
-        entries = np.concatenate(some)
+    while some := sorted((item.packed for item in islice(items, _ITEMS_AT_ONCE)), key=shape_of):
+        entries = unpack_together(some)
         total += sum(int(entries[name].sum()) for name in ("writer", "slice", "sequence", "batch_index", "t4_ns"))
     return {"total": total}
 

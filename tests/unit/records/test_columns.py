@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from stepbench.drivers.protocol import Outcome
 from stepbench.errors import CorruptRecordsError
+from stepbench.records import columns
 from stepbench.records.columns import UNSENT, ColumnHeader, Rows, concatenate, decode, empty_rows, encode
 from stepbench.testing.records import column_header, writer_rows
 
@@ -63,6 +66,25 @@ def test_unsent_rows_cost_next_to_nothing() -> None:
     assert len(encode(column_header(), rows)) < 1_000
 
 
+def test_columns_of_one_value_and_even_steps_cost_a_byte_a_plane() -> None:
+    """Sequences, outcomes and errors are such mostly; a stream for each would be inflated for nothing."""
+    few, many = (
+        writer_rows(range(NOW_NS, NOW_NS + 7_000 * rows, 7_000), service_ns=3_000_000) for rows in (1_000, 100_000)
+    )
+    assert len(encode(column_header(), many)) - len(encode(column_header(), few)) < 20
+    assert same(decode("key", encode(column_header(), many)).rows, many)
+
+
+def test_files_from_before_planes_could_be_one_byte_are_read() -> None:
+    """Results outlive versions: there, each plane was a stream, and the first difference was 0."""
+    rows = writer_rows([NOW_NS, NOW_NS + 5, NOW_NS + 12], service_ns=-300, outcome=[0, 3, 1], first_sequence=7)
+    with pytest.MonkeyPatch.context() as before:
+        before.setattr(columns, "_pack_plane", lambda plane: zlib.compress(plane, 6, -zlib.MAX_WBITS))
+        before.setattr(columns, "_delta", lambda column: np.diff(column, prepend=column[:1]))
+        data = encode(column_header(), rows)
+    assert same(decode("key", data).rows, rows)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -82,10 +104,15 @@ def test_a_damaged_file_is_named_and_refused(damage: object, message: str) -> No
 
 def test_a_file_of_integers_that_nobody_knows_is_refused() -> None:
     """A later version may write such a file, with a good checksum."""
-    import zlib  # noqa: PLC0415
-
     body = encode(column_header(), writer_rows([NOW_NS]))[:-4].replace(b'"<i1"', b'"<i3"')
     with pytest.raises(CorruptRecordsError, match="unknown integers '<i3'"):
+        decode("key", body + zlib.crc32(body).to_bytes(4, "little"))
+
+
+def test_a_column_with_too_few_planes_is_refused() -> None:
+    """Its one byte a plane would be read as a smaller number."""
+    body = encode(column_header(), writer_rows([NOW_NS]))[:-4].replace(b'"<i1"', b'"<i2"')
+    with pytest.raises(CorruptRecordsError, match="1 planes of integers '<i2'"):
         decode("key", body + zlib.crc32(body).to_bytes(4, "little"))
 
 

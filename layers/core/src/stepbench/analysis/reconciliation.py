@@ -82,7 +82,7 @@ def reconcile(items: Sequence[T4Item], lines: Sequence[T4Line], log_t4: str) -> 
         logged[line.request_id].append(line)
     stored: defaultdict[str, list[T4Item]] = defaultdict(list)
     for item in items:
-        if item.entries.size and (item.request_id in logged or is_logged(log_t4, item.request_id)):
+        if item.arrivals and (item.request_id in logged or is_logged(log_t4, item.request_id)):
             stored[item.request_id].append(item)
     found = Reconciliation()
     for request_id in sorted({*logged, *stored}):

@@ -17,6 +17,7 @@ from stepbench.contracts.identity import ANY_ATTEMPT, CANARY_PHASE, UNRESOLVED_P
 from stepbench.drivers.protocol import Outcome
 from stepbench.errors import AccountingError
 from stepbench.records.columns import UNSENT
+from stepbench.records.entries import shape_of, unpack_together
 from stepbench.records.items import Items
 from stepbench.records.narrow import Narrow
 from stepbench.records.sent import UNRECORDED
@@ -97,10 +98,10 @@ class Arrivals:
 
     def add(self, items: Sequence[T4Item]) -> None:
         """The entries of some more items, at least one."""
-        first = len(self.items)
+        first, items = len(self.items), sorted(items, key=lambda item: shape_of(item.packed))
         self.items.add(items)
-        raw = np.frombuffer(b"".join(item.entries.tobytes() for item in items), dtype=items[0].entries.dtype)
-        numbers = np.repeat(np.arange(first, len(self.items)), [item.entries.size for item in items])
+        raw = unpack_together([item.packed for item in items])
+        numbers = np.repeat(np.arange(first, len(self.items)), [item.arrivals for item in items])
         entries = Entries(
             event=self.grid.locate(raw),
             attempt=raw["attempt"],
@@ -166,8 +167,8 @@ class Arrivals:
         if not known.all():
             self.unmatched += int(np.count_nonzero(~known))
             entries = entries.some(known)
-        outcome = self.sent.outcome[entries.event]
-        same = (entries.attempt == self.sent.attempt[entries.event]) | entries.by_token
+        outcome = self.sent.outcome.take(entries.event)
+        same = (entries.attempt == self.sent.attempt.take(entries.event)) | entries.by_token
         if not ((outcome <= Outcome.UNKNOWN) & same).all():
             entries = self._judge(entries, outcome, same)
         if entries.event.size:
@@ -185,8 +186,8 @@ class Arrivals:
         return entries.some(keep)
 
     def _take(self, entries: Entries) -> None:
-        delivery, fresh = self._number(entries), self.delivery[entries.event] == 0
-        ascending = np.sort(entries.event)
+        delivery, fresh = self._number(entries), self.delivery.take(entries.event) == 0
+        ascending = np.sort(entries.event.astype(self.delivery.dtype))  # an event's number is no wider
         twice = ascending[1:][ascending[1:] == ascending[:-1]]
         if twice.size:
             places = np.nonzero(np.isin(entries.event, twice))[0]
@@ -218,4 +219,4 @@ class Arrivals:
 
 
 def _tokens(item: T4Item) -> tuple[str, ...]:
-    return item.tokens or ("",) * item.entries.size
+    return item.tokens or ("",) * item.arrivals

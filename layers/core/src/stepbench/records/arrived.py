@@ -98,10 +98,10 @@ def settle_times(arrivals: Arrivals, limit_ns: int, *, details: bool) -> Arrived
     response = NarrowTimes(arrivals.delivery.view(np.int32))  # from its end on, deliveries become times
     batch = items.batch[item] if details else None
     for slot, first, end in _backwards(grid):
-        delivery, t0_ns = response.values[first:end].astype(np.int64), grid.due_ns(first, end)
-        has = delivery > 0
-        response.put(slice(first, end), t4_ns[delivery] - t0_ns, has)
-        late = has & (t4_ns[delivery] > limit_ns) if any_late else np.zeros_like(has)
+        delivery = response.values[first:end].astype(np.int64)
+        has, came_ns = delivery > 0, t4_ns.take(delivery)
+        response.put(slice(first, end), came_ns - grid.due_ns(first, end), has)
+        late = has & (came_ns > limit_ns) if any_late else np.zeros_like(has)
         disorder = order.disorder(slot, first, end, np.where(has & ~late, delivery, 0))
         flags = late * _LATE | disorder * _DISORDER
         if cold is not None:
@@ -150,7 +150,8 @@ class _Order:
     def disorder(self, slot: int, first: int, end: int, delivery: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Of these events; to be called for the last ones first."""
         writer = int(self._grid.writer[slot])
-        moment = self._moment[delivery] | self._batch_index[first:end]
+        moment = self._moment.take(delivery)
+        moment |= self._batch_index[first:end]
         behind = np.empty(moment.size + 1, np.int64)
         behind[-1] = self._earliest.get(writer, _NEVER)
         behind[:-1] = moment

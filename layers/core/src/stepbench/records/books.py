@@ -48,8 +48,7 @@ def account(joined: Joined, among: NDArray[np.bool_], *, malformed: int = 0, apa
 
 def _counts(part: Joined, among: NDArray[np.bool_]) -> dict[str, int]:
     outcome, arrived, matching = part.outcome, part.arrived & among, part.matching
-    total = np.bincount(outcome[among], minlength=NOT_OFFERED).tolist()
-    came = np.bincount(outcome[arrived], minlength=NOT_OFFERED).tolist()
+    total, came = _by_outcome(outcome, among), _by_outcome(outcome, arrived)
     missing = (outcome == Outcome.OK) & among & ~arrived & part.grid.arrives
     return {
         "offered": sum(total),
@@ -72,6 +71,10 @@ def _counts(part: Joined, among: NDArray[np.bool_]) -> dict[str, int]:
         "out_of_order": int(np.count_nonzero(part.disorder & among)),
         "late": int(np.count_nonzero(part.late & among)),
     }
+
+
+def _by_outcome(outcome: NDArray[np.uint8], among: NDArray[np.bool_]) -> list[int]:
+    return [int(np.count_nonzero((outcome == code) & among)) for code in range(NOT_OFFERED)]
 
 
 def check(books: Accounting) -> None:

@@ -3,6 +3,8 @@ A writer's records as they are stored: one compact column file per flush.
 
     magic "SBC2" · header length u32 · header JSON · per column and byte plane: deflate stream · CRC-32 of all before
 
+A plane of one value is that byte alone: no deflate stream is so short.
+
 Operations have columns more (`Rows.extras`), named in the header as the others are; a file without them has none.
 
 Columns hold differences that are small and alike (sequence and t0 against the row before, t1 against t0, t2 against
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -113,7 +116,7 @@ class _Column(Contract):
 
 class _Layout(Contract):
     header: ColumnHeader
-    first_sequence: int = Field(default=0, description="Kept here, since it would widen its column of differences.")
+    first_sequence: int = Field(default=0, description="What the differences begin from: in them, it would widen all.")
     first_t0_ns: int = 0
     columns: dict[str, _Column]
     tokens_bytes: int | None = None
@@ -125,8 +128,8 @@ def encode(header: ColumnHeader, rows: Rows) -> bytes:
     tokens = zlib.compress("\n".join(rows.tokens).encode(), _LEVEL) if rows.tokens else None
     layout = _Layout(
         header=header,
-        first_sequence=_first(rows.sequence),
-        first_t0_ns=_first(rows.t0_ns),
+        first_sequence=_before(rows.sequence),
+        first_t0_ns=_before(rows.t0_ns),
         columns={name: column for name, (column, _) in packed.items()},
         tokens_bytes=None if tokens is None else len(tokens),
     )
@@ -218,43 +221,62 @@ def _differences(rows: Rows) -> dict[str, NDArray[np.int64]]:
 
 def _restore(layout: _Layout, columns: dict[str, NDArray[np.int64]], tokens: tuple[str, ...]) -> Rows:
     outcome = columns["outcome"].astype(np.uint8)
-    sent = outcome != UNSENT
-    sequence = layout.first_sequence + np.cumsum(columns["sequence"])
-    t0_ns = layout.first_t0_ns + np.cumsum(columns["t0"])
-    t1_ns = np.where(sent, t0_ns + columns["t1"], 0)
-    t2_ns = np.where(sent, t1_ns + columns["t2"], 0)
+    sequence, t0_ns = np.cumsum(columns["sequence"]), np.cumsum(columns["t0"])
+    sequence += layout.first_sequence
+    t0_ns += layout.first_t0_ns
+    t1_ns = t0_ns + columns["t1"]
+    t2_ns = t1_ns + columns["t2"]
+    unsent = outcome == UNSENT
+    if unsent.any():
+        t1_ns[unsent] = t2_ns[unsent] = 0
     error = columns["error"].astype(np.uint16)
     extras = {name: column for name, column in columns.items() if name not in _OWN_COLUMNS}
     return Rows(sequence, t0_ns, t1_ns, t2_ns, outcome, error, tokens, extras)
 
 
 def _delta(column: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.diff(column, prepend=column[:1])
+    """Each row's step from the row before. The first one's is the second one's, so that even steps are all alike."""
+    steps = np.diff(column, prepend=column[:1])
+    steps[:1] = steps[1:2] if steps.size > 1 else 0
+    return steps
 
 
-def _first(column: NDArray[np.int64]) -> int:
-    return int(column[0]) if column.size else 0
+def _before(column: NDArray[np.int64]) -> int:
+    """Where the differences begin."""
+    return int((column[:1] - _delta(column)[:1])[0]) if column.size else 0
 
 
 def _pack(column: NDArray[np.int64]) -> tuple[_Column, bytes]:
     low, high = int(column.min(initial=0)), int(column.max(initial=0))
     kind = next(kind for kind in _WIDTHS if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
     planes = column.astype(kind).view(np.uint8).reshape(column.size, np.dtype(kind).itemsize).T
-    packed = [_deflate(plane.tobytes()) for plane in planes]
+    packed = [_pack_plane(plane.tobytes()) for plane in planes]
     return _Column(kind=kind, rows=column.size, planes_bytes=tuple(map(len, packed))), b"".join(packed)
 
 
-def _deflate(data: bytes) -> bytes:
+def _pack_plane(plane: bytes) -> bytes:
+    if plane and plane.count(plane[0]) == len(plane):
+        return plane[:1]
     packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
-    return packer.compress(data) + packer.flush()
+    return packer.compress(plane) + packer.flush()
 
 
 def _unpack(column: _Column, packed: bytes) -> NDArray[np.int64]:
     if column.kind not in _WIDTHS:
         message = f"unknown integers {column.kind!r}"
         raise ValueError(message)
-    planes, at = np.empty((len(column.planes_bytes), column.rows), dtype=np.uint8), 0
-    for plane, size in zip(planes, column.planes_bytes, strict=True):
-        plane[:] = np.frombuffer(zlib.decompress(packed[at : at + size], _RAW), dtype=np.uint8)
-        at += size
-    return np.ascontiguousarray(planes.T).view(column.kind).reshape(column.rows).astype(np.int64)
+    width, ends = np.dtype(column.kind).itemsize, list(accumulate(column.planes_bytes))
+    if len(ends) != width:
+        message = f"{len(ends)} planes of integers {column.kind!r}"
+        raise ValueError(message)
+    planes = [packed[end - size : end] for end, size in zip(ends, column.planes_bytes, strict=True)]
+    if all(len(plane) == 1 for plane in planes):
+        return np.full(column.rows, int.from_bytes(b"".join(planes), "little", signed=True), dtype=np.int64)
+    own = np.empty((column.rows, width), dtype=np.uint8)
+    for place, plane in enumerate(planes):
+        own[:, place] = plane[0] if len(plane) == 1 else _inflate(plane, column.rows)
+    return own.view(column.kind).reshape(column.rows).astype(np.int64)
+
+
+def _inflate(plane: bytes, rows: int) -> NDArray[np.uint8]:
+    return np.frombuffer(zlib.decompress(plane, _RAW, rows), dtype=np.uint8)

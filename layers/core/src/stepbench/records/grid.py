@@ -142,9 +142,11 @@ class Grid:
         phase, writer, slice_, sequence = (
             entries[name].astype(np.int64) for name in ("phase", "writer", "slice", "sequence")
         )
+        if phase.size and (phase == phase[0]).all():
+            phase = phase[:1]  # one look-up for all of them
         slot = self.slots(phase, writer, slice_)
-        known = (slot >= 0) & (sequence < self.count[slot]) if self.count.size else np.zeros(slot.size, dtype=bool)
-        return np.where(known, self.base[slot] + sequence, -1) if self.count.size else slot
+        known = (slot >= 0) & (sequence < self.count.take(slot)) if self.count.size else np.zeros(slot.size, dtype=bool)
+        return np.where(known, self.base.take(slot) + sequence, -1) if self.count.size else slot
 
 
 def build_grid(plan: TrialPlan, starts_ns: Mapping[int, int], begun: Begun | None = None) -> Grid:

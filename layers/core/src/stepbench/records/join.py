@@ -110,10 +110,10 @@ def _groups(items: Iterable[T4Item]) -> Iterator[list[T4Item]]:
     """So many that their entries fill the cache."""
     source = iter(items)
     while some := list(islice(source, 1)):
-        entries = some[0].entries.size
+        entries = some[0].arrivals
         for item in source:
             some.append(item)
-            entries += item.entries.size
+            entries += item.arrivals
             if entries >= ENTRIES_AT_ONCE:
                 break
         yield some

@@ -39,9 +39,11 @@ def hold(column: Ints, values: NDArray[np.integer[Any]]) -> Ints:
     if values.size == 0 or values.dtype == column.dtype:
         return column
     low, high = int(values.min()), int(values.max())
+    limits = np.iinfo(column.dtype)
+    if limits.min <= low and high <= limits.max:
+        return column
     kinds = (kind for kind in _KINDS if np.dtype(kind).itemsize >= column.dtype.itemsize)
-    kind = next(kind for kind in kinds if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max)
-    return column if column.dtype == kind else column.astype(kind)
+    return column.astype(next(kind for kind in kinds if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max))
 
 
 class NarrowTimes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.tasks import PhaseSchedule, TrialRef
+from stepbench.contracts.phase_documents import PhaseSchedule
+from stepbench.contracts.tasks import TrialRef
 from stepbench.load.slices import most_rows
 from stepbench.records import layout
 from stepbench.records.begun import begun_by_beats, begun_operations

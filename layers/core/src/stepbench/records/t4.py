@@ -21,11 +21,10 @@ import base64
 import json
 import struct
 import sys
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.errors import CorruptRecordsError
-from stepbench.records.t4_planes import is_planes, pack_planes, split_planes, unpack_planes
+from stepbench.records.t4_planes import Planes, is_planes, open_planes, pack_planes, split_planes, unpack_planes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,6 +37,7 @@ MAX_ENTRIES = 10_000
 """Entries in one item: 360 kB of the 400 that DynamoDB takes, should there be nothing alike in them."""
 FEW_ENTRIES = 16
 """So many take one write unit (1 kB) with all that is beside them, as they are."""
+_EVERY_PLACE = tuple(range(ENTRY.size))
 MAX_BATCH_INDEX = 0xFFFF
 """What comes later in its batch has this index."""
 
@@ -57,10 +57,10 @@ class Entry(NamedTuple):
 
 
 class T4Item(NamedTuple):
-    """One stored item, unpacked. `entries` is a structured array with `Entry`'s fields."""
+    """One stored item, checked. Its entries stay packed, some 4 bytes each, until somebody asks for them."""
 
     request_id: str
-    entries: NDArray[np.void]
+    packed: Planes
     tokens: tuple[str, ...]
     sandbox: str
     cold: bool
@@ -69,6 +69,18 @@ class T4Item(NamedTuple):
     source: str
     t3_resolution_ns: int
     ignored: int
+
+    @property
+    def arrivals(self) -> int:
+        """How many entries."""
+        return self.packed.rows
+
+    @property
+    def entries(self) -> NDArray[np.void]:
+        """A structured array with `Entry`'s fields; see `records.entries` for those of many items."""
+        from stepbench.records.entries import unpack_together  # noqa: PLC0415 -- receivers pack, and have no numpy
+
+        return unpack_together([self.packed])
 
 
 def pack(entries: Iterable[Entry]) -> bytes:
@@ -109,18 +121,24 @@ def unpack(packed: bytes, key: str) -> NDArray[np.void]:
     Raises:
         CorruptRecordsError: as `unpack_rows` does.
     """
-    import numpy as np  # noqa: PLC0415 -- receivers pack, and have no numpy
+    from stepbench.records.entries import unpack_together  # noqa: PLC0415 -- receivers pack, and have no numpy
 
-    return np.frombuffer(unpack_rows(packed, key), dtype=_entry_type())
+    return unpack_together([_open(packed, key)])
 
 
-@lru_cache(maxsize=1)
-def _entry_type() -> np.dtype[np.void]:
-    """One for all: an item has often but one entry, and a type of its own would be most of what it weighs."""
-    import numpy as np  # noqa: PLC0415 -- as in `unpack`
-
-    kinds = ("u1", "u1", "<u2", "<u2", "<u2", "<u4", "<i8", "<i8", "<i8")
-    return np.dtype(list(zip(Entry._fields, kinds, strict=True)))
+def _open(packed: bytes, key: str) -> Planes:
+    """As planes, however the entries are packed. Raises CorruptRecordsError as `unpack_rows` does."""
+    if is_planes(packed):
+        try:
+            return open_planes(packed, ENTRY.size)
+        except ValueError as error:
+            message = f"t4 item {key}: {error}"
+            raise CorruptRecordsError(message) from error
+    rows = unpack_rows(packed, key)
+    if len(rows) == ENTRY.size:
+        return Planes(1, (), rows)
+    first = rows[: ENTRY.size] or bytes(ENTRY.size)
+    return Planes(len(rows) // ENTRY.size, _EVERY_PLACE, b"".join([first, *split_planes(rows, ENTRY.size)]))
 
 
 def parse_item(item: Mapping[str, Any]) -> T4Item:
@@ -132,14 +150,14 @@ def parse_item(item: Mapping[str, Any]) -> T4Item:
     """
     key = str(item.get("sk", "without sort key"))
     try:
-        entries = unpack(bytes(item["entries"]), key)
-        tokens = tuple(str(token) for token in item.get("tokens", ()))
-        if len(entries) != int(item["n"]) or (tokens and len(tokens) != len(entries)):
-            message = f"t4 item {key}: n is {item['n']}, but it has {len(entries)} entries and {len(tokens)} tokens"
+        packed = _open(bytes(item["entries"]), key)
+        tokens = tuple(map(str, item.get("tokens", ())))
+        if packed.rows != int(item["n"]) or (tokens and len(tokens) != packed.rows):
+            message = f"t4 item {key}: n is {item['n']}, but it has {packed.rows} entries and {len(tokens)} tokens"
             raise CorruptRecordsError(message)
         return T4Item(
             request_id=key.rpartition("#")[0],
-            entries=entries,
+            packed=packed,
             tokens=tokens,
             sandbox=sys.intern(str(item["sandbox"])),
             cold=bool(item["cold"]),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 import zlib
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +28,19 @@ _LITTLE_BYTES = 720
 _HEAD = struct.Struct("<IQ")
 _LEVEL = 3
 """6 takes twice the time, and saves a tenth."""
+
+
+class Planes(NamedTuple):
+    """
+    Packed entries, opened and checked.
+
+    rows: how many entries. places: which planes are written; the others are of one value. data: the first entry, then
+    the planes.
+    """
+
+    rows: int
+    places: tuple[int, ...]
+    data: bytes
 
 
 def split_planes(entries: bytes, entry_bytes: int) -> list[bytes]:
@@ -52,9 +65,9 @@ def is_planes(packed: bytes) -> bool:
     return packed.startswith((PLAIN, ZLIB))
 
 
-def unpack_planes(packed: bytes, entry_bytes: int) -> bytes:
+def open_planes(packed: bytes, entry_bytes: int) -> Planes:
     """
-    The entries, one after the other.
+    The planes, of which nothing is left to check.
 
     Raises:
         ValueError: `packed` is cut or garbled.
@@ -64,11 +77,22 @@ def unpack_planes(packed: bytes, entry_bytes: int) -> bytes:
         count, mask = _HEAD.unpack_from(data)
     except (zlib.error, struct.error) as error:
         raise ValueError(str(error)) from error
-    at, places = _HEAD.size + entry_bytes, _places(mask)
-    if mask >> entry_bytes or len(data) != at + len(places) * count:
+    places = _places(mask)
+    if mask >> entry_bytes or len(data) != _HEAD.size + entry_bytes + len(places) * count:
         message = f"{len(packed)} bytes hold no {count} entries"
         raise ValueError(message)
-    entries = bytearray(data[_HEAD.size : at] * count)
+    return Planes(count, places, data[_HEAD.size :])
+
+
+def unpack_planes(packed: bytes, entry_bytes: int) -> bytes:
+    """
+    The entries, one after the other.
+
+    Raises:
+        ValueError: as `open_planes` does.
+    """
+    count, places, data = open_planes(packed, entry_bytes)
+    entries, at = bytearray(data[:entry_bytes] * count), entry_bytes
     for place in places:
         entries[place::entry_bytes] = data[at : at + count]
         at += count
