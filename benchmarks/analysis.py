@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks import command, machine
 from benchmarks.building import polars_python
+from benchmarks.calm import calmest
 from benchmarks.command import ROOT, Found
 from benchmarks.result import Case, Figure, Goal
 
@@ -35,20 +36,22 @@ if TYPE_CHECKING:
 EVENTS, QUICK_EVENTS = 10_000_000, 200_000
 QUESTION = "What does the analysis of ten million events take, beside reading them, and beside polars?"
 _LIMIT_S = 600
+_WHO = ("ours", "reading", "polars", "raw")
 _AGREE = ("offered", "ok", "received", "duplicates")
 
 
 def measure(asked: argparse.Namespace) -> Found:
     """All rounds."""
     events, polars = asked.events or (QUICK_EVENTS if asked.quick else EVENTS), polars_python()
-    taken: dict[str, list[dict[str, float]]] = {who: [] for who in ("ours", "reading", "polars", "raw")}
     with tempfile.TemporaryDirectory() as directory, machine.pinned():
         folder = Path(directory) / "trial"
         made = _run([sys.executable, "-m", "benchmarks.trial_files", folder, str(events)])
-        for turn in range(asked.rounds):
-            for who in sorted(taken, reverse=bool(turn % 2)):
-                taken[who].append(_once(who, folder, polars))
+        each_round = calmest(
+            asked.rounds,
+            lambda turn: {who: _once(who, folder, polars) for who in sorted(_WHO, reverse=bool(turn % 2))},
+        )
         intervals = _once("intervals", folder, polars)
+    taken = {who: [found[who] for found in each_round] for who in _WHO}
     _check(taken)
     name = f"{events:,} events"
     cases = (

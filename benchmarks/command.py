@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks import machine, page
+from benchmarks import calm, machine, page
 from benchmarks.result import Case, Result
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def run(
         machine=machine.describe(load_at_start),
         rounds=asked.rounds,
         cases=found.cases,
-        notes=(*found.notes, *machine.notes()),
+        notes=(*found.notes, *machine.notes(), *calm.notes()),
     )
     print(page.section(result))
     if asked.into is not None:

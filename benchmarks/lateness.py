@@ -1,7 +1,7 @@
 """
 How late our open loop sends, beside the same loop in C, on one core with the sink on the other.
 
-    python -m benchmarks.lateness [--rounds 7] [--seconds 8]
+    python -m benchmarks.lateness [--rounds 7] [--seconds 4]
 
 Ours is a writer as `RunWriter` runs it (`benchmarks.writer`): it makes, signs, sends, parses answers, records and
 flushes. The C program (`comparators/lateness.c`: epoll, timerfd, the least timer slack) sends a constant request of the
@@ -43,12 +43,21 @@ class Figures(NamedTuple):
     cpu_us: float
 
 
-def ours(sink: sinks.Sink, rate_per_s: int, seconds: float, kept: list[writer.Offered]) -> Figures:
-    """A writer of ours; all that came of it is `kept` as well."""
+class OwnFigures(NamedTuple):
+    """Of one round of ours: as `Figures`, then what only ours has."""
+
+    p50_us: float
+    p99_us: float
+    cpu_us: float
+    unsent: int
+    waited_percent: float
+
+
+def ours(sink: sinks.Sink, rate_per_s: int, seconds: float) -> OwnFigures:
+    """A writer of ours."""
     with tempfile.TemporaryDirectory() as records:
         offered = writer.offered(sink.plain, rate_per_s, seconds, Path(records))
-    kept.append(offered)
-    return Figures(offered.p50_us, offered.p99_us, offered.cpu_us)
+    return OwnFigures(offered.p50_us, offered.p99_us, offered.cpu_us, offered.unsent, 100 * offered.waited_share)
 
 
 def theirs(tool: Path, sink: sinks.Sink, rate_per_s: int, seconds: float) -> Figures:
@@ -90,26 +99,25 @@ def measure(asked: argparse.Namespace) -> command.Found:
 
 
 def _case(tool: Path, sink: sinks.Sink, rate_per_s: int, seconds: float, times: int) -> Case:
-    kept: list[writer.Offered] = []
-    own = partial(ours, sink, rate_per_s, seconds, kept)
+    own = partial(ours, sink, rate_per_s, seconds)
     pairs = rounds.take_turns(own, partial(theirs, tool, sink, rate_per_s, seconds), times)
     columns = (Measure("p50", "µs"), Measure("p99", "µs", GOALS[rate_per_s]), Measure("CPU", "µs/event"))
-    waited = tuple(100 * each.waited_share for each in kept)
     alone = (
         Figure(
             name="unsent",
             unit="events",
-            ours=tuple(each.unsent for each in kept),
+            ours=tuple(each.unsent for each, _ in pairs),
             goal=Goal(of="value", at_most=0),
         ),
-        Figure(name="another had the core", unit="% of the time", ours=waited),
+        Figure(name="another had the core", unit="% of the time", ours=tuple(each.waited_percent for each, _ in pairs)),
     )
-    figures = (*figures_of(columns, pairs), *alone)
+    compared = [(Figures._make(each[: len(columns)]), other) for each, other in pairs]
+    figures = (*figures_of(columns, compared), *alone)
     return Case(name=f"{rate_per_s:,} events/s", peer="epoll + timerfd in C", figures=figures)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, default=8, help="of each rate and round")
+    parser.add_argument("--seconds", type=float, default=4, help="of each rate and round")
 
 
 def main() -> None:

@@ -217,7 +217,7 @@ def beside_sending(series: Series, events: int, rounds: int) -> Case:
 def measure(asked: argparse.Namespace) -> command.Found:
     """Both peers, plain and TLS; then what recording costs."""
     program = building.putitem(asked.tools)
-    seconds, warm_up_s = (0.3, 0.2) if asked.quick else (4, 1)
+    seconds, warm_up_s = (0.3, 0.2) if asked.quick else (2, 0.5)
     with sink(asked.tools) as at, machine.pinned():
         cases = [
             beside(client, program, Series(at, tls, IN_FLIGHT[client], seconds, warm_up_s), asked.rounds)

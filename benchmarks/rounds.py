@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from benchmarks import machine
+from benchmarks.calm import calmest
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialPlan, TrialSpec
@@ -43,7 +44,8 @@ _DRAIN_S = 5
 MOST_OPERATIONS = 5_000_000
 """Some 220 MB of rows."""
 
-FiguresT = TypeVar("FiguresT", bound=tuple[float, ...])
+OwnT = TypeVar("OwnT", bound=tuple[float, ...])
+OtherT = TypeVar("OtherT", bound=tuple[float, ...])
 
 
 class Pace(NamedTuple):
@@ -142,19 +144,17 @@ def cpu_s(who: int = resource.RUSAGE_SELF) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def take_turns(
-    own: Callable[[], FiguresT], other: Callable[[], FiguresT], rounds: int
-) -> list[tuple[FiguresT, FiguresT]]:
-    """So many rounds of both; the two take turns in who goes first."""
-    pairs: list[tuple[FiguresT, FiguresT]] = []
-    for turn in range(rounds):
+def take_turns(own: Callable[[], OwnT], other: Callable[[], OtherT], rounds: int) -> list[tuple[OwnT, OtherT]]:
+    """So many calm rounds of both; the two take turns in who goes first."""
+
+    def both(turn: int) -> tuple[OwnT, OtherT]:
         if turn % 2:
             second = other()
-            pairs.append((own(), second))
-        else:
-            first = own()
-            pairs.append((first, other()))
-    return pairs
+            return own(), second
+        first = own()
+        return first, other()
+
+    return calmest(rounds, both)
 
 
 def load_average() -> str:
