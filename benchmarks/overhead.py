@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks import command
 from benchmarks.result import Case, Figure, Goal
 
+from stepbench.contracts.phase_documents import PhaseSchedule
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.tasks import PhaseSchedule, TrialRef
+from stepbench.contracts.tasks import TrialRef
 from stepbench.local.environment import down
 from stepbench.local.executions import RUNNING, SUCCEEDED, Executions, Run, new_run_id
 from stepbench.local.places import Places

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 # The contracts' assertions are shown with their values, though they are no test modules by name.
 pytest.register_assert_rewrite(
+    "stepbench.testing.connections_contract",
     "stepbench.testing.driver_contract",
     "stepbench.testing.filter_contract",
+    "stepbench.testing.life_contract",
     "stepbench.testing.made_contract",
     "stepbench.testing.operable_contract",
 )

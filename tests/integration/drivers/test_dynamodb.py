@@ -16,9 +16,9 @@ from stepbench.drivers.protocol import Driver, Outcome, Scalable, Write
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.deliveries import parse_delivery
 from stepbench.testing.driver_contract import DriverContract
-from stepbench.testing.driver_subject import contract_spec, contract_write, running
+from stepbench.testing.driver_subject import contract_spec, contract_write
 from stepbench.testing.filter_contract import FilterContract, FilterSubject
-from stepbench.testing.store_life import until_torn_down
+from stepbench.testing.store_life import running, until_torn_down
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

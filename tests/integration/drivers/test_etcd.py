@@ -22,9 +22,9 @@ from stepbench.local.etcd import start_etcd
 from stepbench.local.processes import free_port, terminate
 from stepbench.settings import Settings
 from stepbench.testing.driver_contract import DriverContract
-from stepbench.testing.driver_subject import Subject, contract_spec, contract_write, running
+from stepbench.testing.driver_subject import Subject, contract_spec, contract_write
 from stepbench.testing.filter_contract import FilterContract, FilterSubject, watching
-from stepbench.testing.store_life import until_torn_down
+from stepbench.testing.store_life import running, until_torn_down
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

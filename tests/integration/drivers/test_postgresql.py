@@ -26,10 +26,10 @@ from stepbench.local.processes import free_port, terminate
 from stepbench.records.deliveries import parse_delivery
 from stepbench.settings import Settings
 from stepbench.testing.driver_contract import DriverContract
-from stepbench.testing.driver_subject import KEY_BYTES, Subject, contract_spec, contract_write, running
+from stepbench.testing.driver_subject import KEY_BYTES, Subject, contract_spec, contract_write
 from stepbench.testing.filter_contract import FilterContract, FilterSubject
 from stepbench.testing.lambda_api import LambdaApi, lambda_api
-from stepbench.testing.store_life import until_torn_down
+from stepbench.testing.store_life import running, until_torn_down
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -23,7 +23,8 @@ from stepbench.local.processes import free_port, terminate
 from stepbench.local.reference import TRUTH, start_reference
 from stepbench.settings import Settings
 from stepbench.testing.driver_contract import DriverContract
-from stepbench.testing.driver_subject import Subject, contract_spec, contract_write, running
+from stepbench.testing.driver_subject import Subject, contract_spec, contract_write
+from stepbench.testing.store_life import running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -13,8 +13,9 @@ from stepbench.drivers.protocol import Driver, Outcome, Write
 from stepbench.drivers.s3 import S3Driver
 from stepbench.errors import TargetUnavailableError
 from stepbench.testing.driver_contract import DriverContract
-from stepbench.testing.driver_subject import contract_spec, contract_write, running
+from stepbench.testing.driver_subject import contract_spec, contract_write
 from stepbench.testing.filter_contract import FilterContract, FilterSubject
+from stepbench.testing.store_life import running
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

@@ -14,8 +14,9 @@ from stepbench.drivers.registry import build_driver
 from stepbench.drivers.same_sandbox import SameSandboxDriver
 from stepbench.errors import PlanError
 from stepbench.settings import Settings
-from stepbench.testing.driver_subject import contract_spec, contract_write, running
+from stepbench.testing.driver_subject import contract_spec, contract_write
 from stepbench.testing.lambda_api import LambdaApi, lambda_api
+from stepbench.testing.store_life import running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

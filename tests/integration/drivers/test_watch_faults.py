@@ -15,8 +15,9 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.local.etcd import start_etcd
 from stepbench.local.processes import terminate
 from stepbench.settings import Settings
-from stepbench.testing.driver_subject import contract_spec, contract_write, running
+from stepbench.testing.driver_subject import contract_spec, contract_write
 from stepbench.testing.fault_proxy import Cut, Delay, Drop, Fault, FaultProxy, Limit, Rule, fault_proxy, http2
+from stepbench.testing.store_life import running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

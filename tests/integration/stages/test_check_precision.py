@@ -7,14 +7,10 @@ import numpy as np
 import pytest
 from tests.integration.stages.watched_etcd import START_AHEAD_NS, watched_etcd
 
+from stepbench.contracts.phase_documents import PhaseSchedule, PrecisionLooks
 from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
 from stepbench.contracts.target import EtcdTarget
-from stepbench.contracts.tasks import (
-    CheckPrecisionInput,
-    PhaseSchedule,
-    PrecisionLooks,
-    RunWriterInput,
-)
+from stepbench.contracts.tasks import CheckPrecisionInput, RunWriterInput
 from stepbench.drivers.protocol import Outcome
 from stepbench.local.processes import LocalStore
 from stepbench.records import layout

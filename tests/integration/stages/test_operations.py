@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from stepbench.clock import SystemClock
+from stepbench.contracts.phase_documents import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.tasks import (
     AwaitArrivalsInput,
     AwaitTargetInput,
-    PhaseSchedule,
     PrepareTargetInput,
     RunWriterInput,
     RunWriterOutput,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from stepbench.contracts.identity import parse_event_id
+from stepbench.contracts.phase_documents import PhaseSchedule
 from stepbench.contracts.tasks import (
     AwaitTargetInput,
-    PhaseSchedule,
     PlannedTrial,
     PlanPhaseInput,
     PrepareTargetInput,

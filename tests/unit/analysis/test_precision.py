@@ -7,8 +7,8 @@ import pytest
 
 from stepbench.analysis.precision import GROWTH, PENDING_S, SETTLE_S, look, next_look_s, relative_width
 from stepbench.contracts.measures import Estimate
+from stepbench.contracts.phase_documents import PrecisionLook
 from stepbench.contracts.plan import LoadStep, Phase, Until
-from stepbench.contracts.tasks import PrecisionLook
 from stepbench.records.joined import Joined
 from stepbench.records.narrow import none_of
 from stepbench.records.reader import read_records

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from stepbench.contracts.phase_documents import PrecisionLook, PrecisionLooks
 from stepbench.contracts.result import TrialResult
-from stepbench.contracts.tasks import PrecisionLook, PrecisionLooks
 from stepbench.records import layout
 from stepbench.testing.analysed_trials import AnalysedTrial
 

@@ -151,6 +151,12 @@ class LeavesItsTrigger(HonestDriver):
         return True
 
 
+class MissesWhatIsGone(HonestDriver):
+    async def tear_down(self) -> bool:
+        del self.store[f"{self.spec.tag}#trigger"]
+        return not await self.ready()
+
+
 class ClearsTheStore(HonestDriver):
     async def tear_down(self) -> bool:
         self.store.clear()
@@ -233,6 +239,8 @@ BREACHES = [
     Breach(PretendsToHaveWritten, "test_an_unreachable_store_is_an_outcome", unreachable=True),
     Breach(PretendsToHaveWritten, "test_an_unreachable_store_cannot_be_prepared", unreachable=True),
     Breach(LeavesItsTrigger, "test_tear_down_leaves_nothing"),
+    Breach(MissesWhatIsGone, "test_tear_down_is_resumable"),
+    Breach(LeavesItsTrigger, "test_tear_down_is_resumable"),
     Breach(ClearsTheStore, "test_tear_down_spares_the_neighbour"),
     Breach(ClosesOnce, "test_close_twice_is_safe"),
     Breach(HasNoName, "test_the_provider_is_named"),
@@ -244,5 +252,5 @@ async def test_a_breach_is_noticed(breach: Breach) -> None:
     """A contract that every driver passes, whatever it does, would be the worst test of all."""
     subject = DictSubject(unreachable=breach.driver) if breach.unreachable else DictSubject(breach.driver)
     test = getattr(DriverContract(), breach.noticed_by)
-    with pytest.raises((AssertionError, ValueError, OSError, pytest.fail.Exception)):
+    with pytest.raises((AssertionError, LookupError, ValueError, OSError, pytest.fail.Exception)):
         await test(subject)

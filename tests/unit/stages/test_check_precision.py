@@ -7,7 +7,8 @@ import pytest
 
 from stepbench.analysis.precision import GROWTH, SETTLE_S
 from stepbench.contracts.phase import MAX_LOOKS
-from stepbench.contracts.tasks import CheckPrecisionInput, CheckPrecisionOutput, PrecisionLook, PrecisionLooks
+from stepbench.contracts.phase_documents import PrecisionLook, PrecisionLooks
+from stepbench.contracts.tasks import CheckPrecisionInput, CheckPrecisionOutput
 from stepbench.records import layout
 from stepbench.stages.check_precision import SILENT_S, STOP_LEAD_S, check_precision
 from stepbench.testing.fake_clock import START_NS, FakeClock

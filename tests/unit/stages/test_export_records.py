@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from stepbench.contracts.tasks import ExportRecordsInput, PhaseSchedule
+from stepbench.contracts.phase_documents import PhaseSchedule
+from stepbench.contracts.tasks import ExportRecordsInput
 from stepbench.records import layout
 from stepbench.records.columns import encode
 from stepbench.stages import export_records as stage

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from stepbench.contracts.phase_documents import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.tasks import PhaseSchedule, PlanPhaseInput, PlanPhaseOutput, WriterItem
+from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
 from stepbench.errors import TrialCancelledError
 from stepbench.records import layout
 from stepbench.stages.plan_phase import plan_phase

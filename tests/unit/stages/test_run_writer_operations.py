@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from stepbench.contracts import plan as plans
+from stepbench.contracts.phase_documents import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.result import TrialResult, TrialSummary
-from stepbench.contracts.tasks import AnalyseTrialInput, PhaseSchedule, RunWriterInput, RunWriterOutput, StateError
+from stepbench.contracts.tasks import AnalyseTrialInput, RunWriterInput, RunWriterOutput, StateError
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.protocol import Connecting, Outcome
 from stepbench.errors import TrialCancelledError

@@ -120,12 +120,6 @@ async def connection_to(address: str, **endpoint: Any) -> AsyncIterator[CqlConne
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Of loopback."""
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[LocalStore]:
     """One node that asks for a password, with and without TLS."""
     store = start_cassandra(tmp_path_factory.mktemp("cassandra"), certificates, PASSWORDS)

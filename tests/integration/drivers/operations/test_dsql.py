@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.local.certificates import Certificates
     from stepbench.testing.fault_proxy import FaultProxy, Framing
     from stepbench.testing.operable_subject import Stored
 
@@ -99,10 +100,9 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Server]:
     """One for all tests."""
     directory = tmp_path_factory.mktemp("dsql")
-    certificates = make_certificates(tmp_path_factory.mktemp("certificates"))
     store = start_postgresql_with_tls(directory, certificates)
     started = Server(store.endpoint.partition("/")[0], certificates.authority)
     asyncio.run(started.bootstrap())

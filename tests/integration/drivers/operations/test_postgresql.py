@@ -45,12 +45,6 @@ Shape = Literal["blob", "product"]
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """What the server shows."""
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[LocalStore]:
     """One for TLS and plain."""
     directory = tmp_path_factory.mktemp("postgresql")

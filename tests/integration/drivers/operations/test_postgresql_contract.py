@@ -16,7 +16,6 @@ from stepbench.drivers.operations.postgresql import PostgresqlOperations
 from stepbench.drivers.postgresql.lane import WRITE_LIMIT_S
 from stepbench.drivers.protocol import Operated, Operation, Outcome
 from stepbench.drivers.tasked import NO_ANSWER
-from stepbench.local.certificates import make_certificates
 from stepbench.local.postgresql_server import discard_postgresql
 from stepbench.local.postgresql_tls import start_postgresql_with_tls
 from stepbench.local.processes import free_port, terminate
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.local.certificates import Certificates
     from stepbench.testing.fault_proxy import FaultProxy, Framing
     from stepbench.testing.operable_subject import Stored
 
@@ -37,10 +37,10 @@ LIMIT_S = 20
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[str]:
     """Of one server for all tests."""
     directory = tmp_path_factory.mktemp("postgresql")
-    store = start_postgresql_with_tls(directory, make_certificates(tmp_path_factory.mktemp("certificates")))
+    store = start_postgresql_with_tls(directory, certificates)
     yield store.endpoint.partition("/")[0]
     terminate(store.pids)
     discard_postgresql(directory)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.measure import measure_of
-from stepbench.contracts.tasks import PrecisionLooks
+from stepbench.contracts.phase_documents import PrecisionLooks
 from stepbench.records import layout
 from stepbench.records.reader import count_malformed, find_provider, read_records, ref_of
 from stepbench.records.report_lines import LogCollection, ReportPage

@@ -15,7 +15,7 @@ import numpy as np
 
 from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
 from stepbench.contracts.phase import Window
-from stepbench.contracts.tasks import PrecisionLook
+from stepbench.contracts.phase_documents import PrecisionLook
 from stepbench.drivers.protocol import Outcome
 from stepbench.records.sent import UNRECORDED
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from stepbench.analysis.precision import relative_width
 from stepbench.contracts.phase import LoadStep
+from stepbench.contracts.phase_documents import PrecisionLooks
 from stepbench.contracts.result import StoppedPhase
-from stepbench.contracts.tasks import PrecisionLooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from stepbench.analysis.precision import first_look_s, look, next_look_s
 from stepbench.contracts.phase import MAX_LOOKS
-from stepbench.contracts.tasks import CheckPrecisionInput, CheckPrecisionOutput, PhaseSchedule, PrecisionLooks
+from stepbench.contracts.phase_documents import PhaseSchedule, PrecisionLooks
+from stepbench.contracts.tasks import CheckPrecisionInput, CheckPrecisionOutput
 from stepbench.records import layout
 from stepbench.records.reader import read_records
 

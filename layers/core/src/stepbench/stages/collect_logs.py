@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.phase_documents import PhaseSchedule
 from stepbench.contracts.target import receiver_of
-from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput, PhaseSchedule, TrialRef
+from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput, TrialRef
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records import layout
 from stepbench.records.report_lines import PATTERN, LogCollection, ReportPage, parse_reports

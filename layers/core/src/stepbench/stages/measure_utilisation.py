@@ -8,8 +8,9 @@ import numpy as np
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.load_rules import METRICS_WAIT_S
+from stepbench.contracts.phase_documents import PhaseSchedule
 from stepbench.contracts.result import Utilisation
-from stepbench.contracts.tasks import MeasureUtilisationInput, MeasureUtilisationOutput, PhaseSchedule
+from stepbench.contracts.tasks import MeasureUtilisationInput, MeasureUtilisationOutput
 from stepbench.drivers.meters import Meter, Reading, build_meter
 from stepbench.drivers.protocol import Outcome
 from stepbench.load.arrivals import phase_offsets_ns

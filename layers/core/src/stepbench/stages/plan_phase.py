@@ -12,8 +12,9 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.phase_documents import PhaseSchedule
 from stepbench.contracts.plan import SLICE_S
-from stepbench.contracts.tasks import PhaseSchedule, PlanPhaseInput, PlanPhaseOutput, WriterItem
+from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
 from stepbench.records import layout
 from stepbench.stages.found_rate import with_found_rate
 from stepbench.stages.target_driver import refuse_if_cancelled

@@ -16,53 +16,48 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, parse_event_id, update_key
 from stepbench.drivers.protocol import Outcome, Write
-from stepbench.errors import TargetUnavailableError
 from stepbench.testing.driver_subject import (
     KEY_BYTES,
     VALUE_BYTES,
     Subject,
     contract_spec,
     contract_write,
-    running,
 )
+from stepbench.testing.life_contract import LifeContract, offer_to_nobody
 from stepbench.testing.made_contract import MadeWritesContract
-from stepbench.testing.store_life import until_ready, until_torn_down
+from stepbench.testing.store_life import running, until_ready
 
-GIVE_UP_LIMIT_S = 45
-"""By then a write to nowhere has to have ended, whatever time-out the driver chose."""
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.protocol import Driver
+
 CLOCK_TOLERANCE_NS = 5_000_000
-
 
 STORES_WITHOUT_DELETES = frozenset({"reference"})
 """A plan that asks them for deletes is refused."""
 
 
-class DriverContract(MadeWritesContract):
-    """The tests. `prepare`, `ready`, `tear_down` and `provider` have to work without `open`, as stages call them."""
+class DriverContract(LifeContract[Subject], MadeWritesContract):
+    """The tests."""
 
     @pytest.fixture
     def subject(self) -> Subject:
         """Overridden by each driver's tests."""
         raise NotImplementedError
 
-    async def test_open_has_no_effect_on_data(self, subject: Subject) -> None:
-        """Every writer opens, also the one that comes while another measures."""
-        spec = contract_spec(subject.target)
-        driver = subject.driver(spec)
-        try:
-            await driver.prepare()
-            await until_ready(driver)
-            before = await subject.leftovers(spec)
-            await driver.open()
-            assert await subject.leftovers(spec) == before
-        finally:
-            await until_torn_down(driver)
-            await driver.close()
+    def new_spec(self, subject: Subject) -> TrialSpec:
+        """See `LifeContract`."""
+        return contract_spec(subject.target)
+
+    def new_driver(self, subject: Subject, spec: TrialSpec) -> Driver:
+        """Likewise."""
+        return subject.driver(spec)
 
     async def test_prepare_is_idempotent(self, subject: Subject) -> None:
         """The state machine retries PrepareTarget; the second time must neither fail nor double the trigger."""
@@ -143,25 +138,7 @@ class DriverContract(MadeWritesContract):
         """A store that dies in the middle of a trial is a result; a hang or a stray exception loses the records."""
         spec = contract_spec(subject.target)
         driver = subject.unreachable(spec)
-        try:
-            async with asyncio.timeout(GIVE_UP_LIMIT_S):
-                await driver.open()
-                written = await driver.write(contract_write(spec, 0))
-            assert written.outcome in (Outcome.FAILED, Outcome.UNKNOWN)
-            assert written.error
-            assert written.t1_ns <= written.t2_ns
-        except TargetUnavailableError as refused:
-            assert str(refused)  # noqa: PT017 -- either end is right; the message is what a user sees
-        finally:
-            await driver.close()
-
-    async def test_an_unreachable_store_cannot_be_prepared(self, subject: Subject) -> None:
-        """The state machine matches the error's name to retry, and then to fail the trial."""
-        driver = subject.unreachable(contract_spec(subject.target))
-        async with asyncio.timeout(GIVE_UP_LIMIT_S):
-            with pytest.raises(TargetUnavailableError):
-                await driver.prepare()
-        await driver.close()
+        await offer_to_nobody(driver, lambda: driver.write(contract_write(spec, 0)))
 
     async def test_tear_down_leaves_nothing(self, subject: Subject) -> None:
         """What is left behind costs money, and the next trial's trigger fires on it."""
@@ -182,27 +159,3 @@ class DriverContract(MadeWritesContract):
                 await driver.write(contract_write(spec, 0))
             assert await subject.leftovers(neighbour) == kept
             assert await subject.read_back(neighbour, write.key) == write.value
-
-    async def test_tear_down_is_idempotent(self, subject: Subject) -> None:
-        """The sweeper calls it without knowing how far PrepareTarget, or another sweeper, came."""
-        spec = contract_spec(subject.target)
-        driver = subject.driver(spec)
-        await until_torn_down(driver)
-        async with running(driver):
-            pass
-        assert await driver.tear_down() is True
-
-    async def test_close_twice_is_safe(self, subject: Subject) -> None:
-        """A stage closes in `finally`, also after `open` failed or was never called."""
-        driver = subject.driver(contract_spec(subject.target))
-        await driver.close()
-        await driver.open()
-        await driver.close()
-        await driver.close()
-
-    async def test_the_provider_is_named(self, subject: Subject) -> None:
-        """A latency without the name and version of what served it cannot be compared."""
-        driver = subject.driver(contract_spec(subject.target))
-        name = await driver.provider()
-        await driver.close()
-        assert name.startswith("Amazon ") or any(character.isdigit() for character in name)

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from stepbench.contracts.identity import EventId, put_key, trial_tag
 from stepbench.contracts.plan import LoadStep, Phase, Record, TrialPlan, TrialSpec
 from stepbench.drivers.protocol import Driver, Write
-from stepbench.testing.store_life import until_ready, until_torn_down
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 KEY_BYTES = 59
 VALUE_BYTES = 889
@@ -77,16 +72,3 @@ def _value(event: EventId) -> bytes:
     filling = f"{event.attempt:02x}{event.sequence:08x}é"
     text = event.text() + filling * VALUE_BYTES
     return text.encode()[:VALUE_BYTES].decode(errors="ignore").encode()
-
-
-@asynccontextmanager
-async def running(driver: Driver) -> AsyncIterator[Driver]:
-    """The driver prepared, ready and open; torn down and closed at the end, also after a failure."""
-    try:
-        await driver.prepare()
-        await until_ready(driver)
-        await driver.open()
-        yield driver
-    finally:
-        await until_torn_down(driver)
-        await driver.close()

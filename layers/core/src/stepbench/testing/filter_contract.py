@@ -19,7 +19,8 @@ from stepbench.drivers.preload import preloaded_value
 from stepbench.drivers.protocol import Outcome, Write
 from stepbench.load.matching import all_matching
 from stepbench.load.payloads import Payloads
-from stepbench.testing.driver_subject import KEY_BYTES, VALUE_BYTES, Subject, contract_spec, running
+from stepbench.testing.driver_subject import KEY_BYTES, VALUE_BYTES, Subject, contract_spec
+from stepbench.testing.store_life import running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

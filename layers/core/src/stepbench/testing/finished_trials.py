@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.contracts.tasks import PhaseSchedule
+from stepbench.contracts.phase_documents import PhaseSchedule
 from stepbench.load.arrivals import phase_offsets_ns
 from stepbench.records import layout
 from stepbench.records.clock_sample import ClockSample

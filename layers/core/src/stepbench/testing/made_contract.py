@@ -19,7 +19,7 @@ from stepbench.drivers.protocol import Outcome
 from stepbench.load.making import operation_maker, write_maker
 from stepbench.load.quiet import quiet
 from stepbench.load.workload import INSERTED
-from stepbench.testing.driver_subject import Subject, contract_spec, contract_write, running
+from stepbench.testing.driver_subject import Subject, contract_spec, contract_write
 from stepbench.testing.fault_proxy import Drop, Rule, fault_proxy
 from stepbench.testing.operable_subject import (
     OperableSubject,
@@ -29,6 +29,7 @@ from stepbench.testing.operable_subject import (
     stored_of,
     until_operated,
 )
+from stepbench.testing.store_life import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,7 +14,7 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.drivers.protocol import Operable, Operated, Operation, Outcome
 from stepbench.load.operations import Contents
-from stepbench.testing.store_life import until_ready, until_torn_down
+from stepbench.testing.store_life import running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -128,15 +128,9 @@ def stored_of(operation: Operation) -> Stored:
 @asynccontextmanager
 async def operating(driver: Operable) -> AsyncIterator[Operable]:
     """The driver prepared, ready, open and warm; torn down and closed at the end, also after a failure."""
-    try:
-        await driver.prepare()
-        await until_ready(driver)
-        await driver.open()
+    async with running(driver):
         await driver.warm_up()
         yield driver
-    finally:
-        await until_torn_down(driver)
-        await driver.close()
 
 
 async def until_operated(driver: Operable, operation: Operation) -> list[Operated]:
