@@ -21,6 +21,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,12 +47,9 @@ def measure(asked: argparse.Namespace) -> Found:
     with tempfile.TemporaryDirectory() as directory, machine.pinned():
         folder = Path(directory) / "trial"
         made = _run([sys.executable, "-m", "benchmarks.trial_files", folder, str(events)])
-        each_round = calmest(
-            asked.rounds,
-            lambda turn: {who: _once(who, folder, polars) for who in sorted(_WHO, reverse=bool(turn % 2))},
-        )
+        each_round = calmest(asked.rounds, [partial(_once, who, folder, polars) for who in _WHO])
         intervals = _once("intervals", folder, polars)
-    taken = {who: [found[who] for found in each_round] for who in _WHO}
+    taken = dict(zip(_WHO, map(list, zip(*each_round, strict=True)), strict=True))
     _check(taken)
     name = f"{events:,} events"
     cases = (

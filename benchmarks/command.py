@@ -88,7 +88,10 @@ def run(
 
 
 def _commit() -> str:
-    """The commit's short name, marked where files have changed since; "unknown" outside a repository."""
-    described = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-    done = subprocess.run(described, cwd=ROOT, check=False, capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+    """The commit's short name, marked where other files than results have changed since; "unknown" outside of git."""
+
+    def said(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, check=False, capture_output=True, text=True).stdout.strip()
+
+    changed = said("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results", ":!docs")
+    return (said("rev-parse", "--short", "HEAD") or "unknown") + ("-dirty" if changed else "")

@@ -1,7 +1,7 @@
 """
 How late our open loop sends, beside the same loop in C, on one core with the sink on the other.
 
-    python -m benchmarks.lateness [--rounds 7] [--seconds 4]
+    python -m benchmarks.lateness [--rounds 7] [--seconds 8]
 
 Ours is a writer as `RunWriter` runs it (`benchmarks.writer`): it makes, signs, sends, parses answers, records and
 flushes. The C program (`comparators/lateness.c`: epoll, timerfd, the least timer slack) sends a constant request of the
@@ -117,7 +117,7 @@ def _case(tool: Path, sink: sinks.Sink, rate_per_s: int, seconds: float, times: 
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, default=4, help="of each rate and round")
+    parser.add_argument("--seconds", type=float, default=8, help="of each rate and round")
 
 
 def main() -> None:

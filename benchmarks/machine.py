@@ -34,6 +34,11 @@ def apart() -> bool:
     return len(_cores()) > SERVER_CORE and bool(shutil.which("taskset"))
 
 
+def cores() -> tuple[int, ...]:
+    """Those of load and servers; all that we may use where these share them."""
+    return _cores()[: SERVER_CORE + 1] if apart() else _cores()
+
+
 @cache
 def _cores() -> tuple[int, ...]:
     """What we may use, as it was before we pinned ourselves; none where there is no way to choose."""

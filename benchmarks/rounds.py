@@ -146,15 +146,7 @@ def cpu_s(who: int = resource.RUSAGE_SELF) -> float:
 
 def take_turns(own: Callable[[], OwnT], other: Callable[[], OtherT], rounds: int) -> list[tuple[OwnT, OtherT]]:
     """So many calm rounds of both; the two take turns in who goes first."""
-
-    def both(turn: int) -> tuple[OwnT, OtherT]:
-        if turn % 2:
-            second = other()
-            return own(), second
-        first = own()
-        return first, other()
-
-    return calmest(rounds, both)
+    return [(mine, theirs) for mine, theirs in calmest(rounds, (own, other))]
 
 
 def load_average() -> str:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import os
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -12,20 +12,27 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """Takes shares of all cores, one a round; a round lasts one second."""
+    """Takes a share of the second core under each part of each round, which lasts one second."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *shares: float) -> None:
-        self.shares = shares
+        self.shares = iter(shares)
         self.stolen_s = self.now_s = 0.0
+        self.parts = ""
         monkeypatch.setattr(calm, "_kept", [])
-        monkeypatch.setattr(calm, "_measured", [])
+        monkeypatch.setattr(calm, "_left_out", [])
         monkeypatch.setattr("time.monotonic", lambda: self.now_s)
 
-    def round_(self, number: int) -> int:
-        """One that the host disturbs; its result is its number."""
+    def part(self, name: str) -> int:
+        """One that the host disturbs; its result is its number among all."""
         self.now_s += 1
-        self.stolen_s += self.shares[number % len(self.shares)] * (os.cpu_count() or 1)
-        return number
+        self.stolen_s += next(self.shares, 0)
+        self.parts += name
+        return len(self.parts) - 1
+
+    def calmest(self, wanted: int, parts: str = "a") -> list[tuple[int, ...]]:
+        """The numbers of the parts that are kept."""
+        measured = [partial(self.part, name) for name in parts]
+        return calm.calmest(wanted, measured, lambda: (0, self.stolen_s))
 
 
 @pytest.fixture
@@ -34,38 +41,46 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Host]:
     return lambda *shares: Host(monkeypatch, *shares)
 
 
-def calmest(host: Host, wanted: int) -> list[int]:
-    """The numbers of the rounds that are kept."""
-    return calm.calmest(wanted, host.round_, lambda: host.stolen_s)
-
-
 def test_calm_rounds_are_kept_as_they_come(host: Callable[..., Host]) -> None:
-    """Nothing is measured again, and there is nothing to say."""
-    assert calmest(host(0), 3) == [0, 1, 2]
+    """Nothing is measured again, there is nothing to say, and the parts take turns in who goes first."""
+    resting = host()
+    assert resting.calmest(3, "ab") == [(0, 1), (3, 2), (4, 5)]
+    assert resting.parts == "abbaab"
     assert calm.notes() == ()
 
 
-def test_disturbed_rounds_are_measured_again(host: Callable[..., Host]) -> None:
-    """Those kept stay in the order in which they were measured."""
-    assert calmest(host(0.4, 0.01, 0, 0.1, 0.015), 3) == [1, 2, 4]
+def test_rounds_are_measured_until_enough_are_calm(host: Callable[..., Host]) -> None:
+    """Of both orders; those kept stay in the order in which they were measured."""
+    assert host(0.4, 0.01, 0, 0.1, 0.015).calmest(3) == [(1,), (2,), (4,)]
     (note,) = calm.notes()
-    assert "1.0% of the cores in the median round, 1.5% in the worst; 2 of 5 rounds" in note
+    assert "1.0% of a core in the median round, 1.5% in the worst; 2 of 5 rounds were left out" in note
+
+
+def test_both_orders_are_kept_alike(host: Callable[..., Host]) -> None:
+    """Two calm rounds of the first order are no substitute for one of the second."""
+    assert host(0, 0.5, 0, 0.01).calmest(2) == [(0,), (3,)]
+
+
+def test_one_disturbed_part_disturbs_its_round(host: Callable[..., Host]) -> None:
+    """However calm the other was."""
+    assert host(0, 0.03).calmest(2, "ab") == [(3, 2), (4, 5)]
 
 
 def test_it_ends_where_the_host_never_rests(host: Callable[..., Host]) -> None:
     """Then the calmest stand, and the note says how calm they were."""
     restless = host(0.5, 0.3, 0.4, 0.2)
-    assert calmest(restless, 2) == [1, 3]
+    assert restless.calmest(2) == [(2,), (3,)]
     assert restless.now_s == 2 * calm.MOST_TIMES
-    assert "30.0% in the worst; 2 of 4 rounds" in calm.notes()[0]
+    assert "30.0% of a core in the median round, 40.0% in the worst; 2 of 4 rounds" in calm.notes()[0]
 
 
 def test_a_single_round_is_measured_once(host: Callable[..., Host]) -> None:
     """So that a quick look is quick."""
-    assert calmest(host(0.5), 1) == [0]
+    assert host(0.5).calmest(1) == [(0,)]
 
 
-def test_without_steal_time_no_round_is_preferred() -> None:
-    """As on a machine of one's own; by the real clock and the kernel's own figure, whatever that is."""
+def test_the_kernel_tells_what_was_stolen() -> None:
+    """By the real clock and the kernel's own figures, whatever these are: each round is kept or left out."""
     numbers = count()
-    assert len(calm.calmest(2, lambda _turn: next(numbers))) == 2
+    assert len(calm.calmest(2, [lambda: next(numbers)])) == 2
+    assert next(numbers) >= 2

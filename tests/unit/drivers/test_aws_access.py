@@ -7,12 +7,15 @@ import threading
 
 import pytest
 
-from stepbench.drivers.aws_access import AwsAccess, bucket_address
+from stepbench.contracts.plan import LoadStep
+from stepbench.contracts.target import DynamoDbTarget
+from stepbench.drivers.aws_access import AwsAccess, bucket_address, limits_of
 from stepbench.errors import TargetUnavailableError
 from stepbench.settings import Settings
 from stepbench.testing.driver_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
-from stepbench.wire.pool import Address
+from stepbench.testing.records import trial_spec
+from stepbench.wire.pool import Address, Limits
 
 SETTINGS = Settings(results_table="r", results_bucket="r", target_bucket="b")
 
@@ -45,6 +48,17 @@ async def test_missing_credentials_are_named_as_the_cause(monkeypatch: pytest.Mo
     with pytest.raises(TargetUnavailableError, match="no AWS credentials"):
         await access.open()
     await access.close()
+
+
+@pytest.mark.parametrize(
+    ("rate_per_s", "most", "warm"), [(20, 256, 16), (6_000, 256, 24), (15_000, 256, 60), (15_000, 40, 40)]
+)
+def test_a_fast_writer_connects_ahead_for_a_standstill(rate_per_s: float, most: int, warm: int) -> None:
+    """What becomes due meanwhile needs a connection each."""
+    plan = trial_spec(
+        DynamoDbTarget(store="dynamodb"), LoadStep(rate_per_s=rate_per_s, duration_s=1), max_in_flight=most
+    ).plan
+    assert limits_of(plan, 5) == Limits(connections=most, answer_s=5, warm=warm)
 
 
 @pytest.mark.parametrize(

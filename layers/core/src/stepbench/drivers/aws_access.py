@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from contextlib import asynccontextmanager
 from functools import cache
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from stepbench.clock import Clock
-    from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.plan import TrialPlan, TrialSpec
     from stepbench.settings import Settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 ANSWER_LIMIT_S = 10.0
+LEAST_WARM, STANDSTILL_S = 16, 0.004
 """A write without an answer by then is UNKNOWN."""
 _HTTPS_PORT = 443
 _CONTROL = Config(
@@ -67,7 +69,7 @@ class AwsAccess:
         self._endpoint = spec.plan.target.endpoint
         self._settings = settings
         self._clock = clock
-        self._limits = limits or Limits(connections=spec.plan.max_in_flight, answer_s=answer_limit_s)
+        self._limits = limits or limits_of(spec.plan, answer_limit_s)
         self._session = boto3.session.Session(region_name=settings.aws_region)
         self._made: list[Any] = []
         self.boto: Callable[[str], Any] = cache(self._client)
@@ -143,6 +145,19 @@ class AwsAccess:
         client = self._session.client(service, endpoint_url=url, config=_CONTROL)  # type: ignore[call-overload]
         self._made.append(client)
         return client
+
+
+def limits_of(plan: TrialPlan, answer_limit_s: float) -> Limits:
+    """
+    Of one writer in open loop.
+
+    It connects ahead for as many events as become due while its machine stands still for a moment. Each of them needs a
+    connection of its own then, and to connect takes more CPU than to send (4 times, with TLS 30 times): a writer that
+    has fallen behind would fall behind further.
+    """
+    busiest = max((step.rate_per_s for phase in plan.phases for step in phase.steps), default=0) / plan.writers
+    warm = min(plan.max_in_flight, max(LEAST_WARM, math.ceil(busiest * STANDSTILL_S)))
+    return Limits(connections=plan.max_in_flight, answer_s=answer_limit_s, warm=warm)
 
 
 async def open_wire(

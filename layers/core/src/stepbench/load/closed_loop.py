@@ -133,7 +133,11 @@ class ClosedLoop:
             self._timer.call_at(due_ns, self._ring)
 
     def prepare_soon(self, going: _Going) -> None:
-        """Make a client's next operation once all answers that are there have been taken, and followed by a send."""
+        """
+        Make a client's next operation once all answers that are there have been taken, and followed by a send.
+
+        What is sent by a task of its own (`drivers.tasked`) goes out behind what is made.
+        """
         self._to_prepare.append(going)
         if len(self._to_prepare) == 1:
             asyncio.get_running_loop().call_soon(self._prepare)

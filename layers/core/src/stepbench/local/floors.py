@@ -39,7 +39,7 @@ class Probe(Protocol):
         ...
 
     async def latencies_ns(self) -> list[int]:
-        """t4 - t1 of the measured events that arrived, in the order of sending."""
+        """t4 - t1 of the measured events, in the order of sending."""
         ...
 
     async def close(self) -> None:

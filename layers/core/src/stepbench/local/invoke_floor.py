@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 STARTS, AT_A_TIME = 3, 2
 START_S, DRAIN_S = 60, 10
-_CONNECT_S = 10.0
+_CONNECT_S, _ANSWER_S = 10.0, 30.0
 _POLL_S = 0.1
 
 
@@ -78,10 +78,22 @@ class InvokeProbe:
             await self.clock.sleep_async(_POLL_S)  # what it has recorded is there before it is free again
 
     async def latencies_ns(self) -> list[int]:
-        """t4 - t1, after all have arrived or the time is up."""
+        """
+        t4 - t1, in the order of sending.
+
+        Raises:
+            LocalEnvironmentError: not all have arrived in time.
+        """
         await self._await(len(self.t1_ns), DRAIN_S)
-        items = await asyncio.to_thread(lambda: list(self.stack.table.t4_items(self.tag)))
-        return arrivals([bytes(item["entries"]) for item in items], self.t1_ns, self.events)
+        items = self.stack.table.t4_items(self.tag)
+        found = arrivals([bytes(item["entries"]) for item in items], self.t1_ns, self.events)
+        sent = sum(sequence < self.events for sequence in self.t1_ns)
+        if len(found) < sent:
+            message = (
+                f"{sent - len(found)} of {sent} asynchronous invocations did not reach the receiver in {DRAIN_S} s"
+            )
+            raise LocalEnvironmentError(message)
+        return found
 
     async def close(self) -> None:
         """Close the connection."""
@@ -98,7 +110,7 @@ class InvokeProbe:
             except OSError as error:
                 message = f"the emulator at {address.netloc} takes no connection: {error or 'no answer'}"
                 raise LocalEnvironmentError(message) from error
-            self._connection = Connection(connected, self.clock)
+            self._connection = Connection(connected, self.clock, answer_s=_ANSWER_S)
         return self._connection
 
     def _request(self, sequence: int) -> bytes:
@@ -117,7 +129,7 @@ class InvokeProbe:
 
     async def _await(self, wanted: int, limit_s: float) -> bool:
         deadline_ns = self.clock.now_ns() + int(limit_s * 1e9)
-        while await asyncio.to_thread(self.stack.table.t4_count, self.tag) < wanted:
+        while self.stack.table.t4_count(self.tag) < wanted:
             if self.clock.now_ns() > deadline_ns:
                 return False
             await self.clock.sleep_async(_POLL_S)

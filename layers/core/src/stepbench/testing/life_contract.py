@@ -96,9 +96,13 @@ class LifeContract(Generic[SubjectT]):
     async def test_the_provider_is_named(self, subject: SubjectT) -> None:
         """A latency without the name and version of what served it cannot be compared."""
         driver = self.new_driver(subject, self.new_spec(subject))
-        name = await driver.provider()
+        before = await driver.provider()
+        await driver.open()
+        opened = await driver.provider()
         await driver.close()
-        assert name.startswith("Amazon ") or any(character.isdigit() for character in name)
+        assert all(
+            name.startswith("Amazon ") or any(character.isdigit() for character in name) for name in (before, opened)
+        )
 
 
 async def offer_to_nobody(driver: Store, offer: Callable[[], Awaitable[Answer]]) -> None:
