@@ -96,6 +96,12 @@ def readers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
 
 
+def test_a_client_may_be_read_from_again(store: Store) -> None:
+    """By another reader, as a table makes one for each reading."""
+    first, second = (list(store.table.t4_items(REF.tag)) for _ in range(2))
+    assert len(second) == len(first) == layout.T4_SHARDS * PAGES
+
+
 def test_every_page_of_every_shard_is_read_once(store: Store) -> None:
     """A page left out would be lost events; one read twice, duplicates."""
     items = list(store.table.t4_items(REF.tag))

@@ -45,7 +45,7 @@ class ShardReader:
     """
 
     def __init__(self, client: Any, table: str) -> None:  # noqa: ANN401 -- boto3 clients have no common type
-        client.meta.events.register("before-parse.dynamodb.Query", _keep_raw)
+        client.meta.events.register("before-parse.dynamodb.Query", _keep_raw, unique_id=_RAW)  # once, of many readers
         self._client = client
         self._table = table
 
