@@ -19,8 +19,8 @@ What our generator and our analysis cost, beside the best peers, in one run on o
 turns, round by round, and a ratio is taken within a round, so that what else the machine does falls on both. Rounds in
 which a virtual machine's host took the cores away are measured again; what it took in those kept is told below each
 table. Given are the medians over the rounds, the median ratio, and its 95 % interval by order statistics (of six rounds
-or more). Ours and the peer run on one core, servers on the other. A goal is met if the median is within it. In times and
-CPU a ratio below one is in our favour, in operations a second one above.
+or more). Ours and the peer run on one core, servers on the other. A goal is met if the median is within it. In times
+and CPU a ratio below one is in our favour, in operations a second one above.
 
 ![Ratios to the peer with their intervals, and goals](images/performance.svg)
 """
