@@ -1,5 +1,5 @@
 """
-The ratios of all benchmarks as one figure: a dot with its interval on a log axis, a tick where the goal is.
+The ratios that have a goal as one figure: a dot with its interval on a log axis, a tick where the goal is.
 
 Altair writes the specification and vl-convert draws it, as with the report's figures. It stands on a light ground of
 its own, so that it reads the same on a dark page.
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
     from benchmarks.result import Case, Figure, Goal, Result
 
-_VERDICTS = {True: "goal met", False: "goal missed", None: "no goal"}
-_COLORS = ["#0b7285", "#c2255c", "#868e96"]
+_VERDICTS = {True: "goal met", False: "goal missed"}
+_COLORS = ["#0b7285", "#c2255c"]
 """Told apart by those who see no red or green, too; the shapes say the same."""
-_SHAPES = ["circle", "diamond", "square"]
+_SHAPES = ["circle", "diamond"]
 _INK, _GROUND, _GRID = "#212529", "#ffffff", "#dee2e6"
 _TITLE = "ours / peer's (log scale; dark tick: the goal)"
-_WIDTH_PX, _ROW_PX, _LABEL_PX = 420, 22, 420
+_WIDTH_PX, _ROW_PX, _LABEL_PX, _LINE_PX = 420, 36, 370, 14
+_BREAK = "|"
+"""Where a label goes on in its second line."""
 
 
 def svg(results: Sequence[Result]) -> str:
@@ -33,10 +35,18 @@ def svg(results: Sequence[Result]) -> str:
 
 
 def specification(results: Sequence[Result]) -> dict[str, Any]:
-    """Of every figure that has a ratio."""
+    """Of every figure whose ratio has a goal; the page's tables have the others, too."""
     values = _rows(results)
     order = [value["row"] for value in values]
-    y = alt.Y("row:N", sort=order, title=None, axis=alt.Axis(labelLimit=_LABEL_PX, ticks=False, domain=False))
+    lines = alt.Axis(
+        labelExpr=f"split(datum.label, '{_BREAK}')",
+        labelLimit=_LABEL_PX,
+        minExtent=_LABEL_PX,  # vl-convert takes text for narrower than browsers draw it
+        labelLineHeight=_LINE_PX,
+        ticks=False,
+        domain=False,
+    )
+    y = alt.Y("row:N", sort=order, title=None, axis=lines)
     x = alt.X("ratio:Q", scale=alt.Scale(type="log"), title=_TITLE)
     color = alt.Color("verdict:N", title=None, scale=alt.Scale(domain=list(_VERDICTS.values()), range=_COLORS))
     shape = alt.Shape("verdict:N", title=None, scale=alt.Scale(domain=list(_VERDICTS.values()), range=_SHAPES))
@@ -62,7 +72,7 @@ def _rows(results: Sequence[Result]) -> list[dict[str, Any]]:
         for result in results
         for case in result.cases
         for figure in case.figures
-        if figure.ratio is not None
+        if _bound(figure.goal) is not None and figure.met is not None
     ]
 
 
@@ -70,12 +80,12 @@ def _row(result: Result, case: Case, figure: Figure) -> dict[str, Any]:
     low, high = figure.interval or (None, None)
     more = ", more is better" if figure.unit.endswith("/s") else ""
     return {
-        "row": f"{result.benchmark}: {case.name}, {figure.name}{more} (beside {case.peer})",
+        "row": f"{result.benchmark}: {case.name}, {figure.name}{more}{_BREAK}beside {case.peer}",
         "ratio": figure.ratio,
         "low": low,
         "high": high,
         "goal": _bound(figure.goal),
-        "verdict": _VERDICTS[figure.met],
+        "verdict": _VERDICTS[bool(figure.met)],
     }
 
 

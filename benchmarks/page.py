@@ -22,7 +22,7 @@ table. Given are the medians over the rounds, the median ratio, and its 95 % int
 or more). Ours and the peer run on one core, servers on the other. A goal is met if the median is within it. In times
 and CPU a ratio below one is in our favour, in operations a second one above.
 
-![Ratios to the peer with their intervals, and goals](images/performance.svg)
+![The ratios that have a goal, with their intervals](images/performance.svg)
 """
 
 _HOW = """
