@@ -49,7 +49,7 @@ REQUEST = "6f1c0f0e-7d3a-4a52-9f39-2f1e6b1c9d10"
 BOTO3 = f"boto3 {boto3.__version__}"
 PARSER = "json.loads of the event"
 EMPTY = "a Python process that imports nothing"
-FORMERLY = "36 bytes an entry"
+FORMERLY, WRITE_UNITS = "36 bytes an entry", "kB (write units)"
 
 
 class Table(NamedTuple):
@@ -148,7 +148,7 @@ def stream_case(count: int, table: Table, asked: argparse.Namespace) -> Case:
                 asked,
                 count,
             ),
-            Figure(name="write units; peer: " + FORMERLY, unit="kB", ours=(units[0],), peer=(units[1],)),
+            Figure(name="room of an item; peer: " + FORMERLY, unit=WRITE_UNITS, ours=(units[0],), peer=(units[1],)),
         ),
     )
 

@@ -63,6 +63,13 @@ class Figure(Contract):
         value = self.ratio if self.goal.of == "ratio" else statistics.median(self.ours)
         return None if value is None else self.goal.met(value)
 
+    @property
+    def sure(self) -> bool:
+        """Whether all of the interval says the same of the goal; where there is none, the verdict stands as it is."""
+        if self.goal is None or self.goal.of != "ratio" or self.interval is None:
+            return True
+        return len({self.goal.met(bound) for bound in self.interval}) == 1
+
 
 class Case(Contract):
     """One setting of a benchmark, such as "SET, 100 clients"."""

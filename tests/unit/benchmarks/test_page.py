@@ -54,6 +54,14 @@ def test_a_missed_goal_stands_out() -> None:
     assert "≥ 0.9 × | **missed** |" in page.section(result(figure(goal=Goal(at_least=0.9))))  # noqa: RUF001 -- as shown
 
 
+def test_a_verdict_that_the_interval_does_not_bear_out_says_so() -> None:
+    """Another seven rounds might say the opposite."""
+    noisy = (*SEVEN[2:], 1.0, 9.0)
+    for goal, verdict in ((Goal(at_most=0.5), "met, not sure"), (Goal(at_most=0.4), "missed, not sure")):
+        shown = page.section(result(figure(ours=(1.0, *noisy[1:]), goal=goal)))
+        assert f"| {verdict} |" in shown
+
+
 def test_a_ratio_of_few_rounds_has_no_interval() -> None:
     """Rather none than one that is made up."""
     assert "| 2 | 4 | 0.5 |  |  |" in page.section(result(figure(ours=(2.0,), peer=(4.0,))))

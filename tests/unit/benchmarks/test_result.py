@@ -48,6 +48,27 @@ def test_a_goal_is_met_by_the_median(goal: Goal | None, met: bool | None) -> Non
     assert figure((2, 4, 60), (1, 4, 20), goal).met is met
 
 
+@pytest.mark.parametrize(
+    ("goal", "sure"),
+    [
+        (Goal(at_most=0.9), True),
+        (Goal(at_most=1.0), False),
+        (Goal(at_most=1.1), True),
+        (Goal(at_least=1.05), False),
+        (Goal(of="value", at_most=1), True),
+        (None, True),
+    ],
+)
+def test_a_goal_within_the_interval_is_decided_by_noise(goal: Goal | None, sure: bool) -> None:  # noqa: FBT001 -- as above
+    """Here from 0.95 to 1.1."""
+    assert figure((0.95, 1, 1, 1, 1, 1.1), (1,) * 6, goal).sure is sure
+
+
+def test_without_an_interval_the_median_decides() -> None:
+    """There is nothing to be unsure by."""
+    assert figure((0.9, 1.1), (1, 1), Goal(at_most=1)).sure
+
+
 def test_a_goal_for_a_ratio_is_open_without_a_peer() -> None:
     """Nothing was compared, so nothing was met."""
     assert figure((1,), goal=Goal(at_most=1)).met is None

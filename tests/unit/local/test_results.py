@@ -12,7 +12,8 @@ from rich.console import Console
 from stepbench.contracts.result import Failure, RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError
 from stepbench.local.reports import find_run, rerender
-from stepbench.local.results import fetch, headline, read_summary, remedies
+from stepbench.local.results import _cell, fetch, headline, read_summary, remedies
+from stepbench.report import digits
 from stepbench.report.headline import HEADINGS
 from stepbench.report.summary import RunFacts, Store, missing_result, summarise
 from stepbench.testing.sample_results import sample_manifest, sample_results
@@ -107,9 +108,27 @@ def test_a_narrow_terminal_drops_columns_rather_than_digits(width: int, dropped:
 
 
 def test_a_reason_is_no_number() -> None:
-    """Where n is too small a dash stands; the reason is among the caveats."""
+    """Where n is too small a dash stands, whatever the reason begins with; it is among the caveats."""
     lines = printed(run_of(sample_results()), 220)
     assert "n=" not in lines
+    assert [
+        _cell(cell, "p95", "200") for cell in ("65 of 200 independent < 72", "n=200 < 368", "> 30 s", "4.5 ms")
+    ] == [
+        digits.NONE,
+        digits.NONE,
+        "> 30 s",
+        "4.5 ms",
+    ]
+
+
+def test_what_is_emulated_says_so_on_a_narrow_terminal() -> None:
+    """Its numbers say nothing about AWS, however little room there is."""
+    table = printed(run_of(sample_results()), 80)
+    assert "provider" not in table
+    emulated = [trial.name for trial in run_of(sample_results()).trials if trial.emulated]
+    assert emulated
+    for name in emulated:
+        assert f"{name} (emulated)" in table
 
 
 def test_a_failed_trial_says_why_in_its_row_and_below() -> None:

@@ -191,12 +191,14 @@ def _stores(_options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from stepbench.local.reports import find_run, rerender  # noqa: PLC0415 -- see _run
-    from stepbench.local.results import headline  # noqa: PLC0415
+    from stepbench.local.results import headline, remedies  # noqa: PLC0415
 
     folder = find_run(options.run, options.out)
     summary, page = rerender(folder)
     people = _people()
     people.print(headline(summary, people.width))
+    for remedy in remedies(summary):
+        _say(f"  {remedy}")
     _write(str(page))
     return OK
 

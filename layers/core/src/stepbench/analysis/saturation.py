@@ -67,7 +67,9 @@ def _late(evidence: Evidence, window: MeasuredWindow) -> Iterator[Caveat]:
             f"Window {window.name}: 1 % of the events were sent more than {lateness_ms:.2f} ms late, against a "
             f"median {_WHAT[evidence.spec.plan.experiment]} of {response_ms:.2f} ms; response times contain that."
         )
-        remedy = "Use more writers, more memory (CPU) per writer, or a lower rate."
+        remedy = (
+            "Use more writers, more memory (CPU) per writer, or a lower rate; on one machine, close what else runs."
+        )
         yield Caveat(kind="saturated_generator", text=text, remedy=remedy)
 
 
@@ -75,7 +77,7 @@ def _held_back(window: str, found: OperationsResult, writers: int) -> Iterator[C
     if not found.held_back:
         return
     share, cpu, alone = found.generator_share or 0, found.generator_cpu or 0, (found.clients or 0) <= writers
-    remedy = "Use more writers, more memory (CPU) per writer, or fewer clients."
+    remedy = "Use more writers, more memory (CPU) per writer, or fewer clients; on one machine, close what else runs."
     if share > MOST_GENERATOR_SHARE:
         text = (
             f"Window {window}: the generator itself took {100 * share:.0f} % of its clients' time, from when each was "

