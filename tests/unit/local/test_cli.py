@@ -290,7 +290,7 @@ def test_stores_says_which_are_emulated(capsys: pytest.CaptureFixture[str]) -> N
     """Nobody may take the emulator's latencies for AWS's."""
     assert main(["stores"]) == 0
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert rows.keys() == {"s3", "dynamodb", "postgresql", "dsql", "etcd", "redis", "reference"}
+    assert rows.keys() == {"s3", "dynamodb", "postgresql", "dsql", "etcd", "redis", "cassandra", "reference"}
     assert "emulated" in rows["s3"]
     assert "emulated" in rows["dynamodb"]
     assert "real" in rows["etcd"]
