@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from benchmarks import rounds
+from benchmarks import machine, rounds
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.operations.redis import RedisOperations
@@ -219,14 +219,15 @@ def main() -> None:
         store = start_valkey(Path(directory))
         try:
             stalls = Stalls(store.pids[0], asked.stall_ms / 1e3, asked.every_s)
-            print(f"{store.version}; {asked.stall_ms:g} ms every {asked.every_s:g} s; {rounds.load_average()}")
+            load = f"load average {machine.load_average():.2f}"
+            print(f"{store.version}; {asked.stall_ms:g} ms every {asked.every_s:g} s; {load}")
             bench = Bench(spec, store.endpoint, stalls, asked.seconds)
             series, pairs = run_measuring(measure(bench, asked.max_in_flight))
         finally:
             terminate(store.pids)
     print_measured(series, asked.stall_ms / 10)
     print_estimated(pairs)
-    print(f"\n{rounds.load_average()} at the end")
+    print(f"\nload average {machine.load_average():.2f} at the end")
 
 
 if __name__ == "__main__":

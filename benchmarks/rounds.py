@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import statistics
 import sys
@@ -147,11 +146,6 @@ def cpu_s(who: int = resource.RUSAGE_SELF) -> float:
 def take_turns(own: Callable[[], OwnT], other: Callable[[], OtherT], rounds: int) -> list[tuple[OwnT, OtherT]]:
     """So many calm rounds of both; the two take turns in who goes first."""
     return [(mine, theirs) for mine, theirs in calmest(rounds, (own, other))]
-
-
-def load_average() -> str:
-    """Of the last minute: what else the machine does."""
-    return f"load average {os.getloadavg()[0]:.2f}"
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from psycopg import sql
+from tests.integration.drivers.operations.superuser import superuser
 
 from stepbench.clock import AnchoredClock, SystemClock
 from stepbench.contracts.workload import Kind
@@ -72,28 +73,16 @@ class Server:
             results_table="t", results_bucket="b", tls_authority=str(self.authority), allow_custom_endpoints=True
         )
 
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[psycopg.AsyncConnection]:
-        """Of the superuser."""
-        host, _, port = self.address.partition(":")
-        connection = await psycopg.AsyncConnection.connect(
-            host=host, port=int(port), dbname="postgres", user="postgres", autocommit=True, connect_timeout=5
-        )
-        try:
-            yield connection
-        finally:
-            await connection.close()
-
     async def query(self, query: str, spec: TrialSpec, *values: object) -> list[tuple[Any, ...]]:
         """`{table}` in it is the trial's."""
         table = sql.Identifier(SCHEMA, f"records_{spec.tag}")
-        async with self.session() as connection:
+        async with superuser(self.address) as connection:
             cursor = await connection.execute(sql.SQL(query).format(table=table), values or None)
             return await cursor.fetchall() if cursor.description else []
 
     async def bootstrap(self) -> None:
         """Twice, as an update of a stack would."""
-        async with self.session() as connection:
+        async with superuser(self.address) as connection:
             await set_up(connection, SystemClock())
             await set_up(connection, SystemClock())
             await connection.execute(ISOLATION)
@@ -183,7 +172,11 @@ async def test_a_conflict_is_tried_again_and_counted(server: Server, *, reuse: b
     subject = DsqlSubject(server)
     spec = operations_spec(subject.target, reuse=reuse)
     operation = contents_of(spec).operation(Kind.OVERWRITE, 3, 1)
-    async with operating(subject.operable(spec)) as driver, server.session() as other, asyncio.timeout(LIMIT_S):
+    async with (
+        operating(subject.operable(spec)) as driver,
+        superuser(server.address) as other,
+        asyncio.timeout(LIMIT_S),
+    ):
         await other.execute("BEGIN")
         table = sql.Identifier(SCHEMA, f"records_{spec.tag}")
         await other.execute(sql.SQL("UPDATE {} SET value = 'x' WHERE key = %s").format(table), (operation.key,))
@@ -214,7 +207,7 @@ async def test_a_refused_connection_has_the_stores_code(server: Server) -> None:
     """Quotas of connections are what a plan without reuse meets first; they are counted by their own name."""
     subject = DsqlSubject(server)
     spec = operations_spec(subject.target, reuse=False)
-    async with operating(subject.operable(spec)) as driver, server.session() as admin:
+    async with operating(subject.operable(spec)) as driver, superuser(server.address) as admin:
         await admin.execute("ALTER ROLE stepbench CONNECTION LIMIT 0")
         try:
             refused = await driver.operate(contents_of(spec).operation(Kind.READ, 0, 0))
@@ -231,7 +224,7 @@ async def test_a_token_is_the_password_and_goes_stale(server: Server) -> None:
     tokens = Tokens(lambda: next(signed), clock)
     tls = Tls(wanted=True, authority=str(server.authority))
     access = DsqlAccess(parse_endpoint(server.address, 5432), tokens, tls, DATABASE_ROLE)
-    async with _passwords(server), server.session() as admin, asyncio.timeout(LIMIT_S):
+    async with _passwords(server), superuser(server.address) as admin, asyncio.timeout(LIMIT_S):
         await admin.execute("ALTER ROLE stepbench PASSWORD 'first'")
         session = await access.connect()
         await admin.execute("ALTER ROLE stepbench PASSWORD 'second'")
@@ -254,7 +247,7 @@ async def test_a_signed_token_is_sent_as_it_is(server: Server) -> None:
     assert re.search(r"X-Amz-Credential=[^&]*%2Fdsql%2F", token)
     tls = Tls(wanted=True, authority=str(server.authority))
     access = DsqlAccess(cluster.endpoint, Tokens(lambda: token, FakeClock()), tls, DATABASE_ROLE)
-    async with _passwords(server), server.session() as admin, asyncio.timeout(LIMIT_S):
+    async with _passwords(server), superuser(server.address) as admin, asyncio.timeout(LIMIT_S):
         await admin.execute(sql.SQL("ALTER ROLE stepbench PASSWORD {}").format(sql.Literal(token)))
         connection = await access.connect()
         assert connection.pgconn.ssl_in_use
@@ -273,7 +266,7 @@ async def test_a_cluster_without_its_schema_is_the_plans_problem(server: Server)
     """No retry can help, and the message says who makes it. Tearing down finds nothing to do."""
     spec = operations_spec(DsqlSubject(server).target)
     driver = DsqlSubject(server).operable(spec)
-    async with server.session() as admin:
+    async with superuser(server.address) as admin:
         await admin.execute("ALTER SCHEMA stepbench RENAME TO hidden")
         try:
             with pytest.raises(PlanError, match="Bootstrap the cluster"):
@@ -312,7 +305,7 @@ async def test_roles_of_iam_are_bound_and_unbound_by_difference() -> None:
 @asynccontextmanager
 async def _passwords(server: Server) -> AsyncIterator[None]:
     """The role has to give one over TLS, and gets nowhere without; before and after everybody is trusted."""
-    async with server.session() as admin:
+    async with superuser(server.address) as admin:
         ((path,),) = await (await admin.execute("SHOW hba_file")).fetchall()
         before = _replace(path, lambda rules: ASKED + rules)
         await _reload(server, admin, asked=True)

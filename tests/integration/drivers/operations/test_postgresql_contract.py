@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from psycopg import sql
+from tests.integration.drivers.operations.superuser import superuser
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
@@ -25,7 +25,7 @@ from stepbench.testing.operable_contract import OperableContract
 from stepbench.testing.operable_subject import SILENT_LIMIT_S, contents_of, fields_of, operating, operations_spec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Callable, Iterator
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.local.certificates import Certificates
@@ -69,7 +69,7 @@ class PostgresqlOperationsSubject:
 
     async def read_back(self, spec: TrialSpec, key: str) -> Stored | None:
         """Text; of a product JSON."""
-        async with self.session() as session:
+        async with superuser(self.upstream) as session:
             query = sql.SQL("SELECT value::text FROM {} WHERE key = %s").format(table_of(spec))
             row = await (await session.execute(query, (key,))).fetchone()
         if row is None:
@@ -79,7 +79,7 @@ class PostgresqlOperationsSubject:
 
     async def leftovers(self, spec: TrialSpec) -> list[str]:
         """The schema, and its rows."""
-        async with self.session() as session:
+        async with superuser(self.upstream) as session:
             query = "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s"
             schemas = await (await session.execute(query, (f"%{spec.tag}%",))).fetchall()
             keys: list[tuple[str]] = []
@@ -87,18 +87,6 @@ class PostgresqlOperationsSubject:
                 cursor = await session.execute(sql.SQL("SELECT key FROM {}").format(table_of(spec)))
                 keys = await cursor.fetchall()
         return [name for (name,) in (*schemas, *keys)]
-
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[psycopg.AsyncConnection]:
-        """One that is not the driver's."""
-        host, _, port = self.upstream.partition(":")
-        connection = await psycopg.AsyncConnection.connect(
-            host=host, port=int(port), dbname="postgres", user="postgres", autocommit=True, connect_timeout=5
-        )
-        try:
-            yield connection
-        finally:
-            await connection.close()
 
 
 def _driver(spec: TrialSpec, address: str, limit_s: float = WRITE_LIMIT_S) -> PostgresqlOperations:
@@ -140,7 +128,11 @@ async def test_the_answer_of_an_abandoned_operation_meets_no_other(address: str)
     spec = operations_spec(subject.target, clients=1)
     held, other = (contents_of(spec).operation(Kind.OVERWRITE, record, 1) for record in (3, 4))
     found: list[Operated] = []
-    async with operating(driver := subject.operable(spec)), subject.session() as holder, asyncio.timeout(LIMIT_S):
+    async with (
+        operating(driver := subject.operable(spec)),
+        superuser(subject.upstream) as holder,
+        asyncio.timeout(LIMIT_S),
+    ):
         await _hold(holder, spec, held)
         made = driver.make(held)
         made.send(found.append)
