@@ -12,7 +12,7 @@ INSTALL := $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(UV) pip in
 # Half of the suite's time is waiting for state machines. What stays together: see tests/conftest.py.
 PARALLEL := --numprocesses=2 --dist=loadscope --no-loadscope-reorder
 
-.PHONY: run test coverage check format lock bench setup setup-test down clean help
+.PHONY: run test test-faults coverage check format lock bench setup setup-test down clean help
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -26,10 +26,14 @@ test: setup setup-test ## Set up, then the whole suite, two modules at a time
 coverage: setup setup-test ## The same, with the lines that no test ran (takes longer)
 	$(VENV)/bin/python -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
+test-faults: setup setup-test ## Set up, then the fault tour (20 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
+	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL)) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results $(RESULTS)) $(PYTEST_ARGS)
+
 check: $(VENV)/.dev ## Format, lint, types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy layers/core/src functions tests
+	$(VENV)/bin/mypy layers/core/src functions tests benchmarks
 
 format: $(VENV)/.dev ## Format and mend what ruff can mend
 	$(VENV)/bin/ruff format .
@@ -44,11 +48,15 @@ down: ## Stop what `stepbench up` left running
 
 clean: ## Remove everything that set-up and runs have made here
 	-test -x $(VENV)/bin/stepbench && $(VENV)/bin/stepbench down
-	rm -rf $(VENV) .stepbench .aws-sam node_modules out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf layers/core/src/stepbench/report/charts.json $(VENV) .stepbench .aws-sam node_modules out .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- set-up ---------------------------------------------------------------------------------------------------
 
-setup: $(VENV)/.run $(TOOLS)/emulator/.ready $(TOOLS)/lambda/.ready $(TOOLS)/sam/.ready ## Everything that a run needs
+setup: $(VENV)/.run $(TOOLS)/emulator/.ready $(TOOLS)/lambda/.ready $(TOOLS)/sam/.ready charts ## Everything that a run needs
+
+.PHONY: charts
+charts: $(TOOLS)/lambda/.ready # whose Python has pip
+	@PATH="$(abspath $(TOOLS)/lambda/bin):$$PATH" $(MAKE) --silent --directory layers/core charts
 
 setup-test: $(VENV)/.dev node_modules/.ready .stepbench/cassandra/.ready ## Everything that the suite needs on top
 	.ci/system-packages chromium nodejs redis-server
@@ -91,6 +99,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
   --no-annotate --no-strip-extras --custom-compile-command "make lock"
 
 lock: | $(UV) ## Resolve every requirements file anew
-	$(COMPILE) pyproject.toml --extra local --extra report --extra stores -o requirements/run.txt
+	$(COMPILE) pyproject.toml --extra analysis --extra local --extra report --extra stores -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/run.txt -o requirements/dev.txt
+	$(COMPILE) --group charts -c requirements/dev.txt -o layers/core/requirements.txt
 	for tool in bench emulator lambda sam uv; do $(COMPILE) requirements/$$tool.in -o requirements/$$tool.txt || exit 1; done

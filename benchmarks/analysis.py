@@ -18,18 +18,17 @@ counted from after the imports, memory is the process's whole.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import command, machine
+from benchmarks import command
 from benchmarks.building import polars_python
-from benchmarks.calm import calmest
-from benchmarks.command import ROOT, Found
-from benchmarks.result import Case, Figure, Goal
+from benchmarks.command import ROOT, Found, run_program
+from benchmarks.machine import calmest
+from benchmarks.result import Case, Figure, Goal, Measure, figures_of
 
 if TYPE_CHECKING:
     import argparse
@@ -42,9 +41,9 @@ _AGREE = ("offered", "ok", "received", "duplicates")
 
 
 def measure(asked: argparse.Namespace) -> Found:
-    """All rounds."""
+    """Measure all rounds."""
     events, polars = asked.events or (QUICK_EVENTS if asked.quick else EVENTS), polars_python()
-    with tempfile.TemporaryDirectory() as directory, machine.pinned():
+    with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory) / "trial"
         made = _run([sys.executable, "-m", "benchmarks.trial_files", folder, str(events)])
         each_round = calmest(asked.rounds, [partial(_once, who, folder, polars) for who in _WHO])
@@ -75,9 +74,8 @@ _SIZE = Goal(of="value", at_most=8)
 
 
 def polars_version(python: Path) -> str:
-    """Of the comparator."""
-    said = [python, "-c", "import polars; print(polars.__version__)"]
-    return subprocess.run(said, check=True, capture_output=True, text=True).stdout.strip()
+    """Return the version of polars that a Python has."""
+    return run_program([python, "-c", "import polars; print(polars.__version__)"]).strip()
 
 
 def _once(who: str, folder: Path, polars: Path) -> dict[str, float]:
@@ -86,16 +84,13 @@ def _once(who: str, folder: Path, polars: Path) -> dict[str, float]:
     return _run([sys.executable, "-m", "benchmarks.analysis_runs", who, folder])
 
 
-def _run(words: list[str | Path]) -> dict[str, float]:
-    done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True, timeout=_LIMIT_S)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, words))} failed: {done.stderr.strip()[-1_000:]}")
-    found: dict[str, float] = json.loads(done.stdout)
+def _run(line: list[object]) -> dict[str, float]:
+    found: dict[str, float] = json.loads(run_program(line, _LIMIT_S))
     return found
 
 
 def _check(taken: dict[str, list[dict[str, float]]]) -> None:
-    """That both have found the same, or one of them has not done its work."""
+    """Check that both have found the same; else one of them has not done its work."""
     ours, theirs = taken["ours"][0], taken["polars"][0]
     same = [*_AGREE, *(name for name in theirs if name.startswith("p_"))]
     wrong = [name for name in same if abs(ours[name] - theirs[name]) > 1e-9 * abs(theirs[name])]
@@ -106,35 +101,17 @@ def _check(taken: dict[str, list[dict[str, float]]]) -> None:
 def _figures(
     taken: dict[str, list[dict[str, float]]], peer: str, at_most: float | None = None, memory: float | None = None
 ) -> tuple[Figure, ...]:
-    cpu, rss = (
-        {who: tuple(each[name] for each in taken[who]) for who in ("ours", peer)} for name in ("cpu_s", "rss_mb")
+    own, other = ([(each["cpu_s"], each["rss_mb"]) for each in taken[who]] for who in ("ours", peer))
+    measures = (
+        Measure("CPU", "s", None if at_most is None else Goal(at_most=at_most)),
+        Measure("peak memory", "MB", None if memory is None else Goal(of="value", at_most=memory)),
     )
-    return (
-        Figure(
-            name="CPU",
-            unit="s",
-            ours=cpu["ours"],
-            peer=cpu[peer],
-            goal=None if at_most is None else Goal(at_most=at_most),
-        ),
-        Figure(
-            name="peak memory",
-            unit="MB",
-            ours=rss["ours"],
-            peer=rss[peer],
-            goal=None if memory is None else Goal(of="value", at_most=memory),
-        ),
-    )
+    return figures_of(measures, list(zip(own, other, strict=True)))
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", type=int, help=f"default {EVENTS:,}; with --quick {QUICK_EVENTS:,}")
 
 
-def main() -> None:
-    """From the command line."""
-    command.run("analysis", QUESTION, measure, _options)
-
-
 if __name__ == "__main__":
-    main()
+    command.run("analysis", QUESTION, measure, _options)

@@ -17,20 +17,19 @@ from stepbench.analysis import latency
 from stepbench.analysis.timeline import series
 from stepbench.analysis.windows import MeasuredWindow
 from stepbench.contracts.plan import TrialSpec
-from stepbench.records.books import account
-from stepbench.records.columns import decode
-from stepbench.records.entries import shape_of, unpack_together
-from stepbench.records.grid import build_grid
-from stepbench.records.join import join
-from stepbench.records.t4 import parse_item
+from stepbench.records.formats.columns import decode
+from stepbench.records.formats.t4_items import parse_item, shape_of, unpack_together
+from stepbench.records.join.accounting import account
+from stepbench.records.join.grid import build_grid
+from stepbench.records.join.trial import join
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.records.columns import ColumnFile
-    from stepbench.records.joined import Joined
-    from stepbench.records.t4 import T4Item
+    from stepbench.records.formats.columns import ColumnFile
+    from stepbench.records.formats.t4_items import T4Item
+    from stepbench.records.join.joined import Joined
 
 START_NS = 1_700_000_000 * 10**9
 MEASURES = {
@@ -62,7 +61,7 @@ def _items(folder: Path) -> Iterator[T4Item]:
 
 
 def _pages(folder: Path) -> Iterator[list[dict[str, Any]]]:
-    """The items, a page of the table at a time."""
+    """Yield the items, a page of the table at a time."""
     for path in sorted((folder / "items").iterdir()):
         with path.open("rb") as file:
             while True:
@@ -84,7 +83,7 @@ def _joined(folder: Path, spec: TrialSpec) -> Joined:
 
 
 def ours(folder: Path, *, intervals: bool = False) -> dict[str, float]:
-    """The whole analysis of what the goal names."""
+    """Do the whole analysis of what the goal names."""
     spec = _spec(folder)
     joined = _joined(folder, spec)
     books = account(joined, np.ones(joined.size, dtype=np.bool_))
@@ -104,7 +103,7 @@ def ours(folder: Path, *, intervals: bool = False) -> dict[str, float]:
 
 
 def reading(folder: Path) -> dict[str, float]:
-    """What is stored, decoded to integers and summed."""
+    """Decode what is stored to integers, and sum them."""
     total = 0
     for file in _Files(folder):
         total += sum(int(column.sum()) for column in file.rows[:6])
@@ -117,7 +116,7 @@ def reading(folder: Path) -> dict[str, float]:
 
 
 def raw(folder: Path) -> dict[str, float]:
-    """Plain columns, some 2 MB at a time."""
+    """Read and sum plain columns, some 2 MB at a time."""
     total = 0
     for path in sorted((folder / "raw").iterdir()):
         with path.open("rb") as file:
@@ -127,7 +126,7 @@ def raw(folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    """`ours`, `intervals`, `reading` or `raw`, and a folder."""
+    """Run `ours`, `intervals`, `reading` or `raw` on a folder."""
     who, folder = sys.argv[1], Path(sys.argv[2])
     before = resource.getrusage(resource.RUSAGE_SELF)
     match who:

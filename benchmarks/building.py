@@ -1,19 +1,31 @@
 """
 The comparators, built from source on this machine: our own few, and tools from the Go module proxy at fixed versions.
 
+The sink among them is also started, on its core, plain and with TLS, and ended with the block.
+
 Go's minimal version selection makes a module's build list a function of its version, and the checksum database vouches
 for the content, so that a throw-away module is as reproducible as one with a lock file.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+from benchmarks import machine
 from benchmarks.command import ROOT, MissingComparatorError
+
+from stepbench.local.stores.certificates import make_certificates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 SOURCES = Path(__file__).resolve().parent / "comparators"
 ETCD_MODULE, ETCD_VERSION = "go.etcd.io/etcd/v3", "v3.5.21"
@@ -21,18 +33,13 @@ YCSB_MODULE, YCSB_VERSION = "github.com/pingcap/go-ycsb", "v1.0.1"
 _BUILD_LIMIT_S = 900
 
 
-def sink(tools: Path) -> Path:
-    """The HTTP server that acknowledges everything: `benchmarks.sinks` starts it."""
-    return _own_go("sink", tools)
-
-
 def putitem(tools: Path) -> Path:
-    """PutItems in Go, by the SDK or by itself."""
-    return _own_go("putitem", tools)
+    """Build PutItems in Go, by the SDK or by itself."""
+    return _own_go("putitem", tools, "./putitem")
 
 
 def lateness(tools: Path) -> Path:
-    """The open loop in C."""
+    """Build the open loop in C."""
     compiler = _need("cc", "install a C compiler (apt-get install gcc libc6-dev)")
     made, source = _place(tools, "lateness"), SOURCES / "lateness.c"
     if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
@@ -42,7 +49,7 @@ def lateness(tools: Path) -> Path:
 
 def etcd_benchmark(tools: Path) -> Path:
     """
-    Etcd's own `benchmark`.
+    Build etcd's own `benchmark`.
 
     Its module refuses `go install`, since it replaces others by its own directories; as a dependency these are the
     modules of the same version.
@@ -51,19 +58,17 @@ def etcd_benchmark(tools: Path) -> Path:
 
 
 def etcd_watch(tools: Path) -> Path:
-    """Put to watch by etcd's client for Go; a module of its own, since it has that client's many dependencies."""
-    go, made = _go(), _place(tools, "etcdwatch")
-    _run([go, "build", "-o", str(made), "."], SOURCES / "etcdwatch")
-    return made
+    """Build put to watch by etcd's client for Go; a module of its own, since it has that client's many dependencies."""
+    return _own_go("etcdwatch", tools, ".", SOURCES / "etcdwatch")
 
 
 def go_ycsb(tools: Path) -> Path:
-    """The Yahoo Cloud Serving Benchmark in Go."""
+    """Build the Yahoo Cloud Serving Benchmark in Go."""
     return _from_proxy(f"go-ycsb-{YCSB_VERSION}", YCSB_MODULE, YCSB_VERSION, "cmd/go-ycsb", tools)
 
 
 def polars_python() -> Path:
-    """A Python that has polars, and nothing of ours."""
+    """Return a Python that has polars, and nothing of ours."""
     python = ROOT / ".stepbench" / "venvs" / "bench" / "bin" / "python"
     if not python.exists():
         message = "polars is not installed: make .stepbench/venvs/bench/.ready"
@@ -71,14 +76,9 @@ def polars_python() -> Path:
     return python
 
 
-def found(name: str, remedy: str) -> Path:
-    """A comparator that the system has to have. Raises MissingComparatorError."""
-    return Path(_need(name, remedy))
-
-
-def _own_go(name: str, tools: Path) -> Path:
-    go, made = _go(), _place(tools, name)
-    _run([go, "build", "-o", str(made), f"./{name}"], SOURCES)  # Go knows what has changed
+def _own_go(name: str, tools: Path, package: str, directory: Path = SOURCES) -> Path:
+    made = _place(tools, name)
+    _run([_go(), "build", "-o", str(made), package], directory)  # Go knows what has changed
     return made
 
 
@@ -119,3 +119,32 @@ def _run(command: list[str], directory: Path) -> None:
     if done.returncode:
         message = f"{' '.join(command)} failed: {done.stderr[-1_000:].strip()}"
         raise MissingComparatorError(message)
+
+
+_END_LIMIT_S = 10
+
+
+class Sink(NamedTuple):
+    """The sink listens at two HOST:PORT. authority: the PEM file that the one with TLS is to be trusted by."""
+
+    plain: str
+    tls: str
+    authority: Path
+
+
+@contextmanager
+def sink(tools: Path) -> Iterator[Sink]:
+    """Run a sink for the block; raise MissingComparatorError where it cannot be built."""
+    program = _own_go("sink", tools, "./sink")
+    with tempfile.TemporaryDirectory() as directory:
+        made = make_certificates(Path(directory))
+        command = machine.on_core([program, "-certificate", made.certificate, "-key", made.key])
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                said = process.stdout.readline() if process.stdout else ""
+                if not said:
+                    message = f"{program} ended with status {process.wait(_END_LIMIT_S)} before it listened"
+                    raise RuntimeError(message)
+                yield Sink(**json.loads(said), authority=made.authority)
+            finally:
+                process.kill()  # it holds nothing that would have to be written

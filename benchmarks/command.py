@@ -2,7 +2,7 @@
 What every benchmark's command line shares: options, the table that it prints, the result that it keeps.
 
 A benchmark module is a question, a function `measure(asked) -> Found`, and a `main()` that hands both to `run`. It is
-measured on the load's core, with all that it starts; servers are put on theirs (`rounds.server`, `sinks.sink`).
+measured on the load's core, with all that it starts; servers are put on theirs (`rounds.server`, `building.sink`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ import datetime as dt
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks import calm, machine, page
-from benchmarks.result import Case, Result
+from benchmarks import machine
+from benchmarks.result import Case, Result, section
+
+from stepbench.local.processes import interruptible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+LIMIT_S = 120
 ROUNDS, QUICK_ROUNDS = 7, 1
 """Six rounds are the least of which a median has a 95 % interval."""
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +33,7 @@ SKIPPED = 3
 
 
 class MissingComparatorError(Exception):
-    """Nothing to compare with; the message says what is missing and the remedy."""
+    """A comparator is missing; the message says which, and the remedy."""
 
 
 class Found(NamedTuple):
@@ -66,7 +69,7 @@ def run(
     asked.rounds = asked.rounds or (QUICK_ROUNDS if asked.quick else ROUNDS)
     load_at_start = machine.load_average()
     try:
-        with machine.pinned():
+        with interruptible(), machine.pinned():  # whoever ends us ends our servers, too
             found = measure(asked)
     except MissingComparatorError as missing:
         print(missing, file=sys.stderr)
@@ -79,16 +82,36 @@ def run(
         machine=machine.describe(load_at_start),
         rounds=asked.rounds,
         cases=found.cases,
-        notes=(*found.notes, *machine.notes(), *calm.notes()),
+        notes=(*found.notes, *machine.notes(), *machine.steal_notes()),
     )
-    print(page.section(result))
+    print(section(result))
     if asked.into is not None:
         asked.into.mkdir(parents=True, exist_ok=True)
         (asked.into / f"{name}.json").write_text(result.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
+def run_program(line: Sequence[object], limit_s: float = LIMIT_S, **options: Any) -> str:  # noqa: ANN401 -- as passed on
+    """
+    Return what a program prints; it runs on the cores that this process has.
+
+    Args:
+        line: the program and its arguments.
+        limit_s: how long it may take.
+        options: further ones for `subprocess.run`.
+
+    Raises:
+        SystemExit: it failed; with the end of what it said of that.
+    """
+    words = [str(word) for word in line]
+    options = {"cwd": ROOT, "text": True, **options}
+    done = subprocess.run(words, check=False, capture_output=True, timeout=limit_s, **options)
+    if done.returncode:
+        sys.exit(f"{words[0]} failed with status {done.returncode}: {done.stderr[-2_000:].strip()}")
+    return str(done.stdout)
+
+
 def _commit() -> str:
-    """The commit's short name, marked where other files than results have changed since; "unknown" outside of git."""
+    """Return the commit's short name, and whether other files than results have changed since; or "unknown"."""
 
     def said(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, check=False, capture_output=True, text=True).stdout.strip()

@@ -26,6 +26,8 @@ from stepbench.stats.estimates import Sample
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from stepbench.contracts.measures import Estimate
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
@@ -37,7 +39,7 @@ _LEVEL = 10
 def coverage(
     phi: float, length_s: float, rate_per_s: float, simulations: int, qs: Sequence[float] = QUANTILES
 ) -> list[tuple[int, int]]:
-    """Per quantile: how many intervals held the truth, and how many were given."""
+    """Return how many intervals held the truth, and how many were given, for each quantile."""
     truths = [float(stats.norm.ppf(q)) for q in qs]
     tally = _Tally(len(qs))
     for sample in _samples(phi, length_s, rate_per_s, simulations):
@@ -46,7 +48,7 @@ def coverage(
 
 
 def comparison_coverage(phi: float, length_s: float, rate_per_s: float, simulations: int) -> list[tuple[int, int]]:
-    """The same for median shift, median ratio, IQR ratio and tail ratio of windows between which nothing changed."""
+    """Return such pairs of median shift, median ratio, IQR ratio and tail ratio between windows of the same series."""
     tally = _Tally(4)
     series = _samples(phi, length_s, rate_per_s, 2 * simulations)
     samples = (replace(sample, values=_LEVEL + sample.values) for sample in series)
@@ -70,13 +72,18 @@ class _Tally:
 
 
 def _samples(phi: float, length_s: float, rate_per_s: float, count: int) -> Iterator[Sample]:
-    """Windows of AR(1) series of mean 0 and deviation 1, with one generator for all."""
+    """Yield windows of AR(1) series, with one generator for all."""
     rng = np.random.default_rng([1, round(phi * 1_000)])
     n = round(length_s * rate_per_s)
+    for values in ar1_series(phi, n, count, rng):
+        yield Sample(values, np.arange(n) / rate_per_s, length_s, 120, rng)
+
+
+def ar1_series(phi: float, n: int, count: int, rng: np.random.Generator) -> Iterator[NDArray[np.float64]]:
+    """Yield AR(1) series of mean 0 and deviation 1, shape (n,) each."""
     for first in range(0, count, _AT_ONCE):
         noise = rng.standard_normal((min(_AT_ONCE, count - first), n + _BURN_IN))
-        for values in signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[:, _BURN_IN:]:
-            yield Sample(values, np.arange(n) / rate_per_s, length_s, 120, rng)
+        yield from signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[:, _BURN_IN:]
 
 
 def _cell(held: int, given: int, simulations: int) -> str:

@@ -3,6 +3,11 @@ The machine of a benchmark: what it is, and which core does what.
 
 Ours and its comparators run on the first core, servers on the second, so that neither takes the other's time and a
 figure of "one core" is one. Where there is only one, or no way to choose, everything shares it, and `apart()` says so.
+
+A virtual machine's host takes its cores away at times, and tells it as steal. More rounds are measured while there are
+too few during which it took less than `CALM` of a core; kept are the calmest. What decides is the host's doing alone:
+no round's figures are looked at. As many of those kept began with the first as with the last of what is compared, or
+one more.
 """
 
 from __future__ import annotations
@@ -11,48 +16,51 @@ import contextlib
 import os
 import platform
 import shutil
+import statistics
 import time
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 from benchmarks.result import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
 
 LOAD_CORE, SERVER_CORE = 0, 1
-"""Of those that we may use, in their order: a container may have any."""
+"""They count those that we may use, in order: a container may have any."""
 _ENDED = (FileNotFoundError, ProcessLookupError)
 """What /proc and the kernel say of a process or thread that is gone."""
 SHARED = "Load and servers shared the cores: this machine has one, or no way to choose (taskset)."
 
 
 def apart() -> bool:
-    """Whether load and servers can have a core each."""
+    """Tell whether load and servers can have a core each."""
     return len(_cores()) > SERVER_CORE and bool(shutil.which("taskset"))
 
 
 def cores() -> tuple[int, ...]:
-    """Those of load and servers; all that we may use where these share them."""
+    """Return the cores of load and servers; all that we may use where these share them."""
     return _cores()[: SERVER_CORE + 1] if apart() else _cores()
 
 
 @cache
 def _cores() -> tuple[int, ...]:
-    """What we may use, as it was before we pinned ourselves; none where there is no way to choose."""
+    """Return what we may use, as it was before we pinned ourselves; none where there is no way to choose."""
     return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
 
 
 def notes() -> tuple[str, ...]:
-    """What a result has to say of the cores; nothing where all is as it should be."""
+    """Return what a result has to say of the cores; nothing where all is as it should be."""
     return () if apart() else (SHARED,)
 
 
 @contextlib.contextmanager
 def pinned(core: int = LOAD_CORE) -> Iterator[None]:
-    """This process on one core, with all its threads and what it starts; as before afterwards."""
+    """Keep this process on one core, with all its threads and what it starts; as before afterwards."""
     if not apart():
         yield
         return
@@ -65,13 +73,13 @@ def pinned(core: int = LOAD_CORE) -> Iterator[None]:
 
 
 def on_core(command: Sequence[str | Path], core: int = SERVER_CORE) -> list[str]:
-    """The command that runs this one on a core."""
+    """Return the command that runs this one on a core."""
     parts = [str(part) for part in command]
     return ["taskset", "--cpu-list", str(_cores()[core]), *parts] if apart() else parts
 
 
 def pin_pids(pids: Iterable[int], core: int = SERVER_CORE) -> None:
-    """Processes that run already, with their threads and children; what these start later inherits it."""
+    """Pin processes that run already, with their threads and children; what these start later inherits it."""
     if not apart():
         return
     for pid in pids:
@@ -89,18 +97,18 @@ def _pin_threads(pid: int, cores: set[int]) -> None:
 
 
 def load_average() -> float:
-    """Of the last minute: what else the machine does."""
+    """Return the load of the last minute: what else the machine does."""
     return round(os.getloadavg()[0], 2)
 
 
 class Pauses(NamedTuple):
-    """What a loop that only looks at the clock did not get of its core: a share of the time, and the longest pause."""
+    """The time that a loop which only looks at the clock did not get of its core: a share, and the longest pause."""
 
     share: float
     longest_ms: float
 
     def words(self) -> str:
-        """A note for a result that depends on it."""
+        """Return a note for a result that depends on it."""
         return (
             f"The core itself paused: just before, a loop that only looked at the clock lost {self.share:.1%} of its "
             f"time, {self.longest_ms:.1f} ms at the longest, to other processes or to the host of a virtual machine."
@@ -125,7 +133,7 @@ def pauses(seconds: float = 2.0, least_ns: int = 50_000) -> Pauses:
 
 
 def describe(load_at_start: float) -> Machine:
-    """Of the machine and the moment; to be called at a benchmark's end."""
+    """Describe the machine and the moment; to be called at a benchmark's end."""
     return Machine(
         cpu=_cpu_model(),
         cores=os.cpu_count() or 1,
@@ -144,3 +152,80 @@ def _cpu_model() -> str:
     named = dict(line.split(":", 1) for line in lines if ":" in line)
     names = {name.strip(): value.strip() for name, value in named.items()}
     return names.get("model name", platform.machine())
+
+
+CALM = 0.02
+"""So much of any core's time under a part of the round may be the host's."""
+MOST_TIMES = 2
+"""So many times as many rounds as are wanted are measured at most."""
+
+_kept: list[float] = []
+_left_out: list[float] = []
+"""The host's shares in this benchmark's rounds."""
+
+
+class _Round(NamedTuple):
+    """share: the host's, of the core and under the part that it took most of."""
+
+    share: float
+    number: int
+    found: tuple[Any, ...]
+
+
+def calmest(
+    wanted: int, parts: Sequence[Callable[[], Any]], stolen_s: Callable[[], Sequence[float]] | None = None
+) -> list[tuple[Any, ...]]:
+    """
+    Return what the parts of so many rounds have given, in the order in which these were measured.
+
+    Args:
+        wanted: how many rounds; a single one is measured once.
+        parts: all that a round measures; every other round begins with the last.
+        stolen_s: tells what the host has taken so far, by core.
+    """
+    stolen_s = stolen_s or _stolen_s
+    measured: list[_Round] = []
+    while len(measured) < (wanted if wanted == 1 else MOST_TIMES * wanted) and not _are_calm(measured, wanted):
+        measured.append(_measured(len(measured), parts, stolen_s))
+    kept = sorted((each for some in _halves(measured, wanted) for each in some), key=itemgetter(1))
+    _kept.extend(each.share for each in kept)
+    _left_out.extend(each.share for each in measured if each not in kept)
+    return [each.found for each in kept]
+
+
+def steal_notes() -> tuple[str, ...]:
+    """Return what a result has to say of the host; nothing where it took next to nothing."""
+    if max([*_kept, *_left_out], default=0) < CALM / 2:
+        return ()
+    usual, worst, left_out = statistics.median(_kept), max(_kept), len(_left_out)
+    for_calmer = f"; {left_out:,} of {left_out + len(_kept):,} rounds were left out for calmer ones" if left_out else ""
+    shares = f"{usual:.1%} of a core in the median round, {worst:.1%} in the worst"
+    return (f"The host of this virtual machine took {shares}{for_calmer}.",)
+
+
+def _measured(number: int, parts: Sequence[Callable[[], Any]], stolen_s: Callable[[], Sequence[float]]) -> _Round:
+    found: dict[int, Any] = {}
+    share = 0.0
+    for place in sorted(range(len(parts)), reverse=bool(number % 2)):
+        before_s, begun_s = stolen_s(), time.monotonic()
+        found[place] = parts[place]()
+        took_s = time.monotonic() - begun_s
+        share = max(share, *((after - before) / took_s for before, after in zip(before_s, stolen_s(), strict=True)))
+    return _Round(share, number, tuple(found[place] for place in range(len(parts))))
+
+
+def _halves(measured: Sequence[_Round], wanted: int) -> tuple[list[_Round], list[_Round]]:
+    """Return the calmest rounds that began with the first part, and those that began with the last."""
+    first, last = (sorted(measured[begin::2], key=itemgetter(0, 1)) for begin in (0, 1))
+    return first[: wanted - wanted // 2], last[: wanted // 2]
+
+
+def _are_calm(measured: Sequence[_Round], wanted: int) -> bool:
+    kept = [each for some in _halves(measured, wanted) for each in some]
+    return len(kept) == wanted and all(each.share <= CALM for each in kept)
+
+
+def _stolen_s() -> list[float]:
+    """Return what was stolen of the cores that load and servers have, or of all."""
+    by_core = [float(getattr(each, "steal", 0.0)) for each in psutil.cpu_times(percpu=True)]
+    return [by_core[core] for core in cores() if core < len(by_core)] or by_core

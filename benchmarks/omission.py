@@ -1,5 +1,5 @@
 """
-What a closed loop hides of a store that stalls, beside what an open loop sees of it. Run by hand; under two minutes.
+How much a closed loop hides of a store that stalls, beside what an open loop sees. Run by hand; under two minutes.
 
     python -m benchmarks.omission [--seconds 20] [--stall-ms 300] [--every-s 5] [--max-in-flight 64]
 
@@ -12,7 +12,7 @@ Series, of reads by `RedisOperations`: a closed loop with one client and a pause
 pause, at about the same rate; an open loop at the first one's mean rate; a closed loop with ten clients without a
 pause, as fast as it goes, and an open loop at half of its mean rate. Prints two Markdown tables. First each series'
 service time (t2 - t1) and response time (t2 - t0, in a closed loop from when the client was ready); then what
-`stats.coordinated_omission` makes of the closed ones, operation by operation due at an even pace, beside what the open
+`analysis.omission` makes of the closed ones, operation by operation due at an even pace, beside what the open
 loop measured. The pace is each client's own mean (p 1), or half of it (p 0.5), which `analysis.stalls` takes. The last
 open loop is near what the generator can do: it has little room to catch up, and shows that as well.
 """
@@ -32,20 +32,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from benchmarks import machine, rounds
 
+from stepbench.analysis.omission import scheduled_response
 from stepbench.clock import AnchoredClock
-from stepbench.drivers.operations.redis import RedisOperations
-from stepbench.drivers.protocol import Outcome
-from stepbench.load.making import operation_maker
-from stepbench.load.open_loop import Limits, OpenLoop
+from stepbench.drivers.redis.operations import RedisOperations
+from stepbench.load.open_loop import OpenLoop, SliceLimits
 from stepbench.load.recorder import OperationRecorder
-from stepbench.load.slices import Connections
-from stepbench.load.thinking import think_times_ns
+from stepbench.load.slices import ClientConnections
 from stepbench.load.timer import best_timer
 from stepbench.local.processes import terminate
-from stepbench.local.valkey import start_valkey
-from stepbench.stages.event_loop import run_measuring
-from stepbench.stats.coordinated_omission import scheduled_response
+from stepbench.local.stores.valkey import start_valkey
+from stepbench.model.result import Outcome
+from stepbench.stages.services import run_measuring
 from stepbench.stats.quantiles import quantile
+from stepbench.workload.arrivals import think_times_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.records.columns import Rows
+    from stepbench.records.formats.columns import Rows
 
 LEVELS = (0.5, 0.9, 0.99, 0.999, 1.0)
 THINK_S = 0.001
@@ -75,7 +74,7 @@ class Stalls(NamedTuple):
 
 
 class Series(NamedTuple):
-    """What one way of offering has measured; service and response in ms, in order of t0."""
+    """The times that one way of offering has measured; service and response in ms, in order of t0."""
 
     name: str
     service_ms: NDArray[np.float64]
@@ -85,11 +84,11 @@ class Series(NamedTuple):
 
     @property
     def per_s(self) -> float:
-        """Mean rate, stalls included."""
+        """Return the mean rate, stalls included."""
         return self.service_ms.size / self.length_s
 
     def scheduled_ms(self, pace: float) -> NDArray[np.float64]:
-        """What would have been waited, had each client's operations been due at this share of its own mean rate."""
+        """Return the response times, had each client's operations been due at this share of its own mean rate."""
         own = [self.service_ms[self.client == number] for number in np.unique(self.client).tolist()]
         return np.concatenate([scheduled_response(each, self.length_s * 1e3 / each.size / pace) for each in own])
 
@@ -108,9 +107,9 @@ class Bench:
         await self._driver().prepare()
 
     async def closed(self, name: str, clients: int, think_s: float) -> Series:
-        """So many clients that wait for their answers."""
+        """Run so many clients that wait for their answers."""
         driver, clock = self._driver(), AnchoredClock()
-        makers = rounds.makers_of(driver, self._spec, clients, _ALL_CHOICES, clock)
+        makers = rounds.makers_of(driver, self._spec, clients, _ALL_CHOICES)
         pace = rounds.Pace(self._seconds, pauses_ns=lambda client: think_times_ns(think_s, "constant", (client,)))
         await driver.open()
         await driver.warm_up()
@@ -120,7 +119,7 @@ class Bench:
         return _series(name, rows, rows.extras["client"], self._seconds)
 
     async def open(self, name: str, per_s: float, max_in_flight: int) -> Series:
-        """At an even pace, each operation on a connection that has none under way."""
+        """Offer at an even pace, each operation on a connection that has none under way."""
         driver, clock = self._driver(), AnchoredClock()
         count = round(per_s * self._seconds)
         operations = rounds.operations_of(self._spec, 0, count)
@@ -129,8 +128,8 @@ class Bench:
         with stalling(self._stalls):
             due_ns = clock.now_ns() + _LEAD_NS + (np.arange(count) * (1e9 / per_s)).astype(np.int64)
             recorder = OperationRecorder(due_ns)
-            make = Connections(operations, operation_maker(driver, clock), recorder, range(max_in_flight)).make
-            limits = Limits(max_in_flight, int(due_ns[-1]) + _DRAIN_S * 10**9, _DRAIN_S)
+            make = ClientConnections(operations, driver.prepare_request, recorder, range(max_in_flight)).make
+            limits = SliceLimits(max_in_flight, int(due_ns[-1]) + _DRAIN_S * 10**9, _DRAIN_S)
             await OpenLoop(make, clock, best_timer(clock), recorder, limits=limits).run()
         await driver.close()
         rows = recorder.take()
@@ -171,7 +170,7 @@ def _series(name: str, rows: Rows, client: NDArray[np.int64], length_s: float) -
 
 
 async def measure(bench: Bench, max_in_flight: int) -> tuple[list[Series], list[tuple[Series, Series]]]:
-    """All series, and each closed one with the open one that it is set beside."""
+    """Return all series, and each closed one with the open one that it is set beside."""
     await bench.prepare()
     one = await bench.closed("closed, 1 client, 1 ms pause", 1, THINK_S)
     several = await bench.closed(f"closed, {SEVERAL} clients, {SEVERAL} ms pause", SEVERAL, SEVERAL * THINK_S)
@@ -187,7 +186,7 @@ def _cells(values_ms: NDArray[np.float64]) -> str:
 
 
 def print_measured(series: list[Series], limit_ms: float) -> None:
-    """The first table."""
+    """Print the first table: what was measured."""
     print(f"\n| series | operations/s | time, ms | p50 | p90 | p99 | p99.9 | max | over {limit_ms:g} ms |")
     print("|---|---|---|---|---|---|---|---|---|")
     for each in series:
@@ -197,7 +196,7 @@ def print_measured(series: list[Series], limit_ms: float) -> None:
 
 
 def print_estimated(pairs: list[tuple[Series, Series]]) -> None:
-    """The second: what each closed loop shows, what can be made of it, what an open loop sees."""
+    """Print the second: what each closed loop shows, what can be made of it, what an open loop sees."""
     print("\n| closed series | what, ms | p50 | p90 | p99 | p99.9 | max |\n|---|---|---|---|---|---|---|")
     for closed, open_ in pairs:
         print(f"| {closed.name} | service, as measured | {_cells(closed.service_ms)} |")

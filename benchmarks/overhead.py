@@ -16,7 +16,6 @@ import os
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,20 +24,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from benchmarks import command
 from benchmarks.result import Case, Figure, Goal
 
-from stepbench.contracts.phase_documents import PhaseSchedule
+from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.tasks import TrialRef
 from stepbench.local.environment import down
-from stepbench.local.executions import RUNNING, SUCCEEDED, Executions, Run, new_run_id
-from stepbench.local.places import Places
-from stepbench.local.session import Session, bring_up, open_session
+from stepbench.local.executions import RUNNING, SUCCEEDED, Executions, RunSpec, new_run_id
+from stepbench.local.paths import Paths
+from stepbench.local.session import LocalSession, bring_up, open_session
+from stepbench.local.state import occupied
 from stepbench.planning import expand
-from stepbench.records import layout
-from stepbench.records.report_lines import PATTERN, parse_report
+from stepbench.records.formats.report_lines import PATTERN, parse_report
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stepbench.local.stack import Stack
 
@@ -48,7 +47,7 @@ MOST_S_PER_TRIAL = 10
 ROUNDS = 3
 _LIMIT_S, _POLL_S = 300, 0.25
 _ASIDE = frozenset({"ReceiveEvents", "WatchChanges", "CheckClock", "SweepTargets"})
-"""What runs beside the states that a run waits for."""
+"""Functions that run beside the states that a run waits for."""
 _GROUP = "/aws/lambda/"
 
 
@@ -61,7 +60,7 @@ class Span(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """One run. beyond_s: from StartExecution to the end, less its load. ready_s: a writer's least time to spare."""
+    """A run's times. beyond_s: from StartExecution to the end without load. ready_s: a writer's least time to spare."""
 
     trials: int
     beyond_s: float
@@ -69,19 +68,19 @@ class Timed(NamedTuple):
     ready_s: float
 
     def state_s(self, function: str) -> float:
-        """Of all invocations of a function, less the load where it is the writer's."""
+        """Return the time of all invocations of a function, less the load where it is the writer's."""
         spent_s = sum(span.end_s - span.begin_s for span in self.spans if span.function == function)
         return spent_s - (LOAD_S * self.trials if function == "RunWriter" else 0)
 
     @property
     def between_s(self) -> float:
-        """When no state's function ran: Wait states, watchers that end, the state machines' own time."""
+        """Return how long no state's function ran: Wait states, watchers that end, the state machines' own time."""
         busy_s = covered_s((span.begin_s, span.end_s) for span in self.spans if span.function not in _ASIDE)
         return self.beyond_s + LOAD_S * self.trials - busy_s
 
 
 def covered_s(spans: Iterable[tuple[float, float]]) -> float:
-    """How long at least one of them lasted."""
+    """Return how long at least one of the spans lasted."""
     total_s, reached_s = 0.0, 0.0
     for begin_s, end_s in sorted(spans):
         total_s += max(0.0, end_s - max(begin_s, reached_s))
@@ -90,7 +89,7 @@ def covered_s(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def plan() -> Plan:
-    """Four trials of different kinds: two push triggers, one that is watched, and operations."""
+    """Plan four trials of different kinds: two push triggers, one that is watched, and operations."""
     load = [{"name": "load", "load": [{"rate_per_s": RATE_PER_S, "duration_s": LOAD_S}]}]
     triggers: list[dict[str, Any]] = [
         {"name": store, "experiment": "trigger", "target": {"store": store}, "phases": load}
@@ -103,14 +102,14 @@ def plan() -> Plan:
 
 def run_once(stack: Stack) -> Timed:
     """
-    The plan, from beginning to end.
+    Run the plan, from beginning to end.
 
     Raises:
         SystemExit: it failed, or does not end.
     """
     began, asked = datetime.now(UTC), plan()
     run_id = new_run_id(asked.name, began)
-    executions = Executions(stack, Run(run_id, expand(asked, run_id), began))
+    executions = Executions(stack, RunSpec(run_id, expand(asked, run_id), began))
     executions.start(asked.model_dump(mode="json", exclude_none=True))
     limit_s = time.monotonic() + _LIMIT_S
     while (described := executions.describe())["status"] == RUNNING:
@@ -137,11 +136,11 @@ def _spans(stack: Stack, begin_s: float, end_s: float) -> Iterator[Span]:
                 yield Span(name.rpartition("-")[2], at_s - line.duration_ms / 1e3, at_s)
 
 
-def _ready_s(stack: Stack, run: Run) -> float:
-    """From the last thing that a writer does before it holds for its start, which is to measure its clock."""
+def _ready_s(stack: Stack, run: RunSpec) -> float:
+    """Return the least time from the clock measurement of a writer, its last act before it holds, to its start."""
     spare: list[float] = []
     for spec in run.specs:
-        key = layout.phase_key(TrialRef(run_id=spec.run_id, trial=spec.index, tag=spec.tag), 0, "plan.json")
+        key = layout.phase_key(spec.ref, 0, "plan.json")
         start_ns = stack.runs.get_model(key, PhaseSchedule).start_at_ns
         samples = [sample.at_ns for sample in stack.table.clocks(spec.tag) if sample.role == "writer"]
         spare += [(start_ns - min(samples)) / 1e9] if samples else []
@@ -157,37 +156,34 @@ def discard_sandboxes(stack: Stack) -> None:
 
 
 def figures(runs: Sequence[Timed]) -> tuple[Figure, ...]:
-    """A trial's share; then the run's states, by what they cost."""
+    """Return a trial's share of the runs; then their states, by what they cost."""
     goal = Goal(of="value", at_most=MOST_S_PER_TRIAL)
     trial = Figure(name="a trial", unit="s", ours=tuple(run.beyond_s / run.trials for run in runs), goal=goal)
     ready = Figure(name="a writer's time to spare, least", unit="s", ours=tuple(run.ready_s for run in runs))
-    spent: Mapping[str, list[float]] = defaultdict(list)
-    for name in sorted({span.function for run in runs for span in run.spans} - _ASIDE):
-        spent[name].extend(run.state_s(name) / run.trials for run in runs)
-    spent["between states"].extend(run.between_s / run.trials for run in runs)
+    names = sorted({span.function for run in runs for span in run.spans} - _ASIDE)
+    spent = {name: [run.state_s(name) / run.trials for run in runs] for name in names}
+    spent["between states"] = [run.between_s / run.trials for run in runs]
     by_cost = sorted(spent.items(), key=lambda item: -sum(item[1]))
-    states = (Figure(name=f"of it {_words(name)}", unit="s", ours=tuple(values)) for name, values in by_cost)
+    words = {"RunWriter": "RunWriter, less the load"}
+    states = (Figure(name=f"of it {words.get(name, name)}", unit="s", ours=tuple(values)) for name, values in by_cost)
     return (trial, *states, ready)
 
 
-def _words(name: str) -> str:
-    return "RunWriter, less the load" if name == "RunWriter" else name
-
-
 @contextmanager
-def environment(home: Path | None) -> Iterator[Session]:
-    """One that is up: kept where it has a home, else gone with the block."""
+def environment(home: Path | None) -> Iterator[LocalSession]:
+    """Bring an environment up; it is kept where it has a home, else gone with the block."""
     with tempfile.TemporaryDirectory() as folder:
-        places = Places(command.ROOT, home or Path(folder))
+        paths = Paths(command.ROOT, home or Path(folder))
         try:
-            yield open_session(bring_up(places, lambda text: print(text, file=sys.stderr, flush=True)))
+            with occupied(paths.home):
+                yield open_session(bring_up(paths, lambda text: print(text, file=sys.stderr, flush=True)))
         finally:
             if home is None:
-                down(places)
+                down(paths)
 
 
 def measure(asked: argparse.Namespace) -> command.Found:
-    """Cold and warm in turns."""
+    """Measure cold and warm runs in turns."""
     os.sched_setaffinity(0, range(os.cpu_count() or 1))  # nothing here has a core to itself
     cold: list[Timed] = []
     warm: list[Timed] = []
@@ -213,10 +209,5 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(rounds=ROUNDS)
 
 
-def main() -> None:
-    """Measure, print, keep."""
-    command.run("overhead", QUESTION, measure, _options)
-
-
 if __name__ == "__main__":
-    main()
+    command.run("overhead", QUESTION, measure, _options)

@@ -15,33 +15,31 @@ import asyncio
 import json
 import ssl
 import statistics
-import subprocess
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from benchmarks import building, command, machine
-from benchmarks.result import Case, Figure, Goal
-from benchmarks.rounds import cpu_s, take_turns
-from benchmarks.sinks import sink
+from benchmarks import building, command
+from benchmarks.building import sink
+from benchmarks.result import Case, Goal, Measure
+from benchmarks.rounds import compare, cpu_s, measured
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.plan import Record
-from stepbench.drivers.dynamodb_items import ItemWrites
-from stepbench.drivers.protocol import Outcome, Written
-from stepbench.load.payloads import Payloads
-from stepbench.load.quiet import quiet
+from stepbench.drivers.dynamodb.items import ItemRequests
+from stepbench.load.process import gc_paused
 from stepbench.load.recorder import Recorder
-from stepbench.stages.event_loop import run_measuring
-from stepbench.wire.aws import CredentialSource, SignedClient
-from stepbench.wire.pool import Limits, Pool, parse_address
-from stepbench.wire.sigv4 import Credentials, Signer
+from stepbench.model.result import Outcome, Result
+from stepbench.wire.http1.aws import CredentialSource, SignedClient
+from stepbench.wire.http1.pool import HttpPool, PoolLimits, parse_address
+from stepbench.wire.http1.sigv4 import Credentials, Signer
+from stepbench.workload.payloads import Payloads
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from benchmarks.sinks import Sink
+    from benchmarks.building import Sink
 
 QUESTION = "How much CPU does a signed PutItem cost, TLS and plain?"
 IN_FLIGHT = {"sdk": 10, "raw": 32}
@@ -55,15 +53,8 @@ MOST_EVENTS = 2_000_000
 _END_LIMIT_S = 60
 
 
-class Spent(NamedTuple):
-    """CPU and median latency of a PutItem, in µs."""
-
-    cpu_us: float
-    p50_us: float
-
-
 class Series(NamedTuple):
-    """One series: against which sink, with TLS or not, with how many requests in flight, for how long."""
+    """A series goes to a sink, with TLS or not, with so many requests in flight, for so long."""
 
     at: Sink
     tls: bool
@@ -73,25 +64,25 @@ class Series(NamedTuple):
 
     @property
     def endpoint(self) -> str:
-        """HOST:PORT."""
+        """Return HOST:PORT."""
         return self.at.tls if self.tls else self.at.plain
 
 
 class Putting:
-    """So many PutItems in flight for so long, each made and sent when one before it is answered."""
+    """PutItems, so many in flight for so long, each made and sent when one before it is answered."""
 
     def __init__(self, wire: SignedClient) -> None:
         event = EventId("benchmarks-0000", 0, 0, 0, 0, 0)
         self._wire = wire
         self._payload = Payloads(RECORD, event, MOST_EVENTS, seed=7).write
-        self._items = ItemWrites(TABLE)
+        self._items = ItemRequests(TABLE)
         self._next = self._in_flight = 0
         self._until_ns = 0
         self._ended = asyncio.get_running_loop().create_future()
         self.took_ns: list[int] = []
 
     async def run(self, in_flight: int, seconds: float) -> None:
-        """Put for so long; raises RuntimeError if anything was not acknowledged."""
+        """Put for so long; raise RuntimeError if anything was not acknowledged."""
         self._until_ns = self._wire.now_ns() + round(seconds * 1e9)
         self._in_flight = in_flight
         self._ended = asyncio.get_running_loop().create_future()
@@ -102,10 +93,10 @@ class Putting:
     def _put_one(self) -> None:
         write = self._payload(self._next)
         self._next += 1
-        self._items.make(self._wire, write).send(self._done)
+        self._items.prepare(self._wire, write).send(self._done)
 
-    def _done(self, written: Written) -> None:
-        t1_ns, t2_ns, outcome, _, error = written
+    def _done(self, written: Result) -> None:
+        t1_ns, t2_ns, outcome, _, error, *_ = written
         if outcome is not Outcome.OK:
             self._refuse(error)
             return
@@ -122,12 +113,12 @@ class Putting:
             self._ended.set_exception(RuntimeError(f"a PutItem was not acknowledged: {error}"))
 
 
-async def put(series: Series) -> Spent:
-    """One series of ours."""
+async def put(series: Series) -> tuple[float, float]:
+    """Put one series of ours, in this process; return CPU and median latency of a PutItem, in µs."""
     clock = AnchoredClock()
     tls = ssl.create_default_context(cafile=str(series.at.authority)) if series.tls else None
     address = parse_address(f"{'https' if series.tls else 'http'}://{series.endpoint}")
-    pool = Pool(address, clock, Limits(connections=series.in_flight), tls)
+    pool = HttpPool(address, clock, PoolLimits(connections=series.in_flight), tls)
     signer = Signer("dynamodb", REGION, address.authority)
     wire = SignedClient(pool, signer, CredentialSource(lambda: CREDENTIALS), clock)
     await wire.open(series.in_flight)
@@ -135,61 +126,36 @@ async def put(series: Series) -> Spent:
         putting = Putting(wire)
         await putting.run(series.in_flight, series.warm_up_s)
         putting.took_ns.clear()
-        with quiet():
+        with gc_paused():
             before_s = cpu_s()
             await putting.run(series.in_flight, series.seconds)
             used_s = cpu_s() - before_s
     finally:
         await wire.close()
-    return Spent(used_s / len(putting.took_ns) * 1e6, statistics.median(putting.took_ns) / 1e3)
+    return used_s / len(putting.took_ns) * 1e6, statistics.median(putting.took_ns) / 1e3
 
 
-def ours(series: Series) -> Spent:
-    """In this process."""
-    return run_measuring(put(series))
-
-
-def theirs(program: Path, client: str, series: Series) -> Spent:
-    """In a process of its own."""
-    line = [program, "-client", client, "-endpoint", series.endpoint, "-inflight", series.in_flight]
+def theirs(program: Path, client: str, series: Series) -> tuple[float, float]:
+    """Put one series of theirs, in a process of its own; return CPU and median latency of a PutItem, in µs."""
+    line: list[object] = [program, "-client", client, "-endpoint", series.endpoint, "-inflight", series.in_flight]
     line += ["-seconds", series.seconds, "-warmup", series.warm_up_s, "-procs", 1]
     line += ["-authority", series.at.authority] if series.tls else []
-    done = subprocess.run(
-        machine.on_core([str(part) for part in line], machine.LOAD_CORE),
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=_END_LIMIT_S,
-    )
-    said = json.loads(done.stdout)
-    return Spent(said["cpu_us_per_request"], said["p50_us"])
+    said = json.loads(command.run_program(line, _END_LIMIT_S))
+    return said["cpu_us_per_request"], said["p50_us"]
 
 
 def beside(client: str, program: Path, series: Series, rounds: int) -> Case:
-    """Ours and one of theirs, in turns."""
-    pairs = take_turns(partial(ours, series), partial(theirs, program, client, series), rounds)
-    own, other = ([pair[side] for pair in pairs] for side in (0, 1))
-    cpu = Figure(
-        name="CPU a request",
-        unit="µs",
-        ours=tuple(each.cpu_us for each in own),
-        peer=tuple(each.cpu_us for each in other),
-        goal=Goal(at_most=AT_MOST[client]),
-    )
-    p50 = Figure(
-        name="latency p50",
-        unit="µs",
-        ours=tuple(each.p50_us for each in own),
-        peer=tuple(each.p50_us for each in other),
-    )
+    """Compare ours and one of theirs."""
+    measures = (Measure("CPU a request", "µs", Goal(at_most=AT_MOST[client])), Measure("latency p50", "µs"))
     name = f"{'TLS' if series.tls else 'plain'}, {series.in_flight} in flight"
-    return Case(name=name, peer=NAMES[client], figures=(cpu, p50))
+    figures = compare(measures, partial(measured, put, series), partial(theirs, program, client, series), rounds)
+    return Case(name=name, peer=NAMES[client], figures=figures)
 
 
 def recorded(events: int) -> tuple[float]:
-    """CPU of writing down one event, in µs."""
-    recorder, answer = Recorder(np.zeros(events, dtype=np.int64)), Written(1, 2, Outcome.OK)
-    with quiet():
+    """Return the CPU of writing down one event, in µs."""
+    recorder, answer = Recorder(np.zeros(events, dtype=np.int64)), Result(1, 2, Outcome.OK)
+    with gc_paused():
         before_s = cpu_s()
         for row in range(events):
             recorder.record(row, answer)
@@ -197,34 +163,24 @@ def recorded(events: int) -> tuple[float]:
 
 
 def beside_sending(series: Series, events: int, rounds: int) -> Case:
-    """Recording, and the send that it follows, in turns."""
-    pairs = take_turns(partial(recorded, events), lambda: (ours(series).cpu_us,), rounds)
-    figure = Figure(
-        name="CPU an event",
-        unit="µs",
-        ours=tuple(own for (own,), _ in pairs),
-        peer=tuple(send for _, (send,) in pairs),
-        goal=Goal(at_most=0.03),
-    )
-    return Case(name=f"recording, {'TLS' if series.tls else 'plain'}", peer="our PutItem alone", figures=(figure,))
+    """Compare recording with the send that it follows."""
+    measures = [Measure("CPU an event", "µs", Goal(at_most=0.03))]
+    figures = compare(measures, partial(recorded, events), lambda: measured(put, series)[:1], rounds)
+    return Case(name=f"recording, {'TLS' if series.tls else 'plain'}", peer="our PutItem alone", figures=figures)
 
 
 def measure(asked: argparse.Namespace) -> command.Found:
-    """Both peers, plain and TLS; then what recording costs."""
+    """Measure beside both peers, plain and with TLS; then what recording costs."""
     program = building.putitem(asked.tools)
     seconds, warm_up_s = (0.3, 0.2) if asked.quick else (2, 0.5)
-    with sink(asked.tools) as at, machine.pinned():
+    with sink(asked.tools) as at:
         cases = [
             beside(client, program, Series(at, tls, IN_FLIGHT[client], seconds, warm_up_s), asked.rounds)
             for client in IN_FLIGHT
             for tls in (False, True)
         ]
-        cases += [
-            beside_sending(
-                Series(at, tls, IN_FLIGHT["raw"], seconds, warm_up_s), round(seconds * 100_000), asked.rounds
-            )
-            for tls in (False, True)
-        ]
+        alone = [Series(at, tls, IN_FLIGHT["raw"], seconds, warm_up_s) for tls in (False, True)]
+        cases += [beside_sending(series, round(seconds * 100_000), asked.rounds) for series in alone]
     return command.Found(tuple(cases))
 
 

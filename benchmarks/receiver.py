@@ -14,30 +14,29 @@ import json
 import os
 import random
 import statistics
-import subprocess
 import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import boto3
-from benchmarks import command, machine, rounds, sinks
-from benchmarks.result import Case, Figure, Goal
+from benchmarks import building, command, rounds
+from benchmarks.result import Case, Figure, Goal, Measure
+from boto3.dynamodb.types import TypeSerializer
 from botocore.config import Config
+from tests.samples.records import REF, dynamodb_record, postgresql_delivery, s3_record
 
 from stepbench.contracts.identity import EventId, put_key
-from stepbench.drivers.protocol import Change, ChangeBatch
-from stepbench.records import layout
-from stepbench.records.packed_deliveries import pack_delivery
-from stepbench.records.t4_log import T4Log
-from stepbench.records.t4_store import T4Store
-from stepbench.records.watch_log import WatchLog
+from stepbench.model.change import Change, ChangeBatch
+from stepbench.records.formats.deliveries import pack_delivery
+from stepbench.records.storage import layout
+from stepbench.records.storage.t4_store import T4Log, T4Store
+from stepbench.records.storage.watch_log import WatchLog
 from stepbench.stages.receive_events import Receiver, open_receiver, receive_events
-from stepbench.testing.records import REF, dynamodb_record, postgresql_delivery, s3_record
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 BATCHES = (1, 10, 100, 1_000, 10_000)
 WRITERS, SHARE = 10, 0.25
@@ -61,14 +60,14 @@ class Table(NamedTuple):
 
 
 def identities(count: int) -> list[EventId]:
-    """In the order in which they come to a shard, or a watch: of several writers' events it has one of four."""
+    """Return ids in the order in which they come to a shard or a watch, which has one of four of several writers'."""
     drawn, first = random.Random(count), EventId(REF.tag, 1, 0, 0, 0, 0)  # noqa: S311 -- the same each time
     due = (first._replace(writer=place % WRITERS, sequence=place // WRITERS) for place in itertools.count())
     return list(itertools.islice((event for event in due if drawn.random() < SHARE), count))
 
 
 def event_of(count: int) -> dict[str, Any]:
-    """A batch of a stream's records, as the quick plans write them: 1 KB each."""
+    """Return a batch of a stream's records, as the quick plans write them: 1 KB each."""
     records = [
         dynamodb_record(event, sequence=str(10**24 + place), at_s=1_700_000_000 + place // 500)
         for place, event in enumerate(identities(count))
@@ -79,20 +78,20 @@ def event_of(count: int) -> dict[str, Any]:
 
 
 def single_events() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What comes alone."""
+    """Yield name and event of what comes alone."""
     event = EventId(REF.tag, 1, 2, 0, 0, 1_000)
     yield "S3, one object", {"Records": [s3_record(put_key(event, 59))]}
     yield "PostgreSQL, one row", postgresql_delivery(event)
 
 
-def cpu_us(work: Callable[[], object], asked: argparse.Namespace) -> tuple[float]:
-    """CPU of this process for one piece of work, by the least of three series, so that a neighbour is not counted."""
+def cpu_us(work: Callable[[], object], asked: argparse.Namespace, per: int = 1) -> tuple[float]:
+    """Return this process's CPU for one of `per` parts of the work, by the least of three series (no neighbours)."""
     repeats, used_s = 1, 0.0
     limit_s = (QUICK_CPU_S if asked.quick else CPU_S) / 3
     while True:
         used_s = _series(work, repeats)
         if used_s >= limit_s:
-            return (min(used_s, _series(work, repeats), _series(work, repeats)) / repeats * 1e6,)
+            return (min(used_s, _series(work, repeats), _series(work, repeats)) / repeats * 1e6 / per,)
         repeats = max(repeats * 2, int(repeats * limit_s / max(used_s, 1e-6)))
 
 
@@ -103,75 +102,60 @@ def _series(work: Callable[[], object], repeats: int) -> float:
     return time.process_time() - begun_s
 
 
-def beside(  # noqa: PLR0913 -- a figure and what it is measured by
-    name: str,
-    own: Callable[[], object],
-    other: Callable[[], object],
-    asked: argparse.Namespace,
-    *,
-    per: int = 1,
-    unit: str = "µs",
-    goal: Goal | None = None,
+def beside(
+    measure: Measure, own: Callable[[], object], other: Callable[[], object], asked: argparse.Namespace, per: int = 1
 ) -> Figure:
-    """CPU of ours and of the peer, in turns."""
-    pairs = rounds.take_turns(partial(cpu_us, own, asked), partial(cpu_us, other, asked), asked.rounds)
-    ours, peer = (tuple(each[side][0] / per for each in pairs) for side in (0, 1))
-    return Figure(name=name, unit=unit, ours=ours, peer=peer, goal=goal)
+    """Compare our CPU for each of `per` parts with the peer's."""
+    (figure,) = rounds.compare(
+        [measure], partial(cpu_us, own, asked, per), partial(cpu_us, other, asked, per), asked.rounds
+    )
+    return figure
 
 
 def alone(name: str, work: Callable[[], object], asked: argparse.Namespace, per: int = 1) -> Figure:
-    """CPU of ours."""
-    return Figure(name=name, unit="µs", ours=tuple(cpu_us(work, asked)[0] / per for _ in range(asked.rounds)))
+    """Measure our CPU for each of `per` parts."""
+    return Figure(name=name, unit="µs", ours=tuple(cpu_us(work, asked, per)[0] for _ in range(asked.rounds)))
+
+
+def delivery_figures(
+    event: dict[str, Any], table: Table, asked: argparse.Namespace, words: str = "", per: int = 1
+) -> tuple[Figure, Figure]:
+    """Measure how an event is read and packed, beside its parser, and the whole invocation."""
+    t4_ns, text = time.time_ns(), json.dumps(event)
+    read = Measure(f"read and pack{words}", "µs")
+    return (
+        beside(read, lambda: pack_delivery(event, t4_ns), lambda: json.loads(text), asked, per),
+        alone(f"whole invocation{words}", lambda: receive_events(event, t4_ns, REQUEST, table.receiver), asked, per),
+    )
 
 
 def stream_case(count: int, table: Table, asked: argparse.Namespace) -> Case:
-    """A batch: to read and pack it, the whole invocation, and what is written."""
-    event, t4_ns = event_of(count), time.time_ns()
-    text = json.dumps(event)
-    share = pack_delivery(event, t4_ns).shares[REF.tag]
+    """Measure a batch: to read and pack it, the whole invocation, and what is written."""
+    event = event_of(count)
+    share = pack_delivery(event, time.time_ns()).shares[REF.tag]
     more = _item_bytes() - 36
     units = tuple(-(-(more + size) // WRITE_UNIT_BYTES) for size in (len(share.entries), 36 * count))
     return Case(
         name=f"DynamoDB stream, batch of {count:,}",
         peer=PARSER,
         figures=(
-            beside(
-                "read and pack, per record",
-                lambda: pack_delivery(event, t4_ns),
-                lambda: json.loads(text),
-                asked,
-                per=count,
-            ),
-            alone(
-                "whole invocation, per record",
-                lambda: receive_events(event, t4_ns, REQUEST, table.receiver),
-                asked,
-                count,
-            ),
+            *delivery_figures(event, table, asked, ", per record", count),
             Figure(name="room of an item; peer: " + FORMERLY, unit=WRITE_UNITS, ours=(units[0],), peer=(units[1],)),
         ),
     )
 
 
 def single_case(name: str, event: dict[str, Any], table: Table, asked: argparse.Namespace) -> Case:
-    """One arrival an invocation: nearly all of it is the request to the table."""
-    t4_ns, text = time.time_ns(), json.dumps(event)
-    return Case(
-        name=name,
-        peer=PARSER,
-        figures=(
-            beside("read and pack", lambda: pack_delivery(event, t4_ns), lambda: json.loads(text), asked),
-            alone("whole invocation", lambda: receive_events(event, t4_ns, REQUEST, table.receiver), asked),
-        ),
-    )
+    """Measure one arrival an invocation: nearly all of it is the request to the table."""
+    return Case(name=name, peer=PARSER, figures=delivery_figures(event, table, asked))
 
 
 def watch_case(count: int, asked: argparse.Namespace) -> Case:
-    """What a watcher's side thread does with what it has seen, but for the requests."""
+    """Measure what a watcher's side thread does with what it has seen, but for the requests."""
     changes = tuple(Change(each.text().encode() + b"x" * 849, place) for place, each in enumerate(identities(count)))
     batch = ChangeBatch(time.time_ns(), changes)
     log = WatchLog(REF.tag, "etcd", 0, T4Log(lambda _: None, lambda _: None))
-    store = T4Store(_Nowhere(), _Nowhere())
+    store = T4Store(_Nowhere(), _Nowhere())  # type: ignore[arg-type]
     work = partial(log.record, [batch], _Nowhere(), store)  # type: ignore[arg-type]
     return Case(
         name=f"etcd watch, {count:,} changes", figures=(alone("read and pack, per change", work, asked, count),)
@@ -187,19 +171,19 @@ class _Nowhere:
 
 
 def put_case(name: str, table: Table, asked: argparse.Namespace) -> Case:
-    """An item of one arrival."""
+    """Compare storing an item of one arrival by our client and by boto3."""
     item = dict(_item())
 
     def own() -> None:
-        table.receiver.sandbox.begun_s = time.monotonic()  # as an invocation has it
+        table.receiver.sandbox.started_s = time.monotonic()  # as an invocation has it
         if not table.receiver.store.put(REF.tag, REQUEST, 1, item):
             sys.exit("the table has taken nothing")
 
-    stored = {**_typed(item), "pk": {"S": layout.t4_pk(REF.tag, 0)}, "sk": {"S": layout.t4_sk(REQUEST, 1)}}
-    stored["expires_at"] = {"N": "1700000000"}
+    whole = {**item, "pk": layout.t4_pk(REF.tag, 0), "sk": layout.t4_sk(REQUEST, 1), "expires_at": 1_700_000_000}
+    stored = {field: TypeSerializer().serialize(value) for field, value in whole.items()}
     other = partial(table.boto3.put_item, TableName=table.name, Item=stored)
-    goal = Goal(at_most=0.25)
-    return Case(name=name, peer=BOTO3, figures=(beside("CPU of a put", own, other, asked, goal=goal),))
+    measure = Measure("CPU of a put", "µs", Goal(at_most=0.25))
+    return Case(name=name, peer=BOTO3, figures=(beside(measure, own, other, asked),))
 
 
 def _item() -> dict[str, Any]:
@@ -208,15 +192,8 @@ def _item() -> dict[str, Any]:
     return {"n": 1, "entries": share.entries, **sandbox, "t3_resolution_ns": 1_000_000_000, "ignored": 0}
 
 
-def _typed(item: Mapping[str, Any]) -> dict[str, Any]:
-    kinds: dict[type, str] = {bool: "BOOL", str: "S", bytes: "B"}
-    return {
-        name: {kinds[type(value)]: value} if type(value) in kinds else {"N": str(value)} for name, value in item.items()
-    }
-
-
 def _item_bytes() -> int:
-    """As DynamoDB counts: names and values; a number is about a byte for two digits, and one more."""
+    """Count as DynamoDB does: names and values; a number is about a byte for two digits, and one more."""
     keys = {"pk": layout.t4_pk(REF.tag, 0), "sk": layout.t4_sk(REQUEST, 1), "expires_at": 1_700_000_000}
     return sum(len(name) + _value_bytes(value) for name, value in {**keys, **_item()}.items())
 
@@ -228,7 +205,7 @@ def _value_bytes(value: object) -> int:
 
 
 def first_statement(asked: argparse.Namespace) -> Case:
-    """From the call of the handler to t4."""
+    """Measure from the call of the handler to t4."""
     entry: Any = importlib.import_module("functions.receive_events")  # reads the environment
     entry.receive_events = lambda _event, t4_ns, _id, _receiver: {"t4": t4_ns}
     context: Any = type("Context", (), {"aws_request_id": REQUEST})
@@ -242,27 +219,22 @@ def first_statement(asked: argparse.Namespace) -> Case:
 
 
 def cold_case(asked: argparse.Namespace) -> Case:
-    """All that the init phase does, in a process of its own."""
+    """Compare all that the init phase does, in processes of their own."""
     own = partial(_cold_ms, "import receive_events")
     other = partial(_cold_ms, "import boto3; boto3.client('dynamodb'); boto3.client('s3')")
-    pairs = rounds.take_turns(own, other, asked.rounds)
-    ours, peer = (tuple(each[side][0] for each in pairs) for side in (0, 1))
-    figure = Figure(name="CPU of the init phase", unit="ms", ours=ours, peer=peer, goal=Goal(at_most=0.25))
-    return Case(name="cold start", peer=f"{BOTO3}, two clients", figures=(figure,))
+    figures = rounds.compare([Measure("CPU of the init phase", "ms", Goal(at_most=0.25))], own, other, asked.rounds)
+    return Case(name="cold start", peer=f"{BOTO3}, two clients", figures=figures)
 
 
 def _cold_ms(code: str) -> tuple[float]:
     timed = f"import time; begun = time.process_time(); {code}; print(time.process_time() - begun)"
-    found = [
-        subprocess.run([sys.executable, "-c", timed], cwd=command.ROOT / "functions", check=True, capture_output=True)
-        for _ in range(COLD_STARTS)
-    ]
-    return (min(float(done.stdout) for done in found) * 1e3,)
+    line = [sys.executable, "-c", timed]
+    return (min(float(command.run_program(line, cwd=command.ROOT / "functions")) for _ in range(COLD_STARTS)) * 1e3,)
 
 
 def measure(asked: argparse.Namespace) -> command.Found:
-    """All cases."""
-    with machine.pinned(), sinks.sink(asked.tools) as sink:
+    """Measure all cases."""
+    with building.sink(asked.tools) as sink:
         plain = _table(f"http://{sink.plain}", None)
         tls = _table(f"https://{sink.tls}", str(sink.authority))
         cases = (
@@ -302,10 +274,5 @@ def _table(url: str, authority: str | None) -> Table:
     return Table(open_receiver(environ, time.time_ns()), client, "results")
 
 
-def main() -> None:
-    """Measure, print, keep."""
-    command.run("receiver", "What does the receiver add to an invocation, and to a cold start?", measure)
-
-
 if __name__ == "__main__":
-    main()
+    command.run("receiver", "What does the receiver add to an invocation, and to a cold start?", measure)

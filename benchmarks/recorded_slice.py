@@ -18,23 +18,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
+from tests.samples.records import REF, column_header
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.plan import Record
-from stepbench.drivers.protocol import Outcome, Written
 from stepbench.errors import RecordsUnavailableError
-from stepbench.load.payloads import Payloads
-from stepbench.load.quiet import quiet
+from stepbench.load.process import gc_paused
 from stepbench.load.recorder import Recorder
-from stepbench.records.flusher import Flusher
-from stepbench.testing.records import REF, column_header
+from stepbench.model.result import Outcome, Result
+from stepbench.records.storage.flusher import Flusher
+from stepbench.workload.payloads import Payloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.records.run_store import RunStore
-    from stepbench.records.trial_table import FilePointer, TrialTable
+    from stepbench.records.storage.run_store import RunStore
+    from stepbench.records.storage.trial_table import FilePointer, TrialTable
 
 RATE_PER_S, FLUSH_S = 3_000, 10
 STEP_EVENTS = 1_000
@@ -46,7 +46,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 class Recorded(NamedTuple):
     """
-    What a slice took.
+    The room and time that a slice took.
 
     file_bytes: of a record in the column files. columns_mb: resident memory that is there before the first event, less
     that of a process that has just loaded what it needs. growth_mb: the most that came on top while events were
@@ -59,7 +59,7 @@ class Recorded(NamedTuple):
     flush_us: float
 
 
-class Places:
+class RecordStores:
     """Bucket and table that count what they take, or take nothing."""
 
     def __init__(self, *, out: bool) -> None:
@@ -67,23 +67,23 @@ class Places:
         self.taken_bytes = self.rows = 0
 
     def put_bytes(self, key: str, body: bytes) -> None:
-        """As the bucket's."""
+        """Take an object, in the bucket's place."""
         if self.out:
             raise RecordsUnavailableError(key)
         self.taken_bytes += len(body)
 
     def add_file(self, _tag: str, pointer: FilePointer) -> None:
-        """As the table's."""
+        """Take a pointer, in the table's place."""
         self.rows += pointer.rows
 
 
 def resident_mb() -> float:
-    """Of this process."""
+    """Return this process's resident memory."""
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * _PAGE_BYTES / 1e6
 
 
-def answers(store: str, t0_ns: list[int], rng: np.random.Generator) -> Iterator[Written]:
-    """What a driver says of these events."""
+def answers(store: str, t0_ns: list[int], rng: np.random.Generator) -> Iterator[Result]:
+    """Yield what a driver says of these events."""
     late_ns = rng.exponential(50_000, len(t0_ns)).astype(np.int64).tolist()
     service_ns = rng.lognormal(np.log(SERVICE_NS[store]), 0.3, len(t0_ns)).astype(np.int64).tolist()
     tokens = [""] * len(t0_ns)
@@ -91,12 +91,12 @@ def answers(store: str, t0_ns: list[int], rng: np.random.Generator) -> Iterator[
         letters = rng.choice(_LETTERS, (len(t0_ns), _TOKEN_CHARS))
         tokens = [row.tobytes().decode() for row in letters]
     for due_ns, late, service, token in zip(t0_ns, late_ns, service_ns, tokens, strict=True):
-        yield Written(due_ns + late, due_ns + late + service, Outcome.OK, token)
+        yield Result(due_ns + late, due_ns + late + service, Outcome.OK, token)
 
 
 def record_slice(store: str, events: int, *, outage: bool) -> Recorded:
-    """All of it, in this process."""
-    places, rng = Places(out=outage), np.random.default_rng(7)
+    """Record a slice in this process, and say what it took."""
+    stores, rng = RecordStores(out=outage), np.random.default_rng(7)
     loaded_mb = resident_mb()
     t0_ns = time.time_ns() + np.arange(events, dtype=np.int64) * (10**9 // RATE_PER_S)
     operation: Any = "update" if store == "s3" else "put"
@@ -105,10 +105,10 @@ def record_slice(store: str, events: int, *, outage: bool) -> Recorded:
     recorder = Recorder(t0_ns)
     due_ns = recorder.t0_ns
     del t0_ns
-    flusher = Flusher(cast("RunStore", places), cast("TrialTable", places), column_header())
+    flusher = Flusher(cast("RunStore", stores), cast("TrialTable", stores), column_header())
     columns_mb = resident_mb() - loaded_mb
     most_mb, flush_s = 0.0, 0.0
-    with quiet():
+    with gc_paused():
         for first in range(0, events, STEP_EVENTS):
             step_ns = due_ns[first : first + STEP_EVENTS].tolist()
             for row, written in enumerate(answers(store, step_ns, rng), first):
@@ -122,17 +122,17 @@ def record_slice(store: str, events: int, *, outage: bool) -> Recorded:
                 most_mb = max(most_mb, resident_mb())
     flusher.add(recorder.hand_over(), recorder.errors, last=True)
     most_mb = max(most_mb, resident_mb())
-    places.out = False
+    stores.out = False
     flusher.finish(SystemClock())
-    if places.rows != events:
-        message = f"{places.rows} of {events} records arrived"
+    if stores.rows != events:
+        message = f"{stores.rows} of {events} records arrived"
         raise RuntimeError(message)
     growth_mb = most_mb - loaded_mb - columns_mb
-    return Recorded(places.taken_bytes / events, columns_mb, growth_mb, flush_s / events * 1e6)
+    return Recorded(stores.taken_bytes / events, columns_mb, growth_mb, flush_s / events * 1e6)
 
 
 def main() -> None:
-    """One slice."""
+    """Record one slice, and print what it took."""
     parser = argparse.ArgumentParser(description="Record one slice, and say what it took.")
     parser.add_argument("store", choices=SERVICE_NS)
     parser.add_argument("events", type=int)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 import sys
 import time
 from contextlib import closing
@@ -19,23 +18,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import boto3
-from benchmarks import command, machine, rounds
+from benchmarks import command, rounds
 from benchmarks.recorded_slice import RATE_PER_S, Recorded
-from benchmarks.result import Case, Figure, Goal
+from benchmarks.result import Case, Goal, Measure, figures_of
 from botocore.config import Config
+from tests.samples.lambda_api import lambda_api
+from tests.samples.records import REF
 
-from stepbench.records import layout
-from stepbench.records.shards import ShardReader
-from stepbench.records.t4 import Entry, pack, parse_item
-from stepbench.records.trial_table import TrialTable
-from stepbench.testing.lambda_api import lambda_api
-from stepbench.testing.records import REF
+from stepbench.records.formats.t4 import Entry, pack
+from stepbench.records.formats.t4_items import parse_item
+from stepbench.records.storage import layout
+from stepbench.records.storage.shards import ShardReader
+from stepbench.records.storage.trial_table import TrialTable
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from stepbench.testing.lambda_api import LambdaApi
+    from tests.samples.lambda_api import LambdaApi
 
 QUESTION = (
     "How much memory do a writer's records take, how many bytes are stored, and what does reading them back cost?"
@@ -48,46 +48,36 @@ _LIMIT_S = 600
 
 
 def slice_case(name: str, store: str, asked: argparse.Namespace, *options: str) -> Case:
-    """One writer at 3,000 events a second."""
+    """Record slices of one writer at 3,000 events a second."""
     events = RATE_PER_S * (QUICK_SLICE_S if asked.quick else SLICE_S)
-    command_line = [sys.executable, "-m", "benchmarks.recorded_slice", store, str(events), *options]
-    found = []
-    for _ in range(min(asked.rounds, ROUNDS)):
-        done = subprocess.run(command_line, cwd=command.ROOT, check=True, capture_output=True, timeout=_LIMIT_S)
-        found.append(Recorded(**json.loads(done.stdout)))
-    growth = None if options else Goal(of="value", at_most=MOST_GROWTH_MB)
-    size = Goal(of="value", at_most=MOST_BYTES) if store == "dynamodb" else None
-    return Case(
-        name=name,
-        figures=(
-            _figure("bytes a record in files", "B", [each.file_bytes for each in found], size),
-            _figure("columns made before the first event", "MB", [each.columns_mb for each in found]),
-            _figure("memory on top of that, at most", "MB", [each.growth_mb for each in found], growth),
-            _figure("CPU of flushing a record, on the side", "µs", [each.flush_us for each in found]),
-        ),
+    line = [sys.executable, "-m", "benchmarks.recorded_slice", store, events, *options]
+    found = [Recorded(**json.loads(command.run_program(line, _LIMIT_S))) for _ in range(min(asked.rounds, ROUNDS))]
+    measures = (
+        Measure("bytes a record in files", "B", Goal(of="value", at_most=MOST_BYTES) if store == "dynamodb" else None),
+        Measure("columns made before the first event", "MB"),
+        Measure("memory on top of that, at most", "MB", None if options else Goal(of="value", at_most=MOST_GROWTH_MB)),
+        Measure("CPU of flushing a record, on the side", "µs"),
     )
-
-
-def _figure(name: str, unit: str, values: list[float], goal: Goal | None = None) -> Figure:
-    return Figure(name=name, unit=unit, ours=tuple(values), goal=goal)
+    return Case(name=name, figures=figures_of(measures, [(each, ()) for each in found]))
 
 
 def reading_case(count: int, asked: argparse.Namespace) -> Case:
-    """Items of so many arrivals, until they are columns."""
-    page = page_of(count)
-    items = len(page["Items"]) * layout.T4_SHARDS
+    """Compare two ways to read items of so many arrivals, until they are columns."""
+    page = list(_page(count))
+    items = len(page) * layout.T4_SHARDS
+    body = json.dumps({"Items": page}).encode()
+    answer = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
     with lambda_api() as server:
-        serve(server, page)
-        with closing(_client(server)) as client:
-            resource = boto3.resource("dynamodb", **_place(server))
+        server.answer = lambda _: answer
+        place = _place(server)
+        with closing(boto3.client("dynamodb", **place, config=Config(max_pool_connections=32))) as client:
+            resource = boto3.resource("dynamodb", **place)
             side_by_side = TrialTable(resource.Table("results"), shards=lambda: ShardReader(client, "results"))
             one_by_one = TrialTable(resource.Table("results"))
             own, other = (partial(_reading_us, table, items) for table in (side_by_side, one_by_one))
-            pairs = rounds.take_turns(own, other, asked.rounds)
+            figures = rounds.compare([Measure("CPU of reading an item", "µs")], own, other, asked.rounds)
             resource.meta.client.close()
-    ours, peer = (tuple(each[side][0] for each in pairs) for side in (0, 1))
-    figure = Figure(name="CPU of reading an item", unit="µs", ours=ours, peer=peer)
-    return Case(name=f"results table, items of {count:,}", peer=f"boto3 {boto3.__version__}", figures=(figure,))
+    return Case(name=f"results table, items of {count:,}", peer=f"boto3 {boto3.__version__}", figures=figures)
 
 
 def _reading_us(table: TrialTable, items: int) -> tuple[float]:
@@ -99,12 +89,8 @@ def _reading_us(table: TrialTable, items: int) -> tuple[float]:
     return ((time.process_time() - begun_s) / items * 1e6,)
 
 
-def page_of(count: int) -> dict[str, Any]:
-    """As DynamoDB answers a query: 1 MB of items."""
-    return {"Items": list(_items(count))}
-
-
-def _items(count: int) -> Iterator[dict[str, Any]]:
+def _page(count: int) -> Iterator[dict[str, Any]]:
+    """Yield the items that DynamoDB answers a query: 1 MB of them."""
     entries = pack(Entry(0, 0, place % 10, 0, place, place // 3, 10**18, 10**18) for place in range(count))
     size = len(entries) + 230
     for number in range(PAGE_BYTES // size):
@@ -124,32 +110,20 @@ def _items(count: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def serve(server: LambdaApi, page: dict[str, Any]) -> None:
-    """The same to everybody."""
-    body = json.dumps(page).encode()
-    answer = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
-    server.answer = lambda _: answer
-
-
-def _client(server: LambdaApi) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
-    return boto3.client("dynamodb", **_place(server), config=Config(max_pool_connections=32))
-
-
 def _place(server: LambdaApi) -> dict[str, Any]:
     credentials = {"aws_access_key_id": "none", "aws_secret_access_key": "none"}
     return {"region_name": "us-east-1", "endpoint_url": f"http://{server.endpoint}", **credentials}
 
 
 def measure(asked: argparse.Namespace) -> command.Found:
-    """All cases."""
-    with machine.pinned():
-        cases = (
-            slice_case("DynamoDB, a slice", "dynamodb", asked),
-            slice_case("S3 with version ids, a slice", "s3", asked),
-            slice_case("DynamoDB, bucket and table out all the while", "dynamodb", asked, "--outage"),
-            slice_case("S3 with version ids, both out all the while", "s3", asked, "--outage"),
-            *(reading_case(count, asked) for count in (1, 100)),
-        )
+    """Measure all cases."""
+    cases = (
+        slice_case("DynamoDB, a slice", "dynamodb", asked),
+        slice_case("S3 with version ids, a slice", "s3", asked),
+        slice_case("DynamoDB, bucket and table out all the while", "dynamodb", asked, "--outage"),
+        slice_case("S3 with version ids, both out all the while", "s3", asked, "--outage"),
+        *(reading_case(count, asked) for count in (1, 100)),
+    )
     return command.Found(cases, _NOTES)
 
 
@@ -160,10 +134,5 @@ _NOTES = (
 )
 
 
-def main() -> None:
-    """Measure, print, keep."""
-    command.run("records", QUESTION, measure)
-
-
 if __name__ == "__main__":
-    main()
+    command.run("records", QUESTION, measure)

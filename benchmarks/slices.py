@@ -37,7 +37,7 @@ def main(path: str) -> None:
 
 
 def print_writer(writer: int, rows: Columns) -> list[int]:
-    """One line; gives the last t0 of every slice but the last."""
+    """Print one line; return the last t0 of every slice but the last."""
     order = np.argsort(rows["t1_ns"], kind="stable")
     steps = np.diff(rows["slice"][order].astype(np.int64))
     pauses_ms = np.diff(rows["t1_ns"][order]) / MS
@@ -53,7 +53,7 @@ def print_writer(writer: int, rows: Columns) -> list[int]:
 
 
 def print_lateness(columns: Columns, borders: list[int]) -> None:
-    """Two lines."""
+    """Print two lines."""
     late_ms = (columns["t1_ns"] - columns["t0_ns"]) / MS
     near = np.zeros(late_ms.size, dtype=np.bool_)
     for border in borders:

@@ -1,7 +1,7 @@
 """
 What stopping when sure costs the interval that one stops at: its coverage, for independent and AR(1) series.
 
-    python benchmarks/stopping.py [--simulations 1000] [--metric p50 p90 p99] [--phi 0 0.6] [--rate 50]
+    python -m benchmarks.stopping [--simulations 1000] [--metric p50 p90 p99] [--phi 0 0.6] [--rate 50]
 
 Each simulation looks as CheckPrecision does, and stops by its rule; the interval that counts is that of the report,
 which holds what was offered between the last look's cut and the stop as well. Beside it, the interval at the last look
@@ -18,7 +18,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import signal, stats
+from benchmarks.coverage import ar1_series
+from scipy import stats
 
 from stepbench.analysis.precision import QUANTILES, SETTLE_S, next_look_s, relative_width
 from stepbench.contracts.phase import LoadStep, Phase, Until
@@ -33,12 +34,11 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import Estimate
 
 _SIGMA = 0.5
-_BURN_IN = 500
 _WANTED = {"p50": 0.04, "p90": 0.08, "p95": 0.1, "p99": 0.2}
 
 
 class Stopped(NamedTuple):
-    """One simulation: the interval at the last look, that of the report, how long it took, whether it was sure."""
+    """A simulation has the interval at the last look, that of the report, its length, and whether it was sure."""
 
     look: Estimate
     report: Estimate
@@ -71,20 +71,16 @@ def _estimate(
 
 def _series(phi: float, n: int, count: int) -> Iterator[NDArray[np.float64]]:
     rng = np.random.default_rng([2, round(phi * 1_000)])
-    for _ in range(count):
-        noise = rng.standard_normal(n + _BURN_IN)
-        normal = signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[_BURN_IN:]
-        yield np.exp(_SIGMA * normal)
+    return (np.exp(_SIGMA * normal) for normal in ar1_series(phi, n, count, rng))
 
 
 def _share(estimates: list[Estimate], truth: float) -> str:
-    given = [each for each in estimates if each.low is not None and each.high is not None]
-    held = sum(each.low <= truth <= each.high for each in given if each.low is not None and each.high is not None)
-    return f"{held / len(given):.3f}" if given else "none"
+    given = [(each.low, each.high) for each in estimates if each.low is not None and each.high is not None]
+    return f"{sum(low <= truth <= high for low, high in given) / len(given):.3f}" if given else "none"
 
 
 def row(metric: str, phi: float, phase: Phase, simulations: int) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     began, q, rate = time.monotonic(), QUANTILES[metric], phase.load[-1].rate_per_s
     truth, rng = math.exp(_SIGMA * float(stats.norm.ppf(q))), np.random.default_rng(3)
     n = round(phase.length_s * rate)

@@ -11,56 +11,53 @@ most.
 from __future__ import annotations
 
 import tempfile
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks import command, machine, sinks, writer
-from benchmarks.result import Case, Figure, Goal
+from benchmarks import building, command, machine, writer
+from benchmarks.result import Case, Goal, Measure, figures_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
 
 QUESTION = "Does one writer hold 3,000 events a second, punctually and in bounded memory?"
 RATE_PER_S = 3_000
 _QUICK_S = 12
 """Long enough for a flush under load."""
+MEASURES = (
+    Measure("unsent", "events", Goal(of="value", at_most=0)),
+    Measure("lateness p50", "µs"),
+    Measure("lateness p99", "µs", Goal(of="value", at_most=1_000)),
+    Measure("lateness p99.9", "µs"),
+    Measure("lateness, most", "µs"),
+    Measure("CPU", "µs/event"),
+    Measure("another had the core", "% of the time"),
+    Measure("memory when load begins", "MB"),
+    Measure("memory when it has ended", "MB"),
+    Measure("memory at most", "MB"),
+)
 
 
 def measure(asked: argparse.Namespace) -> command.Found:
-    """One case; a single round unless told otherwise, since it is long."""
+    """Measure one case, for a single round unless told otherwise, since it is long."""
     seconds = _QUICK_S if asked.quick else asked.seconds
     paused = machine.pauses()
-    with sinks.sink(asked.tools) as sink:
+    with building.sink(asked.tools) as sink:
         made = [_offered(sink, seconds) for _ in range(asked.rounds)]
-    case = Case(name=f"{RATE_PER_S:,} events/s for {seconds:g} s", figures=_figures(made))
+    figures = figures_of(MEASURES, [(_numbers(each), ()) for each in made])
+    case = Case(name=f"{RATE_PER_S:,} events/s for {seconds:g} s", figures=figures)
     flushed = f"{made[0].events:,} events a round, flushed to files every 10 s."
     return command.Found((case,), (flushed, paused.words()))
 
 
-def _offered(sink: sinks.Sink, seconds: float) -> writer.Offered:
+def _offered(sink: building.Sink, seconds: float) -> writer.Offered:
     with tempfile.TemporaryDirectory() as records:
         return writer.offered(sink.plain, RATE_PER_S, seconds, Path(records))
 
 
-def _figures(made: Sequence[writer.Offered]) -> tuple[Figure, ...]:
-    def figure(name: str, unit: str, of: Callable[[writer.Offered], float], at_most: float | None = None) -> Figure:
-        goal = None if at_most is None else Goal(of="value", at_most=at_most)
-        return Figure(name=name, unit=unit, ours=tuple(map(of, made)), goal=goal)
-
-    return (
-        figure("unsent", "events", attrgetter("unsent"), at_most=0),
-        figure("lateness p50", "µs", attrgetter("p50_us")),
-        figure("lateness p99", "µs", attrgetter("p99_us"), at_most=1_000),
-        figure("lateness p99.9", "µs", attrgetter("p999_us")),
-        figure("lateness, most", "µs", attrgetter("max_us")),
-        figure("CPU", "µs/event", attrgetter("cpu_us")),
-        figure("another had the core", "% of the time", lambda each: 100 * each.waited_share),
-        figure("memory when load begins", "MB", lambda each: each.rss_mb[0]),
-        figure("memory when it has ended", "MB", lambda each: each.rss_mb[1]),
-        figure("memory at most", "MB", lambda each: each.rss_mb[2]),
-    )
+def _numbers(offered: writer.Offered) -> tuple[float, ...]:
+    late_us = (offered.p50_us, offered.p99_us, offered.p999_us, offered.max_us)
+    return (offered.unsent, *late_us, offered.cpu_us, 100 * offered.waited_share, *offered.rss_mb)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
@@ -68,10 +65,5 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(rounds=1)
 
 
-def main() -> None:
-    """Measure, print, and keep the result if asked to."""
-    command.run("sustained", QUESTION, measure, _options)
-
-
 if __name__ == "__main__":
-    main()
+    command.run("sustained", QUESTION, measure, _options)

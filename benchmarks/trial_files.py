@@ -21,7 +21,7 @@ import uuid
 from collections import defaultdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,11 +29,10 @@ import pyarrow.parquet as pq
 from benchmarks.analysis_runs import START_NS
 
 from stepbench.contracts.plan import TrialPlan, TrialSpec
-from stepbench.contracts.tasks import TrialRef
-from stepbench.load.arrivals import slice_offsets_ns
-from stepbench.records.columns import ColumnHeader, Rows, encode
-from stepbench.records.layout import T4_SHARDS, attempt_id, t4_shard, t4_sk
-from stepbench.records.t4 import pack_rows
+from stepbench.records.formats.columns import ColumnHeader, Rows, encode
+from stepbench.records.formats.t4 import pack_rows
+from stepbench.records.storage.layout import T4_SHARDS, attempt_id, t4_shard, t4_sk
+from stepbench.workload.arrivals import slice_offsets_ns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +42,10 @@ if TYPE_CHECKING:
 WRITERS, RATE_PER_S, FLUSH_S = 10, 4_000, 10
 STREAM_SHARDS, BATCH = 8, 100
 RARE, SLOW = 1e-4, 0.01
-"""Shares of events that are lost, or come twice; of writes that take ten times as long."""
+"""The shares of events that are lost, or come twice; of writes that take ten times as long."""
 ROWS_PER_GROUP = 1_000_000
 PAGE_BYTES = 1 << 20
+_TIMES = ("t0_ns", "t1_ns", "t2_ns")
 _SECOND_NS = 10**9
 ENTRY_TYPE = np.dtype(
     [
@@ -63,7 +63,7 @@ ENTRY_TYPE = np.dtype(
 
 
 def spec_of(events: int, arrivals: str = "constant") -> TrialSpec:
-    """The trial."""
+    """Return the trial."""
     plan = TrialPlan.model_validate(
         {
             "target": {"store": "dynamodb"},
@@ -83,7 +83,7 @@ class Flush(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Return the name of its file."""
         head = self.header
         return f"{attempt_id(head.phase, head.writer, head.slice, head.attempt)}-{head.flush:06d}.sbc"
 
@@ -94,14 +94,14 @@ class MadeUp:
     def __init__(self, spec: TrialSpec, seed: int = 1) -> None:
         self._spec = spec
         self._rng = np.random.default_rng(seed)
-        self._ref = TrialRef(run_id=spec.run_id, trial=spec.index, tag=spec.tag)
+        self._ref = spec.ref
 
     @cached_property
     def _slices(self) -> int:
         return self._spec.plan.phases[0].slices
 
     def turns(self) -> Iterator[list[Flush]]:
-        """All writers' flushes, ten seconds at a time."""
+        """Yield all writers' flushes, ten seconds at a time."""
         for slice_ in range(self._slices):
             due = [slice_offsets_ns(self._spec.plan, 0, writer, slice_) + START_NS for writer in range(WRITERS)]
             begin = START_NS + slice_ * 600 * _SECOND_NS
@@ -129,7 +129,7 @@ class MadeUp:
         return Rows(np.arange(first, end), t0_ns, t1_ns, t2_ns, zeros, zeros.astype(np.uint16))
 
     def batches(self, turn: list[Flush]) -> Iterator[NDArray[np.void]]:
-        """What the stream delivers of ten seconds, a batch at a time; few are lost, and as few come twice."""
+        """Yield what the stream delivers of ten seconds, a batch at a time; few are lost, and as few come twice."""
         entries = np.zeros(sum(each.rows.sequence.size for each in turn), dtype=ENTRY_TYPE)
         entries["writer"] = np.repeat([each.header.writer for each in turn], [each.rows.sequence.size for each in turn])
         entries["slice"] = turn[0].header.slice
@@ -150,25 +150,25 @@ class MadeUp:
 
 
 def write(folder: Path, spec: TrialSpec) -> None:
-    """Everything of the trial."""
+    """Write everything of the trial."""
     (folder / "writers").mkdir(parents=True)
     (folder / "items").mkdir()
     (folder / "plan.json").write_text(spec.model_dump_json(), encoding="utf-8")
     made, shards = MadeUp(spec), defaultdict[int, list[dict[str, Any]]](list)
-    raw = _Raw(folder / "raw")
-    with _Tables(folder) as tables:
-        for turn in made.turns():
-            for flush in turn:
-                (folder / "writers" / flush.name).write_bytes(encode(flush.header, flush.rows))
-            tables.rows(turn)
-            batches = list(made.batches(turn))
-            tables.arrivals(batches)
-            raw.add(turn, batches)
-            for batch in batches:
-                item = _item(batch)
-                shards[t4_shard(item["sk"].split("#")[0])].append(item)
+    rows, arrivals = _Columns(), _Columns()
+    for turn in made.turns():
+        for flush in turn:
+            (folder / "writers" / flush.name).write_bytes(encode(flush.header, flush.rows))
+        rows.add(_columns_of(turn))
+        batches = list(made.batches(turn))
+        whole = np.concatenate(batches)
+        arrivals.add({name: whole[name] for name in whole.dtype.names or ()})
+        for batch in batches:
+            item = _item(batch)
+            shards[t4_shard(item["sk"].split("#")[0])].append(item)
     for shard in range(T4_SHARDS):
         _write_pages(folder / "items" / f"{shard:02d}.pickle", sorted(shards[shard], key=lambda item: item["sk"]))
+    _write_plain(folder, rows.whole(), arrivals.whole())
 
 
 def _item(batch: NDArray[np.void]) -> dict[str, Any]:
@@ -194,83 +194,52 @@ def _write_pages(path: Path, items: list[dict[str, Any]]) -> None:
             pickle.dump(items[first : first + per_page], file, protocol=5)
 
 
-class _Tables:
-    """The two Parquet files."""
+class _Columns:
+    """Columns that come in parts, by name."""
 
-    def __init__(self, folder: Path) -> None:
-        kinds = {"writer": pa.uint16(), "slice": pa.uint16(), "sequence": pa.uint32()}
-        times = {"t0": pa.int64(), "t1": pa.int64(), "t2": pa.int64(), "outcome": pa.uint8()}
-        self._row_schema = pa.schema(list({**kinds, **times}.items()))
-        self._arrival_schema = pa.schema(list({**kinds, "batch_index": pa.uint16(), "t4": pa.int64()}.items()))
-        # Neither dictionaries nor statistics: what is quickest to read.
-        self._rows = pq.ParquetWriter(folder / "rows.parquet", self._row_schema, use_dictionary=False)
-        self._arrivals = pq.ParquetWriter(folder / "arrivals.parquet", self._arrival_schema, use_dictionary=False)
-        self._waiting: dict[str, list[pa.Table]] = {"rows": [], "arrivals": []}
+    def __init__(self) -> None:
+        self._parts: dict[str, list[NDArray[Any]]] = defaultdict(list)
 
-    def __enter__(self) -> Self:
-        return self
+    def add(self, part: dict[str, NDArray[Any]]) -> None:
+        """Add a part of each column."""
+        for name, values in part.items():
+            self._parts[name].append(values)
 
-    def __exit__(self, *_: object) -> None:
-        for name in self._waiting:
-            self._flush(name)
-        self._rows.close()
-        self._arrivals.close()
-
-    def rows(self, turn: list[Flush]) -> None:
-        """Rows of one turn."""
-        size = [flush.rows.sequence.size for flush in turn]
-        columns = [
-            np.repeat(np.array([flush.header.writer for flush in turn], np.uint16), size),
-            np.repeat(np.array([flush.header.slice for flush in turn], np.uint16), size),
-            np.concatenate([flush.rows.sequence for flush in turn]).astype(np.uint32),
-            *(np.concatenate([getattr(flush.rows, name) for flush in turn]) for name in ("t0_ns", "t1_ns", "t2_ns")),
-            np.concatenate([flush.rows.outcome for flush in turn]),
-        ]
-        self._add("rows", pa.table(columns, schema=self._row_schema))
-
-    def arrivals(self, batches: list[NDArray[np.void]]) -> None:
-        """Arrivals of one turn, in order of time."""
-        whole = np.concatenate(batches)
-        names = ("writer", "slice", "sequence", "batch_index", "t4_ns")
-        columns = [np.ascontiguousarray(whole[name]) for name in names]
-        self._add("arrivals", pa.table(columns, schema=self._arrival_schema))
-
-    def _add(self, name: str, table: pa.Table) -> None:
-        self._waiting[name].append(table)
-        if len(self._waiting[name]) * FLUSH_S * RATE_PER_S >= ROWS_PER_GROUP:
-            self._flush(name)
-
-    def _flush(self, name: str) -> None:
-        if self._waiting[name]:
-            (self._rows if name == "rows" else self._arrivals).write_table(pa.concat_tables(self._waiting[name]))
-            self._waiting[name].clear()
+    def whole(self) -> dict[str, NDArray[Any]]:
+        """Return the whole columns."""
+        return {name: np.concatenate(parts) for name, parts in self._parts.items()}
 
 
-class _Raw:
-    """Plain columns."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self._folder = folder
-
-    def add(self, turn: list[Flush], batches: list[NDArray[np.void]]) -> None:
-        """Of one turn."""
-        whole = np.concatenate(batches)
-        event = whole["sequence"].astype(np.uint32) * np.uint32(WRITERS) + whole["writer"].astype(np.uint32)
-        columns = {f"{name}.i8": np.concatenate([getattr(flush.rows, name) for flush in turn]) for name in _TIMES}
-        columns["outcome.u1"] = np.concatenate([flush.rows.outcome for flush in turn])
-        columns |= {"event.u4": event, "batch_index.u2": whole["batch_index"]}
-        columns |= {"t4_ns.i8": whole["t4_ns"], "t3_ns.i8": whole["t3_ns"]}
-        for name, column in columns.items():
-            with (self._folder / name).open("ab") as file:
-                file.write(column.tobytes())
+def _columns_of(turn: list[Flush]) -> dict[str, NDArray[Any]]:
+    """Return the columns of all writers' rows of one turn."""
+    size = [flush.rows.sequence.size for flush in turn]
+    return {
+        "writer": np.repeat(np.array([flush.header.writer for flush in turn], np.uint16), size),
+        "slice": np.repeat(np.array([flush.header.slice for flush in turn], np.uint16), size),
+        "sequence": np.concatenate([flush.rows.sequence for flush in turn]).astype(np.uint32),
+        **{name: np.concatenate([getattr(flush.rows, name) for flush in turn]) for name in (*_TIMES, "outcome")},
+    }
 
 
-_TIMES = ("t0_ns", "t1_ns", "t2_ns")
+def _write_plain(folder: Path, rows: dict[str, NDArray[Any]], arrivals: dict[str, NDArray[Any]]) -> None:
+    """Write the Parquet files, and the raw columns."""
+    for name, columns, kept in (
+        ("rows", rows, ("writer", "slice", "sequence", *_TIMES, "outcome")),
+        ("arrivals", arrivals, ("writer", "slice", "sequence", "batch_index", "t4_ns")),
+    ):
+        table = pa.table({column.removesuffix("_ns"): columns[column] for column in kept})
+        # No dictionaries: what is quickest to read.
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=ROWS_PER_GROUP, use_dictionary=False)
+    event = arrivals["sequence"].astype(np.uint32) * np.uint32(WRITERS) + arrivals["writer"].astype(np.uint32)
+    raw = {name: rows[name] for name in (*_TIMES, "outcome")} | {"event": event}
+    raw |= {name: arrivals[name] for name in ("batch_index", "t4_ns", "t3_ns")}
+    (folder / "raw").mkdir()
+    for name, column in raw.items():
+        column.tofile(folder / "raw" / f"{name}.{column.dtype.str[1:]}")
 
 
 def main() -> None:
-    """Make one; prints how large a record is in its column files."""
+    """Make one, and print how large a record is in its column files."""
     folder, events = Path(sys.argv[1]), int(sys.argv[2])
     write(folder, spec_of(events))
     print(json.dumps({"bytes": sum(path.stat().st_size for path in (folder / "writers").iterdir()) / events}))

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import psutil
+from tests.samples.records import REF, trial_spec, writer_item
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.plan import LoadStep, Record
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.tasks import RunWriterInput
-from stepbench.records import layout
-from stepbench.records.columns import UNSENT, Rows, decode
-from stepbench.records.run_store import RunStore
+from stepbench.local.memory_services import MemoryBucket, MemoryServices
+from stepbench.records.formats.columns import UNSENT, decode
+from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import RunStore
 from stepbench.stages.run_writer import Bench, run_writer
-from stepbench.testing.memory_services import MemoryBucket, MemoryServices
-from stepbench.testing.records import REF, trial_spec, writer_item
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -50,7 +50,7 @@ _CREDENTIALS = {
 
 class Offered(NamedTuple):
     """
-    What came of one writer's load.
+    The outcome of one writer's load.
 
     cpu_us: of the whole process under load, an event. waited_share: of the time, in which the writer could have run and
     something else had its core. rss_mb: resident memory when load began, when it had ended, and at most.
@@ -69,7 +69,7 @@ class Offered(NamedTuple):
 
 
 def offered(endpoint: str, rate_per_s: float, seconds: float, records: Path) -> Offered:
-    """Start a writer and await what it says. Ends the benchmark if any event was not acknowledged."""
+    """Start a writer and return what it says; end the benchmark if any event was not acknowledged."""
     options = ["--endpoint", f"http://{endpoint}", "--rate", str(rate_per_s), "--seconds", str(seconds)]
     command = [sys.executable, "-m", "benchmarks.writer", *options, "--records", str(records)]
     environment = {**os.environ, **_CREDENTIALS}
@@ -144,7 +144,7 @@ class _Ends:
 
 
 def _waited_s() -> float:
-    """How long this thread could have run, and somebody else did (Linux, Documentation/scheduler/sched-stats)."""
+    """Return how long this thread could have run, and another did (Linux, Documentation/scheduler/sched-stats)."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
     except OSError:
@@ -152,14 +152,9 @@ def _waited_s() -> float:
 
 
 def lateness_us(records: Path) -> Any:  # noqa: ANN401 -- an array of floats, of which numpy's stubs make Any
-    """t1 - t0 of every event that was sent, from the column files; it says how late the generator was."""
+    """Return t1 - t0 of every event that was sent, from the column files: how late the generator was."""
     files = [decode(path.name, path.read_bytes()).rows for path in sorted(records.iterdir())]
-    return np.concatenate([_lateness_us(rows) for rows in files])
-
-
-def _lateness_us(rows: Rows) -> Any:  # noqa: ANN401 -- as above
-    sent = rows.outcome != UNSENT
-    return (rows.t1_ns[sent] - rows.t0_ns[sent]) / 1e3
+    return np.concatenate([(rows.t1_ns - rows.t0_ns)[rows.outcome != UNSENT] / 1e3 for rows in files])
 
 
 def main() -> None:

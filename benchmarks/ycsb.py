@@ -8,24 +8,19 @@ Workloads A (half reads, half updates) and C (reads) of YCSB: 10,000 records wit
 servers are started, PostgreSQL without TLS. Median latency is over all operations, from go-ycsb's raw measurements
 (whole microseconds); throughput is from the first start to the last answer of these.
 
-Where the two differ:
+Where the two differ, beyond `NOTES`:
 
-- Redis: go-ycsb keeps a record as a hash of one field (`HSET`, `HMGET key field0`), ours as a string (`SET`, `GET`).
 - PostgreSQL: go-ycsb has columns VARCHAR(64) and VARCHAR(1000), keys of 27 bytes and the database's collation; ours are
   `text`, the key in collation "C". Both prepare each statement once a connection and read the value alone.
-- go-ycsb draws a value's 1,000 bytes anew for each update, outside its latency and within its throughput; ours fills in
-  its first 32 bytes, in the same place.
 - go-ycsb draws from a generator seeded by the clock, among 10,001 records of which one is not there; ours from the
   workload's seed, the same in every round.
-- Between two operations go-ycsb's lock and its clients' wait for the core are in neither's latency, only in throughput,
-  which is the fairer figure with ten clients.
+- Between two operations go-ycsb's lock and its clients' wait for the core are in neither's latency.
 """
 
 from __future__ import annotations
 
 import csv
 import statistics
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
@@ -34,22 +29,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks import building, command, rounds
-from benchmarks.result import Case, Measure, figures_of
+from benchmarks.result import Case, Measure
 
 from stepbench.clock import AnchoredClock
-from stepbench.drivers.registry import build_operable
-from stepbench.local.certificates import make_certificates
-from stepbench.local.postgresql_server import discard_postgresql
-from stepbench.local.postgresql_tls import start_postgresql_with_tls
-from stepbench.local.valkey import start_valkey
-from stepbench.stages.event_loop import run_measuring
+from stepbench.drivers.registry import build_driver
+from stepbench.local.stores.certificates import make_certificates
+from stepbench.local.stores.postgresql import start_postgresql_with_tls
+from stepbench.local.stores.postgresql_server import discard_postgresql
+from stepbench.local.stores.valkey import start_valkey
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Operable
+    from stepbench.drivers.protocol import Driver
     from stepbench.local.processes import LocalStore
 
 QUESTION = "What do operations of YCSB's workloads A and C take?"
@@ -75,15 +69,8 @@ _PROPERTIES = {
 }
 
 
-class Figures(NamedTuple):
-    """One round of one of the two."""
-
-    p50_us: float
-    per_s: float
-
-
 class Setting(NamedTuple):
-    """What both do."""
+    """One case for both."""
 
     store: str
     endpoint: str
@@ -98,63 +85,46 @@ class Prepared(NamedTuple):
     spec: TrialSpec
     case: Setting
 
-    def driver(self) -> Operable:
-        """A driver, not yet open."""
+    def driver(self) -> Driver:
+        """Return a driver, not yet open."""
         settings = rounds.settings(**{f"{self.case.store}_endpoint": self.case.endpoint})
-        return build_operable(self.spec, settings, AnchoredClock())
+        return build_driver(self.spec, settings, AnchoredClock())
 
 
 @contextmanager
 def prepared(case: Setting) -> Iterator[Prepared]:
-    """Our records, removed at the end."""
+    """Write our records, and remove them at the end."""
     record = {"shape": "blob", "key_bytes": KEY_BYTES, "value_bytes": VALUE_BYTES}
     keys = {"distribution": "zipfian"}
     workload = {"mix": MIXES[case.workload], "record": record, "records": RECORDS, "keys": keys}
     made = Prepared(rounds.trial({"store": case.store}, workload, case.clients), case)
-    run_measuring(_prepare(made.driver()))
+    rounds.measured(_prepare, made.driver())
     try:
         yield made
     finally:
-        run_measuring(_tear_down(made.driver()))
+        rounds.measured(rounds.tear_down, made.driver())
 
 
-async def _prepare(driver: Operable) -> None:
+async def _prepare(driver: Driver) -> None:
     await driver.prepare()
     await driver.close()
 
 
-async def _tear_down(driver: Operable) -> None:
-    while not await driver.tear_down():
-        pass
-    await driver.close()
-
-
-def ours(subject: Prepared) -> Figures:
-    """A writer's clients, on its event loop."""
-    return run_measuring(_ours(subject))
-
-
-async def _ours(subject: Prepared) -> Figures:
-    driver, case = subject.driver(), subject.case
+async def ours(subject: Prepared) -> tuple[float, float]:
+    """Run a writer's clients; return median latency and throughput."""
+    case = subject.case
     each = case.operations // case.clients
-    clock = AnchoredClock()
-    makers = rounds.makers_of(driver, subject.spec, case.clients, each, clock)
-    await driver.open()
-    await driver.warm_up()
-    try:
-        rows = await rounds.closed_loop(makers, clock, rounds.Pace(each=each))
-    finally:
-        await driver.close()
-    return Figures(rounds.p50_us(rows), rounds.per_s(rows))
+    rows, _ = await rounds.run_writer(subject.driver(), subject.spec, case.clients, each)
+    return rounds.p50_us(rows), rounds.per_s(rows)
 
 
 def load(tool: Path, case: Setting) -> None:
-    """Their records."""
+    """Write their records."""
     _run(tool, "load", case, {"operationcount": RECORDS, "dropdata": "true"})
 
 
-def theirs(tool: Path, case: Setting) -> Figures:
-    """From the raw measurements, without the tool's start."""
+def theirs(tool: Path, case: Setting) -> tuple[float, float]:
+    """Run the tool; return median latency and throughput by its raw measurements, which leave its start out."""
     with tempfile.TemporaryDirectory() as directory:
         raw = Path(directory) / "raw.csv"
         mix = MIXES[case.workload]
@@ -174,47 +144,39 @@ def theirs(tool: Path, case: Setting) -> Figures:
         [int(row[column]) for row in rows if row["operation"] == "TOTAL"] for column in ("timestamp_us", "latency_us")
     )
     end_us = max(begin + took for begin, took in zip(begins_us, took_us, strict=True))
-    return Figures(statistics.median(took_us), len(took_us) / (end_us - min(begins_us)) * 1e6)
+    return statistics.median(took_us), len(took_us) / (end_us - min(begins_us)) * 1e6
 
 
-def _run(tool: Path, command: str, case: Setting, wanted: Mapping[str, object]) -> None:
+def _run(tool: Path, mode: str, case: Setting, wanted: Mapping[str, object]) -> None:
     properties = {**_PROPERTIES, **_where(case), "threadcount": case.clients, **wanted}
     options = [part for name, value in properties.items() for part in ("-p", f"{name}={value}")]
     backend = "pg" if case.store == "postgresql" else case.store
-    done = subprocess.run(
-        [tool, command, backend, *options], check=False, capture_output=True, text=True, timeout=rounds.LIMIT_S
-    )
-    if done.returncode or "operation err" in done.stdout:
-        sys.exit(f"go-ycsb {command} {backend}: {done.stdout[-500:]} {done.stderr[-500:]}")
+    said = command.run_program([tool, mode, backend, *options])
+    if "operation err" in said:
+        sys.exit(f"go-ycsb {mode} {backend}: {said[-500:]}")
 
 
 def _where(case: Setting) -> dict[str, str]:
     if case.store == "redis":
         return {"redis.addr": case.endpoint}
-    address, _, database = case.endpoint.partition("/")
-    host, _, port = address.rpartition(":")
+    host, port, database = rounds.address_of(case.endpoint)
     return {"pg.host": host, "pg.port": port, "pg.user": "postgres", "pg.db": database}
 
 
 def _start(store: str, directory: Path) -> LocalStore:
     if store == "redis":
         return start_valkey(directory)
-    return start_postgresql_with_tls(directory / "server", make_certificates(directory / "certificates"))
-
-
-def _discard(store: str, directory: Path) -> None:
-    if store == "postgresql":
-        discard_postgresql(directory / "server")
+    return start_postgresql_with_tls(directory, make_certificates(directory / "certificates"))
 
 
 @contextmanager
 def _servers(asked: argparse.Namespace) -> Iterator[dict[str, tuple[str, str]]]:
-    """Where each store is, and what."""
+    """Yield endpoint and name of each store's server."""
     with ExitStack() as stack:
         found: dict[str, tuple[str, str]] = {}
         for store in asked.stores:
             endpoint = getattr(asked, f"{store}_endpoint")
-            started = rounds.server(endpoint, partial(_start, store), partial(_discard, store))
+            started = rounds.server(endpoint, partial(_start, store), discard_postgresql)
             found[store] = stack.enter_context(started)
         yield found
 
@@ -225,13 +187,14 @@ def _cases(tool: Path, setting: Setting, times: int) -> Iterator[Case]:
         for clients in CLIENTS:
             each = setting._replace(workload=workload, clients=clients)
             with prepared(each) as subject:
-                pairs = rounds.take_turns(partial(ours, subject), partial(theirs, tool, each), times)
-            name = f"{each.store}, workload {workload}, {clients} client{'s' if clients > 1 else ''}"
-            yield Case(name=name, peer=f"go-ycsb {building.YCSB_VERSION}", figures=figures_of(_MEASURES, pairs))
+                own = partial(rounds.measured, ours, subject)
+                figures = rounds.compare(_MEASURES, own, partial(theirs, tool, each), times)
+            name = f"{each.store}, workload {workload}, {rounds.clients_words(clients)}"
+            yield Case(name=name, peer=f"go-ycsb {building.YCSB_VERSION}", figures=figures)
 
 
 def measure(asked: argparse.Namespace) -> command.Found:
-    """Both stores, workloads and numbers of clients."""
+    """Measure both stores, workloads and numbers of clients."""
     tool = building.go_ycsb(asked.tools)
     cases: list[Case] = []
     with _servers(asked) as servers:
@@ -249,10 +212,5 @@ def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--postgresql-endpoint", help="HOST:PORT/DATABASE; go-ycsb drops its table usertable")
 
 
-def main() -> None:
-    """Measure, print, and keep the result if asked to."""
-    command.run("ycsb", QUESTION, measure, _options)
-
-
 if __name__ == "__main__":
-    main()
+    command.run("ycsb", QUESTION, measure, _options)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
-import sys
+import tempfile
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
 import pytest
-from tests.leftovers import end_leftovers, give_folder
+from tests.leftovers import end_leftovers
+from tests.samples.services import RESULTS_TABLE
 from xdist.scheduler import LoadScopeScheduling
 
-from stepbench.local.etcd import start_etcd
-from stepbench.local.postgresql import start_postgresql
-from stepbench.local.postgresql_server import discard_postgresql
-from stepbench.local.processes import LocalStore, terminate
+from stepbench.local.emulator.server import answers
+from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, terminate, wait_for_start
+from stepbench.local.stores.etcd import start_etcd
+from stepbench.local.stores.postgresql import start_postgresql
+from stepbench.local.stores.postgresql_server import discard_postgresql
 from stepbench.settings import Settings
 from stepbench.stages.services import Services, connect
 
@@ -30,8 +28,12 @@ if TYPE_CHECKING:
 
     from xdist.remote import Producer
 
+# Assertions of contracts and samples are shown with their values, though they are no test modules by name.
+pytest.register_assert_rewrite("stepbench.testing.contracts", "tests.samples.estimates", "tests.samples.refusals")
+
 ROOT = Path(__file__).parent.parent
 WHOLE_SYSTEM = ("tests/end_to_end/",)
+FAULTS = "tests/faults/"
 RUN_FOLDER = pytest.StashKey[Path]()
 
 
@@ -39,11 +41,14 @@ class _Modules(LoadScopeScheduling):  # type: ignore[misc]  # untyped
     """
     With several processes, a module stays in one, and all that run the whole system stay together.
 
-    So each server is started once, and no two systems share the machine.
+    So each server is started once, and no two systems share the machine. Cases of the fault tour are dealt out one by
+    one: each process has an environment of its own for them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
+        if module.startswith(FAULTS):
+            return nodeid
         return next((folder for folder in WHOLE_SYSTEM if module.startswith(folder)), module)
 
 
@@ -67,58 +72,31 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Modules:
-    """Whatever `--dist` says."""
+    """Schedule by module, whatever `--dist` says."""
     return _Modules(config, log)
 
 
-def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture(scope="session")
-def emulator() -> Iterator[str]:
-    """Endpoint of an AWS emulator: the one at AWS_ENDPOINT_URL, or MiniStack started for this session."""
+def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the endpoint of an AWS emulator: the one at STEPBENCH_TEST_ENDPOINT, or MiniStack for this session."""
     given = os.environ.get("STEPBENCH_TEST_ENDPOINT")
     if given:
         yield given
         return
     port = free_port()
-    endpoint = f"http://127.0.0.1:{port}"
-    environ = {**os.environ, "BIND_HOST": "127.0.0.1", "IOT_MTLS_ENABLED": "0", "GATEWAY_PORT": str(port)}
+    endpoint = f"http://{LOOPBACK}:{port}"
+    environ = {**os.environ, "BIND_HOST": LOOPBACK, "IOT_MTLS_ENABLED": "0", "GATEWAY_PORT": str(port)}
     python = ROOT / ".stepbench/venvs/emulator/bin/python"
-    process = subprocess.Popen(
-        [python, "-m", "ministack"], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        _await_http(endpoint + "/_localstack/health", process)
-        yield endpoint
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def _await_http(url: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(200):
-        if process.poll() is not None:
-            break
-        try:
-            urllib.request.urlopen(url, timeout=1).close()  # noqa: S310 -- our own loopback address
-        except urllib.error.HTTPError:
-            return
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    sys.exit(f"the emulator did not answer at {url}")
+    log = tmp_path_factory.mktemp("emulator") / "emulator.log"
+    pid = spawn([python, "-m", "ministack"], log=log, env=environ)
+    wait_for_start("the emulator answers", lambda: answers(endpoint), timeout_s=30, pid=pid, log=log)
+    yield endpoint
+    terminate([pid])
 
 
 @pytest.fixture
 def services(emulator: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Services:
-    """Services on the emulator, with a results table, a results bucket and a versioned target bucket of their own."""
+    """Return services on the emulator, with a results table, a results bucket and a versioned target bucket."""
     for name, value in {
         "AWS_ENDPOINT_URL": emulator,
         "AWS_ACCESS_KEY_ID": "test",
@@ -128,12 +106,7 @@ def services(emulator: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
     }.items():
         monkeypatch.setenv(name, value)
     unique = f"t{abs(hash(request.node.nodeid)) % 10**10}-{time.time_ns() % 10**9}"
-    boto3.client("dynamodb").create_table(
-        TableName=f"{unique}-results",
-        BillingMode="PAY_PER_REQUEST",
-        AttributeDefinitions=[{"AttributeName": n, "AttributeType": "S"} for n in ("pk", "sk")],
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-    )
+    boto3.client("dynamodb").create_table(TableName=f"{unique}-results", **RESULTS_TABLE)
     s3 = boto3.client("s3")
     for bucket in (f"{unique}-results", f"{unique}-target"):
         s3.create_bucket(Bucket=bucket)
@@ -153,7 +126,7 @@ def services(emulator: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
 
 @pytest.fixture(scope="session")
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
-    """An etcd from the wheel."""
+    """Start an etcd from the wheel."""
     store = start_etcd(tmp_path_factory.mktemp("etcd"))
     yield store
     terminate(store.pids)
@@ -161,9 +134,23 @@ def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore
 
 @pytest.fixture(scope="session")
 def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
-    """A PostgreSQL from the wheel; set `aws_lambda.endpoint_override` (nobody listens there) on the database."""
+    """Start a PostgreSQL from the wheel; set `aws_lambda.endpoint_override` (nobody listens there) on the database."""
     directory = tmp_path_factory.mktemp("postgresql")
     store = start_postgresql(directory, "127.0.0.1:9")
     yield store
     terminate(store.pids)
     discard_postgresql(directory)
+
+
+# Processes that a run of the suite starts end with it, also after Ctrl-C, when xdist kills its workers. All that is
+# started gets the run's own temporary folder, in its environment or as its home: by that it is known.
+
+
+def give_folder() -> Path:
+    """Let this process and all that it starts put temporary files into a new folder; pytest's stay where they were."""
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = Path(tempfile.mkdtemp(prefix="sb-"))
+    folder.chmod(0o755)  # a PostgreSQL that root starts runs as another user
+    os.environ["TMPDIR"] = str(folder)
+    tempfile.tempdir = None  # to be looked up anew
+    return folder

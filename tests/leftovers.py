@@ -1,14 +1,10 @@
-"""
-What a run of the suite starts ends with it, also after Ctrl-C, when xdist kills its workers with their fixtures.
-
-All that is started gets the run's own temporary folder, in its environment or as its home: by that it is known.
-"""
+"""Processes and files that belong to a folder, and their end."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import psutil
@@ -16,54 +12,44 @@ import psutil
 GRACE_S = 5.0
 
 
-def give_folder() -> Path:
-    """Let this process and all that it starts put temporary files into a new folder; pytest's stay where they were."""
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-    folder = Path(tempfile.mkdtemp(prefix="sb-"))
-    folder.chmod(0o755)  # a PostgreSQL that root starts runs as another user
-    os.environ["TMPDIR"] = str(folder)
-    tempfile.tempdir = None  # to be looked up anew
-    return folder
-
-
 def end_leftovers(folder: Path) -> list[str]:
-    """End every process that has something to do with the folder, and remove it; say which there were."""
-    left = _alive(folder)
+    """End every process that has something to do with the folder, and remove it; return which there were."""
+    left = processes_of(folder)
     psutil.wait_procs(left, GRACE_S)  # some are about to end by themselves
-    left = _alive(folder)
-    told = [_describe(process) for process in left]
+    left = processes_of(folder)
+    described = [describe(process) for process in left]
     for process in left:
-        _tell(process, "terminate")
+        _call(process, "terminate")
     _, stubborn = psutil.wait_procs(left, GRACE_S)
     for process in stubborn:
-        _tell(process, "kill")
+        _call(process, "kill")
     psutil.wait_procs(stubborn, GRACE_S)
     shutil.rmtree(folder, ignore_errors=True)
-    return told
+    return described
 
 
-def _alive(folder: Path) -> list[psutil.Process]:
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Return all processes but ours that have the folder in their environment, arguments or directory."""
     ours = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
     return [process for process in psutil.process_iter() if process.pid not in ours and _belongs(process, str(folder))]
 
 
 def _belongs(process: psutil.Process, folder: str) -> bool:
     try:
-        told = [process.cwd(), *process.cmdline(), *process.environ().values()]
-        return process.status() != psutil.STATUS_ZOMBIE and any(folder in each for each in told)
+        texts = [process.cwd(), *process.cmdline(), *process.environ().values()]
+        return process.status() != psutil.STATUS_ZOMBIE and any(folder in each for each in texts)
     except psutil.Error:  # it has ended, or is another user's
         return False
 
 
-def _describe(process: psutil.Process) -> str:
+def describe(process: psutil.Process) -> str:
+    """Return a process's number and command line, as far as it is still there."""
     try:
         return f"{process.pid} {' '.join(process.cmdline())[:150]}"
     except psutil.Error:
         return str(process.pid)
 
 
-def _tell(process: psutil.Process, what: str) -> None:
-    try:
-        getattr(process, what)()
-    except psutil.Error:
-        return
+def _call(process: psutil.Process, method: str) -> None:
+    with contextlib.suppress(psutil.Error):
+        getattr(process, method)()

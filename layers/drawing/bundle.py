@@ -1,4 +1,4 @@
-"""Write Vega, Vega-Lite and vega-embed to stdout, as one script; without the layer, `report/runtime.py` makes it."""
+"""Write Vega, Vega-Lite and vega-embed to stdout, as one script; without the layer, `report/figures.py` makes it."""
 
 from __future__ import annotations
 

@@ -1,50 +1,102 @@
-"""A headless Chromium, and the sample report as a file."""
+"""Reports as a browser shows them, without any network, their figures drawn; and the sample report as a file."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
-from tests.browser.pages import Pages
 from tests.chromium import chromium
+from tests.samples.estimates import present
+from tests.samples.results import sample_manifest, sample_results, sample_summary
 
 from stepbench.report.page import render_page
-from stepbench.report.summary import RunFacts, summarise
-from stepbench.testing.sample_results import sample_manifest, sample_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
-class Report(NamedTuple):
-    """What a run leaves: the page, and the numbers that it has to show."""
+DRAWN = "['drawn', 'failed'].includes(document.documentElement.dataset.charts)"
+LIMIT_MS = 30_000
+Scheme = Literal["light", "dark"]
 
-    page: Path
-    summary: Path
+
+class Opened(NamedTuple):
+    """The page, what it said on the console, and what it asked for."""
+
+    page: Page
+    console: list[str]
+    requests: list[str]
+
+
+class Pages:
+    """It opens pages. Figures take time to draw, so tests that only look share one page a file, width and scheme."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._open: dict[tuple[Path, int, Scheme], Opened] = {}
+
+    def look(self, path: Path, width: int = 1600, scheme: Scheme = "light") -> Opened:
+        """Return the page; leave it as it is, but for the pointer and where it is scrolled to."""
+        key = (path, width, scheme)
+        if key not in self._open:
+            self._open[key] = _open(self._context(width, scheme), path)
+        opened = self._open[key]
+        opened.page.mouse.move(0, 0)
+        return opened
+
+    @contextmanager
+    def of_its_own(self, path: Path, width: int = 1600) -> Iterator[Opened]:
+        """Yield a page to type on, to print, to save from."""
+        context = self._context(width, "light")
+        try:
+            yield _open(context, path)
+        finally:
+            context.close()
+
+    def _context(self, width: int, scheme: Scheme) -> BrowserContext:
+        return self._browser.new_context(
+            offline=True, viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+        )
+
+
+def _open(context: BrowserContext, path: Path) -> Opened:
+    page = context.new_page()
+    seen = Opened(page, [], [])
+    page.on("console", lambda message: seen.console.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: seen.console.append(f"pageerror: {error}"))
+    page.on("request", lambda request: seen.requests.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_function(DRAWN, timeout=LIMIT_MS)
+    return seen
 
 
 @pytest.fixture(scope="module")
 def pages() -> Iterator[Pages]:
-    """Of one browser for the module; see `tests.chromium` for why not for longer."""
+    """Share one browser in the module; see `tests.chromium` for why not for longer."""
     with chromium() as browser:
         yield Pages(browser)
 
 
 @pytest.fixture(scope="session")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """The sample run, as files in a folder."""
-    folder = tmp_path_factory.mktemp("report")
-    facts = RunFacts(
-        run_id="run-1",
-        plan="quick-unloaded",
-        started_at=datetime(2025, 6, 1, 12, 0, tzinfo=UTC),
-        finished_at=datetime(2025, 6, 1, 12, 2, 14, tzinfo=UTC),
-    )
-    results = sample_results()
-    summary = summarise(facts, results)
-    files = Report(folder / "report.html", folder / "summary.json")
-    files.page.write_text(render_page(summary, results, sample_manifest(), {"name": "quick-unloaded"}), "utf-8")
-    files.summary.write_text(summary.model_dump_json(by_alias=True), "utf-8")
-    return files
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write the sample run's page as a file."""
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    results, plan = sample_results(), {"name": "quick-unloaded"}
+    file.write_text(render_page(sample_summary(results), results, sample_manifest(), plan), "utf-8")
+    return file
+
+
+def assert_fits(page: Page, width: int) -> None:
+    """Check that neither page nor figure is wider than the window; wider parts scroll within their own regions."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for figure in page.locator(".chart svg.marks").all():
+        box = present(figure.bounding_box())
+        assert box["x"] + box["width"] <= width
+
+
+def raw(cell: Locator, *names: str) -> list[float]:
+    """Read a cell's values as a script does."""
+    return [float(str(cell.get_attribute(f"data-{name}"))) for name in names]

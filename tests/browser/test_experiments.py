@@ -1,67 +1,46 @@
-"""The sections on steps, published numbers and matrices, in a real browser."""
+"""Experiments' sections in a browser: what the figures draw is what the numbers say."""
 
 from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from tests.browser.pages import LIMIT_MS
+from tests.browser.conftest import LIMIT_MS, assert_fits, raw
 from tests.browser.test_report import CONTRAST
+from tests.samples.estimates import present
+from tests.samples.experiments import experiment_run
+from tests.samples.results import checked_pair, checked_summary, sample_manifest
 
-from stepbench.analysis.share import trigger_shares
 from stepbench.report.page import render_page
-from stepbench.report.summary import RunFacts, summarise
-from stepbench.testing.sample_experiments import elastic_results, matrix_results, sample_applications
-from stepbench.testing.sample_results import sample_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Locator
-    from tests.browser.pages import Pages
+    from tests.browser.conftest import Pages
 
     from stepbench.contracts.result import TrialResult
 
 pytestmark = pytest.mark.browser
-SIZES = [{"target.batch_size": size} for size in (1, 10, 100)]
-GRID = [
-    {"record.value_bytes": size, "phases[0].load[0].rate_per_s": rate}
-    for size in (100, 1000)
-    for rate in (10, 100, 1000)
-]
+TILES = 4
+"""The last trials are those of the matrix of two dimensions."""
 FIGURES = 1 + 1 + 1 + 2 * 3 + 2 + 2 * 2
 """Curves, boxes, shares; latency, rates and a close-up of two phases; two matrices; two trials over time."""
 
 
 @pytest.fixture(scope="module")
 def results() -> tuple[TrialResult, ...]:
-    """Two elastic trials, a matrix of one dimension with repeats, one of two."""
-    found = [*elastic_results(), *matrix_results(SIZES, repeats=2), *matrix_results(GRID, store="dynamodb")]
-    return tuple(
-        result.model_copy(update={"summary": result.summary.model_copy(update={"index": index})})
-        for index, result in enumerate(found)
-    )
+    """Return the trials of the experiments."""
+    return experiment_run()[1]
 
 
 @pytest.fixture(scope="module")
-def page_file(results: tuple[TrialResult, ...], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Their report."""
-    begin = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
-    facts = RunFacts(run_id="run-2", plan="quick-elastic", started_at=begin, finished_at=begin)
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write their report."""
     path = tmp_path_factory.mktemp("experiments") / "report.html"
-    summary = summarise(facts, results)
-    shares = tuple(trigger_shares(sample_applications(), summary.trials[:2]))
-    summary = summary.model_copy(update={"shares": shares})
-    path.write_text(render_page(summary, results, sample_manifest()), "utf-8")
+    path.write_text(render_page(*experiment_run(), sample_manifest()), "utf-8")
     return path
-
-
-def numbers(cell: Locator) -> list[float]:
-    """Value and interval, as a script reads them."""
-    return [float(str(cell.get_attribute(f"data-{name}"))) for name in ("value", "low", "high")]
 
 
 def test_all_figures_are_drawn_in_silence(pages: Pages, page_file: Path) -> None:
@@ -75,18 +54,16 @@ def test_all_figures_are_drawn_in_silence(pages: Pages, page_file: Path) -> None
 def test_comparisons_on_the_page_are_those_of_the_result(
     pages: Pages, page_file: Path, results: tuple[TrialResult, ...]
 ) -> None:
-    """As a script reads them, and as a reader does."""
+    """They are so for a script and for a reader."""
     (comparison,) = results[0].summary.comparisons
     seen = pages.look(page_file)
     cell = seen.page.locator("#comparisons tr[data-trial='0'] [data-metric='median_ratio']")
     ratio = comparison.median_ratio
-    assert numbers(cell) == [ratio.value, ratio.low, ratio.high]
-    read = re.match(r"([\d.]+)\s×", cell.inner_text())  # noqa: RUF001 -- a multiplication sign
-    assert read is not None
+    assert raw(cell, "value", "low", "high") == [ratio.value, ratio.low, ratio.high]
+    read = present(re.match(r"([\d.]+)\s×", cell.inner_text()))  # noqa: RUF001 -- a multiplication sign
     assert float(read[1]) == pytest.approx(ratio.value, rel=0.001)
     sentence = seen.page.locator("#steps .sentences li").first.inner_text()
-    said = re.search(r"the median was ([\d.]+) times as high", sentence)
-    assert said is not None
+    said = present(re.search(r"the median was ([\d.]+) times as high", sentence))
     assert float(said[1]) == pytest.approx(ratio.value, abs=0.005)
 
 
@@ -100,9 +77,7 @@ def test_boxes_lie_where_their_quantiles_are(pages: Pages, page_file: Path, resu
     scales = []
     for box, drawn in zip(boxes, found, strict=True):
         assert drawn is not None
-        assert box.p25 is not None
-        assert box.p75 is not None
-        scales.append(float(drawn[1]) / math.log10(box.p75 / box.p25))
+        scales.append(float(drawn[1]) / math.log10(present(box.p75) / present(box.p25)))
     assert max(scales) == pytest.approx(min(scales), rel=0.001)
 
 
@@ -117,7 +92,7 @@ def test_an_open_end_is_dashed_and_has_an_arrow(pages: Pages, page_file: Path) -
 
 
 def test_windows_and_steps_are_marked_by_name(pages: Pages, page_file: Path) -> None:
-    """What is compared has to be seen in the time line."""
+    """The time line has to show what is compared."""
     seen = pages.look(page_file)
     for chart in ("step-latency", "step-rates"):
         texts = seen.page.locator(f"#{chart}-trial-0-0 .mark-text.role-mark text").all_text_contents()
@@ -145,10 +120,10 @@ def test_a_heat_map_writes_its_numbers_on_its_tiles(
     pages: Pages, page_file: Path, results: tuple[TrialResult, ...]
 ) -> None:
     """Colour alone would say nothing to some, and little to all."""
-    medians = [result.summary.windows[0].latency_ms.p50.value for result in results[-len(GRID) :]]
+    medians = [result.summary.windows[0].latency_ms.p50.value for result in results[-TILES:]]
     seen = pages.look(page_file)
     figure = seen.page.locator("#matrix-1")
-    assert figure.locator(".mark-rect.role-mark path").count() == len(GRID)
+    assert figure.locator(".mark-rect.role-mark path").count() == TILES
     texts = figure.locator(".mark-text.role-mark text").all_text_contents()
     read = sorted(float(text.removesuffix(" ms")) for text in texts)
     assert read == pytest.approx(sorted(value for value in medians if value is not None), rel=0.01)
@@ -157,24 +132,18 @@ def test_a_heat_map_writes_its_numbers_on_its_tiles(
 def test_groups_on_the_page_are_the_medians_of_their_runs(
     pages: Pages, page_file: Path, results: tuple[TrialResult, ...]
 ) -> None:
-    """Worked out anew from the runs."""
+    """They are worked out anew from the runs."""
     runs = [each.summary for each in results if each.summary.group == "postgresql-10"]
-    values = sorted(float(run.windows[0].latency_ms.p50.value or 0) for run in runs)
+    low, middle, high = sorted(float(run.windows[0].latency_ms.p50.value or 0) for run in runs)
     seen = pages.look(page_file)
     cell = seen.page.locator("#groups tr[data-group='postgresql-10'] [data-metric='across.p50']")
-    raw = [float(str(cell.get_attribute(f"data-{name}"))) for name in ("least", "value", "greatest")]
-    assert raw == pytest.approx([values[0], (values[0] + values[1]) / 2, values[1]])
+    assert raw(cell, "least", "value", "greatest") == pytest.approx([low, middle, high])
 
 
 @pytest.mark.parametrize("width", [390, 800, 1100, 1600])
 def test_nothing_sticks_out_sideways(width: int, pages: Pages, page_file: Path) -> None:
     """What is wider scrolls within its own region."""
-    seen = pages.look(page_file, width)
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-    for figure in seen.page.locator(".chart svg.marks").all():
-        box = figure.bounding_box()
-        assert box is not None
-        assert box["x"] + box["width"] <= width
+    assert_fits(pages.look(page_file, width).page, width)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -203,11 +172,29 @@ def test_shares_are_drawn_as_long_as_they_are(pages: Pages, page_file: Path) -> 
     """The bar of a quarter is a quarter as long as the axis, and the table says the same."""
     seen = pages.look(page_file)
     cells = seen.page.locator("#share-table [data-metric='share']")
-    shares = [float(str(cell.get_attribute("data-value"))) for cell in cells.all()]
+    shares = [raw(cell, "value")[0] for cell in cells.all()]
     assert len(shares) == 4
     bars = seen.page.locator("#shares-0 .mark-rect.role-mark path")
     widths = [box["width"] for bar in bars.all() if (box := bar.bounding_box())]
     assert [width / widths[0] for width in widths] == pytest.approx([s / shares[0] for s in shares], rel=0.05)
-    read = re.match(r"([\d.]+) %", cells.first.inner_text())
-    assert read is not None
+    read = present(re.match(r"([\d.]+) %", cells.first.inner_text()))
     assert float(read[1]) == pytest.approx(100 * shares[0], rel=0.05)
+
+
+def test_both_distributions_are_drawn_with_their_distance(pages: Pages, tmp_path: Path) -> None:
+    """The console is silent for either measure; D stands at the mark, in the sentence and in the table."""
+    specs, results = checked_pair(shift_ms=1)
+    summary = checked_summary(specs, results)
+    file = tmp_path / "report.html"
+    file.write_text(render_page(summary, results, sample_manifest()), "utf-8")
+    ks = present(summary.clock_checks[0].comparisons[0].ks)
+    seen = pages.look(file)
+    assert seen.console == []
+    assert seen.requests == [file.as_uri()]
+    for place in (0, 1):
+        figure = seen.page.locator(f"#clock-{place} svg.marks")
+        assert figure.get_by_text(f"D = {ks.d:.3f}", exact=True).count() == 1
+        assert figure.locator("path[stroke-dasharray]").count() >= 1
+    row = seen.page.locator("#clock-check-table tr[data-measure='latency_ms']")
+    assert raw(row.locator("[data-metric='d']"), "value") == [ks.d]
+    assert f"(D {ks.d:.3f} > 0.136" in seen.page.locator("#clock-check .sentences").inner_text()

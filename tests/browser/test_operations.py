@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.pages import LIMIT_MS
+from tests.browser.conftest import LIMIT_MS, raw
 from tests.browser.test_report import CONTRAST
+from tests.samples.estimates import present
+from tests.samples.operations import LADDER, operation_results, over_trials
+from tests.samples.results import sample_manifest, sample_summary
 
 from stepbench.report.page import render_page
-from stepbench.report.summary import RunFacts, summarise
-from stepbench.testing.sample_operations import LADDER, operation_results, over_trials
-from stepbench.testing.sample_results import sample_manifest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator
-    from tests.browser.pages import Opened, Pages
+    from tests.browser.conftest import Opened, Pages
 
     from stepbench.contracts.result import RunSummary
 
@@ -26,23 +24,16 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def summary() -> RunSummary:
-    """Stores, reuse, TLS and two ladders of clients."""
-    begin = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
-    facts = RunFacts(run_id="run-3", plan="quick-products", started_at=begin, finished_at=begin)
-    return over_trials(summarise(facts, operation_results()))
+    """Summarise stores, reuse, TLS and two ladders of clients."""
+    return over_trials(sample_summary(operation_results(), "quick-products"))
 
 
 @pytest.fixture(scope="module")
 def seen(summary: RunSummary, pages: Pages, tmp_path_factory: pytest.TempPathFactory) -> Opened:
-    """Their report, opened once."""
+    """Open their report once."""
     path = tmp_path_factory.mktemp("operations") / "report.html"
     path.write_text(render_page(summary, operation_results(), sample_manifest()), "utf-8")
     return pages.look(path)
-
-
-def raw(cell: Locator, *names: str) -> list[float]:
-    """As a script reads it."""
-    return [float(str(cell.get_attribute(f"data-{name}"))) for name in names]
 
 
 def test_all_figures_are_drawn_in_silence(seen: Opened) -> None:
@@ -62,8 +53,7 @@ def test_the_answer_is_about_operations(seen: Opened, summary: RunSummary) -> No
     p50 = window.latency_ms.p50
     assert raw(row.locator("[data-metric='latency_ms.p50']"), "value", "low", "high") == [p50.value, p50.low, p50.high]
     assert row.locator("[data-metric='per_minute']").inner_text() == "87,000"
-    read = re.match(r"([\d.]+)", row.locator("[data-metric='latency_ms.p50'] .value").inner_text())
-    assert read is not None
+    read = present(re.match(r"([\d.]+)", row.locator("[data-metric='latency_ms.p50'] .value").inner_text()))
     assert float(read[1]) == pytest.approx(p50.value, rel=1e-3)
 
 
@@ -72,8 +62,7 @@ def test_kinds_have_their_outcomes_and_percentiles_their_counts(seen: Opened, su
     table = seen.page.locator("#kinds tbody[data-trial='1']")
     assert table.locator("tr[data-kind='read'] [data-metric='failed']").inner_text() == "3"
     assert "not_found: 3" in table.inner_text()
-    found = summary.trials[1].windows[0].operations
-    assert found is not None
+    found = present(summary.trials[1].windows[0].operations)
     cells = seen.page.locator("#percentile-table tbody[data-trial='1'] tr[data-kind='all'] td").all()
     assert [raw(cell, "value", "count") for cell in cells] == [[row.value_ms, row.count] for row in found.percentiles]
 
@@ -86,7 +75,7 @@ def test_each_nine_takes_the_same_room(seen: Opened) -> None:
 
 
 def test_the_parts_of_a_connection_sum_to_the_whole(seen: Opened) -> None:
-    """Within the 1 % that the caption of the rows tells."""
+    """They do so within the 1 % that the caption of the rows tells."""
     shares = seen.page.locator("#connecting [data-metric='share']").all()
     assert sum(raw(cell, "value")[0] for cell in shares) == pytest.approx(0.99, abs=0.001)
     assert "1.0 % in none of the parts" in seen.page.locator("#connecting").inner_text()
@@ -94,8 +83,7 @@ def test_the_parts_of_a_connection_sum_to_the_whole(seen: Opened) -> None:
 
 def test_scaling_shows_the_knee_and_the_generators_limit(seen: Opened, summary: RunSummary) -> None:
     """A point a number of clients, the knee by name in one figure, the limit as a line in the other."""
-    knee = summary.scaling[0].knee_clients.value
-    assert knee is not None
+    knee = present(summary.scaling[0].knee_clients.value)
     for place in (0, 1):
         points = seen.page.locator(f"#scaling-{place} .mark-symbol.role-mark path")
         assert points.count() == len(LADDER)
@@ -111,11 +99,8 @@ def test_one_setting_changed_is_a_ratio_with_its_interval(seen: Opened, summary:
     rows = seen.page.locator("#settings tr[data-setting]")
     tls, reuse = (rows.and_(seen.page.locator(f"[data-setting='{path}']")) for path in ("target.tls", "workload.reuse"))
     (ratio,) = (each.median_ratio for each in summary.settings if each.setting == "target.tls")
-    assert raw(tls.locator("[data-metric='median_ratio']"), "value", "low", "high") == [
-        ratio.value,
-        ratio.low,
-        ratio.high,
-    ]
+    cell = tls.locator("[data-metric='median_ratio']")
+    assert raw(cell, "value", "low", "high") == [ratio.value, ratio.low, ratio.high]
     assert "no interval: 1 of 3 runs" in reuse.inner_text()
 
 

@@ -1,58 +1,47 @@
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pytest
-from tests.browser.pages import LIMIT_MS
+from tests.browser.conftest import LIMIT_MS, assert_fits, raw
+from tests.samples.estimates import numbers, present
+from tests.samples.results import sample_results, sample_summary
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
-    from tests.browser.conftest import Report
-    from tests.browser.pages import Pages
+    from tests.browser.conftest import Pages
 
 pytestmark = pytest.mark.browser
 FIGURES = 1 + 2 * 4
 """One distribution; latency and rates of each trial."""
 
 
-def summary_of(report: Report) -> dict[str, Any]:
-    """`summary.json`, as any script would read it."""
-    document: dict[str, Any] = json.loads(report.summary.read_text("utf-8"))
-    return document
-
-
-def test_the_page_opens_offline_in_silence(pages: Pages, report: Report) -> None:
+def test_the_page_opens_offline_in_silence(pages: Pages, report: Path) -> None:
     """No error, no warning, no request but for the file itself."""
-    seen = pages.look(report.page)
+    seen = pages.look(report)
     assert seen.console == []
-    assert seen.requests == [report.page.as_uri()]
+    assert seen.requests == [report.as_uri()]
 
 
-def test_the_numbers_on_the_page_are_those_of_the_summary(pages: Pages, report: Report) -> None:
+def test_the_numbers_on_the_page_are_those_of_the_summary(pages: Pages, report: Path) -> None:
     """Read off the table as a script would, and as a reader would."""
-    seen = pages.look(report.page)
-    for trial in summary_of(report)["trials"]:
-        row = seen.page.locator(f"#headline tr[data-trial='{trial['index']}']")
+    seen = pages.look(report)
+    for trial in sample_summary(sample_results()).trials:
+        row = seen.page.locator(f"#headline tr[data-trial='{trial.index}']")
         cell = row.locator("[data-metric='latency_ms.p50']")
-        p50 = trial["windows"][0]["latency_ms"]["p50"]
-        assert [float(str(cell.get_attribute(f"data-{name}"))) for name in ("value", "low", "high")] == [
-            p50["value"],
-            p50["low"],
-            p50["high"],
-        ]
-        read = re.match(r"([\d.]+)\sms", cell.inner_text())
-        assert read is not None
-        assert float(read[1]) == pytest.approx(p50["value"], rel=0.01)
+        low, value, high = numbers(trial.windows[0].latency_ms.p50)
+        assert raw(cell, "value", "low", "high") == [value, low, high]
+        read = present(re.match(r"([\d.]+)\sms", cell.inner_text()))
+        assert float(read[1]) == pytest.approx(value, rel=0.01)
         lost = row.locator("[data-metric='accounting.lost']").get_attribute("data-value")
-        assert lost == str(trial["accounting"]["lost"])
+        assert lost == str(present(trial.accounting).lost)
 
 
-def test_every_figure_is_drawn_with_its_marks(pages: Pages, report: Report) -> None:
+def test_every_figure_is_drawn_with_its_marks(pages: Pages, report: Path) -> None:
     """Axes without curves would pass for a quiet store."""
-    seen = pages.look(report.page)
+    seen = pages.look(report)
     figures = seen.page.locator(".chart")
     assert figures.count() == FIGURES
     for place in range(FIGURES):
@@ -61,9 +50,9 @@ def test_every_figure_is_drawn_with_its_marks(pages: Pages, report: Report) -> N
         assert len(drawn) >= 3, place
 
 
-def test_curves_differ_by_more_than_colour(pages: Pages, report: Report) -> None:
-    """For the colour-blind, and for black-and-white print: dashes differ, and so do the marks."""
-    seen = pages.look(report.page)
+def test_curves_differ_by_more_than_colour(pages: Pages, report: Path) -> None:
+    """The colour-blind and black-and-white print need it: dashes differ, and so do the marks."""
+    seen = pages.look(report)
     figure = seen.page.locator("#ecdf-0")
     lines = figure.locator(".mark-line.role-mark path").all()
     assert len({line.get_attribute("stroke") for line in lines}) == 4
@@ -73,16 +62,16 @@ def test_curves_differ_by_more_than_colour(pages: Pages, report: Report) -> None
 
 
 def point_at_bar(page: Page) -> Locator:
-    """The tooltip of one of the bars of the first trial's latencies."""
+    """Return the tooltip of one of the bars of the first trial's latencies."""
     page.locator("#latency-trial-0 .mark-rule.role-mark").first.locator("path, line").nth(3).hover(force=True)
     tooltip = page.locator("#vg-tooltip-element.visible")
     tooltip.wait_for(timeout=LIMIT_MS)
     return tooltip
 
 
-def test_hovering_shows_the_numbers(pages: Pages, report: Report) -> None:
+def test_hovering_shows_the_numbers(pages: Pages, report: Path) -> None:
     """A figure is read by pointing at it."""
-    seen = pages.look(report.page)
+    seen = pages.look(report)
     tooltip = point_at_bar(seen.page)
     assert "p50 (ms)" in tooltip.inner_text()
     assert "warm-up" in tooltip.inner_text()
@@ -93,16 +82,16 @@ AXIS = "[...document.querySelectorAll('#ecdf-0 .role-axis-label')].map((each) =>
 
 
 def turn_wheel_over_figure(page: Page) -> None:
-    """One notch, with the pointer on the distribution."""
+    """Turn it one notch, with the pointer on the distribution."""
     figure = page.locator("#ecdf-0 svg.marks")
     figure.scroll_into_view_if_needed()
     figure.hover(position={"x": 400, "y": 200})
     page.mouse.wheel(0, 240)
 
 
-def test_the_wheel_zooms_with_a_modifier_and_scrolls_without(pages: Pages, report: Report) -> None:
+def test_the_wheel_zooms_with_a_modifier_and_scrolls_without(pages: Pages, report: Path) -> None:
     """A figure that swallows the wheel holds the page fast."""
-    with pages.of_its_own(report.page) as seen:
+    with pages.of_its_own(report) as seen:
         page = seen.page
         page.locator("#ecdf-0").scroll_into_view_if_needed()
         before, top = page.evaluate(AXIS), page.evaluate("scrollY")
@@ -116,20 +105,15 @@ def test_the_wheel_zooms_with_a_modifier_and_scrolls_without(pages: Pages, repor
 
 
 @pytest.mark.parametrize("width", [390, 1600])
-def test_nothing_sticks_out_sideways(width: int, pages: Pages, report: Report) -> None:
-    """On a phone and on a wide screen; what is wider scrolls within its own region."""
-    seen = pages.look(report.page, width)
-    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
-    for figure in seen.page.locator(".chart svg.marks").all():
-        box = figure.bounding_box()
-        assert box is not None
-        assert box["x"] + box["width"] <= width
+def test_nothing_sticks_out_sideways(width: int, pages: Pages, report: Path) -> None:
+    """This holds on a phone and on a wide screen; wider parts scroll within their own regions."""
+    assert_fits(pages.look(report, width).page, width)
 
 
 @pytest.mark.parametrize(("label", "start"), [("Save as SVG", b"<svg"), ("Save as PNG", b"\x89PNG")])
-def test_a_figure_can_be_saved(label: str, start: bytes, pages: Pages, report: Report) -> None:
-    """For a paper or a slide; made by the page itself, with no call outside."""
-    with pages.of_its_own(report.page) as seen:
+def test_a_figure_can_be_saved(label: str, start: bytes, pages: Pages, report: Path) -> None:
+    """A paper or a slide needs it; the page makes it by itself, with no call outside."""
+    with pages.of_its_own(report) as seen:
         menu = seen.page.locator("#ecdf-0 details")
         menu.locator("summary").focus()
         seen.page.keyboard.press("Enter")
@@ -139,14 +123,14 @@ def test_a_figure_can_be_saved(label: str, start: bytes, pages: Pages, report: R
         saved = Path(saving.value.path()).read_bytes()
         assert saved.startswith(start)
         assert menu.get_by_role("link").count() == 2
-        assert seen.requests == [report.page.as_uri()] or all(
+        assert seen.requests == [report.as_uri()] or all(
             url.startswith(("blob:", "data:", "file:")) for url in seen.requests
         )
 
 
-def test_printing_makes_a_document_with_everything_in_it(pages: Pages, report: Report) -> None:
-    """Several A4 pages; folded parts unfold for it."""
-    with pages.of_its_own(report.page) as seen:
+def test_printing_makes_a_document_with_everything_in_it(pages: Pages, report: Path) -> None:
+    """It has several A4 pages; folded parts unfold for it."""
+    with pages.of_its_own(report) as seen:
         pdf = seen.page.pdf(prefer_css_page_size=True)
         assert pdf.startswith(b"%PDF")
         assert 3 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 12
@@ -185,20 +169,18 @@ CONTRAST = """
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_the_contrast_that_wcag_asks_for(
-    scheme: Literal["light", "dark"], pages: Pages, report: Report
-) -> None:
+def test_text_has_the_contrast_that_wcag_asks_for(scheme: Literal["light", "dark"], pages: Pages, report: Path) -> None:
     """WCAG 2.2, 1.4.3: at least 4.5:1, by the specification's own formula, on every piece of text, tooltips too."""
-    seen = pages.look(report.page, scheme=scheme)
+    seen = pages.look(report, scheme=scheme)
     point_at_bar(seen.page)
     assert seen.page.evaluate(CONTRAST) == []
     background = "rgb(20, 24, 28)" if scheme == "dark" else "rgb(255, 255, 255)"
     assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == background
 
 
-def test_the_keyboard_reaches_the_answer_first(pages: Pages, report: Report) -> None:
+def test_the_keyboard_reaches_the_answer_first(pages: Pages, report: Path) -> None:
     """The first tab stop skips the navigation."""
-    with pages.of_its_own(report.page) as seen:
+    with pages.of_its_own(report) as seen:
         seen.page.keyboard.press("Tab")
         assert seen.page.evaluate("document.activeElement.textContent") == "Skip to the answer"
         seen.page.keyboard.press("Enter")

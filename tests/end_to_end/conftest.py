@@ -26,4 +26,4 @@ def deployment() -> Iterator[Deployment]:
         down = deployment.command("down")
         assert down.code == 0, down.stderr
         assert [child.pid for child in children if child.is_running()] == []
-        assert [each.pid for each in processes if each.runs()] == []
+        assert [each.pid for each in processes if each.find()] == []

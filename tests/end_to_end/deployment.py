@@ -11,9 +11,9 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,15 @@ import psutil
 import psycopg
 
 from stepbench.contracts.identity import trial_tag
-from stepbench.local.stack import Stack, local_stack
+from stepbench.local.stack import BENCHMARK, TRIAL, Stack, local_stack
 from stepbench.local.state import EnvironmentState, read_state
-from stepbench.records import layout
+from stepbench.records.storage import layout
 
 ROOT = Path(__file__).parents[2]
 STEPBENCH = Path(sys.executable).with_name("stepbench")
 UP_LIMIT_S, RUN_LIMIT_S = 420, 240
 REST_S = 20
+GONE = "its server has ended"
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,13 @@ class Finished:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What `--json` has printed."""
+        """Return what `--json` has printed."""
         document: dict[str, Any] = json.loads(self.stdout)
         return document
 
     @property
     def trial(self) -> dict[str, Any]:
-        """The only trial of the summary."""
+        """Return the only trial of the summary."""
         (trial,) = self.summary["trials"]
         assert isinstance(trial, dict)
         return trial
@@ -55,36 +56,43 @@ class Finished:
 
 @dataclass(frozen=True)
 class Deployment:
-    """The environment under test."""
+    """The environment under test; `variables` are for its commands and servers, `program` is `stepbench`."""
 
     home: Path
     out: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+    program: Path = STEPBENCH
 
     @property
     def environ(self) -> dict[str, str]:
-        """For commands: their home is ours."""
-        return {**os.environ, "STEPBENCH_HOME": str(self.home)}
+        """Return the environment of commands: their home is ours."""
+        return {**os.environ, **self.variables, "STEPBENCH_HOME": str(self.home)}
 
     @property
     def state(self) -> EnvironmentState:
-        """What `up` has started."""
+        """Return what `up` has started."""
         return read_state(self.home)
 
     def endpoint(self, name: str) -> str:
-        """Where a server listens."""
+        """Return where a server listens."""
         server = self.state.server(name)
         assert server is not None, f"{name} was not started: {self.state.skipped}"
         return server.endpoint
 
+    def runs(self, name: str) -> bool:
+        """Tell whether a server is still there."""
+        server = self.state.server(name)
+        return server is not None and server.runs()
+
     @property
     def stack(self) -> Stack:
-        """The deployed stack."""
+        """Return the deployed stack."""
         return local_stack(self.state.stack, self.endpoint("emulator"))
 
-    def command(self, *arguments: str, limit_s: float = RUN_LIMIT_S) -> Finished:
+    def command(self, *arguments: str | Path, limit_s: float = RUN_LIMIT_S) -> Finished:
         """Run `stepbench …` to its end."""
         done = subprocess.run(
-            [STEPBENCH, *arguments],
+            [self.program, *arguments],
             check=False,
             env=self.environ,
             cwd=ROOT,
@@ -100,17 +108,16 @@ class Deployment:
             return finish(process)
 
     @contextmanager
-    def running(self, plan: dict[str, Any]) -> Iterator[subprocess.Popen[str]]:
-        """Start a plan; whatever happens to the test, the command ends with it."""
+    def running(self, plan: dict[str, Any], **streams: Any) -> Iterator[subprocess.Popen[str]]:  # noqa: ANN401 -- `Popen`'s
+        """Start a plan, on `streams` instead of pipes; whatever happens to the test, the command ends with it."""
         path = self.out / f"{plan['name']}.json"
         path.write_text(json.dumps(plan))
         process = subprocess.Popen(
-            [STEPBENCH, "run", path, "--json", "--no-floors", "--out", self.out],
+            [self.program, "run", path, "--json", "--no-floors", "--out", self.out],
             env=self.environ,
             cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams},
         )
         try:
             yield process
@@ -119,12 +126,16 @@ class Deployment:
                 process.send_signal(signal.SIGINT)
                 process.communicate(timeout=RUN_LIMIT_S)
 
+    def folder(self, finished: Finished) -> Path:
+        """Return the folder of a run's results."""
+        return self.out / str(finished.summary["run_id"])
+
     def inventory(self) -> dict[str, Any]:
-        """Everything that a run could leave behind in the account and in the stores."""
-        return {**_account(self.stack), **_stores(self)}
+        """Return everything that a run could leave behind in the account and in the stores, as far as they live."""
+        return {**(_account(self.stack) if self.runs("emulator") else {}), **_stores(self)}
 
     def settled_inventory(self, expected: dict[str, Any]) -> dict[str, Any]:
-        """The inventory, once it is as expected, or as it is when the time is up."""
+        """Return the inventory, once it is as expected, or as it is when the time is up."""
         wait_for(lambda: self.inventory() == expected, REST_S)
         return self.inventory()
 
@@ -132,7 +143,7 @@ class Deployment:
 def finish(process: subprocess.Popen[str], limit_s: float = RUN_LIMIT_S) -> Finished:
     """Await a command."""
     stdout, stderr = process.communicate(timeout=limit_s)
-    return Finished(process.returncode, stdout, stderr)
+    return Finished(process.returncode, stdout or "", stderr or "")
 
 
 def wait_for(condition: Callable[[], object], limit_s: float) -> bool:
@@ -145,47 +156,56 @@ def wait_for(condition: Callable[[], object], limit_s: float) -> bool:
     return False
 
 
+@contextmanager
+def stopped(processes: Iterable[psutil.Process]) -> Iterator[None]:
+    """Stop processes for as long as the block lasts; they go on whatever happens in it."""
+    stopping = list(processes)
+    try:
+        for process in stopping:
+            process.suspend()
+        yield
+    finally:
+        for process in stopping:
+            process.resume()
+
+
 def _account(stack: Stack) -> dict[str, Any]:
     target = stack.outputs["TargetBucketName"]
     versions = stack.aws("s3").list_object_versions(Bucket=target)
     notification = stack.aws("s3").get_bucket_notification_configuration(Bucket=target)
-    machines = [stack.outputs[name] for name in ("BenchmarkStateMachineArn", "TrialStateMachineArn")]
-    executions = [
-        execution["executionArn"]
-        for machine in machines
-        for execution in stack.aws("stepfunctions").list_executions(stateMachineArn=machine, statusFilter="RUNNING")[
-            "executions"
-        ]
-    ]
+    sfn, machines = stack.aws("stepfunctions"), [stack.outputs[name] for name in (BENCHMARK, TRIAL)]
+    listed = [sfn.list_executions(stateMachineArn=machine, statusFilter="RUNNING") for machine in machines]
     return {
         "objects": [item["Key"] for kind in ("Versions", "DeleteMarkers") for item in versions.get(kind, [])],
         "notifications": notification.get("LambdaFunctionConfigurations", []),
         "tables": stack.aws("dynamodb").list_tables()["TableNames"],
         "mappings": stack.aws("lambda").list_event_source_mappings()["EventSourceMappings"],
-        "executions": executions,
+        "executions": [execution["executionArn"] for answer in listed for execution in answer["executions"]],
         "leases": stack.table.leases(),
     }
 
 
 def _stores(deployment: Deployment) -> dict[str, Any]:
+    readers: dict[str, tuple[str, Callable[[str], Any]]] = {
+        "schemas": ("postgresql", lambda endpoint: _schemas(endpoint, "disable")),
+        "schemas with TLS": ("postgresql_tls", lambda endpoint: _schemas(endpoint, "require")),
+        "keys in etcd": ("etcd", _etcd_keys),
+        "keys in Redis": ("redis", _redis_keys),
+    }
     return {
-        "schemas": _schemas(deployment.endpoint("postgresql"), "disable"),
-        "schemas with TLS": _schemas(deployment.endpoint("postgresql_tls"), "require"),
-        "keys in etcd": _etcd_keys(deployment.endpoint("etcd")),
-        "keys in Redis": _redis_keys(deployment.endpoint("redis")),
+        what: read(deployment.endpoint(server)) if deployment.runs(server) else GONE
+        for what, (server, read) in readers.items()
     }
 
 
 def _schemas(endpoint: str, sslmode: str) -> list[str]:
-    address, _, database = endpoint.partition("/")
-    host, _, port = address.partition(":")
-    with psycopg.connect(host=host, port=int(port), dbname=database, user="postgres", sslmode=sslmode) as connection:
+    with psycopg.connect(f"postgresql://postgres@{endpoint}?sslmode={sslmode}") as connection:
         rows = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information)' ORDER BY 1")
         return [name for (name,) in rows if name not in {"aws_lambda", "aws_commons"}]
 
 
 def _etcd_keys(endpoint: str) -> list[str]:
-    """By etcd's JSON gateway; all keys lie between two bytes of 0."""
+    """Read etcd's JSON gateway; all keys lie between two bytes of 0."""
     question = json.dumps({"key": "AA==", "range_end": "AA==", "keys_only": True}).encode()
     request = urllib.request.Request(f"http://{endpoint}/v3/kv/range", question)
     with urllib.request.urlopen(request, timeout=REST_S) as answer:  # noqa: S310 -- loopback
@@ -200,7 +220,7 @@ def _redis_keys(endpoint: str) -> int:
 
 
 def plan(name: str, *stores: str, warm_up: int = 20, measured: int = 60, **target: Any) -> dict[str, Any]:  # noqa: ANN401
-    """A plan at 20 events a second."""
+    """Return a plan at 20 events a second."""
     phases = [
         {"name": "warm-up", "measured": False, "load": [{"rate_per_s": 20, "count": warm_up}]},
         {"name": "unloaded", "load": [{"rate_per_s": 20, "count": measured}]},
@@ -210,26 +230,34 @@ def plan(name: str, *stores: str, warm_up: int = 20, measured: int = 60, **targe
 
 
 def run_tag_of(deployment: Deployment, name: str) -> str | None:
-    """The tag of the first trial of the plan's newest run, once its execution has started."""
-    machine = deployment.stack.outputs["BenchmarkStateMachineArn"]
+    """Return the tag of the first trial of the plan's newest run, once its execution has started."""
+    machine = deployment.stack.outputs[BENCHMARK]
     executions = deployment.stack.aws("stepfunctions").list_executions(stateMachineArn=machine)["executions"]
     names = [execution["name"] for execution in executions if execution["name"].startswith(f"{name}-2")]
     return trial_tag(max(names), 0) if names else None
 
 
 def started_attempts(deployment: Deployment, name: str) -> list[str]:
-    """Attempts of the plan's newest run that have begun to offer load."""
+    """Return the attempts of the plan's newest run that have begun to offer load."""
     tag = run_tag_of(deployment, name)
     return deployment.stack.table.started(tag) if tag else []
 
 
 def sandboxes(deployment: Deployment, function: str) -> list[psutil.Process]:
-    """Processes that are sandboxes of a function of this deployment's emulator."""
+    """Return the processes that are sandboxes of a function of this deployment's emulator."""
     emulator = deployment.state.server("emulator")
     assert emulator is not None
     name = f"{deployment.state.stack}-{function}"
     children = [child for each in emulator.processes for child in psutil.Process(each.pid).children(recursive=True)]
-    return [child for child in children if child.environ().get("AWS_LAMBDA_FUNCTION_NAME") == name]
+    return [child for child in children if _variables(child).get("AWS_LAMBDA_FUNCTION_NAME") == name]
+
+
+def _variables(process: psutil.Process) -> dict[str, str]:
+    """Return a process's environment; nothing of one that has just ended."""
+    try:
+        return process.environ()
+    except psutil.Error:
+        return {}
 
 
 MEASURED_ATTEMPT = layout.attempt_id(1, 0, 0, 0)

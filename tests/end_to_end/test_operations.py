@@ -1,4 +1,4 @@
-"""Trials of operations through both machines: books, summary, report, records, and nothing left in the stores."""
+"""Trials of operations through both machines: accounting, summary, report, records, and nothing left in the stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.chromium import chromium
+from tests.chromium import quiet_page
 from tests.end_to_end.deployment import Deployment, Finished, finish, run_tag_of, wait_for
 
 pytestmark = pytest.mark.end_to_end
@@ -21,15 +21,8 @@ KINDS = {"read", "insert", "overwrite", "update"}
 
 def _trial(name: str, target: dict[str, Any], load: dict[str, Any], **fields: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
     workload = {"mix": MIX, "record": {"shape": "product"}, "records": 200, **fields.pop("workload", {})}
-    phases = [{"name": "steady", **load}]
-    return {
-        "experiment": "operations",
-        "name": name,
-        "target": target,
-        "workload": workload,
-        "phases": phases,
-        **fields,
-    }
+    trial = {"experiment": "operations", "name": name, "target": target, "workload": workload}
+    return {**trial, "phases": [{"name": "steady", **load}], **fields}
 
 
 def _closed(clients: int, duration_s: float) -> dict[str, Any]:
@@ -38,13 +31,13 @@ def _closed(clients: int, duration_s: float) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def before(deployment: Deployment) -> dict[str, Any]:
-    """What was there."""
+    """Return what was there before."""
     return deployment.inventory()
 
 
 @pytest.fixture(scope="module")
 def finished(deployment: Deployment, before: dict[str, Any]) -> Finished:  # noqa: ARG001 -- first, before is looked at
-    """One run: closed loop, open loop without connection reuse over TLS, and two writers that share the clients."""
+    """Run once: closed loop, open loop without connection reuse over TLS, and two writers that share the clients."""
     alone = {"load": [{"rate_per_s": 20, "count": 60}]}
     trials = [
         _trial("closed", {"store": "redis"}, _closed(5, 3)),
@@ -56,8 +49,8 @@ def finished(deployment: Deployment, before: dict[str, Any]) -> Finished:  # noq
 
 @pytest.fixture(scope="module")
 def folder(deployment: Deployment, finished: Finished) -> Path:
-    """Where its results are."""
-    return deployment.out / str(finished.summary["run_id"])
+    """Return the folder of its results."""
+    return deployment.folder(finished)
 
 
 def _records(folder: Path, trial: int) -> dict[str, list[Any]]:
@@ -71,18 +64,20 @@ def test_operations_go_through_both_machines_and_every_one_is_accounted_for(fini
     assert finished.summary["status"] == "succeeded"
     assert [trial["store"] for trial in finished.summary["trials"]] == ["redis", "postgresql", "etcd"]
     for trial in finished.summary["trials"]:
-        books = trial["accounting"]
-        assert books["offered"] == books["sent"] + books["unsent"] + books["unrecorded"], trial["name"]
-        assert books["ok"] == books["offered"] > 50, trial["name"]
-        assert not books["awaited"]
+        accounting = trial["accounting"]
+        assert accounting["offered"] == accounting["sent"] + accounting["unsent"] + accounting["unrecorded"], trial[
+            "name"
+        ]
+        assert accounting["ok"] == accounting["offered"] > 50, trial["name"]
+        assert not accounting["awaited"]
         assert not trial["incomplete"]
         assert trial["emulated"] is False, trial["name"]
 
 
 def test_an_open_loop_sends_what_was_scheduled(finished: Finished) -> None:
-    """60 operations at 20/s, each with a connection of its own, none too late."""
-    books = finished.summary["trials"][ALONE]["accounting"]
-    assert (books["offered"], books["ok"]) == (60, 60)
+    """They are 60 operations at 20/s, each with a connection of its own, none too late."""
+    accounting = finished.summary["trials"][ALONE]["accounting"]
+    assert (accounting["offered"], accounting["ok"]) == (60, 60)
 
 
 def test_each_kind_has_its_latencies(finished: Finished) -> None:
@@ -107,7 +102,7 @@ def test_the_parts_of_a_connection_of_its_own_explain_its_service_time(finished:
 
 
 def test_records_say_which_client_did_what(folder: Path, finished: Finished) -> None:
-    """What the summary cannot tell, somebody will want to compute from the rows."""
+    """Somebody will want to compute from the rows what the summary does not have."""
     shared, alone = _records(folder, SHARED), _records(folder, ALONE)
     assert len(shared["kind"]) == finished.summary["trials"][SHARED]["accounting"]["offered"]
     assert {(client, writer) for client, writer in zip(shared["client"], shared["writer"], strict=True)} == {
@@ -119,15 +114,10 @@ def test_records_say_which_client_did_what(folder: Path, finished: Finished) -> 
 
 
 def test_the_report_has_a_section_of_operations(folder: Path, finished: Finished) -> None:
-    """The page of a real run, as a browser shows it."""
-    errors: list[str] = []
-    with chromium() as browser:
-        page = browser.new_page()
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.goto((folder / "report.html").as_uri())
+    """A browser shows the page of a real run."""
+    with quiet_page(folder / "report.html") as page:
         text = page.inner_text("#operations")
         kinds = page.locator("#kinds tbody").count()
-    assert errors == []
     assert kinds == len(finished.summary["trials"])
     assert "A connection for each operation" in text
 
@@ -139,7 +129,7 @@ def test_nothing_is_left_in_the_stores(deployment: Deployment, before: dict[str,
 
 
 def _sent(deployment: Deployment, name: str) -> list[int]:
-    """How many operations each of the two writers has sent, once both have said so."""
+    """Return how many operations each of the two writers has sent, once both have said so."""
     tag = run_tag_of(deployment, name)
     beats = deployment.stack.table.beats(tag) if tag else {}
     sent = [beat.get("progress", {}).get("sent", 0) for who, beat in beats.items() if who.startswith("writer#")]
@@ -149,7 +139,7 @@ def _sent(deployment: Deployment, name: str) -> list[int]:
 def test_control_c_within_a_closed_loop_leaves_nothing_and_keeps_what_was_measured(
     deployment: Deployment, before: dict[str, Any]
 ) -> None:
-    """Nothing was scheduled, so the books are of what was begun."""
+    """Nothing was scheduled, so the accounting is of what was begun."""
     trial = _trial("stopped", {"store": "redis"}, _closed(5, 60), writers=2)
     plan: dict[str, Any] = {"name": "ctrl-c-operations", "trials": [trial]}
     with deployment.running(plan) as process:
@@ -159,7 +149,7 @@ def test_control_c_within_a_closed_loop_leaves_nothing_and_keeps_what_was_measur
     assert stopped.code == 1, stopped.stderr
     assert stopped.summary["status"] == "stopped"
     assert deployment.settled_inventory(before) == before
-    books = stopped.trial["accounting"]
+    accounting = stopped.trial["accounting"]
     assert stopped.trial["incomplete"]
-    assert books["offered"] == books["sent"] + books["unsent"] + books["unrecorded"]
-    assert books["ok"] == books["offered"] > 50
+    assert accounting["offered"] == accounting["sent"] + accounting["unsent"] + accounting["unrecorded"]
+    assert accounting["ok"] == accounting["offered"] > 50

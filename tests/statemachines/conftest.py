@@ -26,15 +26,15 @@ class State:
 
     @property
     def type(self) -> str:
-        """Task, Map and so on."""
+        """Return Task, Map and so on."""
         return str(self.definition["Type"])
 
     def calls_a_function(self) -> bool:
-        """Whether it is a Task that invokes a Lambda function."""
+        """Tell whether a state is a Task that invokes a Lambda function."""
         return self.definition.get("Resource") == LAMBDA_INVOKE
 
     def next_states(self) -> list[str]:
-        """Where it may go, by success, choice and catch."""
+        """Return where a state may go, by success, choice and catch."""
         found = [self.definition[key] for key in ("Next", "Default") if key in self.definition]
         found += [rule["Next"] for rule in (*self.definition.get("Choices", ()), *self.definition.get("Catch", ()))]
         return found
@@ -49,11 +49,15 @@ class Machine:
     states: tuple[State, ...]
 
     def __getitem__(self, name: str) -> State:
-        """The state of that name."""
+        """Return the state of that name."""
         return next(state for state in self.states if state.name == name)
 
+    def tasks(self) -> list[State]:
+        """Return the states that invoke a Lambda function."""
+        return [state for state in self.states if state.definition.get("Resource") == LAMBDA_INVOKE]
+
     def scopes(self) -> dict[tuple[str, ...], dict[str, Any]]:
-        """Each sub-machine (`StartAt`, `States`) by its scope."""
+        """Return each sub-machine (`StartAt`, `States`) by its scope."""
         return dict(_scopes(self.definition, ()))
 
 
@@ -79,17 +83,17 @@ def load_machine(name: str) -> Machine:
 
 @pytest.fixture(params=MACHINES)
 def machine(request: pytest.FixtureRequest) -> Machine:
-    """Each of the two machines in turn."""
+    """Return each of the two machines in turn."""
     return load_machine(request.param)
 
 
 @pytest.fixture
 def trial() -> Machine:
-    """The trial machine."""
+    """Return the trial machine."""
     return load_machine("trial")
 
 
 @pytest.fixture
 def benchmark_machine() -> Machine:
-    """The benchmark machine (`benchmark` alone would be a fixture of pytest-benchmark's)."""
+    """Return the benchmark machine (`benchmark` alone would be a fixture of pytest-benchmark's)."""
     return load_machine("benchmark")

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import socket
 import subprocess
 import time
 import zipfile
@@ -17,10 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+from tests.samples.services import RESULTS_TABLE
+
+from stepbench.local.emulator.server import answers
+from stepbench.local.processes import free_port, wait_until
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / ".stepbench" / "venvs"
-SHIM = ROOT / "layers/core/src/stepbench/local/emulator_shim.py"
+SHIM = ROOT / "layers/core/src/stepbench/local/emulator/shim.py"
 FAKE = Path(__file__).parent / "fakes" / "fake_stage.py"
 ROLE = "arn:aws:iam::000000000000:role/any"
 TABLE, BUCKET = "results", "items"
@@ -31,7 +34,7 @@ DEADLINE_S = 60.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """What the fakes do: `fail` maps a stage to an error and how often it is raised."""
+    """A scenario says what the fakes do: `fail` maps a stage to an error and how often it is raised."""
 
     id: str
     fail: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -43,15 +46,17 @@ class Scenario:
     """Phases that PlanPhase does without."""
     children: tuple[Scenario, ...] = ()
     with_items: bool = True
+    hold: str = ""
+    """A stage whose call does not end before `Lab.release`."""
 
     def document(self) -> dict[str, Any]:
-        """As the fakes read it."""
+        """Return the scenario as the fakes read it."""
         children = [child.document() for child in self.children]
         told = {"id": self.id, "fail": self.fail, "lanes": self.lanes, "unneeded": self.unneeded}
-        return {**told, "bucket": BUCKET, "children": children}
+        return {**told, "hold": self.hold, "bucket": BUCKET, "children": children}
 
     def ref(self) -> dict[str, Any]:
-        """The reference of the scenario's only trial."""
+        """Return the reference of the scenario's only trial."""
         return {"run_id": json.dumps(self.document()), "trial": 0, "tag": self.id}
 
 
@@ -66,12 +71,12 @@ class Ending:
     calls: list[dict[str, Any]]
 
     def called(self, stage: str) -> list[dict[str, Any]]:
-        """The events that a stage was called with."""
+        """Return the events that a stage was called with."""
         return [call["event"] for call in self.calls if call["stage"] == stage]
 
     @property
     def stages(self) -> set[str]:
-        """All stages that were called."""
+        """Return all stages that were called."""
         return {str(call["stage"]) for call in self.calls}
 
 
@@ -85,29 +90,34 @@ class Lab:
     machines: dict[str, str]
 
     def aws(self, service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
-        """A client on the emulator."""
+        """Return a client on the emulator."""
         return self.session.client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
 
     def run_trial(self, scenario: Scenario) -> Ending:
         """Run the trial machine as the benchmark machine would."""
+        return self.run("trial", scenario, self.trial_input(scenario))
+
+    def trial_input(self, scenario: Scenario) -> dict[str, Any]:
+        """Return what the benchmark machine would start the trial machine with; its writers' items are stored."""
         self._store_items(scenario)
         common = {"settle_s": 0, "scale": scenario.scale, "until": scenario.until, "utilisation": scenario.utilisation}
         phases = [{"index": index, **common} for index in range(2)]
         given = {"ref": scenario.ref(), "name": "a-trial", "child_name": scenario.id, "pull": bool(scenario.lanes)}
-        return self.run("trial", scenario, {**given, "phases": phases})
+        return {**given, "phases": phases}
 
     def run_benchmark(self, scenario: Scenario, machine: str = "benchmark") -> Ending:
         """Run the benchmark machine; the scenario is its plan."""
+        return self.run(machine, scenario, self.plan(scenario))
+
+    def plan(self, scenario: Scenario) -> dict[str, Any]:
+        """Return the scenario as a plan; its children's items are stored."""
         for child in scenario.children:
             self._store_items(child)
-        return self.run(machine, scenario, scenario.document())
+        return scenario.document()
 
     def run(self, machine: str, scenario: Scenario, given: dict[str, Any]) -> Ending:
         """Start an execution and wait for its end."""
-        states = self.aws("stepfunctions")
-        arn = states.start_execution(stateMachineArn=self.machines[machine], name=scenario.id, input=json.dumps(given))[
-            "executionArn"
-        ]
+        states, arn = self.aws("stepfunctions"), self.start(machine, scenario, given)
         until = time.monotonic() + DEADLINE_S
         while (seen := states.describe_execution(executionArn=arn))["status"] == "RUNNING":
             if time.monotonic() > until:
@@ -117,18 +127,56 @@ class Lab:
         output = json.loads(seen["output"]) if seen.get("output") else None
         return Ending(seen["status"], seen.get("error", ""), seen.get("cause", ""), output, self.calls(scenario.id))
 
+    def start(self, machine: str, scenario: Scenario, given: dict[str, Any]) -> str:
+        """Start an execution, and return its ARN."""
+        started = self.aws("stepfunctions").start_execution(
+            stateMachineArn=self.machines[machine], name=scenario.id, input=json.dumps(given)
+        )
+        return str(started["executionArn"])
+
+    def await_call(self, scenario: Scenario, stage: str) -> None:
+        """Wait until a stage is called."""
+        until = time.monotonic() + DEADLINE_S
+        while all(call["stage"] != stage for call in self.calls(scenario.id)):
+            if time.monotonic() > until:
+                message = f"{stage} was not called in {scenario.id}"
+                raise TimeoutError(message)
+            time.sleep(0.02)
+
+    def release(self, scenario: Scenario) -> None:
+        """Let the stage go on that the scenario holds."""
+        (self.journal / f"{scenario.id}.released").touch()
+
+    @contextmanager
+    def without_function(self, name: str) -> Iterator[None]:
+        """Delete a function for as long as the context lasts."""
+        self.aws("lambda").delete_function(FunctionName=name)
+        try:
+            yield
+        finally:
+            create_function(self, name)
+
+    @contextmanager
+    def without_table(self) -> Iterator[None]:
+        """Delete the results table for as long as the context lasts."""
+        self.aws("dynamodb").delete_table(TableName=TABLE)
+        try:
+            yield
+        finally:
+            self.aws("dynamodb").create_table(TableName=TABLE, **RESULTS_TABLE)
+
     def calls(self, scenario: str) -> list[dict[str, Any]]:
-        """What the fakes noted."""
+        """Return the calls that the fakes noted."""
         path = self.journal / scenario
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
     def flags(self, tag: str) -> set[str]:
-        """The flags that the machine has set for a trial."""
+        """Return the flags that the machine has set for a trial."""
         key = {":pk": {"S": f"trial#{tag}"}}
         found = self.aws("dynamodb").query(
             TableName=TABLE, KeyConditionExpression="pk = :pk", ExpressionAttributeValues=key
         )
-        return {item["sk"]["S"] for item in found["Items"] if int(item["expires_at"]["N"]) > 0}
+        return {item["sk"]["S"] for item in found["Items"] if "reason" in item and int(item["expires_at"]["N"]) > 0}
 
     def deploy(self, name: str, definition: str) -> None:
         """Create a state machine, with its substitutions made."""
@@ -143,15 +191,15 @@ class Lab:
 
     def _store_items(self, scenario: Scenario) -> None:
         item = {"ref": scenario.ref(), "phase": 0, "slice": 0, "start_at_ns": 1, "wait_until": "2026-01-01T00:00:00Z"}
-        items = [{**item, "writer": writer} for writer in range(2)]
+        items = [{**item, "expires_at": 1_999_999_999, "writer": writer} for writer in range(2)]
         if scenario.with_items:
             self.aws("s3").put_object(Bucket=BUCKET, Key=scenario.id, Body=json.dumps(items))
 
 
 @contextmanager
 def open_lab(folder: Path) -> Iterator[Lab]:
-    """An emulator with both machines; gone at the end."""
-    port = _free_port()
+    """Yield an emulator with both machines; gone at the end."""
+    port = free_port()
     environ = {
         **os.environ,
         "GATEWAY_PORT": str(port),
@@ -175,22 +223,20 @@ def _furnish(endpoint: str, folder: Path, process: subprocess.Popen[bytes]) -> L
     journal.mkdir()
     session = boto3.session.Session("test", "test", region_name="us-east-1")
     lab = Lab(session, endpoint, journal, {})
-    _await_answer(lab, process, folder / "emulator.log")
+    log = folder / "emulator.log"
+    wait_until("the emulator answers", lambda: answers(endpoint), timeout_s=DEADLINE_S, pid=process.pid, log=log)
     lab.aws("s3").create_bucket(Bucket=BUCKET)
-    keys = [{"AttributeName": name, "KeyType": kind} for name, kind in (("pk", "HASH"), ("sk", "RANGE"))]
-    types = [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")]
-    lab.aws("dynamodb").create_table(
-        TableName=TABLE, BillingMode="PAY_PER_REQUEST", AttributeDefinitions=types, KeySchema=keys
-    )
+    lab.aws("dynamodb").create_table(TableName=TABLE, **RESULTS_TABLE)
     definitions = {name: (ROOT / f"statemachines/{name}.asl.json").read_text() for name in ("trial", "benchmark")}
     for name in sorted(set(re.findall(r"\$\{(\w+)FunctionArn\}", "".join(definitions.values())))):
-        _create_function(lab, name)
+        create_function(lab, name)
     for name, definition in definitions.items():
         lab.deploy(name, definition)
     return lab
 
 
-def _create_function(lab: Lab, name: str) -> None:
+def create_function(lab: Lab, name: str) -> None:
+    """Create the fake of a stage."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as packed:
         packed.write(FAKE, "fake_stage.py")
@@ -203,22 +249,3 @@ def _create_function(lab: Lab, name: str) -> None:
         Code={"ZipFile": archive.getvalue()},
         Environment={"Variables": {"STAGE": name, "JOURNAL": str(lab.journal)}},
     )
-
-
-def _await_answer(lab: Lab, process: subprocess.Popen[bytes], log: Path) -> None:
-    until = time.monotonic() + DEADLINE_S
-    port = int(lab.endpoint.rpartition(":")[2])
-    while time.monotonic() < until and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    message = f"the emulator did not start: {log.read_text()[-2_000:]}"
-    raise RuntimeError(message)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

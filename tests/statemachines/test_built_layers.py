@@ -8,50 +8,39 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tests.samples.templates import ROOT, load_template
 
-from stepbench.contracts.target import OPERATION_STORES
 from stepbench.local.deploy import build, python_runtime
-from stepbench.local.places import Places
-from stepbench.report.runtime import for_script, javascript
+from stepbench.local.paths import Paths
+from stepbench.report.figures import for_script, javascript
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).parents[2]
 LAMBDA_LIMIT_BYTES = 250 * 1024 * 1024
 """Function and layers together, unzipped (Lambda quotas)."""
-OPERATIONS = [f"operations.{store}" for store in sorted(OPERATION_STORES)]
+DRIVERS = sorted(path.name for path in (ROOT / "layers/core/src/stepbench/drivers").iterdir() if path.is_dir())
 HANDLERS = sorted(path.stem for path in (ROOT / "functions").glob("*.py"))
 
 
 @pytest.fixture(scope="module")
 def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the embedded run deploys; built if it is not there, or not of these sources."""
-    places = Places(ROOT, tmp_path_factory.mktemp("home"))
-    build(places, python_runtime(places))
-    return places.build / "artefacts"
+    """Return what the embedded run deploys; it is built if it is not there, or not of these sources."""
+    paths = Paths(ROOT, tmp_path_factory.mktemp("home"))
+    build(paths, python_runtime(paths))
+    return paths.build / "artefacts"
 
 
 def _functions(artefacts: Path) -> dict[str, dict[str, Any]]:
-    """Code folder and layers' folders by handler, from the built template."""
-
-    class Loader(yaml.SafeLoader):
-        """Takes `!Ref X` for X."""
-
-    Loader.add_multi_constructor("!", lambda _loader, _suffix, node: node.value)
-    template = yaml.load((artefacts / "template.yaml").read_text(), Loader)  # noqa: S506 -- a SafeLoader
+    """Return code folder and layers' folders by handler, from the built template."""
+    template = load_template(artefacts / "template.yaml")
     return {
         body["Properties"]["Handler"].split(".")[0]: {
             "code": artefacts / body["Properties"]["CodeUri"],
-            "layers": [artefacts / _name(layer) for layer in body["Properties"]["Layers"]],
+            "layers": [artefacts / layer["Ref"] for layer in body["Properties"]["Layers"]],
         }
         for body in template["Resources"].values()
         if body["Type"] == "AWS::Serverless::Function"
     }
-
-
-def _name(reference: Any) -> str:  # noqa: ANN401 -- the built template writes `!Ref X` or `Ref: X`
-    return str(reference["Ref"] if isinstance(reference, dict) else reference)
 
 
 def _bytes(folder: Path) -> int:
@@ -79,12 +68,17 @@ def test_a_handler_imports_with_nothing_but_its_layers(artefacts: Path, handler:
     assert _stderr(program, parts) == ""
 
 
-@pytest.mark.parametrize("driver", ["s3", "dynamodb", "postgresql", "etcd", *OPERATIONS])
-def test_every_driver_imports_for_every_function_that_meets_stores(artefacts: Path, driver: str) -> None:
+@pytest.mark.parametrize("room", [name for name in DRIVERS if name != "__pycache__"])
+def test_every_driver_imports_for_every_function_that_meets_stores(artefacts: Path, room: str) -> None:
     """Drivers are imported when a trial needs them, so a missing library would show in the middle of a run."""
     meeting = [parts for parts in _functions(artefacts).values() if artefacts / "StoresLayer" in parts["layers"]]
     assert len(meeting) >= 6
-    assert _stderr(f"import stepbench.drivers.{driver}", meeting[0]) == ""
+    program = f"""
+import importlib, pkgutil, stepbench.drivers.{room} as room
+for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
+    importlib.import_module(module.name)
+"""
+    assert _stderr(program, meeting[0]) == ""
 
 
 def _stderr(program: str, parts: dict[str, Any]) -> str:

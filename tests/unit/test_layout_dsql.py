@@ -3,60 +3,30 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from cfnlint.api import lint_file  # type: ignore[import-untyped] # it has none
-from cfnlint.decode import cfn_yaml  # type: ignore[import-untyped]
+from tests.samples.templates import ROOT, Json, listed, load_template, statements
 
 from stepbench.contracts.custom_resource import DsqlClusterProperties, DsqlRoleProperties
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-ROOT = Path(__file__).parents[2]
 FUNCTIONS = ("PrepareTarget", "AwaitTarget", "RunWriter", "TearDownTarget", "SweepTargets")
 """Which make a driver of a plan's store."""
 
 
-def _load(path: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(json.dumps(cfn_yaml.load(str(path))))
-    return loaded
+TEMPLATE = load_template("template.yaml")
 
 
-@pytest.fixture(scope="module")
-def template() -> dict[str, Any]:
-    """`template.yaml`."""
-    return _load(ROOT / "template.yaml")
-
-
-@pytest.fixture(scope="module")
-def stack() -> dict[str, Any]:
-    """`stacks/dsql.yaml`."""
-    return _load(ROOT / "stacks/dsql.yaml")
-
-
-def _ours(template: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {name: body for name, body in template["Resources"].items() if "Dsql" in name}
-
-
-def _allowing(node: Any, action: str) -> list[dict[str, Any]]:  # noqa: ANN401 -- JSON
-    """Statements with this action, wherever they stand."""
-    if isinstance(node, list):
-        return [found for inner in node for found in _allowing(inner, action)]
-    if not isinstance(node, dict):
-        return []
-    own = [node] if action in _listed(node.get("Action")) else []
-    return own + [found for inner in node.values() for found in _allowing(inner, action)]
-
-
-def _listed(value: Any) -> list[Any]:  # noqa: ANN401 -- JSON
-    return value if isinstance(value, list) else [value]
+def _ours() -> dict[str, Json]:
+    return {name: body for name, body in TEMPLATE["Resources"].items() if "Dsql" in name}
 
 
 def _holds(node: Any, parameters: dict[str, str]) -> bool:  # noqa: ANN401 -- JSON
-    """A rule's condition or assertion, in the functions that CloudFormation knows there."""
+    """Tell whether a rule's condition or assertion holds, in the functions that CloudFormation knows there."""
     (function, inner), *_ = node.items()
     if function == "Fn::Equals":
         left, right = (parameters[part["Ref"]] if isinstance(part, dict) else part for part in inner)
@@ -79,14 +49,12 @@ def _holds(node: Any, parameters: dict[str, str]) -> bool:  # noqa: ANN401 -- JS
         ({"Dsql": "on", "DsqlPeerRegion": "ap-northeast-2", "DsqlWitnessRegion": "ap-northeast-3"}, []),
     ],
 )
-def test_what_could_not_work_is_refused_before_anything_is_made(
-    template: dict[str, Any], given: dict[str, str], broken: list[str]
-) -> None:
-    """Read as CloudFormation does, which no emulator here does."""
-    parameters = {name: str(body.get("Default", "")) for name, body in template["Parameters"].items()} | given
+def test_what_could_not_work_is_refused_before_anything_is_made(given: dict[str, str], broken: list[str]) -> None:
+    """Rules are read as CloudFormation reads them, which no emulator here does."""
+    parameters = {name: str(body.get("Default", "")) for name, body in TEMPLATE["Parameters"].items()} | given
     refused = [
         name
-        for name, rule in template["Rules"].items()
+        for name, rule in TEMPLATE["Rules"].items()
         if _holds(rule["RuleCondition"], parameters)
         and not all(_holds(each["Assert"], parameters) for each in rule["Assertions"])
     ]
@@ -99,17 +67,18 @@ def test_lint_finds_nothing(path: str) -> None:
     assert [str(found) for found in lint_file(ROOT / path)] == []
 
 
-def test_it_is_off_unless_asked_for(template: dict[str, Any]) -> None:
+def test_it_is_off_unless_asked_for() -> None:
     """A cluster costs by what is done with it, but is one more thing to find and to delete."""
-    assert template["Parameters"]["Dsql"]["Default"] == "off"
-    for name, body in _ours(template).items():
+    assert TEMPLATE["Parameters"]["Dsql"]["Default"] == "off"
+    for name, body in _ours().items():
         assert body["Condition"] in {"WithDsql", "WithDsqlRemote", "WithDsqlPair"}, name
     for condition in ("WithDsqlRemote", "WithDsqlPair"):
-        assert {"Condition": "WithDsql"} in template["Conditions"][condition]["Fn::And"]
+        assert {"Condition": "WithDsql"} in TEMPLATE["Conditions"][condition]["Fn::And"]
 
 
-def test_clusters_are_deleted_with_the_stack(stack: dict[str, Any]) -> None:
+def test_clusters_are_deleted_with_the_stack() -> None:
     """With deletion protection the stack's deletion would fail; retained, they would stay."""
+    stack = load_template("stacks/dsql.yaml")
     clusters = [body for body in stack["Resources"].values() if body["Type"] == "AWS::DSQL::Cluster"]
     assert len(clusters) == len(stack["Resources"]) == 2
     for cluster in clusters:
@@ -118,27 +87,27 @@ def test_clusters_are_deleted_with_the_stack(stack: dict[str, Any]) -> None:
         assert cluster["Properties"]["Tags"] == [{"Key": "stepbench:stack", "Value": {"Ref": "Stack"}}]
 
 
-def test_the_peer_is_deleted_before_the_cluster_that_it_is_peered_with(template: dict[str, Any]) -> None:
+def test_the_peer_is_deleted_before_the_cluster_that_it_is_peered_with() -> None:
     """The other way round CloudFormation would wait for a cluster that waits for its peer."""
-    peer = template["Resources"]["DsqlPeerCluster"]["Properties"]
+    peer = TEMPLATE["Resources"]["DsqlPeerCluster"]["Properties"]
     assert peer["PeerArn"] == {"Fn::GetAtt": ["DsqlStack", "Outputs.PairArn"]}
 
 
-def test_only_the_bootstrap_function_logs_in_as_admin_and_by_name(template: dict[str, Any]) -> None:
+def test_only_the_bootstrap_function_logs_in_as_admin_and_by_name() -> None:
     """An admin may bind any role of IAM to any role of the database."""
-    (statement,) = _allowing(template, "dsql:DbConnectAdmin")
-    policy = template["Resources"]["AdministerDsqlPolicy"]["Properties"]
-    assert _allowing(policy, "dsql:DbConnectAdmin") == [statement]
+    (statement,) = statements(TEMPLATE, "dsql:DbConnectAdmin")
+    policy = TEMPLATE["Resources"]["AdministerDsqlPolicy"]["Properties"]
+    assert statements(policy, "dsql:DbConnectAdmin") == [statement]
     assert policy["Roles"] == [{"Ref": "BootstrapDsqlFunctionRole"}]
-    assert _listed(statement["Action"]) == ["dsql:DbConnectAdmin"]
+    assert listed(statement["Action"]) == ["dsql:DbConnectAdmin"]
     assert "*" not in json.dumps(statement["Resource"])
 
 
-def test_writers_may_connect_to_named_clusters_and_do_nothing_else(template: dict[str, Any]) -> None:
-    """As published: nothing but dsql:DbConnect, on the clusters' ARNs."""
+def test_writers_may_connect_to_named_clusters_and_do_nothing_else() -> None:
+    """They get what is published: nothing but dsql:DbConnect, on the clusters' ARNs."""
     for name in ("WriteTargetPolicy", "TearDownTargetPolicy"):
-        policy = template["Resources"][name]
-        made, given = _allowing(policy, "dsql:DbConnect")
+        policy = TEMPLATE["Resources"][name]
+        made, given = statements(policy, "dsql:DbConnect")
         assert [each["Action"] for each in (made, given)] == ["dsql:DbConnect"] * 2
         assert given["Resource"] == {"Ref": "DsqlClusterArns"}
         assert "*" not in json.dumps(made["Resource"])
@@ -146,16 +115,16 @@ def test_writers_may_connect_to_named_clusters_and_do_nothing_else(template: dic
         assert json.dumps(policy).count('"dsql:') == 2
 
 
-def test_a_cluster_is_deleted_only_if_it_is_this_stacks(template: dict[str, Any]) -> None:
+def test_a_cluster_is_deleted_only_if_it_is_this_stacks() -> None:
     """The one right that takes something away goes by the tag that each of ours has."""
-    (statement,) = _allowing(template, "dsql:DeleteCluster")
+    (statement,) = statements(TEMPLATE, "dsql:DeleteCluster")
     assert statement["Condition"] == {"StringEquals": {"aws:ResourceTag/stepbench:stack": {"Ref": "AWS::StackName"}}}
     assert statement["Action"] == "dsql:DeleteCluster"
 
 
-def test_every_function_that_connects_is_bound_in_every_cluster(template: dict[str, Any]) -> None:
+def test_every_function_that_connects_is_bound_in_every_cluster() -> None:
     """One that is forgotten would be refused on AWS only."""
-    bound = [body["Properties"] for body in _ours(template).values() if body["Type"] == "Custom::DsqlRole"]
+    bound = [body["Properties"] for body in _ours().values() if body["Type"] == "Custom::DsqlRole"]
     assert [each["Endpoint"]["Fn::GetAtt"] for each in bound] == [
         ["DsqlStack", "Outputs.SingleEndpoint"],
         ["DsqlRemoteCluster", "Endpoint"],
@@ -164,45 +133,45 @@ def test_every_function_that_connects_is_bound_in_every_cluster(template: dict[s
     for each in bound:
         assert each["IamRoles"] == [{"Fn::GetAtt": [f"{name}FunctionRole", "Arn"]} for name in FUNCTIONS]
     policies = {
-        name: json.dumps(template["Resources"][f"{name}Function"]["Properties"]["Policies"]) for name in FUNCTIONS
+        name: json.dumps(TEMPLATE["Resources"][f"{name}Function"]["Properties"]["Policies"]) for name in FUNCTIONS
     }
     assert all("WriteTargetPolicy" in text or "TearDownTargetPolicy" in text for text in policies.values())
 
 
-def test_custom_resources_say_what_the_function_reads(template: dict[str, Any]) -> None:
+def test_custom_resources_say_what_the_function_reads() -> None:
     """It ignores what it does not know, so a misspelt property would be a default in silence."""
     models: dict[str, type[BaseModel]] = {
         "Custom::DsqlCluster": DsqlClusterProperties,
         "Custom::DsqlRole": DsqlRoleProperties,
     }
-    for name, body in _ours(template).items():
+    for name, body in _ours().items():
         if body["Type"] in models:
             given = set(body["Properties"]) - {"ServiceToken", "ServiceTimeout"}
             assert given <= set(models[body["Type"]].model_fields), name
 
 
-def test_the_bootstrap_function_does_not_wait_for_what_it_makes(template: dict[str, Any]) -> None:
+def test_the_bootstrap_function_does_not_wait_for_what_it_makes() -> None:
     """Every function is told the endpoints; this one, which has to be there first, is told none."""
-    variables = template["Resources"]["BootstrapDsqlFunction"]["Properties"]["Environment"]["Variables"]
+    variables = TEMPLATE["Resources"]["BootstrapDsqlFunction"]["Properties"]["Environment"]["Variables"]
     assert variables == {"DSQL_ENDPOINTS": ""}
 
 
-def test_a_peer_may_be_told_of_the_other(template: dict[str, Any]) -> None:
+def test_a_peer_may_be_told_of_the_other() -> None:
     """
-    All that UpdateCluster demands for multi-region properties.
+    UpdateCluster demands all of these for multi-region properties.
 
     Source:
         AWS, Aurora DSQL API reference, UpdateCluster, required permissions.
     """
-    policies = template["Resources"]["BootstrapDsqlFunction"]["Properties"]["Policies"]
+    policies = TEMPLATE["Resources"]["BootstrapDsqlFunction"]["Properties"]["Policies"]
     for action in ("UpdateCluster", "PutMultiRegionProperties", "GetCluster", "AddPeerCluster", "PutWitnessRegion"):
-        assert _allowing(policies, f"dsql:{action}"), action
-    (removing,) = _allowing(policies, "dsql:RemovePeerCluster")
+        assert statements(policies, f"dsql:{action}"), action
+    (removing,) = statements(policies, "dsql:RemovePeerCluster")
     assert removing["Resource"]["Fn::Sub"] == "arn:${AWS::Partition}:dsql:*:${AWS::AccountId}:cluster/*"
 
 
-def test_only_clusters_with_the_stacks_tag_are_made(template: dict[str, Any]) -> None:
+def test_only_clusters_with_the_stacks_tag_are_made() -> None:
     """What is made can be found and deleted by it."""
-    making = _allowing(template["Resources"]["BootstrapDsqlFunction"]["Properties"]["Policies"], "dsql:CreateCluster")
+    making = statements(TEMPLATE["Resources"]["BootstrapDsqlFunction"]["Properties"]["Policies"], "dsql:CreateCluster")
     wanted = {"StringEquals": {"aws:RequestTag/stepbench:stack": {"Ref": "AWS::StackName"}}}
     assert [each["Condition"] for each in making] == [wanted, wanted]

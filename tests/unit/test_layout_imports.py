@@ -1,8 +1,11 @@
-"""Imports point one way (DESIGN 6), and what is pure stays so."""
+"""Imports point one way (docs/architecture.md), what is pure stays so, and the core layer has what functions import."""
 
 from __future__ import annotations
 
 import ast
+import re
+import subprocess
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,18 +14,43 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PACKAGE = Path(__file__).parents[2] / "layers/core/src/stepbench"
-RANKS = (
-    {"__init__", "clock", "contracts", "errors", "observability", "settings"},
-    {"clock_offset", "costs", "drivers", "load", "planning", "records", "report", "stats", "wire"},
-    {"analysis", "calibration", "stages"},
-    {"api", "cli", "local", "testing"},
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "layers/core/src"
+PACKAGE = SOURCES / "stepbench"
+FLOORS = (
+    "errors",
+    "clock",
+    "settings",
+    "observability",
+    "contracts",
+    "digits",
+    "model",
+    "clock_offset",
+    "stats",
+    "workload",
+    "wire",
+    "records/formats",
+    "records/storage",
+    "drivers",
+    "load",
+    "records/join",
+    "costs",
+    "analysis",
+    "planning",
+    "report",
+    "calibration",
+    "stages",
+    "local",
+    "cli",
+    "testing",
 )
-"""Each may import its own rank and those before it."""
+"""From the ground up: a room imports only from itself and from floors below it, for types, too."""
 AWS = {"boto3", "botocore", "mypy_boto3_s3", "mypy_boto3_dynamodb", "aws_lambda_powertools"}
 KNOWS_NO_AWS = ("stats", "report", "contracts", "costs", "planning", "calibration")
-PURE_OF_IO = ("stats", "contracts", "calibration")
+PURE_OF_IO = ("stats", "contracts", "workload", "calibration")
 """No clock, no randomness of their own, no files, no network."""
+SERVERS = "calibration/reference_store/"
+"""A store of ours has to do I/O: the one subroom that is exempt."""
 EFFECTS = {"time", "random", "socket", "subprocess", "os", "asyncio", "threading"}
 
 
@@ -32,61 +60,158 @@ def _modules() -> Iterator[tuple[str, str, ast.Module]]:
         yield parts[0], "/".join(parts), ast.parse(path.read_text())
 
 
-def _imports(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from ([f"{node.module}.{alias.name}" for alias in node.names])
+def _imports(node: ast.AST, *, types: bool = True) -> Iterator[str]:
+    """Yield the names that code imports, at the top of a module or inside a function; those for types if wanted."""
+    for child in ast.iter_child_nodes(node):
+        if not types and isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module:
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+        elif isinstance(child, ast.Constant) and re.fullmatch(r"stepbench[\w.]+:\w+", str(child.value)):
+            yield str(child.value).replace(":", ".")  # as `drivers.protocol.deferred` is given it
+        yield from _imports(child, types=types)
 
 
-def _rank(package: str) -> int:
-    return next(index for index, names in enumerate(RANKS) if package in names)
+def _floor(module: str) -> str | None:
+    """Return the room of a module's path; None for the package itself, and for folders of rooms."""
+    return next((room for room in FLOORS if f"{module}/".startswith(f"{room}/")), None)
 
 
-def test_every_package_has_a_rank() -> None:
-    """A new package takes its place in the order before it is imported anywhere."""
-    assert {package for package, _, _ in _modules()} <= set().union(*RANKS)
+def test_every_module_stands_on_a_floor() -> None:
+    """A new room takes its place in the order before it is imported anywhere."""
+    without = {module for _, module, _ in _modules() if _floor(module) is None}
+    assert without == {"__init__", "records/__init__"}
 
 
-def test_imports_point_one_way() -> None:
-    """So that a stage can be read without the API, and a statistic without a stage. Imports for types count, too."""
+def test_the_map_shows_the_floors() -> None:
+    """docs/architecture.md has the picture of them, from the top down."""
+    text = (PACKAGE.parents[3] / "docs/architecture.md").read_text()
+    picture = text.partition("types included")[2].split("```")[1]
+    rooms = [line.split("  ")[0] for line in picture.strip().splitlines()]
+    assert [*rooms[:-1], *reversed(rooms[-1].split())] == [*reversed(FLOORS)]
+
+
+def test_imports_point_down() -> None:
+    """So that a room can be read without those above it, and no two rooms need each other."""
     wrong = {
         (module, imported)
-        for package, module, tree in _modules()
+        for _, module, tree in _modules()
         for imported in _imports(tree)
-        if imported.startswith("stepbench.")
-        and not imported.endswith(".__version__")
-        and _rank(imported.split(".")[1]) > _rank(package)
+        if imported.startswith("stepbench.") and (floor := _floor(module))
+        if (below := _floor(imported.removeprefix("stepbench.").replace(".", "/")))
+        if FLOORS.index(below) > FLOORS.index(floor)
     }
     assert wrong == set()
+
+
+def test_no_module_imports_itself_through_another() -> None:
+    """Within a room, too, there is an order in which its files can be read."""
+    modules = {module.replace("/", ".").removesuffix(".__init__"): tree for _, module, tree in _modules()}
+    graph = {
+        module: {
+            found
+            for imported in _imports(tree)
+            if imported.startswith("stepbench.")
+            if (found := _module_of(imported.removeprefix("stepbench."), modules)) and found != module
+        }
+        for module, tree in modules.items()
+    }
+    assert set(TopologicalSorter(graph).static_order()) >= graph.keys()  # raises CycleError, with the cycle
+
+
+def _module_of(name: str, modules: dict[str, ast.Module]) -> str | None:
+    """Return the module that an imported name is, or stands in."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def _uses(package: str, banned: set[str]) -> set[tuple[str, str]]:
+    """Return which modules of a room import which of the banned ones."""
+    return {
+        (module, imported)
+        for own, module, tree in _modules()
+        for imported in _imports(tree)
+        if own == package and imported.split(".")[0] in banned
+    }
 
 
 @pytest.mark.parametrize("package", KNOWS_NO_AWS)
 def test_what_needs_no_aws_knows_none(package: str) -> None:
     """Statistics and report are used offline, and tested without an emulator."""
-    found = {
-        (module, imported)
-        for own, module, tree in _modules()
-        for imported in _imports(tree)
-        if own == package and imported.split(".")[0] in AWS
-    }
-    assert found == set()
+    assert _uses(package, AWS) == set()
 
 
 @pytest.mark.parametrize("package", PURE_OF_IO)
 def test_the_pure_core_has_no_effects(package: str) -> None:
     """Clock, randomness and I/O are arguments there."""
-    found = {
-        (module, imported)
-        for own, module, tree in _modules()
-        for imported in _imports(tree)
-        if own == package and imported.split(".")[0] in EFFECTS
-    }
-    assert found == set()
+    assert {module for module, _ in _uses(package, EFFECTS) if not module.startswith(SERVERS)} == set()
 
 
 def test_nothing_is_called_utils() -> None:
-    """STYLE: a name that says nothing collects everything."""
+    """A name that says nothing collects everything."""
     banned = {"utils", "util", "helpers", "common", "misc"}
     assert [module for _, module, _ in _modules() if module.split("/")[-1] in banned] == []
+
+
+LIMIT_BYTES = 2 * 1024 * 1024
+"""Unzipped, without libraries: twice what it takes at present."""
+LEFT_OUT = ("local", "testing", "calibration", "cli.py", "report/charts")
+DATA = {".css", ".j2", ".js", ".json", ".py", ".sql"}
+"""What the package reads at run time; `.pyi` and `.proto` are what generated modules were made with."""
+
+
+@pytest.fixture(scope="module")
+def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that Lambda would find at /opt/python, made by the Makefile that `sam build` runs."""
+    artefacts = tmp_path_factory.mktemp("core")
+    command = ["make", "--directory", str(ROOT / "layers/core"), "build-CoreLayer", f"ARTIFACTS_DIR={artefacts}"]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    return artefacts / "python"
+
+
+def test_it_ships_what_handlers_import_and_no_other_module(layer: Path) -> None:
+    """A module too few fails on AWS only, and perhaps in the middle of a run; one too many is unpacked for nothing."""
+    needed = _import_closure(sorted((ROOT / "functions").glob("*.py")))
+    assert _paths_by_name(layer).keys() == needed
+
+
+@pytest.mark.parametrize("path", LEFT_OUT)
+def test_it_leaves_out_what_no_function_imports(layer: Path, path: str) -> None:
+    """These are the command line's, the tests' and the build's; the path has to be one that the package still has."""
+    assert (PACKAGE / path).exists()
+    assert not (layer / "stepbench" / path).exists()
+
+
+def test_it_holds_the_data_that_the_package_reads(layer: Path) -> None:
+    """The figures' specifications are a product, and in no checkout before `make setup`."""
+    assert {path.suffix for path in layer.rglob("*") if path.is_file()} == DATA
+    assert (layer / "stepbench/report/charts.json").stat().st_size > 0
+    assert (layer / "stepbench/report/templates/page.html.j2").is_file()
+
+
+def test_it_stays_small(layer: Path) -> None:
+    """Each cold start of a sandbox waits until its layers are there."""
+    assert sum(path.stat().st_size for path in layer.rglob("*") if path.is_file()) < LIMIT_BYTES
+
+
+def _import_closure(roots: list[Path]) -> set[str]:
+    """Return the modules of ours that these files import, however late and however far away."""
+    own = _paths_by_name(SOURCES)
+    found: set[str] = set()
+    pending = list(roots)
+    while pending:
+        for name in _imports(ast.parse(pending.pop().read_text()), types=False):
+            parts = name.split(".")
+            for module in (".".join(parts[:length]) for length in range(1, len(parts) + 1)):
+                if module in own and module not in found:
+                    found.add(module)
+                    pending.append(own[module])
+    return found
+
+
+def _paths_by_name(folder: Path) -> dict[str, Path]:
+    paths = {path.relative_to(folder).with_suffix(""): path for path in (folder / "stepbench").rglob("*.py")}
+    return {".".join(name.parts).removesuffix(".__init__"): path for name, path in paths.items()}

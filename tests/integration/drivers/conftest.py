@@ -5,42 +5,30 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import socket
 import zipfile
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 
-from stepbench.records.deliveries import parse_delivery
+from stepbench.records.formats.deliveries import parse_delivery
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from stepbench.stages.services import Services
-    from stepbench.testing.filter_contract import Arrived
+    from stepbench.testing.contracts.filter import Arrived
 
     Receiving = Callable[[str], AbstractAsyncContextManager[Arrived]]
     """By a trial's tag."""
 
-# The contracts' assertions are shown with their values, though they are no test modules by name.
-pytest.register_assert_rewrite(
-    "stepbench.testing.connections_contract",
-    "stepbench.testing.driver_contract",
-    "stepbench.testing.filter_contract",
-    "stepbench.testing.life_contract",
-    "stepbench.testing.made_contract",
-    "stepbench.testing.operable_contract",
-)
 
-
-@pytest.fixture
-def nowhere() -> Iterator[str]:
-    """A loopback URL that refuses connections: the port is ours, and nobody listens."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{held.getsockname()[1]}"
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Return the loop that writers use: asyncio's own leaves a cycle behind for each connection."""
+    del item
+    return {"uvloop": uvloop.new_event_loop}
 
 
 STUB = """
@@ -54,7 +42,7 @@ def handler(event, context):
 
 @pytest.fixture
 def receiver_arn(services: Services) -> Iterator[str]:
-    """A function that triggers can name; no concurrency is left to it, so it runs within `receiving` only."""
+    """Make a function that triggers can name; with no concurrency left to it, it runs within `receiving` only."""
     code = io.BytesIO()
     with zipfile.ZipFile(code, "w") as archive:
         archive.writestr("stub.py", STUB)
@@ -76,7 +64,7 @@ def receiver_arn(services: Services) -> Iterator[str]:
 
 @pytest.fixture
 def receiving(services: Services, receiver_arn: str) -> Receiving:
-    """Lets the function of `receiver_arn` run; what it was handed lies in the results bucket."""
+    """Return what lets the function of `receiver_arn` run; what it was handed lies in the results bucket."""
 
     def read(tag: str) -> list[tuple[int, int]]:
         bucket = services.settings.results_bucket

@@ -9,28 +9,28 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import psycopg
 import pytest
-from psycopg import sql
-from tests.integration.drivers.test_dynamodb import DynamoDbSubject
-from tests.integration.drivers.test_etcd import EtcdSubject
-from tests.integration.drivers.test_postgresql import PostgresqlSubject
-from tests.integration.drivers.test_s3 import S3Subject
+from tests.integration.drivers.dynamodb.conftest import DynamoDbSubject
+from tests.integration.drivers.etcd.conftest import EtcdSubject, etcd_driver
+from tests.integration.drivers.postgresql.conftest import PostgresqlSubject, postgresql_driver
+from tests.integration.drivers.s3.test_trigger import S3Subject
+from tests.integration.drivers.sql.superuser import call_receiver_at
+from tests.samples.lambda_api import lambda_api
 
 from stepbench.clock import AnchoredClock
-from stepbench.drivers.dynamodb import DynamoDbDriver
-from stepbench.drivers.etcd import EtcdDriver
-from stepbench.drivers.etcd_cluster import EtcdLimits
-from stepbench.drivers.postgresql import PostgresqlDriver
-from stepbench.drivers.protocol import Outcome
-from stepbench.drivers.s3 import S3Driver
+from stepbench.drivers.dynamodb.trigger import DynamoDbDriver
+from stepbench.drivers.etcd.cluster import EtcdLimits
+from stepbench.drivers.postgresql.trigger import PostgresqlDriver
+from stepbench.drivers.s3.trigger import S3Driver
 from stepbench.errors import TargetUnavailableError
-from stepbench.settings import Settings
-from stepbench.testing.driver_subject import contract_spec, contract_write
+from stepbench.model.pending import perform
+from stepbench.model.result import Outcome
+from stepbench.testing.contracts.life import until_ready, until_torn_down
+from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
 from stepbench.testing.fault_proxy import (
     DYNAMODB_EXCEEDED,
     DYNAMODB_THROTTLING,
@@ -51,17 +51,18 @@ from stepbench.testing.fault_proxy import (
     http2,
     postgresql,
 )
-from stepbench.testing.lambda_api import lambda_api
-from stepbench.testing.store_life import until_ready, until_torn_down
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Driver, Write, Written
+    from stepbench.drivers.protocol import Driver
     from stepbench.local.processes import LocalStore
+    from stepbench.model.request import Request
+    from stepbench.model.result import Result
     from stepbench.stages.services import Services
-    from stepbench.testing.driver_subject import Subject
+    from stepbench.testing.contracts.trigger_subject import TriggerSubject
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 
@@ -71,14 +72,13 @@ WRITES = 2
 ETCD_LIMITS = EtcdLimits(
     write_s=WRITE_LIMIT_S, control_s=WRITE_LIMIT_S, ping_every_s=0.5, pong_within_s=1.5 * WRITE_LIMIT_S
 )
-RECEIVER = "arn:aws:lambda:eu-central-1:000000000000:function:stepbench-ReceiveEvents"
 
 
 class Store(NamedTuple):
     """A store, how its bytes are framed, and how a driver for another address of it is made."""
 
     name: str
-    subject: Subject
+    subject: TriggerSubject
     upstream: str
     framing: Callable[[], Framing]
     driver: Callable[[TrialSpec, FaultProxy], Driver]
@@ -127,54 +127,33 @@ REFUSED = {
 }
 GOES_THROUGH = {"limit", "delay request", "delay answer", "duplicate"}
 NEVER_REACHES = {"drop request", "reset before request", "close before request", "reset in request"}
-STORES = ("s3", "dynamodb", "postgresql", "etcd")
 
 
 def faults_of(store: str) -> list[str]:
-    """Those that can happen to it."""
+    """Return the faults that can happen to a store."""
     return [fault for fault in FAULTS if store in ONLY.get(fault, STORES)]
 
 
 def expected(store: str, fault: str) -> Expected:
-    """The rows of the table in `docs/drivers.md`."""
+    """Return a row of the table in `docs/drivers.md`."""
     if fault in REFUSED:
         return Expected(Outcome.FAILED, REFUSED[fault], applied=False)
     if fault in GOES_THROUGH:
         return OK
-    silent = fault == "delay beyond the limit" or fault.startswith("drop")
-    return Expected(Outcome.UNKNOWN, _error(store, fault, silent=silent), applied=fault not in NEVER_REACHES)
+    if fault == "delay beyond the limit" or fault.startswith("drop"):
+        error = "timeout"
+    else:  # libpq does not tell a reset from an end
+        error = "connection-reset" if fault.startswith("reset") and store != "postgresql" else "connection-closed"
+    return Expected(Outcome.UNKNOWN, error, applied=fault not in NEVER_REACHES)
 
 
-def _error(store: str, fault: str, *, silent: bool) -> str:
-    match store:
-        case "etcd":
-            return "DEADLINE_EXCEEDED" if silent else "UNAVAILABLE"
-        case "postgresql":
-            return "timeout" if silent else "connection lost"
-        case _:
-            return "timeout" if silent else "connection-reset" if fault.startswith("reset") else "connection-closed"
-
-
-@pytest.fixture
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """One of the stores by name; only this one is started."""
-    match request.param:
-        case "s3" | "dynamodb" as name:
-            yield _aws_store(name, request)
-        case "etcd":
-            server: LocalStore = request.getfixturevalue("etcd_server")
-            yield Store("etcd", EtcdSubject(server.endpoint), server.endpoint, http2, _etcd_driver)
-        case _:
-            yield from _postgresql_store(request.getfixturevalue("postgresql_server").endpoint)
-
-
-def _aws_store(name: str, request: pytest.FixtureRequest) -> Store:
+@contextmanager
+def _aws_store(name: str, request: pytest.FixtureRequest) -> Iterator[Store]:
     services: Services = request.getfixturevalue("services")
     receiver = request.getfixturevalue("receiver_arn")
     settings = services.settings.model_copy(update={"receive_events_function_arn": receiver})
-    nowhere = request.getfixturevalue("nowhere")
     receiving = request.getfixturevalue("receiving")
-    subject = (S3Subject if name == "s3" else DynamoDbSubject)(services, settings, nowhere, receiving)
+    subject = (S3Subject if name == "s3" else DynamoDbSubject)(services, settings, receiving)
     make = S3Driver if name == "s3" else DynamoDbDriver
 
     def driver(spec: TrialSpec, proxy: FaultProxy) -> Driver:
@@ -182,40 +161,47 @@ def _aws_store(name: str, request: pytest.FixtureRequest) -> Store:
         made: Driver = make(spec, through, AnchoredClock(), answer_limit_s=WRITE_LIMIT_S)
         return made
 
-    return Store(name, subject, settings.aws_endpoint_url, http1, driver)
+    yield Store(name, subject, settings.aws_endpoint_url, http1, driver)
 
 
-def _etcd_driver(spec: TrialSpec, proxy: FaultProxy) -> EtcdDriver:
-    settings = Settings(results_table="unused", results_bucket="unused", etcd_endpoint=proxy.endpoint)
-    return EtcdDriver(spec, settings, AnchoredClock(), limits=ETCD_LIMITS)
+@contextmanager
+def _etcd_store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    server: LocalStore = request.getfixturevalue("etcd_server")
+
+    def driver(spec: TrialSpec, proxy: FaultProxy) -> Driver:
+        return etcd_driver(spec, proxy.endpoint, ETCD_LIMITS)
+
+    yield Store("etcd", EtcdSubject(server.endpoint), server.endpoint, http2, driver)
 
 
-def _postgresql_store(endpoint: str) -> Iterator[Store]:
+@contextmanager
+def _postgresql_store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    endpoint: str = request.getfixturevalue("postgresql_server").endpoint
     database = endpoint.partition("/")[2]
 
     def driver(spec: TrialSpec, proxy: FaultProxy) -> PostgresqlDriver:
-        settings = Settings(
-            results_table="unused",
-            results_bucket="unused",
-            postgresql_endpoint=f"{proxy.endpoint}/{database}",
-            receive_events_function_arn=RECEIVER,
-        )
-        return PostgresqlDriver(
-            spec, settings, AnchoredClock(), write_limit_s=WRITE_LIMIT_S, control_limit_s=WRITE_LIMIT_S
-        )
+        there = f"{proxy.endpoint}/{database}"
+        return postgresql_driver(spec, there, write_limit_s=WRITE_LIMIT_S, control_limit_s=WRITE_LIMIT_S)
 
     with lambda_api() as api, fault_proxy(api.endpoint, http1) as receiver:
         call_receiver_at(endpoint, receiver.endpoint)
         yield Store("postgresql", PostgresqlSubject(endpoint, api), endpoint, postgresql, driver, receiver)
 
 
-def call_receiver_at(endpoint: str, api: str) -> None:
-    """Have new sessions of the server invoke Lambda at another address."""
-    address, _, database = endpoint.partition("/")
-    host, _, port = address.partition(":")
-    with psycopg.connect(host=host, port=int(port), dbname=database, user="postgres", autocommit=True) as connection:
-        setting = sql.SQL("ALTER DATABASE {} SET aws_lambda.endpoint_override = {}")
-        connection.execute(setting.format(sql.Identifier(database), sql.Literal(api)))
+STORES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[Store]]] = {
+    "s3": partial(_aws_store, "s3"),
+    "dynamodb": partial(_aws_store, "dynamodb"),
+    "postgresql": _postgresql_store,
+    "etcd": _etcd_store,
+}
+"""The stores that are put behind the proxy; what is expected of another one is a column of the table in the docs."""
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """One of the stores by name; only this one is started."""
+    with STORES[request.param](request) as made:
+        yield made
 
 
 class Trial(NamedTuple):
@@ -225,20 +211,20 @@ class Trial(NamedTuple):
     spec: TrialSpec
     driver: Driver
     proxy: FaultProxy
-    written: dict[Write, Written]
+    written: dict[Request, Result]
 
-    async def write(self, *sequences: int) -> list[Written]:
-        """One after the other; none may be offered twice."""
+    async def write(self, *sequences: int) -> list[Result]:
+        """Write one after the other; none may be offered twice."""
         results = []
         for sequence in sequences:
             write = contract_write(self.spec, sequence)
             assert write not in self.written
-            self.written[write] = await self.driver.write(write)
+            self.written[write] = await perform(self.driver, write)
             results.append(self.written[write])
         return results
 
-    async def applied(self, write: Write, *, wanted: bool = False) -> bool:
-        """Whether the store has it; waits for one that is `wanted`, since the store may still be at it."""
+    async def applied(self, write: Request, *, wanted: bool = False) -> bool:
+        """Return whether the store has it; one that is `wanted` is waited for, since the store may still be at it."""
         for _ in range(500 if wanted else 1):
             if await self.store.subject.read_back(self.spec, write.key) is not None:
                 return True
@@ -248,7 +234,7 @@ class Trial(NamedTuple):
 
 @asynccontextmanager
 async def trial(store: Store) -> AsyncIterator[Trial]:
-    """Everything undisturbed until a rule is set; at the end nothing is left open, neither connections nor tasks."""
+    """Yield a trial that is undisturbed until a rule is set; see that no connection and no task is left open."""
     before = asyncio.all_tasks()
     spec = contract_spec(store.subject.target)
     async with asyncio.timeout(HANG_LIMIT_S):
@@ -270,9 +256,9 @@ async def trial(store: Store) -> AsyncIterator[Trial]:
             assert asyncio.all_tasks() == before
 
 
-async def until_ok(on: Trial, first: int) -> list[Written]:
-    """Write until one succeeds; what the others came to."""
-    between: list[Written] = []
+async def until_ok(on: Trial, first: int) -> list[Result]:
+    """Write until one succeeds; return what the others came to."""
+    between: list[Result] = []
     for sequence in range(first, first + 200):
         (written,) = await on.write(sequence)
         if written.outcome is Outcome.OK:
@@ -369,7 +355,7 @@ async def test_opening_on_a_server_that_falls_silent_is_refused(store: Store, fa
     """The first statement of a new session once had no limit: a writer hung until its function was killed."""
     async with trial(store) as on:
         await on.driver.close()
-        on.proxy.follow(Rule(fault, match=b"SET statement_timeout"))
+        on.proxy.follow(Rule(fault, match=b"stepbench_insert"))
         with pytest.raises(TargetUnavailableError):
             await on.driver.open()
         on.proxy.follow()

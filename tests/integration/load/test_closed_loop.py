@@ -15,22 +15,23 @@ import pytest
 from stepbench.calibration.truth import read_truth
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind, Workload
-from stepbench.drivers.etcd import EtcdDriver
-from stepbench.drivers.protocol import Operated, Outcome, Write
-from stepbench.drivers.reference import ReferenceDriver
-from stepbench.drivers.tasked import Tasked
-from stepbench.load.closed_loop import Bounds, Client, ClosedLoop, Offer
-from stepbench.load.growing_recorder import GrowingRecorder
-from stepbench.load.products import Products, json_blob
-from stepbench.load.thinking import think_times_ns
+from stepbench.drivers.etcd.trigger import EtcdDriver
+from stepbench.drivers.reference.trigger import ReferenceDriver
+from stepbench.load.closed_loop import Client, ClosedLoop, LoopBounds, Offer
+from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import best_timer
-from stepbench.load.workload import Choices, RecordKeys, Stream
 from stepbench.local.processes import terminate
-from stepbench.local.reference import TRUTH, start_reference
-from stepbench.records.columns import Rows
+from stepbench.local.stores.reference import TRUTH, start_reference
+from stepbench.model.pending import CoroutineRequest, perform
+from stepbench.model.request import Request
+from stepbench.model.result import Outcome, Result
+from stepbench.records.formats.columns import Rows
 from stepbench.settings import Settings
-from stepbench.stages.event_loop import run_measuring
-from stepbench.testing.driver_subject import contract_spec
+from stepbench.stages.services import run_measuring
+from stepbench.testing.contracts.trigger_subject import contract_spec
+from stepbench.workload.arrivals import think_times_ns
+from stepbench.workload.choices import Choices, ClientStream, RecordKeys
+from stepbench.workload.products import Products, json_blob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,7 +59,7 @@ class Run(NamedTuple):
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalStore, Path]]:
-    """A reference store with its truth."""
+    """Run a reference store with its truth."""
     directory = tmp_path_factory.mktemp("reference")
     store = start_reference(directory, parent=os.getpid())
     yield store, directory / TRUTH
@@ -66,7 +67,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalS
 
 
 def insert(build: Callable[[TrialSpec, Clock], Driver], spec: TrialSpec, *, think_s: float, seconds: float) -> Run:
-    """Ten clients insert products for so long, on the event loop of a writer."""
+    """Let ten clients insert products for so long, on the event loop of a writer."""
     keys: dict[int, list[str]] = {number: [] for number in range(CLIENTS)}
 
     async def run() -> Run:
@@ -77,22 +78,22 @@ def insert(build: Callable[[TrialSpec, Clock], Driver], spec: TrialSpec, *, thin
         await driver.prepare()
 
         def client(number: int) -> Client:
-            choices = Choices(INSERTS, Stream(0, 0, number))
+            choices = Choices(INSERTS, ClientStream(0, 0, number))
 
             def make(sequence: int) -> Offer:
                 choice = choices.at(sequence)
                 key, value = record_keys.of(choice.record), json_blob(products.product(choice.record))
 
-                async def offer() -> Operated:
+                async def offer() -> Result:
                     keys[number].append(key)
-                    return Operated(*await driver.write(Write(key, value)))
+                    return Result(*await perform(driver, Request(Kind.INSERT, key, value)))
 
-                return Offer(choice.kind, Tasked(offer, clock))
+                return Offer(choice.kind, CoroutineRequest(offer, clock))
 
             return Client(number, make, think_times_ns(think_s, "constant", (INSERTS.seed, number)))
 
         start_ns = clock.now_ns() + 100_000_000
-        bounds = Bounds(start_ns, start_ns + round(seconds * 1e9), drain_s=5, most=1_000_000)
+        bounds = LoopBounds(start_ns, start_ns + round(seconds * 1e9), drain_s=5, most=1_000_000)
         engine = ClosedLoop([client(number) for number in range(CLIENTS)], clock, best_timer(clock), recorder, bounds)
         try:
             async with asyncio.timeout(LIMIT_S):
@@ -105,18 +106,16 @@ def insert(build: Callable[[TrialSpec, Clock], Driver], spec: TrialSpec, *, thin
 
 
 def etcd(server: LocalStore) -> Callable[[TrialSpec, Clock], Driver]:
-    """Drivers for a running etcd."""
+    """Build drivers for a running etcd."""
     settings = Settings(results_table="unused", results_bucket="unused", etcd_endpoint=server.endpoint)
     return lambda spec, clock: EtcdDriver(spec, settings, clock)
 
 
 def check_books(run: Run, think_ns: int) -> None:
-    """What holds in any closed loop, whatever the timings."""
+    """Check what holds in any closed loop, whatever the timings."""
     rows, client = run.taken, run.taken.extras["client"]
-    assert rows.sequence.tolist() == list(range(rows.sequence.size))
-    assert set(rows.outcome.tolist()) == {Outcome.OK}
-    assert set(run.taken.extras["kind"].tolist()) == {Kind.INSERT}
-    assert set(client.tolist()) == set(range(CLIENTS))
+    assert (rows.sequence.tolist(), set(rows.outcome.tolist())) == (list(range(rows.sequence.size)), {Outcome.OK})
+    assert (set(run.taken.extras["kind"].tolist()), set(client.tolist())) == ({Kind.INSERT}, set(range(CLIENTS)))
     assert np.all(rows.t0_ns >= run.start_at_ns)
     assert np.all(rows.t0_ns <= rows.t1_ns)
     assert np.all(rows.t1_ns <= rows.t2_ns)
@@ -154,7 +153,7 @@ def test_ten_clients_that_pause_on_etcd(etcd_server: LocalStore) -> None:
 
 
 def stored(endpoint: str, prefix: str) -> list[str]:
-    """The keys below a prefix."""
+    """Return the keys below a prefix."""
     last = prefix[:-1] + chr(ord(prefix[-1]) + 1)
     query = {"key": text(prefix), "range_end": text(last), "keys_only": True}
     request = urllib.request.Request(f"http://{endpoint}/v3/kv/range", json.dumps(query).encode())
@@ -163,5 +162,5 @@ def stored(endpoint: str, prefix: str) -> list[str]:
 
 
 def text(plain: str) -> str:
-    """As the gateway takes bytes."""
+    """Encode as the gateway takes bytes."""
     return base64.b64encode(plain.encode()).decode()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from stepbench.local.emulator import Emulator, start_emulator
-from stepbench.local.places import Places
+from stepbench.local.emulator.server import Emulator, start_emulator
+from stepbench.local.paths import Paths
 from stepbench.local.processes import terminate
-from stepbench.local.sessions import local_client
+from stepbench.local.stack import local_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ ROLE = "arn:aws:iam::000000000000:role/any"
 
 
 def zipped(files: Mapping[str, str]) -> bytes:
-    """A deployment package."""
+    """Return a deployment package."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, text in files.items():
@@ -32,20 +32,20 @@ def zipped(files: Mapping[str, str]) -> bytes:
 
 
 class Answer(NamedTuple):
-    """What an invocation gave: `error` is None, or the function error."""
+    """The answer of an invocation: `error` is None, or the function error."""
 
     error: dict[str, Any] | None
     body: Any
 
 
 class Functions:
-    """Makes and calls Lambda functions on one emulator."""
+    """The functions are made and called on one emulator."""
 
     def __init__(self, endpoint: str) -> None:
         self.client = local_client("lambda", endpoint)
 
     def make(self, name: str, source: str, **settings: object) -> str:
-        """A function whose module is `source`; its ARN."""
+        """Make a function whose module is `source`; return its ARN."""
         made = self.client.create_function(
             FunctionName=name,
             Runtime="python3.11",
@@ -57,7 +57,7 @@ class Functions:
         return str(made["FunctionArn"])
 
     def layer(self, name: str, files: Mapping[str, str]) -> str:
-        """A layer version; its ARN."""
+        """Publish a layer version; return its ARN."""
         made = self.client.publish_layer_version(LayerName=name, Content={"ZipFile": zipped(files)})
         return str(made["LayerVersionArn"])
 
@@ -69,15 +69,15 @@ class Functions:
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
-    """This clone, with a run directory of the test's own."""
-    return Places(ROOT, tmp_path_factory.mktemp("home"))
+def paths(tmp_path_factory: pytest.TempPathFactory) -> Paths:
+    """Return the paths of this clone, with a run directory of the test's own."""
+    return Paths(ROOT, tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")
-def shimmed(places: Places) -> Iterator[Emulator]:
-    """A running emulator, Lambdas under AWS's runtime client."""
-    emulator = start_emulator(places)
+def shimmed(paths: Paths) -> Iterator[Emulator]:
+    """Start an emulator, Lambdas under AWS's runtime client."""
+    emulator = start_emulator(paths)
     try:
         yield emulator
     finally:
@@ -86,17 +86,5 @@ def shimmed(places: Places) -> Iterator[Emulator]:
 
 @pytest.fixture
 def functions(shimmed: Emulator) -> Functions:
-    """Functions on it."""
+    """Return functions on the emulator."""
     return Functions(shimmed.endpoint)
-
-
-@pytest.fixture
-def functions_of() -> type[Functions]:
-    """The class itself, for tests that start an emulator of their own."""
-    return Functions
-
-
-@pytest.fixture(scope="module")
-def functions_class() -> type[Functions]:
-    """The same, for fixtures of a module."""
-    return Functions

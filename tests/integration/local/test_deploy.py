@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.integration.local.conftest import Functions
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.deploy import Deployment, build, deploy, python_runtime
-from stepbench.local.emulator import start_emulator
-from stepbench.local.places import Places
+from stepbench.local.deploy import Deployment, build, deploy, python_runtime, sole
+from stepbench.local.emulator.server import start_emulator
+from stepbench.local.paths import Paths
 from stepbench.local.processes import terminate
-from stepbench.local.sessions import local_client
+from stepbench.local.stack import local_client
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from tests.integration.local.conftest import Functions
 
 pytestmark = [pytest.mark.emulator, pytest.mark.timeout(600)]
 
@@ -47,23 +48,27 @@ Outputs:
 ECHO = "import os\nimport shared\ndef handler(event, context): return [shared.NAME, os.environ['EMULATOR']]"
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory, places: Places) -> Places:
-    """A project of one function and one layer, with the tools of this clone."""
-    root = tmp_path_factory.mktemp("clone")
+def make_project(root: Path, tools: Path, template: str) -> Paths:
+    """Make a clone's folders below `root`, with the tools of another clone."""
     for folder in ("functions", "layers/shared", "statemachines", ".stepbench"):
         (root / folder).mkdir(parents=True)
-    (root / ".stepbench/venvs").symlink_to(places.root / ".stepbench/venvs")
-    (root / "functions/echo.py").write_text(ECHO)
-    (root / "layers/shared/shared.py").write_text("NAME = 'layer'")
-    clone = Places(root, root / ".stepbench/run")
-    (root / "template.yaml").write_text(TEMPLATE % python_runtime(clone))
+    (root / ".stepbench/venvs").symlink_to(tools / ".stepbench/venvs")
+    (root / "template.yaml").write_text(template)
+    return Paths(root, root / ".stepbench/run")
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory, paths: Paths) -> Paths:
+    """Return a project of one function and one layer, with the tools of this clone."""
+    clone = make_project(tmp_path_factory.mktemp("clone"), paths.root, TEMPLATE % python_runtime(paths))
+    (clone.root / "functions/echo.py").write_text(ECHO)
+    (clone.root / "layers/shared/shared.py").write_text("NAME = 'layer'")
     return clone
 
 
 @pytest.fixture(scope="module")
-def endpoint(clone: Places) -> Iterator[str]:
-    """An emulator of its own."""
+def endpoint(clone: Paths) -> Iterator[str]:
+    """Start an emulator for this module."""
     emulator = start_emulator(clone)
     try:
         yield emulator.endpoint
@@ -71,23 +76,21 @@ def endpoint(clone: Places) -> Iterator[str]:
         terminate([emulator.pid])
 
 
-def deployment(clone: Places, endpoint: str, **parameters: str) -> Deployment:
-    """To this test's emulator."""
+def deployment(clone: Paths, endpoint: str, **parameters: str) -> Deployment:
+    """Return a deployment to this module's emulator."""
     return Deployment(clone, endpoint, {"PythonRuntime": python_runtime(clone), **parameters}, stack="echo")
 
 
-def test_a_deployed_function_runs_with_its_layer_and_parameters(
-    clone: Places, endpoint: str, functions_of: type[Functions]
-) -> None:
-    """The whole way from the template to an answer, with a value that has a blank in it, as the emulator's name has."""
+def test_a_deployed_function_runs_with_its_layer_and_parameters(clone: Paths, endpoint: str) -> None:
+    """It goes the whole way from template to answer; the value has a blank in it, as the emulator's name has."""
     built = build(clone, python_runtime(clone))
     assert deploy(deployment(clone, endpoint, Emulator="MiniStack 1.5.33"), built)
     outputs = local_client("cloudformation", endpoint).describe_stacks(StackName="echo")["Stacks"][0]["Outputs"]
     name = outputs[0]["OutputValue"]
-    assert functions_of(endpoint).call(name).body == ["layer", "MiniStack 1.5.33"]
+    assert Functions(endpoint).call(name).body == ["layer", "MiniStack 1.5.33"]
 
 
-def test_what_has_not_changed_is_neither_built_nor_deployed(clone: Places, endpoint: str) -> None:
+def test_what_has_not_changed_is_neither_built_nor_deployed(clone: Paths, endpoint: str) -> None:
     """`up` before each run has to cost nothing when nothing has changed."""
     built = build(clone, python_runtime(clone))
     deploy(deployment(clone, endpoint, Emulator="x"), built)
@@ -99,21 +102,40 @@ def test_what_has_not_changed_is_neither_built_nor_deployed(clone: Places, endpo
     assert artefact.stat().st_mtime_ns == made_at
 
 
-def test_a_changed_parameter_is_deployed(clone: Places, endpoint: str, functions_of: type[Functions]) -> None:
+def test_a_changed_parameter_is_deployed(clone: Paths, endpoint: str) -> None:
     """A store that was restarted has another port."""
     built = build(clone, python_runtime(clone))
     deploy(deployment(clone, endpoint, Emulator="before"), built)
     assert deploy(deployment(clone, endpoint, Emulator="after"), built)
-    assert functions_of(endpoint).call("echo-Echo").body == ["layer", "after"]
+    assert Functions(endpoint).call("echo-Echo").body == ["layer", "after"]
 
 
-def test_a_build_that_fails_shows_sams_own_words(clone: Places, tmp_path: Path) -> None:
-    """And leaves no stamp behind that would make the next build be skipped."""
-    broken = Places(tmp_path, tmp_path / "run")
-    for folder in ("functions", "layers/shared", "statemachines", ".stepbench"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / ".stepbench/venvs").symlink_to(clone.root / ".stepbench/venvs")
-    (tmp_path / "template.yaml").write_text("Resources: [")
+def test_a_build_that_fails_shows_sams_own_words(clone: Paths, tmp_path: Path) -> None:
+    """No stamp is left that would make the next build be skipped."""
+    broken = make_project(tmp_path, clone.root, "Resources: [")
     for _ in range(2):
         with pytest.raises(LocalEnvironmentError, match=r"(?s)`sam build` failed.*Failed to parse template"):
             build(broken, "python3.11")
+
+
+def test_who_waits_for_anothers_build_says_for_whom(tmp_path: Path) -> None:
+    """Minutes without a word look like a command that hangs."""
+    said: list[str] = []
+    program = (
+        "import sys, pathlib, stepbench.local.deploy as d\n"
+        "with d.sole(pathlib.Path(sys.argv[1]), print): print('in', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "in\n"
+
+        def waits(text: str) -> None:
+            said.append(text)
+            other.communicate()
+
+        with sole(tmp_path, waits):
+            assert said == [f"waiting for another stepbench that builds or deploys (pid {other.pid})"]
+    with sole(tmp_path, said.append):
+        assert len(said) == 1

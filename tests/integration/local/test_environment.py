@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,8 @@ from stepbench.clock import SystemClock
 from stepbench.clock_offset import measure_offset
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import environment
-from stepbench.local.environment import CLOCK, EMULATOR, down, is_up, locked, strays, up
-from stepbench.local.places import Places
+from stepbench.local.environment import CLOCK, EMULATOR, down, is_up, strays, up
+from stepbench.local.paths import Paths
 from stepbench.local.processes import family, listening_addresses, wait_until
 from stepbench.local.state import STATE, read_state
 
@@ -29,15 +30,15 @@ pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 
 
 @pytest.fixture
-def here(tmp_path: Path, places: Places) -> Iterator[Places]:
-    """A home of the test's own, with nothing left of it afterwards."""
-    mine = Places(places.root, tmp_path / "home")
+def here(tmp_path: Path, paths: Paths) -> Iterator[Paths]:
+    """Return paths with a home of the test's own, of which nothing is left afterwards."""
+    mine = Paths(paths.root, tmp_path / "home")
     yield mine
     down(mine)
 
 
 def pids(state: EnvironmentState) -> set[int]:
-    """Of all servers."""
+    """Return the pids of all servers."""
     return {process.pid for server in state.servers for process in server.processes}
 
 
@@ -50,36 +51,32 @@ def nothing(_state: EnvironmentState) -> str:
     return "stepbench"
 
 
-def test_up_starts_everything_on_loopback_and_down_ends_it(here: Places) -> None:
-    """The promise of the embedded run: real servers, this machine only, and gone afterwards."""
+def test_up_starts_everything_on_loopback_and_down_ends_it(here: Paths) -> None:
+    """The embedded run promises real servers, on this machine only, that are gone afterwards."""
     state = up(here, silent, nothing)
     assert is_up(here)
     stores = {"etcd", "postgresql", "postgresql_tls", "redis", "reference"}
     assert {server.name for server in state.servers} - {"redis_tls"} == {"emulator", "clock-reference", *stores}
     assert {address.rpartition(":")[0] for address in listening_addresses(pids(state))} == {"127.0.0.1"}
     members = family(pids(state))
+    assert os.getsid(0) not in {os.getsid(pid) for pid in pids(state)}  # Ctrl-C goes to the whole foreground group
 
     down(here)
 
     assert [member for member in members if member.is_running()] == []
     assert not is_up(here)
-    assert sorted(path.name for path in here.home.iterdir()) == ["lock", "logs"]
+    assert sorted(path.name for path in here.home.iterdir()) == ["logs"]
 
 
-def test_up_twice_is_up_once(here: Places) -> None:
-    """`up` keeps the environment warm between runs, so a second one must not start anything."""
+def test_up_and_down_may_be_asked_for_twice(here: Paths) -> None:
+    """`up` keeps the environment warm between runs, so a second one starts nothing; a script may end it to be sure."""
     first = up(here, silent, nothing)
     assert up(here, silent, nothing) == first
-
-
-def test_down_twice_is_down_once(here: Places) -> None:
-    """A script may call it to be sure."""
-    up(here, silent, nothing)
     assert down(here)
     assert down(here) == []
 
 
-def test_half_an_environment_is_started_anew(here: Places) -> None:
+def test_half_an_environment_is_started_anew(here: Paths) -> None:
     """A stack that points to a store which has died would fail later, in the middle of a trial."""
     first = up(here, silent, nothing)
     clock = first.server(CLOCK)
@@ -88,14 +85,27 @@ def test_half_an_environment_is_started_anew(here: Places) -> None:
     victim.kill()
     victim.wait(5)
     assert not is_up(here)
+    said: list[str] = []
 
-    second = up(here, silent, nothing)
+    second = up(here, said.append, nothing)
+
+    assert "clock-reference (SNTP) has ended since it was started; it last wrote to its log at 20" in said[0]
 
     assert pids(first).isdisjoint(pids(second))
     assert [member for member in family(pids(first)) if member.is_running()] == []
 
 
-def test_the_clock_reference_answers_sandboxes(here: Places) -> None:
+def test_servers_are_found_after_their_folder_was_removed(here: Paths) -> None:
+    """`rm -rf` is how some clean up; 23 processes were left then, and `down` said that nothing was running."""
+    state = up(here, silent, nothing)
+    members = family(pids(state))
+    shutil.rmtree(here.home)
+    assert {process.pid for process in strays(here.home)} >= {server.processes[0].pid for server in state.servers}
+    assert down(here)
+    assert [member for member in members if member.is_running()] == []
+
+
+def test_the_clock_reference_answers_sandboxes(here: Paths) -> None:
     """Offsets measured here are nothing but the error of measuring; on loopback it stays below a millisecond."""
     reference = up(here, silent, nothing).server(CLOCK)
     assert reference is not None
@@ -104,15 +114,15 @@ def test_the_clock_reference_answers_sandboxes(here: Places) -> None:
     assert abs(found.offset_ns) <= max(found.bound_ns, 1_000_000)
 
 
-def test_a_store_that_cannot_start_is_skipped_with_its_reason(here: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_start_is_skipped_with_its_reason(here: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     """Never replaced by something else, and the other stores run."""
     start = environment.start_store
 
-    def without_etcd(name: str, places: Places, lambda_endpoint: str) -> LocalStore:
+    def without_etcd(name: str, paths: Paths, lambda_endpoint: str) -> LocalStore:
         if name == "etcd":
             message = "etcd is not installed"
             raise LocalEnvironmentError(message)
-        return start(name, places, lambda_endpoint)
+        return start(name, paths, lambda_endpoint)
 
     monkeypatch.setattr(environment, "start_store", without_etcd)
     state = up(here, silent, nothing)
@@ -120,7 +130,7 @@ def test_a_store_that_cannot_start_is_skipped_with_its_reason(here: Places, monk
     assert state.server("postgresql") is not None
 
 
-def test_a_failed_deployment_leaves_nothing_running(here: Places) -> None:
+def test_a_failed_deployment_leaves_nothing_running(here: Paths) -> None:
     """`make run` on a machine where the build breaks must end as it began."""
 
     def breaks(_state: EnvironmentState) -> str:
@@ -133,7 +143,7 @@ def test_a_failed_deployment_leaves_nothing_running(here: Places) -> None:
     assert not (here.home / STATE).exists()
 
 
-def test_an_interrupt_in_the_middle_leaves_nothing_running(here: Places) -> None:
+def test_an_interrupt_in_the_middle_leaves_nothing_running(here: Paths) -> None:
     """Ctrl-C at any moment: here between the emulator and the stores."""
 
     def interrupt(text: str) -> None:
@@ -145,7 +155,7 @@ def test_an_interrupt_in_the_middle_leaves_nothing_running(here: Places) -> None
     assert strays(here.home) == []
 
 
-def test_down_finds_servers_without_the_state_file(here: Places) -> None:
+def test_down_finds_servers_without_the_state_file(here: Paths) -> None:
     """A kill -9 of `up` between starting a server and noting it leaves no trace but the log that it writes."""
     state = up(here, silent, nothing)
     members = family(pids(state))
@@ -156,7 +166,7 @@ def test_down_finds_servers_without_the_state_file(here: Places) -> None:
     assert [member for member in members if member.is_running()] == []
 
 
-def test_a_process_that_only_reads_a_log_is_left_alone(here: Places, tmp_path: Path) -> None:
+def test_a_process_that_only_reads_a_log_is_left_alone(here: Paths, tmp_path: Path) -> None:
     """Somebody's `tail -f` of a log is no server of ours."""
     log = here.logs / "emulator.log"
     log.parent.mkdir(parents=True)
@@ -171,20 +181,7 @@ def test_a_process_that_only_reads_a_log_is_left_alone(here: Places, tmp_path: P
         reader.wait()
 
 
-def test_the_environment_survives_its_starters_terminal(here: Places) -> None:
-    """Ctrl-C goes to the whole foreground group; only we may decide when servers end."""
-    state = up(here, silent, nothing)
-    sessions = {os.getsid(pid) for pid in pids(state)}
-    assert os.getsid(0) not in sessions
-
-
-def test_two_at_once_are_refused(here: Places) -> None:
-    """Two `up` of one home would start everything twice and know of half of it."""
-    with locked(here.home), pytest.raises(LocalEnvironmentError, match="another stepbench"):
-        down(here)
-
-
-def test_an_emulator_that_hangs_is_not_up(here: Places) -> None:
+def test_an_emulator_that_hangs_is_not_up(here: Paths) -> None:
     """A process that is there but does not answer would make a run hang."""
     state = up(here, silent, nothing)
     emulator = state.server(EMULATOR)

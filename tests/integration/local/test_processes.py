@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,16 +11,7 @@ import psutil
 import pytest
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.processes import (
-    accepts,
-    family,
-    free_port,
-    listening_addresses,
-    spawn,
-    terminate,
-    wait_for_port,
-    wait_until,
-)
+from stepbench.local.processes import family, free_port, listening_addresses, spawn, terminate, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +28,7 @@ time.sleep(60)
 
 @pytest.fixture
 def started() -> Iterator[list[int]]:
-    """Pids to end after the test."""
+    """Return a list of pids, which are ended after the test."""
     pids: list[int] = []
     yield pids
     terminate(pids, grace_s=0)
@@ -54,24 +44,24 @@ def test_a_server_has_a_session_of_its_own_and_a_log(tmp_path: Path, started: li
 
 
 def test_a_program_that_does_not_exist_is_one_clear_error(tmp_path: Path) -> None:
-    """Not a FileNotFoundError with a traceback."""
+    """A FileNotFoundError would come with a traceback."""
     with pytest.raises(LocalEnvironmentError, match="cannot start /no/such/program"):
         spawn(["/no/such/program"], log=tmp_path / "log")
 
 
 def test_a_server_that_ends_early_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
-    """At once, not after the time limit, and with the server's own words."""
+    """The error comes at once, not after the time limit, and with the server's own words."""
     log = tmp_path / "log"
     pid = spawn([sys.executable, "-c", "raise SystemExit('port is taken')"], log=log)
     with pytest.raises(LocalEnvironmentError, match=r"(?s)ended before that.*port is taken"):
-        wait_for_port(free_port(), timeout_s=30, pid=pid, log=log)
+        wait_until("it serves", lambda: False, timeout_s=30, pid=pid, log=log)
 
 
 def test_waiting_has_an_end(tmp_path: Path, started: list[int]) -> None:
     """A server that hangs must not hang us."""
     started.append(spawn(SLEEPER, log=tmp_path / "log"))
-    with pytest.raises(LocalEnvironmentError, match=r"accepts connections: not within 0\.2 s"):
-        wait_for_port(free_port(), timeout_s=0.2, pid=started[0])
+    with pytest.raises(LocalEnvironmentError, match=r"it serves: not within 0\.2 s"):
+        wait_until("it serves", lambda: False, timeout_s=0.2, pid=started[0])
 
 
 def test_listening_sockets_of_the_family_are_found(tmp_path: Path, started: list[int]) -> None:
@@ -79,9 +69,7 @@ def test_listening_sockets_of_the_family_are_found(tmp_path: Path, started: list
     port = free_port()
     serve = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(60)"
     started.append(spawn([sys.executable, "-c", serve], log=tmp_path / "log"))
-    wait_for_port(port, timeout_s=10, pid=started[0])
-    assert accepts(port)
-    assert listening_addresses(started) == {f"127.0.0.1:{port}"}
+    wait_until("it listens", lambda: listening_addresses(started) == {f"127.0.0.1:{port}"}, timeout_s=10)
 
 
 def test_what_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> None:
@@ -95,19 +83,17 @@ def test_what_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> Non
 
 
 def test_ending_what_has_ended_is_fine() -> None:
-    """Above Linux's highest pid: nobody."""
+    """A pid above Linux's highest is nobody's."""
     terminate([2**22 + 1])
     assert family([2**22 + 1]) == []
 
 
 def test_a_stranger_on_the_port_is_not_taken_for_the_server(tmp_path: Path) -> None:
-    """What answers may be somebody else's server, which was there before ours could bind."""
-    with socket.create_server(("127.0.0.1", 0)) as stranger:
-        port = stranger.getsockname()[1]
-        pid = spawn([sys.executable, "-c", "raise SystemExit('port is taken')"], log=tmp_path / "log")
-        psutil.Process(pid).wait(10)
-        with pytest.raises(LocalEnvironmentError, match="the process ended before that"):
-            wait_for_port(port, timeout_s=10, pid=pid, log=tmp_path / "log")
+    """Somebody else's server may answer, which was there before ours could bind."""
+    pid = spawn([sys.executable, "-c", "raise SystemExit('port is taken')"], log=tmp_path / "log")
+    psutil.Process(pid).wait(10)
+    with pytest.raises(LocalEnvironmentError, match="the process ended before that"):
+        wait_until("it serves", lambda: True, timeout_s=10, pid=pid, log=tmp_path / "log")
 
 
 def test_a_free_port_is_none_that_the_kernel_gives_out() -> None:

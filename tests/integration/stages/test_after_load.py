@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import io
 import time
+import zipfile
+from datetime import UTC, datetime
 
 import pyarrow.parquet as pq
 import pytest
+from tests.samples.finished_trials import FinishedTrial
+from tests.samples.records import REF, t4_item
+from tests.samples.results import sample_results
+from tests.samples.services import small_plan, stored_trial
 
+from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.result import TrialResult
+from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.contracts.tasks import (
     AnalyseTrialInput,
     AwaitArrivalsInput,
     CollectLogsInput,
     ExportRecordsInput,
+    RenderReportInput,
+    TrialOutcome,
 )
-from stepbench.records.t4 import Entry
-from stepbench.records.t4_lines import t4_lines
+from stepbench.records.formats.t4 import Entry
+from stepbench.records.formats.t4_lines import t4_lines
+from stepbench.records.storage import layout
 from stepbench.stages import collect_logs as stage
 from stepbench.stages.analyse_trial import analyse_trial
 from stepbench.stages.await_arrivals import await_arrivals
 from stepbench.stages.collect_logs import collect_logs
 from stepbench.stages.export_records import export_records
+from stepbench.stages.render_report import render_report
 from stepbench.stages.services import Services
-from stepbench.testing.finished_trials import FinishedTrial
-from stepbench.testing.records import REF, t4_item
-from stepbench.testing.trials import small_plan, stored_trial
 
 pytestmark = pytest.mark.emulator
 
@@ -39,13 +47,22 @@ PHASES = [
 
 @pytest.fixture
 def trial(services: Services) -> FinishedTrial:
-    """120 events that ended some seconds ago, all delivered but one."""
+    """Return 120 events that ended some seconds ago, all delivered but one."""
     plan: TrialPlan = small_plan(phases=PHASES, drain_limit_s=1)
     finished = FinishedTrial(services, stored_trial(services, plan), plan, time.time_ns() - 60 * SECOND_NS)
     finished.phase(0)
     finished.phase(1, lost=(42,))
     services.table.take_lease("s3#bucket", finished.ref, "arn", finished.start_at_ns)
     return finished
+
+
+def leave_log(services: Services, *lines: str) -> None:
+    """Leave a receiver's log of these lines."""
+    logs, group = services.aws("logs"), f"/aws/lambda/{services.settings.function_prefix}-ReceiveEvents"
+    logs.create_log_group(logGroupName=group)
+    logs.create_log_stream(logGroupName=group, logStreamName="stream")
+    events = [{"timestamp": time.time_ns() // 10**6, "message": text} for text in lines]
+    logs.put_log_events(logGroupName=group, logStreamName="stream", logEvents=events)
 
 
 def test_arrivals_are_awaited_no_longer_than_the_drain_limit(services: Services, trial: FinishedTrial) -> None:
@@ -66,11 +83,7 @@ def test_t4_lines_in_a_real_log_are_reconciled_with_the_real_table(
     printed = [each for each in printed if each[0] != "request-1-7"]
     printed.append(("request-1-42", lost.t4_ns, t4_item([lost])))
     lines = [line for name, t4_ns, item in printed for line in t4_lines(trial.ref.tag, name, t4_ns, item)]
-    logs, group = services.aws("logs"), f"/aws/lambda/{services.settings.function_prefix}-ReceiveEvents"
-    logs.create_log_group(logGroupName=group)
-    logs.create_log_stream(logGroupName=group, logStreamName="stream")
-    events = [{"timestamp": time.time_ns() // 10**6, "message": text} for text in ("START RequestId: 1", *lines)]
-    logs.put_log_events(logGroupName=group, logStreamName="stream", logEvents=events)
+    leave_log(services, "START RequestId: 1", *lines)
     assert collect_logs(CollectLogsInput(ref=trial.ref), services).done
     key = analyse_trial(AnalyseTrialInput(ref=trial.ref), services).result_key
     caveats = services.runs.get_model(key, TrialResult).summary.caveats
@@ -100,17 +113,54 @@ def test_records_are_exported_by_upload(services: Services, trial: FinishedTrial
 
 def test_report_lines_are_collected_from_a_real_log_group(services: Services, trial: FinishedTrial) -> None:
     """Groups of functions that never ran are missing; the filter keeps other lines out."""
-    logs = services.aws("logs")
-    group = f"/aws/lambda/{services.settings.function_prefix}-ReceiveEvents"
-    logs.create_log_group(logGroupName=group)
-    logs.create_log_stream(logGroupName=group, logStreamName="stream")
     requests = [f"request-0-{n}" for n in range(20)] + [f"request-1-{n}" for n in range(100) if n != 42]
     lines = [f"REPORT RequestId: {name}\tDuration: 2 ms\tBilled Duration: 3 ms" for name in requests]
-    now_ms = time.time_ns() // 10**6
-    events = [{"timestamp": now_ms, "message": text} for text in ("START RequestId: request-0-0", *lines)]
-    logs.put_log_events(logGroupName=group, logStreamName="stream", logEvents=events)
-    answer = collect_logs(CollectLogsInput(ref=trial.ref), services)
-    assert answer.done
+    leave_log(services, "START RequestId: request-0-0", *lines)
+    assert collect_logs(CollectLogsInput(ref=trial.ref), services).done
     key = analyse_trial(AnalyseTrialInput(ref=trial.ref), services).result_key
     (found,) = services.runs.get_model(key, TrialResult).summary.invocations
     assert (found.function, found.invocations, found.cold_starts) == ("ReceiveEvents", 119, 2)
+
+
+RUN = "run-1"
+
+
+def create_function(services: Services, name: str) -> None:
+    """Create a function that the manifest can find; it is never invoked."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("index.py", "def handler(event, context): ...")
+    services.aws("lambda").create_function(
+        FunctionName=f"{services.settings.function_prefix}-{name}",
+        Runtime="python3.13",
+        Role="arn:aws:iam::000000000000:role/none",
+        Handler="index.handler",
+        MemorySize=512,
+        Timeout=30,
+        Code={"ZipFile": archive.getvalue()},
+    )
+
+
+def test_a_run_in_the_bucket_becomes_a_report_in_the_bucket(services: Services) -> None:
+    """The real bucket, table and Lambda API: four trials, of which one ended early and another left nothing."""
+    create_function(services, "RunWriter")
+    for index, result in enumerate(sample_results()):
+        ref = stored_trial(services, small_plan(result.summary.store), RUN, index)
+        services.runs.put_model(layout.trial_key(ref, "result.json"), result)
+    stored_trial(services, small_plan("s3"), RUN, 4)
+    errors = ("", "", "", "States.TaskFailed", "States.TaskFailed")
+    outcomes = tuple(TrialOutcome(trial=trial, error=error) for trial, error in enumerate(errors))
+    output = render_report(
+        RenderReportInput(run_id=RUN, started_at=datetime(2025, 6, 1, tzinfo=UTC), outcomes=outcomes), services
+    )
+    assert (output.status, output.failed_trials) == ("failed", ("etcd", "s3"))
+    assert output.report == f"s3://{services.settings.results_bucket}/runs/{RUN}/report.html"
+    stored = services.aws("s3").get_object(Bucket=services.settings.results_bucket, Key=f"runs/{RUN}/report.html")
+    assert stored["ContentType"] == "text/html; charset=utf-8"
+    assert stored["Body"].read().startswith(b"<!DOCTYPE html>")
+    summary = services.runs.get_model(layout.run_key(RUN, "summary.json"), RunSummary)
+    assert [trial.failure is None for trial in summary.trials] == [True, True, True, False, False]
+    manifest = services.runs.get_model(layout.run_key(RUN, "manifest.json"), Manifest)
+    prefix = services.settings.function_prefix
+    assert list(manifest.functions) == [f"{prefix}-RunWriter"]
+    assert manifest.functions[f"{prefix}-RunWriter"]["memory_mb"] == 512

@@ -1,4 +1,4 @@
-"""A trial of operations on a real server, stage by stage, from prepared records to balanced books."""
+"""A trial of operations on a real server, stage by stage, from prepared records to balanced accounting."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.samples.records import REF, writer_item
+from tests.samples.services import MemoryServices
 
 from stepbench.clock import SystemClock
-from stepbench.contracts.phase_documents import PhaseSchedule
+from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.tasks import (
     AwaitArrivalsInput,
@@ -21,27 +23,25 @@ from stepbench.contracts.tasks import (
     TearDownTargetInput,
 )
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.protocol import Outcome
 from stepbench.local.processes import terminate
-from stepbench.local.valkey import start_valkey
-from stepbench.records import layout
-from stepbench.records.books import account
-from stepbench.records.reader import read_records
-from stepbench.records.sent import UNRECORDED
+from stepbench.local.stores.valkey import start_valkey
+from stepbench.model.result import Outcome
+from stepbench.records.join.accounting import account
+from stepbench.records.join.reader import read_records
+from stepbench.records.join.sent import UNRECORDED
+from stepbench.records.storage import layout
 from stepbench.stages.await_arrivals import await_arrivals
 from stepbench.stages.await_target import await_target
 from stepbench.stages.prepare_target import prepare_target
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.stages.tear_down_target import tear_down_target
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.records import REF, writer_item
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.result import Accounting
     from stepbench.local.processes import LocalStore
-    from stepbench.records.join import Joined
+    from stepbench.records.join.joined import Joined
 
 pytestmark = pytest.mark.stores
 BENCH = Bench(beat_s=0.1, flush_s=0.25, drain_s=2, grace_s=0.5)
@@ -50,7 +50,7 @@ WORKLOAD = {"mix": {"read": 50, "insert": 20, "update": 30}, "record": {"shape":
 
 @pytest.fixture(scope="module")
 def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
-    """A Valkey from the wheel."""
+    """Yield a Valkey from the wheel."""
     store = start_valkey(tmp_path_factory.mktemp("valkey"))
     yield store
     terminate(store.pids)
@@ -81,23 +81,23 @@ class Trial:
         self.services.runs.put_model(layout.phase_key(REF, 0, "plan.json"), schedule)
 
     def write(self, writer: int, attempt: int = 0) -> RunWriterOutput:
-        """One attempt."""
+        """Make one attempt."""
         task = RunWriterInput(item=writer_item(self.start_at_ns, writer=writer), attempt=attempt)
         return run_writer(task, self.services, bench=BENCH)
 
     def joined(self) -> Joined:
-        """From the column files."""
-        return read_records(self.spec, self.services.runs, self.services.table).joined()
+        """Join the rows of the column files."""
+        return read_records(self.spec, self.services.runs, self.services.table).joined
 
     def tear_down(self) -> None:
-        """Until nothing is left."""
+        """Tear down until nothing is left."""
         assert await_arrivals(AwaitArrivalsInput(ref=REF), self.services).done
         while not tear_down_target(TearDownTargetInput(ref=REF, failure=StateError()), self.services).done:
             pass
 
 
-def books(joined: Joined) -> Accounting:
-    """Of everything; raises where they do not balance."""
+def account_for(joined: Joined) -> Accounting:
+    """Return the accounting of everything; raise where it does not balance."""
     return account(joined, np.ones(joined.outcome.size, dtype=np.bool_))
 
 
@@ -115,7 +115,7 @@ def test_two_writers_share_the_clients_and_every_operation_is_accounted_for(valk
     for each in writers:
         each.join(60)
     joined = trial.joined()
-    account = books(joined)
+    account = account_for(joined)
     assert account.ok == account.offered == sum(output.ok for output in outputs) > 100
     assert set(joined.extras["client"].tolist()) == set(range(5))
     assert set(joined.extras["kind"].tolist()) == {Kind.READ, Kind.INSERT, Kind.UPDATE}
@@ -134,21 +134,21 @@ def test_an_attempt_that_is_overtaken_and_the_one_that_follows_add_up(valkey: Lo
     first = trial.write(0)
     retry.join(60)
     joined = trial.joined()
-    assert books(joined).ok == books(joined).offered == first.ok + later[0].ok
+    assert account_for(joined).ok == account_for(joined).offered == first.ok + later[0].ok
     assert np.count_nonzero(joined.attempt == 1) == later[0].ok > 50
     assert set(joined.outcome.tolist()) == {Outcome.OK}
     lost = [file for file in trial.services.table.files(REF.tag) if file.attempt_id.endswith("-00")][1]
     del trial.memory.bucket.objects[lost.key]
-    assert books(trial.joined()).unrecorded == lost.rows
+    assert account_for(trial.joined()).unrecorded == lost.rows
     assert set(trial.joined().attempt[trial.joined().outcome == UNRECORDED].tolist()) == {0}
     trial.tear_down()
 
 
 def test_operations_at_a_rate_are_sent_when_they_are_due(valkey: LocalStore) -> None:
-    """The same store, records and books in open loop."""
+    """Open loop has the same store, records and accounting."""
     trial = Trial(valkey, lead_s=5, load=[{"rate_per_s": 200, "duration_s": 1}])
     assert trial.write(1).ok == 100
     joined = trial.joined()
-    assert (books(joined).ok, books(joined).unsent) == (100, 100)
+    assert (account_for(joined).ok, account_for(joined).unsent) == (100, 100)
     assert set(joined.extras["client"][joined.outcome == Outcome.OK].tolist()) <= set(range(1, 129, 2))
     trial.tear_down()

@@ -1,20 +1,29 @@
+"""Receivers on the real table and bucket: `ReceiveEvents`, and `CheckClock` that writes as well."""
+
 from __future__ import annotations
 
 import os
 import time
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.samples.records import REF, dynamodb_record, postgresql_delivery, s3_record, t4_item
 
 from stepbench.contracts.identity import EventId, put_key, update_key
 from stepbench.errors import RecordsUnavailableError
-from stepbench.records import layout
-from stepbench.records.clock_sample import ClockSample
-from stepbench.records.receiver_places import ReceiverTable, open_table
-from stepbench.records.t4 import decode_fallback, parse_item
-from stepbench.records.t4_lines import parse_t4_line
+from stepbench.model.result import Outcome
+from stepbench.records.formats.t4 import decode_fallback
+from stepbench.records.formats.t4_items import parse_item
+from stepbench.records.formats.t4_lines import parse_t4_line
+from stepbench.records.storage import layout
+from stepbench.records.storage.layout import ClockSample
+from stepbench.records.storage.receiver_paths import ReceiverTable, open_table
+from stepbench.stages.check_clock import Checker, check_clock, open_checker
 from stepbench.stages.receive_events import TABLE_PATIENCE, Receiver, open_receiver, receive_events
 from stepbench.stages.services import Services
-from stepbench.testing.records import REF, dynamodb_record, postgresql_delivery, s3_record, t4_item
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.emulator
 
@@ -23,14 +32,14 @@ EVENT = EventId(REF.tag, 1, 2, 3, 4, 5)
 
 @pytest.fixture
 def receiver(services: Services, monkeypatch: pytest.MonkeyPatch) -> Receiver:
-    """A sandbox as the handler opens it, from its environment."""
+    """Return a sandbox as the handler opens it, from its environment."""
     _set_environment(services, monkeypatch)
     return open_receiver(os.environ, time.time_ns())
 
 
 @pytest.fixture
 def short(services: Services, monkeypatch: pytest.MonkeyPatch) -> ReceiverTable:
-    """The table as a receiver reaches it."""
+    """Return the table as a receiver reaches it."""
     _set_environment(services, monkeypatch)
     return open_table(os.environ, TABLE_PATIENCE)
 
@@ -42,7 +51,7 @@ def _set_environment(services: Services, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_every_store_s_delivery_ends_in_the_table(services: Services, receiver: Receiver) -> None:
-    """As the low-level client writes it, and the resource reads it back."""
+    """The low-level client writes it, and the resource reads it back."""
     deliveries = [
         {"Records": [s3_record(put_key(EVENT, 59))]},
         {"Records": [s3_record(update_key(REF.tag, 9, 59), version="abc")]},
@@ -71,10 +80,7 @@ def test_both_ways_to_the_table_store_the_same(services: Services, short: Receiv
         table.put_t4(REF.tag, "same-request", at_ns, item)
         table.put_malformed("s3", at_ns, "same-request", 3, "x" * 5_000)
         table.add_clock(REF.tag, ClockSample("receiver", "sandbox", at_ns, -5, 2))
-    for one, other in (
-        list(services.table.t4_items(REF.tag)),
-        services.table.malformed("s3", 0, 9),
-    ):
+    for one, other in (list(services.table.t4_items(REF.tag)), services.table.malformed("s3", 0, 9)):
         assert {**one, "sk": "", "expires_at": 0} == {**other, "sk": "", "expires_at": 0}
         assert abs(one["expires_at"] - other["expires_at"]) <= 1
     first, second = services.table.clocks(REF.tag)
@@ -118,9 +124,52 @@ def test_a_receiver_reads_a_flag_as_the_table_does(services: Services, short: Re
 def test_a_sandbox_prints_where_the_trial_asks_for_it(
     services: Services, receiver: Receiver, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the handler opens it: the flag in the table, the line on standard output."""
+    """The handler opens it so: the flag in the table, the line on standard output."""
     services.table.set_flag(REF.tag, layout.LOG_T4, "all")
     for number in range(2):
         receive_events(postgresql_delivery(EVENT), 1_000 + number, f"request-{number}", receiver)
     lines = [parse_t4_line(text, REF.tag) for text in capsys.readouterr().out.splitlines()]
     assert [line and (line.request_id, line.t4_ns) for line in lines] == [("request-0", 1_000), ("request-1", 1_001)]
+
+
+@pytest.fixture
+def checker(services: Services, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checker]:
+    """Yield a sandbox as the handler opens it, from its environment."""
+    _set_environment(services, monkeypatch)
+    opened = open_checker(os.environ, time.time_ns())
+    yield opened
+    opened.close()
+
+
+def _make_table(services: Services) -> str:
+    name = f"{services.settings.target_table_prefix}{REF.tag}"
+    services.aws("dynamodb").create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+    )
+    return name
+
+
+def test_one_sandbox_writes_and_receives(services: Services, checker: Checker) -> None:
+    """The item is in the store between its t1 and t2, and the delivery is recorded under the id that wrote it."""
+    table, key = _make_table(services), put_key(EVENT, 59)
+    event = {"table": table, "key": key, "value": f"{EVENT.text()} and more"}
+    began_ns = time.time_ns()
+    told = check_clock(event, began_ns, "request-0", checker)
+    assert (told["outcome"], told["error"]) == (Outcome.OK, "")
+    assert began_ns < told["t1_ns"] < told["t2_ns"] < time.time_ns()
+    item = services.aws("dynamodb").get_item(TableName=table, Key={"pk": {"S": key}})["Item"]
+    assert item["value"]["S"] == f"{EVENT.text()} and more"
+    t4_ns = time.time_ns()
+    check_clock({"Records": [dynamodb_record(EVENT)]}, t4_ns, "request-1", checker)
+    (received,) = map(parse_item, services.table.t4_items(REF.tag))
+    assert (received.sandbox, received.cold) == (told["sandbox"], False)
+    assert received.entries["t4_ns"].tolist() == [t4_ns]
+
+
+def test_a_table_that_is_gone_is_a_refusal_to_the_checker(checker: Checker) -> None:
+    """DynamoDB's own word for it reaches the writer."""
+    told = check_clock({"table": "nowhere", "key": "k", "value": "v"}, time.time_ns(), "request-0", checker)
+    assert (told["outcome"], told["error"]) == (Outcome.FAILED, "ResourceNotFoundException")

@@ -6,22 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.samples.records import REF, trial_spec, writer_item
 
 from stepbench.clock import Clock
 from stepbench.contracts.plan import LoadStep, TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
-from stepbench.drivers.protocol import Outcome
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
-from stepbench.local.clock_reference import start_clock_reference
 from stepbench.local.processes import terminate
-from stepbench.records import layout
-from stepbench.records.columns import UNSENT, Rows, concatenate, decode
+from stepbench.local.stores.clock_reference import start_clock_reference
+from stepbench.model.result import Outcome
+from stepbench.records.formats.columns import UNSENT, Rows, concatenate, decode
+from stepbench.records.storage import layout
 from stepbench.settings import Settings
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.stages.services import Services
 from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.records import REF, trial_spec, writer_item
 
 pytestmark = pytest.mark.emulator
 
@@ -29,12 +29,12 @@ BENCH = Bench(beat_s=0.1, flush_s=0.25, drain_s=2, grace_s=0.5)
 
 
 def memory(_spec: TrialSpec, _settings: Settings, clock: Clock) -> MemoryDriver:
-    """A store that answers after 1 ms."""
+    """Return a store that answers after 1 ms."""
     return MemoryDriver(clock, service_ns=(1_000_000,))
 
 
 def offer(services: Services, duration_s: float = 1.0, bench: Bench = BENCH, ahead_s: float = 0.5) -> RunWriterOutput:
-    """200 events a second; what a busy machine is not ready for within `ahead_s` goes unsent."""
+    """Offer 200 events a second; what a busy machine is not ready for within `ahead_s` goes unsent."""
     load = LoadStep(rate_per_s=200, duration_s=duration_s)
     services.runs.put_model(layout.trial_key(REF, "trial.json"), trial_spec(EtcdTarget(store="etcd"), load))
     task = RunWriterInput(item=writer_item(time.time_ns() + round(ahead_s * 1e9)), attempt=0)
@@ -42,7 +42,7 @@ def offer(services: Services, duration_s: float = 1.0, bench: Bench = BENCH, ahe
 
 
 def stored(services: Services) -> Rows:
-    """All rows of the trial."""
+    """Return all rows of the trial."""
     files = services.table.files(REF.tag)
     return concatenate([decode(file.key, services.runs.get_bytes(file.key)).rows for file in files])
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from stepbench.contracts.identity import parse_event_id
-from stepbench.contracts.phase_documents import PhaseSchedule
+from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.tasks import (
     AwaitTargetInput,
     PlannedTrial,
@@ -21,9 +21,11 @@ from stepbench.contracts.tasks import (
     WriterItem,
 )
 from stepbench.errors import PlanError, TargetBusyError, TargetUnavailableError
+from stepbench.model.request import Request
+from stepbench.model.result import Result
 from stepbench.planning import find_plan
-from stepbench.records import layout
-from stepbench.records.t4 import Entry, pack
+from stepbench.records.formats.t4 import Entry, pack
+from stepbench.records.storage import layout
 from stepbench.stages.await_target import await_target
 from stepbench.stages.plan_phase import plan_phase
 from stepbench.stages.prepare_target import prepare_target
@@ -40,14 +42,16 @@ ROLE = "arn:aws:iam::000000000000:role/test"
 
 
 def validated(services: Services, run_id: str) -> tuple[PlannedTrial, ...]:
-    """The quick preset as stored trials."""
+    """Return the quick preset as stored trials; its stores are in memory, and plans are refused without servers."""
     plan = json.loads(find_plan("quick-unloaded"))
+    servers = {"postgresql_endpoint": "127.0.0.1:5432/postgres", "etcd_endpoint": "127.0.0.1:2379"}
+    services = replace(services, settings=services.settings.model_copy(update=servers))
     task = ValidatePlanInput.model_validate({"plan": plan, "run_id": run_id, "started_at": "2026-01-02T03:04:05Z"})
     return validate_plan(task, services).trials
 
 
 def in_memory(_spec: object, _settings: object, clock: Any) -> MemoryDriver:  # noqa: ANN401 -- BuildDriver's
-    """A store that needs no server."""
+    """Return a store that needs no server."""
     return MemoryDriver(clock)
 
 
@@ -59,17 +63,17 @@ class Executions:
     machine: str
 
     def start(self, name: str) -> str:
-        """A running execution's ARN."""
+        """Start an execution, and return its ARN."""
         return str(self.client.start_execution(stateMachineArn=self.machine, name=name)["executionArn"])
 
     def status(self, arn: str) -> str:
-        """As Step Functions tells it."""
+        """Return the status that Step Functions tells."""
         return str(self.client.describe_execution(executionArn=arn)["status"])
 
 
 @pytest.fixture
 def executions(services: Services) -> Iterator[Executions]:
-    """On the emulator's own Step Functions; all are stopped in the end."""
+    """Yield executions on the emulator's own Step Functions; all are stopped in the end."""
     client = services.aws("stepfunctions")
     name = f"waiting-{time.time_ns()}"
     arn = client.create_state_machine(name=name, definition=json.dumps(WAITING), roleArn=ROLE)["stateMachineArn"]
@@ -109,9 +113,9 @@ def test_a_living_watcher_and_its_t4_items_make_a_pull_target_ready(services: Se
     services.table.beat(etcd.ref.tag, "watcher#0", {"seen": 0})
 
     class Watched(MemoryDriver):
-        async def write(self, write: Any) -> Any:  # noqa: ANN401 -- Driver's
-            written = await super().write(write)
-            event = parse_event_id(write.key)
+        async def serve(self, request: Request) -> Result:
+            written = await super().serve(request)
+            event = parse_event_id(request.key)
             assert event is not None
             entry = Entry(*event[1:5], 0, event.sequence, written.t2_ns)
             attributes = {"sandbox": "s", "cold": False, "init_ns": 0, "batch": 1, "source": "watcher#0"}
@@ -167,7 +171,7 @@ def test_a_refused_plan_creates_nothing_in_the_bucket(services: Services) -> Non
 
 
 def test_the_registry_s_own_driver_is_used_where_none_is_given(services: Services) -> None:
-    """As the handlers call it: etcd's driver finds nobody at a closed port, and the lease stays for the tear-down."""
+    """Called as the handlers do, etcd's driver finds nobody at a closed port, and the lease stays for the tear-down."""
     plan = json.loads(find_plan("quick-unloaded-etcd"))
     plan["trials"][0]["target"]["endpoint"] = "127.0.0.1:1"
     task = ValidatePlanInput.model_validate({"plan": plan, "run_id": "real", "started_at": "2026-01-02T03:04:05Z"})

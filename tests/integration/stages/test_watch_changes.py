@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from tests.samples.records import REF, trial_spec
 
 from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.identity import EventId
@@ -12,13 +13,13 @@ from stepbench.contracts.plan import LoadStep, TrialSpec
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import WatchChangesInput
 from stepbench.drivers.registry import lease_target
-from stepbench.records import layout
-from stepbench.records.t4 import parse_item
+from stepbench.records.formats.t4_items import parse_item
+from stepbench.records.storage import layout
+from stepbench.records.storage.watch_log import read_watches
 from stepbench.settings import Settings
 from stepbench.stages.services import Services
 from stepbench.stages.watch_changes import WatchPace, watch_changes
 from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.records import REF, trial_spec
 
 pytestmark = pytest.mark.emulator
 
@@ -55,7 +56,7 @@ class PolledDriver(MemoryDriver):
 
 
 def lane(services: Services, number: int, shared: list[bytes]) -> int:
-    """The watch branch of the state machine for one lane; how many calls it took."""
+    """Run the watch branch of the state machine for one lane; return how many calls it took."""
 
     def build(_spec: TrialSpec, _settings: Settings, clock: Clock) -> PolledDriver:
         return PolledDriver(clock, shared)
@@ -75,7 +76,7 @@ def test_two_lanes_hand_over_without_a_gap(services: Services) -> None:
     shared: list[bytes] = []
 
     def offer() -> None:
-        while "watcher#0" not in services.table.beats(REF.tag):
+        while not read_watches(services.table, REF.tag):
             time.sleep(0.02)
         for sequence in range(EVENTS):
             shared.append(EventId(REF.tag, 0, 0, 0, 0, sequence).text().encode())
@@ -93,6 +94,7 @@ def test_two_lanes_hand_over_without_a_gap(services: Services) -> None:
     assert all(call > 1 for call in calls)
     assert services.table.position(REF.tag) == EVENTS
     assert all(beat["ended"] for beat in services.table.beats(REF.tag).values())
+    assert {watch.sandbox for watch in read_watches(services.table, REF.tag)} >= {item.sandbox for item in items}
 
 
 @pytest.mark.parametrize(("seconds", "gate_s"), [(20, 1), (60, 3), (3_600, 15)])

@@ -3,42 +3,74 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import pytest
 import uvloop
 
 from stepbench.clock import AnchoredClock
 from stepbench.local.processes import terminate
-from stepbench.local.valkey import start_valkey
-from stepbench.wire.resp_connect import Connected, RespEndpoint, connect
+from stepbench.local.stores.valkey import start_valkey
+from stepbench.wire.resp.connection import RespConnected, RespEndpoint, connect_resp
 
 if TYPE_CHECKING:
-    from stepbench.local.processes import LocalStore
-    from stepbench.wire.resp_connection import Pushed, RespConnection
+    from collections.abc import Sized
 
+    from stepbench.local.processes import LocalStore
+    from stepbench.wire.resp.connection import OnPush, RespConnection
+
+LIMIT_S = 20
 DEBUG = {"enable-debug-command": "yes"}
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Whatever speaks RESP or gRPC is tested on both loops that writers may use."""
-    if item.path.name.startswith(("test_resp", "test_grpc")):
+    """Have whatever speaks RESP or gRPC, and HTTP's pool, tested on both loops that writers may use."""
+    if item.path.parent.name in {"resp", "http2"} or item.path.name == "test_pool.py":
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}
+
+
+async def until(said: Sized, count: int) -> None:
+    """Wait until a connection has given so many to a callback."""
+    async with asyncio.timeout(LIMIT_S):
+        while len(said) < count:  # noqa: ASYNC110 -- it is told on the loop, which has no event for it
+            await asyncio.sleep(0)
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+ConnectionT = TypeVar("ConnectionT", bound=_Closable)
+
+
+@contextmanager
+def two_ends(
+    build: Callable[[socket.socket, AnchoredClock], ConnectionT],
+) -> Iterator[tuple[ConnectionT, socket.socket]]:
+    """Yield a connection, and its other end, which says what the test has it say."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)  # noqa: FBT003 -- the standard library's
+    connection = build(ours, AnchoredClock())
+    yield connection, theirs
+    connection.close()
+    theirs.close()
 
 
 class Connect(Protocol):
     """Connects to `host:port`; the rest goes into the `RespEndpoint`."""
 
-    def __call__(self, address: str, pushed: Pushed | None = None, **endpoint: Any) -> Awaitable[Connected]:  # noqa: ANN401
+    def __call__(self, address: str, pushed: OnPush | None = None, **endpoint: Any) -> Awaitable[RespConnected]:  # noqa: ANN401
         """See above."""
         ...
 
 
 @pytest.fixture(scope="module")
 def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStore]:
-    """A Valkey from the wheel, DEBUG allowed."""
+    """Yield a Valkey from the wheel, DEBUG allowed."""
     store = start_valkey(tmp_path_factory.mktemp("valkey"), DEBUG)
     yield store
     terminate(store.pids)
@@ -46,7 +78,7 @@ def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSto
 
 @pytest.fixture
 def start_valkey_with(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LocalStore]]:
-    """Starts servers of the test's own, with settings."""
+    """Yield what starts servers of the test's own, with settings."""
     started: list[LocalStore] = []
 
     def start(**settings: str) -> LocalStore:
@@ -64,9 +96,9 @@ async def connect_to() -> AsyncIterator[Connect]:
     """See `Connect`."""
     made: list[RespConnection] = []
 
-    async def connect_to(address: str, pushed: Pushed | None = None, **endpoint: Any) -> Connected:  # noqa: ANN401
+    async def connect_to(address: str, pushed: OnPush | None = None, **endpoint: Any) -> RespConnected:  # noqa: ANN401
         host, _, port = address.rpartition(":")
-        connected = await connect(RespEndpoint(host, int(port), **endpoint), AnchoredClock(), pushed)
+        connected = await connect_resp(RespEndpoint(host, int(port), **endpoint), AnchoredClock(), pushed)
         made.append(connected.connection)
         return connected
 

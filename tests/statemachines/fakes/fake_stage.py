@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 NAME = os.environ["STAGE"]
 JOURNAL = Path(os.environ["JOURNAL"])
 EXIT = "Runtime.ExitError"
+HELD_S = 25
 
 
 def handler(event: dict[str, Any], _context: object) -> Any:  # noqa: ANN401 -- JSON
@@ -29,6 +31,11 @@ def handler(event: dict[str, Any], _context: object) -> Any:  # noqa: ANN401 -- 
             os._exit(1)
         message = "as the scenario says"
         raise type(error, (Exception,), {})(message)
+    until = time.monotonic() + HELD_S
+    while scenario["hold"] == NAME and not (JOURNAL / f"{scenario['id']}.released").exists():
+        if time.monotonic() > until:
+            break
+        time.sleep(0.02)
     return _answer(event, scenario, calls)
 
 

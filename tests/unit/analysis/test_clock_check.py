@@ -2,24 +2,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.samples.estimates import even_sample, numbers
+from tests.samples.finished_trials import AnalysedTrial
+from tests.samples.records import column_header, t4_item
+from tests.samples.results import checked_pair, clock_result, clock_spec
 
 from stepbench.analysis.clock_check import clock_checks, median_shift
 from stepbench.contracts.measures import Estimate
-from stepbench.drivers.protocol import Outcome
-from stepbench.records import layout
-from stepbench.records.columns import Rows, encode
-from stepbench.records.report_lines import ReportLine, ReportPage
-from stepbench.records.t4 import Entry
+from stepbench.model.result import Outcome
+from stepbench.records.formats.columns import Rows, encode
+from stepbench.records.formats.report_lines import ReportLine, ReportPage
+from stepbench.records.formats.t4 import Entry
+from stepbench.records.storage import layout
 from stepbench.stats import comparison
-from stepbench.stats.estimates import Sample
-from stepbench.testing.analysed_trials import AnalysedTrial
-from stepbench.testing.checked_clocks import checked_pair, clock_result, clock_spec
-from stepbench.testing.records import column_header, t4_item
 
 MS = 10**6
 
 
-def test_trials_that_are_alike_are_not_called_equal() -> None:
+def test_trials_that_do_not_differ_are_not_called_equal() -> None:
     """Not rejected is not proved: the sentence says what could still hide."""
     (check,) = clock_checks(*checked_pair())
     assert (check.a, check.b, check.store, check.window) == ("one-sandbox", "two-sandboxes", "dynamodb", "compared")
@@ -34,14 +34,11 @@ def test_trials_that_are_alike_are_not_called_equal() -> None:
 
 
 def test_a_shift_beyond_the_clocks_bound_is_told_apart_and_not_put_down_to_clocks() -> None:
-    """2 ms against a bound of 0.05: paths differ too."""
+    """Paths differ too where the shift is 2 ms and the bound 0.05."""
     (check,) = clock_checks(*checked_pair(shift_ms=2))
     latency = check.comparisons[0]
-    shift = latency.median_shift_ms
-    assert shift.low is not None
-    assert shift.high is not None
-    assert shift.low < 2 < shift.high
-    assert shift.low > 1
+    low, _, high = numbers(latency.median_shift_ms)
+    assert 1 < low < 2 < high
     assert "do tell the two apart (D 0." in latency.text
     assert "does not explain: the paths differ too" in latency.text
 
@@ -55,7 +52,7 @@ def test_a_shift_beyond_the_clocks_bound_is_told_apart_and_not_put_down_to_clock
     ],
 )
 def test_the_medians_are_held_against_what_clocks_may_add(bound_ms: float | None, words: str) -> None:
-    """Of the trial with two clocks, by its own measured offset."""
+    """The offset that counts is the measured one of the trial with two clocks."""
     specs, (a, b) = checked_pair()
     wider = clock_result(specs[1], [value or 0.0 for value in b.samples[0].latency_ms], bound_ms=bound_ms)
     (check,) = clock_checks(specs, [a, wider])
@@ -107,12 +104,9 @@ def test_the_counterpart_is_the_trial_that_differs_in_nothing_else() -> None:
 
 
 def test_the_shift_and_its_interval_are_close_to_those_of_draws() -> None:
-    """From two intervals alone (the report has no NumPy) nearly what resampling both samples says."""
+    """Two intervals alone (the report has no NumPy) give nearly what resampling both samples gives."""
     rng = np.random.default_rng(4)
-    samples = [
-        Sample(rng.exponential(5, 200) + shift, np.arange(200) / 10, 20.0, 30.0, np.random.default_rng(1))
-        for shift in (0.0, 1.0)
-    ]
+    samples = [even_sample(rng.exponential(5, 200) + shift, 10, 30) for shift in (0.0, 1.0)]
     drawn = comparison.median_shift(samples[0], samples[1], np.random.default_rng(2))
     found = median_shift(samples[0].estimate(0.5), samples[1].estimate(0.5))
     assert found.value == pytest.approx(drawn.value)
@@ -128,7 +122,7 @@ def test_a_median_without_a_value_or_an_interval_leaves_none() -> None:
 
 
 def one_sandbox_trial(*, other: int = 0) -> AnalysedTrial:
-    """Written by `s-1`, and received by it, but for the first `other` measured events."""
+    """Build a trial written and received by `s-1`, but for the first `other` measured events."""
     phases = [{"name": "c", "load": [{"rate_per_s": 10, "count": 20}]}]
     trial = AnalysedTrial(store="dynamodb", target={"same_sandbox": True}, phases=phases)
     start_ns = trial.records.start_of(0)
@@ -146,7 +140,7 @@ def one_sandbox_trial(*, other: int = 0) -> AnalysedTrial:
 
 
 def test_a_trials_result_carries_its_values_and_whose_they_are() -> None:
-    """From the column file's tokens and the items' sandboxes."""
+    """The column file's tokens and the items' sandboxes decide."""
     (sample,) = one_sandbox_trial(other=2).result().samples
     assert sample.latency_ms == (9.0,) * 20
     assert sample.after_ack_ms == (7.0,) * 20

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.samples.estimates import present
+from tests.samples.finished_trials import SECOND_NS, FinishedTrial
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.result import TrialResult, Utilisation
 from stepbench.contracts.tasks import AnalyseTrialInput, StateError
-from stepbench.records import layout
+from stepbench.records.storage import layout
 from stepbench.stages.analyse_trial import analyse_trial
 from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.finished_trials import SECOND_NS, FinishedTrial
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.trials import small_plan, stored_trial
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialSummary
@@ -33,7 +33,7 @@ PHASES = [
 
 
 class SearchedTrial:
-    """Unloaded, up to four probes, the load at 40/s; only what is named below was offered."""
+    """It has an unloaded phase, up to four probes and a load at 40/s; only what is named below was offered."""
 
     def __init__(self) -> None:
         self.memory = MemoryServices(FakeClock(START_NS + 600 * SECOND_NS))
@@ -45,7 +45,7 @@ class SearchedTrial:
         self.records = FinishedTrial(self.memory.services, self.ref, self.plan, START_NS)
 
     def offered(self, phase: int, utilisation: float | None = None, achieved: float = 1.0) -> None:
-        """A phase with all its records, and with what MeasureUtilisation leaves of probes and load."""
+        """Leave a phase with all its records, and what MeasureUtilisation leaves of probes and load."""
         self.records.phase(phase)
         planned = self.plan.phases[phase]
         if planned.probe or planned.uses_found_rate:
@@ -61,7 +61,7 @@ class SearchedTrial:
             self.memory.services.runs.put_model(layout.phase_key(self.ref, phase, "utilisation.json"), measured)
 
     def summary(self, failure: StateError | None = None) -> TrialSummary:
-        """As the stage stores it."""
+        """Return the summary that the stage stores."""
         services = self.memory.services
         analyse_trial(AnalyseTrialInput(ref=self.ref, failure=failure or StateError()), services)
         return services.runs.get_model(layout.trial_key(self.ref, "result.json"), TrialResult).summary
@@ -69,7 +69,7 @@ class SearchedTrial:
 
 @pytest.fixture
 def trial() -> SearchedTrial:
-    """Unloaded, and two of four probes: 20/s 25 % busy, 40/s 51 % busy."""
+    """Offer the unloaded phase and two of four probes: 20/s 25 % busy, 40/s 51 % busy."""
     made = SearchedTrial()
     made.offered(UNLOADED)
     made.offered(1, 0.25)
@@ -78,17 +78,16 @@ def trial() -> SearchedTrial:
 
 
 def kinds(summary: TrialSummary) -> set[str]:
-    """Of caveats about the search."""
+    """Return the kinds of caveats about the search."""
     about = {"rate_not_found", "utilisation_unknown", "utilisation_missed"}
     return about & {caveat.kind for caveat in summary.caveats}
 
 
 def test_the_rate_its_probes_and_the_load_are_told(trial: SearchedTrial) -> None:
-    """In the order in which they were offered; probes that were passed over are not there."""
+    """Probes are in the order in which they were offered; those that were passed over are not there."""
     trial.offered(LOAD, 0.48)
     summary = trial.summary()
-    found = summary.found_rate
-    assert found is not None
+    found = present(summary.found_rate)
     assert (found.wanted, found.rate_per_s) == (0.5, 40)
     assert [(each.phase, each.utilisation) for each in found.phases] == [
         ("probe-1", 0.25),
@@ -103,16 +102,14 @@ def test_probes_are_in_no_window_and_those_passed_over_in_no_count(trial: Search
     trial.offered(LOAD, 0.48)
     summary = trial.summary()
     assert [(window.phase, window.name) for window in summary.windows] == [("unloaded", "unloaded"), ("load", "middle")]
-    assert summary.accounting is not None
-    assert summary.accounting.offered == 200 + 1_200
-    assert summary.warm_up is not None
-    assert summary.warm_up.offered == 2 * 1_000
+    assert present(summary.accounting).offered == 200 + 1_200
+    assert present(summary.warm_up).offered == 2 * 1_000
     assert not summary.incomplete
     assert "missing_writer" not in {caveat.kind for caveat in summary.caveats}
 
 
-def test_a_load_that_was_not_as_busy_as_wanted_is_doubted(trial: SearchedTrial) -> None:
-    """Beyond twice the tolerance: noise alone is no reason."""
+def test_a_load_that_was_not_as_busy_as_wanted_has_a_caveat(trial: SearchedTrial) -> None:
+    """It has one beyond twice the tolerance: noise alone is no reason."""
     trial.offered(LOAD, 0.61)
     summary = trial.summary()
     assert kinds(summary) == {"utilisation_missed"}
@@ -131,7 +128,7 @@ def test_a_load_that_its_own_rate_caps_is_told_so() -> None:
     assert caveat.remedy.startswith("Raise the rate_per_s")
 
 
-def test_a_load_that_could_not_be_held_is_doubted(trial: SearchedTrial) -> None:
+def test_a_load_that_could_not_be_held_has_a_caveat(trial: SearchedTrial) -> None:
     """Busy as wanted, but with four fifths of the rate."""
     trial.offered(LOAD, 0.5, achieved=0.8)
     assert kinds(trial.summary()) == {"utilisation_missed"}

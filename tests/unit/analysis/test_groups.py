@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from scipy import stats
+from tests.samples.estimates import numbers, present
+from tests.samples.finished_trials import AnalysedTrial
+from tests.samples.results import sample_results
 
 from stepbench.analysis.groups import group_results, log_mean, ratio
 from stepbench.contracts.measures import Estimate, WindowResult
 from stepbench.contracts.result import TrialSummary
-from stepbench.records import layout
+from stepbench.records.storage import layout
 from stepbench.stats.student import student_975
-from stepbench.testing.analysed_trials import AnalysedTrial
-from stepbench.testing.sample_results import sample_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,25 +25,25 @@ SURE = 1e-12
 
 
 def estimate(value: float, relative: float = SURE) -> Estimate:
-    """A run's own quantile, with an interval of this relative half-width."""
+    """Build a run's own quantile, with an interval of this relative half-width."""
     return Estimate(value=value, low=value * math.exp(-relative), high=value * math.exp(relative))
 
 
 def window(p50: Estimate, name: str = "steady", **quantiles: Estimate) -> WindowResult:
-    """A window with this median; its other quantiles are those of the sample unless given."""
+    """Build a window with this median; its other quantiles are those of the sample unless given."""
     return WINDOW.model_copy(
         update={"name": name, "latency_ms": WINDOW.latency_ms.model_copy(update={"p50": p50, **quantiles})}
     )
 
 
 def run(index: int, group: str, *windows: WindowResult, repeat: int = 0, **fields: Any) -> TrialSummary:  # noqa: ANN401
-    """One run of a group."""
+    """Build one run of a group."""
     own = {"index": index, "name": f"{group}.r{repeat + 1}", "group": group, "repeat": repeat, "windows": windows}
     return SAMPLE.model_copy(update={"incomplete": False, **own, **fields})
 
 
 def repeats(first: int, group: str, medians_ms: Sequence[float], **fields: Any) -> list[TrialSummary]:  # noqa: ANN401
-    """A run for each median, sure of itself."""
+    """Build a run for each median, sure of itself."""
     return [
         run(first + repeat, group, window(estimate(median)), repeat=repeat, **fields)
         for repeat, median in enumerate(medians_ms)
@@ -51,7 +52,7 @@ def repeats(first: int, group: str, medians_ms: Sequence[float], **fields: Any) 
 
 def test_a_group_s_median_is_the_geometric_mean_of_its_runs() -> None:
     """
-    Of 1, 2 and 4 ms it is 2 ms.
+    The geometric mean of 1, 2 and 4 ms is 2 ms.
 
     Their logarithms have the variance (ln 2)² and their mean a standard error of ln 2 / √3; t with two degrees of
     freedom is 4.303.
@@ -60,9 +61,7 @@ def test_a_group_s_median_is_the_geometric_mean_of_its_runs() -> None:
     (found,) = group.windows
     assert (group.name, group.trials, found.runs) == ("s3", (0, 1, 2), 3)
     half = 4.303 * math.log(2) / math.sqrt(3)
-    assert found.p50.value == pytest.approx(2)
-    assert found.p50.low == pytest.approx(2 * math.exp(-half))
-    assert found.p50.high == pytest.approx(2 * math.exp(half))
+    assert numbers(found.p50) == pytest.approx((2 * math.exp(-half), 2, 2 * math.exp(half)))
 
 
 def test_runs_that_agree_by_chance_are_no_surer_than_each_of_them() -> None:
@@ -78,12 +77,11 @@ def test_runs_that_agree_by_chance_are_no_surer_than_each_of_them() -> None:
 
 
 def test_groups_are_compared_with_the_first_of_the_plan() -> None:
-    """Not with whichever a shuffle ran first. Twice the median, and no doubt: the runs agree."""
+    """A shuffle does not change the base. Twice the median is certain where runs agree."""
     slow, fast = repeats(0, "slow", [4, 4, 4]), repeats(3, "fast", [2, 2, 2])
     first, second = group_results([*slow, *fast], ("fast", "slow"))
     assert (first.name, first.windows[0].median_ratio) == ("fast", None)
-    assert second.windows[0].median_ratio is not None
-    assert second.windows[0].median_ratio.value == pytest.approx(2)
+    assert present(second.windows[0].median_ratio).value == pytest.approx(2)
     assert [group.name for group in group_results([*slow, *fast])] == ["slow", "fast"]
 
 
@@ -94,18 +92,17 @@ def test_windows_are_told_apart() -> None:
     first, second = group_results([*both, *other])
     assert [each.window for each in first.windows] == ["steady", "late"]
     (late,) = second.windows
-    assert late.median_ratio is not None
-    assert late.median_ratio.value == pytest.approx(2)
+    assert present(late.median_ratio).value == pytest.approx(2)
 
 
 def test_two_runs_have_no_interval() -> None:
-    """With one degree of freedom t is 12.7: nobody would believe it."""
+    """The interval would be useless: with one degree of freedom t is 12.7."""
     (group,) = group_results(repeats(0, "s3", [1, 2]))
     assert group.windows[0].p50 == Estimate(value=None, reason="2 of 3 runs")
 
 
 def test_an_incomplete_run_does_not_count() -> None:
-    """What it measured until it failed is no repeat of the others; which trials there were is still told."""
+    """Its numbers until it failed are no repeat of the others; the trial is still listed."""
     trials = [*repeats(0, "s3", [1, 1, 1]), *repeats(3, "s3", [50], incomplete=True)]
     (group,) = group_results(trials)
     assert group.trials == (0, 1, 2, 3)
@@ -123,7 +120,7 @@ def test_an_incomplete_run_does_not_count() -> None:
     ],
 )
 def test_a_run_without_the_number_leaves_the_group_without_it(bad: Estimate, reason: str) -> None:
-    """To leave the run out instead would trim the worst."""
+    """Leaving the run out instead would trim the worst."""
     (group,) = group_results([*repeats(0, "s3", [1, 1, 1]), run(3, "s3", window(bad), repeat=3)])
     assert group.windows[0].p50.value is None
     assert (group.windows[0].p50.reason or "").startswith(reason)
@@ -142,7 +139,7 @@ def test_a_plan_without_repeats_and_matrix_has_no_groups() -> None:
 
 
 def test_points_of_a_matrix_are_groups_even_without_repeats() -> None:
-    """Then with the reason why there is no interval."""
+    """They have the reason why there is no interval."""
     trials = [run(n, f"s3.writers-{n}", window(estimate(1)), point={"writers": n}) for n in (1, 2)]
     groups = group_results(trials)
     assert [group.point for group in groups] == [{"writers": 1}, {"writers": 2}]
@@ -157,7 +154,7 @@ def test_a_trial_of_a_version_without_groups_is_its_own() -> None:
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 9, 30, 31, 40, 100, 1_000])
 def test_student_s_t_is_that_of_the_tables(degrees: int) -> None:
-    """Beyond the table by the expansion."""
+    """It follows the expansion beyond the table."""
     assert student_975(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), abs=6e-4)
     assert student_975(degrees + 0.9) == student_975(degrees)
 
@@ -166,7 +163,7 @@ def test_student_s_t_is_that_of_the_tables(degrees: int) -> None:
 @pytest.mark.parametrize("runs", [3, 5, 10])
 def test_intervals_cover_at_least_as_often_as_they_say(runs: int, between: float) -> None:
     """
-    Of 4,000 made-up experiments, with runs that differ more, less and not at all; seeded.
+    This takes 4,000 seeded experiments, with runs that differ more, less and not at all.
 
     94 % is 3 standard errors below 95 %. Where runs do not differ, s² holds what is within them already, and the
     interval is wider than it need be.
@@ -179,10 +176,9 @@ def test_intervals_cover_at_least_as_often_as_they_say(runs: int, between: float
         )
         mean, of_both = log_mean(one), ratio(one, other)
         assert not isinstance(mean, str)
-        assert of_both.low is not None
-        assert of_both.high is not None
+        low, _, high = numbers(of_both)
         covered += abs(mean.value) <= student_975(runs - 1) * math.sqrt(mean.variance)
-        held += of_both.low <= 1 <= of_both.high
+        held += low <= 1 <= high
     assert covered / 4_000 > 0.94
     assert held / 4_000 > 0.94
 

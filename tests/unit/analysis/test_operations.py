@@ -4,12 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.samples.estimates import present
+from tests.samples.finished_trials import AnalysedTrial
+from tests.samples.records import column_header
 
 from stepbench.contracts.tasks import StateError
-from stepbench.records import layout
-from stepbench.records.columns import Rows, encode
-from stepbench.testing.analysed_trials import AnalysedTrial
-from stepbench.testing.records import column_header
+from stepbench.records.formats.columns import Rows, encode
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +36,7 @@ def analysed(  # noqa: PLR0913 -- what can be different
     failure: StateError | None = None,
     **plan: Any,  # noqa: ANN401 -- a plan's fields
 ) -> TrialResult:
-    """Operations of four clients in turn, one every 25 ms, of a closed loop that ended in order."""
+    """Analyse operations of four clients in turn, one every 25 ms, of a closed loop that ended in order."""
     n = service_ns.size
     fields = {"target": {"store": "redis"}, "experiment": "operations", "workload": {}, "phases": [phase]}
     target = {**fields, **plan}.pop("target")
@@ -59,19 +60,18 @@ def analysed(  # noqa: PLR0913 -- what can be different
 
 
 def drawn(n: int = CLIENTS * EACH) -> NDArray[np.int64]:
-    """Service times around 2 ms."""
+    """Draw service times around 2 ms."""
     return (np.random.default_rng(3).lognormal(0.7, 0.2, n) * MS).astype(np.int64)
 
 
 def only(result: TrialResult) -> tuple[WindowResult, OperationsResult]:
-    """Its one window."""
+    """Return the result's one window."""
     (window,) = result.summary.windows
-    assert window.operations is not None
-    return window, window.operations
+    return window, present(window.operations)
 
 
 def test_an_operations_latency_is_its_service_time_and_nothing_arrives() -> None:
-    """The same code as for triggers, from quantiles to boxes; what would need an arrival is not there."""
+    """Triggers' code serves them, from quantiles to boxes; what would need an arrival is not there."""
     service_ns = drawn()
     result = analysed(service_ns)
     window, found = only(result)
@@ -83,9 +83,8 @@ def test_an_operations_latency_is_its_service_time_and_nothing_arrives() -> None
     assert window.response_write_ms.p50.value == pytest.approx(median + 0.02)
     assert (result.boxes[0].p50, result.ecdf[0].latency_ms[-1]) == pytest.approx((median, service_ns.max() / MS))
     assert result.series[0].p50_ms is not None
-    assert (found.clients, found.retries, found.errors, found.connecting) == (CLIENTS, 0, {}, None)
-    assert result.summary.accounting is not None
-    assert result.summary.accounting.lost == 0
+    assert (found.clients, found.retries, window.errors, found.connecting) == (CLIENTS, 0, {}, None)
+    assert present(result.summary.accounting).lost == 0
 
 
 def test_kinds_are_told_apart_and_add_up() -> None:
@@ -105,7 +104,8 @@ def test_kinds_are_told_apart_and_add_up() -> None:
     ]
     assert window.n == read.ok + update.ok == read.service_ms.n + update.response_ms.n
     assert update.service_ms.p50.value == pytest.approx(np.median(2 * service_ns[kind == 3][1:]) / MS, rel=0.01)
-    assert (found.errors, found.retries) == ({"not_found": 2, "timeout": 1}, n)
+    assert (window.sent, window.failed, window.unknown, found.retries) == (n, 2, 1, n)
+    assert window.errors == {"not_found": 2, "timeout": 1}
 
 
 def test_the_table_has_a_count_beside_each_percentile() -> None:
@@ -145,8 +145,7 @@ def test_connections_of_their_own_are_split_into_parts() -> None:
     assert found.connecting is not None
     assert found.connecting.authenticate_ms is None
     assert found.connecting.unaccounted_share == pytest.approx(0.02, abs=1e-4)
-    assert found.connecting.tls_ms is not None
-    assert found.connecting.tls_ms.p50.value == pytest.approx(0.5 * np.median(service_ns) / MS, rel=1e-3)
+    assert present(found.connecting.tls_ms).p50.value == pytest.approx(0.5 * np.median(service_ns) / MS, rel=1e-3)
 
 
 def test_a_stall_in_a_closed_loop_is_said_to_hide_others() -> None:
@@ -189,15 +188,15 @@ def test_a_writer_without_cpu_to_spare_holds_back_too() -> None:
 def test_a_client_alone_with_its_writer_has_service_times_of_its_own() -> None:
     """Nobody else is served while its answer is read, so only its throughput is the generator's."""
     phase, alone = {"name": "steady", "closed": {"clients": 1, "duration_s": 120}}, np.zeros(CLIENTS * EACH, np.int64)
-    result = analysed(drawn(), {"client": alone}, phase=phase, lateness_ns=5 * MS)
-    (caveat,) = [each for each in result.summary.caveats if each.kind == "saturated_generator"]
+    found = analysed(drawn(), {"client": alone}, phase=phase, lateness_ns=5 * MS).summary.caveats
+    (caveat,) = [each for each in found if each.kind == "saturated_generator"]
     assert "the store would take more" in caveat.text
     assert "service times" not in caveat.text
 
 
 @pytest.mark.parametrize(("think_ms", "share"), [(0, 0.09 / 0.81), (370, 0.09 / 370.81)])
 def test_a_pause_is_part_of_a_client_s_time(think_ms: float, share: float) -> None:
-    """0.09 ms of 0.81 is a ninth of the throughput; beside a pause of 370 ms it is nothing, and no doubt."""
+    """0.09 ms of 0.81 is a ninth of the throughput; beside a pause of 370 ms it is nothing, and no caveat."""
     phase = {"name": "steady", "closed": {"clients": CLIENTS, "duration_s": 120, "think_ms": think_ms}}
     result = analysed(np.full(CLIENTS * EACH, 720_000), phase=phase, lateness_ns=90_000)
     window, found = only(result)
@@ -206,7 +205,7 @@ def test_a_pause_is_part_of_a_client_s_time(think_ms: float, share: float) -> No
     assert ("saturated_generator" in {caveat.kind for caveat in result.summary.caveats}) == (think_ms == 0)
 
 
-def test_operations_have_no_doubts_about_arrivals_and_clocks() -> None:
+def test_operations_have_no_caveats_about_arrivals_and_clocks() -> None:
     """Their times are one clock's, and nothing is to arrive."""
     kinds = {caveat.kind for caveat in analysed(drawn()).summary.caveats}
     assert kinds.isdisjoint({"lost_events", "clock_unmeasured", "cold_starts", "t4_in_fallback", "missing_writer"})
@@ -223,7 +222,7 @@ def test_published_numbers_have_one_reading_for_operations() -> None:
 
 
 def test_a_summary_tells_what_the_trial_is() -> None:
-    """By which it is compared with others, whatever their names are."""
+    """Trials are compared by it, whatever their names are."""
     setup = analysed(drawn(), workload={"mix": {"read": 1}, "reuse": False}).summary.setup
     assert (setup["target.store"], setup["workload.reuse"]) == ("redis", False)
     assert setup["phases[steady].closed.clients"] == CLIENTS

@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.samples.estimates import numbers
+from tests.samples.results import sample_results
 
-from stepbench.analysis.share import Measured, share, trigger_shares
+from stepbench.analysis.share import TrialMedian, share, trigger_shares
 from stepbench.contracts.application import Application
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import TrialSummary
-from stepbench.testing.sample_results import sample_results
 
 TEN = Estimate(value=10, low=8, high=13)
 HUNDRED = Estimate(value=100, low=97, high=104)
-STORES = {"measured": Measured("etcd", TEN), "s3": Measured("s3", HUNDRED)}
+STORES = {"measured": TrialMedian("etcd", TEN), "s3": TrialMedian("s3", HUNDRED)}
 
 
 def application(*functions: tuple[float, str | None]) -> Application:
-    """A chain of functions, each with its duration and what starts it."""
+    """Build a chain of functions, each with its duration and what starts it."""
     chain = [{"name": f"f{n}", "duration_ms": ms, "trigger": trigger} for n, (ms, trigger) in enumerate(functions)]
     return Application.model_validate({"name": "app", "source": "by hand", "functions": chain})
 
@@ -30,12 +31,11 @@ def test_one_trigger_between_two_functions() -> None:
     assert (found.compute_ms, found.triggers, found.trial) == (30, 1, "etcd")
     assert found.trigger_ms == TEN
     assert found.share.value == 0.25
-    assert found.share.low == pytest.approx(8 / 38)
-    assert found.share.high == pytest.approx(13 / 43)
+    assert numbers(found.share) == pytest.approx((8 / 38, 0.25, 13 / 43))
 
 
 def test_triggers_of_one_store_err_together() -> None:
-    """The same estimate twice is twice as wrong, not the root of two times."""
+    """One estimate counted twice is twice as wrong, not the root of two times."""
     found = share(application((80, "measured"), (0, "measured")), STORES, "etcd")
     assert found.trigger_ms == Estimate(value=20, low=16, high=26)
     assert found.share.value == 0.2
@@ -59,19 +59,18 @@ def test_triggers_of_two_stores_err_apart() -> None:
 )
 def test_without_a_median_there_is_a_reason(median: Estimate | None, reason: str) -> None:
     """A share of a latency that nobody knows would be a number out of nowhere."""
-    found = share(application((10, "s3")), {"s3": Measured("s3-2", median)} if median else {}, "")
+    found = share(application((10, "s3")), {"s3": TrialMedian("s3-2", median)} if median else {}, "")
     assert (found.share.value, found.share.reason) == (None, reason)
 
 
 def test_each_store_that_was_measured_gets_its_share() -> None:
-    """As the paper's figure compares them; a chain that names all its stores is told once."""
+    """The paper's figure compares them so; a chain that names all its stores appears once."""
     trials: list[TrialSummary] = [result.summary for result in sample_results()]
     measured, named = application((100, "measured")), application((100, "s3"))
     found = list(trigger_shares([measured, named], trials))
     assert [each.trial for each in found] == [*(trial.name for trial in trials), ""]
     s3 = next(trial for trial in trials if trial.store == "s3")
-    median = s3.windows[0].latency_ms.p50.value
-    assert median is not None
+    _, median, _ = numbers(s3.windows[0].latency_ms.p50)
     assert found[-1].share.value == pytest.approx(median / (median + 100))
 
 
@@ -86,15 +85,12 @@ def test_one_trial_behind_two_names_is_one_estimate() -> None:
     """`measured` and `s3` are the same estimate: twice the error, not the root of two."""
     s3 = next(result.summary for result in sample_results() if result.summary.store == "s3")
     (found,) = trigger_shares([application((10, "measured"), (10, "s3"))], [s3])
-    median = s3.windows[0].latency_ms.p50
-    assert median.value is not None
-    assert median.low is not None
-    assert found.trigger_ms.low == pytest.approx(2 * median.low)
+    assert found.trigger_ms.low == pytest.approx(2 * numbers(s3.windows[0].latency_ms.p50)[0])
     assert found.trials == (s3.name,)
 
 
 def test_a_named_store_is_the_plans_first_that_measured_it() -> None:
-    """Not the one that happened to run first, nor one that failed or was cut short."""
+    """It is not the one that happened to run first, nor one that failed or was cut short."""
     first, second = (result.summary.model_copy(update={"store": "etcd"}) for result in sample_results()[:2])
     chain = [application((10, "etcd"))]
 

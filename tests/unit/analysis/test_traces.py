@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from stepbench.analysis.traces import FunctionTime, filled, function_times
+from stepbench.analysis.traces import FunctionTime, fill_durations, function_times
 from stepbench.contracts.application import Application
-from stepbench.contracts.problem import Problem
+from stepbench.errors import Problem
 
 RESIZE, STORE = FunctionTime("resize", 340, 1_000, 9), FunctionTime("store", 20, 2_000, 9)
 
 
 def segment(name: str, start_s: float, end_s: float | None, **more: Any) -> str:  # noqa: ANN401 -- JSON
-    """The work of one invocation, as Lambda writes it today: without a subsegment for the handler."""
+    """Write the work of one invocation as Lambda does today: without a subsegment for the handler."""
     end = {"in_progress": True} if end_s is None else {"end_time": end_s}
     return json.dumps({"name": name, "origin": "AWS::Lambda::Function", "start_time": start_s, **end, **more})
 
 
 def application(*functions: dict[str, Any], source: str = "ours") -> Application:
-    """One that X-Ray has seen."""
+    """Build an application that X-Ray has seen."""
     return Application.model_validate(
         {"name": "app", "source": source, "traces": {"name": "chain"}, "functions": functions}
     )
@@ -73,7 +73,7 @@ def test_what_is_no_document_is_named(text: str) -> None:
 def test_only_what_is_missing_is_filled_in() -> None:
     """A duration that the plan gives is the author's choice; the source says where the others are from."""
     asked = application({"name": "resize", "trigger": "s3"}, {"name": "store", "duration_ms": 5, "trigger": "measured"})
-    found = filled(asked, (RESIZE, STORE), "X-Ray, medians of 9 traces", "applications[0]")
+    found = fill_durations(asked, (RESIZE, STORE), "X-Ray, medians of 9 traces", "applications[0]")
     assert isinstance(found, Application)
     assert [(each.name, each.duration_ms, each.trigger) for each in found.functions] == [
         ("resize", 340, "s3"),
@@ -85,7 +85,7 @@ def test_only_what_is_missing_is_filled_in() -> None:
 
 def test_without_functions_the_traces_tell_them() -> None:
     """All but the first are started by a trigger: what starts the first is outside."""
-    found = filled(application(), (RESIZE, STORE), "X-Ray", "applications[0]")
+    found = fill_durations(application(), (RESIZE, STORE), "X-Ray", "applications[0]")
     assert isinstance(found, Application)
     assert [(each.name, each.duration_ms, each.trigger) for each in found.functions] == [
         ("resize", 340, None),
@@ -95,7 +95,9 @@ def test_without_functions_the_traces_tell_them() -> None:
 
 def test_a_long_source_gives_way() -> None:
     """The stored plan has to be a valid one."""
-    found = filled(application(source="s" * 300), (RESIZE, STORE), "X-Ray, medians of 9 traces", "applications[0]")
+    found = fill_durations(
+        application(source="s" * 300), (RESIZE, STORE), "X-Ray, medians of 9 traces", "applications[0]"
+    )
     assert isinstance(found, Application)
     assert len(found.source) == 300
     assert found.source.endswith("...; X-Ray, medians of 9 traces")
@@ -104,7 +106,7 @@ def test_a_long_source_gives_way() -> None:
 def test_functions_that_no_trace_shows_are_named_with_those_that_are_there() -> None:
     """The usual case: the name in the plan lacks the stack's prefix."""
     asked = application({"name": "resize", "trigger": "s3"}, {"name": "Resize"}, {"name": "mail"})
-    assert filled(asked, (RESIZE, STORE), "X-Ray", "applications[2]") == [
+    assert fill_durations(asked, (RESIZE, STORE), "X-Ray", "applications[2]") == [
         Problem(
             path=f"applications[2].functions[{index}].name",
             value=f'"{name}"',
@@ -125,6 +127,6 @@ def test_functions_that_no_trace_shows_are_named_with_those_that_are_there() -> 
 )
 def test_traces_that_make_no_chain_are_refused(times: tuple[FunctionTime, ...], message: str) -> None:
     """Each would be an invalid application, found when the report is rendered."""
-    found = filled(application(), times, "X-Ray", "applications[0]")
+    found = fill_durations(application(), times, "X-Ray", "applications[0]")
     assert isinstance(found, list)
     assert [(problem.path, problem.message) for problem in found] == [("applications[0].traces", message)]

@@ -24,19 +24,19 @@ finally:
     time.sleep(0.5)  # twice what subprocess.run would grant
     pathlib.Path("stopped").write_text(str(os.getpgrp() == os.getpid()))
 """
-"""Stands for a benchmark whose servers take a while to stop."""
+"""The script stands for a benchmark whose servers take a while to stop."""
 
 
 @pytest.fixture(autouse=True)
 def ctrl_c() -> Iterator[None]:
-    """Also where a shell has put us into the background, and told us to ignore it."""
+    """Heed Ctrl-C also where a shell has put us into the background, and told us to ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def child(directory: Path, script: str) -> subprocess.Popen[bytes]:
-    """One that runs."""
+    """Start a script, and wait until it runs."""
     command = [sys.executable, "-c", script]
     made = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0)
     assert made.stdout is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.samples.records import REF, column_header, read_item, trial_spec, writer_rows
 
 from stepbench.calibration.instrument import Calibration, calibrate
 from stepbench.calibration.report import HEADINGS, judge_plan, judge_runs, table_rows, verdict_lines
@@ -14,17 +15,16 @@ from stepbench.calibration.truth import TrueWrite
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.plan import LoadStep, Phase
 from stepbench.contracts.target import ReferenceTarget
-from stepbench.records.columns import ColumnFile
-from stepbench.records.grid import build_grid
-from stepbench.records.join import join
-from stepbench.records.layout import attempt_id
-from stepbench.records.t4 import Entry, parse_item
-from stepbench.testing.records import REF, column_header, t4_item, trial_spec, writer_rows
+from stepbench.records.formats.columns import ColumnFile
+from stepbench.records.formats.t4 import Entry
+from stepbench.records.join.grid import build_grid
+from stepbench.records.join.trial import join
+from stepbench.records.storage.layout import attempt_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.records.join import Joined
+    from stepbench.records.join.joined import Joined
 
 MS = 1_000_000
 START_NS = 1_700_000_000_000_000_000
@@ -41,14 +41,14 @@ KEPT_MS = (5, 5, 5, 5, 50)
 
 
 def t1_ns(phase: int, sequence: int) -> int:
-    """50 µs late, as `writer_rows` has it."""
+    """Return a t1 that is 50 µs late, as `writer_rows` has it."""
     return STARTS_NS[phase] + sequence * 10 * MS + 50_000
 
 
 def true_write(
     sequence: int, kept_ms: int, positions: Sequence[int], *, phase: int = 1, stalled: bool = False
 ) -> TrueWrite:
-    """Received a hop after t1, delivered so much later, a second time 1 ms after that."""
+    """Return a write received a hop after t1, delivered so much later, and a second time 1 ms after that."""
     received_ns = t1_ns(phase, sequence) + HOP_NS
     delivered_ns = received_ns + kept_ms * MS
     event = EventId(SPEC.tag, phase, 0, 0, 0, sequence)
@@ -66,13 +66,13 @@ def true_write(
 
 
 def truth(changed: dict[int, TrueWrite] | None = None) -> list[TrueWrite]:
-    """All delivered once and in order, unless changed."""
+    """Return writes that are all delivered once and in order, unless changed."""
     first = true_write(0, 5, [1], phase=0)
     return [first, *((changed or {}).get(n) or true_write(n, kept, [n + 2]) for n, kept in enumerate(KEPT_MS))]
 
 
 def seen(truth: Sequence[TrueWrite], back_ns: int = HOP_NS) -> Joined:
-    """What an instrument without faults makes of it, a hop after each delivery."""
+    """Return what an instrument without faults makes of it, a hop after each delivery."""
     entries = [
         Entry(write.event.phase, 0, 0, 0, 0, write.event.sequence, at_ns + back_ns, 0, position)
         for write in truth
@@ -84,22 +84,22 @@ def seen(truth: Sequence[TrueWrite], back_ns: int = HOP_NS) -> Joined:
         due_ns = [start_ns + n * 10 * MS for n in range(PLAN.phases[phase].events)]
         files.append(ColumnFile(column_header(phase=phase, last=True, drift_ns=0), writer_rows(due_ns)))
     started = {attempt_id(phase, 0, 0, 0) for phase in STARTS_NS}
-    item = parse_item({"sk": "request#1", **t4_item(entries, source="watcher#0")})
-    return join(build_grid(PLAN, STARTS_NS), started, files, [item], 10_000 * MS)
+    items = [read_item(*entries, source="watcher#0")] if entries else []
+    return join(build_grid(PLAN, STARTS_NS), started, files, items, 10_000 * MS)
 
 
 def judged(joined: Joined, truth: Sequence[TrueWrite]) -> Calibration:
-    """Phase 1 counts."""
+    """Judge phase 1."""
     return calibrate("trial", joined, truth, [False, True])
 
 
 def counts(calibration: Calibration) -> dict[str, tuple[int, int, int]]:
-    """Truth, measured and differing events by name."""
+    """Return truth, measured and differing events by name."""
     return {each.metric: (each.truth, each.measured, each.differing) for each in calibration.counts}
 
 
 def test_a_faultless_instrument_is_wrong_by_its_two_hops() -> None:
-    """p50 of 5, 5, 5, 5, 50 is 5, p90 is 32, p99 is 48.2: each 0.06 ms more as measured. The warm-up is not in it."""
+    """Of 5, 5, 5, 5, 50 p50 is 5, p90 is 32, p99 is 48.2, each measured 0.06 ms longer; the warm-up does not count."""
     found = judged(seen(truth()), truth())
     assert [each.metric for each in found.errors] == ["p50", "p90", "p99"]
     assert [each.truth_ms for each in found.errors] == pytest.approx([5, 32, 48.2])
@@ -122,13 +122,13 @@ def test_a_median_that_is_off_by_more_than_its_limit_fails() -> None:
 
 
 def test_the_limit_of_the_tail_is_one_per_cent_where_that_is_more() -> None:
-    """All of 1,000 ms: 10 ms."""
+    """Of 1,000 ms it is 10 ms."""
     slow = truth({n: true_write(n, 1_000, [n + 2]) for n in range(5)})
     assert judged(seen(slow), slow).errors[-1].limit_ms == pytest.approx(10.0)
 
 
 def test_faults_that_are_seen_as_they_were_are_exact() -> None:
-    """Event 1 is dropped, 2 comes twice, 3 after 4."""
+    """Event 1 is dropped, 2 comes twice, and 3 comes after 4."""
     changed = {
         1: true_write(1, 5, []),
         2: true_write(2, 5, [3, 4]),
@@ -143,7 +143,7 @@ def test_faults_that_are_seen_as_they_were_are_exact() -> None:
 
 
 def test_mistakes_that_cancel_each_other_are_found() -> None:
-    """The store dropped event 1, the instrument has lost event 2: one and one, and both wrong."""
+    """The store dropped event 1, the instrument has lost event 2: both count one, and both are wrong."""
     real, believed = truth({1: true_write(1, 5, [])}), truth({2: true_write(2, 5, [])})
     found = judged(seen(believed), real)
     assert counts(found)["lost"] == (1, 1, 2)
@@ -189,7 +189,7 @@ def test_an_event_that_a_stall_delayed_is_seen_with_its_delay(arrives_ms: int, m
     [None, EventId(SPEC.tag, 7, 0, 0, 0, 0), EventId(SPEC.tag, 1, 0, 0, 0, 5), EventId(SPEC.tag, 1, 0, 0, 0, 4)],
 )
 def test_what_the_schedule_does_not_have_is_a_stranger(event: EventId | None) -> None:
-    """Without an identity, of another phase, beyond the last event, or a second time."""
+    """It may have no identity, be of another phase, lie beyond the last event, or come a second time."""
     stranger = replace(true_write(0, 5, []), event=event)
     found = judged(seen(truth()), [*truth(), stranger])
     assert (found.strangers, found.exact) == (1, False)
@@ -197,7 +197,7 @@ def test_what_the_schedule_does_not_have_is_a_stranger(event: EventId | None) ->
 
 
 def test_nothing_delivered_is_no_success() -> None:
-    """No event, no error: that must not pass."""
+    """Where there is no event there is no error, and that must not pass."""
     nothing = [true_write(0, 5, [], phase=0), *(true_write(n, 5, []) for n in range(5))]
     found = judged(seen(nothing), nothing)
     assert (found.n, found.errors, found.out_ms, found.back_ms) == (0, (), None, None)
@@ -215,7 +215,7 @@ def test_short_runs_are_judged_by_their_counts_alone() -> None:
 
 
 def test_the_table_and_the_sentences_say_it_all() -> None:
-    """What people read: a row a quantile, then failures, hops and verdict."""
+    """People read a row a quantile, then failures, hops and verdict."""
     wrong = judged(seen(truth()), truth({1: true_write(1, 5, [])}))
     rows = list(table_rows((wrong,)))
     assert {len(row) for row in rows} == {len(HEADINGS)}

@@ -10,7 +10,7 @@ EVENT = EventId(trial_tag("run", 0), 1, 2, 0, 0, 7)
 
 
 def line(number: int, event: EventId = EVENT, fate: Fate | None = None) -> str:
-    """A write received at 1,000 ns and due at 3,000."""
+    """Return the line of a write that is received at 1,000 ns and due at 3,000."""
     return write_line(number, event.text().encode(), 1_000, 3_000, fate or Fate(2_000), stalled=False)
 
 

@@ -1,91 +1,94 @@
-"""Which driver a plan gets, and which endpoints it may name."""
+"""Which driver a plan gets, whether it can do what its target declares, and which endpoints a plan may name."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench.contracts.target import Target
-from stepbench.drivers.registry import build_driver, build_operable, lease_target
+from stepbench.contracts.target import target_models
+from stepbench.drivers.protocol import Scalable, Watchable
+from stepbench.drivers.registry import build_driver, lease_target, room_of
 from stepbench.errors import PlanError
 from stepbench.settings import Settings
-from stepbench.testing.driver_subject import contract_spec
+from stepbench.testing.contracts.operations_subject import operations_spec
+from stepbench.testing.contracts.trigger_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.operable_subject import operations_spec
 
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import TrialSpec
+
+MODELS = target_models()
+EACH_STORE = pytest.mark.parametrize("store", MODELS)
+ADDRESSES = {name: f"{name}.internal:1" for name in Settings.model_fields if name.endswith("_endpoint")}
 SETTINGS = Settings(
     results_table="results",
     results_bucket="results",
     target_bucket="stack-target",
     target_table_prefix="stack-target-",
-    postgresql_endpoint="pg.internal:5432/bench",
-    etcd_endpoint="etcd.internal:2379",
-    reference_endpoint="reference.internal:7300",
-    redis_endpoint="redis.internal:6379",
-    cassandra_endpoint="cassandra.internal:9042",
     dsql_endpoints="single=abc.dsql.us-east-1.on.aws",
+    allow_custom_endpoints=True,
+    **ADDRESSES,
 )
-DRIVERS = {
-    "s3": "S3Driver",
-    "dynamodb": "DynamoDbDriver",
-    "postgresql": "PostgresqlDriver",
-    "etcd": "EtcdDriver",
-    "reference": "ReferenceDriver",
-}
-OPERABLES = {
-    "dynamodb": "DynamoDbOperations",
-    "postgresql": "PostgresqlOperations",
-    "etcd": "EtcdOperations",
-    "redis": "RedisOperations",
-    "dsql": "DsqlOperations",
-    "cassandra": "CassandraOperations",
-}
 
 
-@pytest.mark.parametrize(("store", "name"), DRIVERS.items())
-def test_each_store_has_its_driver(store: str, name: str) -> None:
-    """A store without one is refused by the type checker; this is for a wrong pairing."""
-    driver = build_driver(contract_spec({"store": store}), SETTINGS, FakeClock())
-    assert type(driver).__name__ == name
+def _specs(store: str, **fields: str) -> dict[str, TrialSpec]:
+    """Return a trial of each experiment that the store has, with an endpoint where no stack has a server of it."""
+    model = MODELS[store]
+    if model.needs_endpoint and not SETTINGS.knows_server(store):
+        fields = {"endpoint": "10.0.0.7:7000", **fields}
+    target = {"store": store, **fields}
+    triggers = {"trigger": contract_spec(target)} if model.trigger else {}
+    return {**triggers, "operations": operations_spec(target)} if model.operations else triggers
 
 
-@pytest.mark.parametrize(("store", "name"), OPERABLES.items())
-def test_each_store_of_operations_has_its_driver(store: str, name: str) -> None:
-    """As above."""
-    operable = build_operable(operations_spec({"store": store}), SETTINGS, FakeClock())
-    assert type(operable).__name__ == name
+@EACH_STORE
+def test_each_store_has_its_drivers(store: str) -> None:
+    """A store without one is refused by the type checker; this is for a wrong pairing. A `driver` may serve both."""
+    for experiment, spec in _specs(store).items():
+        package, _, module = type(build_driver(spec, SETTINGS, FakeClock())).__module__.rpartition(".")
+        assert package == f"stepbench.drivers.{store}"
+        assert module in {experiment, "driver"}
 
 
-def test_every_store_of_the_plan_is_covered_here() -> None:
-    """A new target model without a line above would go untested."""
-    union, _ = Target.__origin__.__args__, Target.__metadata__  # type: ignore[attr-defined]
-    stores = {model.model_fields["store"].annotation.__args__[0] for model in union}
-    assert stores == set(DRIVERS) | set(OPERABLES)
+@EACH_STORE
+def test_a_store_offers_what_its_target_declares(store: str) -> None:
+    """Plans are checked by the declaration: a pull store that is taken for a push one fails after two minutes."""
+    declared, specs = MODELS[store], _specs(store)
+    drivers = {experiment: build_driver(spec, SETTINGS, FakeClock()) for experiment, spec in specs.items()}
+    if "trigger" in drivers:
+        assert isinstance(drivers["trigger"], Watchable) is (declared.trigger == "pull")
+    assert declared.trigger == "pull" or not any(isinstance(driver, Watchable) for driver in drivers.values())
+    assert any(isinstance(driver, Scalable) for driver in drivers.values()) is bool(declared.capacity_modes)
+    meter = room_of(next(iter(specs.values())).plan.target).meter
+    assert declared.metered is (meter is not None or f"{store}_metric" in Settings.model_fields)
 
 
-@pytest.mark.parametrize(
-    ("store", "endpoint"),
-    [
-        ("s3", "https://10.0.0.7:9000"),
-        ("dynamodb", "http://10.0.0.7:8000"),
-        ("postgresql", "10.0.0.7:5432/bench"),
-        ("etcd", "10.0.0.7:2379"),
-        ("reference", "10.0.0.7:7300"),
-    ],
-)
-def test_a_stack_that_allows_no_endpoints_refuses_them(store: str, endpoint: str) -> None:
+@EACH_STORE
+def test_a_stack_that_allows_no_endpoints_refuses_them(store: str) -> None:
     """On AWS a plan is data from other teams, and the writer's role is ours."""
-    spec = contract_spec({"store": store, "endpoint": endpoint})
-    with pytest.raises(PlanError, match="AllowCustomEndpoints=true"):
-        build_driver(spec, SETTINGS, FakeClock())
+    endpoint = "https://10.0.0.7:9000" if MODELS[store].endpoint_form == "url" else "10.0.0.7:9000"
+    closed = SETTINGS.model_copy(update={"allow_custom_endpoints": False})
+    for spec in _specs(store, endpoint=endpoint).values():
+        with pytest.raises(PlanError, match="AllowCustomEndpoints=true"):
+            build_driver(spec, closed, FakeClock())
 
 
 @pytest.mark.parametrize("update", [{"allow_custom_endpoints": True}, {"emulator": "MiniStack 1.5.33"}])
 def test_endpoints_are_allowed_by_parameter_and_on_an_emulator(update: dict[str, Any]) -> None:
     """`stepbench run` on a developer's machine measures the store that is there."""
     spec = contract_spec({"store": "s3", "endpoint": "http://10.0.0.7:9000"})
-    assert build_driver(spec, SETTINGS.model_copy(update=update), FakeClock())
+    closed = SETTINGS.model_copy(update={"allow_custom_endpoints": False})
+    assert build_driver(spec, closed.model_copy(update=update), FakeClock())
+
+
+@pytest.mark.parametrize("store", [store for store in MODELS if f"{store}_endpoint" in ADDRESSES])
+def test_the_lease_of_a_server_is_its_address(store: str) -> None:
+    """Trials that name no endpoint measure the stack's one server; another server is another lease."""
+    for spec in _specs(store).values():
+        assert lease_target(spec, SETTINGS) == f"{store}#{store}_endpoint.internal:1"
+    for spec in _specs(store, endpoint="10.0.0.7:2379").values():
+        assert lease_target(spec, SETTINGS) == f"{store}#10.0.0.7:2379"
 
 
 @pytest.mark.parametrize(
@@ -93,19 +96,11 @@ def test_endpoints_are_allowed_by_parameter_and_on_an_emulator(update: dict[str,
     [
         ({"store": "s3"}, "s3#stack-target"),
         ({"store": "dynamodb"}, "dynamodb#stack-target-"),
-        ({"store": "postgresql"}, "postgresql#pg.internal:5432/bench"),
-        ({"store": "etcd"}, "etcd#etcd.internal:2379"),
-        ({"store": "reference"}, "reference#reference.internal:7300"),
-        ({"store": "redis"}, "redis#redis.internal:6379"),
-        ({"store": "cassandra"}, "cassandra#cassandra.internal:9042"),
-        ({"store": "etcd", "endpoint": "10.0.0.7:2379"}, "etcd#10.0.0.7:2379"),
         ({"store": "dsql", "region": "eu-west-1"}, "dsql#single@eu-west-1"),
         ({"store": "dsql", "cluster": "multi", "region": "eu-west-1"}, "dsql#multi"),
         ({"store": "dsql", "cluster": "multi", "region": "eu-west-2"}, "dsql#multi"),
     ],
 )
-def test_the_lease_names_what_is_shared(target: dict[str, Any], lease: str) -> None:
+def test_the_lease_names_what_is_shared(target: dict[str, str], lease: str) -> None:
     """Two trials on one bucket would overwrite each other's notification, and measure each other's load."""
-    operations = target["store"] in OPERABLES.keys() - DRIVERS.keys()
-    spec = operations_spec(target) if operations else contract_spec(target)
-    assert lease_target(spec, SETTINGS) == lease
+    assert {lease_target(spec, SETTINGS) for spec in _specs(**target).values()} == {lease}

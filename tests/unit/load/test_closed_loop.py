@@ -1,39 +1,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from tests.samples.steps import MS, Step, ms
 
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.protocol import WITHDRAWN, Operated, Operation, Outcome
-from stepbench.drivers.tasked import NO_ANSWER, Tasked
-from stepbench.load.closed_loop import BACK_OFF_NS, LONGEST_BACK_OFF_NS, Bounds, Client, ClosedLoop, Offer, back_off_ns
-from stepbench.load.growing_recorder import GrowingRecorder
-from stepbench.load.making import operation_maker
+from stepbench.load.closed_loop import (
+    BACK_OFF_NS,
+    LONGEST_BACK_OFF_NS,
+    Client,
+    ClosedLoop,
+    LoopBounds,
+    Offer,
+    back_off_ns,
+)
 from stepbench.load.open_loop import CANCEL_DRAIN_S, LAST_WORD_S
+from stepbench.load.recorder import GrowingRecorder
 from stepbench.load.timer import LoopTimer
-from stepbench.records.columns import Rows
+from stepbench.model.errors import NO_ANSWER, WITHDRAWN
+from stepbench.model.pending import CoroutineRequest
+from stepbench.model.request import Request
+from stepbench.model.result import Outcome, Result
+from stepbench.records.formats.columns import Rows
 from stepbench.testing.fake_clock import START_NS, FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MS = 1_000_000
-
-
-def ms(*values: float) -> list[int]:
-    """Milliseconds as ns."""
-    return [round(value * MS) for value in values]
-
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """Time that passes only while the engine waits."""
+    """Return a clock whose time passes only while the engine waits."""
     return FakeClock()
 
 
@@ -56,12 +60,9 @@ class Load:
     ended_ms: float = field(default=0, init=False)
 
     def run(self) -> Rows:
-        """All rows, in the order in which they began."""
-        bounds = Bounds(
-            START_NS + round(self.start_ms * MS),
-            START_NS + round(self.until_ms * MS),
-            self.drain_s,
-            self.most,
+        """Return all rows, in the order in which they began."""
+        bounds = LoopBounds(
+            START_NS + round(self.start_ms * MS), START_NS + round(self.until_ms * MS), self.drain_s, self.most
         )
 
         async def run() -> None:
@@ -82,17 +83,29 @@ class Load:
         return self.recorder.take()
 
     def _maker(self, client: int) -> Callable[[int], Offer]:
-        make_operation = operation_maker(self.store, self.clock)
+        make_operation = self.store.prepare_request
 
         def make(sequence: int) -> Offer:
-            operation = Operation(Kind(sequence % 2), f"{client}-{sequence}", client=client)
+            operation = Request(Kind(sequence % 2), f"{client}-{sequence}", client=client)
             return Offer(operation.kind, make_operation(operation))
 
         return make
 
 
+def run_clients(clock: FakeClock, clients: Sequence[Client], until_ms: int = 1_000) -> Rows:
+    """Let these clients run; return their rows."""
+    recorder = GrowingRecorder()
+
+    async def run() -> None:
+        bounds = LoopBounds(START_NS, START_NS + until_ms * MS, 3, 99)
+        await ClosedLoop(clients, clock, LoopTimer(clock), recorder, bounds).run()
+
+    clock.run(run())
+    return recorder.take()
+
+
 def since_start(column: Iterable[int]) -> list[float]:
-    """Milliseconds."""
+    """Convert to milliseconds since the start."""
     return [(int(each) - START_NS) / MS for each in column]
 
 
@@ -109,6 +122,7 @@ def test_a_stall_is_seen_by_one_operation_a_client_and_hidden_from_the_others(cl
     store = MemoryDriver(clock, service_ns=ms(300, 1, 1, 1))
     rows = Load(store, clock, operations=4).run()
     assert (rows.t2_ns - rows.t0_ns).tolist() == ms(300, 1, 1, 1)
+    assert rows.extras["kind"].tolist() == [0, 1, 0, 1]  # reads and writes are analysed apart
 
 
 def test_clients_begin_together_at_the_barrier(clock: FakeClock) -> None:
@@ -125,21 +139,15 @@ def test_a_writer_that_comes_late_begins_when_it_comes(clock: FakeClock) -> None
 
 
 def test_no_more_than_one_operation_a_client_is_under_way(clock: FakeClock) -> None:
-    """That is what P means; and each client's operations are its own, in order."""
+    """That is what P means; and each client's operations are its own, in order, as many as it was to do."""
     store = MemoryDriver(clock, service_ns=ms(50, 10, 20, 10))
     taken = Load(store, clock, clients=4, operations=25).run()
-    assert store.most_in_flight == 4
-    assert taken.sequence.tolist() == list(range(100))
+    assert (store.most_in_flight, taken.sequence.tolist()) == (4, list(range(100)))
     for client in range(4):
-        mine = [each.key for each in store.operations if each.client == client]
+        mine = [each.key for each in store.offered if each.client == client]
         assert mine == [f"{client}-{sequence}" for sequence in range(25)]
         its = taken.t0_ns[taken.extras["client"] == client], taken.t2_ns[taken.extras["client"] == client]
         assert its[0].tolist()[1:] == its[1].tolist()[:-1]
-
-
-def test_the_kind_stands_beside_its_operation(clock: FakeClock) -> None:
-    """Reads and writes are analysed apart."""
-    assert Load(MemoryDriver(clock), clock, operations=4).run().extras["kind"].tolist() == [0, 1, 0, 1]
 
 
 def test_nothing_is_offered_from_the_end_on(clock: FakeClock) -> None:
@@ -153,31 +161,17 @@ def test_nothing_is_offered_from_the_end_on(clock: FakeClock) -> None:
 def test_a_client_that_pauses_past_the_end_does_not_wait_for_it(clock: FakeClock) -> None:
     """A pause of an hour must not hold the slice."""
     load = Load(MemoryDriver(clock), clock, pauses_ns=ms(10, 3_600_000), until_ms=100)
-    assert load.run().sequence.size == 1
-    assert load.ended_ms == 10
+    assert (load.run().sequence.size, load.ended_ms) == (1, 10)
 
 
-def test_a_count_ends_each_client(clock: FakeClock) -> None:
-    """Seed 2: 1,000 sequential inserts a function."""
-    taken = Load(MemoryDriver(clock, service_ns=ms(1)), clock, clients=3, operations=7).run()
-    assert [int((taken.extras["client"] == client).sum()) for client in range(3)] == [7, 7, 7]
-
-
-def test_a_count_may_differ_from_client_to_client(clock: FakeClock) -> None:
+def test_a_count_ends_each_client_and_may_differ_from_one_to_another(clock: FakeClock) -> None:
     """Ten operations of three clients are 4, 3 and 3."""
-    make, recorder = operation_maker(MemoryDriver(clock, service_ns=ms(1)), clock), GrowingRecorder()
-
-    async def run() -> None:
-        clients = [
-            Client(number, lambda _: Offer(0, make(Operation(Kind.READ, ""))), repeat(0), share)
-            for number, share in enumerate((4, 3, 3))
-        ]
-        bounds = Bounds(START_NS, START_NS + 10**9, 1, 1_000)
-        await ClosedLoop(clients, clock, LoopTimer(clock), recorder, bounds).run()
-
-    clock.run(run())
-    assert recorder.take().extras["client"].tolist().count(0) == 4
-    assert recorder.begun == 10
+    make = MemoryDriver(clock, service_ns=ms(1)).prepare_request
+    clients = [
+        Client(number, lambda _: Offer(0, make(Request(Kind.READ, ""))), repeat(0), share)
+        for number, share in enumerate((4, 3, 3))
+    ]
+    assert np.bincount(run_clients(clock, clients).extras["client"]).tolist() == [4, 3, 3]
 
 
 def test_all_clients_together_offer_no_more_than_fits_into_memory(clock: FakeClock) -> None:
@@ -185,16 +179,14 @@ def test_all_clients_together_offer_no_more_than_fits_into_memory(clock: FakeClo
     store = MemoryDriver(clock, service_ns=ms(1))
     load = Load(store, clock, clients=4, most=10)
     rows = load.run()
-    assert rows.sequence.tolist() == list(range(10))
-    assert load.ended_ms == 3
+    assert (rows.sequence.tolist(), load.ended_ms) == (list(range(10)), 3)
 
 
 def test_a_client_that_is_refused_pauses_longer_each_time_until_one_works(clock: FakeClock) -> None:
     """By hand, at 1 ms each: refused at 1, so due at 11; refused at 12, due at 32; answered at 33, and due at once."""
     store = MemoryDriver(clock, outcomes={0: Outcome.FAILED, 1: Outcome.UNKNOWN}, service_ns=ms(1))
     rows = Load(store, clock, operations=4).run()
-    assert since_start(rows.t0_ns) == [0, 11, 32, 33]
-    assert since_start(rows.t1_ns) == [0, 11, 32, 33]
+    assert (since_start(rows.t0_ns), since_start(rows.t1_ns)) == ([0, 11, 32, 33], [0, 11, 32, 33])
 
 
 def test_the_pause_after_failures_doubles_up_to_a_second() -> None:
@@ -203,41 +195,35 @@ def test_the_pause_after_failures_doubles_up_to_a_second() -> None:
     assert (back_off_ns(1), back_off_ns(99)) == (BACK_OFF_NS, LONGEST_BACK_OFF_NS)
 
 
-def test_an_operation_without_an_answer_is_unknown_after_the_drain_limit(clock: FakeClock) -> None:
-    """It holds its client, as in life; the others go on."""
-    store = MemoryDriver(clock, hanging={1}, service_ns=ms(100))
+@pytest.mark.parametrize(
+    ("never", "outcome", "error"),
+    [("hanging", Outcome.UNKNOWN, NO_ANSWER), ("withdrawn", Outcome.FAILED, WITHDRAWN)],
+)
+def test_an_operation_without_an_answer_holds_its_client_up_to_the_drain_limit(
+    clock: FakeClock, never: str, outcome: Outcome, error: str
+) -> None:
+    """
+    It was sent, or never left; the others go on.
+
+    A client that took its cancellation for an answer would go on offering, and nobody would wait for it.
+    """
+    store = MemoryDriver(clock, service_ns=ms(100), **{never: {1}})  # type: ignore[arg-type]
     load = Load(store, clock, clients=2, until_ms=250, drain_s=3)
     taken = load.run()
-    assert taken.outcome.tolist() == [Outcome.OK, Outcome.UNKNOWN, Outcome.OK, Outcome.OK]
-    assert since_start(taken.t2_ns)[1] == 3_250
-    assert load.recorder.errors[taken.error[1]] == NO_ANSWER
-
-
-def test_an_operation_that_never_left_by_the_drain_limit_is_failed_and_its_client_goes_home(clock: FakeClock) -> None:
-    """A client that took its cancellation for an answer would go on offering, and nobody would wait for it."""
-    store = MemoryDriver(clock, withdrawn={1}, service_ns=ms(100))
-    load = Load(store, clock, clients=2, until_ms=250, drain_s=3)
-    taken = load.run()
-    assert taken.outcome.tolist() == [Outcome.OK, Outcome.FAILED, Outcome.OK, Outcome.OK]
-    assert load.recorder.errors[taken.error[1]] == WITHDRAWN
+    assert taken.outcome.tolist() == [Outcome.OK, outcome, Outcome.OK, Outcome.OK]
+    assert (since_start(taken.t2_ns)[1], load.recorder.errors[taken.error[1]]) == (3_250, error)
     assert load.ended_ms == 3_250
 
 
-def test_refusals_are_data_and_the_client_goes_on(clock: FakeClock) -> None:
+def test_refusals_and_a_driver_that_breaks_are_data_and_the_client_goes_on(clock: FakeClock) -> None:
     """A throttled store is offered the next operation all the same."""
-    store = MemoryDriver(clock, outcomes={1: Outcome.FAILED, 2: Outcome.UNKNOWN}, service_ns=ms(1))
-    load = Load(store, clock, operations=4)
+    outcomes = {1: Outcome.FAILED, 2: Outcome.UNKNOWN}
+    load = Load(MemoryDriver(clock, outcomes=outcomes, raising={3}, service_ns=ms(1)), clock, operations=5)
     rows = load.run()
-    assert [load.recorder.errors[index] for index in rows.error] == ["", "refused", "timeout", ""]
-
-
-def test_a_driver_that_breaks_costs_one_record(clock: FakeClock) -> None:
-    """Whether it breaks at once or later."""
-    store = MemoryDriver(clock, raising={1}, service_ns=ms(1))
-    load = Load(store, clock, operations=3)
-    rows = load.run()
-    assert rows.outcome.tolist() == [Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
-    assert load.recorder.errors == ("", "KeyError in the driver")
+    assert rows.outcome.tolist() == [Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN, Outcome.UNKNOWN, Outcome.OK]
+    assert [load.recorder.errors[index] for index in rows.error] == [
+        *("", "refused", "timeout", "KeyError in the driver", "")
+    ]
 
 
 def test_stopping_wakes_those_who_pause_and_gives_the_others_a_moment(clock: FakeClock) -> None:
@@ -245,39 +231,25 @@ def test_stopping_wakes_those_who_pause_and_gives_the_others_a_moment(clock: Fak
     store = MemoryDriver(clock, hanging={1}, service_ns=ms(1))
     load = Load(store, clock, clients=2, pauses_ns=ms(0, 600_000), until_ms=900_000, stop_at_ms=500)
     taken = load.run()
-    assert taken.outcome.tolist() == [Outcome.OK, Outcome.UNKNOWN]
-    assert load.ended_ms == 500 + CANCEL_DRAIN_S * 1e3
+    assert (taken.outcome.tolist(), load.ended_ms) == ([Outcome.OK, Outcome.UNKNOWN], 500 + CANCEL_DRAIN_S * 1e3)
 
 
 def test_stopping_ends_at_once_where_nothing_is_under_way(clock: FakeClock) -> None:
-    """Nobody waits for a drain limit without a reason."""
+    """Nobody waits for a drain limit without a reason; writers that wait for the barrier offer nothing more."""
     load = Load(MemoryDriver(clock), clock, pauses_ns=ms(0, 600_000), until_ms=900_000, stop_at_ms=500)
-    assert load.run().sequence.size == 1
-    assert load.ended_ms == 500
-
-
-def test_a_load_that_is_stopped_before_it_begins_offers_nothing(clock: FakeClock) -> None:
-    """A trial may be cancelled while its writers wait for the barrier."""
-    load = Load(MemoryDriver(clock), clock, start_ms=60_000, until_ms=90_000, stops_first=True)
-    assert load.run().sequence.size == 0
-    assert load.ended_ms == 0
+    assert (load.run().sequence.size, load.ended_ms) == (1, 500)
+    load = Load(MemoryDriver(clock := FakeClock()), clock, start_ms=60_000, until_ms=90_000, stops_first=True)
+    assert (load.run().sequence.size, load.ended_ms) == (0, 0)
 
 
 def test_pauses_of_many_clients_share_one_timer_in_order(clock: FakeClock) -> None:
     """The next alarm may be later or earlier than the one that is set."""
-    pauses = [iter(ms(*each)) for each in ((50, 1), (20, 100), (35, 2))]
-    make = operation_maker(MemoryDriver(clock), clock)
-
-    async def run() -> None:
-        clients = [
-            Client(number, lambda sequence: Offer(0, make(Operation(Kind.READ, f"{sequence}"))), pause)
-            for number, pause in enumerate(pauses)
-        ]
-        await ClosedLoop(clients, clock, LoopTimer(clock), recorder, Bounds(START_NS, START_NS + 10**9, 1, 99)).run()
-
-    recorder = GrowingRecorder()
-    clock.run(run())
-    taken = recorder.take()
+    make = MemoryDriver(clock).prepare_request
+    clients = [
+        Client(number, lambda sequence: Offer(0, make(Request(Kind.READ, f"{sequence}"))), iter(ms(*pauses_ms)))
+        for number, pauses_ms in enumerate(((50, 1), (20, 100), (35, 2)))
+    ]
+    taken = run_clients(clock, clients)
     assert taken.extras["client"].tolist() == [1, 2, 2, 0, 0, 1]
     assert since_start(taken.t0_ns) == since_start(taken.t1_ns) == [20, 35, 37, 50, 51, 120]
 
@@ -286,15 +258,15 @@ def test_answers_that_take_no_waiting_do_not_starve_the_rest(clock: FakeClock) -
     """One may be there without a turn of the loop; the flag to stop has to get through."""
     seen = 0
 
-    async def answer() -> Operated:
+    async def answer() -> Result:
         nonlocal seen
         seen += 1
         clock.advance(MS)
-        return Operated(clock.now_ns(), clock.now_ns(), Outcome.OK)
+        return Result(clock.now_ns(), clock.now_ns(), Outcome.OK)
 
     async def run() -> None:
-        clients = [Client(0, lambda _: Offer(0, Tasked(answer, clock)), repeat(0))]
-        bounds = Bounds(START_NS, START_NS + 10_000 * MS, 1, 10_000)
+        clients = [Client(0, lambda _: Offer(0, CoroutineRequest(answer, clock)), repeat(0))]
+        bounds = LoopBounds(START_NS, START_NS + 10_000 * MS, 1, 10_000)
         engine = ClosedLoop(clients, clock, LoopTimer(clock), GrowingRecorder(), bounds)
         asyncio.get_running_loop().call_later(0.1, engine.stop)
         await engine.run()
@@ -308,52 +280,17 @@ def test_no_clients_end_at_once(clock: FakeClock) -> None:
     assert Load(MemoryDriver(clock), clock, clients=0).run().sequence.size == 0
 
 
-@dataclass
-class Step:
-    """`Made` that writes down when what is done with it; answered after so long, or never."""
-
-    sequence: int
-    clock: FakeClock
-    log: list[tuple[str, int, float]]
-    after_ms: float | None
-
-    def __post_init__(self) -> None:
-        """Made now."""
-        self._note("made")
-
-    def send(self, done: Callable[[Operated], None]) -> None:
-        """See `Made`."""
-        self._note("sent")
-        if self.after_ms is not None:
-            now_ns = self.clock.now_ns()
-            answer = Operated(now_ns, now_ns + round(self.after_ms * MS), Outcome.OK)
-            asyncio.get_running_loop().call_later(self.after_ms / 1e3, done, answer)
-
-    def abandon(self) -> None:
-        """Says nothing, against its contract."""
-        self._note("abandoned")
-
-    def _note(self, what: str) -> None:
-        self.log.append((what, self.sequence, since_start([self.clock.now_ns()])[0]))
-
-
 def run_steps(
     clock: FakeClock, after_ms: float | None, operations: int | None, clients: int = 1
 ) -> tuple[Rows, list[tuple[str, int, float]]]:
-    """The clients' rows, and what was done when."""
+    """Return the clients' rows, and what was done when."""
     log: list[tuple[str, int, float]] = []
-    recorder = GrowingRecorder()
 
-    async def run() -> None:
-        def make(sequence: int) -> Offer:
-            return Offer(0, Step(sequence, clock, log, after_ms))
+    def make(sequence: int) -> Offer:
+        return Offer(0, Step(sequence, clock, log, after_ms))
 
-        all_clients = [Client(number, make, repeat(0), operations) for number in range(clients)]
-        bounds = Bounds(START_NS, START_NS + 30 * MS, 3, 99)
-        await ClosedLoop(all_clients, clock, LoopTimer(clock), recorder, bounds).run()
-
-    clock.run(run())
-    return recorder.take(), log
+    all_clients = [Client(number, make, repeat(0), operations) for number in range(clients)]
+    return run_clients(clock, all_clients, until_ms=30), log
 
 
 def test_the_next_operation_is_made_while_the_last_is_under_way(clock: FakeClock) -> None:
@@ -376,8 +313,7 @@ def test_all_answers_that_are_there_are_followed_by_a_send_before_anything_is_ma
 def test_what_was_made_and_is_not_offered_any_more_leaves_no_row(clock: FakeClock) -> None:
     """The load ends at 30 ms; what was made for then never left."""
     rows, log = run_steps(clock, after_ms=10, operations=None)
-    assert rows.sequence.tolist() == [0, 1, 2]
-    assert log[-1] == ("made", 3, 20)
+    assert (rows.sequence.tolist(), log[-1]) == ([0, 1, 2], ("made", 3, 20))
 
 
 def test_a_driver_that_never_says_what_became_of_an_operation_holds_the_slice_up_for_a_while_only(

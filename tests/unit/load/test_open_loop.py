@@ -1,34 +1,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import pytest
+from tests.samples.steps import MS, Step, ms
 
-from stepbench.drivers.protocol import WITHDRAWN, Answer, Outcome, Write, Written
-from stepbench.drivers.tasked import NO_ANSWER
-from stepbench.load.making import write_maker
-from stepbench.load.open_loop import CANCEL_DRAIN_S, LAST_WORD_S, Limits, OpenLoop
+from stepbench.contracts.workload import Kind
+from stepbench.load.open_loop import CANCEL_DRAIN_S, LAST_WORD_S, OpenLoop, SliceLimits
 from stepbench.load.recorder import Recorder
 from stepbench.load.timer import LoopTimer
-from stepbench.records.columns import UNSENT, Rows
+from stepbench.model.errors import NO_ANSWER, WITHDRAWN
+from stepbench.model.request import Request
+from stepbench.model.result import Outcome
+from stepbench.records.formats.columns import UNSENT, Rows
 from stepbench.testing.fake_clock import START_NS, FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
 
-MS = 1_000_000
 
-
-def ms(*values: float) -> list[int]:
-    """Milliseconds as ns."""
-    return [round(value * MS) for value in values]
-
-
-def payload(sequence: int) -> Write:
-    """A write that says which event it is."""
-    return Write(f"key-{sequence}", b"value")
+def payload(sequence: int) -> Request:
+    """Make a write that says which event it is."""
+    return Request(Kind.INSERT, f"key-{sequence}", b"value")
 
 
 @dataclass
@@ -50,13 +45,13 @@ class Slice:
     errors: tuple[str, ...] = field(default=(), init=False)
 
     def offer(self) -> Rows:
-        """All rows, in order of sequence."""
+        """Return all rows, in order of sequence."""
         t0_ns = np.array([START_NS + round(each * MS) for each in self.t0_ms], dtype=np.int64)
         recorder = Recorder(t0_ns, self.first_sequence)
-        limits = Limits(self.max_in_flight, START_NS + round(self.until_ms * MS), self.drain_s)
+        limits = SliceLimits(self.max_in_flight, START_NS + round(self.until_ms * MS), self.drain_s)
 
         async def run() -> None:
-            timer, make = LoopTimer(self.clock), write_maker(self.store, self.clock)
+            timer, make = LoopTimer(self.clock), self.store.prepare_request
             engine = OpenLoop(
                 lambda sequence: make(payload(sequence)),
                 self.clock,
@@ -81,7 +76,7 @@ class Slice:
 
 @pytest.fixture
 def clock() -> FakeClock:
-    """Time that passes only while the engine waits."""
+    """Return a clock whose time passes only while the engine waits."""
     return FakeClock()
 
 
@@ -116,43 +111,30 @@ def test_what_found_no_place_by_the_end_of_the_slice_is_unsent(clock: FakeClock)
     assert rows.t1_ns.tolist()[2:] == rows.t2_ns.tolist()[2:] == [0, 0]
 
 
-def test_a_write_without_an_answer_is_unknown_after_the_drain_limit(clock: FakeClock) -> None:
-    """It may have happened: neither failed nor unsent would be true."""
-    store = MemoryDriver(clock, hanging={1})
+@pytest.mark.parametrize(
+    ("never", "outcome", "error"),
+    [("hanging", Outcome.UNKNOWN, NO_ANSWER), ("withdrawn", Outcome.FAILED, WITHDRAWN)],
+)
+def test_a_write_without_an_answer_by_the_drain_limit_is_unknown_or_failed_if_it_never_left(
+    clock: FakeClock, never: str, outcome: Outcome, error: str
+) -> None:
+    """The former may have happened; the latter waited for a connection, and its arrival cannot come."""
+    store = MemoryDriver(clock, **{never: {1}})  # type: ignore[arg-type]
     driven = Slice([0, 10, 20], store, clock, drain_s=3)
     rows = driven.offer()
-    assert rows.outcome.tolist() == [Outcome.OK, Outcome.UNKNOWN, Outcome.OK]
-    assert rows.t1_ns[1] - START_NS == 10 * MS
-    assert rows.t2_ns[1] - START_NS == 3_020 * MS
-    assert driven.errors[rows.error[1]] == NO_ANSWER
+    assert (rows.outcome.tolist(), rows.t1_ns[1] - START_NS) == ([Outcome.OK, outcome, Outcome.OK], 10 * MS)
+    assert (rows.t2_ns[1] - START_NS, driven.errors[rows.error[1]]) == (3_020 * MS, error)
 
 
-def test_a_write_that_never_left_by_the_drain_limit_is_failed(clock: FakeClock) -> None:
-    """It waited for a connection: who books it as perhaps written expects an arrival that cannot come."""
-    store = MemoryDriver(clock, withdrawn={1})
-    driven = Slice([0, 10, 20], store, clock, drain_s=3)
+def test_refusals_timeouts_and_a_driver_that_breaks_are_recorded_with_their_reason(clock: FakeClock) -> None:
+    """A failed operation is data, grouped by error code; one bug on a rare answer must not cost an hour's records."""
+    store = MemoryDriver(clock, outcomes={1: Outcome.FAILED, 2: Outcome.UNKNOWN}, raising={3})
+    driven = Slice([0, 10, 20, 30, 40], store, clock)
     rows = driven.offer()
-    assert rows.outcome.tolist() == [Outcome.OK, Outcome.FAILED, Outcome.OK]
-    assert driven.errors[rows.error[1]] == WITHDRAWN
-
-
-def test_refusals_and_timeouts_are_recorded_with_their_reason(clock: FakeClock) -> None:
-    """A failed operation is data; the report groups it by error code."""
-    store = MemoryDriver(clock, outcomes={1: Outcome.FAILED, 2: Outcome.UNKNOWN})
-    driven = Slice([0, 10, 20], store, clock)
-    rows = driven.offer()
-    assert rows.outcome.tolist() == [0, 1, 2]
-    assert [driven.errors[index] for index in rows.error] == ["", "refused", "timeout"]
-    assert rows.tokens == ("1", "", "")
-
-
-def test_a_driver_that_breaks_costs_one_record_and_not_the_slice(clock: FakeClock) -> None:
-    """One bug on a rare answer must not throw away an hour's records."""
-    store = MemoryDriver(clock, raising={0})
-    driven = Slice([0, 10], store, clock)
-    rows = driven.offer()
-    assert rows.outcome.tolist() == [Outcome.UNKNOWN, Outcome.OK]
-    assert driven.errors[rows.error[0]] == "KeyError in the driver"
+    assert rows.outcome.tolist() == [Outcome.OK, Outcome.FAILED, Outcome.UNKNOWN, Outcome.UNKNOWN, Outcome.OK]
+    errors = [driven.errors[index] for index in rows.error]
+    assert errors == ["", "refused", "timeout", "KeyError in the driver", ""]
+    assert rows.tokens == ("1", "", "", "", "2")
 
 
 def test_events_that_were_due_before_the_writer_was_ready_are_unsent(clock: FakeClock) -> None:
@@ -167,22 +149,17 @@ def test_a_later_attempt_keeps_the_sequence_numbers_of_the_slice(clock: FakeCloc
     """Identities name the event of the schedule, whichever attempt offers it."""
     store = MemoryDriver(clock)
     rows = Slice([10, 20], store, clock, first_sequence=40).offer()
-    assert rows.sequence.tolist() == [40, 41]
-    assert [write.key for write in store.offered] == ["key-40", "key-41"]
+    assert (rows.sequence.tolist(), [write.key for write in store.offered]) == ([40, 41], ["key-40", "key-41"])
 
 
-def test_stopping_offers_nothing_more_and_accounts_for_the_rest(clock: FakeClock) -> None:
-    """Ctrl-C must leave a store alone at once, and books that balance."""
+@pytest.mark.parametrize(("t0_ms", "unsent"), [([0, 10, 1_000, 2_000], 2), ([0, 10], 0)])
+def test_stopping_offers_nothing_more_and_accounts_for_the_rest(
+    clock: FakeClock, t0_ms: list[float], unsent: int
+) -> None:
+    """Ctrl-C must leave a store alone at once, and must not wait for the whole drain limit; books balance."""
     store = MemoryDriver(clock, hanging={1})
-    rows = Slice([0, 10, 1_000, 2_000], store, clock, stop_at_ms=500).offer()
-    assert rows.outcome.tolist() == [Outcome.OK, Outcome.UNKNOWN, UNSENT, UNSENT]
-    assert clock.now_ns() - START_NS == 500 * MS + round(CANCEL_DRAIN_S * 1e9)
-
-
-def test_stopping_while_answers_are_awaited_shortens_the_wait(clock: FakeClock) -> None:
-    """A cancelled trial must not wait for the whole drain limit."""
-    store = MemoryDriver(clock, hanging={0})
-    Slice([0], store, clock, drain_s=1_000, stop_at_ms=500).offer()
+    rows = Slice(t0_ms, store, clock, drain_s=1_000, stop_at_ms=500).offer()
+    assert rows.outcome.tolist() == [Outcome.OK, Outcome.UNKNOWN] + [UNSENT] * unsent
     assert clock.now_ns() - START_NS == 500 * MS + round(CANCEL_DRAIN_S * 1e9)
 
 
@@ -197,8 +174,7 @@ def test_what_is_due_after_the_phase_s_end_gets_no_row(clock: FakeClock) -> None
     """`until` is sure: the load ends at a time that was said ahead, and answers are awaited as at any end."""
     store = MemoryDriver(clock, service_ns=ms(2_000))
     rows = Slice([0, 10, 20, 30], store, clock, end_at_ms=(5, 20)).offer()
-    assert rows.sequence.tolist() == [0, 1]
-    assert rows.outcome.tolist() == [Outcome.OK, Outcome.OK]
+    assert (rows.sequence.tolist(), rows.outcome.tolist()) == ([0, 1], [Outcome.OK, Outcome.OK])
     assert clock.now_ns() - START_NS == 2_010 * MS
 
 
@@ -213,20 +189,16 @@ def test_what_is_queued_before_the_phase_s_end_is_still_offered_for_a_while(cloc
     store = MemoryDriver(clock, service_ns=ms(60))
     rows = Slice([0, 1, 2, 3, 900], store, clock, max_in_flight=1, end_at_ms=(0.5, 4)).offer()
     assert rows.outcome.tolist() == [Outcome.OK, Outcome.OK, UNSENT, UNSENT]
-
-
-def test_what_is_queued_when_the_end_is_seen_late_has_its_while_too(clock: FakeClock) -> None:
-    """A loop that stood still sees the end and what is due before it at the same time."""
-    store = MemoryDriver(clock, service_ns=ms(500, 1, 1))
-    rows = Slice([0, 10, 20, 900], store, clock, max_in_flight=1, end_at_ms=(450, 30)).offer()
+    # So it is where a loop that stood still sees the end and what is due before it at the same time.
+    stalled = MemoryDriver(clock := FakeClock(), service_ns=ms(500, 1, 1))
+    rows = Slice([0, 10, 20, 900], stalled, clock, max_in_flight=1, end_at_ms=(450, 30)).offer()
     assert rows.outcome.tolist() == [Outcome.OK] * 3
 
 
 def test_what_was_sent_before_the_end_was_seen_keeps_its_row(clock: FakeClock) -> None:
     """It happened."""
     rows = Slice([0, 10, 20, 30, 40], MemoryDriver(clock), clock, end_at_ms=(25, 10)).offer()
-    assert rows.sequence.tolist() == [0, 1, 2]
-    assert rows.outcome.tolist() == [Outcome.OK] * 3
+    assert (rows.sequence.tolist(), rows.outcome.tolist()) == ([0, 1, 2], [Outcome.OK] * 3)
 
 
 def test_a_writer_that_comes_after_the_end_accounts_for_what_was_due_before_it(clock: FakeClock) -> None:
@@ -249,47 +221,13 @@ def test_an_empty_slice_ends_at_once(clock: FakeClock) -> None:
     assert rows.sequence.size == 0
 
 
-@dataclass
-class Step:
-    """`Made` that writes down when what is done with it; answered `after_ms`, or never."""
-
-    number: int
-    clock: FakeClock
-    log: list[tuple[str, int, float]]
-    after_ms: float | None = 1
-    breaks: str = ""
-
-    def __post_init__(self) -> None:
-        """Made now."""
-        self._note("made")
-        if self.breaks == "made":
-            raise KeyError
-
-    def send(self, done: Callable[[Answer], None]) -> None:
-        """See `Made`."""
-        self._note("sent")
-        if self.breaks == "sent":
-            raise KeyError
-        if self.after_ms is not None:
-            now_ns = self.clock.now_ns()
-            answer = Written(now_ns, now_ns + round(self.after_ms * MS), Outcome.OK)
-            asyncio.get_running_loop().call_later(self.after_ms / 1e3, done, answer)
-
-    def abandon(self) -> None:
-        """Says nothing, against its contract."""
-        self._note("abandoned")
-
-    def _note(self, what: str) -> None:
-        self.log.append((what, self.number, (self.clock.now_ns() - START_NS) / MS))
-
-
 def offer_steps(
     clock: FakeClock, t0_ms: Sequence[float], max_in_flight: int = 64, after_ms: float | None = 1, breaks: str = ""
 ) -> tuple[Rows, list[tuple[str, int, float]]]:
-    """Rows, and what was done when."""
+    """Return rows, and what was done when."""
     log: list[tuple[str, int, float]] = []
     recorder = Recorder(np.array([START_NS + round(each * MS) for each in t0_ms], dtype=np.int64))
-    limits = Limits(max_in_flight, START_NS + 60_000 * MS, 3)
+    limits = SliceLimits(max_in_flight, START_NS + 60_000 * MS, 3)
 
     async def run() -> None:
         make = partial(Step, clock=clock, log=log, after_ms=after_ms, breaks=breaks)
@@ -328,6 +266,5 @@ def test_a_driver_that_breaks_in_making_or_sending_costs_its_records_alone(clock
 def test_a_driver_that_never_says_what_became_of_an_event_holds_the_slice_up_for_a_while_only(clock: FakeClock) -> None:
     """Against its contract, too: given up after the drain limit, it has so long for a last word."""
     rows, log = offer_steps(clock, [0], after_ms=None)
-    assert rows.outcome.tolist() == [Outcome.UNKNOWN]
-    assert log[2][0] == "abandoned"
+    assert (rows.outcome.tolist(), log[2][0]) == ([Outcome.UNKNOWN], "abandoned")
     assert clock.now_ns() - START_NS == round((3 + LAST_WORD_S) * 1e9)

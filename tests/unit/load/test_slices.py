@@ -6,68 +6,63 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.samples.services import small_plan
 
-from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.workload import Workload
-from stepbench.drivers.protocol import Operated, Operation, Outcome
-from stepbench.load.operations import ClientOperations, Contents
 from stepbench.load.recorder import OperationRecorder
-from stepbench.load.slices import Connections, most_alarms_per_s
+from stepbench.load.slices import ClientConnections, most_alarms_per_s
 from stepbench.load.timer import spin_ns
-from stepbench.load.workload import Stream
+from stepbench.model.request import Request
+from stepbench.model.result import Outcome, Result
+from stepbench.workload.choices import ClientStream
+from stepbench.workload.operations import ClientOperations, Contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.drivers.protocol import Made
+    from stepbench.contracts.plan import TrialPlan
+    from stepbench.model.pending import PendingRequest
 
-OK = Operated(1, 2, Outcome.OK)
+OK = Result(1, 2, Outcome.OK)
 
 
 class Step:
-    """`Made` that is answered when the test says so, and may break when it is sent."""
+    """`PendingRequest` that is answered when the test says so, and may break when it is sent."""
 
-    def __init__(self, operation: Operation, *, breaks: bool = False) -> None:
+    def __init__(self, operation: Request, *, breaks: bool = False) -> None:
         self.operation = operation
         self._breaks = breaks
 
-    def send(self, done: Callable[[Operated], None]) -> None:
-        """See `Made`."""
+    def send(self, done: Callable[[Result], None]) -> None:
+        """See `PendingRequest`."""
         if self._breaks:
             raise KeyError
         self.answer = done
 
     def abandon(self) -> None:
-        """See `Made`."""
+        """See `PendingRequest`."""
 
 
-def keep(steps: list[Step], operation: Operation) -> Step:
-    """Of each operation that is made."""
+def keep(steps: list[Step], operation: Request) -> Step:
+    """Keep each operation that is made."""
     steps.append(Step(operation))
     return steps[-1]
 
 
 def connections(
-    make: Callable[[Operation], Made[Operated]], clients: range = range(2)
-) -> tuple[Connections, OperationRecorder]:
-    """Of operations on ten records."""
+    make: Callable[[Request], PendingRequest], clients: range = range(2)
+) -> tuple[ClientConnections, OperationRecorder]:
+    """Make connections for operations on ten records."""
     workload = Workload.model_validate({"mix": {"read": 1}, "records": 10})
     recorder = OperationRecorder(np.arange(20, dtype=np.int64))
-    operations = ClientOperations(workload, Contents(workload, "tag"), Stream(0, 0, 0))
-    return Connections(operations, make, recorder, clients), recorder
+    operations = ClientOperations(workload, Contents(workload, "tag"), ClientStream(0, 0, 0))
+    return ClientConnections(operations, make, recorder, clients), recorder
 
 
 def plan(phase: dict[str, Any], writers: int) -> TrialPlan:
-    """Of one phase."""
-    return TrialPlan.model_validate(
-        {
-            "experiment": "operations",
-            "target": {"store": "redis"},
-            "workload": {"mix": {"read": 1}},
-            "phases": [{"name": "p", **phase}],
-            "writers": writers,
-        }
-    )
+    """Return a plan of one phase."""
+    fields = {"experiment": "operations", "workload": {"mix": {"read": 1}}, "writers": writers}
+    return small_plan("redis", phases=[{"name": "p", **phase}], **fields)
 
 
 def test_a_connection_is_free_again_once_its_operation_was_answered() -> None:
@@ -87,7 +82,7 @@ def test_a_connection_is_free_again_once_its_operation_was_answered() -> None:
 def test_a_driver_that_breaks_keeps_no_connection(breaks: str) -> None:
     """Against its contract; after as many of these as there are clients, all later operations would fail."""
 
-    def make(operation: Operation) -> Step:
+    def make(operation: Request) -> Step:
         if breaks == "made":
             raise KeyError
         return Step(operation, breaks=True)
@@ -96,7 +91,7 @@ def test_a_driver_that_breaks_keeps_no_connection(breaks: str) -> None:
     for sequence in range(6):
         with pytest.raises(KeyError):
             made.make(sequence).send(lambda _: None)
-        recorder.record(sequence, Operated(1, 2, Outcome.UNKNOWN, error="KeyError in the driver"))
+        recorder.record(sequence, Result(1, 2, Outcome.UNKNOWN, error="KeyError in the driver"))
     assert recorder.take().extras["client"].tolist() == [0] * 6
 
 
@@ -104,7 +99,7 @@ def test_what_was_answered_twice_frees_its_connection_once() -> None:
     """Against the contract, too: two operations would share it."""
     steps: list[Step] = []
     made, _ = connections(partial(keep, steps), range(1))
-    told: list[Operated] = []
+    told: list[Result] = []
     made.make(0).send(told.append)
     steps[0].answer(OK)
     steps[0].answer(OK)
@@ -123,5 +118,4 @@ def test_alarms_are_counted_by_the_writer_s_part_of_the_highest_rate() -> None:
 def test_clients_that_pause_are_never_waited_for_without_sleeping() -> None:
     """200 with pauses of 10 ms kept the writer's thread busy, which looked like a generator at its limit."""
     closed = plan({"closed": {"clients": 200, "think_ms": 10, "duration_s": 1}}, writers=1)
-    assert most_alarms_per_s(closed, 0) == math.inf
-    assert spin_ns(most_alarms_per_s(closed, 0), cores=1) == 0
+    assert (most_alarms_per_s(closed, 0), spin_ns(most_alarms_per_s(closed, 0), cores=1)) == (math.inf, 0)

@@ -14,7 +14,7 @@ MS = 1_000_000
 
 
 async def ring(timer: Timer, clock: AnchoredClock, due_ns: int) -> int:
-    """Lateness of one alarm, ns."""
+    """Return how late one alarm was, ns."""
     rung = asyncio.get_running_loop().create_future()
     timer.call_at(due_ns, lambda: rung.set_result(clock.now_ns()))
     return int(await asyncio.wait_for(rung, 5)) - due_ns

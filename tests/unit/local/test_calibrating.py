@@ -17,8 +17,8 @@ from stepbench.cli import main
 from stepbench.contracts.identity import trial_tag
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import calibrating
-from stepbench.local.calibrating import at_rate, calibrate_plan, show
-from stepbench.local.places import Places
+from stepbench.local.calibrating import calibrate_plan, print_report, with_rate
+from stepbench.local.paths import Paths
 from stepbench.planning import find_plan, parse_plan
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ PLAN = parse_plan(find_plan("calibrate"))
 
 
 def trial(lost: int = 0) -> Calibration:
-    """Exact, or with losses that the truth does not have."""
+    """Return an exact calibration, or one with losses that the truth does not have."""
     count = Count(metric="lost", truth=0, measured=lost, differing=lost)
     return Calibration(
         name="one", n=1, errors=(), counts=(count,), stalled=0, stalled_seen=0, out_ms=0.1, back_ms=0.1, strangers=0
@@ -40,14 +40,14 @@ def trial(lost: int = 0) -> Calibration:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the command line asked for; `lost` decides how it ends."""
+    """Record the command line's calls; `lost` decides how they end."""
     seen: dict[str, Any] = {"lost": 0}
 
-    def plan(places: Places, plan: Plan, out: Path, _people: Console) -> CalibrationReport:
-        seen.update(plan=plan, out=out, places=places)
+    def plan(paths: Paths, plan: Plan, out: Path, _console: Console) -> CalibrationReport:
+        seen.update(plan=plan, out=out, paths=paths)
         return judge_plan("run", (trial(seen["lost"]),))
 
-    def runs(runs: int, rate_per_s: float, _say: object) -> CalibrationReport:
+    def runs(runs: int, rate_per_s: float, _notify: object) -> CalibrationReport:
         seen.update(runs=runs, rate=rate_per_s)
         return judge_runs((trial(seen["lost"]),))
 
@@ -59,7 +59,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_the_plan_is_run_at_the_rate_that_is_asked_for(
     asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Words to stderr; without --json, nothing on stdout."""
+    """Words go to stderr; without --json, nothing goes to stdout."""
     assert main(["calibrate", "--rate", "250", "--out", str(tmp_path / "out")]) == 0
     assert [trial.phases[1].load[0].rate_per_s for trial in asked["plan"].trials] == [250] * 5
     captured = capsys.readouterr()
@@ -70,7 +70,7 @@ def test_the_plan_is_run_at_the_rate_that_is_asked_for(
 def test_short_runs_are_an_alternative_and_json_is_one_line(
     asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For CI."""
+    """CI checks the counts so."""
     assert main(["calibrate", "--runs", "3", "--json"]) == 0
     assert (asked["runs"], asked["rate"]) == (3, 500)
     document = json.loads(capsys.readouterr().out)
@@ -90,18 +90,18 @@ def test_an_instrument_that_fails_ends_with_1(
 
 @pytest.mark.parametrize("arguments", [["--runs", "0"], ["--rate", "0.5"], ["--rate", "nan"], ["--rate", "1e9"]])
 def test_what_makes_no_sense_is_bad_input(arguments: list[str]) -> None:
-    """Before anything is started."""
+    """It is refused before anything is started."""
     with pytest.raises(SystemExit, match="2"):
         main(["calibrate", *arguments])
 
 
 def test_the_preset_is_as_documented_and_another_rate_leaves_the_warm_up() -> None:
-    """Every kind of delay, 500/s for 10 s each, and one trial with all faults."""
+    """It has every kind of delay, 500/s for 10 s each, and one trial with all faults."""
     assert [trial.target.delay.kind for trial in PLAN.trials if trial.target.store == "reference"] == [
         *("constant", "bimodal", "pareto", "stalls", "bimodal")
     ]
     assert {trial.phases[1].events for trial in PLAN.trials} == {5_000}
-    faster = at_rate(PLAN, 1_000)
+    faster = with_rate(PLAN, 1_000)
     assert {(trial.phases[0].events, trial.phases[1].events) for trial in faster.trials} == {(200, 10_000)}
 
 
@@ -112,7 +112,7 @@ def test_a_run_that_came_to_nothing_is_an_error(
     """It must not be taken for a calibration without failures."""
 
     @contextlib.contextmanager
-    def session(_places: object, _say: object) -> Iterator[Any]:
+    def session(_paths: object, _notify: object) -> Iterator[Any]:
         yield SimpleNamespace(stack=None)
 
     class NoRunner:
@@ -129,7 +129,7 @@ def test_a_run_that_came_to_nothing_is_an_error(
     truth.mkdir(parents=True)
     (truth / f"{trial_tag('r', 0)}.jsonl").write_text("what there is\n")
     with pytest.raises(LocalEnvironmentError, match="did not come to an end"):
-        calibrate_plan(Places(tmp_path, tmp_path), PLAN, tmp_path, Console(file=StringIO()))
+        calibrate_plan(Paths(tmp_path, tmp_path), PLAN, tmp_path, Console(file=StringIO()))
     kept = [path.read_text() for path in tmp_path.glob("out/trials/*/truth.jsonl")]
     assert kept == (["what there is\n"] if outcome else [])
 
@@ -138,6 +138,6 @@ def test_what_is_shown_of_a_plan_has_its_table() -> None:
     """Short runs would fill the screen with theirs."""
     texts = []
     for report in (judge_plan("run", (trial(),)), judge_runs((trial(),))):
-        show(report, Console(file=(text := StringIO()), width=200))
+        print_report(report, Console(file=(text := StringIO()), width=200))
         texts.append(text.getvalue())
     assert ["measured ms" in text for text in texts] == [True, False]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from stepbench.contracts.plan import LoadStep, Phase, Plan, TrialSpec, Until
 from stepbench.local.progress import (
+    EVERY_NS,
+    LOCAL,
     Overheads,
     PhaseStart,
     Snapshot,
     activity,
     left_s,
     line,
+    progress_display,
     sent,
     share_done,
     trial_s,
@@ -27,7 +32,7 @@ COSTS = Overheads(prepare_s=10, phase_s=5, finish_s=20, report_s=3)
 
 @pytest.fixture
 def specs() -> tuple[TrialSpec, ...]:
-    """Two trials of 40 s each: a warm-up of 10 s, 5 s of rest, 25 s measured."""
+    """Return two trials of 40 s each: a warm-up of 10 s, 5 s of rest, 25 s measured."""
     phases = [
         {"name": "warm-up", "measured": False, "load": [{"rate_per_s": 10, "duration_s": 10}]},
         {"name": "steady", "settle_s": 5, "load": [{"rate_per_s": 40, "duration_s": 25}]},
@@ -37,18 +42,18 @@ def specs() -> tuple[TrialSpec, ...]:
 
 
 def at(specs: tuple[TrialSpec, ...], now_s: float, **known: object) -> Snapshot:
-    """What is known `now_s` seconds after the start."""
+    """Return what is known `now_s` seconds after the start."""
     snapshot = Snapshot(specs, START_NS, START_NS + int(now_s * S))
     return Snapshot(**{**vars(snapshot), **known})
 
 
 def phase(index: int, start_s: float) -> PhaseStart:
-    """A phase whose time zero is so many seconds after the run's start."""
+    """Return a phase whose time zero is so many seconds after the run's start."""
     return PhaseStart(index, START_NS + int(start_s * S))
 
 
 def test_a_trial_takes_its_load_its_rests_and_the_orchestration(specs: tuple[TrialSpec, ...]) -> None:
-    """10 to prepare, 40 of load and rest, 2 x 5 for phases, 20 to finish."""
+    """It takes 10 to prepare, 40 of load and rest, 2 x 5 for phases, and 20 to finish."""
     assert trial_s(specs[0], COSTS) == 80
 
 
@@ -68,7 +73,7 @@ def test_a_trial_takes_its_load_its_rests_and_the_orchestration(specs: tuple[Tri
 def test_the_time_left_counts_what_is_still_to_come(
     specs: tuple[TrialSpec, ...], now_s: float, known: dict[str, object], expected_s: float
 ) -> None:
-    """Worked by hand; a phase that is overdue has nothing left, never less than nothing."""
+    """Values are worked by hand; a phase that is overdue has nothing left, never less than nothing."""
     assert left_s(at(specs, now_s, **known), COSTS) == expected_s
 
 
@@ -91,22 +96,21 @@ def test_the_activity_follows_the_clock(
     assert activity(at(specs, now_s, **known)) == expected
 
 
-def test_the_line_says_where_the_run_is(specs: tuple[TrialSpec, ...]) -> None:
-    """Phase, events sent and received, time left: what issue 2 asks to be shown."""
-    snapshot = at(specs, 40, trial=1, done=1, phase=phase(1, 35), sent=1_034, received=1_000)
-    assert line(snapshot, COSTS) == (
-        "trial 2/2 etcd · phase steady · sent 1,034 of 1,100, received 1,000 · about 43 s left"
-    )
-
-
-def test_what_two_watchers_saw_is_not_received_beyond_the_plan(specs: tuple[TrialSpec, ...]) -> None:
-    """Both have what came while one took over from the other, and both are in the table."""
-    snapshot = at(specs, 40, trial=1, done=1, phase=phase(1, 35), sent=1_100, received=1_117)
-    assert "sent 1,100 of 1,100, received 1,100 " in line(snapshot, COSTS)
+@pytest.mark.parametrize(
+    ("sent", "received", "shown"),
+    [
+        pytest.param(1_034, 1_000, "sent 1,034 of 1,100, received 1,000", id="both counts"),
+        pytest.param(1_100, 1_117, "sent 1,100 of 1,100, received 1,100", id="some were seen by two watchers"),
+    ],
+)
+def test_the_line_says_where_the_run_is(specs: tuple[TrialSpec, ...], sent: int, received: int, shown: str) -> None:
+    """It has phase, events sent and received, and time left; never more received than the plan has."""
+    snapshot = at(specs, 40, trial=1, done=1, phase=phase(1, 35), sent=sent, received=received)
+    assert line(snapshot, COSTS) == f"trial 2/2 etcd · phase steady · {shown} · about 43 s left"
 
 
 def test_a_phase_that_may_end_early_is_shown_at_its_longest_until_it_has(specs: tuple[TrialSpec, ...]) -> None:
-    """600 events at 40/s at most, 15 s; stopped after 12 s there is nothing left of it."""
+    """It has 600 events at 40/s at most, 15 s; stopped after 12 s there is nothing left of it."""
     until = Until(relative_width=0.1, max_events=600)
     load = (LoadStep(rate_per_s=40, duration_s=10),)
     spec = specs[1].model_copy(
@@ -134,6 +138,16 @@ def test_between_trials_the_line_has_no_events(specs: tuple[TrialSpec, ...]) -> 
     assert line(at(specs, 0), COSTS) == "validating the plan · about 2 min 43 s left"
 
 
+def test_a_trial_that_waits_says_for_whom_and_how_long_at_most(specs: tuple[TrialSpec, ...]) -> None:
+    """It may be ten minutes, and somebody wonders whether the run hangs."""
+    waiting = {"trial": 0, "trial_seen_ns": START_NS + 5 * S, "holder": "trial 2 of run other"}
+    text = line(at(specs, 35, **waiting), COSTS)
+    assert "waiting for the target, which trial 2 of run other holds · at most 9 min 30 s more" in text
+    assert "at most 0 s more" in line(at(specs, 5_000, **waiting), COSTS)
+    assert activity(at(specs, 35, **waiting)) == activity(at(specs, 36, **waiting))  # or a log would get each second
+    assert "more" not in line(at(specs, 40, **waiting, phase=phase(0, 38)), COSTS)
+
+
 def test_writers_counters_are_summed_and_watchers_left_out() -> None:
     """A watcher's own counter counts arrivals."""
     beats: dict[str, dict[str, object]] = {
@@ -145,12 +159,33 @@ def test_writers_counters_are_summed_and_watchers_left_out() -> None:
     assert sent(beats) == 7
 
 
-def test_the_share_done_is_a_share_of_time(specs: tuple[TrialSpec, ...]) -> None:
-    """37 s gone and 3 left make 92.5 %."""
-    assert share_done(at(specs, 37, done=2), COSTS) == pytest.approx(37 / 40)
+@pytest.mark.parametrize(
+    ("now_s", "overheads", "share"),
+    [pytest.param(37, COSTS, 37 / 40, id="3 s are left"), pytest.param(0, Overheads(0, 0, 0, 0), 1.0, id="no time")],
+)
+def test_the_share_done_is_a_share_of_time(
+    specs: tuple[TrialSpec, ...], now_s: float, overheads: Overheads, share: float
+) -> None:
+    """Nothing is divided by zero at the very end of a run that took no time."""
+    assert share_done(at(specs, now_s, done=2), overheads) == pytest.approx(share)
 
 
-def test_a_run_without_anything_left_is_done(specs: tuple[TrialSpec, ...]) -> None:
-    """No division by zero at the very end of a run that took no time."""
-    free = Overheads(0, 0, 0, 0)
-    assert share_done(at(specs, 0, done=2), free) == 1.0
+def test_a_log_gets_a_line_for_each_change_and_one_every_15_s(specs: tuple[TrialSpec, ...]) -> None:
+    """CI's log must show that the run lives, without four lines a second."""
+    console = Console(file=(screen := io.StringIO()), width=200, force_terminal=False)
+    with progress_display(console, LOCAL) as show:
+        for now_s, trial in [(0, None), (1, None), (2, 0), (3, 0), (2 + EVERY_NS / S, 0)]:
+            show(at(specs, now_s, trial=trial))
+    lines = screen.getvalue().splitlines()
+    assert [line.split(" · ")[0] for line in lines] == ["validating the plan", "trial 1/2 s3", "trial 1/2 s3"]
+
+
+def test_a_terminal_gets_one_line_that_moves_and_is_gone_at_the_end(specs: tuple[TrialSpec, ...]) -> None:
+    """The headline table then stands where the bar was."""
+    console = Console(file=(screen := io.StringIO()), width=200, force_terminal=True)
+    with progress_display(console, LOCAL) as show:
+        show(at(specs, 0, trial=0))
+        show(at(specs, 1, trial=0))
+    text = screen.getvalue()
+    assert "preparing the target" in text
+    assert text.rstrip("\n").endswith("\x1b[2K")

@@ -1,4 +1,4 @@
-"""Results on this machine: fetched safely, shown whole, rendered again."""
+"""Results on this machine: shown whole, rendered again."""
 
 from __future__ import annotations
 
@@ -8,83 +8,58 @@ from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
+from tests.samples.results import refused_result, sample_manifest, sample_results, sample_summary
 
+from stepbench import digits
 from stepbench.contracts.result import Failure, RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError
-from stepbench.local.reports import find_run, rerender
-from stepbench.local.results import _cell, fetch, headline, read_summary, remedies
-from stepbench.report import digits
+from stepbench.local.results import _cell, find_run, headline, read_summary, remedies, rerender
 from stepbench.report.headline import HEADINGS
-from stepbench.report.summary import RunFacts, Store, missing_result, summarise
-from stepbench.testing.sample_results import sample_manifest, sample_results
+from stepbench.report.summary import RunFacts, TrialStore, missing_result, summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-class Bucket:
-    """A results bucket in memory, as far as `fetch` needs one."""
-
-    def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
-
-    def keys(self, prefix: str) -> Iterator[str]:
-        """All keys below it."""
-        return (key for key in self.files if key.startswith(prefix))
-
-    def get_bytes(self, key: str) -> bytes:
-        """One file."""
-        return self.files[key]
-
-
 def run_of(results: tuple[TrialResult, ...]) -> RunSummary:
-    """The summary of a run with these results."""
+    """Return the summary of a run with these results."""
     return summarise(RunFacts("sample-run", "sample", NOW, NOW), results)
 
 
 def failed() -> TrialResult:
-    """A trial of which nothing was measured."""
+    """Return a trial of which nothing was measured."""
     failure = Failure(error="TargetUnavailableError", cause="no etcd at 127.0.0.1:1")
-    return missing_result("etcd", 0, Store("etcd", "etcd 3.5.1", emulated=False), failure, 0.0)
+    return missing_result("etcd", 0, TrialStore("etcd", "etcd 3.5.1", emulated=False), failure, 0.0)
 
 
 def printed(summary: RunSummary, width: int) -> str:
-    """The headline as a terminal of that width shows it."""
+    """Return the headline as a terminal of that width shows it."""
     console = Console(file=io.StringIO(), width=width)
     console.print(headline(summary, width))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def test_a_runs_files_keep_their_places(tmp_path: Path) -> None:
-    """And another run's stay where they are."""
-    bucket = Bucket({"runs/r/summary.json": b"s", "runs/r/trials/0000/x": b"x", "runs/r2/summary.json": b"other"})
-    folder = fetch(bucket, "r", tmp_path)  # type: ignore[arg-type]
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert found == {"summary.json": b"s", "trials/0000/x": b"x"}
-
-
-def test_a_key_cannot_leave_the_runs_folder(tmp_path: Path) -> None:
-    """A bucket is somebody's input; a file in it must not land in ~/.ssh."""
-    bucket = Bucket({"runs/r/../../escaped": b"x"})
-    with pytest.raises(CorruptRecordsError, match="is no name for a file"):
-        fetch(bucket, "r", tmp_path / "out")  # type: ignore[arg-type]
-    assert list(tmp_path.rglob("escaped")) == []
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_tables_title_names_a_missed_threshold(width: int) -> None:
+    """It is the first line that a user sees after a run."""
+    shown = printed(sample_summary([refused_result(sample_results()[2], {"57P01": 15})]), width)
+    title = " ".join(shown.split())
+    assert "succeeded; threshold missed: errors 7.0 % of window unloaded of trial postgresql, limit 1 %" in title
 
 
 def test_no_summary_is_none_and_a_broken_one_an_error(tmp_path: Path) -> None:
     """The first is a run that ended early, the second a file of another version."""
     assert read_summary(tmp_path) is None
     (tmp_path / "summary.json").write_text('{"schema": 99}')
-    with pytest.raises(CorruptRecordsError, match="no summary that this version reads"):
+    with pytest.raises(CorruptRecordsError, match=r"summary\.json is not of this version"):
         read_summary(tmp_path)
 
 
 def test_a_wide_terminal_shows_everything() -> None:
-    """n, quantiles with intervals, lost, caveats: what issue 2 asks for."""
+    """It has n, quantiles with intervals, lost and caveats."""
     summary = run_of(sample_results())
     text = printed(summary, 220)
     assert "sample-run: " in text
@@ -108,17 +83,12 @@ def test_a_narrow_terminal_drops_columns_rather_than_digits(width: int, dropped:
 
 
 def test_a_reason_is_no_number() -> None:
-    """Where n is too small a dash stands, whatever the reason begins with; it is among the caveats."""
+    """A dash stands for too small an n, whatever the reason begins with; it is among the caveats."""
     lines = printed(run_of(sample_results()), 220)
     assert "n=" not in lines
     assert [
         _cell(cell, "p95", "200") for cell in ("65 of 200 independent < 72", "n=200 < 368", "> 30 s", "4.5 ms")
-    ] == [
-        digits.NONE,
-        digits.NONE,
-        "> 30 s",
-        "4.5 ms",
-    ]
+    ] == [digits.NONE, digits.NONE, "> 30 s", "4.5 ms"]
 
 
 def test_what_is_emulated_says_so_on_a_narrow_terminal() -> None:
@@ -139,7 +109,7 @@ def test_a_failed_trial_says_why_in_its_row_and_below() -> None:
 
 
 def stored(folder: Path, results: tuple[TrialResult, ...]) -> Path:
-    """A run's folder, without the results of trials that left none."""
+    """Store a run's files, without the results of trials that left none, and return the folder."""
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(run_of(results).model_dump_json(by_alias=True))
     (folder / "manifest.json").write_text(sample_manifest().model_dump_json())
@@ -152,7 +122,7 @@ def stored(folder: Path, results: tuple[TrialResult, ...]) -> Path:
 
 
 def test_a_report_is_rendered_again_from_its_files(tmp_path: Path) -> None:
-    """With the numbers as they were analysed; a trial without a result is in it, too."""
+    """The numbers stay as they were analysed; a trial without a result is in it, too."""
     first, *_ = sample_results()
     lost = failed()
     lost = lost.model_copy(update={"summary": lost.summary.model_copy(update={"index": 1, "name": "gone"})})
@@ -165,7 +135,7 @@ def test_a_report_is_rendered_again_from_its_files(tmp_path: Path) -> None:
 
 
 def test_a_missing_or_foreign_file_is_named(tmp_path: Path) -> None:
-    """A folder that was copied half."""
+    """A folder may have been copied half."""
     folder = stored(tmp_path / "sample-run", sample_results()[:1])
     (folder / "manifest.json").unlink()
     with pytest.raises(CorruptRecordsError, match=r"manifest\.json is missing"):
@@ -176,7 +146,7 @@ def test_a_missing_or_foreign_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_run_is_found_by_folder_and_by_id(tmp_path: Path) -> None:
-    """Whichever is at hand."""
+    """A user gives whichever is at hand."""
     folder = stored(tmp_path / "sample-run", sample_results()[:1])
     assert find_run(str(folder), tmp_path / "elsewhere") == folder
     assert find_run("sample-run", tmp_path) == folder

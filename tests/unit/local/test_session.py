@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import session
-from stepbench.local.occupancy import occupied
-from stepbench.local.places import Places
+from stepbench.local.fetching import NotFetchedError
+from stepbench.local.paths import Paths
 from stepbench.local.running import RunAbandonedError
-from stepbench.local.session import bring_down, bring_up, keep_up, local_session, open_session, why_skipped
-from stepbench.local.state import EnvironmentState, Server
+from stepbench.local.session import (
+    NO_CLUSTER,
+    LocalSession,
+    bring_up,
+    local_session,
+    open_session,
+    skip_reason,
+    start_environment,
+    stop_environment,
+)
+from stepbench.local.state import EnvironmentState, Server, occupied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from stepbench.local.stack import Stack
 
 STATE = EnvironmentState(
     servers=(
@@ -32,146 +43,170 @@ STATE = EnvironmentState(
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was done to the environment; nothing real is."""
+    """Record what is done to the environment; nothing real is."""
     done: list[str] = []
 
-    def up(_places: object, _say: object, deploy: Callable[[EnvironmentState], str]) -> EnvironmentState:
+    def up(_paths: object, _notify: object, deploy: Callable[[EnvironmentState], str]) -> EnvironmentState:
         done.append(f"up {deploy(STATE)}")
         return STATE
 
-    monkeypatch.setattr(session, "python_runtime", lambda _places: "python3.11")
-    monkeypatch.setattr(session, "build", lambda _places, _runtime: "hash")
+    monkeypatch.setattr(session, "python_runtime", lambda _find_paths: "python3.11")
+    monkeypatch.setattr(session, "build", lambda _find_paths, _runtime: "hash")
     monkeypatch.setattr(session, "deploy", lambda deployment, built: done.append(f"{deployment.endpoint} {built}"))
     monkeypatch.setattr(session, "up", up)
-    monkeypatch.setattr(session, "down", lambda _places: done.append("down"))
-    monkeypatch.setattr(session, "is_up", lambda _places: False)
+    monkeypatch.setattr(session, "down", lambda _find_paths: done.append("down"))
+    monkeypatch.setattr(session, "is_up", lambda _find_paths: False)
     monkeypatch.setattr(session, "local_stack", lambda name, endpoint: (name, endpoint))
     return done
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    """Anywhere."""
-    return Places(tmp_path, tmp_path)
+def paths(tmp_path: Path) -> Paths:
+    """Return paths anywhere."""
+    return Paths(tmp_path, tmp_path)
 
 
 def silent(_text: str) -> None:
     """Tell nobody."""
 
 
-def test_what_is_brought_up_is_deployed_to_its_emulator(environment: list[str], places: Places) -> None:
-    """Built first, so that a build that fails starts nothing."""
-    assert bring_up(places, silent) is STATE
+def test_what_is_brought_up_is_deployed_to_its_emulator(environment: list[str], paths: Paths) -> None:
+    """It is built first, so that a build that fails starts nothing."""
+    assert bring_up(paths, silent) is STATE
     assert environment == ["http://127.0.0.1:1 hash", "up stepbench"]
 
 
 def test_without_an_emulator_there_is_no_session() -> None:
-    """A state file that somebody has edited; not a traceback."""
+    """Somebody may have edited the state file: that is no traceback."""
     with pytest.raises(LocalEnvironmentError, match="emulator is not running"):
         open_session(EnvironmentState())
 
 
-def test_a_cold_environment_is_taken_down_afterwards(environment: list[str], places: Places) -> None:
-    """One command, nothing left."""
-    with local_session(places, silent) as found:
+def test_a_cold_environment_is_taken_down_afterwards(environment: list[str], paths: Paths) -> None:
+    """One command leaves nothing."""
+    with local_session(paths, silent) as found:
         assert found.etcd == "127.0.0.1:2"
         assert found.skipped == {"postgresql": "no compiler"}
         assert environment[-1] == "up stepbench"
     assert environment[-1] == "down"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), LocalEnvironmentError("x")])
-def test_it_is_taken_down_after_an_error_too(environment: list[str], places: Places, error: BaseException) -> None:
-    """Ctrl-C during the floors, an emulator that dies."""
-    with pytest.raises(type(error)), local_session(places, silent):
-        raise error
-    assert environment[-1] == "down"
-
-
-def test_a_warm_environment_stays(environment: list[str], places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`up` keeps it warm between runs, also after a run that failed."""
-    monkeypatch.setattr(session, "is_up", lambda _places: True)
-    error = LocalEnvironmentError("x")
-    with pytest.raises(LocalEnvironmentError), local_session(places, silent):
-        raise error
-    assert "down" not in environment
-
-
-def test_an_abandoned_run_takes_even_a_warm_environment_down(
-    environment: list[str], places: Places, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("warm", "error", "last"),
+    [
+        pytest.param(False, KeyboardInterrupt(), "down", id="Ctrl-C during the floors"),
+        pytest.param(False, LocalEnvironmentError("x"), "down", id="an emulator that dies"),
+        pytest.param(True, LocalEnvironmentError("x"), "up stepbench", id="`up` keeps it warm between runs"),
+        pytest.param(True, RunAbandonedError("interrupted twice"), "down", id="a run half stopped: no writer is left"),
+        pytest.param(False, NotFetchedError("disk full"), "up stepbench", id="it has the only copy of the results"),
+    ],
+)
+def test_after_an_error_an_environment_stays_only_if_it_was_up_and_is_at_rest(  # noqa: PLR0913 -- three are the case
+    environment: list[str],
+    paths: Paths,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    warm: bool,
+    error: BaseException,
+    last: str,
 ) -> None:
-    """A second Ctrl-C leaves a run half stopped; only so is no writer left."""
-    monkeypatch.setattr(session, "is_up", lambda _places: True)
-    error = RunAbandonedError("interrupted twice")
-    with pytest.raises(RunAbandonedError), local_session(places, silent):
+    """Nothing may be left that nobody asked for, and nothing taken down that somebody did ask for."""
+    monkeypatch.setattr(session, "is_up", lambda _find_paths: warm)
+    with pytest.raises(type(error)), local_session(paths, silent):
         raise error
-    assert environment[-1] == "down"
+    assert environment[-1] == last
 
 
-def killed(places: Places, *, warm: bool) -> None:
-    """A run of this home vanishes."""
-    with occupied(places.home) as occupancy:
+def killed(paths: Paths, *, warm: bool) -> None:
+    """Let a run of this home vanish."""
+    with occupied(paths.home) as occupancy:
         occupancy.begin(warm=warm)
 
 
 @pytest.mark.parametrize(("warm", "last"), [(False, "down"), (True, "up stepbench")])
 def test_what_a_killed_run_left_is_ended_before_the_next_begins(
-    environment: list[str],
-    places: Places,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    warm: bool,
-    last: str,
+    environment: list[str], paths: Paths, monkeypatch: pytest.MonkeyPatch, *, warm: bool, last: str
 ) -> None:
     """Its execution goes on in the emulator, and would be measured; and nobody may have asked for it to stay up."""
-    monkeypatch.setattr(session, "is_up", lambda _places: True)
-    killed(places, warm=warm)
-    with local_session(places, silent):
+    monkeypatch.setattr(session, "is_up", lambda _find_paths: True)
+    killed(paths, warm=warm)
+    with local_session(paths, silent):
         assert environment[0] == "down"
         assert environment[-1] == "up stepbench"
     assert environment[-1] == last
-    with occupied(places.home) as occupancy:
+    with occupied(paths.home) as occupancy:
         assert not occupancy.killed
 
 
-def test_up_after_a_killed_run_starts_anew_and_down_forgets_it(environment: list[str], places: Places) -> None:
-    """Whichever command comes next."""
-    killed(places, warm=False)
-    keep_up(places, silent)
+def test_up_after_a_killed_run_starts_anew_and_down_forgets_it(environment: list[str], paths: Paths) -> None:
+    """It must be so whichever command comes next."""
+    killed(paths, warm=False)
+    start_environment(paths, silent)
     assert environment[0] == "down"
-    killed(places, warm=False)
-    bring_down(places)
-    with occupied(places.home) as occupancy:
+    killed(paths, warm=False)
+    stop_environment(paths)
+    with occupied(paths.home) as occupancy:
         assert not occupancy.killed
 
 
-def test_down_does_not_take_the_servers_from_under_a_run(environment: list[str], places: Places) -> None:
-    """In another terminal; the message says how to stop the run."""
-    with local_session(places, silent):
+def test_down_does_not_take_the_servers_from_under_a_run(environment: list[str], paths: Paths) -> None:
+    """It may be asked in another terminal; the message says how to stop the run."""
+    with local_session(paths, silent):
         environment.clear()
         with pytest.raises(LocalEnvironmentError, match="stop it with Ctrl-C"):
-            bring_down(places)
+            stop_environment(paths)
         assert environment == []
 
 
 @pytest.mark.parametrize(
-    ("tls", "skipped", "reason"),
+    ("target", "skipped", "reason"),
     [
-        (False, {"postgresql": "no compiler"}, None),
-        (False, {"postgresql_tls": "no wheel"}, None),
-        (False, {"postgresql": "no compiler", "postgresql_tls": "no wheel"}, "no compiler"),
-        (True, {"postgresql_tls": "no wheel"}, "no wheel"),
-        (True, {"postgresql": "no compiler"}, None),
+        pytest.param({"store": "postgresql"}, {"postgresql": "no compiler"}, None, id="the server with TLS will do"),
+        pytest.param({"store": "postgresql"}, {"postgresql_tls": "no wheel"}, None, id="the plain server will do"),
+        pytest.param(
+            {"store": "postgresql"},
+            {"postgresql": "no compiler", "postgresql_tls": "no wheel"},
+            "no compiler",
+            id="none",
+        ),
+        ({"store": "postgresql", "tls": True}, {"postgresql_tls": "no wheel"}, "no wheel"),
+        ({"store": "postgresql", "tls": True}, {"postgresql": "no compiler"}, None),
+        ({"store": "redis"}, {"redis_tls": "no redis-server"}, None),
+        ({"store": "redis", "tls": True}, {"redis_tls": "no redis-server"}, "no redis-server"),
+        ({"store": "redis", "tls": True, "endpoint": "10.0.0.1:6379"}, {"redis_tls": "no redis-server"}, None),
+        pytest.param({"store": "redis", "cluster": True}, {}, NO_CLUSTER, id="a cluster runs nowhere here"),
     ],
 )
-def test_operations_on_postgresql_need_a_server_with_tls_or_any(
-    skipped: dict[str, str], reason: str | None, *, tls: bool
+def test_operations_need_a_server_that_runs_here_or_one_of_the_users(
+    target: dict[str, object], skipped: dict[str, str], reason: str | None
 ) -> None:
-    """Without TLS either of the two servers will do; with it only one can."""
+    """With TLS only one of two servers can serve them; a server of one's own is not ours to start."""
     plan = {
         "experiment": "operations",
-        "target": {"store": "postgresql", "tls": tls},
+        "target": target,
         "workload": {},
         "phases": [{"name": "load", "closed": {"clients": 1, "duration_s": 1}}],
     }
-    assert why_skipped(TrialPlan.model_validate(plan), skipped) == reason
+    assert skip_reason(TrialPlan.model_validate(plan), skipped) == reason
+
+
+@pytest.mark.parametrize(
+    ("target", "skipped", "needed"),
+    [
+        ({"store": "etcd"}, {}, {"etcd"}),
+        ({"store": "dynamodb"}, {}, {"dynamodb"}),
+        ({"store": "redis"}, {}, {"redis"}),
+        ({"store": "redis", "tls": True}, {}, {"redis_tls"}),
+        ({"store": "redis", "endpoint": "10.0.0.1:6379"}, {}, set()),
+        ({"store": "postgresql"}, {}, {"postgresql_tls"}),
+        ({"store": "postgresql"}, {"postgresql_tls": "no wheel"}, {"postgresql"}),
+    ],
+)
+def test_a_trial_needs_the_emulator_and_the_server_that_it_is_given(
+    target: dict[str, object], skipped: dict[str, str], needed: set[str]
+) -> None:
+    """Another server's end is none of its failures."""
+    phases = [{"name": "load", "closed": {"clients": 1, "duration_s": 1}}]
+    plan = {"experiment": "operations", "target": target, "workload": {}, "phases": phases}
+    found = LocalSession(cast("Stack", None), skipped, None).needed(TrialPlan.model_validate(plan))
+    assert found == needed | {"emulator"}

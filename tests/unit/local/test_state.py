@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pytest
+
+from stepbench.errors import LocalEnvironmentError
 from stepbench.local.processes import ProcessId, identify
 from stepbench.local.state import (
+    OCCUPIED,
     STATE,
     EnvironmentState,
-    RunningProcess,
     Server,
+    occupied,
     read_state,
     running_server,
     write_state,
@@ -19,7 +23,7 @@ from stepbench.local.state import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOBODY = RunningProcess(pid=2**22 + 1, started_at=1.0)
+NOBODY = ProcessId(pid=2**22 + 1, started_at=1.0)
 """Above Linux's highest pid."""
 
 
@@ -47,24 +51,46 @@ def test_a_pid_that_was_used_again_is_not_our_process() -> None:
     assert ProcessId(me.pid, me.started_at - 3_600).find() is None
 
 
-def test_nothing_runs_of_a_server_that_has_ended() -> None:
-    """Then the environment has to be started anew."""
-    ended = Server(name="etcd", version="3.5.1", endpoint="", processes=(NOBODY,))
+def test_an_environment_runs_if_it_is_complete_and_all_its_servers_do() -> None:
+    """An interrupted `up` has deployed nothing; where a server has ended, all has to be started anew."""
     assert identify(NOBODY.pid) is None
-    assert not ended.runs()
-    assert not EnvironmentState(servers=(ended,), complete=True).runs()
-
-
-def test_an_interrupted_up_does_not_count_as_running() -> None:
-    """Its servers may run, but nothing was deployed."""
-    server = running_server("etcd", "3.5.1", "", (os.getpid(),))
+    ended = Server(name="etcd", version="3.5.1", endpoint="", processes=(NOBODY,))
+    server = running_server("etcd", "3.5.1", "", (os.getpid(), NOBODY.pid))
+    assert (server.runs(), ended.runs()) == (True, False)
     assert EnvironmentState(servers=(server,), complete=True).runs()
     assert not EnvironmentState(servers=(server,)).runs()
+    assert not EnvironmentState(servers=(server, ended), complete=True).runs()
 
 
 def test_a_server_is_found_by_name() -> None:
-    """And one that was never started is none."""
-    server = running_server("etcd", "3.5.1", "", ())
+    """One that was never started is none."""
+    server = Server(name="etcd", version="3.5.1", endpoint="", processes=())
     state = EnvironmentState(servers=(server,))
-    assert state.server("etcd") == server
-    assert state.server("postgresql") is None
+    assert (state.server("etcd"), state.server("postgresql")) == (server, None)
+
+
+@pytest.mark.parametrize(
+    ("begun", "who"),
+    [(True, rf"a run \(pid {os.getpid()}\).*STEPBENCH_HOME"), (False, "another stepbench")],
+    ids=["a run", "no run"],  # the pid is another one in each process of the suite
+)
+def test_whoever_is_in_a_home_keeps_others_out_and_is_named(tmp_path: Path, *, begun: bool, who: str) -> None:
+    """Two runs would be measured with each other's load; `up` and `down` are no runs, and soon over."""
+    with occupied(tmp_path) as first:
+        if begun:
+            first.begin(warm=False)
+        with pytest.raises(LocalEnvironmentError, match=who), occupied(tmp_path):
+            pass
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_killed_run_is_known_by_its_note_until_there_is_an_orderly_end(tmp_path: Path, *, warm: bool) -> None:
+    """The kernel has taken the lock back, and nobody has written the end; otherwise a warm environment stays."""
+    with occupied(tmp_path) as first:
+        first.begin(warm=warm)
+    assert (tmp_path / OCCUPIED).read_text().startswith(str(os.getpid()))
+    with occupied(tmp_path) as second:
+        assert (second.killed, second.was_warm) == (True, warm)
+        second.end()
+    with occupied(tmp_path) as third:
+        assert (third.killed, third.was_warm) == (False, False)

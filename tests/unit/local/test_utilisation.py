@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
@@ -15,42 +15,26 @@ from stepbench.contracts.metric import Metric
 from stepbench.local.state import EnvironmentState, Server
 from stepbench.local.utilisation import Publisher, Sampler, Value, cpu_s, metric_parameters
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
-SERVERS = {"etcd": (1,)}
-
-
-def used(*seconds: float) -> Callable[[str], float]:
-    """CPU seconds, one at each call."""
-    told = iter(seconds)
-    return lambda _name: next(told)
-
-
-def test_every_second_has_one_value() -> None:
-    """In per cent of a core: 0.5 s of CPU in the first, 0.25 s in the second."""
-    sampler = Sampler(SERVERS, used(10.0, 10.5, 10.75), 100.0)
-    assert sampler.values(101.0) == [Value("etcd", 100, 50.0)]
-    assert sampler.values(102.0) == [Value("etcd", 101, 25.0)]
-
-
-def test_a_late_look_leaves_no_gap() -> None:
+@pytest.mark.parametrize(
+    ("used_s", "looks"),
+    [
+        pytest.param(
+            (10.0, 10.5, 10.75), {101.0: [(100, 50.0)], 102.0: [(101, 25.0)]}, id="every second has one value"
+        ),
+        pytest.param((10.0, 11.5), {103.0: [(100, 50.0), (101, 50.0), (102, 50.0)]}, id="a late look leaves no gap"),
+        pytest.param((10.0, 10.5), {100.9: [], 101.0: [(100, 50.0)]}, id="a look too early takes nothing away"),
+        pytest.param((10.0, 9.0), {101.0: [(100, 0.0)]}, id="a process that vanished takes its time with it"),
+    ],
+)
+def test_each_whole_second_is_told_once_in_per_cent_of_a_core(
+    used_s: tuple[float, ...], looks: dict[float, list[tuple[int, float]]]
+) -> None:
     """On a busy machine the thread may wait for three seconds; a gap would be waited for in vain."""
-    sampler = Sampler(SERVERS, used(10.0, 11.5), 100.0)
-    assert sampler.values(103.0) == [Value("etcd", second, 50.0) for second in (100, 101, 102)]
-
-
-def test_a_look_too_early_takes_nothing_away() -> None:
-    """The second is told once it is over, with all of its CPU."""
-    sampler = Sampler(SERVERS, used(10.0, 10.5), 100.0)
-    assert sampler.values(100.9) == []
-    assert sampler.values(101.0) == [Value("etcd", 100, 50.0)]
-
-
-def test_a_process_that_vanished_is_not_less_than_idle() -> None:
-    """One that nobody waited for takes its time with it."""
-    sampler = Sampler(SERVERS, used(10.0, 9.0), 100.0)
-    assert sampler.values(101.0) == [Value("etcd", 100, 0.0)]
+    told = iter(used_s)
+    sampler = Sampler({"etcd": (1,)}, lambda _name: next(told), 100.0)
+    for now_s, expected in looks.items():
+        assert sampler.values(now_s) == [Value("etcd", *each) for each in expected]
 
 
 def test_children_count_while_they_run_and_after() -> None:
@@ -83,7 +67,7 @@ def test_each_running_server_has_its_parameter() -> None:
 
 
 class Cloudwatch:
-    """Takes data, after as many refusals as told."""
+    """It takes data, after as many refusals as told."""
 
     def __init__(self, refusals: int) -> None:
         self.refusals = refusals
@@ -91,7 +75,7 @@ class Cloudwatch:
         self.enough = threading.Event()
 
     def put_metric_data(self, *, Namespace: str, MetricData: list[dict[str, Any]]) -> None:  # noqa: N803 -- boto3's
-        """As boto3's client."""
+        """Record a call like boto3's client."""
         assert Namespace == "Stepbench/Local"
         if self.refusals:
             self.refusals -= 1
@@ -105,12 +89,8 @@ class Cloudwatch:
 def test_what_the_emulator_refuses_is_sent_later() -> None:
     """It is busy, which is just when the values matter; and the thread ends when it is told to."""
     cloudwatch = Cloudwatch(refusals=1)
-    publisher = Publisher({"etcd": (os.getpid(),)}, cloudwatch)
-    publisher.start()
-    try:
+    with Publisher({"etcd": (os.getpid(),)}, cloudwatch):
         assert cloudwatch.enough.wait(20)
-    finally:
-        publisher.stop()
     assert not [thread for thread in threading.enumerate() if thread.name == "utilisation"]
     seconds = [int(each["Timestamp"].timestamp()) for each in cloudwatch.taken]
     assert seconds == list(range(seconds[0], seconds[0] + len(seconds)))

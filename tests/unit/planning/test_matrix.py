@@ -13,12 +13,12 @@ PHASES = [{"name": "a", "load": [{"rate_per_s": 10, "count": 20}]}]
 
 
 def plan(matrix: object, store: str = "dynamodb", **trial: object) -> dict[str, Any]:
-    """A plan of one trial with this matrix."""
+    """Return a plan of one trial with this matrix."""
     return {"name": "x", "trials": [{"target": {"store": store}, "phases": PHASES, "matrix": matrix, **trial}]}
 
 
 def points(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of the plan's trials, in the order of execution."""
+    """Return the points of the plan's trials, in the order of execution."""
     return [spec.point for spec in expand(parse_plan(document), "run")]
 
 
@@ -144,7 +144,7 @@ BAD = {
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD.keys())
 def test_a_bad_matrix_is_refused_once_with_path_value_and_remedy(bad: Bad) -> None:
-    """Also where the same fault lies in many combinations."""
+    """One fault that lies in many combinations is one problem."""
     with pytest.raises(PlanError) as refused:
         parse_plan(plan(bad.matrix))
     (problem,) = refused.value.problems
@@ -177,11 +177,7 @@ def test_a_matrix_counts_towards_what_one_state_machine_can_hand_on() -> None:
 def test_clients_connection_reuse_and_tls_can_be_varied() -> None:
     """Seed 2: each row of its tables is a trial."""
     phases = [{"name": "a", "closed": {"clients": 1, "duration_s": 1}}]
-    matrix = {
-        "phases[0].closed.clients": [1, 10, 100],
-        "workload.reuse": [True, False],
-        "target.tls": [False, True],
-    }
+    matrix = {"phases[0].closed.clients": [1, 10, 100], "workload.reuse": [True, False], "target.tls": [False, True]}
     workload = {"mix": {"read": 1}}
     trial = plan(matrix, "postgresql", experiment="operations", phases=phases, workload=workload)
     specs = expand(parse_plan(trial), "run")

@@ -1,12 +1,16 @@
+"""The published schema of plans, and the page that explains it."""
+
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from stepbench.planning import find_plan, list_plans, plan_schema
+from stepbench.contracts.trial import MAX_PHASES
+from stepbench.planning import find_plan, list_plans, parse_plan, plan_schema
 from stepbench.planning.schema import locate
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "plan.schema.json"
@@ -18,7 +22,7 @@ def test_the_published_schema_is_current() -> None:
 
 
 def test_it_is_a_schema_that_presets_fulfil() -> None:
-    """And one that a validator of its dialect accepts."""
+    """A validator of its dialect accepts it, too."""
     jsonschema.Draft202012Validator.check_schema(plan_schema())
     validator = jsonschema.Draft202012Validator(plan_schema())
     for name in list_plans():
@@ -48,3 +52,34 @@ def test_it_refuses_what_the_parser_refuses() -> None:
 def test_paths_are_those_of_the_user_s_document(location: tuple[str | int, ...], path: str) -> None:
     """Pydantic's union tags stand in no plan."""
     assert locate(location).path == path
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "plans.md").read_text()
+
+
+def test_the_page_s_example_is_a_plan() -> None:
+    """Readers copy it."""
+    example = re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert example is not None
+    assert parse_plan(example[1]).trials[0].writers == 10
+
+
+@pytest.mark.parametrize("model", ["Plan", *plan_schema()["$defs"]])
+def test_every_field_is_explained(model: str) -> None:
+    """A field that is not on the page does not exist for its reader."""
+    schema = plan_schema() if model == "Plan" else plan_schema()["$defs"][model]
+    assert [name for name in schema["properties"] if name not in PAGE] == []
+
+
+def test_the_page_says_how_many_phases_a_trial_may_have() -> None:
+    """It said 50 when the schema said 100."""
+    assert f"1 to {MAX_PHASES} stretches of load" in PAGE
+    assert plan_schema()["$defs"]["TrialPlan"]["properties"]["phases"]["maxItems"] == MAX_PHASES
+
+
+def test_every_preset_is_listed() -> None:
+    """The page has its name, or that of its family: `quick-unloaded-s3`, `-dynamodb`, ..."""
+    stores = ("s3", "dynamodb", "postgresql", "etcd")
+    families = {name.removesuffix(f"-{store}") for name in list_plans() for store in stores}
+    assert [name for name in list_plans() if name not in PAGE and f"`-{name.rpartition('-')[2]}`" not in PAGE] == []
+    assert all(family in PAGE for family in families if not family.endswith(stores))

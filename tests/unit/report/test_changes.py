@@ -1,32 +1,43 @@
+"""Sentences on comparisons, change points, modes and gaps at load steps."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench.contracts.drawn import PhaseSpan, StepSpan, WindowSpan
+from stepbench.contracts.drawn import PhaseSpan, RateBins, StepSpan, WindowSpan
 from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality
-from stepbench.report.changes import change_words, comparison_sentence, modality_words, step_between
+from stepbench.report.changes import (
+    bins_around,
+    describe_change,
+    describe_comparison,
+    describe_modality,
+    step_between,
+    step_gap,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepbench.contracts.result import TrialResult, TrialSummary
 
 NO = Estimate(value=None, reason="14 blocks < 20")
 
 
 def estimate(value: float, low: float | None = None, high: float | None = None, reason: str | None = None) -> Estimate:
-    """With an interval, or the reason why not."""
+    """Build an estimate with an interval, or the reason why it has none."""
     return Estimate(value=value, low=low, high=high, reason=reason)
 
 
 def comparison(**ratios: Estimate) -> Comparison:
-    """Of the windows before and after."""
+    """Build a comparison of the windows before and after."""
     found = {"median_shift_ms": NO, "median_ratio": NO, "iqr_ratio": NO, "tail_ratio": NO, **ratios}
     return Comparison(phase_a="step", a="before", phase_b="step", b="after", **found)
 
 
 def span(*rates_per_s: float, windows: tuple[tuple[str, float, float], ...]) -> PhaseSpan:
-    """Steps of 40 s each."""
+    """Build a phase of steps of 40 s each."""
     steps = tuple(
         StepSpan(rate_per_s=rate, from_s=40.0 * place, to_s=40.0 * place + 40) for place, rate in enumerate(rates_per_s)
     )
@@ -39,38 +50,40 @@ STEP = span(2000, 4000, windows=(("before", 20, 40), ("after", 40, 60)))
 
 @pytest.fixture
 def trial(elastic: tuple[TrialResult, ...]) -> TrialSummary:
-    """With the windows before and after."""
+    """Return a trial with the windows before and after."""
     return elastic[0].summary
 
 
-def test_what_the_step_did_is_said_in_a_sentence(trial: TrialSummary) -> None:
-    """It is read before the table."""
-    told = comparison(median_ratio=estimate(1.1502, 1.1, 1.2))
-    assert comparison_sentence(trial, told, [STEP]) == (
-        "After the step from 2,000/s to 4,000/s the median was 1.15 times as high (1.10 to 1.20)."
-    )
-
-
-def test_spread_and_tail_follow_the_median(trial: TrialSummary) -> None:
-    """The paper's finding for Aurora: the median returns, the spread doubles."""
-    told = comparison(
-        median_ratio=estimate(1.01, 0.98, 1.04), iqr_ratio=estimate(2.0, 1.8, 2.2), tail_ratio=estimate(0.5, 0.4, 0.61)
-    )
-    sentence = comparison_sentence(trial, told, [STEP])
-    assert "1.01 times as high (0.98 to 1.04), which is no difference that can be told from chance." in sentence
-    assert "The middle half of the latencies spread 2.00 times as wide (1.80 to 2.20)." in sentence
-    assert sentence.endswith("p90 over median was 0.500 times as large (0.400 to 0.610).")
-
-
-def test_a_ratio_without_an_interval_says_why(trial: TrialSummary) -> None:
-    """A bare ratio would look as sure as any."""
-    told = comparison(median_ratio=estimate(1.15, reason="14 blocks < 20"))
-    assert "1.15 times as high (no interval: 14 blocks < 20)" in comparison_sentence(trial, told, [STEP])
-
-
-def test_medians_that_cannot_be_compared_say_why(trial: TrialSummary) -> None:
-    """Half of the events may lie beyond the drain limit."""
-    assert comparison_sentence(trial, comparison(), [STEP]).endswith("the median cannot be compared: 14 blocks < 20.")
+@pytest.mark.parametrize(
+    ("ratios", "sentence"),
+    [
+        ({"median_ratio": estimate(1.1502, 1.1, 1.2)}, "the median was 1.15 times as high (1.10 to 1.20)."),
+        (
+            {
+                "median_ratio": estimate(1.01, 0.98, 1.04),
+                "iqr_ratio": estimate(2.0, 1.8, 2.2),
+                "tail_ratio": estimate(0.5, 0.4, 0.61),
+            },
+            (
+                "the median was 1.01 times as high (0.98 to 1.04), which is no difference that can be told from chance."
+                " The middle half of the latencies spread 2.00 times as wide (1.80 to 2.20). "
+                "p90 over median was 0.500 times as large (0.400 to 0.610)."
+            ),
+        ),
+        (
+            {"median_ratio": estimate(1.15, reason="14 blocks < 20")},
+            "the median was 1.15 times as high (no interval: 14 blocks < 20).",
+        ),
+        ({}, "the median cannot be compared: 14 blocks < 20."),
+    ],
+    ids=["median", "spread and tail", "no interval", "beyond the drain limit"],
+)
+def test_what_the_step_did_is_said_in_sentences(
+    ratios: dict[str, Estimate], sentence: str, trial: TrialSummary
+) -> None:
+    """They are read before the table; a bare ratio would look as sure as any."""
+    told = describe_comparison(trial, comparison(**ratios), [STEP])
+    assert told == f"After the step from 2,000/s to 4,000/s {sentence}"
 
 
 @pytest.mark.parametrize(
@@ -84,47 +97,91 @@ def test_medians_that_cannot_be_compared_say_why(trial: TrialSummary) -> None:
     ids=["nothing known", "a window unknown", "no step between", "two steps between"],
 )
 def test_windows_that_no_single_step_parts_are_only_named(phases: tuple[PhaseSpan, ...], trial: TrialSummary) -> None:
-    """To blame a step that lies elsewhere would be wrong."""
+    """Blaming a step that lies elsewhere would be wrong."""
     told = comparison(median_ratio=estimate(1.15, 1.1, 1.2))
     assert step_between(told, phases) is None
-    assert comparison_sentence(trial, told, phases).startswith("In after, against before, the median was")
+    assert describe_comparison(trial, told, phases).startswith("In after, against before, the median was")
 
 
-def change(**fields: Any) -> ChangePoint:  # noqa: ANN401 -- a change point's fields
-    """Of the acknowledged rate."""
-    found = {"phase": "step", "series": "achieved_per_s", "at_s": estimate(40.1, 40.0, 40.2), "p_value": 0.0005}
-    return ChangePoint.model_validate(found | fields)
-
-
-def test_no_change_is_said_with_its_probability() -> None:
-    """The words of the brief; an empty cell would look like something not computed."""
-    assert (
-        change_words(change(at_s=Estimate(value=None, reason="no change"), p_value=0.4)) == "no change seen (p = 0.4)"
-    )
-
-
-def test_a_change_is_told_with_levels_place_and_distance_from_the_step() -> None:
-    """Whether the store took a second or a minute to follow is the point of the experiment."""
-    told = change_words(change(before=2000.0, after=3990.0), (40.0, 90.0))
-    assert told == "changes from 2,000/s to 3,990/s at 40.10 s (40.00 to 40.20), 0.10 s after the step (p < 0.001)"
-
-
-def test_a_change_may_lie_before_the_step_at_it_or_in_a_phase_without() -> None:
-    """Latency may change for another reason."""
-    latency = change(series="latency_ms", before=5.0, after=7.5, at_s=estimate(30.0), p_value=0.02)
-    assert (
-        change_words(latency, (40.0,))
-        == "changes from 5.00 ms to 7.50 ms at 30.0 s, 10.00 s before the step (p = 0.02)"
-    )
-    assert ", at the step (" in change_words(change(), (40.1,))
-    assert change_words(change(before=1.0)) == "changes at 40.10 s (40.00 to 40.20) (p < 0.001)"
+@pytest.mark.parametrize(
+    ("fields", "steps_s", "told"),
+    [
+        ({"at_s": NO, "p_value": 0.4}, (), "no change seen (p = 0.4)"),
+        (
+            {"before": 2000.0, "after": 3990.0},
+            (40.0, 90.0),
+            "changes from 2,000/s to 3,990/s at 40.10 s (40.00 to 40.20), 0.10 s after the step (p < 0.001)",
+        ),
+        (
+            {"series": "latency_ms", "before": 5.0, "after": 7.5, "at_s": estimate(30.0), "p_value": 0.02},
+            (40.0,),
+            "changes from 5.00 ms to 7.50 ms at 30.0 s, 10.00 s before the step (p = 0.02)",
+        ),
+        ({}, (40.1,), "changes at 40.10 s (40.00 to 40.20), at the step (p < 0.001)"),
+        ({"before": 1.0}, (), "changes at 40.10 s (40.00 to 40.20) (p < 0.001)"),
+    ],
+    ids=["none", "after the step", "before the step", "at the step", "a phase without steps"],
+)
+def test_a_change_is_told_with_levels_place_and_distance_from_the_step(
+    fields: dict[str, Any], steps_s: tuple[float, ...], told: str
+) -> None:
+    """The experiment asks if the store took a second or a minute to follow; an empty cell would look not computed."""
+    usual = {"phase": "step", "series": "achieved_per_s", "at_s": estimate(40.1, 40.0, 40.2), "p_value": 0.0005}
+    assert describe_change(ChangePoint.model_validate(usual | fields), steps_s) == told
 
 
 def test_modes_are_told_in_words() -> None:
     """That a second mode is not seen does not say that there is none."""
     one = Modality(window="a", phase="b", p_value=0.4, modes_ms=(12.0,))
-    assert modality_words(one) == "one mode near 12.0 ms; no second one seen (p = 0.4)"
+    assert describe_modality(one) == "one mode near 12.0 ms; no second one seen (p = 0.4)"
     three = Modality(window="a", phase="b", p_value=0.002, modes_ms=(5.0, 12.0, 48.0))
-    assert modality_words(three) == "3 modes, near 5.00 ms, 12.0 ms and 48.0 ms (p = 0.002 for one)"
-    assert modality_words(Modality(window="a", phase="b", p_value=0.4)) == "one mode; no second one seen (p = 0.4)"
-    assert modality_words(Modality(window="a", phase="b", reason="n=20 < 50")) == "not told: n=20 < 50"
+    assert describe_modality(three) == "3 modes, near 5.00 ms, 12.0 ms and 48.0 ms (p = 0.002 for one)"
+    assert describe_modality(Modality(window="a", phase="b", p_value=0.4)) == "one mode; no second one seen (p = 0.4)"
+    assert describe_modality(Modality(window="a", phase="b", reason="n=20 < 50")) == "not told: n=20 < 50"
+
+
+def bins(offered: Sequence[int], empty: Sequence[int] = ()) -> RateBins:
+    """Build 20 s in bins of 100 ms, in which all that was due was sent but for that of the empty bins."""
+    sent = tuple(0 if place in empty else due for place, due in enumerate(offered))
+    return RateBins(phase="step", bin_s=0.1, offered=tuple(offered), sent=sent, acknowledged=sent)
+
+
+EVEN = (1,) * 200
+ENDED = (1,) * 120 + (0,) * 80
+NO_GAP = "no 100 ms bin without a send within 5 s of the step at 10 s"
+GAP = "the longest time without a send within 5 s of the step at 10 s is"
+
+
+@pytest.mark.parametrize(
+    ("offered", "empty", "length", "due", "said"),
+    [
+        (EVEN, (), 0, 0, NO_GAP),
+        (
+            EVEN,
+            (60, 70, 101, 102, 103),
+            3,
+            3,
+            f"{GAP} 300 ms or somewhat more (3 bins of 100 ms); 3 events were due in it",
+        ),
+        ((1, 0) * 100, (), 1, 0, f"{GAP} 100 ms or somewhat more (1 bin of 100 ms); no event was due in it"),
+        (EVEN, (100,), 1, 1, f"{GAP} 100 ms or somewhat more (1 bin of 100 ms); 1 event was due in it"),
+        (EVEN, (49, 150), 0, 0, NO_GAP),
+        (ENDED, (), 0, 0, NO_GAP),
+    ],
+    ids=["none", "the longest run counts", "5/s by design", "one event", "far from the step", "after the load"],
+)
+def test_the_longest_time_without_a_send_is_told_with_what_was_due(
+    offered: tuple[int, ...], empty: tuple[int, ...], length: int, due: int, said: str
+) -> None:
+    """The elastic experiment stands on this sentence."""
+    gap = step_gap(bins(offered, empty), 10.0)
+    assert (gap.bins, gap.due, str(gap)) == (length, due, said)
+    assert gap.gap_s == pytest.approx(length / 10)
+
+
+@pytest.mark.parametrize(("step_s", "offered", "around"), [(10, ENDED, (50, 120)), (2, EVEN, (0, 70))])
+def test_bins_around_a_step_lie_within_its_phase_and_its_load(
+    step_s: float, offered: tuple[int, ...], around: tuple[int, int]
+) -> None:
+    """The bins of a phase may go on for what is acknowledged late; a step after 2 s has only these before it."""
+    assert bins_around(bins(offered), step_s) == around

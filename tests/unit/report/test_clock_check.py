@@ -1,34 +1,28 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.samples.estimates import present
+from tests.samples.results import checked_pair, checked_summary, clock_result, sample_manifest
 
-from stepbench.analysis.clock_check import clock_checks
 from stepbench.report.clock_check import clock_drawings, clock_figures
 from stepbench.report.page import render_page
-from stepbench.report.summary import RunFacts, summarise
-from stepbench.testing.checked_clocks import checked_pair, clock_result
-from stepbench.testing.sample_results import sample_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.contracts.result import RunSummary, TrialResult
 
-BEGAN = datetime(2025, 6, 1, 12, 0, tzinfo=UTC)
-
 
 def summarised(shift_ms: float = 2.0, lost: int = 0) -> tuple[RunSummary, Sequence[TrialResult]]:
-    """A pair, summarised; the second trial lost so many events."""
+    """Summarise a pair of which the second trial lost so many events."""
     specs, results = checked_pair(shift_ms)
     if lost:
         values: list[float | None] = [*results[1].samples[0].latency_ms]
         values[:lost] = [None] * lost
         results[1] = clock_result(specs[1], values)
-    summary = summarise(RunFacts("run-1", "quick-clock", BEGAN, BEGAN, stopped=False), results)
-    return summary.model_copy(update={"clock_checks": clock_checks(specs, results)}), results
+    return checked_summary(specs, results), results
 
 
 def test_the_marked_distance_is_the_tests_own() -> None:
@@ -37,11 +31,10 @@ def test_the_marked_distance_is_the_tests_own() -> None:
     figures = clock_figures(summary, results)
     assert [figure.comparison.measure for figure in figures] == ["latency_ms", "after_ack_ms"]
     for figure in figures:
-        assert figure.comparison.ks is not None
         (low,), (high,) = figure.gap["low"], figure.gap["high"]
         assert isinstance(low, float)
         assert isinstance(high, float)
-        assert high - low == pytest.approx(figure.comparison.ks.d)
+        assert high - low == pytest.approx(present(figure.comparison.ks).d)
         assert figure.labels == ("one-sandbox", "two-sandboxes")
         assert len(figure.curves["curve"]) == 400
 
@@ -60,14 +53,14 @@ def test_lost_events_keep_a_curve_below_one_and_are_said() -> None:
 
 
 def test_a_figure_reaches_the_page_with_its_parameters() -> None:
-    """As `page.js` takes them."""
+    """It reaches it in the form that `page.js` takes."""
     drawing = next(clock_drawings(clock_figures(*summarised())))
     assert (drawing.place, drawing.chart, set(drawing.data)) == ("clock-0", "clock", {"clocks", "gap"})
     assert drawing.params["low"] < drawing.params["top"]
 
 
 def test_the_section_says_d_p_and_what_follows() -> None:
-    """With critical D, sizes, interval, clock bound, and how many events one sandbox had."""
+    """It has critical D, sizes, interval, clock bound, and how many events one sandbox had."""
     summary, results = summarised()
     page = render_page(summary, results, sample_manifest("run-1"))
     for words in ("Clock check", "0.136", "p &lt; 0.001", "200, 200", "200 of 200", "0 ± 50 µs", "do tell"):
@@ -76,5 +69,5 @@ def test_the_section_says_d_p_and_what_follows() -> None:
 
 
 def test_a_run_without_a_pair_has_no_section(page: str) -> None:
-    """Most have none."""
+    """Most runs have none."""
     assert "Clock check" not in page

@@ -4,27 +4,27 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from stepbench.report.figures import Drawing, page_data
-from stepbench.report.runtime import specifications
+from tests.samples.estimates import present
+
+from stepbench.report.figures import Drawing, page_data, specifications
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.report.columns import Columns
+    from stepbench.report.labels import Columns
 
 NEW = {"boxes", "step-latency", "step-rates", "step-strip", "line-up", "heat-map", "shares"}
 
 
 def data_of(page: str) -> dict[str, Any]:
-    """What the page's figures are drawn from."""
-    found = re.search(r'id="page-data">(.*?)</script>', page, flags=re.DOTALL)
-    assert found is not None
+    """Return what the page's figures are drawn from."""
+    found = present(re.search(r'id="page-data">(.*?)</script>', page, flags=re.DOTALL))
     data: dict[str, Any] = json.loads(found[1])
     return data
 
 
 def fields_of(layer: dict[str, Any]) -> Iterator[str]:
-    """The columns that a layer's channels and filters read, less those that it works out itself."""
+    """Yield the columns that a layer's channels and filters read, less those that it works out itself."""
     own = {each["as"] for each in layer.get("transform", []) if "as" in each}
     for channel in layer["encoding"].values():
         for each in channel if isinstance(channel, list) else [channel]:

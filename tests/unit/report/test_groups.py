@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.experiments import matrix_results
 
 from stepbench.contracts.measures import Estimate
-from stepbench.report.groups import Across, groups, point_words, unmeasured, value_words
-from stepbench.testing.sample_experiments import matrix_results
+from stepbench.report.groups import QuantileOverRuns, format_point, format_value, groups, unmeasured
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult, TrialSummary
@@ -15,12 +15,12 @@ POINTS = [{"target.batch_size": 1}, {"target.batch_size": 10}]
 
 
 def summaries(results: tuple[TrialResult, ...]) -> list[TrialSummary]:
-    """Their summaries."""
+    """Return the results' summaries."""
     return [result.summary for result in results]
 
 
 def with_p50(trial: TrialSummary, value: float | None, reason: str = "> drain limit") -> TrialSummary:
-    """The trial with another median in its only window."""
+    """Return the trial with another median in its only window."""
     window = trial.windows[0]
     p50 = Estimate(value=value, reason=None if value else reason)
     times = window.latency_ms.model_copy(update={"p50": p50})
@@ -28,7 +28,7 @@ def with_p50(trial: TrialSummary, value: float | None, reason: str = "> drain li
 
 
 def test_a_run_without_repeats_or_matrix_has_no_groups(results: tuple[TrialResult, ...]) -> None:
-    """Then the section does not appear."""
+    """The section does not appear then."""
     assert groups(summaries(results)) == ()
 
 
@@ -36,7 +36,7 @@ def test_repeats_are_one_row_with_the_median_of_medians_and_its_range() -> None:
     """3, 1 and 2 ms: the middle is 2, whatever the order."""
     trials = summaries(matrix_results([{}], repeats=3))
     (group,) = groups([with_p50(trial, value) for trial, value in zip(trials, (3.0, 1.0, 2.0), strict=True)])
-    across = group.across("p50")
+    across = group.quantile_over_runs("p50")
     assert (len(group.runs), across.median, across.low, across.high) == (3, 2.0, 1.0, 3.0)
     assert (across.shown.value, across.shown.interval, across.shown.note) == ("2.00", "1.00 to 3.00", "")
 
@@ -46,18 +46,18 @@ def test_runs_without_a_median_are_counted() -> None:
     trials = summaries(matrix_results([{}], repeats=3))
     few = "n=3 < 6"
     (group,) = groups([with_p50(trial, value, few) for trial, value in zip(trials, (3.0, None, None), strict=True)])
-    assert group.across("p50").shown.note == "2 without"
+    assert group.quantile_over_runs("p50").shown.note == "2 without"
     (group,) = groups([with_p50(trial, None, few) for trial in trials])
-    assert str(group.across("p50").shown) == "none of 3 runs has one"
+    assert str(group.quantile_over_runs("p50").shown) == "none of 3 runs has one"
 
 
 def test_runs_beyond_the_drain_limit_are_slow_ones() -> None:
     """Left out, they would make a store that loses events look fast."""
     trials = summaries(matrix_results([{}], repeats=3))
 
-    def across(*values: float | None) -> Across:
+    def across(*values: float | None) -> QuantileOverRuns:
         (group,) = groups([with_p50(trial, value) for trial, value in zip(trials, values, strict=True)])
-        return group.across("p50")
+        return group.quantile_over_runs("p50")
 
     found = across(3.0, None, 2.0)
     assert (found.median, found.low, found.high, found.beyond) == (3.0, 2.0, None, 1)
@@ -66,7 +66,7 @@ def test_runs_beyond_the_drain_limit_are_slow_ones() -> None:
 
 
 def test_an_incomplete_run_is_in_no_row() -> None:
-    """As in the mean of the runs beside it; it is named below the table."""
+    """It is not in the mean of the runs either; it is named below the table."""
     trials = list(summaries(matrix_results([{}], repeats=3)))
     trials[1] = trials[1].model_copy(update={"incomplete": True})
     (group,) = groups(trials)
@@ -78,9 +78,9 @@ def test_a_single_run_of_a_matrix_shows_its_own_interval() -> None:
     """A range of one would be no range."""
     found = groups(summaries(matrix_results(POINTS)))
     assert [len(group.runs) for group in found] == [1, 1]
-    single = found[0].across("p50").single
-    assert single is not None
-    assert found[0].across("p50").shown.interval.startswith("[")
+    over_runs = found[0].quantile_over_runs("p50")
+    assert over_runs.single is not None
+    assert over_runs.shown.interval.startswith("[")
 
 
 def test_repeats_of_a_point_stay_together_whatever_the_order() -> None:
@@ -111,14 +111,14 @@ def test_runs_that_measured_nothing_are_named() -> None:
 )
 def test_settings_are_written_as_a_reader_would(value: Any, words: str) -> None:  # noqa: ANN401 -- any JSON
     """Axis labels have room for little."""
-    assert value_words(value) == words
+    assert format_value(value) == words
 
 
 def test_settings_go_by_their_last_name_unless_two_share_it() -> None:
     """`phases[0].load[0].rate_per_s` has no place on a phone."""
-    assert point_words({"target.batch_size": 10, "phases[0].load[0].rate_per_s": 2000}) == (
+    assert format_point({"target.batch_size": 10, "phases[0].load[0].rate_per_s": 2000}) == (
         "batch_size = 10, rate_per_s = 2,000"
     )
-    assert point_words({"phases[0].settle_s": 1, "phases[1].settle_s": 2}) == (
+    assert format_point({"phases[0].settle_s": 1, "phases[1].settle_s": 2}) == (
         "phases[0].settle_s = 1, phases[1].settle_s = 2"
     )

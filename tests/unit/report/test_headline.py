@@ -1,34 +1,41 @@
+"""The short answer: rows, lines and sentences, those on the search for a rate among them."""
+
 from __future__ import annotations
 
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.result import Caveat, Failure, StoppedPhase
+from tests.samples.estimates import present
+from tests.samples.results import changed, refused_result, sample_page, sample_summary, sample_window
+from tests.unit.report.test_page import EVIL, without_script_bodies
+
+from stepbench.contracts.result import Caveat, Failure, FoundRate, StoppedPhase, Utilisation
 from stepbench.report.headline import (
     HEADINGS,
-    caveat_list,
+    describe_missed,
+    describe_search,
+    describe_state,
+    describe_status,
+    describe_window,
+    format_caveat_kinds,
     headline_lines,
     headline_rows,
-    sentence,
     state_of,
-    verdict,
 )
 from stepbench.report.labels import window_rows
-from stepbench.report.summary import Store, missing_result, summarise
-from stepbench.testing.sample_results import sample_window
+from stepbench.report.summary import TrialStore, missing_result
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
-    from stepbench.report.summary import RunFacts
 
 MISSING = missing_result(
-    "redis", 4, Store("redis", "not reached", emulated=False), Failure(error="TargetBusyError", cause="held"), 0.0
+    "redis", 4, TrialStore("redis", "not reached", emulated=False), Failure(error="TargetBusyError", cause="held"), 0.0
 )
 
 
 def test_a_row_says_what_a_terminal_has_room_for(summary: RunSummary) -> None:
-    """The same numbers as on the page, ready to print."""
+    """The numbers are those of the page, ready to print."""
     row = headline_rows(summary)[1]
     assert row.trial == "dynamodb"
     assert row.provider == "MiniStack 1.5.33 (emulated)"
@@ -37,9 +44,9 @@ def test_a_row_says_what_a_terminal_has_room_for(summary: RunSummary) -> None:
     assert len(row.cells()) == len(HEADINGS)
 
 
-def test_a_trial_without_windows_has_a_row_with_its_error(facts: RunFacts) -> None:
+def test_a_trial_without_windows_has_a_row_with_its_error() -> None:
     """A failed trial that is missing from the table would look as if it had never been planned."""
-    (row,) = headline_rows(summarise(facts, [MISSING]))
+    (row,) = headline_rows(sample_summary([MISSING]))
     assert (row.trial, row.n, row.p50, row.lost) == ("redis (failed)", "0", "TargetBusyError", "–")  # noqa: RUF001
 
 
@@ -52,11 +59,32 @@ def test_one_line_a_trial(summary: RunSummary) -> None:
     assert len(lines) == 4
 
 
-def test_a_line_stays_short_however_many_windows_there_are(facts: RunFacts, results: tuple[TrialResult, ...]) -> None:
+def test_a_missed_threshold_stands_first(results: tuple[TrialResult, ...]) -> None:
+    """15 of 215 events; nobody reads a table to find out whether there is something in it."""
+    summary = sample_summary([results[0], refused_result(results[2], {"57P01": 12, "timeout": 3}, unknown=3)])
+    missed = "threshold missed: errors 7.0 % of window unloaded of trial postgresql, limit 1 %"
+    assert describe_status(summary) == f"succeeded; {missed}"
+    assert headline_lines(summary)[0] == missed
+    assert len(headline_lines(summary)) == 3
+
+
+def test_without_a_missed_threshold_there_is_nothing_to_say(summary: RunSummary) -> None:
+    """`failed` and `threshold missed` are two things."""
+    assert (describe_missed(summary), describe_status(summary)) == ("", "failed")
+
+
+def test_the_worst_windows_are_named_and_the_others_counted(results: tuple[TrialResult, ...]) -> None:
+    """A terminal's title has room for three."""
+    missing = [changed(refused_result(results[0], {"E": 10 * n}), name=f"t{n}") for n in range(1, 6)]
+    text = describe_missed(sample_summary(missing))
+    assert text.startswith("threshold missed: errors 20 % of window unloaded of trial t5, limit 1 %; errors 17 % of")
+    assert text.endswith("of trial t3, limit 1 %; and 2 more windows")
+
+
+def test_a_line_stays_short_however_many_windows_there_are(results: tuple[TrialResult, ...]) -> None:
     """A hundred trials of fifty windows have to fit into a state's 256 KiB."""
     windows = tuple(sample_window(f"w{number}", [1.0, 2.0]) for number in range(50))
-    trial = results[2].summary.model_copy(update={"windows": windows})
-    (line,) = headline_lines(summarise(facts, [results[2].model_copy(update={"summary": trial})]))
+    (line,) = headline_lines(sample_summary([changed(results[2], windows=windows)]))
     assert (
         line
         == "postgresql: w0: n 2, p50 n=2 < 6, w1: n 2, p50 n=2 < 6, w2: n 2, p50 n=2 < 6, and 47 more windows, lost 0"
@@ -64,19 +92,19 @@ def test_a_line_stays_short_however_many_windows_there_are(facts: RunFacts, resu
 
 
 def test_the_sentence_answers_the_question(summary: RunSummary) -> None:
-    """What a reader tells their team: how long, how surely, and whether it always happened."""
+    """It is what readers tell their team: how long, how surely, and whether it always happened."""
     first, second, *_ = window_rows(summary.trials)
-    assert sentence(first) == (
+    assert describe_window(first) == (
         "Half of the writes had their function running within 9.36 ms (8.82 to 9.64), nine in ten within 14.1 ms; "
         "all 200 acknowledged events arrived."
     )
-    assert sentence(second).endswith("3 of 200 acknowledged events had not arrived by the drain limit.")
+    assert describe_window(second).endswith("3 of 200 acknowledged events had not arrived by the drain limit.")
 
 
 def sentence_for(results: tuple[TrialResult, ...], times_ms: list[float | None]) -> str:
-    """What is said of a window with these latencies."""
-    trial = results[0].summary.model_copy(update={"windows": (sample_window("w", times_ms),)})
-    return sentence(window_rows([trial])[0])
+    """Describe a window with these latencies."""
+    result = changed(results[0], windows=(sample_window("w", times_ms),))
+    return describe_window(window_rows([result.summary])[0])
 
 
 def test_the_sentence_never_makes_up_a_median(results: tuple[TrialResult, ...]) -> None:
@@ -93,21 +121,20 @@ def test_the_sentence_never_makes_up_a_median(results: tuple[TrialResult, ...]) 
 
 
 def test_with_a_filter_the_line_tells_what_it_held_back(summary: RunSummary) -> None:
-    """And the sentence calls the window's events by what they have in common."""
-    account = summary.trials[0].accounting
-    assert account is not None
-    books = account.model_copy(update={"ok_arrived": 100, "received": 100, "held_back": 100})
-    trial = summary.trials[0].model_copy(update={"accounting": books})
+    """The sentence calls the window's events by what they have in common."""
+    account = present(summary.trials[0].accounting)
+    accounting = account.model_copy(update={"ok_arrived": 100, "received": 100, "held_back": 100})
+    trial = summary.trials[0].model_copy(update={"accounting": accounting})
     filtered = summary.model_copy(update={"trials": (trial,)})
     assert "lost 0, 100 held back by the filter" in headline_lines(filtered)[0]
     assert [row.lost for row in headline_rows(filtered)] == ["0 (100 held back)"]
-    assert sentence(window_rows((trial,))[0]).endswith(
+    assert describe_window(window_rows((trial,))[0]).endswith(
         "; all 200 matching events arrived, 100 held back by the filter."
     )
 
 
 def skipped(trial: TrialSummary) -> TrialSummary:
-    """The trial, had its store not been there."""
+    """Return the trial as if its store had not been there."""
     caveat = Caveat(kind="skipped", text="etcd cannot start here.", remedy="Install etcd.")
     return trial.model_copy(update={"caveats": (caveat,)})
 
@@ -117,7 +144,7 @@ def test_states_tell_failed_from_incomplete_from_skipped(summary: RunSummary) ->
     complete, incomplete, failed = summary.trials[0], summary.trials[3], MISSING.summary
     states = [state_of(trial) for trial in (complete, incomplete, failed, skipped(failed))]
     assert states == ["complete", "incomplete", "failed", "skipped"]
-    assert len({verdict(trial) for trial in (complete, incomplete, failed, skipped(failed))}) == 4
+    assert len({describe_state(trial) for trial in (complete, incomplete, failed, skipped(failed))}) == 4
 
 
 def test_a_trial_that_failed_after_it_had_measured_is_incomplete(summary: RunSummary) -> None:
@@ -129,7 +156,7 @@ def test_a_trial_that_failed_after_it_had_measured_is_incomplete(summary: RunSum
 def test_caveats_are_named_once_each(summary: RunSummary) -> None:
     """Two caveats of one kind make one word in a table."""
     trial = summary.trials[0]
-    assert caveat_list(trial.model_copy(update={"caveats": trial.caveats * 2})) == "emulated, short sample"
+    assert format_caveat_kinds(trial.model_copy(update={"caveats": trial.caveats * 2})) == "emulated, short sample"
 
 
 def test_importing_the_headline_imports_no_heavy_library() -> None:
@@ -141,8 +168,8 @@ def test_importing_the_headline_imports_no_heavy_library() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
-def test_a_phase_that_ended_when_it_was_sure_says_so(facts: RunFacts, results: tuple[TrialResult, ...]) -> None:
-    """Else nobody knows why this window is shorter than that one."""
+def test_a_phase_that_ended_when_it_was_sure_says_so(results: tuple[TrialResult, ...]) -> None:
+    """Nobody would know otherwise why this window is shorter than that one."""
     ended = StoppedPhase(
         phase=results[2].summary.windows[0].phase,
         metric="p99",
@@ -155,8 +182,71 @@ def test_a_phase_that_ended_when_it_was_sure_says_so(facts: RunFacts, results: t
         reason="sure",
         text="Phase steady was sure.",
     )
-    trial = results[2].summary.model_copy(update={"stopped": (ended,)})
-    summary = summarise(facts, [results[2].model_copy(update={"summary": trial})])
+    summary = sample_summary([changed(results[2], stopped=(ended,))])
     (line,) = headline_lines(summary)
     assert line.endswith(f", {ended.phase} ended after 45 s (sure): p99 known to 4.7 %, lost 0")
-    assert sentence(window_rows(summary.trials)[0]).endswith("arrived. Phase steady was sure.")
+    assert describe_window(window_rows(summary.trials)[0]).endswith("arrived. Phase steady was sure.")
+
+
+def utilisation(phase: str, rate_per_s: float, share: float | None, *, probe: bool = True) -> Utilisation:
+    """Build a phase of which everything was acknowledged."""
+    return Utilisation(
+        phase=phase, probe=probe, offered_per_s=rate_per_s, achieved_per_s=rate_per_s, utilisation=share, text="cpu"
+    )
+
+
+FOUND = FoundRate(
+    wanted=0.8,
+    rate_per_s=1_850,
+    text="1,850/s makes it 79 % busy",
+    phases=(
+        utilisation("probe-1", 100, 0.042),
+        utilisation("probe-2", 1_850, 0.79),
+        utilisation("load", 1_850, 0.78, probe=False),
+    ),
+)
+
+
+def page_of(found: FoundRate, results: tuple[TrialResult, ...]) -> str:
+    """Render a page whose first trial has searched."""
+    everything = (changed(results[0], found_rate=found), *results[1:])
+    return without_script_bodies(sample_page(everything))
+
+
+def test_the_section_appears_only_where_there_was_a_search(page: str, results: tuple[TrialResult, ...]) -> None:
+    """Its entry in the navigation does so, too."""
+    assert 'id="load"' not in page
+    assert 'href="#load"' not in page
+    searched = page_of(FOUND, results)
+    assert '<section id="load"' in searched
+    assert 'href="#load"' in searched
+
+
+def test_every_phase_of_the_search_has_a_row(results: tuple[TrialResult, ...]) -> None:
+    """Probes in order, then the load, with raw values for scripts."""
+    table = page_of(FOUND, results).split('id="probes">')[1].split("</table>")[0]
+    rows = table.split("<tr data-trial")[1:]
+    assert [row.split('data-phase="')[1].split('"')[0] for row in rows] == ["probe-1", "probe-2", "load"]
+    assert [row.split('data-probe="')[1].split('"')[0] for row in rows] == ["true", "true", "false"]
+    assert 'data-metric="utilisation" data-value="0.042">4.2 %' in rows[0]
+    assert 'data-metric="offered_per_s" data-value="1850.0">1,850' in rows[1]
+
+
+def test_the_answer_is_one_sentence() -> None:
+    """It says what was wanted, what was found, and how the load then was."""
+    assert describe_search(FOUND) == (
+        "80 % busy was wanted: 1,850/s makes it 79 % busy. Phase load was then offered 1,850/s, of which 1,850/s were "
+        "acknowledged, and was 78 % busy."
+    )
+
+
+def test_a_search_without_a_rate_says_why() -> None:
+    """There is no load to tell of."""
+    found = FoundRate(wanted=0.8, rate_per_s=None, text="the lowest rate is too much", phases=())
+    assert describe_search(found) == "80 % busy was wanted: no rate was found: the lowest rate is too much."
+
+
+def test_what_a_metric_is_called_cannot_inject_markup(results: tuple[TrialResult, ...]) -> None:
+    """It comes from a stack's parameter."""
+    evil = FOUND.model_copy(update={"phases": (FOUND.phases[0].model_copy(update={"text": EVIL}),), "text": EVIL})
+    assert EVIL not in page_of(evil, results)

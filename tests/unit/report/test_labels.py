@@ -3,15 +3,16 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from tests.samples.results import STORES, sample_result, sample_window
+
 from stepbench.report.labels import trial_labels, window_label, window_labels, window_rows
-from stepbench.testing.sample_results import STORES, sample_result, sample_window
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialSummary
 
 
 def a_trial(name: str, index: int, windows: tuple[tuple[str, str], ...] = (("unloaded", "unloaded"),)) -> TrialSummary:
-    """A trial of that name, with windows given as (phase, name)."""
+    """Build a trial of that name, with windows given as (phase, name)."""
     summary = sample_result(STORES[0], index, random.Random(index)).summary  # noqa: S311 -- no secret
     made = tuple(sample_window(window, [1.0, 2.0]).model_copy(update={"phase": phase}) for phase, window in windows)
     return summary.model_copy(update={"name": name, "windows": made})

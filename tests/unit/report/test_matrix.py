@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.samples.experiments import matrix_results
+from tests.samples.results import changed
+
 from stepbench.contracts.measures import Estimate
 from stepbench.report.groups import groups
 from stepbench.report.matrix import MAX_FIGURES, matrix_figures
-from stepbench.testing.sample_experiments import matrix_results
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
@@ -15,12 +17,12 @@ SIZE, RATE, KEYS = "target.batch_size", "phases[0].load[0].rate_per_s", "record.
 
 
 def figures_of(*results: TrialResult) -> tuple[MatrixFigure, ...]:
-    """The matrix figures of a run of these."""
+    """Return the matrix figures of a run of these."""
     return matrix_figures(groups([result.summary for result in results]))
 
 
 def grid(*lists: tuple[str, list[Any]]) -> list[dict[str, Any]]:
-    """All combinations."""
+    """Return all combinations."""
     points: list[dict[str, Any]] = [{}]
     for path, values in lists:
         points = [{**point, path: value} for point in points for value in values]
@@ -58,8 +60,7 @@ def test_a_combination_without_a_median_is_no_colour() -> None:
     results = list(matrix_results(grid((SIZE, [1, 10]), (RATE, [10, 100]))))
     window = results[0].summary.windows[0]
     times = window.latency_ms.model_copy(update={"p50": Estimate(value=None, reason="> drain limit")})
-    summary = results[0].summary.model_copy(update={"windows": (window.model_copy(update={"latency_ms": times}),)})
-    results[0] = results[0].model_copy(update={"summary": summary})
+    results[0] = changed(results[0], windows=(window.model_copy(update={"latency_ms": times}),))
     (figure,) = figures_of(*results)
     cells = figure.data["cells"]
     assert (cells["p50_ms"][0], cells["words"][0], cells["ink"][0]) == (None, "> drain limit", None)
@@ -75,7 +76,7 @@ def test_a_third_dimension_makes_small_multiples_on_one_scale() -> None:
 
 
 def test_a_setting_that_does_not_vary_is_no_axis() -> None:
-    """And a matrix of one point is no figure."""
+    """A matrix of one point is no figure either."""
     (figure,) = figures_of(*matrix_results(grid((SIZE, [1, 10]), (RATE, [100]))))
     assert (figure.chart, figure.across) == ("line-up", "batch_size")
     assert figures_of(*matrix_results(grid((SIZE, [1])))) == ()
@@ -94,12 +95,8 @@ def test_a_matrix_has_the_name_of_its_trial_in_the_plan() -> None:
     """Two of one store are told apart by it, also where a store is a setting."""
 
     def named(base: str, store: str, points: list[dict[str, Any]]) -> list[TrialResult]:
-        results = matrix_results(points, store=store)
-        names = [{"base": base, "group": f"{base}-{number}"} for number in range(len(results))]
-        return [
-            result.model_copy(update={"summary": result.summary.model_copy(update=name)})
-            for result, name in zip(results, names, strict=True)
-        ]
+        results = enumerate(matrix_results(points, store=store))
+        return [changed(result, base=base, group=f"{base}-{number}") for number, result in results]
 
     found = figures_of(
         *named("small", "s3", grid((SIZE, [1, 10]))),
@@ -113,10 +110,7 @@ def test_a_matrix_has_the_name_of_its_trial_in_the_plan() -> None:
 def test_two_like_matrices_of_one_store_are_kept_apart() -> None:
     """They differ in what the plan does not vary; drawn into one, the second would hide the first."""
     points = grid((SIZE, [1, 10]))
-    other = [
-        result.model_copy(update={"summary": result.summary.model_copy(update={"group": f"b-{index}"})})
-        for index, result in enumerate(matrix_results(points))
-    ]
+    other = [changed(result, group=f"b-{index}") for index, result in enumerate(matrix_results(points))]
     found = figures_of(*matrix_results(points), *other)
     assert [len(figure.data["runs"]["p50_ms"]) for figure in found] == [2, 2]
 
@@ -125,8 +119,7 @@ def test_an_emulated_matrix_says_so() -> None:
     """Its plots may be saved one by one."""
     results = matrix_results(grid((SIZE, [1, 10])))
     assert not figures_of(*results)[0].emulated
-    summary = results[0].summary.model_copy(update={"emulated": True})
-    assert figures_of(results[0].model_copy(update={"summary": summary}), results[1])[0].emulated
+    assert figures_of(changed(results[0], emulated=True), results[1])[0].emulated
 
 
 def test_a_large_matrix_is_cut_to_what_a_page_can_hold() -> None:

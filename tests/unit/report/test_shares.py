@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.samples.experiments import sample_applications
+
 from stepbench.analysis.share import trigger_shares
 from stepbench.contracts.measures import Estimate
-from stepbench.report.shares import ROWS_PER_FIGURE, share_figures, share_rows, share_words
-from stepbench.testing.sample_experiments import sample_applications
+from stepbench.report.shares import ROWS_PER_FIGURE, format_share, share_figures, share_rows
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
@@ -21,7 +22,7 @@ def test_rows_name_application_and_store_and_whether_it_is_emulated(elastic: tup
 
 
 def test_a_chain_is_emulated_as_soon_as_one_of_its_stores_is(elastic: tuple[TrialResult, ...]) -> None:
-    """Whichever name it goes by; another trial's emulator is none of its business."""
+    """It is so whichever name it goes by; another trial's emulator is none of its business."""
     trials = [result.summary for result in elastic]
     assert [trial.emulated for trial in trials] == [False, True]
     (share,) = trigger_shares(sample_applications()[:1], trials[:1])
@@ -37,12 +38,12 @@ def test_a_figure_holds_a_few_bars_and_leaves_out_what_has_no_share(elastic: tup
     figures = share_figures(share_rows([*[share] * (ROWS_PER_FIGURE + 1), unknown], trials))
     assert [len(figure.labels) for figure in figures] == [ROWS_PER_FIGURE, 1]
     assert figures[1].bars["share"] == [share.share.value]
-    assert share_words(unknown.share) == "no value (no trial measured s3)"
+    assert format_share(unknown.share) == "no value (no trial measured s3)"
 
 
 def test_a_share_is_said_with_its_interval() -> None:
     """Small ones with a decimal, since the paper's smallest is two percent."""
-    assert share_words(Estimate(value=0.25, low=0.213, high=0.3)) == "25 % (21 % to 30 %)"
-    assert share_words(Estimate(value=0.02, low=0.0195, high=0.021)) == "2.0 % (1.9 % to 2.1 %)"
+    assert format_share(Estimate(value=0.25, low=0.213, high=0.3)) == "25 % (21 % to 30 %)"
+    assert format_share(Estimate(value=0.02, low=0.0195, high=0.021)) == "2.0 % (1.9 % to 2.1 %)"
     # A local store's 2 ms in a chain of a minute: not nothing.
-    assert share_words(Estimate(value=4.3e-5, low=3.8e-5, high=9.96e-4)) == "0.004 % (0.004 % to 0.100 %)"
+    assert format_share(Estimate(value=4.3e-5, low=3.8e-5, high=9.96e-4)) == "0.004 % (0.004 % to 0.100 %)"

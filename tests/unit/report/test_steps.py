@@ -1,13 +1,17 @@
+"""The figures of a phase with load steps, from made-up results and from analysed ones."""
+
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.experiments import RATES_PER_S
+from tests.samples.finished_trials import AnalysedTrial
+from tests.samples.results import changed, sample_page
 
-from stepbench.contracts.drawn import RateBins, StepSpan
+from stepbench.contracts.drawn import RateBins, StepSpan, WindowSpan
 from stepbench.report.datasets import MAX_POINTS
 from stepbench.report.steps import MAX_STRIPS, step_figures
-from stepbench.testing.sample_experiments import RATES_PER_S
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
@@ -15,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def figure_of(result: TrialResult) -> StepFigure:
-    """Its only one."""
+    """Return the result's only figure."""
     (figure,) = step_figures(result)
     return figure
 
 
 def test_time_is_counted_from_the_phase(elastic: tuple[TrialResult, ...]) -> None:
-    """As the plan counts its windows, and the change points theirs; the phase begins 12 s into the trial."""
+    """The plan counts its windows so, and change points are; the phase begins 12 s into the trial."""
     figure = figure_of(elastic[0])
     assert (figure.seconds["second"][0], figure.seconds["second"][-1]) == (0.0, 79.0)
     assert figure.steps["caption"] == ["50/s", "100/s"]
@@ -40,7 +44,7 @@ def test_bins_are_summed_to_a_readable_second_and_keep_their_extremes(elastic: t
 
 
 def test_the_close_up_shows_each_bin_as_it_was_counted(elastic: tuple[TrialResult, ...]) -> None:
-    """5 s to either side, in seconds since the step."""
+    """It shows 5 s to either side, in seconds since the step."""
     (strip,) = figure_of(elastic[1]).strips
     assert (strip.bins["from_s"][0], strip.bins["to_s"][-1], len(strip.bins["sent"])) == (-5.0, 5.0, 100)
     assert strip.bins["sent"][49:55] == [5, 0, 0, 0, 40, 10]
@@ -48,7 +52,7 @@ def test_the_close_up_shows_each_bin_as_it_was_counted(elastic: tuple[TrialResul
 
 
 def test_gaps_are_told_for_every_step(elastic: tuple[TrialResult, ...]) -> None:
-    """None in the first trial, 300 ms with 30 events due in the second."""
+    """There is none in the first trial, and one of 300 ms with 30 events due in the second."""
     assert [(gap.bins, gap.due) for result in elastic for gap in figure_of(result).gaps] == [(0, 0), (3, 30)]
 
 
@@ -68,7 +72,7 @@ def test_windows_are_marked_unless_they_are_the_whole_phase(elastic: tuple[Trial
 
 
 def test_the_axes_leave_room_for_names_above_the_lines(elastic: tuple[TrialResult, ...]) -> None:
-    """Else the window's name lies on the maxima."""
+    """The window's name would lie on the maxima otherwise."""
     figure = figure_of(elastic[0])
     highest = max(value for value in figure.seconds["max_ms"] if isinstance(value, float))
     assert figure.top_ms > 1.5 * highest
@@ -101,7 +105,7 @@ def test_a_long_phase_is_thinned(elastic: tuple[TrialResult, ...]) -> None:
 
 
 def test_a_phase_without_events_has_no_figure(elastic: tuple[TrialResult, ...]) -> None:
-    """Nor does a trial without bins; one without latencies has an axis all the same."""
+    """A trial without bins has none either; one without latencies has an axis all the same."""
     bins = RateBins(phase="step", bin_s=0.1, offered=(0, 0), sent=(0, 0), acknowledged=(0, 0))
     assert step_figures(elastic[0].model_copy(update={"rates": (bins,)})) == ()
     assert step_figures(elastic[0].model_copy(update={"rates": ()})) == ()
@@ -111,7 +115,27 @@ def test_a_phase_without_events_has_no_figure(elastic: tuple[TrialResult, ...]) 
 
 def test_a_change_without_levels_has_dashes_for_them(elastic: tuple[TrialResult, ...]) -> None:
     """An unknown number is a dash, never a zero."""
-    summary = elastic[0].summary
-    bare = summary.change_points[0].model_copy(update={"before": None, "after": None})
-    changed = elastic[0].model_copy(update={"summary": summary.model_copy(update={"change_points": (bare,)})})
-    assert figure_of(changed).changes["before"] == figure_of(changed).changes["after"] == ["–"]  # noqa: RUF001 -- a dash
+    bare = elastic[0].summary.change_points[0].model_copy(update={"before": None, "after": None})
+    found = figure_of(changed(elastic[0], change_points=(bare,))).changes
+    assert found["before"] == found["after"] == ["–"]  # noqa: RUF001 -- a dash
+
+
+STEP: dict[str, Any] = {
+    "name": "step",
+    "load": [{"rate_per_s": 20, "duration_s": 6}, {"rate_per_s": 40, "duration_s": 6}],
+    "windows": [{"name": "before", "from_s": 0, "to_s": 6}, {"name": "after", "from_s": 6, "to_s": 12}],
+}
+WARM_UP: dict[str, Any] = {"name": "warm-up", "measured": False, "load": [{"rate_per_s": 20, "count": 40}]}
+
+
+def test_the_analysis_tells_where_steps_and_windows_lie_and_the_page_draws_them() -> None:
+    """Both ends of the contract: what the stage stores is what the page needs."""
+    result = AnalysedTrial(phases=[WARM_UP, STEP]).finish().result()
+    warm_up, step = result.phases
+    assert step.steps == (StepSpan(rate_per_s=20, from_s=0, to_s=6), StepSpan(rate_per_s=40, from_s=6, to_s=12))
+    assert step.windows == (WindowSpan(name="before", from_s=0, to_s=6), WindowSpan(name="after", from_s=6, to_s=12))
+    assert (len(warm_up.steps), warm_up.windows) == (1, ())
+    page = sample_page([result])
+    assert "After the step from 20/s to 40/s the median" in page
+    assert "No 100 ms bin without a send within 5 s of the step at 6 s." in page
+    assert 'data-metric="box.p50"' in page

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
+from tests.samples.results import refused_result, sample_facts, sample_summary
 
 from stepbench.contracts.result import Failure, RunSummary
-from stepbench.report.schema import summary_schema
-from stepbench.report.summary import Store, amended, failed_trials, missing_result, summarise
+from stepbench.report.summary import TrialStore, add_failure, failed_trials, missing_result, summarise, summary_schema
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
-    from stepbench.report.summary import RunFacts
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "summary.schema.json"
 
 
 def test_the_published_schema_is_current() -> None:
-    """To renew it: `python -m stepbench.report.schema > docs/summary.schema.json`."""
+    """Run `python -m stepbench.report.summary > docs/summary.schema.json` to renew it."""
     assert json.loads(PUBLISHED.read_text("utf-8")) == summary_schema()
 
 
@@ -32,11 +31,11 @@ def test_a_summary_fulfils_its_schema_and_reads_back(summary: RunSummary) -> Non
 
 
 def test_a_summary_has_the_shape_that_the_design_fixes(summary: RunSummary) -> None:
-    """`schema: 1` is a promise: scripts of others read these names."""
+    """`schema: 2` is a promise: scripts of others read these names."""
     document = json.loads(summary.model_dump_json(by_alias=True))
     trial = document["trials"][0]
     window = trial["windows"][0]
-    assert (document["schema"], document["run_id"], document["status"]) == (1, "run-1", "failed")
+    assert (document["schema"], document["run_id"], document["status"]) == (2, "run-1", "failed")
     assert {"name", "store", "provider", "emulated", "incomplete", "accounting", "clock", "caveats", "cost_usd"} <= set(
         trial
     )
@@ -58,17 +57,37 @@ def test_a_summary_has_the_shape_that_the_design_fixes(summary: RunSummary) -> N
     ],
 )
 def test_the_status_is_the_worst_that_happened(
-    *, which: list[int], stopped: bool, status: str, facts: RunFacts, results: tuple[TrialResult, ...]
+    *, which: list[int], stopped: bool, status: str, results: tuple[TrialResult, ...]
 ) -> None:
     """A run must not end green over a failed trial, nor over none at all; lost events fail no trial."""
-    facts = dataclasses.replace(facts, stopped=stopped)
+    facts = dataclasses.replace(sample_facts(), stopped=stopped)
     assert summarise(facts, [results[place] for place in which]).status == status
+
+
+@pytest.mark.parametrize(
+    ("which", "errors", "verdict"),
+    [
+        pytest.param([0, 2], {}, "passed", id="no errors"),
+        pytest.param([0, 2], {"57P01": 2}, "passed", id="2 of 202"),
+        pytest.param([0, 2], {"57P01": 3}, "failed", id="3 of 203"),
+        pytest.param([2, 3], {}, "failed", id="a trial that ended early"),
+    ],
+)
+def test_the_verdict_is_of_the_run_and_its_thresholds(
+    which: list[int], errors: dict[str, int], verdict: str, results: tuple[TrialResult, ...]
+) -> None:
+    """A pipeline looks at this one word; whether the run went through is another question."""
+    chosen = [refused_result(results[place], errors) if place == 2 else results[place] for place in which]
+    summary = sample_summary(chosen)
+    assert summary.verdict == verdict
+    assert summary.status == ("failed" if 3 in which else "succeeded")
+    assert summarise(sample_facts(), chosen).thresholds == ()
 
 
 def test_a_missing_result_still_names_its_trial() -> None:
     """A trial that left nothing has failed, visibly."""
     failure = Failure(error="TargetUnavailableError", cause="no canary arrived")
-    result = missing_result("etcd", 2, Store("etcd", "etcd 3.5.1 (wheel)", emulated=False), failure, 0.01)
+    result = missing_result("etcd", 2, TrialStore("etcd", "etcd 3.5.1 (wheel)", emulated=False), failure, 0.01)
     assert (result.summary.name, result.summary.index, result.summary.failure) == ("etcd", 2, failure)
     assert result.summary.accounting is None
     assert failed_trials([result.summary]) == (result.summary,)
@@ -78,6 +97,6 @@ def test_amending_adds_what_is_missing_and_replaces_nothing(results: tuple[Trial
     """The analysis knew better than the end of the run; what it left open may be filled."""
     other = Failure(error="States.TaskFailed", cause="")
     complete, incomplete = results[2], results[3]
-    assert amended(incomplete, other).summary.failure == incomplete.summary.failure
-    assert amended(complete, other).summary.failure == other
-    assert amended(complete, None) is complete
+    assert add_failure(incomplete, other).summary.failure == incomplete.summary.failure
+    assert add_failure(complete, other).summary.failure == other
+    assert add_failure(complete, None) is complete

@@ -4,30 +4,35 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import signal
+from tests.samples.estimates import autoregressive, numbers, present
+from tests.samples.finished_trials import PHASES
+from tests.samples.finished_trials import AnalysedTrial as Trial
+from tests.samples.records import column_header
 
 from stepbench.analysis.evidence import FLOOR_PER_S
-from stepbench.contracts.result import Invocations
+from stepbench.contracts.result import Invocations, TrialResult
 from stepbench.contracts.tasks import StateError
-from stepbench.load.arrivals import phase_offsets_ns
-from stepbench.local.floors import PER_S
-from stepbench.records import layout
-from stepbench.records.columns import Rows, encode
-from stepbench.records.report_lines import ReportLine, ReportPage
-from stepbench.testing.analysed_trials import PHASES
-from stepbench.testing.analysed_trials import AnalysedTrial as Trial
-from stepbench.testing.records import column_header
+from stepbench.local.floors.measuring import PER_S
+from stepbench.records.formats.columns import Rows, encode
+from stepbench.records.formats.report_lines import ReportLine, ReportPage
+from stepbench.records.storage import layout
+from stepbench.workload.arrivals import phase_offsets_ns
 
 MS = 10**6
+
+
+def text_of(result: TrialResult, kind: str) -> str:
+    """Return the text of the result's caveat of that kind."""
+    return next(caveat.text for caveat in result.summary.caveats if caveat.kind == kind)
 
 
 def test_a_good_trial_has_its_numbers() -> None:
     """200 of 200; the quantiles are those of the latencies that were made up."""
     trial = Trial().finish()
     summary = trial.result().summary
-    books, (window,) = summary.accounting, summary.windows
-    assert books is not None
-    assert (books.offered, books.ok, books.received, books.lost, books.duplicates) == (200, 200, 200, 0, 0)
+    counts, (window,) = summary.accounting, summary.windows
+    assert counts is not None
+    assert (counts.offered, counts.ok, counts.received, counts.lost, counts.duplicates) == (200, 200, 200, 0, 0)
     assert summary.warm_up is not None
     assert summary.warm_up.received == 40
     assert (window.name, window.phase, window.n, window.offered_per_s, window.achieved_per_s) == (
@@ -36,11 +41,9 @@ def test_a_good_trial_has_its_numbers() -> None:
     )
     latency_ms = trial.records.latency_ns[1] / 1e6
     for q, found in ((0.5, window.latency_ms.p50), (0.9, window.latency_ms.p90), (0.95, window.latency_ms.p95)):
-        assert found.value == pytest.approx(np.quantile(latency_ms, q))
-        assert found.value is not None
-        assert found.low is not None
-        assert found.high is not None
-        assert found.low < found.value < found.high
+        low, value, high = numbers(found)
+        assert value == pytest.approx(np.quantile(latency_ms, q))
+        assert low < value < high
     assert window.latency_ms.p99.reason == "n=200 < 368"
     assert window.latency_ms.max == pytest.approx(latency_ms.max())
 
@@ -48,8 +51,7 @@ def test_a_good_trial_has_its_numbers() -> None:
 def test_the_six_measures_are_the_differences_of_the_time_points() -> None:
     """Lateness 0.02 ms, service 2 ms, by construction; the others follow by adding and subtracting."""
     (window,) = Trial().finish().result().summary.windows
-    assert window.lateness_ms.max == pytest.approx(0.02)
-    assert window.service_ms.max == pytest.approx(2)
+    assert (window.lateness_ms.max, window.service_ms.max) == pytest.approx((0.02, 2))
     assert window.response_write_ms.max == pytest.approx(2.02)
     assert window.latency_ms.min is not None
     assert window.after_ack_ms is not None
@@ -81,6 +83,18 @@ def test_lost_events_are_counted_in_every_quantile() -> None:
     assert "lost_events" in trial.kinds()
 
 
+def test_lost_events_are_explained_by_receivers_that_died() -> None:
+    """Their log tells, which is read twice where it came late: each invocation counts once."""
+    trial = Trial().finish(lost=(0, 1, 2))
+    ends = {"one": "Runtime.OutOfMemory", "two": "Runtime.OutOfMemory", "three": "timeout", "four": ""}
+    lines = tuple(line(request, failure=failure) for request, failure in ends.items())
+    for place in ("000000-0000", "000000-0001"):
+        page = ReportPage(function="ReceiveEvents", lines=lines)
+        trial.memory.services.runs.put_model(layout.trial_key(trial.ref, f"logs/ReceiveEvents/{place}.json"), page)
+    text = text_of(trial.result(), "lost_events")
+    assert text.endswith("Invocations of ReceiveEvents that Lambda ended: 2 by Runtime.OutOfMemory, 1 by timeout.")
+
+
 def test_the_time_line_has_every_second_and_phase() -> None:
     """2 s of warm-up, 5 s of pause without points, 10 s of load."""
     trial = Trial().finish(lost=(0,))
@@ -95,7 +109,7 @@ def test_the_time_line_has_every_second_and_phase() -> None:
 
 def test_seconds_are_counted_from_the_start_of_their_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     """A phase that begins at 6.98 s of the trial: counted from there, one event would fall in its first second."""
-    monkeypatch.setattr("stepbench.testing.finished_trials.GAP_NS", 4_980 * MS)
+    monkeypatch.setattr("tests.samples.finished_trials.GAP_NS", 4_980 * MS)
     series = Trial().finish().result().series
     assert [point.offered for point in series] == [20] * 12
     assert [point.second for point in series[:4]] == pytest.approx([0, 1, 6.98, 7.98])
@@ -119,20 +133,18 @@ def test_achieved_is_what_was_acknowledged_during_the_window() -> None:
 def test_clocks_give_an_offset_with_a_bound() -> None:
     """Receivers 1 µs ahead; both read to ± 0.5 µs."""
     clock = Trial().finish().result().summary.clock
-    assert clock.offset_ms == pytest.approx(0.001)
-    assert clock.bound_ms == pytest.approx(0.001)
+    assert (clock.offset_ms, clock.bound_ms) == pytest.approx((0.001, 0.001))
 
 
 def test_a_failed_trial_keeps_what_it_has() -> None:
-    """Only the warm-up was planned: the measured phase has neither window nor books."""
+    """Only the warm-up was planned: the measured phase has neither window nor accounting."""
     trial = Trial()
     trial.records.phase(0)
     failure = StateError(Error="TargetUnavailableError", Cause="gone")
     summary = trial.result(failure).summary
     assert summary.incomplete
     assert summary.failure is not None
-    assert summary.failure.error == "TargetUnavailableError"
-    assert (summary.accounting, summary.windows) == (None, ())
+    assert (summary.failure.error, summary.accounting, summary.windows) == ("TargetUnavailableError", None, ())
     assert summary.warm_up is not None
     assert summary.warm_up.received == 40
     assert "incomplete" in trial.kinds(failure)
@@ -160,19 +172,22 @@ def test_a_trial_without_any_record_has_a_result() -> None:
 
 
 def test_a_phase_that_no_writer_came_for_is_unsent() -> None:
-    """Planned, and that is all: 200 offered, none sent, and the writer is named."""
+    """Planned, and that is all: 200 offered, none sent, and the writer is named with its cause."""
     trial = Trial()
     trial.records.plan_phase(1)
     for key in [key for key in trial.memory.table.items if key[1].startswith(layout.STARTED)]:
         del trial.memory.table.items[key]
+    cause = '{"errorType": "Sandbox.Timedout", "errorMessage": "Task timed out after 900.00 seconds"}'
+    given_up = {"pk": layout.trial_pk(trial.ref.tag), "sk": f"{layout.MISSING}1-0-0"}
+    trial.memory.table.put_item(Item={**given_up, "error": "Sandbox.Timedout", "cause": cause})
     result = trial.result()
-    books, (window,) = result.summary.accounting, result.summary.windows
-    assert books is not None
-    assert (books.offered, books.unsent, window.n, window.offered_per_s) == (200, 200, 0, 20)
+    found, (window,) = result.summary.accounting, result.summary.windows
+    assert found is not None
+    assert (found.offered, found.unsent, window.n, window.offered_per_s) == (200, 200, 0, 20)
     assert window.latency_ms.p50.reason == "n=0 < 6"
-    texts = {caveat.kind: caveat.text for caveat in result.summary.caveats}
-    assert "200 of 200" in texts["unsent"]
-    assert "writer 0 in slice 0 of steady" in texts["missing_writer"]
+    assert "200 of 200" in text_of(result, "unsent")
+    named = "writer 0 in slice 0 of steady (Sandbox.Timedout: Task timed out after 900.00 seconds)"
+    assert named in text_of(result, "missing_writer")
 
 
 def test_a_killed_writer_leaves_books_that_add_up() -> None:
@@ -185,15 +200,18 @@ def test_a_killed_writer_leaves_books_that_add_up() -> None:
     for number in range(150):
         trial.records.deliver(1, number, int(t0_ns[number]) + 5 * MS)
     result = trial.result()
-    books = result.summary.accounting
-    assert books is not None
-    assert (books.offered, books.sent, books.unrecorded, books.unrecorded_arrived) == (200, 100, 100, 50)
-    assert (books.received, books.lost) == (150, 0)
+    found = result.summary.accounting
+    assert found is not None
+    assert (found.offered, found.sent, found.unrecorded, found.unrecorded_arrived) == (200, 100, 100, 50)
+    assert (found.received, found.lost) == (150, 0)
     assert {"missing_writer", "unrecorded"} <= trial.kinds()
+    page = ReportPage(function="RunWriter", lines=(line("one", failure="timeout"),))
+    trial.memory.services.runs.put_model(layout.trial_key(trial.ref, "logs/RunWriter/000000-0000.json"), page)
+    assert "Invocations of RunWriter that Lambda ended: 1 by timeout." in text_of(trial.result(), "unrecorded")
 
 
 def line(request: str, **fields: Any) -> ReportLine:  # noqa: ANN401 -- a line's fields
-    """A REPORT line."""
+    """Return a REPORT line."""
     default = {"duration_ms": 2.0, "billed_ms": 3.0, "memory_mb": 128, "max_memory_mb": 90}
     return ReportLine(request_id=request, **{**default, **fields})
 
@@ -201,10 +219,8 @@ def line(request: str, **fields: Any) -> ReportLine:  # noqa: ANN401 -- a line's
 def test_invocations_come_from_the_trials_own_report_lines() -> None:
     """Another trial's receivers wrote to the same log; writers say their cold starts, receivers stamp theirs."""
     trial = Trial().finish()
-    receivers = ReportPage(
-        function="ReceiveEvents",
-        lines=(line("request-1-0", duration_ms=8), line("request-1-1"), line("request-1-1"), line("somebody-else")),
-    )
+    lines = (line("request-1-0", duration_ms=8), line("request-1-1"), line("request-1-1"), line("somebody-else"))
+    receivers = ReportPage(function="ReceiveEvents", lines=lines)
     writers = ReportPage(function="RunWriter", lines=(line("w", init_ms=400, billed_ms=9_000),))
     trial.collected(receivers, writers, expected=240, seen=2)
     found = {each.function: each for each in trial.result().summary.invocations}
@@ -247,9 +263,7 @@ def test_logs_without_all_writers_do_not_decide_the_bill() -> None:
 
 def test_logs_without_a_watcher_do_not_decide_the_bill() -> None:
     """A pull trigger expects no receiver's line, so nothing was waited for."""
-    trial = Trial(store="etcd")
-    for phase in (0, 1):
-        trial.records.phase(phase, source="watcher#0")
+    trial = Trial(store="etcd").finish(source="watcher#0")
     assumed = trial.result().summary.cost_usd.actual
     trial.collected(ReportPage(function="RunWriter", lines=(line("w-0"), line("w-1"))))
     assert trial.result().summary.cost_usd.actual == assumed
@@ -272,59 +286,73 @@ def test_without_logs_receivers_speak_for_themselves() -> None:
 
 def test_a_watched_store_has_no_receiver_function() -> None:
     """etcd: items come from the watcher; its floor is the bare watch."""
-    trial = Trial(store="etcd")
-    for phase in (0, 1):
-        trial.records.phase(phase, source="watcher#0")
-    floors = {"async_invoke": {"latencies_ms": [9.0] * 50}, "etcd_watch": {"latencies_ms": [0.7, 0.8, 0.9] * 20}}
-    trial.memory.services.runs.put_json(layout.run_key(trial.ref.run_id, "floors.json"), floors)
-    summary = trial.result().summary
-    assert summary.invocations == ()
-    assert summary.floor_ms is not None
-    assert (summary.floor_ms.n, summary.floor_ms.min, summary.floor_ms.max) == (60, 0.7, 0.9)
+    trial = Trial(store="etcd").finish(source="watcher#0")
+    floor = trial.floor_ms(async_invoke=[9.0] * 50, etcd_watch=[0.7, 0.8, 0.9] * 20)
+    assert trial.result().summary.invocations == ()
+    assert floor is not None
+    assert (floor.n, floor.min, floor.max) == (60, 0.7, 0.9)
 
 
 def test_an_etcd_elsewhere_has_no_floor() -> None:
     """Floors are measured on this machine's own etcd."""
-    trial = Trial(store="etcd", target={"endpoint": "etcd.example:2379"})
-    for phase in (0, 1):
-        trial.records.phase(phase, source="watcher#0")
-    floors = {"async_invoke": {"latencies_ms": [5.0] * 10}, "etcd_watch": {"latencies_ms": [0.7] * 10}}
-    trial.memory.services.runs.put_json(layout.run_key(trial.ref.run_id, "floors.json"), floors)
-    assert trial.result().summary.floor_ms is None
+    trial = Trial(store="etcd", target={"endpoint": "etcd.example:2379"}).finish(source="watcher#0")
+    assert trial.floor_ms(async_invoke=[5.0] * 10, etcd_watch=[0.7] * 10) is None
 
 
 def test_a_floor_that_could_not_be_measured_is_left_out() -> None:
     """An empty list is what a probe without arrivals leaves."""
-    trial = Trial().finish()
-    floors: dict[str, Any] = {"async_invoke": {"latencies_ms": []}}
-    trial.memory.services.runs.put_json(layout.run_key(trial.ref.run_id, "floors.json"), floors)
-    assert trial.result().summary.floor_ms is None
+    assert Trial().finish().floor_ms(async_invoke=[]) is None
 
 
 def test_a_floor_has_the_time_axis_that_it_was_sent_on() -> None:
     """200 calls in 10 s, each like those before: on an axis of 0.2 s they would be too short for any interval."""
     assert FLOOR_PER_S == PER_S
-    trial = Trial().finish()
-    noise = np.random.default_rng(1).standard_normal(700)
-    values_ms = np.exp(signal.lfilter([1], [1, -0.6], noise)[500:])
-    floors = {"async_invoke": {"latencies_ms": values_ms.tolist()}}
-    trial.memory.services.runs.put_json(layout.run_key(trial.ref.run_id, "floors.json"), floors)
-    floor = trial.result().summary.floor_ms
+    values_ms = np.exp(autoregressive(0.6, 200))
+    floor = Trial().finish().floor_ms(async_invoke=values_ms.tolist())
     assert floor is not None
-    assert floor.p50.value == pytest.approx(np.median(values_ms))
-    assert floor.p50.low is not None
-    assert floor.p50.high is not None
+    assert numbers(floor.p50)[1] == pytest.approx(np.median(values_ms))
 
 
 def test_what_a_failed_trial_has_lost_may_only_not_have_been_waited_for() -> None:
-    """A run that was stopped has no time for its last events."""
+    """It has had no time for its last events."""
     trial = Trial().finish(lost=(3, 5, 8))
-    told = {failure: _lost_words(trial, failure) for failure in ("", "TrialCancelledError")}
+    results = {failure: trial.result(StateError(Error=failure)) for failure in ("", "WatchLostError")}
+    told = {failure: text_of(result, "lost_events") for failure, result in results.items()}
     assert told[""].startswith("3 acknowledged events had not arrived ")
     assert "after the last acknowledgement" in told[""]
-    assert "may not have waited" in told["TrialCancelledError"]
+    assert "may not have waited" in told["WatchLostError"]
 
 
-def _lost_words(trial: Trial, failure: str) -> str:
-    caveats = trial.result(StateError(Error=failure)).summary.caveats
-    return next(caveat.text for caveat in caveats if caveat.kind == "lost_events")
+STOPPED = StateError(Error="TrialCancelledError", Cause="stopped by the user")
+
+
+def test_what_a_stop_cuts_off_is_not_lost() -> None:
+    """Each of them might have arrived; nothing is to be mended, and no writer to be given more time."""
+    trial = Trial(drain_limit_s=20)
+    trial.records.phase(1, lost=(3, 197), to_s=9.95)
+    result = trial.result(STOPPED)
+    accounting = present(result.summary.accounting)
+    assert (accounting.lost, accounting.cut_off, accounting.ok_arrived) == (0, 2, 197)
+    assert "2 acknowledged events had not arrived by then" in text_of(result, "incomplete")
+    assert "the run was stopped before" in text_of(result, "unsent")
+    assert "lost_events" not in {caveat.kind for caveat in result.summary.caveats}
+    about_the_end = {"incomplete", "unsent", "missing_writer", "short_sample"}
+    remedies = {caveat.remedy for caveat in result.summary.caveats if caveat.kind in about_the_end}
+    assert remedies == {"The run was stopped: run it again, to its end."}
+
+
+def test_what_a_dead_writer_may_have_sent_does_not_make_the_stop_later() -> None:
+    """It was killed after 5 s, and might have sent until 10 s; event 97 was acknowledged 0.1 s before its last one."""
+    trial = Trial(drain_limit_s=2)
+    trial.records.phase(1, lost=(3, 97), to_s=5, last=False)
+    accounting = present(trial.result(STOPPED).summary.accounting)
+    assert (accounting.unrecorded, accounting.lost, accounting.cut_off) == (100, 1, 1)
+
+
+def test_what_had_the_whole_drain_limit_to_arrive_is_lost_though_the_run_was_stopped() -> None:
+    """Events 3 and 150 were acknowledged 9.8 s and 2.45 s before the last one, and a second is the limit."""
+    trial = Trial(drain_limit_s=1).finish(lost=(3, 150, 190))
+    result = trial.result(STOPPED)
+    accounting = present(result.summary.accounting)
+    assert (accounting.lost, accounting.cut_off) == (2, 1)
+    assert text_of(result, "lost_events").startswith("2 events had not arrived 1 s after their acknowledgement")

@@ -14,16 +14,16 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.stub import Stubber
+from tests.samples.services import MemoryServices
 
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.tasks import ValidatePlanInput
 from stepbench.errors import PlanError
 from stepbench.planning import parse_plan
-from stepbench.records import layout
+from stepbench.records.storage import layout
 from stepbench.stages.application_traces import LIMIT_S, ROUNDS, resolve_traces
 from stepbench.stages.validate_plan import validate_plan
 from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_services import MemoryServices
 
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 NOW_NS = int(NOW.timestamp()) * 10**9
@@ -31,38 +31,33 @@ HOUR = timedelta(hours=1)
 
 
 def xray_client(endpoint: str | None = None) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
-    """A real client that never waits."""
+    """Return a real client that never waits."""
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=2)
     session = boto3.session.Session("some", "body", region_name="us-east-1")
     return session.client("xray", endpoint_url=endpoint, config=config)
 
 
 def document(traces: dict[str, Any] | None = None, **application: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
-    """A plan with one application that X-Ray has seen."""
+    """Return a plan with one application that X-Ray has seen."""
     seen = {"name": "app", "source": "ours", "traces": {"name": "chain", "last_hours": 1, **(traces or {})}}
     trial = {"target": {"store": "s3"}, "phases": [{"name": "m", "load": [{"rate_per_s": 1, "count": 5}]}]}
     return {"name": "traced", "trials": [trial], "applications": [{**seen, **application}]}
 
 
 def summaries(since: datetime, until: datetime, token: str | None = None) -> dict[str, Any]:
-    """What is asked for a part of the window."""
-    request = {
-        "TimeRangeType": "TraceId",
-        "StartTime": since,
-        "EndTime": until,
-        "FilterExpression": 'service("chain")',
-    }
+    """Return the request for a part of the window."""
+    request = {"TimeRangeType": "TraceId", "StartTime": since, "EndTime": until, "FilterExpression": 'service("chain")'}
     return request if token is None else {**request, "NextToken": token}
 
 
 def page(*ids: str, then: str | None = None, partial: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Summaries of these traces, in answer."""
+    """Return summaries of these traces, as X-Ray answers."""
     found = [{"Id": name, "IsPartial": name in partial} for name in (*ids, *partial)]
     return {"TraceSummaries": found} if then is None else {"TraceSummaries": found, "NextToken": then}
 
 
 def trace(name: str, first_s: float = 0.2, second_s: float = 0.05) -> dict[str, Any]:
-    """A trace of two functions, one after the other."""
+    """Return a trace of two functions, one after the other."""
     spans = (("resize", 100.0, first_s), ("store", 102.0, second_s))
     segments = [
         {"name": function, "origin": "AWS::Lambda::Function", "start_time": start, "end_time": start + length}
@@ -73,7 +68,7 @@ def trace(name: str, first_s: float = 0.2, second_s: float = 0.05) -> dict[str, 
 
 
 def resolved(plan: dict[str, Any], stubber: Stubber) -> Plan:
-    """The plan after X-Ray has been asked for all that was expected."""
+    """Return the plan after X-Ray has been asked for all that was expected."""
     memory = MemoryServices(FakeClock(NOW_NS), {"xray": stubber.client})
     with stubber:
         found = resolve_traces(parse_plan(plan), memory.services)
@@ -82,12 +77,11 @@ def resolved(plan: dict[str, Any], stubber: Stubber) -> Plan:
 
 
 def refusal(plan: dict[str, Any], stubber: Stubber) -> str:
-    """Why the plan is refused, in one line."""
+    """Return why the plan is refused, in one line."""
     with pytest.raises(PlanError) as refused:
         resolved(plan, stubber)
     (problem,) = refused.value.problems
-    assert problem.path == "applications[0].traces"
-    assert problem.value == '"chain"'
+    assert (problem.path, problem.value) == ("applications[0].traces", '"chain"')
     assert "duration_ms" in problem.remedy
     return problem.message
 
@@ -177,7 +171,7 @@ def test_a_slow_x_ray_is_given_up() -> None:
 
     class Slow:
         def get_trace_summaries(self, **_: object) -> dict[str, Any]:
-            """Always another page."""
+            """Return another page, always."""
             clock.sleep(LIMIT_S / 4)
             return page(then="more")
 

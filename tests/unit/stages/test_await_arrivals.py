@@ -2,15 +2,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.samples.finished_trials import LATENESS_NS, SERVICE_NS, FinishedTrial
+from tests.samples.records import t4_item
+from tests.samples.services import MemoryServices, small_plan, stored_trial
+
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
-from stepbench.records import layout
-from stepbench.records.t4 import Entry, encode_fallback
+from stepbench.records.formats.t4 import Entry, encode_fallback
+from stepbench.records.storage import layout
 from stepbench.stages.await_arrivals import PATIENCE_S, await_arrivals
 from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.finished_trials import LATENESS_NS, SERVICE_NS, FinishedTrial
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.records import t4_item
-from stepbench.testing.trials import small_plan, stored_trial
 
 if TYPE_CHECKING:
     import pytest
@@ -21,7 +21,7 @@ LAST_T2_NS = START_NS + SECOND_NS + LATENESS_NS + SERVICE_NS
 
 
 def finished(*, lost: tuple[int, ...] = ()) -> tuple[MemoryServices, FinishedTrial, FakeClock]:
-    """Two events a second apart, drain limit 10 s; it is 1.5 s after the start."""
+    """Return a trial of two events a second apart, drain limit 10 s; it is 1.5 s after the start."""
     clock = FakeClock(START_NS + 3 * SECOND_NS // 2)
     memory = MemoryServices(clock)
     plan = small_plan(drain_limit_s=10)
@@ -31,7 +31,7 @@ def finished(*, lost: tuple[int, ...] = ()) -> tuple[MemoryServices, FinishedTri
 
 
 def looked(memory: MemoryServices, trial: FinishedTrial) -> AwaitArrivalsOutput:
-    """One call."""
+    """Call the stage once."""
     return await_arrivals(AwaitArrivalsInput(ref=trial.ref), memory.services)
 
 

@@ -4,20 +4,31 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.samples.records import t4_item
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
-from stepbench.contracts.tasks import AwaitTargetInput, TrialRef
+from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.tasks import AwaitTargetInput
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import PRELOAD_WRITER
-from stepbench.drivers.protocol import Outcome, Write, Written
-from stepbench.errors import TargetUnavailableError, TrialCancelledError
-from stepbench.records import layout
-from stepbench.records.t4 import Entry, pack
-from stepbench.stages.await_target import CALL_LIMIT_S, arrived_canaries, await_target
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.model.request import Request
+from stepbench.model.result import Outcome, Result
+from stepbench.records.formats.t4 import Entry
+from stepbench.records.storage import layout
+from stepbench.stages.await_target import (
+    CALL_LIMIT_S,
+    REFUSED_AGAIN_LIMIT_S,
+    REFUSED_LIMIT_S,
+    SPREADING_S,
+    arrived_canaries,
+    await_target,
+)
+from stepbench.stages.prepare_target import DELIVERY_LIMIT_S, EMULATED_DELIVERY_LIMIT_S
+from stepbench.stages.target_driver import note_unreached
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.trials import small_plan, stored_trial
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan
@@ -36,58 +47,51 @@ class Delivering(MemoryDriver):
         self._table = memory.services.table
         self._lost = lost
 
-    async def write(self, write: Write) -> Written:
+    async def serve(self, request: Request) -> Result:
         """Write, and deliver."""
         number = len(self.offered)
-        written = await super().write(write)
+        written = await super().serve(request)
         if number not in self._lost and written.outcome is Outcome.OK:
-            arrive(self._table.put_t4, write, written.t2_ns)
+            arrive(self._table.put_t4, request, written.t2_ns)
         return written
 
 
-def arrive(put_t4: object, write: Write, t4_ns: int) -> None:
-    """What a receiver does."""
-    event = parse_event_id(write.key if write.delete else write.value.decode())
+def arrive(put_t4: object, write: Request, t4_ns: int) -> None:
+    """Record the arrival as a receiver does."""
+    event = parse_event_id(write.key if write.kind is Kind.DELETE else write.value.decode())
     assert event is not None
     entry = Entry(event.phase, event.attempt, event.writer, event.slice, 0, event.sequence, t4_ns)
-    item = {
-        "n": 1,
-        "entries": pack([entry]),
-        "sandbox": "s",
-        "cold": False,
-        "init_ns": 0,
-        "batch": 1,
-        "source": "receiver",
-    }
     assert callable(put_t4)
-    put_t4(event.tag, f"request-{event.sequence}", t4_ns, item)
+    put_t4(event.tag, f"request-{event.sequence}", t4_ns, t4_item([entry]))
 
 
 class Scene:
     """A trial whose target is to be awaited, at second `NOW_S`, until a minute later."""
 
-    def __init__(self, plan: TrialPlan | None = None) -> None:
+    def __init__(self, plan: TrialPlan | None = None, emulator: str = "") -> None:
         self.clock = FakeClock(now_ns=NOW_S * SECOND_NS)
-        self.memory = MemoryServices(self.clock)
+        self.memory = MemoryServices(self.clock, emulator=emulator)
         self.ref: TrialRef = stored_trial(self.memory.services, plan)
 
     def ready(self, driver: MemoryDriver, ready_by_s: float = NOW_S + 60) -> bool:
-        """One call of the stage."""
+        """Call the stage once."""
         task = AwaitTargetInput(ref=self.ref, ready_by=datetime.fromtimestamp(ready_by_s, UTC))
         return await_target(task, self.memory.services, build=lambda _spec, _settings, _clock: driver).ready
 
     def beat(self, who: str, age_s: float, *, ended: bool = False) -> None:
-        """A heartbeat of that age."""
-        item = {
-            "at_ns": self.clock.now_ns() - int(age_s * SECOND_NS),
-            "progress": {},
-            **({"ended": True} if ended else {}),
-        }
+        """Leave a heartbeat of that age."""
+        item = {"at_ns": self.clock.now_ns() - int(age_s * SECOND_NS), "progress": {}, "ended": ended}
         self.memory.table.put_item(Item={"pk": layout.trial_pk(self.ref.tag), "sk": layout.HEARTBEAT + who, **item})
 
     def waited_s(self) -> float:
-        """How long the call took."""
+        """Return how long the call took."""
         return self.clock.now_ns() / SECOND_NS - NOW_S
+
+
+def operations(records: int, mix: dict[str, int] | None = None) -> TrialPlan:
+    """Return a trial of operations on Redis."""
+    workload = {"records": records, "mix": mix or {"read": 1}}
+    return small_plan("redis", experiment="operations", workload=workload)
 
 
 def test_three_canaries_in_a_row_prove_the_trigger() -> None:
@@ -95,8 +99,7 @@ def test_three_canaries_in_a_row_prove_the_trigger() -> None:
     scene = Scene()
     driver = Delivering(scene.memory)
     assert scene.ready(driver)
-    assert len(driver.offered) == 3
-    assert driver.calls == ["open", "close"]
+    assert (len(driver.offered), driver.calls) == (3, ["open", "close"])
 
 
 def test_a_lost_canary_starts_the_row_again() -> None:
@@ -140,6 +143,23 @@ def test_after_ready_by_the_target_is_given_up() -> None:
     scene = Scene()
     with pytest.raises(TargetUnavailableError, match=r"s3's trigger by 1970-01-12 13:46:39 UTC: look at ReceiveEvents"):
         scene.ready(Delivering(scene.memory), ready_by_s=NOW_S - 1)
+
+
+@pytest.mark.parametrize("plan", [small_plan("dynamodb"), operations(1)])
+def test_a_target_that_is_given_up_says_what_the_store_answered(plan: TrialPlan) -> None:
+    """A missing table is answered with an error, which is what its owner has to know."""
+    scene = Scene(plan)
+    with pytest.raises(TargetUnavailableError, match=r"UTC \(FAILED, 'refused'\): look at"):
+        scene.ready(MemoryDriver(scene.clock, outcomes={0: Outcome.FAILED}), ready_by_s=NOW_S - 1)
+
+
+@pytest.mark.parametrize("plan", [small_plan("dynamodb"), operations(1)])
+def test_a_driver_that_breaks_fails_at_once_and_with_its_cause(plan: TrialPlan) -> None:
+    """To ask it again until the limit takes minutes, and tells nobody why."""
+    scene = Scene(plan)
+    with pytest.raises(KeyError, match="number 0 breaks"):
+        scene.ready(MemoryDriver(scene.clock, raising={0}))
+    assert scene.waited_s() == 0
 
 
 def test_a_late_watcher_s_remedy_is_another() -> None:
@@ -206,8 +226,7 @@ def test_a_canary_of_deletes_is_written_first_and_then_deleted() -> None:
     scene = Scene(small_plan(record={"operation": "delete"}))
     driver = Delivering(scene.memory)
     assert scene.ready(driver)
-    assert [write.delete for write in driver.offered] == [False, True] * 3
-    assert driver.stored == {}
+    assert ([write.kind is Kind.DELETE for write in driver.offered], driver.stored) == ([False, True] * 3, {})
     silent = Delivering(scene.memory, lost=range(2, 10_000, 2), outcomes={0: Outcome.FAILED})
     assert not scene.ready(silent, NOW_S + 600)
 
@@ -215,16 +234,9 @@ def test_a_canary_of_deletes_is_written_first_and_then_deleted() -> None:
 def test_preloaded_keys_are_no_canaries_of_ours() -> None:
     """They carry a canary's phase too, and would prove nothing about what is sent now."""
     scene = Scene()
-    entries = pack([Entry(CANARY_PHASE, 0, PRELOAD_WRITER, 0, 0, 7, 1), Entry(0, 0, 0, 0, 1, 8, 1)])
-    item = {"n": 2, "entries": entries, "sandbox": "s", "cold": False, "init_ns": 0, "batch": 2, "source": "receiver"}
-    scene.memory.services.table.put_t4(scene.ref.tag, "request", 1, item)
+    entries = [Entry(CANARY_PHASE, 0, PRELOAD_WRITER, 0, 0, 7, 1), Entry(0, 0, 0, 0, 1, 8, 1)]
+    scene.memory.services.table.put_t4(scene.ref.tag, "request", 1, t4_item(entries))
     assert arrived_canaries(scene.ref.tag, scene.memory.services) == set()
-
-
-def operations(records: int, mix: dict[str, int] | None = None) -> TrialPlan:
-    """A trial of operations on Redis."""
-    workload = {"records": records, "mix": mix or {"read": 1}}
-    return small_plan("redis", experiment="operations", workload=workload)
 
 
 def test_operations_are_ready_once_the_last_preloaded_record_can_be_read() -> None:
@@ -232,9 +244,8 @@ def test_operations_are_ready_once_the_last_preloaded_record_can_be_read() -> No
     scene = Scene(operations(50))
     driver = MemoryDriver(scene.clock, outcomes={0: Outcome.FAILED, 1: Outcome.UNKNOWN})
     assert scene.ready(driver)
-    assert [operation.kind for operation in driver.operations] == [Kind.READ] * 3
-    assert {operation.key for operation in driver.operations} == {driver.operations[0].key}
-    assert driver.offered == []
+    assert [operation.kind for operation in driver.offered] == [Kind.READ] * 3
+    assert {operation.key for operation in driver.offered} == {driver.offered[0].key}
 
 
 def test_without_records_a_probe_is_inserted_apart_from_the_workload_s() -> None:
@@ -242,9 +253,9 @@ def test_without_records_a_probe_is_inserted_apart_from_the_workload_s() -> None
     scene = Scene(operations(0, {"insert": 1}))
     driver = MemoryDriver(scene.clock, outcomes={0: Outcome.FAILED}, service_ns=(1_000_000,))
     assert scene.ready(driver)
-    assert [operation.kind for operation in driver.operations] == [Kind.INSERT] * 2
-    assert len({operation.key for operation in driver.operations}) == 2
-    assert all(operation.key.startswith(f"{scene.ref.tag}/") for operation in driver.operations)
+    assert [operation.kind for operation in driver.offered] == [Kind.INSERT] * 2
+    assert len({operation.key for operation in driver.offered}) == 2
+    assert all(operation.key.startswith(f"{scene.ref.tag}/") for operation in driver.offered)
 
 
 def test_operations_wait_for_what_was_prepared_and_give_the_call_back_in_time() -> None:
@@ -262,3 +273,49 @@ def test_no_watcher_is_waited_for_where_operations_are_measured() -> None:
     scene = Scene(plan)
     assert scene.ready(MemoryDriver(scene.clock))
     assert not plan.pull
+
+
+@pytest.mark.parametrize("plan", [small_plan(), operations(1)])
+def test_a_store_that_takes_nothing_is_given_up_long_before_its_trigger_would_be(plan: TrialPlan) -> None:
+    """A trigger may need ten minutes to become active; a store that answers with errors needs none to do so."""
+    scene = Scene(plan)
+    refusing = dict.fromkeys(range(10_000), Outcome.FAILED)
+    with pytest.raises(TargetUnreachableError, match=rf"nothing for {REFUSED_LIMIT_S} s \(FAILED, 'refused'\)"):
+        scene.ready(MemoryDriver(scene.clock, outcomes=refusing))
+    assert REFUSED_LIMIT_S <= scene.waited_s() < REFUSED_LIMIT_S + 1 < CALL_LIMIT_S
+
+
+def test_on_aws_refusals_count_only_when_rights_have_had_a_minute_to_spread() -> None:
+    """Right after a deployment or a change of it, a role may be refused what it is allowed: call after call is made."""
+    scene = Scene()
+    refusing = MemoryDriver(scene.clock, outcomes=dict.fromkeys(range(10_000), Outcome.FAILED))
+    for _ in range(2):
+        assert not scene.ready(refusing, ready_by_s=NOW_S + DELIVERY_LIMIT_S)
+    with pytest.raises(TargetUnreachableError):
+        scene.ready(refusing, ready_by_s=NOW_S + DELIVERY_LIMIT_S)
+    assert SPREADING_S + REFUSED_LIMIT_S <= scene.waited_s() < SPREADING_S + REFUSED_LIMIT_S + 1
+
+
+def test_an_emulator_knows_rights_at_once() -> None:
+    """A dead store there should not take a minute."""
+    scene = Scene(emulator="MiniStack")
+    refusing = MemoryDriver(scene.clock, outcomes=dict.fromkeys(range(10_000), Outcome.FAILED))
+    with pytest.raises(TargetUnreachableError):
+        scene.ready(refusing, ready_by_s=NOW_S + EMULATED_DELIVERY_LIMIT_S)
+    assert REFUSED_LIMIT_S <= scene.waited_s() < REFUSED_LIMIT_S + 1
+
+
+def test_a_store_that_took_nothing_before_is_given_up_sooner() -> None:
+    """Forty-eight trials would each wait for it."""
+    scene = Scene()
+    note_unreached(scene.memory.services.trial(scene.ref), "refused", scene.memory.services)
+    with pytest.raises(TargetUnreachableError):
+        scene.ready(MemoryDriver(scene.clock, outcomes=dict.fromkeys(range(10_000), Outcome.UNKNOWN)))
+    assert REFUSED_AGAIN_LIMIT_S <= scene.waited_s() < REFUSED_AGAIN_LIMIT_S + 1
+
+
+def test_a_store_that_is_not_ready_yet_refuses_nothing() -> None:
+    """Nodes that have yet to agree on a schema say so, and are asked for nothing before."""
+    scene = Scene(operations(1))
+    assert not scene.ready(MemoryDriver(scene.clock, ready_after=10_000))
+    assert scene.waited_s() >= CALL_LIMIT_S

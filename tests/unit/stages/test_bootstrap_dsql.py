@@ -8,11 +8,11 @@ from typing import Any
 import boto3
 import pytest
 from botocore.stub import Stubber
+from tests.samples.services import MemoryServices
 
 from stepbench.contracts.custom_resource import BootstrapDsqlInput, BootstrapDsqlOutput
 from stepbench.stages.bootstrap_dsql import bootstrap_dsql, region_of_arn
 from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_services import MemoryServices
 
 HERE, THERE = "us-east-1", "us-east-2"
 ID, PEER_ID = "a" * 26, "b" * 26
@@ -37,24 +37,24 @@ class Scene:
             stub.activate()
 
     def created(self, **regions: Any) -> None:  # noqa: ANN401 -- JSON
-        """There a cluster is made."""
+        """Expect that a cluster is made there."""
         asked = {"deletionProtectionEnabled": False, "tags": {"stepbench:stack": "bench"}, "clientToken": "request-1"}
         answer = self._status("CREATING") | {"deletionProtectionEnabled": False}
         self.stubs[THERE].add_response("create_cluster", answer, {**asked, **regions})
 
     def status(self, region: str, status: str, **more: Any) -> None:  # noqa: ANN401 -- JSON
-        """What the cluster of a region is asked for, and says."""
+        """Expect a request for the status of a region's cluster, and answer it."""
         answer = self._status(status, region) | {"deletionProtectionEnabled": False, **more}
         identifier = {"identifier": ID if region == THERE else PEER_ID}
         self.stubs[region].add_response("get_cluster", answer, identifier)
 
     def updated(self) -> None:
-        """The peer is told of the other."""
+        """Expect that the peer is told of the other."""
         asked = {"identifier": PEER_ID, "multiRegionProperties": {"witnessRegion": "us-west-2", "clusters": [ARN]}}
         self.stubs[HERE].add_response("update_cluster", self._status("UPDATING", HERE), asked)
 
     def ask(self, request: str, properties: dict[str, Any] | None = None, physical: str = "") -> BootstrapDsqlOutput:
-        """As CloudFormation."""
+        """Send a request as CloudFormation does."""
         event = {
             "RequestType": request,
             "ResponseURL": "https://answer.example.com/",
@@ -140,7 +140,7 @@ def test_what_was_never_made_is_said_so_and_deleted_without_asking() -> None:
 
 @pytest.mark.parametrize("gone", [True, False])
 def test_deletion_asks_once_and_waits_for_nobody(*, gone: bool) -> None:
-    """Of two peers the first is not gone before the second, which CloudFormation deletes after this."""
+    """The first of two peers is not gone before the second, which CloudFormation deletes after it."""
     scene = Scene()
     if gone:
         scene.stubs[THERE].add_client_error("delete_cluster", "ResourceNotFoundException", "gone")
@@ -185,5 +185,5 @@ def test_what_nobody_foresaw_is_answered_too() -> None:
 
 @pytest.mark.parametrize(("arn", "region"), [(ARN, THERE), ("none", ""), ("arn:aws:s3:::bucket", ""), ("", "")])
 def test_only_a_clusters_arn_names_a_region(arn: str, region: str) -> None:
-    """What is deleted is what the name says."""
+    """The cluster that the name says is deleted."""
     assert region_of_arn(arn) == region

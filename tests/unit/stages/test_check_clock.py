@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from pydantic import ValidationError
+from tests.samples.lambda_api import LambdaApi, lambda_api
+from tests.samples.records import REF, dynamodb_record
+from tests.samples.services import MemoryServices
 
 from stepbench.contracts.identity import EventId
-from stepbench.drivers.protocol import Outcome
-from stepbench.records.t4 import parse_item
-from stepbench.records.t4_log import T4Log
-from stepbench.records.t4_store import T4Store
+from stepbench.model.result import Outcome
+from stepbench.records.formats.t4_items import parse_item
+from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.stages.check_clock import Checker, check_clock
 from stepbench.stages.receive_events import Receiver, Sandbox
-from stepbench.testing.lambda_api import LambdaApi, lambda_api
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.records import REF, dynamodb_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +28,7 @@ WRITE = {"table": "target-1", "key": "k/", "value": 'v"é'}
 
 
 def response(status: int, body: bytes) -> bytes:
-    """An HTTP answer."""
+    """Return an HTTP answer."""
     return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -51,13 +50,13 @@ class Scene:
         self.checker = Checker(Receiver(store, log, Sandbox("sandbox-1", T4_NS)), services)
 
     def invoke(self, event: Any, request_id: str = "request-1") -> dict[str, Any]:  # noqa: ANN401 -- JSON
-        """One invocation."""
+        """Invoke the function once."""
         return check_clock(event, T4_NS, request_id, self.checker)
 
 
 @pytest.fixture
 def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    """Closed at the end, so that no socket is left."""
+    """Yield a scene, closed at the end, so that no socket is left."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     with lambda_api() as server:
@@ -70,7 +69,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 
 def test_a_write_is_one_signed_put_with_the_sandboxs_own_times(scene: Scene) -> None:
-    """As a writer's own driver makes it; t1 before the server has it, t2 after."""
+    """The request is a writer's own driver's; t1 is before the server has it, t2 after."""
     told = scene.invoke(WRITE)
     (asked,) = scene.server.invocations
     assert asked.headers["x-amz-target"] == "DynamoDB_20120810.PutItem"

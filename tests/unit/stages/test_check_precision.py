@@ -4,17 +4,15 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.samples.finished_trials import FinishedTrial
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.analysis.precision import GROWTH, SETTLE_S
-from stepbench.contracts.phase import MAX_LOOKS
-from stepbench.contracts.phase_documents import PrecisionLook, PrecisionLooks
+from stepbench.contracts.phase import MAX_PRECISION_CHECKS, PrecisionLook, PrecisionLooks
 from stepbench.contracts.tasks import CheckPrecisionInput, CheckPrecisionOutput
-from stepbench.records import layout
+from stepbench.records.storage import layout
 from stepbench.stages.check_precision import SILENT_S, STOP_LEAD_S, check_precision
 from stepbench.testing.fake_clock import START_NS, FakeClock
-from stepbench.testing.finished_trials import FinishedTrial
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.trials import small_plan, stored_trial
 
 SECOND_NS = 10**9
 
@@ -34,24 +32,24 @@ class Running:
         self.beat(START_NS + 10_000 * SECOND_NS)
 
     def beat(self, at_ns: int) -> None:
-        """A writer's last sign of life."""
+        """Leave a writer's last sign of life."""
         sk = f"{layout.HEARTBEAT}writer#00-0000-0000-00"
         self.memory.table.put_item(Item={"pk": layout.trial_pk(self.ref.tag), "sk": sk, "at_ns": at_ns})
 
     def at(self, second: float, **recorded: Any) -> CheckPrecisionOutput:  # noqa: ANN401 -- as `FinishedTrial.phase`
-        """One call, so many seconds after the phase's start; all is recorded that was due 10 s before."""
+        """Call the stage so many seconds after the phase's start; all is recorded that was due 10 s before."""
         self.clock.advance(START_NS + round(second * SECOND_NS) - self.clock.now_ns())
         self.records.phase(0, **{"to_s": second - 10, "last": False, "clocks": False, **recorded})
         return check_precision(CheckPrecisionInput(ref=self.ref, phase=0), self.memory.services)
 
     def looks(self) -> PrecisionLooks:
-        """What the stage has noted."""
+        """Return the looks that the stage has noted."""
         key = layout.phase_key(self.ref, 0, "until.json")
         return self.memory.services.runs.get_model(key, PrecisionLooks)
 
     @property
     def stop_s(self) -> float | None:
-        """Where the phase ends, in seconds from its start."""
+        """Return where the phase ends, in seconds from its start."""
         stop_at_ns = self.memory.services.table.stop_at_ns(self.ref.tag, 0)
         return None if stop_at_ns is None else (stop_at_ns - START_NS) / SECOND_NS
 
@@ -61,7 +59,7 @@ WHOLE_S = 1.0
 
 
 def seconds(answer: CheckPrecisionOutput) -> float:
-    """When it is to be called again, from the phase's start."""
+    """Return when it is to be called again, from the phase's start."""
     return (answer.next_at - datetime.fromtimestamp(START_NS / SECOND_NS, UTC)).total_seconds()
 
 
@@ -173,7 +171,7 @@ def test_a_phase_without_writers_is_not_waited_for() -> None:
 def test_looks_are_bounded() -> None:
     """An execution's history has an end."""
     running = Running(relative_width=0.001)
-    looks = PrecisionLooks(looks=(PrecisionLook(at_s=1, events=50, relative_width=1),) * MAX_LOOKS)
+    looks = PrecisionLooks(looks=(PrecisionLook(at_s=1, events=50, relative_width=1),) * MAX_PRECISION_CHECKS)
     running.memory.services.runs.put_model(layout.phase_key(running.ref, 0, "until.json"), looks)
     answer = running.at(60)
     assert not answer.done

@@ -1,24 +1,25 @@
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
 from botocore.stub import ANY, Stubber
+from tests.samples.records import t4_item
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
-from stepbench.contracts.tasks import CollectLogsInput, TrialRef
+from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.tasks import CollectLogsInput
 from stepbench.errors import RecordsUnavailableError
-from stepbench.records import layout
-from stepbench.records.report_lines import PATTERN, LogCollection, ReportPage
-from stepbench.records.t4 import Entry
-from stepbench.records.t4_lines import is_logged, t4_filter, t4_lines
-from stepbench.records.t4_pages import T4Page
+from stepbench.records.formats.report_lines import PATTERN, LogCollection, ReportPage
+from stepbench.records.formats.t4 import Entry
+from stepbench.records.formats.t4_lines import is_logged, t4_filter, t4_lines
+from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import T4Page
 from stepbench.stages import collect_logs as stage
 from stepbench.stages.collect_logs import FUNCTIONS, collect_logs
 from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.records import t4_item
-from stepbench.testing.trials import small_plan, stored_trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,11 +40,11 @@ class Logs:
         self.memory.services.table.take_lease("s3#bucket", self.ref, "arn", NOW_NS - since_s * 10**9)
 
     def logs_t4(self, mode: str, store: str = "s3") -> None:
-        """From now on the trial's plan asks for t4 lines."""
+        """Let the trial's plan ask for t4 lines from now on."""
         stored_trial(self.memory.services, small_plan(store, log_t4=mode))
 
     def arrived(self, *requests: str, source: str = "receiver") -> None:
-        """Items with one arrival each."""
+        """Leave items with one arrival each."""
         for request in requests:
             self.memory.services.table.put_t4(self.ref.tag, request, NOW_NS, t4_item([ARRIVAL], source=source))
 
@@ -59,12 +60,12 @@ class Logs:
         self.stubber.add_response("filter_log_events", answer, expected)
 
     def t4_logs(self) -> list[int]:
-        """How many lines each stored page has."""
+        """Return how many lines each stored page has."""
         runs = self.memory.services.runs
         return [len(runs.get_model(key, T4Page).lines) for key in runs.keys(layout.trial_key(self.ref, "t4-logs/"))]
 
     def received(self, *requests: str) -> None:
-        """Receivers' items with these request ids."""
+        """Leave receivers' items with these request ids."""
         for request in requests:
             self.memory.services.table.put_t4(self.ref.tag, request, NOW_NS, t4_item([]))
 
@@ -77,35 +78,53 @@ class Logs:
         self.stubber.add_response("filter_log_events", answer | ({"nextToken": then} if then else {}), expected)
 
     def nothing(self, *functions: str) -> None:
-        """Functions without a log group."""
+        """Expect questions about functions without a log group."""
         for _ in functions:
             self.stubber.add_client_error("filter_log_events", "ResourceNotFoundException")
 
     def collect(self, token: str = "") -> str | None:
-        """One call; the token to go on with, or None when done."""
+        """Call once; return the token to go on with, or None when done."""
         answer = collect_logs(CollectLogsInput(ref=self.ref, token=token), self.memory.services)
         return None if answer.done else answer.token
 
+    def begin(self, token: str = "") -> str:
+        """Make a call that does not come to the end, and return the token to go on with."""
+        answer = self.collect(token)
+        assert answer is not None
+        return answer
+
+    def finish(self, token: str = "") -> None:
+        """Make the last call; all functions but the first have no log group."""
+        self.nothing(*FUNCTIONS[1:])
+        assert self.collect(token) is None
+
     def pages(self, function: str) -> list[list[str]]:
-        """Request ids by stored page."""
+        """Return request ids by stored page."""
         runs = self.memory.services.runs
         keys = runs.keys(layout.trial_key(self.ref, f"logs/{function}/"))
         return [[line.request_id for line in runs.get_model(key, ReportPage).lines] for key in keys]
 
     @property
     def collection(self) -> LogCollection:
-        """What was concluded."""
+        """Return what the stage concluded."""
         runs = self.memory.services.runs
         return runs.get_model(layout.trial_key(self.ref, "logs/collection.json"), LogCollection)
 
 
-@pytest.fixture
-def logs() -> Iterator[Logs]:
+@contextmanager
+def cloudwatch(since_s: int = 30) -> Iterator[Logs]:
     """Every expected question must have been asked by the end."""
     client = boto3.client("logs", "us-east-1", aws_access_key_id="a", aws_secret_access_key="b")  # noqa: S106 -- none
     with Stubber(client) as stubber:
-        yield Logs(stubber, client)
+        yield Logs(stubber, client, since_s)
         stubber.assert_no_pending_responses()
+
+
+@pytest.fixture
+def logs() -> Iterator[Logs]:
+    """Yield the logs of a trial that took its lease 30 s ago."""
+    with cloudwatch() as logs:
+        yield logs
 
 
 def test_pages_are_followed_to_the_end_of_each_function(logs: Logs) -> None:
@@ -117,8 +136,7 @@ def test_pages_are_followed_to_the_end_of_each_function(logs: Logs) -> None:
     logs.page("RunWriter", "w")
     logs.nothing(*FUNCTIONS[2:])
     assert logs.collect() is None
-    assert logs.pages("ReceiveEvents") == [["a"], ["b"]]
-    assert logs.pages("RunWriter") == [["w"]]
+    assert (logs.pages("ReceiveEvents"), logs.pages("RunWriter")) == ([["a"], ["b"]], [["w"]])
     assert logs.collection == LogCollection(every=1, expected=2, seen=2)
 
 
@@ -127,8 +145,7 @@ def test_of_a_clock_check_the_checkers_log_is_the_receivers(logs: Logs) -> None:
     stored_trial(logs.memory.services, small_plan("dynamodb", target={"same_sandbox": True}))
     logs.received("a")
     logs.page("CheckClock", "write-a", "a")
-    logs.nothing(*FUNCTIONS[1:])
-    assert logs.collect() is None
+    logs.finish()
     assert logs.pages("CheckClock") == [["write-a", "a"]]
     assert logs.collection == LogCollection(every=1, expected=1, seen=1)
 
@@ -147,11 +164,9 @@ def test_receivers_that_left_no_line_yet_are_read_again(logs: Logs) -> None:
     logs.received("a", "b")
     logs.page("ReceiveEvents", "a")
     logs.nothing(*FUNCTIONS[1:])
-    token = logs.collect()
-    assert token is not None
+    token = logs.begin()
     logs.page("ReceiveEvents", "a", "b")
-    logs.nothing(*FUNCTIONS[1:])
-    assert logs.collect(token) is None
+    logs.finish(token)
     assert logs.collection.seen == 2
 
 
@@ -160,12 +175,10 @@ def test_late_lines_are_given_up_after_five_minutes(logs: Logs) -> None:
     logs.received("a", "b")
     logs.page("ReceiveEvents", "a")
     logs.nothing(*FUNCTIONS[1:])
-    token = logs.collect()
-    assert token is not None
+    token = logs.begin()
     logs.clock.advance(300 * 10**9)
     logs.page("ReceiveEvents", "a")
-    logs.nothing(*FUNCTIONS[1:])
-    assert logs.collect(token) is None
+    logs.finish(token)
     assert logs.collection == LogCollection(every=1, expected=2, seen=1)
 
 
@@ -173,24 +186,19 @@ def test_a_call_ends_after_some_seconds_and_the_next_goes_on(logs: Logs, monkeyp
     """A Lambda that reads for a quarter of an hour would be killed with nothing to show."""
     monkeypatch.setattr(stage, "BUDGET_NS", -1)
     logs.page("ReceiveEvents", then="t1")
-    token = logs.collect()
-    assert token is not None
+    token = logs.begin()
     logs.page("ReceiveEvents", nextToken="t1")
-    token = logs.collect(token)
-    assert token is not None
+    token = logs.begin(token)
     monkeypatch.setattr(stage, "BUDGET_NS", 10**9)
-    logs.nothing(*FUNCTIONS[1:])
-    assert logs.collect(token) is None
+    logs.finish(token)
 
 
 def test_throttling_is_patience(logs: Logs) -> None:
     """A few requests a second is all that the account has; Step Functions waits and calls again."""
     logs.stubber.add_client_error("filter_log_events", "ThrottlingException")
-    token = logs.collect()
-    assert token is not None
+    token = logs.begin()
     logs.page("ReceiveEvents")
-    logs.nothing(*FUNCTIONS[1:])
-    assert logs.collect(token) is None
+    logs.finish(token)
 
 
 def test_a_log_that_cannot_be_read_is_named(logs: Logs) -> None:
@@ -203,17 +211,13 @@ def test_a_log_that_cannot_be_read_is_named(logs: Logs) -> None:
 def test_many_invocations_are_sampled_by_the_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     """A million REPORT lines would take an hour to fetch; five minutes at every third are the first and the fourth."""
     monkeypatch.setattr(stage, "MAX_INVOCATIONS", 2)
-    client = boto3.client("logs", "us-east-1", aws_access_key_id="a", aws_secret_access_key="b")  # noqa: S106 -- none
-    with Stubber(client) as stubber:
-        logs = Logs(stubber, client, since_s=280)
+    with cloudwatch(since_s=280) as logs:
         logs.received("a", "b", "c", "d", "e")
         begin = NOW_MS - 285_000
         logs.page("ReceiveEvents", "a", startTime=begin, endTime=begin + 59_999)
         logs.page("ReceiveEvents", "d", startTime=begin + 180_000, endTime=begin + 239_999)
-        logs.nothing(*FUNCTIONS[1:])
-        assert logs.collect() is None
+        logs.finish()
         assert logs.collection == LogCollection(every=3, expected=5, seen=2)
-        stubber.assert_no_pending_responses()
 
 
 def test_without_a_lease_the_log_is_read_from_an_hour_before_the_first_phase(logs: Logs) -> None:
@@ -221,8 +225,7 @@ def test_without_a_lease_the_log_is_read_from_an_hour_before_the_first_phase(log
     logs.memory.services.table.release_lease("s3#bucket", logs.ref.tag)
     for _ in range(61):
         logs.page("ReceiveEvents")
-    logs.nothing(*FUNCTIONS[1:])
-    assert logs.collect() is None
+    logs.finish()
 
 
 def test_t4_lines_are_collected_beside_report_lines(logs: Logs) -> None:
@@ -260,8 +263,7 @@ def test_t4_lines_that_are_late_are_read_again_and_given_up_after_five_minutes(l
         logs.t4_page("ReceiveEvents", *found)
         token = logs.collect(token) or ""
         logs.clock.advance(300 * 10**9)
-    assert token == ""
-    assert (logs.collection.t4_expected, logs.collection.t4_seen) == (2, 1)
+    assert (token, logs.collection.t4_expected, logs.collection.t4_seen) == ("", 2, 1)
 
 
 def test_of_a_sample_only_the_sampled_are_awaited(logs: Logs) -> None:
@@ -291,9 +293,7 @@ def test_items_without_arrivals_are_not_awaited(logs: Logs) -> None:
 def test_every_minute_of_t4_lines_is_read_where_report_lines_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many arrivals are logged is the plan's business; a line that was not read would look like one missing."""
     monkeypatch.setattr(stage, "MAX_INVOCATIONS", 1)
-    client = boto3.client("logs", "us-east-1", aws_access_key_id="a", aws_secret_access_key="b")  # noqa: S106 -- none
-    with Stubber(client) as stubber:
-        logs = Logs(stubber, client, since_s=100)
+    with cloudwatch(since_s=100) as logs:
         logs.logs_t4("all")
         logs.arrived("a", "b")
         begin = NOW_MS - 105_000
@@ -303,7 +303,6 @@ def test_every_minute_of_t4_lines_is_read_where_report_lines_are_sampled(monkeyp
         logs.t4_page("ReceiveEvents", "b", startTime=begin + 60_000, endTime=NOW_MS + 5_000)
         assert logs.collect() is None
         assert (logs.collection.every, logs.collection.t4_seen) == (2, 2)
-        stubber.assert_no_pending_responses()
 
 
 def test_a_full_page_without_a_token_is_followed_by_time(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,5 +318,4 @@ def test_a_full_page_without_a_token_is_followed_by_time(logs: Logs, monkeypatch
     logs.t4_page("ReceiveEvents", "b", "c", startTime=NOW_MS + 1)
     logs.t4_page("ReceiveEvents", "d", startTime=NOW_MS + 2)
     assert logs.collect() is None
-    assert logs.t4_logs() == [2, 2, 2, 1]
-    assert (logs.collection.t4_expected, logs.collection.t4_seen) == (4, 4)
+    assert (logs.t4_logs(), logs.collection.t4_expected, logs.collection.t4_seen) == ([2, 2, 2, 1], 4, 4)

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from tests.samples.finished_trials import GAP, FinishedTrial, watched_with_a_gap
+from tests.samples.records import column_header, writer_rows
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
-from stepbench.contracts.phase_documents import PhaseSchedule
+from stepbench.contracts.phase import PhaseSchedule
+from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import ExportRecordsInput
-from stepbench.records import layout
-from stepbench.records.columns import encode
+from stepbench.records.formats.columns import encode
+from stepbench.records.storage import layout
 from stepbench.stages import export_records as stage
 from stepbench.stages.export_records import export_records
-from stepbench.testing.finished_trials import FinishedTrial
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.records import column_header, writer_rows
-from stepbench.testing.trials import small_plan, stored_trial
 
 if TYPE_CHECKING:
     import pytest
@@ -24,35 +24,38 @@ START_NS = 1_700_000_000_000_000_000
 PHASES = [{"name": "load", "load": [{"rate_per_s": 10, "count": 30}]}]
 
 
+def export(memory: MemoryServices, ref: TrialRef) -> tuple[pq.ParquetFile, int]:
+    """Call the stage, and read what it has stored."""
+    output = export_records(ExportRecordsInput(ref=ref), memory.services)
+    assert output.key == layout.trial_key(ref, "records.parquet")
+    return pq.ParquetFile(io.BytesIO(memory.bucket.objects[output.key])), output.rows
+
+
 def exported(
     *,
     deliver: bool = True,
+    stop_s: int | None = None,
     **fields: Any,  # noqa: ANN401 -- a plan's JSON
 ) -> tuple[pq.ParquetFile, int, FinishedTrial]:
-    """30 events; with two writers, the second never came."""
+    """Export 30 events; with two writers, the second never came."""
     memory = MemoryServices()
-    plan = small_plan("dynamodb", phases=PHASES, **fields)
+    plan = small_plan("dynamodb", **{"phases": PHASES, **fields})
     trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
-    if deliver:
+    if stop_s is not None:
+        trial.phase(0, to_s=stop_s)
+        memory.services.table.set_stop(trial.ref.tag, 0, START_NS + stop_s * 10**9)
+    elif deliver:
         trial.phase(0, lost=(7,))
-    output = export_records(ExportRecordsInput(ref=trial.ref), memory.services)
-    assert output.key == layout.trial_key(trial.ref, "records.parquet")
-    return pq.ParquetFile(io.BytesIO(memory.bucket.objects[output.key])), output.rows, trial
+    return *export(memory, trial.ref), trial
 
 
 def test_what_was_not_offered_has_no_row() -> None:
     """`until` ended the phase after 20 of 90 events."""
     until = {"metric": "p50", "relative_width": 0.5, "max_events": 90}
     phases = [{"name": "load", "load": [{"rate_per_s": 10, "duration_s": 1}], "until": until}]
-    memory = MemoryServices()
-    plan = small_plan(phases=phases)
-    trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
-    trial.phase(0, to_s=2)
-    memory.services.table.set_stop(trial.ref.tag, 0, START_NS + 2 * 10**9)
-    output = export_records(ExportRecordsInput(ref=trial.ref), memory.services)
-    table = pq.read_table(io.BytesIO(memory.bucket.objects[output.key]))
-    assert (output.rows, table.num_rows) == (20, 20)
-    assert set(table["outcome"].to_pylist()) == {"ok"}
+    file, rows, _ = exported(stop_s=2, phases=phases)
+    outcomes = file.read()["outcome"].to_pylist()
+    assert (rows, outcomes) == (20, ["ok"] * 20)
 
 
 def test_every_scheduled_event_is_a_row_in_order_of_its_time() -> None:
@@ -61,8 +64,7 @@ def test_every_scheduled_event_is_a_row_in_order_of_its_time() -> None:
     table = file.read()
     assert (rows, table.num_rows) == (30, 30)
     assert np.all(np.diff(table["t0_ns"].to_numpy()) > 0)
-    assert table["writer"].to_pylist()[:4] == [0, 1, 0, 1]
-    assert table["sequence"].to_pylist()[:4] == [0, 0, 1, 1]
+    assert (table["writer"].to_pylist()[:4], table["sequence"].to_pylist()[:4]) == ([0, 1, 0, 1], [0, 0, 1, 1])
     assert table["outcome"].to_pylist()[:4] == ["ok", "unsent", "ok", "unsent"]
     assert table["attempt"].to_pylist()[:2] == [0, None]
 
@@ -74,8 +76,7 @@ def test_the_times_are_those_of_the_records() -> None:
     latency = [None if t4 is None else t4 - t1 for t1, t4 in zip(table["t1_ns"], table["t4_ns"], strict=True)]
     expected = trial.latency_ns[0].tolist()
     assert latency == [None if number == 7 else expected[number] for number in range(30)]
-    assert set(table["phase"]) == {"load"}
-    assert table["arrivals"][6:9] == [1, 0, 1]
+    assert (set(table["phase"]), table["arrivals"][6:9]) == ({"load"}, [1, 0, 1])
 
 
 def test_each_row_says_whether_the_filter_was_to_let_it_pass() -> None:
@@ -91,8 +92,7 @@ def test_the_file_says_what_it_holds() -> None:
     file, _, _ = exported()
     schema = file.schema_arrow
     assert all(schema.field(name).metadata[b"unit"] for name in schema.names)
-    assert schema.metadata[b"store"] == b"dynamodb"
-    assert schema.metadata[b"run_id"] == b"run-1"
+    assert (schema.metadata[b"store"], schema.metadata[b"run_id"]) == (b"dynamodb", b"run-1")
     assert file.metadata.row_group(0).column(5).compression == "ZSTD"
 
 
@@ -124,12 +124,18 @@ def test_operations_have_columns_of_their_own_and_none_of_arrivals() -> None:
         header = column_header(ref, attempt=attempt, last=True)
         key = layout.column_file_key(ref, layout.attempt_id(0, 0, 0, attempt), 0)
         memory.services.runs.put_bytes(key, encode(header, rows))
-    output = export_records(ExportRecordsInput(ref=ref), memory.services)
-    file = pq.ParquetFile(io.BytesIO(memory.bucket.objects[output.key]))
+    file, _ = export(memory, ref)
     table = file.read()
     assert table["kind"].to_pylist() == ["read", "read", "insert", "insert", "scan", "scan"]
-    assert table["attempt"].to_pylist() == [0, 1, 0, 1, 0, 1]
-    assert table["sequence"].to_pylist() == [0, 0, 1, 1, 2, 2]
+    assert (table["attempt"].to_pylist(), table["sequence"].to_pylist()) == ([0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 2, 2])
     assert table["retries"].to_pylist() == [0, 0, 0, 0, 2, 2]
     assert not {"t4_ns", "arrivals", "cold", "matching", "connect_ns"} & set(table.column_names)
     assert all(field.metadata[b"unit"] for field in file.schema_arrow)
+
+
+def test_each_row_says_whether_nobody_watched() -> None:
+    """Else a reader takes the watch's absence for the store's latency."""
+    trial = watched_with_a_gap()
+    table = export(trial.memory, trial.ref)[0].read(["phase", "sequence", "watch_gap"]).to_pylist()
+    assert [row["sequence"] for row in table if row["phase"] == "steady" and row["watch_gap"]] == list(GAP)
+    assert not any(row["watch_gap"] for row in table if row["phase"] == "warm-up")

@@ -5,18 +5,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
+from tests.samples.finished_trials import SECOND_NS, FinishedTrial
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.result import Utilisation
 from stepbench.contracts.tasks import MeasureUtilisationInput
-from stepbench.drivers.meters import Meter, Reading
+from stepbench.drivers.protocol import Meter, Reading
 from stepbench.errors import TrialCancelledError
-from stepbench.load.arrivals import phase_offsets_ns
-from stepbench.records import layout
+from stepbench.records.storage import layout
 from stepbench.stages.measure_utilisation import SHORTEST_WAIT_S, measure_utilisation
 from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.finished_trials import SECOND_NS, FinishedTrial
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.trials import small_plan, stored_trial
+from stepbench.workload.arrivals import phase_offsets_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +38,7 @@ class ToldMeter:
         self.asked: list[tuple[int, int]] = []
 
     def read(self, from_ns: int, to_ns: int) -> Reading:
-        """The next reading; the last one again and again."""
+        """Return the next reading; the last one again and again."""
         self.asked.append((from_ns, to_ns))
         reading = self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
         if isinstance(reading, Exception):
@@ -60,14 +59,20 @@ class Scene:
         self.build: Callable[..., Meter | None] = lambda *_: meter
 
     def measures(self, phase: int = 0) -> bool:
-        """One call of the stage."""
+        """Call the stage once."""
         task = MeasureUtilisationInput(ref=self.ref, phase=phase)
         return measure_utilisation(task, self.memory.services, build=self.build).done
 
     def stored(self) -> Utilisation | None:
-        """What it left."""
+        """Return what the stage stored."""
         key = layout.phase_key(self.ref, 0, "utilisation.json")
         return self.memory.services.runs.find_model(key, Utilisation)
+
+    def result(self) -> Utilisation:
+        """Return what is stored, which there has to be."""
+        stored = self.stored()
+        assert stored is not None
+        return stored
 
 
 def test_utilisation_and_achieved_rate_are_stored() -> None:
@@ -87,9 +92,7 @@ def test_what_was_acknowledged_after_the_end_was_not_achieved_in_time() -> None:
     late = scene.records.start_of(0) + 5 * SECOND_NS  # half of the schedule's 200 events, 5 s late
     scene.records.rows(0, late + SECOND_NS * 10 * np.arange(200) // 200)
     assert scene.measures()
-    stored = scene.stored()
-    assert stored is not None
-    assert stored.achieved_per_s == pytest.approx(10, abs=0.2)
+    assert scene.result().achieved_per_s == pytest.approx(10, abs=0.2)
 
 
 def test_of_poisson_arrivals_what_was_due_counts_as_offered() -> None:
@@ -100,9 +103,7 @@ def test_of_poisson_arrivals_what_was_due_counts_as_offered() -> None:
     due = sum(phase_offsets_ns(plan, 0, writer).size for writer in range(3))
     assert due != 200
     assert scene.measures()
-    stored = scene.stored()
-    assert stored is not None
-    assert stored.offered_per_s == due / 10
+    assert scene.result().offered_per_s == due / 10
 
 
 def test_other_phases_writes_do_not_count() -> None:
@@ -110,9 +111,7 @@ def test_other_phases_writes_do_not_count() -> None:
     scene = Scene(ToldMeter(BUSY))
     scene.records.phase(1)
     assert scene.measures()
-    stored = scene.stored()
-    assert stored is not None
-    assert stored.achieved_per_s == 20
+    assert scene.result().achieved_per_s == 20
 
 
 def test_a_metric_that_is_still_to_come_is_asked_for_again() -> None:
@@ -147,8 +146,7 @@ def test_a_metric_that_never_comes_is_stored_as_unknown(reading: Any, text: str)
     assert not scene.measures()
     scene.clock.sleep(1)
     assert scene.measures()
-    stored = scene.stored()
-    assert stored is not None
+    stored = scene.result()
     assert stored.utilisation is None
     assert text in stored.text
     assert stored.achieved_per_s == 20
@@ -158,8 +156,7 @@ def test_a_part_of_the_metric_is_better_than_none() -> None:
     """Once its time is up."""
     scene = Scene(ToldMeter(Reading(0.4, whole=False, text="3 of 9 periods")), after_s=SHORTEST_WAIT_S + 1)
     assert scene.measures()
-    stored = scene.stored()
-    assert stored is not None
+    stored = scene.result()
     assert (stored.utilisation, stored.text) == (0.4, "3 of 9 periods")
 
 
@@ -167,9 +164,7 @@ def test_a_stack_without_a_metric_says_so_at_once() -> None:
     """Waiting would bring nothing."""
     scene = Scene(None)
     assert scene.measures()
-    stored = scene.stored()
-    assert stored is not None
-    assert stored.text == "this stack knows no metric of s3"
+    assert scene.result().text == "this stack knows no metric of s3"
 
 
 def test_a_phase_that_was_not_offered_has_no_utilisation() -> None:

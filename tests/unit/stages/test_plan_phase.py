@@ -1,19 +1,21 @@
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
 import pytest
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
-from stepbench.contracts.phase_documents import PhaseSchedule
+from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
-from stepbench.errors import TrialCancelledError
-from stepbench.records import layout
-from stepbench.stages.plan_phase import plan_phase
+from stepbench.contracts.result import Utilisation
+from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, ValidatePlanInput, WriterItem
+from stepbench.errors import PlanError, RateNotFoundError, TrialCancelledError
+from stepbench.records.storage import layout
+from stepbench.stages.plan_phase import plan_phase, with_found_rate
+from stepbench.stages.validate_plan import validate_plan
 from stepbench.testing.fake_clock import FakeClock
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.trials import small_plan, stored_trial
 
 NOW_NS = 1_700_000_000_123_456_789
 SECOND_NS = 10**9
@@ -22,7 +24,7 @@ SECOND_NS = 10**9
 def planned(
     plan: TrialPlan, lead_s: float = 30.0, emulator: str = ""
 ) -> tuple[PlanPhaseOutput, list[WriterItem], PhaseSchedule]:
-    """The stage's output and what it stored, for phase 0."""
+    """Return the stage's output and what it stored, for phase 0."""
     memory = MemoryServices(FakeClock(NOW_NS), lead_s=lead_s, emulator=emulator)
     ref = stored_trial(memory.services, plan)
     output = plan_phase(PlanPhaseInput(ref=ref, phase=0), memory.services)
@@ -32,7 +34,7 @@ def planned(
 
 
 def phase(duration_s: float) -> list[dict[str, object]]:
-    """One phase of that length."""
+    """Return one phase of that length."""
     return [{"name": "load", "load": [{"rate_per_s": 10, "duration_s": duration_s}]}]
 
 
@@ -105,3 +107,183 @@ def test_a_cancelled_trial_s_phase_is_not_planned() -> None:
     with pytest.raises(TrialCancelledError, match="watcher died"):
         plan_phase(PlanPhaseInput(ref=ref, phase=0), memory.services)
     assert [key for key in memory.bucket.objects if "phases" in key] == []
+
+
+FIND = {"utilisation": 0.8, "tolerance": 0.05, "low_per_s": 100, "high_per_s": 5_000, "probe_s": 10, "probes": 3}
+PHASES = [
+    {"name": "unloaded", "load": [{"rate_per_s": 20, "count": 40}]},
+    {"name": "load", "load": [{"rate_per_s": 3_000, "of_found": 1, "duration_s": 30}]},
+]
+METRIC = {"namespace": "Own", "metric": "Cpu", "dimensions": [{"Server": "etcd"}], "period_s": 1}
+FIRST_PROBE, LOAD = 1, 4
+
+
+class Search:
+    """A stored trial: unloaded, three probes, the load."""
+
+    def __init__(self, **load: Any) -> None:  # noqa: ANN401 -- a load step's fields
+        phases = [PHASES[0], {**PHASES[1], "load": [{**PHASES[1]["load"][0], **load}]}]  # type: ignore[dict-item]
+        plan = small_plan("etcd", phases=phases, find_rate=FIND)
+        self.plan = TrialPlan.model_validate({**plan.model_dump(), "phases": plan.run_phases})
+        self.memory = MemoryServices()
+        self.ref = stored_trial(self.memory.services, self.plan)
+
+    def plans(self, phase: int) -> PlanPhaseOutput:
+        """Call the stage once."""
+        return plan_phase(PlanPhaseInput(ref=self.ref, phase=phase), self.memory.services)
+
+    def measured(self, phase: int, utilisation: float | None) -> None:
+        """Store a utilisation as MeasureUtilisation does, everything acknowledged."""
+        rate_per_s = self.rate_per_s(phase)
+        self.memory.services.runs.put_model(
+            layout.phase_key(self.ref, phase, "utilisation.json"),
+            Utilisation(
+                phase=self.plan.phases[phase].name,
+                probe=self.plan.phases[phase].probe,
+                offered_per_s=rate_per_s,
+                achieved_per_s=rate_per_s,
+                utilisation=utilisation,
+                text="",
+            ),
+        )
+
+    def rate_per_s(self, phase: int) -> float:
+        """Return the rate that writers and analysis will read."""
+        return self.memory.services.trial(self.ref).plan.phases[phase].load[0].rate_per_s
+
+
+def test_probes_are_planned_at_the_rates_of_the_search() -> None:
+    """100/s; from 40 % busy twice that; the stored specification says so, and only of that phase."""
+    search = Search()
+    assert search.plans(FIRST_PROBE).needed
+    assert search.rate_per_s(FIRST_PROBE) == 100
+    search.measured(FIRST_PROBE, 0.4)
+    assert search.plans(FIRST_PROBE + 1).needed
+    rates = [search.rate_per_s(phase) for phase in range(5)]
+    assert rates == [20, 100, 200, 5_000, 3_000]
+
+
+def test_a_retry_plans_the_same_rate() -> None:
+    """The specification is rewritten by then."""
+    search = Search()
+    search.plans(FIRST_PROBE)
+    search.measured(FIRST_PROBE, 0.4)
+    search.plans(FIRST_PROBE + 1)
+    search.plans(FIRST_PROBE + 1)
+    assert search.rate_per_s(FIRST_PROBE + 1) == 200
+
+
+def test_probes_after_the_one_that_found_are_passed_over() -> None:
+    """Without a schedule nothing of them counts as offered."""
+    search = Search()
+    search.plans(FIRST_PROBE)
+    search.measured(FIRST_PROBE, 0.78)
+    assert not search.plans(FIRST_PROBE + 1).needed
+    key = layout.phase_key(search.ref, FIRST_PROBE + 1, "plan.json")
+    assert search.memory.services.runs.find_json(key) is None
+
+
+@pytest.mark.parametrize(("load", "rate_per_s"), [({}, 100), ({"of_found": 0.5}, 50), ({"of_found": 10}, 1_000)])
+def test_the_load_gets_its_share_of_what_was_found(load: dict[str, float], rate_per_s: float) -> None:
+    """Twice, as a retry would."""
+    search = Search(**load)
+    search.plans(FIRST_PROBE)
+    search.measured(FIRST_PROBE, 0.8)
+    for _ in range(2):
+        assert search.plans(LOAD).needed
+        assert search.rate_per_s(LOAD) == rate_per_s
+
+
+def test_the_load_never_exceeds_the_plan_s_rate() -> None:
+    """The price was estimated for it."""
+    search = Search(rate_per_s=60)
+    search.plans(FIRST_PROBE)
+    search.measured(FIRST_PROBE, 0.8)
+    search.plans(LOAD)
+    assert search.rate_per_s(LOAD) == 60
+
+
+def test_without_a_rate_the_load_is_not_offered_and_the_numbers_are_told() -> None:
+    """Any other load would be measured under a name that it does not have."""
+    search = Search()
+    search.plans(FIRST_PROBE)
+    search.measured(FIRST_PROBE, 0.97)
+    assert not search.plans(FIRST_PROBE + 1).needed
+    with pytest.raises(RateNotFoundError, match="lowest rate, 100/s, is too much already") as raised:
+        search.plans(LOAD)
+    assert "Probes: 100/s: 100/s acknowledged, 97 % busy" in str(raised.value)
+    assert "Widen find_rate.low_per_s" in str(raised.value)
+    assert search.rate_per_s(LOAD) == 3_000
+
+
+def test_a_plan_that_does_not_hold_at_the_rate_is_never_stored() -> None:
+    """No stage could read it any more: not the tear-down, nor the sweeper."""
+    search = Search()
+    before = search.memory.bucket.objects[layout.trial_key(search.ref, "trial.json")]
+    spec = search.memory.services.trial(search.ref)
+    filtered = spec.plan.record.model_copy(update={"matching_share": 0.0005})  # 1,000 events at 100/s: none passes
+    broken = spec.model_copy(update={"plan": spec.plan.model_copy(update={"record": filtered})})
+    with pytest.raises(RateNotFoundError, match="phase probe-1 would be offered at 100/s") as raised:
+        with_found_rate(broken, FIRST_PROBE, search.memory.services)
+    assert "lets none of a writer's 1000 events pass the filter" in str(raised.value)
+    assert "Raise find_rate.low_per_s" in str(raised.value)
+    assert search.memory.bucket.objects[layout.trial_key(search.ref, "trial.json")] == before
+
+
+def test_a_phase_before_the_search_is_none_of_its_business() -> None:
+    """Nothing is read or written for it."""
+    search = Search()
+    before = search.memory.bucket.objects[layout.trial_key(search.ref, "trial.json")]
+    assert search.plans(0).needed
+    assert search.memory.bucket.objects[layout.trial_key(search.ref, "trial.json")] == before
+
+
+def refusal(store: str = "etcd", find: dict[str, Any] | None = None, **settings: Any) -> str:  # noqa: ANN401
+    """Return the message with which ValidatePlan refuses."""
+    target: dict[str, Any] = {"store": store}
+    if store == "dynamodb":
+        target["capacity"] = {"mode": "provisioned", "write_units": 10}
+    plan = {"name": "p", "trials": [{"target": target, "phases": PHASES, "find_rate": {**FIND, **(find or {})}}]}
+    task = ValidatePlanInput.model_validate({"plan": plan, "run_id": "r", "started_at": "2026-01-01T00:00:00Z"})
+    try:
+        validate_plan(task, MemoryServices(**settings).services)
+    except PlanError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(("store", "parameter"), [("etcd", "EtcdMetric"), ("postgresql", "PostgresqlMetric")])
+def test_a_store_whose_metric_nobody_knows_is_refused(store: str, parameter: str) -> None:
+    """Not after the first probe."""
+    assert f"Deploy with {parameter}" in refusal(store)
+    assert refusal(store, None, **{f"{store}_metric": json.dumps(METRIC)}) == ""
+
+
+def test_a_parameter_that_is_no_metric_is_told_with_its_field() -> None:
+    """It is the stack's owner who has to mend it."""
+    said = refusal(etcd_metric=json.dumps({**METRIC, "period_s": 0}))
+    assert "EtcdMetric is no metric: period_s: " in said
+
+
+def test_a_probe_lasts_two_periods_of_the_metric() -> None:
+    """Otherwise it may hold no whole one."""
+    by_the_minute = json.dumps({**METRIC, "period_s": 60})
+    said = refusal(etcd_metric=by_the_minute)
+    assert "trials[0].find_rate.probe_s" in said
+    assert "Raise it to 120" in said
+    assert refusal(find={"probe_s": 120}, etcd_metric=by_the_minute) == ""
+
+
+def test_a_table_s_own_metric_needs_no_parameter() -> None:
+    """But it comes by the minute."""
+    assert "Raise it to 120" in refusal("dynamodb")
+    assert refusal("dynamodb", {"probe_s": 120}) == ""
+    assert refusal("dynamodb", dynamodb_metric=json.dumps(METRIC)) == ""
+
+
+def test_probes_and_the_load_are_marked_for_the_state_machine() -> None:
+    """Only of those is the utilisation asked for."""
+    plan = {"name": "p", "trials": [{"target": {"store": "etcd"}, "phases": PHASES, "find_rate": FIND}]}
+    task = ValidatePlanInput.model_validate({"plan": plan, "run_id": "r", "started_at": "2026-01-01T00:00:00Z"})
+    (trial,) = validate_plan(task, MemoryServices(etcd_metric=json.dumps(METRIC)).services).trials
+    assert [phase.utilisation for phase in trial.phases] == [False, True, True, True, True]

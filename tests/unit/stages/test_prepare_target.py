@@ -4,18 +4,27 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
-from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput, TrialRef
-from stepbench.drivers.aws_access import AwsAccess
-from stepbench.errors import TargetBusyError, TargetUnavailableError, TrialCancelledError
-from stepbench.records import layout
+from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput, StateError, TearDownTargetInput
+from stepbench.drivers.aws.access import AwsAccess
+from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.records.storage import layout
 from stepbench.stages.prepare_target import READY_LIMIT_S, is_emulated, prepare_target
+from stepbench.stages.target_driver import EMULATED_REACH_LIMIT_S, REACH_LIMIT_S
+from stepbench.stages.tear_down_target import tear_down_target
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.trials import small_plan, stored_trial
+
+
+def stored(**plan: Any) -> tuple[MemoryServices, TrialRef]:  # noqa: ANN401 -- a plan's fields
+    """Return a small trial in memory."""
+    memory = MemoryServices()
+    return memory, stored_trial(memory.services, small_plan(**plan))
 
 
 def prepare(memory: MemoryServices, ref: TrialRef, driver: MemoryDriver) -> PrepareTargetOutput:
@@ -26,11 +35,10 @@ def prepare(memory: MemoryServices, ref: TrialRef, driver: MemoryDriver) -> Prep
 
 def test_the_store_is_prepared_under_a_lease_and_closed() -> None:
     """Two trials on one store would measure each other; a connection left open would warm the next trial's."""
-    memory = MemoryServices()
-    ref = stored_trial(memory.services)
+    memory, ref = stored()
     driver = MemoryDriver(memory.services.clock, ready_after=2)
     prepare(memory, ref, driver)
-    assert driver.calls == ["open", "prepare", "ready", "ready", "ready", "close"]
+    assert driver.calls == ["open", "ready", "prepare", "ready", "ready", "close"]
     lease = memory.services.table.find_lease("s3#target")
     assert lease is not None
     assert (lease.tag, lease.run_id, lease.trial, lease.execution_arn) == (ref.tag, "run-1", 0, "arn:one")
@@ -85,7 +93,7 @@ def test_a_store_at_an_endpoint_of_its_own_is_not_the_emulator_s() -> None:
 
 
 def test_a_leased_target_is_not_touched() -> None:
-    """Whoever measures there would see it."""
+    """A trial that measures there would see it."""
     memory = MemoryServices()
     other = stored_trial(memory.services, run_id="run-2")
     memory.services.table.take_lease("s3#target", other, "arn:two", 1)
@@ -97,8 +105,7 @@ def test_a_leased_target_is_not_touched() -> None:
 
 def test_preparing_again_is_fine() -> None:
     """The state machine retries, and by then this very trial holds the lease."""
-    memory = MemoryServices()
-    ref = stored_trial(memory.services)
+    memory, ref = stored()
     with pytest.raises(TargetUnavailableError):
         prepare(memory, ref, MemoryDriver(memory.services.clock, unavailable=True))
     prepare(memory, ref, driver := MemoryDriver(memory.services.clock))
@@ -112,14 +119,12 @@ def test_a_store_that_is_never_ready_is_given_up_by_name() -> None:
     driver = MemoryDriver(clock, ready_after=10**6)
     with pytest.raises(TargetUnavailableError, match=f"s3 for trial s3 was not ready within {READY_LIMIT_S} s"):
         prepare(memory, stored_trial(memory.services), driver)
-    assert clock.now_ns() == READY_LIMIT_S * 10**9
-    assert driver.calls[-1] == "close"
+    assert (clock.now_ns(), driver.calls[-1]) == (READY_LIMIT_S * 10**9, "close")
 
 
 def test_a_trial_cancelled_before_it_began_takes_no_lease() -> None:
     """The sweeper flags children that start while their run is being stopped."""
-    memory = MemoryServices()
-    ref = stored_trial(memory.services)
+    memory, ref = stored()
     memory.services.table.set_flag(ref.tag, layout.CANCELLED, "Ctrl-C")
     with pytest.raises(TrialCancelledError, match=r"Ctrl-C"):
         prepare(memory, ref, MemoryDriver(memory.services.clock))
@@ -128,8 +133,7 @@ def test_a_trial_cancelled_before_it_began_takes_no_lease() -> None:
 
 def test_a_trial_cancelled_while_preparing_stops_waiting() -> None:
     """A table may take two minutes to become active."""
-    memory = MemoryServices()
-    ref = stored_trial(memory.services)
+    memory, ref = stored()
 
     class Cancelling(MemoryDriver):
         async def ready(self) -> bool:
@@ -141,9 +145,8 @@ def test_a_trial_cancelled_while_preparing_stops_waiting() -> None:
 
 
 def test_a_lease_taken_while_the_run_was_being_stopped_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever stops sets the flag and then looks for leases; stopping an execution does not stop this function."""
-    memory = MemoryServices()
-    ref = stored_trial(memory.services)
+    """A run is stopped by its flag first, and then by its leases; stopping an execution does not stop this function."""
+    memory, ref = stored()
     table = memory.services.table
     take = table.take_lease
 
@@ -155,14 +158,12 @@ def test_a_lease_taken_while_the_run_was_being_stopped_is_given_back(monkeypatch
     driver = MemoryDriver(memory.services.clock)
     with pytest.raises(TrialCancelledError):
         prepare(memory, ref, driver)
-    assert table.leases() == []
-    assert driver.calls == []
+    assert (table.leases(), driver.calls) == ([], [])
 
 
 def test_what_was_made_after_the_sweeper_came_is_removed() -> None:
     """It has torn down and freed the target while this function was still at it: nobody else would come back."""
-    memory = MemoryServices()
-    ref = stored_trial(memory.services)
+    memory, ref = stored()
 
     class Slow(MemoryDriver):
         async def prepare(self) -> None:
@@ -173,14 +174,13 @@ def test_what_was_made_after_the_sweeper_came_is_removed() -> None:
     driver = Slow(memory.services.clock)
     with pytest.raises(TrialCancelledError):
         prepare(memory, ref, driver)
-    assert driver.calls == ["open", "prepare", "tear_down", "close"]
+    assert driver.calls == ["open", "ready", "prepare", "tear_down", "close"]
 
 
 @pytest.mark.parametrize(("log_t4", "flag"), [("all", "all"), ("sample", "sample"), ("none", None)])
 def test_receivers_are_told_what_to_log_before_the_store_can_deliver(log_t4: str, flag: str | None) -> None:
     """They know a trial only by its tag."""
-    memory = MemoryServices()
-    ref = stored_trial(memory.services, small_plan(log_t4=log_t4))
+    memory, ref = stored(log_t4=log_t4)
     driver = MemoryDriver(memory.services.clock)
     seen: list[str | None] = []
     prepared = driver.prepare
@@ -205,8 +205,7 @@ def test_operations_on_a_watched_store_need_no_watcher() -> None:
 def test_preloading_is_left_off_when_the_trial_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The target is freed by whoever cancels: minutes of records more would disturb the next trial's measurement."""
     monkeypatch.setattr("stepbench.stages.prepare_target.LOOK_S", 0.001)
-    memory = MemoryServices()
-    ref = stored_trial(memory.services)
+    memory, ref = stored()
     driver = _Preloading(memory.services.clock)
     driver.begun = lambda: memory.services.table.set_flag(ref.tag, layout.CANCELLED, "Ctrl-C")
     with pytest.raises(TrialCancelledError, match=r"Ctrl-C"):
@@ -227,14 +226,13 @@ class _Preloading(MemoryDriver):
 def test_a_table_that_is_just_being_made_is_removed_after_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sweeper saw none and freed the target; removed before it is there, the table would stay for ever."""
     monkeypatch.setattr("stepbench.stages.prepare_target.LOOK_S", 0.001)
-    memory = MemoryServices()
-    ref = stored_trial(memory.services, small_plan("dynamodb"))
+    memory, ref = stored(store="dynamodb")
     driver = _Making(memory.services.clock)
     driver.access = AwsAccess("dynamodb", memory.services.trial(ref), memory.services.settings, memory.services.clock)
     driver.begun = lambda: memory.services.table.set_flag(ref.tag, layout.CANCELLED, "swept")
     with pytest.raises(TrialCancelledError, match="swept"):
         prepare(memory, ref, driver)
-    assert driver.calls == ["open", "prepare", "table made", "tear_down", "close"]
+    assert driver.calls == ["open", "ready", "prepare", "table made", "tear_down", "close"]
 
 
 class _Making(MemoryDriver):
@@ -256,3 +254,177 @@ class _Making(MemoryDriver):
             self.calls.append("table made")
 
         await self.access.call(create_table)
+
+
+class Scene:
+    """Three trials of one run on the same target, on an emulator, with the time from 0 on."""
+
+    def __init__(self, emulator: str = "MiniStack") -> None:
+        self.clock = FakeClock(now_ns=0)
+        self.memory = MemoryServices(self.clock, emulator=emulator)
+        self.table = self.memory.services.table
+        self.refs = [stored_trial(self.memory.services, trial=number) for number in range(3)]
+
+    def driver(self, *, unavailable: bool = False) -> MemoryDriver:
+        """Return a store."""
+        return MemoryDriver(self.clock, unavailable=unavailable)
+
+    def fail(self, number: int, driver: MemoryDriver) -> str:
+        """Prepare a trial in vain, and tear it down as the state machine does; return why."""
+        with pytest.raises(TargetUnreachableError) as failed:
+            prepare(self.memory, self.refs[number], driver)
+        self.tear_down(number, driver, str(failed.value))
+        return str(failed.value)
+
+    def tear_down(self, number: int, driver: MemoryDriver, cause: str) -> bool:
+        """Tear down a trial whose target was not reached."""
+        failure = StateError(Error="TargetUnreachableError", Cause=cause)
+        task = TearDownTargetInput(ref=self.refs[number], failure=failure)
+        return tear_down_target(task, self.memory.services, build=lambda _spec, _settings, _clock: driver).done
+
+
+@pytest.mark.parametrize(("emulator", "limit_s"), [("MiniStack", EMULATED_REACH_LIMIT_S), ("", REACH_LIMIT_S)])
+def test_a_store_that_does_not_answer_is_asked_for_a_while(emulator: str, limit_s: int) -> None:
+    """One that is only just starting is waited for; on AWS it may have to resume first."""
+    scene = Scene(emulator=emulator)
+    driver = scene.driver(unavailable=True)
+    with pytest.raises(TargetUnreachableError, match="told to be unavailable"):
+        prepare(scene.memory, scene.refs[0], driver)
+    assert scene.clock.now_ns() == (limit_s - 1) * 10**9
+    assert driver.calls == ["open", "close"] * limit_s
+
+
+def test_a_store_that_will_not_have_us_is_asked_once() -> None:
+    """A wrong password is as wrong ten seconds later."""
+    scene = Scene()
+
+    class Refusing(MemoryDriver):
+        async def open(self) -> None:
+            message = "WRONGPASS"
+            raise TargetUnreachableError(message)
+
+    assert scene.fail(0, Refusing(scene.clock)) == "WRONGPASS"
+    assert scene.clock.now_ns() == 0
+
+
+def test_a_store_that_comes_back_within_the_time_is_used() -> None:
+    """It was started together with the run."""
+    scene = Scene()
+
+    class Starting(MemoryDriver):
+        async def ready(self) -> bool:
+            self.calls.append("ready")
+            if self.calls.count("ready") == 1:
+                message = "not yet"
+                raise TargetUnavailableError(message)
+            return True
+
+    driver = Starting(scene.clock)
+    prepare(scene.memory, scene.refs[0], driver)
+    assert driver.calls == ["open", "ready", "close", "open", "ready", "prepare", "ready", "close"]
+
+
+def test_a_trial_that_has_made_nothing_gives_its_lease_back_without_the_store() -> None:
+    """The next trial once waited ten minutes for it, and every run after this one."""
+    scene = Scene()
+    driver = scene.driver(unavailable=True)
+    scene.fail(0, driver)
+    assert scene.table.leases() == []
+    assert "tear_down" not in driver.calls
+
+
+def test_made_is_noted_before_anything_is() -> None:
+    """A function that is killed in between leaves a table, or nothing; both are torn down."""
+    scene = Scene()
+
+    class Killed(MemoryDriver):
+        async def prepare(self) -> None:
+            assert scene.table.flag(scene.refs[0].tag, layout.MADE) == "s3#target"
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(scene.memory, scene.refs[0], Killed(scene.clock))
+    with pytest.raises(TargetUnavailableError):
+        scene.tear_down(0, scene.driver(unavailable=True), "killed")
+    assert [lease.trial for lease in scene.table.leases()] == [0]
+
+
+def test_a_sweeper_that_came_before_anything_was_made_keeps_it_from_being_made() -> None:
+    """It has seen no `made`, and freed the target without asking the store."""
+    scene = Scene()
+
+    class Slow(MemoryDriver):
+        async def ready(self) -> bool:
+            scene.table.set_flag(scene.refs[0].tag, layout.CANCELLED, "swept")
+            return await super().ready()
+
+    driver = Slow(scene.clock)
+    with pytest.raises(TrialCancelledError):
+        prepare(scene.memory, scene.refs[0], driver)
+    assert driver.calls == ["open", "ready", "close"]
+
+
+def test_later_trials_on_a_dead_target_look_once_and_say_so() -> None:
+    """Forty-eight of them would each wait for ten seconds."""
+    scene = Scene()
+    scene.fail(0, scene.driver(unavailable=True))
+    before_ns = scene.clock.now_ns()
+    causes = [scene.fail(number, scene.driver(unavailable=True)) for number in (1, 2)]
+    assert scene.clock.now_ns() == before_ns
+    for cause in causes:
+        assert cause.count("told to be unavailable") == 2
+        assert "did not answer trial 1 of this run (the store in memory" in cause
+
+
+def test_a_later_trial_uses_a_store_that_has_come_back() -> None:
+    """Its look is a real one."""
+    scene = Scene()
+    scene.fail(0, scene.driver(unavailable=True))
+    prepare(scene.memory, scene.refs[1], driver := scene.driver())
+    assert "prepare" in driver.calls
+
+
+def test_what_another_run_could_not_reach_is_asked_as_ever() -> None:
+    """That was another time."""
+    scene = Scene()
+    scene.fail(0, scene.driver(unavailable=True))
+    other = stored_trial(scene.memory.services, run_id="run-2")
+    driver = scene.driver(unavailable=True)
+    with pytest.raises(TargetUnreachableError):
+        prepare(scene.memory, other, driver)
+    assert driver.calls.count("open") == EMULATED_REACH_LIMIT_S
+
+
+def test_an_earlier_trial_of_the_run_is_torn_down_and_its_lease_taken() -> None:
+    """Its own tear-down found the store away; the machine begins no trial before the last is over."""
+    scene = Scene()
+    prepare(scene.memory, scene.refs[0], scene.driver())
+    driver = scene.driver()
+    prepare(scene.memory, scene.refs[1], driver)
+    assert driver.calls == ["open", "tear_down", "close", "open", "ready", "prepare", "ready", "close"]
+    assert [lease.trial for lease in scene.table.leases()] == [1]
+    assert scene.table.flag(scene.refs[0].tag, layout.CANCELLED) == "trial 2 of its run has begun"
+
+
+def test_an_earlier_trial_that_cannot_be_torn_down_fails_the_later_ones_at_once() -> None:
+    """What it has made is still there, so its lease stays for the sweeper."""
+    scene = Scene()
+    prepare(scene.memory, scene.refs[0], scene.driver())
+    before_ns = scene.clock.now_ns()
+    for number in (1, 2):
+        cause = scene.fail(number, scene.driver(unavailable=True))
+        assert "What trial 1 of this run has made there could not be torn down" in cause
+    assert (scene.clock.now_ns(), [lease.trial for lease in scene.table.leases()]) == (before_ns, [0])
+
+
+def test_a_trial_that_waits_says_for_whom_until_it_has_the_lease() -> None:
+    """Ten minutes without a word look like a hang."""
+    scene = Scene()
+    other = stored_trial(scene.memory.services, run_id="run-2", trial=1)
+    scene.table.take_lease("s3#target", other, "arn:two", 1)
+    with pytest.raises(TargetBusyError, match="trial 2 of run run-2"):
+        prepare(scene.memory, scene.refs[0], scene.driver())
+    assert scene.table.flag(scene.refs[0].tag, layout.WAITING) == "trial 2 of run run-2"
+    scene.table.release_lease("s3#target", other.tag)
+    prepare(scene.memory, scene.refs[0], scene.driver())
+    assert scene.table.flag(scene.refs[0].tag, layout.WAITING) == ""

@@ -6,46 +6,45 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from botocore.exceptions import EndpointConnectionError
+from tests.samples.lambda_api import Invocation, lambda_api
+from tests.samples.records import REF, dynamodb_record, s3_record
+from tests.samples.services import AWAY, MemoryServices, fail
 
 from stepbench.clock_offset import ClockOffset
 from stepbench.contracts.identity import EventId, put_key, trial_tag, update_key
 from stepbench.errors import RecordsUnavailableError
-from stepbench.records import layout
-from stepbench.records.t4 import T4Item, decode_fallback, parse_item
-from stepbench.records.t4_lines import T4Line, parse_t4_line
-from stepbench.records.t4_log import T4Log
-from stepbench.records.t4_store import T4Store
+from stepbench.records.formats.deliveries import UNKNOWN_STORE
+from stepbench.records.formats.t4 import decode_fallback
+from stepbench.records.formats.t4_items import T4Item, parse_item
+from stepbench.records.formats.t4_lines import T4Line, parse_t4_line
+from stepbench.records.storage import layout
+from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.stages import receive_events as stage
 from stepbench.stages.receive_events import TABLE_PATIENCE, Receiver, Sandbox, open_receiver, receive_events
-from stepbench.testing.lambda_api import Invocation, lambda_api
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.records import REF, dynamodb_record, s3_record
-from stepbench.wire import blocking
+from stepbench.wire.http1 import blocking
 
 T4_NS = 1_800_000_000_000_000_000
 MINUTE_NS = 60_000_000_000
 EVENT = EventId(REF.tag, 1, 2, 3, 4, 5)
 OTHER = EVENT._replace(tag=trial_tag("run-2", 7))
 NOTHING_FAILED: dict[str, list[dict[str, str]]] = {"batchItemFailures": []}
-AWAY = EndpointConnectionError(endpoint_url="http://away")
 
 
 @pytest.fixture
 def behind() -> MemoryServices:
-    """Table and bucket."""
+    """Return table and bucket."""
     return MemoryServices()
 
 
 @pytest.fixture
 def printed() -> list[str]:
-    """The receiver's log."""
+    """Return the receiver's log."""
     return []
 
 
 @pytest.fixture
 def receiver(behind: MemoryServices, printed: list[str]) -> Receiver:
-    """A sandbox whose handler began to load 250 ms before t4."""
+    """Return a sandbox whose handler began to load 250 ms before t4."""
     services = behind.services
     store = T4Store(services.table, services.runs)
     log = T4Log(lambda tag: services.table.flag(tag, layout.LOG_T4), printed.append)
@@ -53,17 +52,12 @@ def receiver(behind: MemoryServices, printed: list[str]) -> Receiver:
 
 
 def logged(printed: list[str], tag: str = REF.tag) -> list[T4Line]:
-    """A trial's t4 lines."""
+    """Return a trial's t4 lines."""
     return [line for line in (parse_t4_line(text, tag) for text in printed) if line is not None]
 
 
-def fail(*_: object, **__: object) -> None:
-    """Table or bucket while they are away."""
-    raise AWAY
-
-
 def stored(behind: MemoryServices, tag: str = REF.tag) -> list[T4Item]:
-    """The trial's t4 items."""
+    """Return the trial's t4 items."""
     return [parse_item(item) for item in behind.services.table.t4_items(tag)]
 
 
@@ -72,8 +66,7 @@ def test_one_item_holds_the_whole_batch(receiver: Receiver, behind: MemoryServic
     records = [dynamodb_record(EVENT._replace(sequence=number)) for number in range(100)]
     assert receive_events({"Records": records}, T4_NS, "request-1", receiver) == NOTHING_FAILED
     (item,) = stored(behind)
-    assert item.entries["sequence"].tolist() == list(range(100))
-    assert set(item.entries["t4_ns"].tolist()) == {T4_NS}
+    assert (item.entries["sequence"].tolist(), set(item.entries["t4_ns"].tolist())) == (list(range(100)), {T4_NS})
     assert (item.request_id, item.sandbox, item.batch, item.source) == ("request-1", "sandbox-1", 100, "receiver")
     assert item.t3_resolution_ns == 1_000_000_000
 
@@ -83,8 +76,7 @@ def test_the_first_invocation_is_cold_and_no_other(receiver: Receiver, behind: M
     for number in range(2):
         receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS + number, f"request-{number}", receiver)
     items = sorted(stored(behind), key=lambda item: item.request_id)
-    assert [item.cold for item in items] == [True, False]
-    assert {item.init_ns for item in items} == {250_000_000}
+    assert ([item.cold for item in items], {item.init_ns for item in items}) == ([True, False], {250_000_000})
 
 
 def test_lambdas_retry_is_kept_beside_the_first_try(receiver: Receiver, behind: MemoryServices) -> None:
@@ -105,8 +97,7 @@ def test_versions_of_updates_are_kept(receiver: Receiver, behind: MemoryServices
     """Nothing else tells which of a key's updates has arrived."""
     receive_events({"Records": [s3_record(update_key(REF.tag, 9, 59), version="abc")]}, T4_NS, "request-1", receiver)
     (item,) = stored(behind)
-    assert item.tokens == ("abc",)
-    assert item.entries["sequence"].tolist() == [9]
+    assert (item.tokens, item.entries["sequence"].tolist()) == (("abc",), [9])
 
 
 def test_removals_are_counted_as_ignored(receiver: Receiver, behind: MemoryServices) -> None:
@@ -119,7 +110,7 @@ def test_removals_are_counted_as_ignored(receiver: Receiver, behind: MemoryServi
 def test_a_malformed_event_is_kept_for_the_reader(receiver: Receiver, behind: MemoryServices) -> None:
     """It must neither be lost nor make Lambda deliver it for ever."""
     assert receive_events({"hello": "world"}, T4_NS, "request-1", receiver) == NOTHING_FAILED
-    (item,) = behind.services.table.malformed(layout.UNKNOWN_STORE, T4_NS, T4_NS)
+    (item,) = behind.services.table.malformed(UNKNOWN_STORE, T4_NS, T4_NS)
     assert item["body"] == '{"hello": "world"}'
 
 
@@ -235,8 +226,7 @@ def test_each_invocation_prints_what_it_stores(receiver: Receiver, behind: Memor
         receive_events(event, T4_NS + number, f"request-{number}", receiver)
     for tag in (REF.tag, OTHER.tag):
         items = {(item.request_id, item.entries.tobytes()) for item in stored(behind, tag)}
-        assert {(line.request_id, line.entries) for line in logged(printed, tag)} == items
-        assert len(items) == 3
+        assert ({(line.request_id, line.entries) for line in logged(printed, tag)}, len(items)) == (items, 3)
     assert len(printed) == 6
 
 
@@ -256,8 +246,7 @@ def test_the_setting_is_read_once_a_sandbox_and_after_the_item_is_stored(
     table.put_item, table.get_item = partial(noted, "put", put), partial(noted, "get", get)
     for number in range(3):
         receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS + number, f"request-{number}", receiver)
-    assert order == ["put", "get", "put", "put"]
-    assert len(printed) == 3
+    assert (order, len(printed)) == (["put", "get", "put", "put"], 3)
 
 
 def test_a_table_and_a_bucket_that_are_away_leave_the_log(
@@ -294,8 +283,7 @@ def test_a_table_that_took_no_item_is_asked_nothing(
     monkeypatch.setattr(stage, "measure_offset", lambda *_: ClockOffset(0, 1))
     with contextlib.nullcontext() if bucket_is_there else pytest.raises(RecordsUnavailableError):
         receive_events({"Records": [s3_record(put_key(EVENT, 59))]}, T4_NS, "request-1", receiver)
-    assert refused == ["put"]
-    assert len(logged(printed)) == 1
+    assert (refused, len(logged(printed))) == (["put"], 1)
 
 
 def test_once_the_setting_is_known_the_line_is_printed_before_the_table_has_its_turn(

@@ -5,18 +5,22 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.operations import planned_results
+from tests.samples.results import refused_result, sample_results
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
-from stepbench.contracts.result import Failure, Manifest, RunSummary
-from stepbench.contracts.tasks import RenderReportInput, TrialOutcome, TrialRef
+from stepbench.contracts.ended import EndedServer, EndedServers
+from stepbench.contracts.identity import trial_tag
+from stepbench.contracts.manifest import Manifest
+from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.result import Failure, RunSummary
+from stepbench.contracts.tasks import RenderReportInput, TrialOutcome
 from stepbench.planning import expand, parse_plan
-from stepbench.records import layout
+from stepbench.records.storage import layout
 from stepbench.stages.render_report import MAX_CAUSE_CHARS, render_report
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.sample_plans import planned_results
-from stepbench.testing.sample_results import sample_results
-from stepbench.testing.trials import small_plan, stored_trial
 
 if TYPE_CHECKING:
+    from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.result import TrialResult
     from stepbench.contracts.tasks import RenderReportOutput
 
@@ -26,12 +30,12 @@ RESULTS = sample_results()
 
 
 def store(memory: MemoryServices, trial: int, name: str = "s3", **target: Any) -> TrialRef:  # noqa: ANN401 -- JSON
-    """A trial as `ValidatePlan` stores it."""
+    """Return a trial as `ValidatePlan` stores it."""
     return stored_trial(memory.services, small_plan(name, target=target), RUN, trial)
 
 
 def leave(memory: MemoryServices, ref: TrialRef, result: TrialResult, **summary: Any) -> None:  # noqa: ANN401 -- fields
-    """A result as `AnalyseTrial` leaves it, with some fields of its summary changed."""
+    """Leave a result as `AnalyseTrial` does, with some fields of its summary changed."""
     own = result.summary.model_copy(update={"index": ref.trial, **summary})
     changed = result.model_copy(update={"summary": own})
     memory.services.runs.put_model(layout.trial_key(ref, "result.json"), changed)
@@ -45,20 +49,33 @@ def render(memory: MemoryServices, *errors: str, stopped: bool = False) -> Rende
 
 
 def summary_of(memory: MemoryServices) -> RunSummary:
-    """What was stored."""
+    """Read the stored document."""
     return memory.services.runs.get_model(layout.run_key(RUN, "summary.json"), RunSummary)
 
 
 def page_of(memory: MemoryServices) -> str:
-    """What was stored."""
+    """Read the stored document."""
     return memory.bucket.objects[layout.run_key(RUN, "report.html")].decode()
+
+
+def with_a_result() -> MemoryServices:
+    """Return a run whose first trial, on PostgreSQL, went well."""
+    memory = MemoryServices()
+    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    return memory
+
+
+def failure_of(memory: MemoryServices) -> Failure:
+    """Return why the first trial failed, by the stored summary."""
+    failure = summary_of(memory).trials[0].failure
+    assert failure is not None
+    return failure
 
 
 def test_a_run_that_went_well_succeeds_and_leaves_three_documents() -> None:
     """The execution's output is the headline and where the rest is."""
-    memory = MemoryServices()
+    memory = with_a_result()
     memory.services.runs.put_json(layout.run_key(RUN, "plan.json"), {"name": "quick"})
-    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
     output = render(memory, "")
     assert (output.status, output.failed_trials, output.cause) == ("succeeded", (), "")
     assert output.headline == ("postgresql: n 200, p50 6.36 ms [6.13, 6.60], lost 0",)
@@ -74,10 +91,27 @@ def test_a_run_that_went_well_succeeds_and_leaves_three_documents() -> None:
     assert "&#34;name&#34;: &#34;quick&#34;" in page_of(memory)
 
 
+@pytest.mark.parametrize(
+    ("plan", "verdict"), [({}, "failed"), ({"thresholds": ["errors < 8 %"]}, "passed"), ({"thresholds": []}, "passed")]
+)
+def test_the_plans_thresholds_decide_the_verdict_and_not_the_status(plan: dict[str, Any], verdict: str) -> None:
+    """15 of 215 writes are 7 %: the execution succeeds, so that its output can say so."""
+    memory = MemoryServices()
+    phases = [{"name": "unloaded", "load": [{"rate_per_s": 1, "count": 9}]}]
+    store_trials(memory, {"target": {"store": "postgresql"}, "phases": phases}, **plan)
+    refused = refused_result(RESULTS[2], {"57P01": 15})
+    leave(memory, TrialRef(run_id=RUN, trial=0, tag=trial_tag(RUN, 0)), refused)
+    output = render(memory, "")
+    summary = summary_of(memory)
+    assert (output.status, output.verdict, summary.verdict) == ("succeeded", verdict, verdict)
+    missed = "threshold missed: errors 7.0 % of window unloaded of trial postgresql, limit 1 %"
+    assert (output.cause, len(output.headline)) == ((missed, 2) if verdict == "failed" else ("", 1))
+    assert f'data-verdict="{verdict}"' in page_of(memory)
+
+
 def test_a_trial_without_a_result_appears_with_its_own_account_of_the_failure() -> None:
     """`States.TaskFailed`, which is all that the parent knows on AWS, helps nobody."""
-    memory = MemoryServices()
-    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    memory = with_a_result()
     ref = store(memory, 1, "etcd")
     failure = Failure(error="TargetUnavailableError", cause="no canary arrived")
     memory.services.runs.put_model(layout.trial_key(ref, "failure.json"), failure)
@@ -88,6 +122,43 @@ def test_a_trial_without_a_result_appears_with_its_own_account_of_the_failure() 
     trial = summary_of(memory).trials[1]
     assert (trial.failure, trial.provider, trial.incomplete, trial.windows) == (failure, "etcd 3.5.1", True, ())
     assert "no canary arrived" in page_of(memory)
+
+
+def test_a_server_that_ended_is_named_before_the_trials_own_words() -> None:
+    """They say "refused", and not that the server was killed; the trial before it ended keeps its numbers."""
+    memory = with_a_result()
+    ref = store(memory, 1, "postgresql")
+    memory.services.runs.put_model(layout.trial_key(ref, "failure.json"), Failure(error="Refused", cause="connect"))
+    store(memory, 2, "postgresql")
+    server = EndedServer(
+        server="postgresql",
+        version="18.6",
+        pids=(7, 8),
+        how="was ended by SIGKILL",
+        seen_at="2026-01-02T00:00:00+00:00",
+        log=("PANIC: <no> space",),
+        trials=(1, 2),
+    )
+    memory.services.runs.put_model(layout.run_key(RUN, "ended.json"), EndedServers(servers=(server,)))
+    assert render(memory, "", "States.TaskFailed", "").failed_trials == ("postgresql", "postgresql")
+    before, during, after = (trial.failure for trial in summary_of(memory).trials)
+    said = "postgresql (18.6, pid 7, 8) was ended by SIGKILL, seen at 2026-01-02T00:00:00+00:00."
+    log = "The last lines of its log:\nPANIC: <no> space"
+    assert before is None
+    assert during == Failure(error="ServerEndedError", cause=f"{said}\nThe trial: Refused: connect\n{log}")
+    assert after == Failure(error="ServerEndedError", cause=f"{said}\n{log}")
+    assert "PANIC: &lt;no&gt; space" in page_of(memory)
+
+
+def test_a_server_whose_end_was_seen_after_a_trial_had_gone_well_takes_nothing_from_it() -> None:
+    """The command line reads every three seconds which trials have ended, and four times a second of servers."""
+    memory = with_a_result()
+    server = EndedServer(
+        server="postgresql", version="18.6", pids=(7,), how="is gone", seen_at="2026-01-02", log=(), trials=(0,)
+    )
+    memory.services.runs.put_model(layout.run_key(RUN, "ended.json"), EndedServers(servers=(server,)))
+    assert render(memory, "").status == "succeeded"
+    assert summary_of(memory).trials[0].failure is None
 
 
 @pytest.mark.parametrize(
@@ -111,13 +182,21 @@ def test_a_trial_that_left_nothing_still_has_a_reason(errors: tuple[str, ...], *
 
 def test_an_execution_that_failed_after_its_analysis_does_not_pass() -> None:
     """Its result is whole, but its tear-down may not be: the run must not end green."""
-    memory = MemoryServices()
-    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    memory = with_a_result()
     output = render(memory, "States.Timeout")
     assert (output.status, output.failed_trials) == ("failed", ("postgresql",))
-    failure = summary_of(memory).trials[0].failure
-    assert failure is not None
-    assert failure.error == "States.Timeout"
+    assert failure_of(memory).error == "States.Timeout"
+
+
+def test_a_tear_down_that_went_well_when_it_was_tried_again_fails_nothing() -> None:
+    """The first try leaves its account, which nobody takes back; the execution has succeeded."""
+    memory = with_a_result()
+    ref = TrialRef(run_id=RUN, trial=0, tag=trial_tag(RUN, 0))
+    account = Failure(error="TargetUnavailableError", cause="connect: refused")
+    memory.services.runs.put_model(layout.trial_key(ref, "failure.json"), account)
+    assert render(memory, "").status == "succeeded"
+    assert render(memory, "States.TaskFailed").status == "failed"
+    assert failure_of(memory) == account
 
 
 def test_an_incomplete_result_fails_the_run_though_its_execution_did_not() -> None:
@@ -129,8 +208,7 @@ def test_an_incomplete_result_fails_the_run_though_its_execution_did_not() -> No
 
 def test_a_stopped_run_says_so_and_keeps_what_was_finished() -> None:
     """After Ctrl-C, the trials before it are as good as ever."""
-    memory = MemoryServices()
-    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    memory = with_a_result()
     store(memory, 1, "etcd")
     output = render(memory, "", stopped=True)
     assert (output.status, output.failed_trials) == ("stopped", ("etcd",))
@@ -139,8 +217,7 @@ def test_a_stopped_run_says_so_and_keeps_what_was_finished() -> None:
 
 def test_a_run_stopped_after_its_last_trial_names_no_failure() -> None:
     """Nothing is missing then."""
-    memory = MemoryServices()
-    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    memory = with_a_result()
     output = render(memory, "", stopped=True)
     assert (output.status, output.cause) == ("stopped", "stopped")
 
@@ -152,11 +229,8 @@ def test_a_damaged_result_spoils_no_other_trial() -> None:
     memory.services.runs.put_json(layout.trial_key(ref, "result.json"), {"summary": 1})
     leave(memory, store(memory, 1, "postgresql"), RESULTS[2])
     output = render(memory, "", "")
-    assert output.failed_trials == ("s3",)
-    failure = summary_of(memory).trials[0].failure
-    assert failure is not None
-    assert failure.error == "CorruptRecordsError"
-    assert "result.json: summary" in failure.cause
+    assert (output.failed_trials, failure_of(memory).error) == (("s3",), "CorruptRecordsError")
+    assert "result.json: summary" in failure_of(memory).cause
 
 
 def test_a_run_without_trials_fails_with_a_page_that_helps() -> None:
@@ -180,8 +254,7 @@ def test_the_output_stays_small_whatever_failed() -> None:
 
 def test_rendering_twice_gives_the_same_documents() -> None:
     """Step Functions may run the task again after a time-out."""
-    memory = MemoryServices()
-    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    memory = with_a_result()
     render(memory, "")
     first = dict(memory.bucket.objects)
     render(memory, "")
@@ -189,14 +262,13 @@ def test_rendering_twice_gives_the_same_documents() -> None:
 
 
 def leave_out(memory: MemoryServices, *trials: dict[str, str]) -> None:
-    """What the command line notes of a plan that this machine cannot run whole."""
+    """Store what the command line notes of a plan that this machine cannot run whole."""
     memory.services.runs.put_json(layout.run_key(RUN, "skipped.json"), {"trials": trials})
 
 
 def test_a_skipped_trial_is_shown_with_its_reason_and_fails_nothing() -> None:
     """Reported, never replaced in silence; the last lines of a log belong to the terminal, not to the report."""
-    memory = MemoryServices()
-    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    memory = with_a_result()
     leave_out(memory, {"name": "etcd", "store": "etcd", "reason": "etcd is not installed.\n--- end of etcd.log\nx"})
     output = render(memory, "")
     assert (output.status, output.failed_trials, output.cause) == ("succeeded", (), "")
@@ -212,8 +284,7 @@ def test_a_skipped_trial_is_shown_with_its_reason_and_fails_nothing() -> None:
 
 def test_several_skipped_trials_are_numbered_after_the_run_s_own() -> None:
     """An index names one trial of the report."""
-    memory = MemoryServices()
-    leave(memory, store(memory, 0, "postgresql"), RESULTS[2])
+    memory = with_a_result()
     leave_out(memory, *({"name": name, "store": "etcd", "reason": "no wheel"} for name in ("etcd", "etcd-2")))
     render(memory, "States.Timeout")
     summary = summary_of(memory)
@@ -221,15 +292,25 @@ def test_several_skipped_trials_are_numbered_after_the_run_s_own() -> None:
     assert [(trial.index, trial.name) for trial in summary.trials] == [(0, "postgresql"), (1, "etcd"), (2, "etcd-2")]
 
 
+def store_trials(
+    memory: MemoryServices,
+    *trials: dict[str, Any],
+    **fields: Any,  # noqa: ANN401 -- a plan's
+) -> list[tuple[TrialRef, TrialSpec]]:
+    """Store a plan of these trials, shuffled, as `ValidatePlan` does, and return what it expands into."""
+    plan = parse_plan({"name": "x", "trials": list(trials), "order": "random", **fields})
+    memory.services.runs.put_model(layout.run_key(RUN, "plan.json"), plan)
+    stored = [(TrialRef(run_id=RUN, trial=spec.index, tag=spec.tag), spec) for spec in expand(plan, RUN)]
+    for ref, spec in stored:
+        memory.services.runs.put_model(layout.trial_key(ref, "trial.json"), spec)
+    return stored
+
+
 def stored_plan(memory: MemoryServices, **plan: Any) -> None:  # noqa: ANN401 -- a plan's fields
-    """As `ValidatePlan` stores it, with its trials."""
+    """Store a plan with its trials, as `ValidatePlan` does."""
     phases = [{"name": "unloaded", "load": [{"rate_per_s": 1, "count": 9}]}]
     trial = {"target": {"store": "postgresql"}, "phases": phases}
-    parsed = parse_plan({"name": "x", "trials": [{**trial, **plan}], "order": "random"})
-    memory.services.runs.put_model(layout.run_key(RUN, "plan.json"), parsed)
-    for spec in expand(parsed, RUN):
-        ref = TrialRef(run_id=RUN, trial=spec.index, tag=spec.tag)
-        memory.services.runs.put_model(layout.trial_key(ref, "trial.json"), spec)
+    for ref, spec in store_trials(memory, {**trial, **plan}):
         if spec.index:
             place = {"group": spec.group, "repeat": spec.repeat, "point": spec.point}
             leave(memory, ref, RESULTS[2], **place)
@@ -256,22 +337,15 @@ def test_operations_are_compared_with_the_first_value_of_the_plan() -> None:
     phases = [{"name": "steady", "closed": {"clients": 5, "duration_s": 8}}]
     trial = {"experiment": "operations", "workload": {}, "phases": phases}
     stores = ("redis", "etcd", "postgresql", "dynamodb")
-    trials = [{**trial, "target": {"store": store}} for store in stores]
-    plan = parse_plan({"name": "x", "trials": trials, "order": "random"})
-    memory.services.runs.put_model(layout.run_key(RUN, "plan.json"), plan)
-    specs = expand(plan, RUN)
-    assert specs[0].name != "redis"
-    for spec, result in zip(specs, planned_results(specs), strict=True):
-        ref = TrialRef(run_id=RUN, trial=spec.index, tag=spec.tag)
-        memory.services.runs.put_model(layout.trial_key(ref, "trial.json"), spec)
+    stored = store_trials(memory, *({**trial, "target": {"store": store}} for store in stores))
+    assert stored[0][1].name != "redis"
+    for (ref, spec), result in zip(stored, planned_results([spec for _, spec in stored]), strict=True):
         if spec.name != "etcd":
             leave(memory, ref, result)
     render(memory)
     summary = summary_of(memory)
-    assert [(each.group_b, each.group_a) for each in summary.settings] == [
-        ("postgresql", "redis"),
-        ("dynamodb", "redis"),
-    ]
+    compared = [(each.group_b, each.group_a) for each in summary.settings]
+    assert compared == [("postgresql", "redis"), ("dynamodb", "redis")]
     (missing,) = (trial for trial in summary.trials if trial.name == "etcd")
     assert missing.setup["phases[steady].closed.clients"] == 5
 

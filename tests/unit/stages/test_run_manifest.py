@@ -8,14 +8,14 @@ import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError
 from botocore.stub import Stubber
+from tests.samples.results import sample_results
+from tests.samples.services import MemoryServices
 
 from stepbench import __version__
 from stepbench.contracts.identity import trial_tag
 from stepbench.costs import PRICE_TABLE_DATE
-from stepbench.records.clock_sample import ClockSample
+from stepbench.records.storage.layout import ClockSample
 from stepbench.stages.run_manifest import FUNCTIONS, code_sha256, libraries, run_manifest
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.sample_results import sample_results
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient
@@ -26,7 +26,7 @@ NOT_FOUND, DENIED = "ResourceNotFoundException", "AccessDeniedException"
 
 
 def lambda_client() -> LambdaClient:
-    """A client that reaches nothing."""
+    """Return a client that reaches nothing."""
     return boto3.client(
         "lambda",
         region_name="us-east-1",
@@ -101,8 +101,7 @@ def test_the_manifest_says_what_ran_where() -> None:
     )
     assert (manifest.region, manifest.emulated, manifest.functions) == ("us-east-1", True, {})
     assert re.fullmatch(r"python3\.\d+\.\d+.*", manifest.runtime)
-    assert manifest.stores["etcd"] == "etcd 3.5.1 (wheel)"
-    assert manifest.libraries["boto3"] == boto3.__version__
+    assert (manifest.stores["etcd"], manifest.libraries["boto3"]) == ("etcd 3.5.1 (wheel)", boto3.__version__)
     assert list(libraries()) == sorted(libraries(), key=str.lower)
 
 

@@ -5,25 +5,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from botocore.exceptions import EndpointConnectionError
+from botocore.exceptions import ClientError
+from tests.samples.records import REF, trial_spec, writer_item
+from tests.samples.services import AWAY, MemoryServices
 
 from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
-from stepbench.drivers.protocol import Outcome
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError, TrialCancelledError
 from stepbench.load.timer import LoopTimer
-from stepbench.records import layout
-from stepbench.records.columns import UNSENT, ColumnFile, decode
+from stepbench.model.result import Outcome
+from stepbench.records.formats.columns import UNSENT, ColumnFile, decode
+from stepbench.records.storage import layout
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.testing.fake_clock import START_NS, FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.records import REF, trial_spec, writer_item
 
 SECOND_NS = 1_000_000_000
 LEAD_NS = 5 * SECOND_NS
-AWAY = EndpointConnectionError(endpoint_url="http://s3")
 
 
 @dataclass
@@ -49,8 +48,8 @@ class Writer:
         """Do something while the writer runs: at its first sign of life so many seconds after the start of load."""
         beat = self.services.table.beat
 
-        def beat_and_act(tag: str, who: str, progress: dict[str, int]) -> None:
-            beat(tag, who, progress)
+        def beat_and_act(tag: str, who: str, progress: dict[str, int], **more: object) -> None:
+            beat(tag, who, progress, **more)
             if self.clock.now_ns() - self.start_at_ns >= second * SECOND_NS and action not in done:
                 done.append(action)
                 action()
@@ -60,25 +59,25 @@ class Writer:
 
     @property
     def spec(self) -> TrialSpec:
-        """Its trial: one phase, two writes in flight at most."""
+        """Return the specification: one phase, two writes in flight at most."""
         load = LoadStep(rate_per_s=self.rate_per_s, duration_s=self.duration_s)
         phase = Phase(name="measured", load=(load,), until=self.until)
         return trial_spec(EtcdTarget(store="etcd"), phases=(phase,), max_in_flight=2)
 
     def run(self) -> RunWriterOutput:
-        """The stage."""
+        """Run the stage."""
         self.services.runs.put_model(layout.trial_key(REF, "trial.json"), self.spec)
         item = writer_item(self.start_at_ns, slice_=self.slice_)
         task = RunWriterInput(item=item, attempt=self.attempt)
         return run_writer(task, self.services, lambda *_: self.driver, self.bench)
 
     def files(self) -> list[ColumnFile]:
-        """The column files that the table points to."""
+        """Return the column files that the table points to."""
         pointers = self.services.table.files(REF.tag)
         return [decode(pointer.key, self.services.runs.get_bytes(pointer.key)) for pointer in pointers]
 
     def rows(self) -> list[tuple[int, int]]:
-        """(sequence, outcome) of all files, as stored."""
+        """Return (sequence, outcome) of all files, as stored."""
         return [
             (int(sequence), int(outcome))
             for file in self.files()
@@ -86,7 +85,7 @@ class Writer:
         ]
 
     def ended(self) -> dict[str, Any]:
-        """The writer's last sign of life."""
+        """Return the writer's last sign of life."""
         (beat,) = self.services.table.beats(REF.tag).values()
         return beat
 
@@ -141,7 +140,7 @@ def test_signs_of_life_count_while_load_is_offered() -> None:
 
 
 def test_a_cancelled_trial_stops_within_a_second_or_two_and_keeps_what_it_measured() -> None:
-    """Ctrl-C: the store is left alone, and the books balance."""
+    """Ctrl-C: the store is left alone, and the accounting balances."""
     writer = Writer()
     writer.at(10, lambda: writer.services.table.set_flag(REF.tag, layout.CANCELLED, "Ctrl-C"))
     with pytest.raises(TrialCancelledError, match=r"stopped after 1\d\d events: cancelled \(Ctrl-C\)"):
@@ -157,10 +156,9 @@ def test_a_trial_that_is_cancelled_already_is_not_begun() -> None:
     """Retries of the state machine come after the flag."""
     writer = Writer()
     writer.services.table.set_flag(REF.tag, layout.CANCELLED, "swept")
-    with pytest.raises(TrialCancelledError, match="did not begin"):
+    with pytest.raises(TrialCancelledError, match="is cancelled: swept"):
         writer.run()
-    assert writer.driver.calls == []
-    assert writer.services.table.started(REF.tag) == []
+    assert (writer.driver.calls, writer.services.table.started(REF.tag)) == ([], [])
 
 
 def test_a_newer_attempt_fences_an_older_one() -> None:
@@ -169,8 +167,7 @@ def test_a_newer_attempt_fences_an_older_one() -> None:
     writer.at(10, lambda: writer.services.table.mark_started(REF.tag, layout.attempt_id(0, 0, 0, 2)))
     output = writer.run()
     assert 100 <= output.sent <= 121
-    assert output.unsent == 0
-    assert len(writer.rows()) == output.sent
+    assert (output.unsent, len(writer.rows())) == (0, output.sent)
 
 
 UNTIL = Until(relative_width=0.1, max_events=600)
@@ -209,8 +206,7 @@ def test_a_retry_after_the_end_offers_nothing_and_ends_in_good_order() -> None:
     writer.services.table.set_stop(REF.tag, 0, writer.start_at_ns + 15 * SECOND_NS)
     assert writer.run().sent == 0
     (file,) = writer.files()
-    assert (file.header.last, file.rows.sequence.size) == (True, 0)
-    assert writer.driver.offered == []
+    assert (file.header.last, file.rows.sequence.size, writer.driver.offered) == (True, 0, [])
 
 
 def test_attempts_of_other_slices_fence_nobody() -> None:
@@ -230,11 +226,10 @@ def test_a_writer_that_comes_late_accounts_for_what_it_missed() -> None:
 
 
 def test_a_second_attempt_offers_what_is_still_ahead_and_no_rows_for_the_rest() -> None:
-    """What the first one sent and could not record is unrecorded, and not unsent."""
+    """Events that the first one sent and could not record are unrecorded, and not unsent."""
     writer = Writer(duration_s=3, start_at_ns=START_NS - SECOND_NS, attempt=1)
     output = writer.run()
-    assert (output.sent, output.unsent) == (20, 0)
-    assert [sequence for sequence, _ in writer.rows()] == list(range(10, 30))
+    assert (output.sent, output.unsent, [sequence for sequence, _ in writer.rows()]) == (20, 0, list(range(10, 30)))
     assert writer.files()[0].header.attempt == 1
     assert writer.driver.offered[0].value.startswith(f"{REF.tag}/00-0000-0000-01-0000000a".encode())
 
@@ -242,8 +237,7 @@ def test_a_second_attempt_offers_what_is_still_ahead_and_no_rows_for_the_rest() 
 def test_the_second_slice_goes_on_where_the_first_ends() -> None:
     """700 s at 1 a second: 100 events in slice 1, the first of them due 600 s into the phase."""
     writer = Writer(rate_per_s=1, duration_s=700, slice_=1, start_at_ns=START_NS + 600 * SECOND_NS)
-    assert writer.run().sent == 100
-    assert writer.files()[0].rows.t0_ns[0] == START_NS + 600 * SECOND_NS
+    assert (writer.run().sent, writer.files()[0].rows.t0_ns[0]) == (100, START_NS + 600 * SECOND_NS)
     assert writer.driver.offered[0].value.startswith(f"{REF.tag}/00-0000-0001-00-00000000".encode())
 
 
@@ -252,8 +246,7 @@ def test_an_unreachable_store_is_reported_before_anything_is_said_or_sent() -> N
     writer = Writer(store={"unavailable": True})
     with pytest.raises(TargetUnavailableError):
         writer.run()
-    assert writer.services.table.started(REF.tag) == []
-    assert writer.driver.calls == ["open", "close"]
+    assert (writer.services.table.started(REF.tag), writer.driver.calls) == ([], ["open", "close"])
 
 
 def test_a_bucket_that_is_away_for_a_while_costs_no_record() -> None:
@@ -269,8 +262,7 @@ def test_a_bucket_that_is_away_for_a_while_costs_no_record() -> None:
         put(**kwargs)
 
     behind.put_object = away_for_two_flushes  # type: ignore[method-assign]
-    assert writer.run().ok == 300
-    assert writer.rows() == [(number, Outcome.OK) for number in range(300)]
+    assert (writer.run().ok, writer.rows()) == (300, [(number, Outcome.OK) for number in range(300)])
 
 
 def test_a_bucket_that_stays_away_fails_the_writer_and_says_what_is_lost() -> None:
@@ -288,16 +280,26 @@ def test_a_bucket_that_stays_away_fails_the_writer_and_says_what_is_lost() -> No
         writer.run()
 
 
-def test_a_table_that_is_away_for_a_while_does_not_stop_the_load() -> None:
-    """Heartbeats are for the display; the records have another way out."""
-    writer = Writer()
+@pytest.mark.parametrize("until_s", [65, 3_600])
+def test_a_table_that_is_throttled_stops_no_load_and_costs_no_record(until_s: int) -> None:
+    """For a minute, or to the end: heartbeats, flags and pointers are missed, the files are in the bucket."""
+    writer = Writer(duration_s=90)
+    table = writer.behind.table
 
-    def away(*_: object) -> None:
-        message = "table"
-        raise RecordsUnavailableError(message)
+    def throttle(call: Callable[..., Any]) -> Callable[..., Any]:
+        def attempt(**request: object) -> Any:  # noqa: ANN401 -- boto3's
+            if 5 <= (writer.clock.now_ns() - writer.start_at_ns) / SECOND_NS < until_s:
+                raise ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "any")
+            return call(**request)
 
-    writer.at(5, lambda: setattr(writer.services.table, "flag", away))
-    assert writer.run().ok == 300
+        return attempt
+
+    for name in ("put_item", "get_item", "query"):
+        setattr(table, name, throttle(getattr(table, name)))
+    assert writer.run().ok == 900
+    files = [decode(key, body) for key, body in sorted(writer.behind.bucket.objects.items()) if key.endswith(".sbc")]
+    assert [number for file in files for number in file.rows.sequence.tolist()] == list(range(900))
+    assert [file.header.last for file in files][-1]
 
 
 def test_what_the_engine_had_recorded_survives_its_own_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,5 +314,4 @@ def test_what_the_engine_had_recorded_survives_its_own_failure(monkeypatch: pyte
     with pytest.raises(ZeroDivisionError):
         writer.run()
     assert [file.header.last for file in writer.files()][-1] is False
-    assert len(writer.rows()) == 30
-    assert writer.driver.calls[-1] == "close"
+    assert (len(writer.rows()), writer.driver.calls[-1]) == (30, "close")

@@ -5,28 +5,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.samples.records import REF, writer_item
+from tests.samples.services import MemoryServices
 
-from stepbench.contracts import plan as plans
-from stepbench.contracts.phase_documents import PhaseSchedule
+from stepbench.contracts import trial as plans
+from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.result import TrialResult, TrialSummary
 from stepbench.contracts.tasks import AnalyseTrialInput, RunWriterInput, RunWriterOutput, StateError
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.protocol import Connecting, Outcome
 from stepbench.errors import TrialCancelledError
 from stepbench.load.timer import LoopTimer
-from stepbench.records import layout
-from stepbench.records.books import account
-from stepbench.records.columns import UNSENT
-from stepbench.records.join import Joined
-from stepbench.records.reader import TrialRecords, read_records
-from stepbench.records.sent import UNRECORDED
+from stepbench.model.result import ConnectionParts, Outcome
+from stepbench.records.formats.columns import UNSENT
+from stepbench.records.join.accounting import account
+from stepbench.records.join.joined import Joined
+from stepbench.records.join.reader import TrialRecords, read_records
+from stepbench.records.join.sent import UNRECORDED
+from stepbench.records.storage import layout
 from stepbench.stages.analyse_trial import analyse_trial
 from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.testing.fake_clock import START_NS, FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.records import REF, writer_item
 
 MS = 1_000_000
 SECOND_NS = 1_000_000_000
@@ -50,7 +50,7 @@ class Trial:
 
     @property
     def spec(self) -> TrialSpec:
-        """As stored."""
+        """Return the specification, as it is stored."""
         fields = {
             "experiment": "operations",
             "target": {"store": "redis"},
@@ -69,7 +69,7 @@ class Trial:
         at_s: float = -5,
         **store: Any,  # noqa: ANN401 -- as MemoryDriver's
     ) -> tuple[RunWriterOutput, MemoryDriver]:
-        """One attempt, which begins so long after the phase."""
+        """Make one attempt, which begins so long after the phase."""
         clock = FakeClock(STARTS_NS + round(at_s * SECOND_NS))
         driver = MemoryDriver(clock, **{"service_ns": (MS,), **store})
         bench = Bench(clock=lambda: clock, timer=lambda clock, _: LoopTimer(clock), run=clock.run)
@@ -77,17 +77,17 @@ class Trial:
         return run_writer(task, self.memory.services, lambda *_: driver, bench), driver
 
     def records(self) -> TrialRecords:
-        """All that is left of it."""
+        """Return all that is left of it."""
         return read_records(self.spec, self.memory.services.runs, self.memory.services.table)
 
     def joined(self) -> Joined:
-        """What became of each operation, with the books balanced."""
-        joined = self.records().joined()
+        """Join the records of each operation, and check the accounting."""
+        joined = self.records().joined
         account(joined, np.ones(joined.outcome.size, dtype=np.bool_))
         return joined
 
     def analysed(self) -> TrialSummary:
-        """What the analysis makes of it."""
+        """Analyse the trial."""
         runs = self.memory.services.runs
         task = AnalyseTrialInput(ref=REF, failure=StateError())
         return runs.get_model(analyse_trial(task, self.memory.services).result_key, TrialResult).summary
@@ -98,21 +98,20 @@ def test_each_writer_runs_its_own_clients() -> None:
     trial = Trial()
     first, _ = trial.write(0)
     second, driver = trial.write(1)
-    assert {operation.client for operation in driver.operations} == {1}
+    assert {operation.client for operation in driver.offered} == {1}
     joined = trial.joined()
     assert joined.outcome.size == first.ok + second.ok
     by_client = np.bincount(joined.extras["client"])
-    assert by_client.size == 3
-    assert by_client.tolist() == pytest.approx([200, 200, 200], abs=1)
+    assert (by_client.size, by_client.tolist()) == (3, pytest.approx([200, 200, 200], abs=1))
     assert set(joined.extras["client"][joined.grid.writer[joined.slot] == 0].tolist()) == {0, 2}
 
 
 def test_kinds_are_recorded_beside_the_times() -> None:
-    """What was asked of the store and what the records say are the same."""
+    """The requests to the store and the records of them agree."""
     trial = Trial(writers=1)
     _, driver = trial.write()
     joined = trial.joined()
-    assert joined.extras["kind"].tolist() == [operation.kind for operation in driver.operations]
+    assert joined.extras["kind"].tolist() == [operation.kind for operation in driver.offered]
     assert set(joined.extras["kind"].tolist()) == {Kind.READ, Kind.INSERT}
     assert (joined.t2_ns - joined.t1_ns == MS).all()
 
@@ -122,12 +121,12 @@ def test_books_of_operations_balance_with_nothing_to_arrive() -> None:
     trial = Trial(writers=1)
     trial.write(outcomes={3: Outcome.FAILED, 7: Outcome.UNKNOWN})
     joined = trial.joined()
-    books = account(joined, np.ones(joined.outcome.size, dtype=np.bool_))
-    assert (books.failed, books.unknown, books.unsent, books.unrecorded) == (1, 1, 0, 0)
-    assert books.offered == books.sent == books.ok + 2
-    assert (books.lost, books.received, books.awaited) == (0, 0, False)
+    accounting = account(joined, np.ones(joined.outcome.size, dtype=np.bool_))
+    assert (accounting.failed, accounting.unknown, accounting.unsent, accounting.unrecorded) == (1, 1, 0, 0)
+    assert accounting.offered == accounting.sent == accounting.ok + 2
+    assert (accounting.lost, accounting.received, accounting.awaited) == (0, 0, False)
     assert not joined.expected.any()
-    assert np.count_nonzero(joined.acknowledged) == books.ok
+    assert np.count_nonzero(joined.acknowledged) == accounting.ok
 
 
 def test_pointers_expect_no_arrivals() -> None:
@@ -142,14 +141,13 @@ def test_a_second_attempt_offers_other_operations_from_now_to_the_end() -> None:
     trial = Trial(writers=1)
     _, first = trial.write()
     second, again = trial.write(attempt=1, at_s=1)
-    inserted = [{each.key for each in one.operations if each.kind is Kind.INSERT} for one in (first, again)]
+    inserted = [{each.key for each in one.offered if each.kind is Kind.INSERT} for one in (first, again)]
     assert not inserted[0] & inserted[1]
     joined = trial.joined()
     later = joined.attempt == 1
     assert np.count_nonzero(later) == second.ok == pytest.approx(300, abs=3)
     assert joined.t0_ns[later].min() >= STARTS_NS + SECOND_NS
-    assert joined.sequence[later].tolist() == list(range(second.ok))
-    assert joined.sent_twice == 0
+    assert (joined.sequence[later].tolist(), joined.sent_twice) == (list(range(second.ok)), 0)
 
 
 def test_what_a_dead_attempt_had_begun_and_not_recorded_is_unrecorded() -> None:
@@ -177,8 +175,8 @@ def test_a_cancelled_trial_keeps_what_it_measured() -> None:
     table = trial.memory.services.table
     beat = table.beat
 
-    def cancel(tag: str, who: str, progress: dict[str, int]) -> None:
-        beat(tag, who, progress)
+    def cancel(tag: str, who: str, progress: dict[str, int], **more: object) -> None:
+        beat(tag, who, progress, **more)
         if progress["sent"] >= 200:
             table.set_flag(REF.tag, layout.CANCELLED, "Ctrl-C")
 
@@ -223,7 +221,7 @@ def test_windows_end_with_the_rows_that_a_trial_keeps(monkeypatch: pytest.Monkey
 
 def test_many_waiting_rows_are_flushed_before_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a fast store fills the writer's memory between two flushes."""
-    monkeypatch.setattr("stepbench.load.growing_recorder.GrowingRecorder.__init__.__defaults__", (50, None))
+    monkeypatch.setattr("stepbench.load.recorder.GrowingRecorder.__init__.__defaults__", (50, None))
     trial = Trial(writers=1)
     output, _ = trial.write()
     files = trial.memory.services.table.files(REF.tag)
@@ -257,7 +255,7 @@ def test_open_loop_never_has_two_operations_on_one_connection() -> None:
 
 
 def test_open_loop_accounts_for_operations_that_it_came_too_late_for() -> None:
-    """As for triggers."""
+    """The rule is that of triggers."""
     trial = Trial(phase={"load": [{"rate_per_s": 10, "duration_s": 3}]}, writers=1)
     output, _ = trial.write(at_s=1)
     assert (output.ok, output.unsent) == (20, 10)
@@ -271,10 +269,9 @@ def test_open_loop_accounts_for_operations_that_it_came_too_late_for() -> None:
 def test_what_connecting_took_and_retries_are_kept(phase: dict[str, Any]) -> None:
     """Connection reuse off: the report splits the time."""
     trial = Trial(phase=phase, writers=1)
-    trial.write(connecting=Connecting(300, 200, 100, 400), retries={1: 3})
+    trial.write(connecting=ConnectionParts(300, 200, 100, 400), retries={1: 3})
     joined = trial.joined()
-    assert set(joined.extras["connect_ns"].tolist()) == {300}
-    assert set(joined.extras["operate_ns"].tolist()) == {400}
+    assert (set(joined.extras["connect_ns"].tolist()), set(joined.extras["operate_ns"].tolist())) == ({300}, {400})
     assert joined.extras["retries"].tolist()[:3] == [0, 3, 0]
 
 

@@ -3,17 +3,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
-from stepbench.contracts.tasks import ScaleTargetInput, TrialRef
-from stepbench.drivers.protocol import Outcome, Write, Written
+from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.tasks import ScaleTargetInput
 from stepbench.errors import TargetUnavailableError, TrialCancelledError
-from stepbench.records import layout
+from stepbench.records.storage import layout
 from stepbench.stages.scale_target import SCALE_LIMIT_S, scale_target
 from stepbench.stages.target_driver import UNDO_LIMIT_S, UNDO_POLL_S
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.trials import small_plan, stored_trial
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import Scale
@@ -29,7 +28,7 @@ class Slow(MemoryDriver):
     """Its new capacity is never active."""
 
     async def scale(self, scale: Scale) -> bool:
-        """Asked, and not there yet."""
+        """Ask, and be not there yet."""
         await super().scale(scale)
         return False
 
@@ -44,53 +43,34 @@ class Overtaken(MemoryDriver):
         self.refusals = refusals
 
     async def scale(self, scale: Scale) -> bool:
-        """Changed, and in vain."""
+        """Change it, in vain."""
         self.table.set_flag(self.tag, layout.CANCELLED, "Ctrl-C")
         return await super().scale(scale)
 
     async def tear_down(self) -> bool:
-        """Busy at first, as a table that is being updated."""
+        """Be busy at first, as a table that is being updated."""
         self.refusals -= 1
         return await super().tear_down() and self.refusals < 0
 
 
 class Fixed:
-    """A store without any capacity to change."""
+    """A store without any capacity to change; it is opened and closed, and asked for nothing else."""
 
     async def open(self) -> None:
-        """Nothing to do."""
-
-    async def prepare(self) -> None:
-        """Nothing to do."""
-
-    async def ready(self) -> bool:
-        """Always."""
-        return True
-
-    async def write(self, write: Write) -> Written:  # noqa: ARG002 -- the Protocol's
-        """Take it."""
-        return Written(0, 0, Outcome.OK)
-
-    async def tear_down(self) -> bool:
-        """Nothing to do."""
-        return True
+        """Do nothing."""
 
     async def close(self) -> None:
-        """Nothing to do."""
-
-    async def provider(self) -> str:
-        """Some."""
-        return "fixed"
+        """Do nothing."""
 
 
 def scale(memory: MemoryServices, ref: TrialRef, driver: Any, phase: int = 1) -> bool:  # noqa: ANN401 -- some driver
-    """One call of the stage."""
+    """Call the stage once."""
     task = ScaleTargetInput(ref=ref, phase=phase)
     return scale_target(task, memory.services, build=lambda _spec, _settings, _clock: driver).done
 
 
 def scene() -> tuple[MemoryServices, TrialRef]:
-    """A DynamoDB trial whose second phase is scaled."""
+    """Return a DynamoDB trial whose second phase is scaled."""
     memory = MemoryServices(FakeClock(now_ns=0))
     return memory, stored_trial(memory.services, small_plan("dynamodb", phases=PHASES))
 
@@ -104,7 +84,7 @@ def test_the_store_is_asked_for_the_phase_s_capacity() -> None:
 
 
 def test_a_phase_without_scaling_does_not_touch_the_store() -> None:
-    """Connecting to it would already be a disturbance."""
+    """A connection to it would already be a disturbance."""
     memory, ref = scene()
     driver = MemoryDriver(memory.services.clock)
     assert scale(memory, ref, driver, phase=0)

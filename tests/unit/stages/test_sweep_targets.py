@@ -1,20 +1,22 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
+from tests.samples.records import t4_item
+from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.plan import Plan
+from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import SweepTargetsInput, SweepTargetsOutput, TrialRef
-from stepbench.records import layout
+from stepbench.contracts.tasks import SweepTargetsInput, SweepTargetsOutput
+from stepbench.records.formats.t4 import Entry
+from stepbench.records.storage import layout
+from stepbench.records.storage.trial_table import FilePointer
 from stepbench.stages.sweep_targets import SWEEP_LIMIT_S, sweep_targets
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.trials import small_plan, stored_trial
 
 SECOND_NS = 10**9
 PREFIX = "arn:aws:states:us-east-1:000000000000:execution"
@@ -23,7 +25,7 @@ BENCHMARK_ARN = f"{PREFIX}:benchmark:run-1"
 
 
 class Executions:
-    """As much of a boto3 Step Functions client as the sweeper uses."""
+    """Implements as much of a boto3 Step Functions client as the sweeper uses."""
 
     def __init__(self, **statuses: str) -> None:
         self.statuses = {TRIAL_ARN: statuses.pop("trial", "ABORTED"), **statuses}
@@ -31,7 +33,7 @@ class Executions:
         self.broken = False
 
     def describe_execution(self, *, executionArn: str) -> dict[str, Any]:  # noqa: N803 -- boto3's
-        """Its status."""
+        """Return its status."""
         if self.broken:
             raise ClientError({"Error": {"Code": "ThrottlingException", "Message": ""}}, "DescribeExecution")
         if executionArn not in self.statuses:
@@ -54,10 +56,15 @@ class Scene:
         self.table = self.memory.services.table
         self.drivers: list[MemoryDriver] = []
         self.ref = stored_trial(self.memory.services)
-        self.table.take_lease("s3#target", self.ref, TRIAL_ARN, self.clock.now_ns() - age_s * SECOND_NS)
+        self.lease("s3#target", self.ref, age_s)
+
+    def lease(self, target: str, ref: TrialRef, age_s: int = 3_600) -> None:
+        """Have a trial hold a target in which it has made something."""
+        self.table.take_lease(target, ref, TRIAL_ARN, self.clock.now_ns() - age_s * SECOND_NS)
+        self.table.set_flag(ref.tag, layout.MADE, target)
 
     def sweep(self, arn: str | None = None, *, unavailable: str = "") -> SweepTargetsOutput:
-        """One call of the stage; the store of that name does not answer."""
+        """Call the stage once; the store of that name does not answer."""
 
         def build(spec: Any, _settings: object, clock: Any) -> MemoryDriver:  # noqa: ANN401 -- BuildDriver's
             self.drivers.append(MemoryDriver(clock, unavailable=spec.name == unavailable))
@@ -65,21 +72,36 @@ class Scene:
 
         return sweep_targets(SweepTargetsInput(execution_arn=arn), self.memory.services, build=build)
 
-    def noted(self) -> Failure | None:
-        """What is kept for the report."""
-        return self.memory.services.runs.find_model(layout.trial_key(self.ref, "failure.json"), Failure)
-
 
 def test_an_aborted_trial_is_stopped_torn_down_and_released() -> None:
     """An abort runs no Catch, so nobody else will."""
     scene = Scene()
     assert scene.sweep(TRIAL_ARN) == SweepTargetsOutput(swept=("s3#target",), pending=())
     assert scene.table.flag(scene.ref.tag, layout.CANCELLED) is not None
-    assert scene.drivers[0].calls == ["open", "tear_down", "close"]
-    assert scene.table.leases() == []
-    failure = scene.noted()
+    assert (scene.drivers[0].calls, scene.table.leases()) == (["open", "tear_down", "close"], [])
+    failure = scene.memory.failure_of(scene.ref)
     assert failure is not None
     assert failure.error == "ExecutionAborted"
+
+
+@pytest.mark.parametrize(("arrivals_s", "swept_s"), [((), 5), ((0, 2, 3), 4)], ids=["none", "all"])
+def test_a_trigger_is_left_in_place_for_a_moment_for_what_it_is_delivering(
+    arrivals_s: tuple[int, ...], swept_s: int
+) -> None:
+    """Three events are acknowledged; with the trigger, those on their way would be gone."""
+    scene = Scene()
+    table, begun_ns, count = scene.table, scene.clock.now_ns(), scene.table.t4_count
+    table.add_file(scene.ref.tag, FilePointer("00-0000-0000-00", 0, "key", 3, 3, 0))
+
+    def arrive_and_count(tag: str) -> int:
+        since_s = (scene.clock.now_ns() - begun_ns) / SECOND_NS
+        for number in (number for number, at_s in enumerate(arrivals_s) if at_s <= since_s):
+            table.put_t4(tag, f"request-{number}", number, t4_item([Entry(0, 0, 0, 0, 0, number, number)]))
+        return count(tag)
+
+    cast("Any", table).t4_count = arrive_and_count
+    assert scene.sweep(TRIAL_ARN).swept == ("s3#target",)
+    assert (scene.clock.now_ns() - begun_ns) / SECOND_NS == swept_s
 
 
 def test_what_the_trial_said_of_itself_stands() -> None:
@@ -88,14 +110,14 @@ def test_what_the_trial_said_of_itself_stands() -> None:
     own = Failure(error="TargetUnavailableError", cause="no canary")
     scene.memory.services.runs.put_model(layout.trial_key(scene.ref, "failure.json"), own)
     scene.sweep(TRIAL_ARN)
-    assert scene.noted() == own
+    assert scene.memory.failure_of(scene.ref) == own
 
 
 def test_a_success_is_never_noted_as_a_failure() -> None:
     """A lease that was left behind is no reason to call the measurement bad."""
     scene = Scene(Executions(trial="SUCCEEDED"))
     assert scene.sweep().swept == ("s3#target",)
-    assert scene.noted() is None
+    assert scene.memory.failure_of(scene.ref) is None
 
 
 def test_an_aborted_benchmark_takes_its_running_trial_along() -> None:
@@ -122,18 +144,12 @@ def test_another_run_s_lease_is_untouched() -> None:
     """It is measuring."""
     scene = Scene(Executions(trial="RUNNING"))
     assert scene.sweep(f"{PREFIX}:benchmark:run-2") == SweepTargetsOutput(swept=(), pending=())
-    assert scene.drivers == []
-    assert scene.executions.stopped == []
+    assert (scene.drivers, scene.executions.stopped) == ([], [])
 
 
 @pytest.mark.parametrize(
     ("status", "age_s", "swept"),
-    [
-        ("RUNNING", 3_600, False),
-        ("ABORTED", 3_600, True),
-        ("TIMED_OUT", 61, True),
-        ("ABORTED", 30, False),
-    ],
+    [("RUNNING", 3_600, False), ("ABORTED", 3_600, True), ("TIMED_OUT", 61, True), ("ABORTED", 30, False)],
 )
 def test_the_hourly_sweep_takes_leases_whose_execution_is_over(status: str, age_s: int, swept: bool) -> None:  # noqa: FBT001
     """Running ones are measuring, and very young ones may not be known to Step Functions yet."""
@@ -162,7 +178,7 @@ def test_one_store_that_does_not_answer_does_not_keep_the_others() -> None:
     """It is pending for the next hour, and keeps its lease."""
     scene = Scene()
     other = stored_trial(scene.memory.services, small_plan("etcd"), trial=1)
-    scene.table.take_lease("etcd#127.0.0.1:2379", other, TRIAL_ARN, 1)
+    scene.lease("etcd#127.0.0.1:2379", other)
     output = scene.sweep(unavailable="etcd")
     assert output == SweepTargetsOutput(swept=("s3#target",), pending=("etcd#127.0.0.1:2379",))
     assert [lease.target for lease in scene.table.leases()] == ["etcd#127.0.0.1:2379"]
@@ -187,3 +203,12 @@ def test_a_writer_that_does_not_stop_is_left_for_the_next_sweep() -> None:
     assert scene.sweep(TRIAL_ARN).pending == ("s3#target",)
     assert scene.drivers == []
     assert SWEEP_LIMIT_S <= scene.clock.now_ns() / SECOND_NS - 10_000 < SWEEP_LIMIT_S + 30
+
+
+def test_a_lease_of_a_trial_that_has_made_nothing_is_released_without_its_store() -> None:
+    """Its function was killed while it still asked a store that does not answer."""
+    scene = Scene()
+    other = stored_trial(scene.memory.services, small_plan("etcd"), trial=1)
+    scene.table.take_lease("etcd#127.0.0.1:2379", other, TRIAL_ARN, 1)
+    assert set(scene.sweep(unavailable="etcd").swept) == {"s3#target", "etcd#127.0.0.1:2379"}
+    assert scene.table.leases() == []

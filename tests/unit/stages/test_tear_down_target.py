@@ -3,16 +3,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
+from tests.samples.services import MemoryServices, stored_trial
 
+from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import StateError, TearDownTargetInput, TrialRef
+from stepbench.contracts.tasks import StateError, TearDownTargetInput
 from stepbench.errors import TargetUnavailableError
-from stepbench.records import layout
+from stepbench.records.storage import layout
 from stepbench.stages.tear_down_target import CALL_LIMIT_S, failure_of, tear_down_target
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.trials import stored_trial
 
 SECOND_NS = 10**9
 BROKEN = StateError(Error="TargetUnavailableError", Cause="no canary")
@@ -26,7 +27,7 @@ class Stubborn(MemoryDriver):
         self._turns = turns
 
     async def tear_down(self) -> bool:
-        """One turn."""
+        """Take one turn."""
         await super().tear_down()
         self._turns -= 1
         return self._turns <= 0
@@ -41,20 +42,17 @@ class Scene:
         self.table = self.memory.services.table
         self.ref: TrialRef = stored_trial(self.memory.services)
         self.table.take_lease("s3#target", self.ref, "arn:one", 1)
+        self.table.set_flag(self.ref.tag, layout.MADE, "s3#target")
 
     def done(self, driver: MemoryDriver, failure: StateError | None = None) -> bool:
-        """One call of the stage."""
+        """Call the stage once."""
         task = TearDownTargetInput(ref=self.ref, failure=failure or StateError())
         return tear_down_target(task, self.memory.services, build=lambda _spec, _settings, _clock: driver).done
 
     def beat(self, who: str, **rest: Any) -> None:  # noqa: ANN401 -- attributes
-        """A heartbeat, now."""
+        """Leave a heartbeat, now."""
         item = {"pk": layout.trial_pk(self.ref.tag), "sk": layout.HEARTBEAT + who, "at_ns": self.clock.now_ns(), **rest}
         self.memory.table.put_item(Item=item)
-
-    def noted(self) -> Failure | None:
-        """What is kept for the report."""
-        return self.memory.services.runs.find_model(layout.trial_key(self.ref, "failure.json"), Failure)
 
 
 def test_the_lease_is_released_only_when_nothing_is_left() -> None:
@@ -94,7 +92,20 @@ def test_a_failed_trial_stops_its_writers_first_and_keeps_the_reason() -> None:
     scene = Scene()
     assert scene.done(MemoryDriver(scene.clock), BROKEN)
     assert scene.table.flag(scene.ref.tag, layout.CANCELLED) == "the trial failed: TargetUnavailableError"
-    assert scene.noted() == Failure(error="TargetUnavailableError", cause="no canary")
+    assert scene.memory.failure_of(scene.ref) == Failure(error="TargetUnavailableError", cause="no canary")
+
+
+def test_a_bucket_that_takes_nothing_does_not_keep_the_lease() -> None:
+    """The next trial would wait for a target that nobody uses; the execution itself says why it failed."""
+    scene = Scene()
+
+    def deny(**_: object) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": ""}}, "PutObject")
+
+    scene.memory.bucket.put_object = deny  # type: ignore[method-assign]
+    assert scene.done(MemoryDriver(scene.clock), BROKEN)
+    assert scene.table.leases() == []
+    assert scene.memory.failure_of(scene.ref) is None
 
 
 def test_a_good_trial_is_not_cancelled() -> None:
@@ -102,7 +113,7 @@ def test_a_good_trial_is_not_cancelled() -> None:
     scene = Scene()
     assert scene.done(MemoryDriver(scene.clock))
     assert scene.table.flag(scene.ref.tag, layout.CANCELLED) is None
-    assert scene.noted() is None
+    assert scene.memory.failure_of(scene.ref) is None
 
 
 def test_the_first_reason_for_cancelling_stands() -> None:
@@ -131,8 +142,7 @@ def test_nothing_is_removed_under_a_living_writer() -> None:
     scene.table.take_lease("s3#target", scene.ref, "arn:one", 1)
     scene.beat("writer#00-0000-0000-00")
     assert not scene.done(driver, BROKEN)
-    assert driver.calls == []
-    assert beating.now_ns() == (1_000 + CALL_LIMIT_S) * SECOND_NS
+    assert (driver.calls, beating.now_ns()) == ([], (1_000 + CALL_LIMIT_S) * SECOND_NS)
 
 
 def test_a_writer_silent_for_five_seconds_is_gone() -> None:
@@ -153,7 +163,7 @@ def test_a_writer_that_has_ended_is_not_waited_for() -> None:
 
 
 def test_an_unreachable_store_keeps_the_lease_for_the_sweeper() -> None:
-    """What could not be removed is still somebody's."""
+    """A store that could not be emptied is still somebody's."""
     scene = Scene()
     with pytest.raises(TargetUnavailableError):
         scene.done(MemoryDriver(scene.clock, unavailable=True))
@@ -167,3 +177,29 @@ def test_failures_after_the_measurement_are_failures_too() -> None:
     assert failure_of(later) == Failure(error="AccountingError", cause="books")
     both = StateError(Error="States.Timeout", Cause="slow", collect_logs={"Error": "x", "Cause": "y"})
     assert failure_of(both) == Failure(error="States.Timeout", cause="slow")
+
+
+class Dead(MemoryDriver):
+    """Its store does not answer."""
+
+    async def tear_down(self) -> bool:
+        """Find nobody."""
+        message = "etcd at 127.0.0.1:1: connect: refused"
+        raise TargetUnavailableError(message)
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (None, Failure(error="TargetUnavailableError", cause="etcd at 127.0.0.1:1: connect: refused")),
+        (BROKEN, Failure(error="TargetUnavailableError", cause="no canary")),
+    ],
+)
+def test_a_target_that_cannot_be_torn_down_leaves_an_account(failure: StateError | None, told: Failure) -> None:
+    """The report would send its reader to an execution that is gone; what failed first stands."""
+    scene = Scene()
+    with pytest.raises(TargetUnavailableError):
+        scene.done(Dead(scene.clock), failure)
+    stored = scene.memory.services.runs.get_model(layout.trial_key(scene.ref, "failure.json"), Failure)
+    assert stored == told
+    assert scene.table.find_lease("s3#target") is not None

@@ -4,24 +4,32 @@ import json
 from typing import Any
 
 import pytest
+from tests.samples.services import MemoryServices
 
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.plan import Plan, TrialSpec
-from stepbench.contracts.tasks import PhaseRef, PlannedTrial, TrialRef, ValidatePlanInput
-from stepbench.errors import PlanError
+from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
+from stepbench.contracts.tasks import PhaseRef, PlannedTrial, ValidatePlanInput
+from stepbench.errors import PlanError, Problem
 from stepbench.planning import find_plan
-from stepbench.records import layout
+from stepbench.records.storage import layout
 from stepbench.stages.validate_plan import validate_plan
-from stepbench.testing.memory_services import MemoryServices
 
 
 def task(plan: object, run_id: str = "run-1") -> ValidatePlanInput:
-    """The state's input, as the state machine makes it."""
+    """Return the state's input, as the state machine makes it."""
     return ValidatePlanInput.model_validate({"plan": plan, "run_id": run_id, "started_at": "2026-01-02T03:04:05Z"})
 
 
+def problem_of(plan: object, memory: MemoryServices | None = None) -> Problem:
+    """Return the one problem for which the plan is refused."""
+    with pytest.raises(PlanError) as refused:
+        validate_plan(task(plan), (memory or MemoryServices()).services)
+    (problem,) = refused.value.problems
+    return problem
+
+
 def two_trials(**target: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
-    """An S3 trial and an etcd trial."""
+    """Return an S3 trial and an etcd trial."""
     load = [{"rate_per_s": 10, "count": 20}]
     phases = [{"name": "w", "measured": False, "load": load}, {"name": "m", "settle_s": 1.2, "load": load}]
     targets = [{"store": "s3", **target}, {"store": "etcd"}]
@@ -41,8 +49,7 @@ def test_a_good_plan_becomes_stored_trials() -> None:
         # A Wait state takes whole seconds only.
         phases=(PhaseRef(index=0, settle_s=0, scale=False), PhaseRef(index=1, settle_s=2, scale=False)),
     )
-    assert [trial.pull for trial in output.trials] == [False, True]
-    assert memory.services.trial(first).name == "s3"
+    assert ([trial.pull for trial in output.trials], memory.services.trial(first).name) == ([False, True], "s3")
     stored = memory.services.runs.get_model(layout.run_key("run-1", "plan.json"), Plan)
     assert [trial.target.store for trial in stored.trials] == ["s3", "etcd"]
 
@@ -76,16 +83,13 @@ def test_a_refused_plan_leaves_nothing_behind(plan: object) -> None:
     memory = MemoryServices()
     with pytest.raises(PlanError):
         validate_plan(task(plan), memory.services)
-    assert memory.bucket.objects == {}
-    assert memory.table.items == {}
+    assert (memory.bucket.objects, memory.table.items) == ({}, {})
 
 
 def test_an_endpoint_is_refused_where_the_stack_does_not_permit_any() -> None:
     """Who may start a run is not always who may decide where its functions connect to."""
     plan = two_trials(endpoint="http://minio.example.com:9000")
-    with pytest.raises(PlanError) as refused:
-        validate_plan(task(plan), MemoryServices().services)
-    (problem,) = refused.value.problems
+    problem = problem_of(plan)
     assert problem.path == "trials[0].target.endpoint"
     assert "minio.example.com" in problem.value
     for permitted in (MemoryServices(allow_custom_endpoints=True), MemoryServices(emulator="MiniStack")):
@@ -105,8 +109,25 @@ def test_an_endpoint_is_refused_wherever_it_hides() -> None:
     ]
 
 
+def test_a_store_that_nobody_runs_is_refused_before_anything_is_created() -> None:
+    """It would be found out after the trials before it, by the advice of a driver."""
+    plan = two_trials()
+    redis = {"experiment": "operations", "workload": {"mix": {"read": 1}}, "target": {"store": "redis"}}
+    plan["trials"].append({**plan["trials"][0], **redis, "matrix": {"target.tls": [False, True]}, "repeats": 2})
+    memory = MemoryServices()
+    problem = problem_of(plan, memory)
+    assert (problem.path, problem.value) == ("trials[2].target.endpoint", "nothing")
+    assert "this stack has no server of redis" in problem.message
+    assert "Give the endpoint of a server of your own" in problem.remedy
+    assert memory.bucket.objects == {}
+    for known in (MemoryServices(redis_endpoint="r:6379"), MemoryServices(redis_tls_endpoint="r:6379")):
+        assert len(validate_plan(task(plan), known.services).trials) == 6
+    plan["trials"][2]["target"]["endpoint"] = "redis.example.com:6379"
+    assert len(validate_plan(task(plan), MemoryServices(allow_custom_endpoints=True).services).trials) == 6
+
+
 def scaled(**trial: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
-    """A PostgreSQL trial whose second phase is scaled."""
+    """Return a PostgreSQL trial whose second phase is scaled."""
     load = [{"rate_per_s": 10, "count": 20}]
     capacity = {"mode": "serverless_v2", "min_acu": 1, "max_acu": 4}
     phases = [{"name": "before", "load": load}, {"name": "after", "load": load, "scale": {"capacity": capacity}}]
@@ -116,9 +137,7 @@ def scaled(**trial: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
 def test_scaling_is_refused_where_the_stack_has_no_cluster_to_scale() -> None:
     """Once a phase, however often the trial is repeated or varied: it is mended in one place."""
     memory = MemoryServices()
-    with pytest.raises(PlanError) as refused:
-        validate_plan(task(scaled(repeats=3, matrix={"writers": [1, 2]})), memory.services)
-    (problem,) = refused.value.problems
+    problem = problem_of(scaled(repeats=3, matrix={"writers": [1, 2]}), memory)
     assert (problem.path, problem.value) == ("trials[0].phases[1].scale", "serverless_v2")
     assert "AuroraPostgresql=serverless" in problem.remedy
     assert memory.bucket.objects == {}
@@ -136,9 +155,7 @@ def test_a_clock_check_is_refused_where_the_stack_leaves_its_function_out() -> N
     load = [{"rate_per_s": 5, "count": 20}]
     target = {"store": "dynamodb", "same_sandbox": True}
     plan = {"name": "one", "trials": [{"target": target, "phases": [{"name": "p", "load": load}], "repeats": 2}]}
-    with pytest.raises(PlanError) as refused:
-        validate_plan(task(plan), MemoryServices().services)
-    (problem,) = refused.value.problems
+    problem = problem_of(plan)
     assert (problem.path, problem.value) == ("trials[0].target.same_sandbox", "true")
     assert "ClockCheck=on" in problem.remedy
     assert validate_plan(task(plan), MemoryServices(check_clock_function_arn="arn:x").services).trials

@@ -7,39 +7,37 @@ from functools import partial
 from typing import Any, Literal, cast
 
 import pytest
-from botocore.exceptions import EndpointConnectionError
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.samples.records import REF, trial_spec
+from tests.samples.services import MemoryServices, fail
 
 from stepbench.clock_offset import ClockOffset
 from stepbench.contracts.identity import EventId
 from stepbench.contracts.plan import LoadStep
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import WatchChangesInput, WatchChangesOutput
-from stepbench.drivers.protocol import Change, ChangeBatch
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError
-from stepbench.records import layout
-from stepbench.records.t4 import MAX_ENTRIES, T4Item, decode_fallback, parse_item
-from stepbench.records.t4_lines import parse_t4_line
+from stepbench.model.change import Change, ChangeBatch
+from stepbench.records.formats.t4 import MAX_ENTRIES, decode_fallback
+from stepbench.records.formats.t4_items import T4Item, parse_item
+from stepbench.records.formats.t4_lines import parse_t4_line
+from stepbench.records.storage import layout
+from stepbench.records.storage.watch_log import read_watches
 from stepbench.stages import watch_changes as stage
-from stepbench.stages.watch_changes import WatchPace, watch_changes
+from stepbench.stages.watch_changes import Turns, WatchPace, watch_changes
 from stepbench.testing.fake_clock import START_NS, FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
-from stepbench.testing.memory_services import MemoryServices
-from stepbench.testing.records import REF, trial_spec
 
 SECOND_NS = 1_000_000_000
 SPEC = trial_spec(EtcdTarget(store="etcd"), LoadStep(rate_per_s=1, duration_s=3_600))
-AWAY = EndpointConnectionError(endpoint_url="http://away")
+TURNS = Turns(base_ns=1_000, length_ns=600, overlap_ns=10)
 
 
 def value(sequence: int, tag: str = REF.tag) -> bytes:
-    """An event's value."""
+    """Return an event's value."""
     return EventId(tag, 0, 0, 0, 0, sequence).text().encode() + b"xxxx"
-
-
-def fail(*_: object, **__: object) -> None:
-    """Table or bucket while they are away."""
-    raise AWAY
 
 
 class Watcher:
@@ -62,16 +60,18 @@ class Watcher:
         self._plan.append((second, action))
 
     def put_at(self, second: float, *sequences: int) -> None:
-        """Events come in."""
+        """Let events come in."""
         for sequence in sequences:
             self.at(second, partial(self.store.put, f"key-{sequence}", value(sequence)))
 
     def flag_at(self, second: float, flag: str) -> None:
-        """A flag is set."""
+        """Let a flag be set."""
         self.at(second, lambda: self.table.set_flag(REF.tag, flag, "test"))
 
-    def run(self) -> WatchChangesOutput:
-        """The stage."""
+    def run(self, stop_s: float | None = None) -> WatchChangesOutput:
+        """Run the stage; with `stop_s`, its flag to stop is set then."""
+        if stop_s is not None:
+            self.flag_at(stop_s, layout.STOP_WATCHING)
         task = WatchChangesInput(ref=REF, lane=self.lane)
         return watch_changes(task, self.services, lambda *_: cast("Any", self.store), self.pace)
 
@@ -85,12 +85,12 @@ class Watcher:
         return self.clock.run(with_plan())
 
     def items(self) -> list[T4Item]:
-        """The stored t4 items, by first t4."""
+        """Return the stored t4 items, by first t4."""
         items = [parse_item(item) for item in self.table.t4_items(REF.tag)]
         return sorted(items, key=lambda item: item.request_id)
 
     def seen(self) -> list[tuple[int, float, int]]:
-        """(sequence, seconds, position) of all stored entries."""
+        """Return (sequence, seconds, position) of all stored entries."""
         return [
             (int(entry["sequence"]), (int(entry["t4_ns"]) - START_NS) / 1e9, int(entry["position"]))
             for item in self.items()
@@ -99,7 +99,7 @@ class Watcher:
 
 
 def at(second: float) -> datetime:
-    """A moment of the trial."""
+    """Return a moment of the trial."""
     return datetime.fromtimestamp(START_NS / 1e9 + second, UTC)
 
 
@@ -108,8 +108,7 @@ def test_arrivals_are_recorded_with_their_time_and_position() -> None:
     watcher = Watcher()
     watcher.put_at(2.25, 0, 1)
     watcher.put_at(5.5, 2)
-    watcher.flag_at(8, layout.STOP_WATCHING)
-    assert watcher.run().stopped
+    assert watcher.run(8).stopped
     assert watcher.seen() == [(0, 2.25, 1), (1, 2.25, 2), (2, 5.5, 3)]
     assert [(item.source, item.batch) for item in watcher.items()] == [("watcher#0", 2), ("watcher#0", 1)]
     assert watcher.table.position(REF.tag) == 3
@@ -121,16 +120,16 @@ def test_a_watch_shows_life_only_once_it_is_established() -> None:
     beats: list[tuple[float, int]] = []
     beat = watcher.table.beat
 
-    def noted(tag: str, who: str, progress: dict[str, int]) -> None:
+    def noted(tag: str, who: str, progress: dict[str, int], **more: object) -> None:
         beats.append(((watcher.clock.now_ns() - START_NS) / 1e9, progress["seen"]))
-        beat(tag, who, progress)
+        beat(tag, who, progress, **more)
 
     cast("Any", watcher.table).beat = noted
     watcher.put_at(1.5, 0)
-    watcher.flag_at(2.25, layout.STOP_WATCHING)
-    watcher.run()
-    assert beats == [(0.0, 0), (1.0, 0), (1.5, 1), (2.5, 1)]
-    assert watcher.table.beats(REF.tag)["watcher#0"]["ended"] is True
+    watcher.run(2.25)
+    assert beats == [(0.0, 0), (1.0, 0), (1.5, 1), (2.5, 1), (3.5, 1)]
+    ((who, last),) = watcher.table.beats(REF.tag).items()
+    assert (who.startswith("watcher#0-"), last["ended"]) == (True, True)
 
 
 def test_events_on_their_way_when_the_watch_is_stopped_are_still_taken() -> None:
@@ -142,15 +141,49 @@ def test_events_on_their_way_when_the_watch_is_stopped_are_still_taken() -> None
     assert watcher.seen() == [(0, 3.5, 1)]
 
 
-def test_a_cancelled_trial_is_left_at_once_and_what_was_seen_is_kept() -> None:
-    """Partial results are results."""
+def test_a_cancelled_trial_without_a_writer_is_left_after_a_second_in_which_nothing_came() -> None:
+    """Partial results are results. The flag is seen after 3.25 s."""
     watcher = Watcher()
     watcher.put_at(2.25, 0)
     watcher.flag_at(2.5, layout.CANCELLED)
+    watcher.put_at(4.0, 1)
     assert watcher.run().stopped
-    assert watcher.seen() == [(0, 2.25, 1)]
-    assert watcher.clock.now_ns() == START_NS + 3_250_000_000
+    assert (watcher.seen(), watcher.clock.now_ns()) == ([(0, 2.25, 1), (1, 4.0, 2)], START_NS + 5_250_000_000)
     assert watcher.store.calls[-1] == "close"
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "left_s"),
+    [(4.5, 6.0), (60, 7.0)],
+    ids=["the writer ends", "the writer is still there after five seconds"],
+)
+def test_a_watch_outlives_the_writers_of_a_cancelled_trial_but_not_for_long(ends_s: float, left_s: float) -> None:
+    """What they still wrote would count as lost otherwise. The flag is seen after 2 s."""
+    watcher = Watcher()
+    who = f"writer#{layout.attempt_id(0, 0, 0, 0)}"
+    watcher.table.beat(REF.tag, who, {})
+    watcher.flag_at(1.5, layout.CANCELLED)
+    watcher.at(ends_s, lambda: watcher.table.end_beat(REF.tag, who, {}))
+    watcher.put_at(4.4, 0)
+    watcher.put_at(4.9, 1)
+    assert watcher.run().stopped
+    assert [sequence for sequence, _, _ in watcher.seen()] == [0, 1]
+    assert (watcher.clock.now_ns() - START_NS) / 1e9 == left_s
+
+
+def test_each_watch_tells_when_it_began_and_when_it_stood_still() -> None:
+    """Only so what happened while nobody watched can be told from what the store held up."""
+    watcher = Watcher(now_s=3)
+    watcher.put_at(3.25, 0)
+    watcher.at(5.5, lambda: watcher.clock.advance(4 * SECOND_NS))
+    watcher.at(20.5, lambda: watcher.clock.advance(SECOND_NS))  # a busy machine
+    watcher.run(30)
+    (watch,) = read_watches(watcher.table, REF.tag)
+    assert {item.sandbox for item in watcher.items()} == {watch.sandbox}
+    assert watch.established_ns == START_NS + 3 * SECOND_NS
+    assert watch.pauses_ns == ((START_NS + 6 * SECOND_NS, START_NS + 9_500_000_000),)
+    (beat,) = watcher.table.beats(REF.tag).values()
+    assert beat["from_position"] is None
 
 
 def test_canaries_are_recorded_as_they_come_and_load_once_a_second() -> None:
@@ -166,8 +199,7 @@ def test_canaries_are_recorded_as_they_come_and_load_once_a_second() -> None:
     cast("Any", watcher.table).put_t4 = noted
     for turn in range(stage.PROMPT_BATCHES + 3):
         watcher.put_at(0.05 + 0.1 * turn, turn)
-    watcher.flag_at(1.5, layout.STOP_WATCHING)
-    watcher.run()
+    watcher.run(1.5)
     # The watch's confirmation was the first; nine batches follow, and the rest waits for the second to pass.
     assert recorded == pytest.approx([*(0.05 + 0.1 * turn for turn in range(9)), 1.85])
 
@@ -202,18 +234,16 @@ def test_a_turn_ends_after_the_next_one_has_begun() -> None:
     watcher = Watcher()
     watcher.put_at(609, 0)
     assert watcher.run() == WatchChangesOutput(stopped=False, next_at=at(625))
-    assert watcher.seen() == [(0, 609.0, 1)]
-    assert watcher.clock.now_ns() == START_NS + 610 * SECOND_NS
+    assert (watcher.seen(), watcher.clock.now_ns()) == ([(0, 609.0, 1)], START_NS + 610 * SECOND_NS)
 
 
 def test_a_turn_takes_up_where_the_recorded_changes_end() -> None:
-    """What came between the old watcher's last flush and the new one's start is seen late, but not lost."""
+    """A change between the old watcher's last flush and the new one's start is seen late, but not lost."""
     watcher = Watcher(lane=1, now_s=600)
     for sequence in range(5):
         watcher.store.put(f"key-{sequence}", value(sequence))
     watcher.table.set_position(REF.tag, 3)
-    watcher.flag_at(602, layout.STOP_WATCHING)
-    watcher.run()
+    watcher.run(602)
     assert [(sequence, position) for sequence, _, position in watcher.seen()] == [(3, 4), (4, 5)]
     assert "watch from 3" in watcher.store.calls
 
@@ -271,8 +301,7 @@ def test_changes_that_name_no_event_of_the_trial_are_kept_aside() -> None:
     watcher.at(1.25, lambda: watcher.store.put("a", b"\xff not an identity"))
     watcher.at(1.5, lambda: watcher.store.put("b", value(0, "bbbbbbbbbb-0000")))
     watcher.put_at(1.75, 7)
-    watcher.flag_at(2.5, layout.STOP_WATCHING)
-    watcher.run()
+    watcher.run(2.5)
     assert watcher.seen() == [(7, 1.75, 3)]
     bodies = [item["body"] for item in watcher.table.malformed("etcd", START_NS, START_NS + 10 * SECOND_NS)]
     assert bodies == ["\\xff not an identity", value(0, "bbbbbbbbbb-0000").decode()]
@@ -283,8 +312,7 @@ def test_a_backlog_is_split_into_items_that_the_table_takes() -> None:
     watcher = Watcher()
     watcher.store.changes.extend(Change(value(number), number + 1) for number in range(MAX_ENTRIES + 1))
     watcher.table.set_position(REF.tag, 0)
-    watcher.flag_at(1.5, layout.STOP_WATCHING)
-    watcher.run()
+    watcher.run(1.5)
     assert [item.entries.size for item in watcher.items()] == [MAX_ENTRIES, 1]
     assert watcher.table.position(REF.tag) == MAX_ENTRIES + 1
 
@@ -296,13 +324,10 @@ def test_while_the_table_is_away_arrivals_go_to_the_bucket_once() -> None:
     watcher.at(1.5, lambda: setattr(watcher.behind.table, "put_item", fail))
     watcher.put_at(2.25, 0)
     watcher.at(4.5, lambda: setattr(watcher.behind.table, "put_item", put_item))
-    watcher.flag_at(6.5, layout.STOP_WATCHING)
-    assert watcher.run().stopped
+    assert watcher.run(6.5).stopped
     (key,) = watcher.services.runs.keys(layout.t4_fallback_prefix(REF.tag))
     item = parse_item(decode_fallback(key, watcher.behind.bucket.objects[key]))
-    assert item.entries["sequence"].tolist() == [0]
-    assert watcher.seen() == []
-    assert watcher.table.position(REF.tag) == 1
+    assert (item.entries["sequence"].tolist(), watcher.seen(), watcher.table.position(REF.tag)) == ([0], [], 1)
 
 
 def test_arrivals_that_can_be_stored_nowhere_fail_the_turn_and_say_how_many() -> None:
@@ -319,8 +344,7 @@ def test_the_watchers_clock_is_read_once_a_minute(monkeypatch: pytest.MonkeyPatc
     """Its offset belongs beside every latency that it took part in."""
     monkeypatch.setattr(stage, "measure_offset", lambda *_: ClockOffset(-5, 2))
     watcher = Watcher()
-    watcher.flag_at(100, layout.STOP_WATCHING)
-    watcher.run()
+    watcher.run(100)
     samples = watcher.table.clocks(REF.tag)
     assert [(each.role, (each.at_ns - START_NS) / 1e9) for each in samples] == [("receiver", 0.0), ("receiver", 60.0)]
     assert samples[0].sandbox.startswith("watcher-0-")
@@ -350,5 +374,29 @@ def test_what_is_packed_is_printed_once_though_the_table_has_to_be_asked_again(
     printed = [line for line in (parse_t4_line(text, REF.tag) for text in texts) if line is not None]
     assert len(texts) == len(printed) == lines
     stored = {(item.request_id, item.entries.tobytes()) for item in watcher.items()}
-    assert {(line.request_id, line.entries) for line in printed} == (stored if lines else set())
-    assert len(stored) == 2
+    assert ({(line.request_id, line.entries) for line in printed}, len(stored)) == (stored if lines else set(), 2)
+
+
+def test_lanes_take_turns() -> None:
+    """By hand: turns begin at 1000, 1600, 2200; the first is lane 0's and ends 10 after the second begins."""
+    assert (TURNS.ends_ns(0, 1_000), TURNS.ends_ns(1, 1_000)) == (1_610, None)
+    assert (TURNS.ends_ns(0, 1_600), TURNS.ends_ns(1, 1_600)) == (None, 2_210)
+    assert (TURNS.next_start_ns(0, 1_000), TURNS.next_start_ns(1, 1_000)) == (2_200, 1_600)
+    assert (TURNS.next_start_ns(0, 1_605), TURNS.next_start_ns(1, 1_605)) == (2_200, 2_800)
+
+
+def test_a_clock_behind_the_one_that_took_the_target_counts_as_the_first_turn() -> None:
+    """Two hosts' clocks differ by a millisecond; lane 0 begins all the same."""
+    assert TURNS.ends_ns(0, 990) == 1_610
+
+
+@given(st.integers(1_000, 10**7))
+def test_at_every_moment_exactly_one_lane_may_begin_and_the_next_begins_before_it_ends(now_ns: int) -> None:
+    """A moment that nobody watches is a lost event."""
+    holder = next(lane for lane in (0, 1) if TURNS.ends_ns(lane, now_ns) is not None)
+    other = 1 - holder
+    assert TURNS.ends_ns(other, now_ns) is None
+    ends_ns = TURNS.ends_ns(holder, now_ns)
+    assert ends_ns is not None
+    assert now_ns < TURNS.next_start_ns(other, now_ns) == ends_ns - 10
+    assert TURNS.ends_ns(other, TURNS.next_start_ns(other, now_ns)) is not None

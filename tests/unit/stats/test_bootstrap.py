@@ -11,12 +11,12 @@ from stepbench.stats.bootstrap import block_count, block_index, block_weights, b
     [(60, 0.01, 60), (60, 0.2, 60), (60, 0.5, 24), (10, 0.01, 10), (3_600, 0.01, 1_000), (0.5, 0.01, 0)],
 )
 def test_blocks_are_a_second_or_five_autocorrelation_times(length_s: float, time_s: float, blocks: int) -> None:
-    """DESIGN 4; at most 1,000, which only makes them longer."""
+    """There are 1,000 at most (`docs/measurement.md`), which only makes them longer."""
     assert block_count(length_s, time_s) == blocks
 
 
 def test_events_fall_into_equal_blocks_of_time() -> None:
-    """Of time, not of number: a stalled second is one block, however few events it has."""
+    """Blocks are equal in time, not in number: a stalled second is one block, however few its events."""
     at_s = np.array([0.0, 0.99, 1.0, 5.5, 9.999, 10.0])
     assert block_index(at_s, 10.0, 10).tolist() == [0, 0, 1, 5, 9, 9]
 
@@ -28,7 +28,7 @@ def test_resamples_draw_as_many_blocks_as_there_are() -> None:
     assert (weights.sum(axis=1) == 25).all()
 
 
-def test_blocks_that_are_all_alike_leave_no_doubt() -> None:
+def test_blocks_that_are_all_equal_leave_no_uncertainty() -> None:
     """Every block has half of its values below: so has every resample."""
     at_most = np.tile([True, False], 100)
     levels = bootstrap_levels(at_most, np.repeat(np.arange(20), 10), block_weights(20, np.random.default_rng(1)), 0.5)

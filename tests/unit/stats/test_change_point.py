@@ -14,12 +14,12 @@ Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def rng() -> np.random.Generator:
-    """Seeded."""
+    """Return a seeded generator."""
     return np.random.default_rng(1)
 
 
 def fires(series: Values) -> bool:
-    """At 5 %; where it cannot tell, it does not."""
+    """Return whether it fires at 5 %; where it cannot tell, it does not."""
     try:
         return find_change(series, rng()).p_value < 0.05
     except InsufficientSampleError:
@@ -27,7 +27,7 @@ def fires(series: Values) -> bool:
 
 
 def autoregressive(phi: float, count: int, n: int, seed: int = 4) -> Values:
-    """Rows of AR(1) with deviation 1."""
+    """Return rows of AR(1) with deviation 1."""
     noise = np.random.default_rng(seed).standard_normal((count, n + 300))
     return np.asarray(signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[:, 300:], dtype=np.float64)
 
@@ -40,7 +40,7 @@ def test_a_clean_step_is_found_where_it_is() -> None:
 
 
 def test_the_statistic_is_pettitts() -> None:
-    """By hand, 6 + 6 bins in order of size: sums of ranks 21 and 57, K = |2 * 21 - 6 * 13| = 36 = 2 * 18."""
+    """Worked by hand, 6 + 6 bins in order: sums of ranks 21 and 57, K = |2 * 21 - 6 * 13| = 36 = 2 * 18."""
     ranks = np.arange(1.0, 13.0)
     assert np.abs(change_point._cusum(ranks)).max() == 18
 
@@ -84,7 +84,7 @@ def test_missing_values_are_a_level_of_their_own() -> None:
 
 
 def test_it_is_indifferent_to_scale_and_monotone_transformations() -> None:
-    """A property of ranks."""
+    """Ranks have this property."""
     series = autoregressive(0.3, 1, 80)[0] + np.repeat([0, 2], 40)
     found = [find_change(each, rng()) for each in (series, 7 * series + 3, np.exp(series))]
     assert found[0] == found[1] == found[2]
@@ -99,7 +99,7 @@ def test_it_fires_on_one_in_twenty_series_without_a_change(n: int, phi: float, m
 
 
 def test_it_fires_on_one_in_twenty_poisson_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ties and skew included: two events a bin on average."""
+    """Ties and skew are included: there are two events a bin on average."""
     monkeypatch.setattr(change_point, "DRAWS", 2)
     counts = np.random.default_rng(6).poisson(2, (1_500, 600)).astype(np.float64)
     assert 0.03 <= np.mean([fires(series) for series in counts]) <= 0.07

@@ -5,47 +5,39 @@ import math
 import numpy as np
 import pytest
 from scipy import signal
+from tests.samples.estimates import Values, even_sample, numbers, order_statistic_interval
 
 from stepbench.contracts.measures import Estimate
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import comparison
 from stepbench.stats.bootstrap import block_weights
-from stepbench.stats.estimates import Sample
-from stepbench.stats.quantiles import at_level, at_levels, order_statistic_interval
-
-Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-
-
-def sample(values: Values, per_s: float = 20) -> Sample:
-    """Values at an even rate."""
-    return Sample(values, np.arange(values.size) / per_s, values.size / per_s, 120, np.random.default_rng(1))
+from stepbench.stats.quantiles import at_level, at_levels
 
 
 def compare(a: Values, b: Values) -> comparison.Differences:
-    """Seeded."""
-    return comparison.compare(sample(a), sample(b), np.random.default_rng(1))
+    """Compare even samples of these values."""
+    return comparison.compare(even_sample(a), even_sample(b), np.random.default_rng(1))
 
 
 def median_shift(a: Values, b: Values) -> Estimate:
-    """The same for one of them."""
-    return comparison.median_shift(sample(a), sample(b), np.random.default_rng(1))
+    """Compute the median's shift alone."""
+    return comparison.median_shift(even_sample(a), even_sample(b), np.random.default_rng(1))
 
 
 def quantile_draws(values: Values, qs: tuple[float, ...], draws: int) -> Values:
-    """The same."""
-    return comparison.quantile_draws(sample(values), qs, np.random.default_rng(1), draws)
+    """Draw quantiles of an even sample."""
+    return comparison.quantile_draws(even_sample(values), qs, np.random.default_rng(1), draws)
 
 
 def normal(n: int, seed: int) -> Values:
-    """Around 10, deviation 1; the seeds used are ones of which Ljung-Box sees nothing."""
+    """Draw around 10 with deviation 1; of the seeds used Ljung-Box sees nothing."""
     return 10 + np.random.default_rng(seed).standard_normal(n)
 
 
 def ends(estimate: Estimate) -> tuple[float, float]:
-    """Both limits, which there must be."""
-    assert estimate.low is not None
-    assert estimate.high is not None
-    return estimate.low, estimate.high
+    """Return both limits, which there must be."""
+    low, _, high = numbers(estimate)
+    return low, high
 
 
 def test_estimates_are_the_samples_own() -> None:
@@ -58,9 +50,8 @@ def test_estimates_are_the_samples_own() -> None:
     assert found.iqr_ratio.value == pytest.approx(2)
     assert found.tail_ratio.value == pytest.approx(1)
     for estimate in found:
-        low, high = ends(estimate)
-        assert estimate.value is not None
-        assert low < estimate.value < high
+        low, value, high = numbers(estimate)
+        assert low < value < high
 
 
 def test_a_shift_moves_its_interval_and_a_scale_the_ratios() -> None:
@@ -74,7 +65,7 @@ def test_a_shift_moves_its_interval_and_a_scale_the_ratios() -> None:
 
 
 def test_draws_have_the_quantiles_own_interval() -> None:
-    """Of one quantile of independent values, the middle 95 % of draws are Hutson's interval."""
+    """The middle 95 % of draws of one quantile of independent values are Hutson's interval."""
     values = normal(200, 2)
     drawn = quantile_draws(values, (0.5, 0.9), 40_000)
     for place, q in enumerate((0.5, 0.9)):
@@ -84,7 +75,7 @@ def test_draws_have_the_quantiles_own_interval() -> None:
 
 
 def test_levels_at_once_are_the_levels_one_by_one() -> None:
-    """Missing values included: what touches one is missing."""
+    """Missing values are included: what touches one is missing."""
     ascending = np.array([1.0, 2.0, 4.0, math.inf, math.inf])
     levels = np.array([0.0, 0.2, 1 / 3, 0.5, 0.55, 0.7, 1.0])
     expected = [at_level(ascending, level) for level in levels]
@@ -99,7 +90,7 @@ def test_too_few_values_say_in_which_window() -> None:
 
 
 def test_a_median_that_never_arrived_is_beyond_the_drain_limit() -> None:
-    """Two thirds lost."""
+    """Two thirds are lost."""
     b = normal(210, 3)
     b[np.random.default_rng(1).permutation(210)[:140]] = np.inf
     found = compare(normal(200, 2), b)
@@ -139,7 +130,7 @@ def test_there_is_no_ratio_to_nothing() -> None:
 
 
 def test_a_ratio_to_what_may_be_nothing_has_no_limits() -> None:
-    """A median of 0.05 ± 0.18."""
+    """The median is 0.05 ± 0.18."""
     found = compare(normal(200, 2) - 9.95, normal(200, 3))
     assert found.median_ratio.value is not None
     assert (found.median_ratio.low, found.median_ratio.high) == (None, None)
@@ -152,7 +143,7 @@ def test_an_upper_limit_beyond_the_largest_value_is_none() -> None:
     values[1_500:1_540] = np.linspace(50, 60, 40)
     weights = block_weights(60, np.random.default_rng(1), 2_000)
     with pytest.raises(InsufficientSampleError, match="beyond the largest value"):
-        comparison._block_levels(sample(values, per_s=50), (0.5, 0.99), 1.0, weights)
+        comparison._block_levels(even_sample(values, per_s=50), (0.5, 0.99), 1.0, weights)
 
 
 @pytest.mark.parametrize(("phi", "length_s"), [(0.0, 10), (0.5, 30), (0.8, 60)])
@@ -163,7 +154,7 @@ def test_comparisons_cover(phi: float, length_s: int) -> None:
     for _ in range(count):
         noise = rng.standard_normal((2, n + 200))
         a, b = 10 + signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[:, 200:]
-        differences = comparison.compare(sample(a), sample(b), rng)
+        differences = comparison.compare(even_sample(a), even_sample(b), rng)
         for place, (estimate, truth) in enumerate(zip(differences, (0, 1, 1, 1), strict=True)):
             if estimate.low is not None and estimate.high is not None:
                 given[place] += 1
@@ -176,12 +167,16 @@ def test_a_ratio_within_a_sample_errs_less_than_two_that_know_nothing_of_each_ot
     """p90 over p50 of one log-normal sample: near exp(1.2816 * 0.5); its interval holds it."""
     values = np.exp(0.5 * np.random.default_rng(4).standard_normal(2_000))
     found = comparison.ratio_within(
-        sample(values), comparison.METRICS["p90"], comparison.METRICS["p50"], np.random.default_rng(1)
+        even_sample(values), comparison.METRICS["p90"], comparison.METRICS["p50"], np.random.default_rng(1)
     )
     low, high = ends(found)
     assert low < math.exp(1.2816 * 0.5) < high
     apart = comparison.ratio_between(
-        sample(values), sample(values), comparison.METRICS["p50"], comparison.METRICS["p90"], np.random.default_rng(1)
+        even_sample(values),
+        even_sample(values),
+        comparison.METRICS["p50"],
+        comparison.METRICS["p90"],
+        np.random.default_rng(1),
     )
     assert apart.value == pytest.approx(found.value)
     low_apart, high_apart = ends(apart)
@@ -189,8 +184,8 @@ def test_a_ratio_within_a_sample_errs_less_than_two_that_know_nothing_of_each_ot
 
 
 def test_a_ratio_within_too_small_a_sample_says_so() -> None:
-    """No interval for p99 of 200, and so no ratio."""
+    """There is no interval for p99 of 200, and so no ratio."""
     found = comparison.ratio_within(
-        sample(normal(200, 5)), comparison.METRICS["p99"], comparison.METRICS["p50"], np.random.default_rng(1)
+        even_sample(normal(200, 5)), comparison.METRICS["p99"], comparison.METRICS["p50"], np.random.default_rng(1)
     )
     assert (found.value, found.reason) == (None, "n=200 < 368")

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from benchmarks.coverage import coverage
 from scipy import signal, stats
+from tests.samples.estimates import order_statistic_interval
 
 from stepbench.stats.bootstrap import block_index, block_weights, bootstrap_levels
 from stepbench.stats.estimates import Sample
-from stepbench.stats.quantiles import at_level, order_statistic_interval, quantile
+from stepbench.stats.quantiles import at_level, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ SIMULATIONS = 10_000
 
 
 def lognormal(n: int, seed: int, count: int = SIMULATIONS) -> Iterator[NDArray[np.float64]]:
-    """Skewed as latencies are; quantiles are exp of the normal's."""
+    """Yield samples skewed as latencies are; their quantiles are exp of the normal's."""
     rng = np.random.default_rng(seed)
     for _ in range(count // 100):
         yield from np.exp(rng.standard_normal((100, n)))

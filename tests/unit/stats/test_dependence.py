@@ -4,16 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy import signal
+from tests.samples.estimates import autoregressive
 
 from stepbench.stats import dependence
 from stepbench.stats.dependence import autocorrelation, autocorrelation_time, first_order_time, ljung_box, ranks
-
-
-def autoregressive(phi: float, n: int, seed: int = 1) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """AR(1), in its steady state."""
-    noise = np.random.default_rng(seed).standard_normal(n + 500)
-    return np.asarray(signal.lfilter([1], [1, -phi], noise)[500:], dtype=np.float64)
 
 
 def test_the_autocorrelation_of_a_ramp() -> None:
@@ -23,7 +17,7 @@ def test_the_autocorrelation_of_a_ramp() -> None:
 
 
 def test_ljung_box_of_a_ramp() -> None:
-    """By hand: Q = 10 * 12 * (0.7^2 / 9 + 0.412^2 / 8) = 9.081 on 2 degrees of freedom, so exp(-Q / 2)."""
+    """Worked by hand: Q = 10 * 12 * (0.7^2 / 9 + 0.412^2 / 8) = 9.081 on 2 degrees of freedom, so exp(-Q / 2)."""
     q = 120 * (0.49 / 9 + 0.4121212**2 / 8)
     assert ljung_box(np.arange(1.0, 11.0)) == pytest.approx(math.exp(-q / 2), rel=1e-6)
 
@@ -42,7 +36,7 @@ def test_too_few_values_show_nothing() -> None:
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.8])
 def test_the_time_of_an_autoregressive_series(phi: float) -> None:
-    """Known in closed form: (1 + phi) / (1 - phi)."""
+    """It is known in closed form: (1 + phi) / (1 - phi)."""
     assert autocorrelation_time(autoregressive(phi, 50_000)) == pytest.approx((1 + phi) / (1 - phi), rel=0.1)
 
 

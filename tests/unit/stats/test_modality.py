@@ -11,13 +11,13 @@ Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def mixture(*parts: tuple[float, float, int], seed: int = 1) -> Values:
-    """Log-normal parts of (median, deviation of the logarithm, how many)."""
+    """Mix log-normal parts of (median, deviation of the logarithm, how many)."""
     rng = np.random.default_rng(seed)
     return np.concatenate([median * np.exp(spread * rng.standard_normal(n)) for median, spread, n in parts])
 
 
 def rng() -> np.random.Generator:
-    """Seeded."""
+    """Return a seeded generator."""
     return np.random.default_rng(1)
 
 
@@ -29,16 +29,11 @@ def test_two_modes_are_seen_and_found() -> None:
     assert found.n == 500
 
 
-def test_three_modes_are_three() -> None:
-    """One step at a time, until what is left is chance."""
+def test_three_modes_are_three_and_more_stop_at_four() -> None:
+    """One step at a time, until what is left is chance; of a comb the cost is bounded."""
     found = find_modes(mixture((1, 0.1, 200), (5, 0.1, 200), (25, 0.1, 200)), rng())
     assert found.at == pytest.approx((1, 5, 25), rel=0.1)
-
-
-def test_more_modes_than_are_asked_about_stop_at_four() -> None:
-    """A comb: the cost is bounded."""
-    found = find_modes(mixture(*((3.0**place, 0.05, 100) for place in range(6))), rng())
-    assert len(found.at) == 4
+    assert len(find_modes(mixture(*((3.0**place, 0.05, 100) for place in range(6))), rng()).at) == 4
 
 
 def test_one_mode_stays_one_however_long_its_tail() -> None:
@@ -49,19 +44,19 @@ def test_one_mode_stays_one_however_long_its_tail() -> None:
 
 
 def test_a_density_that_only_falls_has_its_mode_at_the_start() -> None:
-    """Pareto: the logarithm is exponential."""
+    """The logarithm of Pareto's is exponential."""
     found = find_modes(1 + np.random.default_rng(3).pareto(2, 400), rng())
     assert found.p_value > 0.05
     assert found.at[0] < 1.5
 
 
 def test_equal_values_have_one_mode() -> None:
-    """A constant delay to the nanosecond."""
+    """A delay may be constant to the nanosecond."""
     assert find_modes(np.full(150, 5.0), rng()) == (1.0, (5.0,), 150)
 
 
 def test_what_has_no_logarithm_is_left_out_and_too_few_tell_nothing() -> None:
-    """Lost events, and clocks apart."""
+    """Lost events have none, and neither have those of clocks apart."""
     values = mixture((5, 0.1, 99))
     with pytest.raises(InsufficientSampleError, match="n=99 < 100"):
         find_modes(np.concatenate([values, np.full(50, np.inf), [-1.0, 0.0]]), rng())

@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.samples.estimates import order_statistic_interval
 
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.quantiles import (
     at_level,
+    by_second,
+    ecdf,
     min_sample,
-    order_statistic_interval,
     order_statistic_levels,
     quantile,
-    rank_draws,
 )
 
 values = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=1, max_size=60)
@@ -23,13 +24,13 @@ probabilities = st.floats(0, 1)
 
 
 def ascending(numbers: list[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """A sample in order."""
+    """Sort a sample."""
     return np.sort(np.array(numbers, dtype=np.float64))
 
 
 @pytest.mark.parametrize(("q", "expected"), [(0, 1), (0.25, 2.5), (0.4, 3.4), (0.5, 4), (0.9, 10.8), (1, 14)])
 def test_a_quantile_interpolates_between_order_statistics(q: float, expected: float) -> None:
-    """By hand: the place is (n - 1) q, so 3.6 for q = 0.9 of five values: 0.6 of the way from 6 to 14."""
+    """Worked by hand, the place is (n - 1) q, so 3.6 for q = 0.9 of five values: 0.6 of the way from 6 to 14."""
     assert quantile(ascending([1, 2.5, 4, 6, 14]), q) == pytest.approx(expected)
 
 
@@ -69,7 +70,7 @@ def test_a_quantile_in_the_missing_mass_is_infinite_even_in_part() -> None:
 
 @pytest.mark.parametrize(("q", "needed"), [(0.5, 6), (0.9, 36), (0.95, 72), (0.99, 368), (0.999, 3_688), (0.01, 368)])
 def test_the_smallest_sample_that_can_enclose_a_quantile(q: float, needed: int) -> None:
-    """The largest of n values may lie below the quantile in 2.5 % of samples: q^n <= 0.025, DESIGN 4."""
+    """The largest of n values may lie below the quantile in 2.5 % of samples: q^n <= 0.025, `docs/measurement.md`."""
     assert min_sample(q) == needed
     assert max(q, 1 - q) ** needed <= 0.025 < max(q, 1 - q) ** (needed - 1)
 
@@ -115,11 +116,48 @@ def test_a_level_outside_the_sample_is_its_end() -> None:
     assert at_level(ascending([1, 2, 3]), 0) == 1
 
 
-def test_drawn_ranks_vary_as_resampled_quantiles_do() -> None:
-    """Beta draws take the place of resampling: mean and spread of the median's rank, n = 101."""
-    draws = rank_draws(101, 0.5, 20_000, np.random.default_rng(7))
-    assert draws.min() >= 0
-    assert draws.max() <= 100
-    assert draws.mean() == pytest.approx(50, abs=0.2)
-    # Beta(51, 51): standard deviation sqrt(1 / (4 * 103)), times 101 ranks.
-    assert draws.std() == pytest.approx(101 * math.sqrt(1 / (4 * 103)), rel=0.03)
+def test_a_curve_steps_up_by_the_share_of_each_value() -> None:
+    """Worked by hand: of five values one is 1, two are 2, one is 4 and one is lost, so it ends at 0.8."""
+    curve = ecdf(np.array([1.0, 2, 2, 4, math.inf]))
+    assert curve.value.tolist() == [1, 2, 4]
+    assert curve.probability.tolist() == [0.2, 0.6, 0.8]
+
+
+def test_a_curve_without_an_arrival_is_empty() -> None:
+    """Where all is lost there is nothing to draw, and no error."""
+    assert ecdf(np.array([math.inf])).value.size == 0
+    assert ecdf(np.empty(0)).value.size == 0
+
+
+@given(st.integers(1, 20_000), st.integers(0, 100))
+def test_thinning_keeps_the_ends_and_stays_on_the_curve(n: int, seed: int) -> None:
+    """The page draws hundreds of points for millions of events, and none that is not there."""
+    values = np.sort(np.random.default_rng(seed).exponential(size=n))
+    curve = ecdf(values)
+    assert curve.value.size <= 420
+    assert (curve.value[0], curve.value[-1], curve.probability[-1]) == (values[0], values[-1], 1)
+    assert np.all(np.diff(curve.value) > 0)
+    assert np.all(curve.probability == np.searchsorted(values, curve.value, side="right") / n)
+    assert np.max(np.diff(curve.probability), initial=1 / n) <= max(1 / n, 1.01 / 299 + 1 / n)
+
+
+def test_each_second_has_its_own_quantiles() -> None:
+    """Worked by hand; second 1 has no event, and second 2 has lost one of two."""
+    values = np.array([3.0, 1, 2, 5, math.inf])
+    found = by_second(values, np.array([0, 0, 0, 2, 2]), 4)
+    assert found.p50[[0, 2]].tolist() == [2, math.inf]
+    assert found.p90[0] == 2.8
+    assert found.largest[[0, 2]].tolist() == [3, math.inf]
+    assert np.isnan(found.p50[[1, 3]]).all()
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 4)), min_size=1, max_size=80))
+def test_by_second_agrees_with_numpy(pairs: list[tuple[float, int]]) -> None:
+    """One pass for all seconds must give what a loop gives."""
+    values, second = (np.array(column) for column in zip(*pairs, strict=True))
+    found = by_second(values, second, 5)
+    for at in set(second.tolist()):
+        inside = values[second == at]
+        np.testing.assert_allclose(found.p50[at], np.quantile(inside, 0.5), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(found.p90[at], np.quantile(inside, 0.9), rtol=1e-9, atol=1e-9)
+        assert found.largest[at] == inside.max()

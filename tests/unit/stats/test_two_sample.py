@@ -10,7 +10,7 @@ from stepbench.stats.two_sample import MAX_EXACT, critical_distance, distance, k
 
 
 def test_the_distance_is_the_largest_step_between_the_curves() -> None:
-    """By hand: at 3 all of a lies below, and 1 of 4 of b."""
+    """Worked by hand: at 3 all of a lies below, and 1 of 4 of b."""
     found = kolmogorov_smirnov([1, 2, 3], [2.5, 4, 5, 6])
     assert found.d == pytest.approx(0.75)
     assert found.at == 3
@@ -18,7 +18,7 @@ def test_the_distance_is_the_largest_step_between_the_curves() -> None:
 
 
 def test_exact_probability_of_complete_separation() -> None:
-    """Of the 70 orders of 4 and 4 values, two keep them apart: p = 2 / 70."""
+    """Two of the 70 orders of 4 and 4 values keep them apart: p = 2 / 70."""
     found = kolmogorov_smirnov(range(4), range(10, 14))
     assert found.d == 1
     assert found.p_value == pytest.approx(2 / 70)
@@ -32,7 +32,7 @@ def test_critical_distance_of_the_papers_clock_check() -> None:
 
 
 def test_missing_values_count_as_the_largest() -> None:
-    """Half of b lost."""
+    """Half of b is lost."""
     found = kolmogorov_smirnov([1, 2], [1, math.inf])
     assert found.d == pytest.approx(0.5)
 
@@ -40,7 +40,7 @@ def test_missing_values_count_as_the_largest() -> None:
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (5, 8), (30, 31), (200, 200), (200, 150), (1, 40)])
 @pytest.mark.parametrize("shift", [0.0, 0.3, 5.0])
 def test_it_says_what_scipy_says(n: int, m: int, shift: float) -> None:
-    """Ties included: times are rounded to nanoseconds, and may repeat."""
+    """Ties are included: times are rounded to nanoseconds, and may repeat."""
     rng = np.random.default_rng([n, m])
     a, b = np.round(rng.exponential(size=n), 2), np.round(rng.exponential(size=m) + shift, 2)
     found, known = kolmogorov_smirnov(a.tolist(), b.tolist()), stats.ks_2samp(a, b, method="exact")
@@ -50,7 +50,7 @@ def test_it_says_what_scipy_says(n: int, m: int, shift: float) -> None:
 
 
 def test_large_samples_get_the_asymptotic_probability() -> None:
-    """Which SciPy computes by another formula; both are Kolmogorov's limit."""
+    """SciPy computes it by another formula; both are Kolmogorov's limit."""
     rng = np.random.default_rng(5)
     a, b = rng.normal(size=MAX_EXACT + 1), rng.normal(size=MAX_EXACT + 1) + 0.05
     found = kolmogorov_smirnov(a.tolist(), b.tolist())

@@ -4,8 +4,12 @@ import pytest
 
 from stepbench.contracts.plan import Scale
 from stepbench.contracts.target import OnDemandCapacity
-from stepbench.drivers.protocol import Outcome, Scalable, Watchable, Write, Written
+from stepbench.contracts.workload import Kind
+from stepbench.drivers.protocol import Scalable, Watchable
 from stepbench.errors import TargetUnavailableError
+from stepbench.model.pending import perform
+from stepbench.model.request import Request
+from stepbench.model.result import Outcome, Result
 from stepbench.testing.fake_clock import START_NS, FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
 
@@ -15,13 +19,13 @@ def test_it_answers_as_ordered() -> None:
     clock = FakeClock()
     driver = MemoryDriver(clock, service_ns=(5, 1), outcomes={1: Outcome.FAILED})
 
-    async def run() -> list[Written]:
-        return [await driver.write(Write(f"key-{number}", b"value")) for number in range(3)]
+    async def run() -> list[Result]:
+        return [await perform(driver, Request(Kind.INSERT, f"key-{number}", b"value")) for number in range(3)]
 
     assert clock.run(run()) == [
-        Written(START_NS, START_NS + 5, Outcome.OK, token="1"),  # noqa: S106 -- no password
-        Written(START_NS + 5, START_NS + 6, Outcome.FAILED, error="refused"),
-        Written(START_NS + 6, START_NS + 7, Outcome.OK, token="2"),  # noqa: S106 -- no password
+        Result(START_NS, START_NS + 5, Outcome.OK, token="1"),  # noqa: S106 -- no password
+        Result(START_NS + 5, START_NS + 6, Outcome.FAILED, error="refused"),
+        Result(START_NS + 6, START_NS + 7, Outcome.OK, token="2"),  # noqa: S106 -- no password
     ]
     assert set(driver.stored) == {"key-0", "key-2"}
 

@@ -1,7 +1,7 @@
 """
 Clocks as arguments: integer nanoseconds since the epoch.
 
-`asyncio` is imported where it is awaited: it would be half of what a receiver imports, who only asks for the time.
+`asyncio` is imported where it is awaited: it would be half of what a receiver imports, which only reads the time.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time and can wait."""
+    """A clock tells the time and can wait."""
 
     def now_ns(self) -> int:
-        """Nanoseconds since the epoch."""
+        """Return nanoseconds since the epoch."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -30,21 +30,21 @@ class SystemClock:
     """CLOCK_REALTIME: what receivers and control stages use (a sandbox freezes between invocations)."""
 
     def now_ns(self) -> int:
-        """CLOCK_REALTIME in nanoseconds."""
+        """Return CLOCK_REALTIME in nanoseconds."""
         return time.time_ns()
 
     def sleep(self, seconds: float) -> None:
-        """`time.sleep`."""
+        """Block by `time.sleep`."""
         time.sleep(max(0.0, seconds))
 
     async def sleep_async(self, seconds: float) -> None:
-        """`asyncio.sleep`."""
+        """Yield by `asyncio.sleep`."""
         import asyncio  # noqa: PLC0415 -- see above
 
         await asyncio.sleep(max(0.0, seconds))
 
 
-class AnchoredClock:
+class AnchoredClock(SystemClock):
     """
     CLOCK_REALTIME read once, then CLOCK_MONOTONIC counted from there: what a writer uses for one slice.
 
@@ -53,28 +53,19 @@ class AnchoredClock:
     """
 
     def __init__(self) -> None:
-        before = time.monotonic_ns()
-        real = time.time_ns()
-        after = time.monotonic_ns()
-        self._offset_ns = real - (before + after) // 2
+        self._offset_ns = _real_minus_monotonic_ns()
 
     def now_ns(self) -> int:
-        """Anchor plus monotonic time since, in nanoseconds."""
+        """Return the anchor plus monotonic time since, in nanoseconds."""
         return time.monotonic_ns() + self._offset_ns
 
     def drift_ns(self) -> int:
-        """CLOCK_REALTIME minus this clock, now."""
-        before = time.monotonic_ns()
-        real = time.time_ns()
-        after = time.monotonic_ns()
-        return real - ((before + after) // 2 + self._offset_ns)
+        """Return CLOCK_REALTIME minus this clock, in nanoseconds."""
+        return _real_minus_monotonic_ns() - self._offset_ns
 
-    def sleep(self, seconds: float) -> None:
-        """`time.sleep`."""
-        time.sleep(max(0.0, seconds))
 
-    async def sleep_async(self, seconds: float) -> None:
-        """`asyncio.sleep`."""
-        import asyncio  # noqa: PLC0415 -- see above
-
-        await asyncio.sleep(max(0.0, seconds))
+def _real_minus_monotonic_ns() -> int:
+    before = time.monotonic_ns()
+    real = time.time_ns()
+    after = time.monotonic_ns()
+    return real - (before + after) // 2

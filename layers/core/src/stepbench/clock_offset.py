@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ROUNDS = 8
 TIMEOUT_S = 0.25
 MAX_LOST = 2
-"""Answers that may fail to come before the reference counts as absent: no sandbox waits longer than 0.5 s for it."""
+"""After more lost answers the reference counts as absent: no sandbox waits longer than 0.5 s for it."""
 
 _HEADER = struct.Struct("!BBbb11I")
 _CLIENT_V4 = 0x23
@@ -37,7 +37,7 @@ _ERA_S = 1 << 32
 _SECOND_NS = 1_000_000_000
 
 
-class Exchange(NamedTuple):
+class SntpExchange(NamedTuple):
     """Four times, ns since the epoch: asked and answered by our clock, received and sent by the reference's."""
 
     asked_ns: int
@@ -47,7 +47,7 @@ class Exchange(NamedTuple):
 
     @property
     def round_trip_ns(self) -> int:
-        """Time on the wire, both ways."""
+        """Return the time on the wire, both ways."""
         return (self.answered_ns - self.asked_ns) - (self.sent_ns - self.received_ns)
 
 
@@ -58,8 +58,8 @@ class ClockOffset(NamedTuple):
     bound_ns: int
 
 
-def estimate(exchanges: Sequence[Exchange]) -> ClockOffset | None:
-    """The offset by the exchange with the smallest round trip; None without any."""
+def estimate(exchanges: Sequence[SntpExchange]) -> ClockOffset | None:
+    """Return the offset by the exchange with the smallest round trip; None without any."""
     if not exchanges:
         return None
     best = min(exchanges, key=lambda exchange: exchange.round_trip_ns)
@@ -68,12 +68,12 @@ def estimate(exchanges: Sequence[Exchange]) -> ClockOffset | None:
 
 
 def request(now_ns: int) -> bytes:
-    """A client's packet; the time in it comes back in the answer and shows to which question it belongs."""
+    """Build a client's packet; the time in it comes back in the answer and shows to which question it belongs."""
     return _HEADER.pack(_CLIENT_V4, 0, 0, 0, *(0,) * 9, *_to_ntp(now_ns))
 
 
 def answer(packet: bytes, received_ns: int, now_ns: int) -> bytes | None:
-    """The reference's answer to a client's packet; None for anything else."""
+    """Build the reference's answer to a client's packet; None for anything else."""
     if len(packet) < _HEADER.size:
         return None
     asked = _HEADER.unpack(packet[: _HEADER.size])[-2:]
@@ -83,7 +83,7 @@ def answer(packet: bytes, received_ns: int, now_ns: int) -> bytes | None:
 
 
 def read_answer(question: bytes, packet: bytes) -> tuple[int, int] | None:
-    """When the reference received and sent, ns since the epoch; None unless this is a good answer to the question."""
+    """Return when the reference received and sent, ns since the epoch; None if this is no good answer."""
     if len(packet) < _HEADER.size:
         return None
     first, stratum, _, _, *words = _HEADER.unpack(packet[: _HEADER.size])
@@ -104,14 +104,14 @@ def measure_offset(reference: str, clock: Clock) -> ClockOffset | None:
     host, _, port = reference.rpartition(":")
     if not host or not port.isdecimal():
         return None
-    exchanges: list[Exchange] = []
+    exchanges: list[SntpExchange] = []
     lost = 0
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wire:
             wire.settimeout(TIMEOUT_S)
             wire.connect((host, int(port)))
             while len(exchanges) < ROUNDS and lost < MAX_LOST:
-                exchange = _ask(wire, clock)
+                exchange = _exchange(wire, clock)
                 if exchange is None:
                     lost += 1
                 else:
@@ -121,7 +121,7 @@ def measure_offset(reference: str, clock: Clock) -> ClockOffset | None:
     return estimate(exchanges)
 
 
-def _ask(wire: socket.socket, clock: Clock) -> Exchange | None:
+def _exchange(wire: socket.socket, clock: Clock) -> SntpExchange | None:
     asked_ns = clock.now_ns()
     question = request(asked_ns)
     asked_ns = clock.now_ns()
@@ -132,7 +132,7 @@ def _ask(wire: socket.socket, clock: Clock) -> Exchange | None:
         return None
     answered_ns = clock.now_ns()
     times = read_answer(question, packet)
-    return None if times is None else Exchange(asked_ns, *times, answered_ns)
+    return None if times is None else SntpExchange(asked_ns, *times, answered_ns)
 
 
 def _to_ntp(unix_ns: int) -> tuple[int, int]:

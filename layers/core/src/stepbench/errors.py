@@ -7,16 +7,31 @@ or the request for one, is invalid. The class names are API: the state machines 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.problem import Problem
-
 
 class StepbenchError(Exception):
     """Root of everything that Stepbench raises on purpose; the message says what, to what, and what to do."""
+
+
+class Problem(NamedTuple):
+    """
+    One thing that is wrong with an input, so described that its author can mend it.
+
+    path: where it is (`trials[0].phases[1].load[0].rate_per_s`). value: what was found there.
+    """
+
+    path: str
+    value: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        """Return one line for a terminal, or for an execution's `Cause`."""
+        return f"{self.path}: {self.message} (got {self.value}). {self.remedy}"
 
 
 class PlanError(StepbenchError):
@@ -29,6 +44,10 @@ class PlanError(StepbenchError):
 
 class TargetUnavailableError(StepbenchError):
     """The store under test, or its trigger, did not become ready in time. Retried by the state machine."""
+
+
+class TargetUnreachableError(TargetUnavailableError):
+    """Nobody has answered at the store's address in time, or who did will not have us. Only a tear-down is retried."""
 
 
 class TargetBusyError(StepbenchError):
@@ -55,12 +74,20 @@ class RecordsUnavailableError(StepbenchError):
     """Records could be neither written nor read; raised only when both places, table and bucket, failed."""
 
 
+class RecordsRefusedError(RecordsUnavailableError):
+    """Table or bucket refuse: the right to it is missing, or it is gone. Not retried: that does not pass by itself."""
+
+
+class RecordsLostError(RecordsUnavailableError):
+    """Records that a writer held could be stored nowhere, and are gone. Not retried, since a retry has none of them."""
+
+
 class CorruptRecordsError(StepbenchError):
     """A stored record file or item does not decode; names the key."""
 
 
 class AccountingError(StepbenchError):
-    """The books do not balance: a bug, or records that contradict each other. Never papered over."""
+    """The accounting does not balance: a bug, or records that contradict each other. Never papered over."""
 
 
 class InsufficientSampleError(StepbenchError):
@@ -69,3 +96,7 @@ class InsufficientSampleError(StepbenchError):
 
 class LocalEnvironmentError(StepbenchError):
     """The embedded run cannot start or stop something on this machine."""
+
+
+class ServerEndedError(LocalEnvironmentError):
+    """A server of the local environment ended while a run needed it; its last log lines are in the report."""

@@ -21,7 +21,7 @@ metrics = Metrics(namespace="Stepbench", service="stepbench")
 
 def observed(handler: Handler) -> Handler:
     """
-    Log context, metrics and trace around a handler that measures nothing.
+    Wrap a handler that measures nothing with log context, metrics and trace.
 
     Powertools' own `log_metrics` warns after each invocation that had no metric to add, which is most of them.
     """
@@ -39,14 +39,14 @@ def observed(handler: Handler) -> Handler:
 
 
 def is_sampled(environ: Mapping[str, str]) -> bool:
-    """Whether X-Ray keeps this invocation's trace, as Lambda's runtime says anew before each."""
+    """Tell whether X-Ray samples this invocation, as Lambda's runtime states anew before each."""
     return "Sampled=1" in environ.get("_X_AMZN_TRACE_ID", "").split(";")
 
 
 @lru_cache
 def _traced(handler: Handler) -> Handler:
     """
-    The handler with a subsegment of its own.
+    Return the handler with a subsegment of its own.
 
     Importing X-Ray's SDK takes 0.3 s of a processor, a third of most cold starts: only who is traced pays for it.
     (`Tracer(disabled=True)` imports it all the same.)

@@ -1,18 +1,16 @@
-"""What the stack tells its functions through the environment: read once at the edge, passed on as an argument."""
+"""The stack's settings, which its functions read from the environment once and pass on as an argument."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pydantic import ConfigDict, Field
-
-from stepbench.contracts.base import Contract
+from pydantic import BaseModel, ConfigDict, Field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Settings(Contract):
+class Settings(BaseModel):
     """The stack's resources and knobs; each field comes from the environment variable of its name in upper case."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -58,10 +56,20 @@ class Settings(Contract):
     aws_lambda_function_memory_size: int = Field(default=0, description="MB; Lambda sets it, and CPU goes with it.")
     aws_endpoint_url: str = Field(default="", description="Set by emulators only.")
 
+    def knows_server(self, store: str) -> bool:
+        """
+        Tell whether a field named after the store holds the address of a server.
+
+        Commas and `single=` alone are what the template makes of clusters that a stack has not got.
+        """
+        fields = (f"{store}_{name}" for name in ("endpoint", "tls_endpoint", "endpoints"))
+        entries = (entry.strip() for field in fields for entry in getattr(self, field, "").split(","))
+        return any(entry and not entry.endswith("=") for entry in entries)
+
 
 def load_settings(environ: Mapping[str, str]) -> Settings:
     """
-    Settings from an environment such as `os.environ`.
+    Return the settings that an environment such as `os.environ` holds.
 
     Raises:
         pydantic.ValidationError: a required variable is missing, or one has a value of the wrong kind.

@@ -1,1 +1,1 @@
-"""From a trial's joined records to its result: which events count where, what is drawn, what is doubtful."""
+"""The analysis turns a trial's joined records into its result: numbers with intervals, drawings, and caveats."""

@@ -1,4 +1,4 @@
-"""All that the analysis looks at, gathered in one place so that everything after is pure."""
+"""The evidence is all that the analysis looks at, gathered in one place so that everything after is pure."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.measure import measure_of
-from stepbench.contracts.phase_documents import PrecisionLooks
-from stepbench.records import layout
-from stepbench.records.reader import count_malformed, find_provider, read_records, ref_of
-from stepbench.records.report_lines import LogCollection, ReportPage
-from stepbench.records.t4_pages import read_t4_lines
-from stepbench.records.utilisations import read_utilisations
+from stepbench.contracts.phase import PrecisionLooks
+from stepbench.contracts.result import Failure
+from stepbench.records.formats.report_lines import LogCollection, ReportPage
+from stepbench.records.join.reader import count_malformed, find_provider, read_records
+from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import read_t4_lines, read_utilisations
 
 if TYPE_CHECKING:
+    from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.result import Utilisation
     from stepbench.contracts.tasks import StateError
-    from stepbench.records.clock_sample import ClockSample
-    from stepbench.records.join import Joined
-    from stepbench.records.reader import TrialRecords
-    from stepbench.records.t4_lines import T4Line
-    from stepbench.stages.services import Services
+    from stepbench.records.formats.t4_lines import T4Line
+    from stepbench.records.join.joined import Joined
+    from stepbench.records.join.reader import TrialRecords
+    from stepbench.records.storage.layout import ClockSample
+    from stepbench.records.storage.run_store import RunStore
+    from stepbench.records.storage.trial_table import TrialTable
 
 FLOOR_PER_S = 20
 """At which pace a local run sends the events of a floor."""
@@ -30,10 +32,11 @@ FLOOR_PER_S = 20
 @dataclass(frozen=True)
 class Evidence:
     """
-    One trial.
+    The evidence of one trial holds all that its analysis reads.
 
     floor_ms: latencies of the emulator's bare trigger, measured in the same run; empty where there is none.
     t4_lines, damaged_t4_lines: the receivers' log, where the plan asks for it; the latter as messages.
+    missing: why the state machine gave a slice up, by phase, writer and slice.
     looks: at the precision of phases with `until`, by phase, where there were any.
     utilisations: of probes, and of the phases at the rate they found.
     """
@@ -43,6 +46,7 @@ class Evidence:
     records: TrialRecords
     joined: Joined
     clocks: tuple[ClockSample, ...]
+    missing: dict[tuple[int, int, int], Failure]
     malformed: int
     provider: str
     emulated: bool
@@ -55,59 +59,62 @@ class Evidence:
     utilisations: tuple[Utilisation, ...]
 
 
-def gather(spec: TrialSpec, failure: StateError, services: Services) -> Evidence:
+def gather(spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTable, clock: Clock) -> Evidence:
     """
-    Read everything.
+    Read all that a trial left in the results bucket and the results table.
 
     Raises:
         AccountingError: the records contradict each other.
         RecordsUnavailableError: bucket or table do not answer.
     """
-    ref, store = ref_of(spec), spec.plan.target.store
-    records = replace(read_records(spec, services.runs, services.table), broken_off=bool(failure.Error))
-    from_ns = min(records.starts_ns.values(), default=services.clock.now_ns())
-    provider, emulated = find_provider(ref, services.runs)
-    t4_lines, damaged_t4_lines = read_t4_lines(ref, services.runs)
+    ref, store = spec.ref, spec.plan.target.store
+    records = replace(read_records(spec, runs, table), broken_off=bool(failure.Error))
+    from_ns = min(records.starts_ns.values(), default=clock.now_ns())
+    provider, emulated = find_provider(ref, runs)
+    t4_lines, damaged_t4_lines = read_t4_lines(ref, runs)
     return Evidence(
         spec=spec,
         failure=failure,
         records=records,
-        joined=records.joined(),
-        clocks=tuple(services.table.clocks(ref.tag)),
-        malformed=count_malformed(store, services.runs, services.table, from_ns, services.clock.now_ns()),
+        joined=records.joined,
+        clocks=tuple(table.clocks(ref.tag)),
+        missing={
+            slot: Failure(error=error, cause=cause) for slot, (error, cause) in table.missing_writers(ref.tag).items()
+        },
+        malformed=count_malformed(store, runs, table, from_ns, clock.now_ns()),
         provider=provider or store,
         emulated=bool(emulated),
-        pages=_pages(spec, services),
-        collection=services.runs.find_model(layout.trial_key(ref, "logs/collection.json"), LogCollection),
-        floor_ms=_floor(spec, services),
+        pages=_report_pages(spec, runs),
+        collection=runs.find_model(layout.trial_key(ref, "logs/collection.json"), LogCollection),
+        floor_ms=_floor_ms(spec, runs),
         t4_lines=t4_lines,
         damaged_t4_lines=damaged_t4_lines,
-        looks=_looks(spec, services),
-        utilisations=read_utilisations(spec, services.runs),
+        looks=_looks(spec, runs),
+        utilisations=read_utilisations(spec, runs),
     )
 
 
-def _looks(spec: TrialSpec, services: Services) -> dict[int, PrecisionLooks]:
-    ref = ref_of(spec)
+def _looks(spec: TrialSpec, runs: RunStore) -> dict[int, PrecisionLooks]:
+    ref = spec.ref
     found = {
-        number: services.runs.find_model(layout.phase_key(ref, number, "until.json"), PrecisionLooks)
+        number: runs.find_model(layout.phase_key(ref, number, "until.json"), PrecisionLooks)
         for number, phase in enumerate(spec.plan.phases)
         if phase.until is not None
     }
     return {number: looks for number, looks in found.items() if looks is not None}
 
 
-def _pages(spec: TrialSpec, services: Services) -> tuple[ReportPage, ...]:
-    keys = services.runs.keys(layout.trial_key(ref_of(spec), "logs/"))
-    return tuple(services.runs.get_model(key, ReportPage) for key in keys if not key.endswith("/collection.json"))
+def _report_pages(spec: TrialSpec, runs: RunStore) -> tuple[ReportPage, ...]:
+    keys = runs.keys(layout.trial_key(spec.ref, "logs/"))
+    return tuple(runs.get_model(key, ReportPage) for key in keys if not key.endswith("/collection.json"))
 
 
-def _floor(spec: TrialSpec, services: Services) -> tuple[float, ...]:
+def _floor_ms(spec: TrialSpec, runs: RunStore) -> tuple[float, ...]:
     target = spec.plan.target
     if not measure_of(spec.plan.experiment).arrives:
         return ()
     if spec.plan.pull and (target.store != "etcd" or target.endpoint is not None):
         return ()  # the floor is that of this machine's own etcd
-    floors: dict[str, Any] = services.runs.find_json(layout.run_key(spec.run_id, "floors.json")) or {}
+    floors: dict[str, Any] = runs.find_json(layout.run_key(spec.run_id, "floors.json")) or {}
     name = "etcd_watch" if spec.plan.target.store == "etcd" else "async_invoke"
     return tuple(float(latency_ms) for latency_ms in floors.get(name, {}).get("latencies_ms", ()))

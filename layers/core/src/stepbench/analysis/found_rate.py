@@ -1,11 +1,11 @@
-"""What the search for a rate came to, and what is doubtful about it. Pure."""
+"""The result of the search for a rate, and the caveats about it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stepbench.contracts.result import Caveat, FoundRate
-from stepbench.planning.bracketing import decide_after, is_held, probe_words
+from stepbench.stats.bracketing import decide_after, describe_probe, is_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ MISSED_TOLERANCES = 2
 
 
 def found_rate(evidence: Evidence) -> FoundRate | None:
-    """The search, from what was measured in it; None for a trial without one."""
+    """Return the search's result from what was measured in it; None for a trial without a search."""
     find = evidence.spec.plan.find_rate
     if find is None:
         return None
@@ -30,8 +30,8 @@ def found_rate(evidence: Evidence) -> FoundRate | None:
     return FoundRate(wanted=find.utilisation, rate_per_s=decision.found_per_s, text=text, phases=evidence.utilisations)
 
 
-def rate_doubts(evidence: Evidence, _: Any) -> Iterator[Caveat]:  # noqa: ANN401 -- findings are not needed
-    """No rate; metrics that did not come; phases that were not as busy as they were to be."""
+def find_rate_caveats(evidence: Evidence) -> Iterator[Caveat]:
+    """Report a rate that was not found, metrics that did not come, and phases that were not as busy as planned."""
     found, find = found_rate(evidence), evidence.spec.plan.find_rate
     if found is None or find is None:
         return
@@ -46,20 +46,20 @@ def rate_doubts(evidence: Evidence, _: Any) -> Iterator[Caveat]:  # noqa: ANN401
     limit = MISSED_TOLERANCES * find.tolerance
     for measured, planned in _held(evidence):
         off = 0.0 if measured.utilisation is None else measured.utilisation - found.wanted
-        kept = is_held(measured.offered_per_s, measured.achieved_per_s, planned.length_s)
-        if kept and abs(off) <= limit:
+        held = is_held(measured.offered_per_s, measured.achieved_per_s, planned.length_s)
+        if held and abs(off) <= limit:
             continue
         text = f"Phase {measured.phase} was to make the store {100 * found.wanted:.0f} % busy, and did not: "
         remedy = "Lengthen find_rate.probe_s or the settle time; other work on the same machine moves it as well."
         cap_per_s = min(step.rate_per_s for step in planned.load)
-        if kept and off < 0 and found.rate_per_s is not None and cap_per_s < found.rate_per_s:
+        if held and off < 0 and found.rate_per_s is not None and cap_per_s < found.rate_per_s:
             text += f"its rate_per_s, {cap_per_s:,.4g}, is below the {found.rate_per_s:,.4g}/s that were found; "
             remedy = "Raise the rate_per_s of its load: it caps what find_rate finds."
-        yield Caveat(kind="utilisation_missed", text=text + probe_words(measured) + ".", remedy=remedy)
+        yield Caveat(kind="utilisation_missed", text=text + describe_probe(measured) + ".", remedy=remedy)
 
 
 def _held(evidence: Evidence) -> Iterator[tuple[Utilisation, Phase]]:
-    """Phases that are to be at exactly the rate that was found: what was measured, what was planned."""
+    """Yield phases that are to be at exactly the rate that was found, as measured and as planned."""
     phases = {phase.name: phase for phase in evidence.spec.plan.phases}
     for measured in evidence.utilisations:
         planned = phases[measured.phase]

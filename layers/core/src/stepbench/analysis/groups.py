@@ -1,5 +1,7 @@
 """
-Repeats of a trial, taken together: how far apart runs are is part of every number's doubt.
+Repeats of a trial, taken together, and groups of which one setting differs: store, TLS, cluster, region, reuse.
+
+How far runs lie apart is a part of every number's uncertainty.
 
 Of each run only its quantiles with their intervals are needed, so the summaries hold all that goes in here. In plain
 Python, since the report's function has no NumPy.
@@ -22,16 +24,19 @@ Source:
 
 from __future__ import annotations
 
+import json
 import math
-from statistics import fmean, variance
+import re
+from statistics import fmean, median, variance
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.measures import Estimate, GroupWindow
-from stepbench.contracts.result import GroupResult
+from stepbench.analysis.comparability import SETTINGS, Setup, drop_setting, in_plan_order, matrix_key
+from stepbench.contracts.across_trials import GroupResult, GroupWindow, SettingComparison
+from stepbench.contracts.measures import Estimate
 from stepbench.stats.student import NORMAL_975, student_975
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import TrialSummary
@@ -41,16 +46,25 @@ QUANTILES = ("p50", "p90", "p95", "p99")
 
 
 class LogMean(NamedTuple):
-    """A mean of logarithms, the variance of that mean, and how many runs are behind it."""
+    """A mean of logarithms has a variance, and a number of runs behind it."""
 
     value: float
     variance: float
     runs: int
 
 
+class _SettingSide(NamedTuple):
+    """It holds the repeats of one trial in one window; `matrix` is its `matrix_key`."""
+
+    value: str
+    group: str
+    matrix: tuple[str, str]
+    runs: list[WindowResult]
+
+
 def group_results(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> tuple[GroupResult, ...]:
     """
-    One for each group; none of a plan without repeats and matrix.
+    Return one result for each group; none for a plan without repeats and matrix.
 
     Args:
         trials: the run's.
@@ -76,34 +90,27 @@ def _group(name: str, members: Sequence[TrialSummary], first: dict[tuple[str, st
                 own.append(window)
     windows = [_window(key, own, first.setdefault(key, own)) for key, own in runs.items()]
     return GroupResult(
-        name=name,
-        trials=tuple(trial.index for trial in members),
-        point=members[0].point,
-        windows=tuple(windows),
+        name=name, trials=tuple(trial.index for trial in members), point=members[0].point, windows=tuple(windows)
     )
 
 
 def _window(key: tuple[str, str], runs: list[WindowResult], first: list[WindowResult]) -> GroupWindow:
-    p50, p90, p95, p99 = (estimate(log_mean(quantiles(runs, name))) for name in QUANTILES)
     return GroupWindow(
         phase=key[0],
         window=key[1],
         runs=len(runs),
-        p50=p50,
-        p90=p90,
-        p95=p95,
-        p99=p99,
+        **{name: estimate(log_mean(quantiles(runs, name))) for name in QUANTILES},
         median_ratio=None if first is runs else ratio(quantiles(runs, "p50"), quantiles(first, "p50")),
     )
 
 
 def quantiles(runs: Sequence[WindowResult], name: str) -> list[Estimate]:
-    """Each run's own latency at a quantile."""
+    """Return each run's own latency at a quantile."""
     return [getattr(run.latency_ms, name) for run in runs]
 
 
 def log_mean(runs: Sequence[Estimate]) -> LogMean | str:
-    """The runs' mean on the logarithmic scale, or the reason why it has no interval."""
+    """Return the runs' mean on the logarithmic scale, or the reason why it has no interval."""
     if len(runs) < MIN_RUNS:
         return f"{len(runs)} of {MIN_RUNS} runs"
     logs, within = [], []
@@ -118,7 +125,7 @@ def log_mean(runs: Sequence[Estimate]) -> LogMean | str:
 
 
 def ratio(runs: Sequence[Estimate], first: Sequence[Estimate]) -> Estimate:
-    """A group's quantile over the first group's, with its interval, or the reason why there is none."""
+    """Return a group's quantile over the first group's, with its interval, or the reason why there is none."""
     over, under = log_mean(runs), log_mean(first)
     if isinstance(over, str):
         return Estimate(value=None, reason=over)
@@ -134,7 +141,7 @@ def _welch(one: LogMean, other: LogMean) -> float:
 
 
 def estimate(mean: LogMean | str) -> Estimate:
-    """The mean with its interval, or the reason why there is none."""
+    """Return the mean with its interval, or the reason why there is none."""
     if isinstance(mean, str):
         return Estimate(value=None, reason=mean)
     return _interval(mean.value, mean.variance, mean.runs - 1)
@@ -143,3 +150,83 @@ def estimate(mean: LogMean | str) -> Estimate:
 def _interval(log_value: float, log_variance: float, degrees: float) -> Estimate:
     half = student_975(degrees) * math.sqrt(log_variance)
     return Estimate(value=math.exp(log_value), low=math.exp(log_value - half), high=math.exp(log_value + half))
+
+
+def setting_comparisons(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> tuple[SettingComparison, ...]:
+    """
+    Compare each value of each of `SETTINGS` with its first one in the plan, all else being equal.
+
+    Trials that are comparable in that as well, and no repeats of one another, are sides of their own.
+
+    Args:
+        trials: the run's.
+        listed: the groups' names in the order of the plan, which decides what is compared with what.
+    """
+    ordered = in_plan_order(trials, listed)
+    return tuple(found for setting in SETTINGS for found in _compare_setting(setting, ordered))
+
+
+def _compare_setting(setting: str, trials: Sequence[TrialSummary]) -> Iterator[SettingComparison]:
+    comparable: dict[tuple[Setup, str, str], dict[str, _SettingSide]] = {}
+    for trial in trials:
+        if setting not in trial.setup:
+            continue
+        value, rest = json.dumps(trial.setup[setting]), drop_setting(trial.setup, setting)
+        group, matrix = trial.group or trial.name, matrix_key(trial, re.compile(re.escape(setting)))
+        for window in trial.windows:
+            sides = comparable.setdefault((rest, window.phase, window.name), {})
+            sides.setdefault(group, _SettingSide(value, group, matrix, [])).runs.append(window)
+    for (_, phase, name), sides in comparable.items():
+        for a, b in _pairs(list(sides.values())):
+            yield _comparison(setting, (phase, name), a, b)
+
+
+def _pairs(sides: Sequence[_SettingSide]) -> Iterator[tuple[_SettingSide, _SettingSide]]:
+    """Pair each side of another value with one of the first value: of its own matrix, else the first."""
+    firsts = [side for side in sides if side.value == sides[0].value]
+    for other in sides:
+        if other.value != sides[0].value:
+            yield next((side for side in firsts if side.matrix == other.matrix), sides[0]), other
+
+
+def _comparison(setting: str, place: tuple[str, str], a: _SettingSide, b: _SettingSide) -> SettingComparison:
+    medians_a, medians_b = quantiles(a.runs, "p50"), quantiles(b.runs, "p50")
+    rate_a, rate_b = (fmean(run.achieved_per_s for run in side.runs) for side in (a, b))
+    return SettingComparison(
+        setting=setting,
+        a=a.value,
+        b=b.value,
+        group_a=a.group,
+        group_b=b.group,
+        phase=place[0],
+        window=place[1],
+        median_a_ms=_median(medians_a),
+        median_b_ms=_median(medians_b),
+        median_ratio=_ratio(medians_b, medians_a),
+        throughput_ratio=rate_b / rate_a if rate_a > 0 else None,
+    )
+
+
+def _median(runs: Sequence[Estimate]) -> Estimate:
+    """Return a single run's own median; over three runs and more, their geometric mean."""
+    return runs[0] if len(runs) == 1 else estimate(log_mean(runs)) if len(runs) >= MIN_RUNS else _middle(runs)
+
+
+def _ratio(over: Sequence[Estimate], under: Sequence[Estimate]) -> Estimate:
+    """Return the ratio; without repeats it has no interval, since nobody knows how far the next run would lie."""
+    found = ratio(over, under)
+    if found.value is not None:
+        return found
+    top, bottom = _middle(over), _middle(under)
+    if top.value is None or not bottom.value:
+        return Estimate(value=None, reason=top.reason or bottom.reason or "no median")
+    fewest = min(len(over), len(under))
+    why = f"{fewest} of {MIN_RUNS} runs" if fewest < MIN_RUNS else (found.reason or "no value")
+    return Estimate(value=top.value / bottom.value, reason=f"no interval: {why}")
+
+
+def _middle(runs: Sequence[Estimate]) -> Estimate:
+    values = [run.value for run in runs if run.value is not None]
+    if len(values) < len(runs):
+        return Estimate(value=None, reason=next(run.reason for run in runs if run.value is None))
+    return Estimate(value=median(values), reason=f"{len(runs)} of {MIN_RUNS} runs")

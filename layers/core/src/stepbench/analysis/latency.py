@@ -1,4 +1,4 @@
-"""What is measured of each event: differences of its four times, for a cache-full of events at a time."""
+"""Each event's latencies are differences of its four times, computed for a cache-full of events at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.contracts.measure import measure_of
-from stepbench.records.narrow import NarrowTimes, none_of
+from stepbench.records.formats.narrow import NarrowTimes, none_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.records.joined import Joined
-    from stepbench.records.narrow import Ints
+    from stepbench.records.formats.narrow import Ints
+    from stepbench.records.join.joined import Joined
 
     Measure = Callable[[Joined], "Elapsed"]
     Chosen = Iterable[tuple[Joined, NDArray[np.bool_]]]
@@ -27,52 +27,52 @@ NS_PER_MS = 1_000_000
 
 
 class Elapsed(NamedTuple):
-    """ns by event, and which events have it; None = all."""
+    """It holds times in ns by event, and which events have one; None means that all have."""
 
     ns: NDArray[np.int64]
     has: NDArray[np.bool_] | None = None
 
 
 def lateness(part: Joined) -> Elapsed:
-    """From t0 to t1."""
+    """Return the time from t0 to t1."""
     return Elapsed(part.lateness_ns.astype(np.int64))
 
 
 def service(part: Joined) -> Elapsed:
-    """From t1 to t2."""
+    """Return the time from t1 to t2."""
     return Elapsed(part.service_ns.astype(np.int64))
 
 
 def response_write(part: Joined) -> Elapsed:
-    """From t0 to t2."""
+    """Return the time from t0 to t2."""
     return Elapsed(part.lateness_ns.astype(np.int64) + part.service_ns)
 
 
 def response_trigger(part: Joined) -> Elapsed:
-    """From t0 to t4, for what arrived by the drain limit."""
-    return Elapsed(part.came.response_ns.astype(np.int64), part.arrived)
+    """Return the time from t0 to t4 of events that arrived by the drain limit."""
+    return Elapsed(part.first_arrivals.response_ns.astype(np.int64), part.arrived)
 
 
 def end_to_end(part: Joined) -> Elapsed:
-    """From t1 to t4."""
-    return Elapsed(part.came.response_ns.astype(np.int64) - part.lateness_ns, part.arrived)
+    """Return the time from t1 to t4."""
+    return Elapsed(part.first_arrivals.response_ns.astype(np.int64) - part.lateness_ns, part.arrived)
 
 
 def after_ack(part: Joined) -> Elapsed:
-    """From t2 to t4, which may be negative."""
-    ns = part.came.response_ns.astype(np.int64)
+    """Return the time from t2 to t4, which may be negative."""
+    ns = part.first_arrivals.response_ns.astype(np.int64)
     ns -= part.lateness_ns
     ns -= part.service_ns
     return Elapsed(ns, part.arrived)
 
 
 def latency_of(plan: TrialPlan) -> Measure:
-    """The experiment's latency: t4 - t1 of triggers, t2 - t1 of operations."""
+    """Return the experiment's latency: t4 - t1 for triggers, t2 - t1 for operations."""
     return end_to_end if measure_of(plan.experiment).arrives else service
 
 
 def collect(measure: Measure, chosen: Chosen, count: int) -> Ints:
-    """Of the chosen events, so many, in the order of the parts; what has none is the largest of the column's type."""
+    """Collect the chosen events' times in the order of the parts; a missing one is the largest of the column's type."""
     found, at = NarrowTimes(count), 0
     for part, which in chosen:
         ns, has = measure(part)
@@ -84,7 +84,7 @@ def collect(measure: Measure, chosen: Chosen, count: int) -> Ints:
 
 
 def as_ms(times_ns: Ints) -> NDArray[np.float64]:
-    """Milliseconds; `inf` where there is none."""
+    """Convert to milliseconds; `inf` where there is none."""
     times_ms: NDArray[np.float64] = times_ns / np.float64(NS_PER_MS)
     times_ms[times_ns == none_of(times_ns)] = np.inf
     return times_ms
@@ -92,7 +92,7 @@ def as_ms(times_ns: Ints) -> NDArray[np.float64]:
 
 class Ascending:
     """
-    Times in order of size, in milliseconds when they are looked at; `inf` where there is none.
+    It holds times in order of size, converted to milliseconds when they are read; `inf` where there is none.
 
     For quantiles, which look at ten values of ten million.
     """
@@ -103,7 +103,7 @@ class Ascending:
 
     @property
     def size(self) -> int:
-        """How many."""
+        """Return how many there are."""
         return self._times_ns.size
 
     def __getitem__(self, place: int) -> float:
@@ -111,5 +111,5 @@ class Ascending:
         return math.inf if time_ns == self._none else time_ns / NS_PER_MS
 
     def all_ms(self) -> NDArray[np.float64]:
-        """All of them."""
+        """Convert all of them."""
         return as_ms(self._times_ns)

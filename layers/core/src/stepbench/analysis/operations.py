@@ -1,8 +1,7 @@
-"""What operations have beside latency and rate: kinds, percentiles with counts, errors, and what connecting costs."""
+"""What operations have beside latency and rate: kinds, percentiles with counts, errors, and parts of connecting."""
 
 from __future__ import annotations
 
-from collections import Counter
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
@@ -10,9 +9,9 @@ import numpy as np
 
 from stepbench.analysis.latency import NS_PER_MS
 from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult, PercentileRow
-from stepbench.contracts.workload import Kind
-from stepbench.drivers.protocol import Outcome
-from stepbench.stats.percentile_table import percentile_table
+from stepbench.contracts.workload import OPERATION_KINDS, Kind
+from stepbench.model.result import Outcome
+from stepbench.stats.estimates import percentile_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
-    from stepbench.contracts.measures import Latency
-    from stepbench.records.join import Joined
+    from stepbench.records.join.joined import Joined
     from stepbench.stats.estimates import Sample
 
 _NS_PER_MINUTE = 60_000_000_000
@@ -37,8 +35,8 @@ _NAMES: dict[Kind, Literal["read", "insert", "overwrite", "update", "read_modify
 _PARTS = ("connect_ns", "tls_ns", "authenticate_ns", "operate_ns")
 
 
-def operations(evidence: Evidence, window: MeasuredWindow) -> OperationsResult | None:
-    """Of one window; None where triggers are measured."""
+def operations_result(evidence: Evidence, window: MeasuredWindow) -> OperationsResult | None:
+    """Return one window's result; None where triggers are measured."""
     plan, joined = evidence.spec.plan, evidence.joined
     if plan.workload is None:
         return None
@@ -47,20 +45,19 @@ def operations(evidence: Evidence, window: MeasuredWindow) -> OperationsResult |
     return OperationsResult(
         clients=None if closed is None else closed.clients,
         kinds=tuple(_kinds(joined, window)),
-        percentiles=_table(service),
+        percentiles=_percentile_rows(service),
         per_minute=_per_minute(joined, window),
-        errors=_errors(joined, window.scheduled),
         retries=int(_extra(joined, "retries", window.scheduled).sum()),
         generator_share=None if closed is None else _generator_share(joined, window.acknowledged, closed.think_ms),
-        generator_cpu=_generator_cpu(evidence, window.phase),
+        generator_cpu=generator_cpu(evidence, window.phase),
         connecting=None if plan.workload.reuse else _connecting(joined, window),
     )
 
 
 def _kinds(joined: Joined, window: MeasuredWindow) -> Iterator[KindResult]:
-    """Those that were sent, in the order of `Kind`."""
+    """Yield the kinds that were sent, in the order of `Kind`."""
     kinds = _extra(joined, "kind", window.scheduled)
-    for kind in Kind:
+    for kind in OPERATION_KINDS:
         events = window.scheduled[kinds == kind]
         sent = [int(np.count_nonzero(joined.outcome[events] == outcome)) for outcome in Outcome]
         if sum(sent) == 0:
@@ -75,11 +72,11 @@ def _kinds(joined: Joined, window: MeasuredWindow) -> Iterator[KindResult]:
             unknown=sent[Outcome.UNKNOWN],
             service_ms=service.latency(),
             response_ms=response.latency(),
-            percentiles=_table(service),
+            percentiles=_percentile_rows(service),
         )
 
 
-def _table(sample: Sample) -> tuple[PercentileRow, ...]:
+def _percentile_rows(sample: Sample) -> tuple[PercentileRow, ...]:
     return tuple(
         PercentileRow(percentile=100 * row.q, value_ms=row.estimate.value, count=row.at_most or 0)
         for row in percentile_table(sample)
@@ -95,44 +92,36 @@ def _per_minute(joined: Joined, window: MeasuredWindow) -> tuple[int, ...]:
     return tuple(counts.tolist())
 
 
-def _errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:
-    """By code, the most frequent first; what has no code is called by its outcome."""
-    counts: Counter[str] = Counter()
-    for outcome in (Outcome.FAILED, Outcome.UNKNOWN):
-        codes, found = np.unique(joined.error[events[joined.outcome[events] == outcome]], return_counts=True)
-        for code, count in zip(codes.tolist(), found.tolist(), strict=True):
-            counts[joined.errors[code] or outcome.name.lower()] += count
-    return dict(counts.most_common())
-
-
 def _generator_share(joined: Joined, events: NDArray[np.int64], think_ms: float) -> float | None:
-    """Of the whole cycle: a client that pauses would not offer much more if the generator took no time at all."""
+    """Return the generator's share of the whole cycle, pauses included: a pausing client would offer little more."""
     cycles_ns = int(_response_ns(joined, events).sum()) + events.size * think_ms * NS_PER_MS
     return float(int(joined.lateness_ns[events].sum()) / cycles_ns) if cycles_ns > 0 else None
 
 
 def _response_ns(joined: Joined, events: NDArray[np.int64]) -> NDArray[np.int64]:
-    """From t0 to t2, of events that were sent."""
+    """Return the time from t0 to t2 of events that were sent."""
     return joined.lateness_ns[events].astype(np.int64) + joined.service_ns[events]
 
 
-def _generator_cpu(evidence: Evidence, phase: int) -> float | None:
-    """Of each writer the mean over its slices, whose last files tell it; of these the greatest."""
-    told: dict[int, list[float]] = {}
+def generator_cpu(evidence: Evidence, phase: int) -> float | None:
+    """Return the busiest writer's share of its CPU: the mean over its slices, whose last files record it."""
+    shares: dict[int, list[float]] = {}
     for header in (file.header for file in evidence.records.files):
         if header.phase == phase and header.cpu_share is not None:
-            told.setdefault(header.writer, []).append(header.cpu_share)
-    return max(map(fmean, told.values()), default=None)
+            shares.setdefault(header.writer, []).append(header.cpu_share)
+    return max(map(fmean, shares.values()), default=None)
 
 
 def _connecting(joined: Joined, window: MeasuredWindow) -> ConnectingResult | None:
-    """Of those that were acknowledged; None where none made a connection."""
+    """Return the parts of acknowledged operations; None where none of them made a connection."""
     parts = {name: _extra(joined, name, window.acknowledged) for name in _PARTS}
     service_ns = joined.service_ns[window.acknowledged]
     accounted_ns = sum(int(part.sum()) for part in parts.values())
     if accounted_ns == 0:
         return None
-    connect_ms, tls_ms, authenticate_ms, operate_ms = (_part(window, part) for part in parts.values())
+    connect_ms, tls_ms, authenticate_ms, operate_ms = (
+        window.sample(part_ns / NS_PER_MS).latency() for part_ns in parts.values()
+    )
     return ConnectingResult(
         connect_ms=connect_ms,
         tls_ms=tls_ms if parts["tls_ns"].any() else None,
@@ -142,11 +131,7 @@ def _connecting(joined: Joined, window: MeasuredWindow) -> ConnectingResult | No
     )
 
 
-def _part(window: MeasuredWindow, part_ns: NDArray[np.int64]) -> Latency:
-    return window.sample(part_ns / NS_PER_MS).latency()
-
-
 def _extra(joined: Joined, name: str, events: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A column that only operations have; one that is not stored is all 0."""
+    """Return a column that only operations have; one that is not stored is all 0."""
     column = joined.extras.get(name)
     return np.zeros(events.size, np.int64) if column is None else column[events].astype(np.int64)

@@ -1,5 +1,5 @@
 """
-How well a phase's quantile is known while its load goes on. Pure.
+How well a phase's quantile is known while its load goes on, and in the end: then why phases with `until` ended.
 
 A look is made when the number of events due has grown by a quarter: so all looks together cost five times the last,
 and there are few of them. To stop at the first interval that is narrow enough costs it some of its coverage;
@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
-from stepbench.contracts.phase import Window
-from stepbench.contracts.phase_documents import PrecisionLook
-from stepbench.drivers.protocol import Outcome
-from stepbench.records.sent import UNRECORDED
+from stepbench.contracts.phase import LoadStep, PrecisionLook, PrecisionLooks, Window
+from stepbench.contracts.result import StoppedPhase
+from stepbench.model.result import Outcome
+from stepbench.records.join.sent import UNRECORDED
 
 if TYPE_CHECKING:
-    from stepbench.contracts.measures import Estimate
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.analysis.evidence import Evidence
+    from stepbench.contracts.measures import Estimate, WindowResult
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.records.join import Joined
+    from stepbench.records.join.joined import Joined
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 SETTLE_S = 15.0
@@ -32,17 +35,23 @@ arrivals. What is still not there then counts as missing: left out, it would mak
 PENDING_S = 60.0
 GROWTH = 1.25
 SHORTEST_PAUSE_S = 5.0
+_REASONS = {
+    "max_events": "went on to its longest without being sure",
+    "cancelled": "was cancelled before it was sure",
+    "writers_gone": "lost all its writers before it was sure",
+    "unchecked": "went on to its longest, because nobody looked to the end: see the log of CheckPrecision",
+}
 
 
-def look(joined: Joined, plan: TrialPlan, phase: int, start_ns: int, now_ns: int) -> PrecisionLook:
+def take_look(joined: Joined, plan: TrialPlan, phase: int, start_ns: int, now_ns: int) -> PrecisionLook:
     """
-    The phase's quantile from all events that were due `SETTLE_S` before now.
+    Estimate the phase's quantile from all events that were due `SETTLE_S` before now.
 
     An event without a row that was due in the last `PENDING_S` is perhaps waiting for its answer, or its row is still
     to come: it counts as acknowledged and not arrived. An older one is left out, as it will be by the analysis.
 
     Args:
-        joined: of the trial, as far as its records go.
+        joined: the trial's records, as far as they go.
         plan: the trial's, of which `phase` has an `until`.
         phase: its number.
         start_ns: its time zero.
@@ -64,22 +73,78 @@ def look(joined: Joined, plan: TrialPlan, phase: int, start_ns: int, now_ns: int
 
 
 def relative_width(estimate: Estimate) -> float | None:
-    """The whole interval over the quantile; None where one of them is missing."""
+    """Return the whole interval over the quantile; None where one of them is missing."""
     if not estimate.value or estimate.low is None or estimate.high is None:
         return None
     return (estimate.high - estimate.low) / abs(estimate.value)
 
 
 def first_look_s(phase: Phase) -> float:
-    """When the first look is due, in seconds from the phase's start."""
+    """Return when the first look is due, in seconds from the phase's start."""
     return phase.shortest_s + SETTLE_S
 
 
 def next_look_s(phase: Phase, at_s: float) -> float:
     """
-    When the look after one at the events of `at_s` seconds is due, in seconds from the phase's start.
+    Return when the look after one at `at_s` is due, in seconds from the phase's start.
 
     By the schedule and not by what came of it: a store that answers nothing is looked at as often as another.
     """
     more_s = (GROWTH - 1) * phase.events_by(at_s) / phase.steps[-1].rate_per_s
     return at_s + max(more_s, SHORTEST_PAUSE_S) + SETTLE_S
+
+
+def shorten_plan(plan: TrialPlan, evidence: Evidence) -> TrialPlan:
+    """Return the plan with phases as long as they were in the end, and without probes that were passed over."""
+    stops, planned = evidence.records.stops_ns, evidence.records.starts_ns
+    phases = tuple(
+        _shorten_phase(phase, evidence.records.offered_s(number)) if number in stops or phase.closed else phase
+        for number, phase in enumerate(plan.phases)
+        if number in planned or not phase.probe
+    )
+    return plan.model_copy(update={"phases": phases})
+
+
+def stopped_phases(evidence: Evidence, windows: Sequence[WindowResult]) -> Iterator[StoppedPhase]:
+    """Yield one entry for each phase with `until` that was planned."""
+    for number, phase in enumerate(evidence.spec.plan.phases):
+        if phase.until is None or number not in evidence.records.starts_ns:
+            continue
+        looks = evidence.looks.get(number, PrecisionLooks())
+        last = looks.looks[-1] if looks.looks else None
+        reason = looks.reason or "unchecked"
+        first = next((window for window in windows if window.phase == phase.name), None)
+        final = relative_width(getattr(first.latency_ms, phase.until.metric)) if first else None
+        offered_s = evidence.records.offered_s(number)
+        why = "was sure" if reason == "sure" else _REASONS[reason]
+        count = "1 look" if len(looks.looks) == 1 else f"{len(looks.looks)} looks"
+        text = (
+            f"Phase {phase.name} {why}: after {offered_s:.0f} s and {count}, the interval of "
+            f"{phase.until.metric} was {_percent(last.relative_width if last else None)} wide, where "
+            f"{_percent(phase.until.relative_width)} was asked for; over all its events it is {_percent(final)}."
+        )
+        yield StoppedPhase(
+            phase=phase.name,
+            metric=phase.until.metric,
+            wanted=phase.until.relative_width,
+            reached=last.relative_width if last else None,
+            final=final,
+            events=last.events if last else 0,
+            looks=len(looks.looks),
+            stopped_at_s=offered_s,
+            reason=reason,
+            text=text,
+        )
+
+
+def _shorten_phase(phase: Phase, offered_s: float) -> Phase:
+    if phase.closed is not None:
+        return phase.model_copy(update={"closed": phase.closed.model_copy(update={"duration_s": offered_s})})
+    *before, last = phase.steps
+    rest_s = offered_s - sum(step.length_s for step in before)
+    step = LoadStep(rate_per_s=last.rate_per_s, duration_s=rest_s)
+    return phase.model_copy(update={"load": (*before, step), "until": None})
+
+
+def _percent(width: float | None) -> str:
+    return "not to be told" if width is None else f"{100 * width:.2g} %"

@@ -1,5 +1,5 @@
 """
-The second source: what receivers printed into their logs, against what they stored in the results table.
+The receivers' log is a second source, against which the results table is checked.
 
 Numbers come from the table alone. What only the log knows is counted here, and never merged into them.
 """
@@ -14,23 +14,23 @@ import numpy as np
 
 from stepbench.contracts.identity import CANARY_PHASE, UNRESOLVED_PHASE
 from stepbench.contracts.result import Caveat
-from stepbench.records.t4 import ENTRY, Entry, pack, unpack
-from stepbench.records.t4_lines import is_logged
+from stepbench.records.formats.t4 import ENTRY, Entry, pack
+from stepbench.records.formats.t4_items import unpack
+from stepbench.records.formats.t4_lines import is_logged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.analysis.doubts import Findings
     from stepbench.analysis.evidence import Evidence
-    from stepbench.records.join import Joined
-    from stepbench.records.t4 import T4Item
-    from stepbench.records.t4_lines import T4Line
+    from stepbench.records.formats.t4_items import T4Item
+    from stepbench.records.formats.t4_lines import T4Line
+    from stepbench.records.join.joined import Joined
 
 _SHOWN = 3
 
 
 class Sighting(NamedTuple):
-    """One arrival, by what names it: everything but its times."""
+    """It names one arrival by everything but its times."""
 
     request_id: str
     entry: Entry
@@ -47,7 +47,7 @@ class Sighting(NamedTuple):
 @dataclass
 class Reconciliation:
     """
-    Arrivals in both sources, in one, and in both at different times.
+    It holds the arrivals in both sources, in one, and in both at different times.
 
     differences_ns: log minus table, by t4; 0 where only t3 differs.
     """
@@ -58,15 +58,10 @@ class Reconciliation:
     differing: list[Sighting] = field(default_factory=list)
     differences_ns: list[int] = field(default_factory=list)
 
-    @property
-    def disagrees(self) -> bool:
-        """Whether there is anything to report."""
-        return bool(self.table_only or self.log_only or self.differing)
-
 
 def reconcile(items: Sequence[T4Item], lines: Sequence[T4Line], log_t4: str) -> Reconciliation:
     """
-    Compare arrival by arrival.
+    Compare the two sources arrival by arrival.
 
     Args:
         items: all t4 items of the trial.
@@ -90,15 +85,15 @@ def reconcile(items: Sequence[T4Item], lines: Sequence[T4Line], log_t4: str) -> 
     return found
 
 
-def log_doubts(evidence: Evidence, _: Findings) -> Iterator[Caveat]:
-    """A caveat where the sources disagree; nothing where they agree, or where the plan asks for one source only."""
+def find_log_disagreements(evidence: Evidence) -> Iterator[Caveat]:
+    """Report where the sources disagree; nothing where the plan asks for one source only."""
     log_t4 = evidence.spec.plan.log_t4
     if log_t4 == "none":
         return
-    found = reconcile(evidence.records.kept.items, evidence.t4_lines, log_t4)
+    found = reconcile(evidence.records.retained.items, evidence.t4_lines, log_t4)
     if evidence.collection is None:
-        found.table_only.clear()  # said already: logs were not collected (`missing_logs`)
-    parts = list(_findings(found, evidence.joined))
+        found.table_only.clear()  # reported already: logs were not collected (`missing_logs`)
+    parts = list(_describe_differences(found, evidence.joined))
     if evidence.damaged_t4_lines:
         parts.append(f"{len(evidence.damaged_t4_lines)} log lines are cut or garbled: {evidence.damaged_t4_lines[0]}")
     if parts:
@@ -107,7 +102,7 @@ def log_doubts(evidence: Evidence, _: Findings) -> Iterator[Caveat]:
         yield Caveat(kind="log_disagreement", text=text + "; ".join(parts) + ".", remedy=remedy)
 
 
-def _findings(found: Reconciliation, joined: Joined) -> Iterator[str]:
+def _describe_differences(found: Reconciliation, joined: Joined) -> Iterator[str]:
     if found.table_only:
         yield f"Only in the table: {len(found.table_only)}, such as {_examples(found.table_only)}"
     if found.log_only:
@@ -130,7 +125,7 @@ def _examples(sightings: Sequence[Sighting]) -> str:
 
 
 def _lost_events(sightings: Sequence[Sighting], joined: Joined) -> int:
-    """How many events among these have to arrive, and did not as far as the table knows."""
+    """Count the events among these that have to arrive, and did not as far as the table knows."""
     nameless = {CANARY_PHASE, UNRESOLVED_PHASE}
     named = [sighting.entry for sighting in sightings if sighting.entry.phase not in nameless]
     events = np.unique(joined.grid.locate(unpack(pack(named), "log")))
@@ -152,7 +147,7 @@ def _compare(request_id: str, items: Sequence[T4Item], lines: Sequence[T4Line], 
 
 
 def _times(request_id: str, packs: Iterator[tuple[bytes, tuple[str, ...]]]) -> dict[Sighting, list[tuple[int, int]]]:
-    """(t4, t3) of each arrival by what names it, in order."""
+    """Return (t4, t3) of each arrival by what names it, in order."""
     times: defaultdict[Sighting, list[tuple[int, int]]] = defaultdict(list)
     for packed, tokens in packs:
         for number, entry in enumerate(map(Entry._make, ENTRY.iter_unpack(packed))):

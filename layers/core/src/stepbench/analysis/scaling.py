@@ -1,7 +1,7 @@
 """
-Throughput over the number of clients: trials that differ in nothing else, as one curve.
+Throughput over the number of clients: trials that differ in nothing else make one curve.
 
-Of each trial only its summary is needed. In plain Python, since the report's function has no NumPy.
+Only each trial's summary is needed. In plain Python, since the report's function has no NumPy.
 """
 
 from __future__ import annotations
@@ -13,9 +13,17 @@ from itertools import takewhile
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.alike import Setup, beside_clients, but_for_clients, in_plan_order, matrix_words, setup_words
+from stepbench.analysis.comparability import (
+    Setup,
+    drop_clients,
+    format_matrix_point,
+    format_setup_difference,
+    growth_key,
+    in_plan_order,
+)
+from stepbench.contracts.across_trials import ScalingCurve, ScalingPoint
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.result import ScalingCurve, ScalingPoint, TrialSummary
+from stepbench.contracts.result import TrialSummary
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.scalability import scalability
 
@@ -28,8 +36,8 @@ _SEED = 7
 _SEPARATOR = re.compile(r"([-_.])")
 
 
-class _Run(NamedTuple):
-    """One window of one trial."""
+class _ScalingRun(NamedTuple):
+    """It is one window of one trial."""
 
     trial: TrialSummary
     clients: int
@@ -37,74 +45,76 @@ class _Run(NamedTuple):
     saturated: bool
 
 
-class _Ladder(NamedTuple):
-    """What makes one curve."""
+class _CurveRuns(NamedTuple):
+    """It holds the runs that make one curve."""
 
     phase: str
     window: str
-    runs: Sequence[_Run]
+    runs: Sequence[_ScalingRun]
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """The trials' common name, phase and window."""
+        """Return the trials' common name, phase and window."""
         return _common_name([run.trial for run in self.runs]), self.phase, self.window
 
 
 def scaling_curves(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> tuple[ScalingCurve, ...]:
     """
-    One for each window of trials that differ in their numbers of clients only, in what grows with them, and in repeats.
+    Fit a curve to each window of trials that differ only in clients, what grows with them, and repeats.
 
     Args:
         trials: the run's.
         listed: the groups' names in the order of the plan.
     """
-    alike: dict[tuple[Setup, str, str], list[_Run]] = {}
+    comparable: dict[tuple[Setup, str, str], list[_ScalingRun]] = {}
     for trial in in_plan_order(trials, listed):
         for phase, window, run in _runs(trial):
-            alike.setdefault((but_for_clients(trial.setup), phase, window), []).append(run)
-    found = [_Ladder(phase, window, part) for (_, phase, window), runs in alike.items() for part in _parts(runs)]
-    ladders = [ladder for ladder in found if len({run.clients for run in ladder.runs}) > 1]
-    return tuple(_curve(_name(ladder, ladders), ladder) for ladder in ladders)
+            comparable.setdefault((drop_clients(trial.setup), phase, window), []).append(run)
+    found = [
+        _CurveRuns(phase, window, part) for (_, phase, window), runs in comparable.items() for part in _parts(runs)
+    ]
+    curves = [curve for curve in found if len({run.clients for run in curve.runs}) > 1]
+    return tuple(_curve(_name(curve, curves), curve) for curve in curves)
 
 
-def _runs(trial: TrialSummary) -> Iterator[tuple[str, str, _Run]]:
-    """Its windows under closed-loop load in which anything was acknowledged."""
+def _runs(trial: TrialSummary) -> Iterator[tuple[str, str, _ScalingRun]]:
+    """Yield the trial's windows under closed-loop load in which anything was acknowledged."""
     for window in trial.windows:
         found = window.operations
         if found and found.clients and window.achieved_per_s > 0:
-            yield window.phase, window.name, _Run(trial, found.clients, window.achieved_per_s, found.held_back)
+            yield window.phase, window.name, _ScalingRun(trial, found.clients, window.achieved_per_s, found.held_back)
 
 
-def _parts(runs: Sequence[_Run]) -> Iterator[list[_Run]]:
-    """All of them, or apart where as many clients had ten writers in one trial, and one in another."""
-    parts: dict[tuple[Setup, str, str], list[_Run]] = {}
+def _parts(runs: Sequence[_ScalingRun]) -> Iterator[list[_ScalingRun]]:
+    """Yield the runs, apart where as many clients had ten writers in one trial, and one in another."""
+    parts: dict[tuple[Setup, str, str], list[_ScalingRun]] = {}
     for run in runs:
-        parts.setdefault(beside_clients(run.trial), []).append(run)
-    ways = Counter(clients for part in parts.values() for clients in {run.clients for run in part})
-    yield from ([list(runs)] if max(ways.values()) == 1 else parts.values())
+        parts.setdefault(growth_key(run.trial), []).append(run)
+    part_counts = Counter(clients for part in parts.values() for clients in {run.clients for run in part})
+    yield from ([list(runs)] if max(part_counts.values()) == 1 else parts.values())
 
 
 def _common_name(trials: Sequence[TrialSummary]) -> str:
-    """Of one matrix its name, or its store's; of trials written out the words that their names begin with."""
+    """Return the name of the trials' one matrix, or its store; else what all their names begin with."""
     bases = {trial.base for trial in trials}
     if len(bases) == 1 and all(trial.point for trial in trials):
-        rest = matrix_words(trials[0])
+        rest = format_matrix_point(trials[0])
         return (trials[0].base or trials[0].store) + (f", {rest}" if rest else "")
     names = [_SEPARATOR.split(trial.group or trial.name) for trial in trials]
-    shared = takewhile(lambda words: len(set(words)) == 1, zip(*names, strict=False))
-    return "".join(words[0] for words in shared).rstrip("-_.") or trials[0].store
+    shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*names, strict=False))
+    return "".join(parts[0] for parts in shared).rstrip("-_.") or trials[0].store
 
 
-def _name(ladder: _Ladder, ladders: Sequence[_Ladder]) -> str:
-    """The common name; with what it takes to tell it from another curve of that name."""
-    first, name = ladder.runs[0].trial, ladder.place[0]
-    same = [other.runs[0].trial for other in ladders if other is not ladder and other.place == ladder.place]
-    differs = setup_words(first, same)
+def _name(curve: _CurveRuns, curves: Sequence[_CurveRuns]) -> str:
+    """Return the common name, with what distinguishes the curve from another one of that name."""
+    first, name = curve.runs[0].trial, curve.place[0]
+    same = [other.runs[0].trial for other in curves if other is not curve and other.place == curve.place]
+    differs = format_setup_difference(first, same)
     return f"{name}, {differs}" if differs else name
 
 
-def _curve(name: str, ladder: _Ladder) -> ScalingCurve:
-    runs = ladder.runs
+def _curve(name: str, curve: _CurveRuns) -> ScalingCurve:
+    runs = curve.runs
     own = [run for run in runs if not run.saturated]
     found = _fitted(own, left_out=len(runs) - len(own))
     rate, contention, coherency, knee, peak = _estimates(found)
@@ -112,8 +122,8 @@ def _curve(name: str, ladder: _Ladder) -> ScalingCurve:
     points = tuple(_point([run for run in runs if run.clients == clients], found) for clients in levels)
     return ScalingCurve(
         name=name,
-        window=ladder.window,
-        phase=ladder.phase,
+        window=curve.window,
+        phase=curve.phase,
         points=points,
         rate_per_s=rate,
         contention=contention,
@@ -124,9 +134,9 @@ def _curve(name: str, ladder: _Ladder) -> ScalingCurve:
     )
 
 
-def _limit(runs: Sequence[_Run]) -> float | None:
+def _limit(runs: Sequence[_ScalingRun]) -> float | None:
     """
-    The generator's own, where it shows: it holds back all runs from some number of clients on, and none went beyond.
+    Return the generator's limit: it holds back all runs from some number of clients on, and none went beyond.
 
     With one client and a fast store the share may be as large, and nothing is at its limit.
     """
@@ -137,8 +147,8 @@ def _limit(runs: Sequence[_Run]) -> float | None:
     return None if limit is None or any(run.throughput_per_s > limit for run in own) else limit
 
 
-def _fitted(runs: Sequence[_Run], left_out: int) -> Scalability | str:
-    """The law through the runs that are the store's, or the reason why there is none."""
+def _fitted(runs: Sequence[_ScalingRun], left_out: int) -> Scalability | str:
+    """Fit the law to the runs that are the store's, or return the reason why there is none."""
     try:
         return scalability(
             [float(run.clients) for run in runs],
@@ -150,14 +160,14 @@ def _fitted(runs: Sequence[_Run], left_out: int) -> Scalability | str:
 
 
 def _estimates(found: Scalability | str) -> tuple[Estimate, Estimate, Estimate, Estimate, Estimate]:
-    """One client's rate, contention, coherency, knee, peak."""
+    """Return one client's rate, contention, coherency, knee and peak."""
     if isinstance(found, str):
         none = Estimate(value=None, reason=found)
         return none, none, none, none, none
     return found.lambda_per_s, found.sigma, found.kappa, found.knee, found.peak_per_s
 
 
-def _point(runs: Sequence[_Run], found: Scalability | str) -> ScalingPoint:
+def _point(runs: Sequence[_ScalingRun], found: Scalability | str) -> ScalingPoint:
     clients = runs[0].clients
     return ScalingPoint(
         clients=clients,

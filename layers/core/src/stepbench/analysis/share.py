@@ -1,4 +1,4 @@
-"""The share of trigger latency in an application's time (the paper's Fig. 2). Pure."""
+"""The share of trigger latency in an application's time (Fig. 2 of the TriggerPerf paper)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.contracts.across_trials import TriggerShare
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.result import TriggerShare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 MEASURED = "measured"
 
 
-class Measured(NamedTuple):
-    """A trial's median trigger latency in its first measured window, in ms."""
+class TrialMedian(NamedTuple):
+    """It holds a trial's median trigger latency in its first measured window, in ms."""
 
     trial: str
     median: Estimate
@@ -29,7 +29,7 @@ def trigger_shares(
     applications: Iterable[Application], trials: Sequence[TrialSummary], listed: Sequence[str] = ()
 ) -> Iterator[TriggerShare]:
     """
-    Each application with each trial's store behind its `measured` triggers; once, if it names all its stores itself.
+    Pair each application with each trial's store as its `measured` trigger; once, if it names all its stores.
 
     Args:
         applications: of the plan.
@@ -37,7 +37,7 @@ def trigger_shares(
         listed: names of groups (of trials, where nothing is repeated) in the order of the plan. A store that is named
             is represented by the first trial there that measured it.
     """
-    stores: dict[str, Measured] = {}
+    stores: dict[str, TrialMedian] = {}
     for trial in sorted(trials, key=lambda trial: _place(trial, listed)):
         known, found = stores.get(trial.store), _measured(trial)
         if known is None or (known.median.value is None and found.median.value is not None):
@@ -52,9 +52,9 @@ def trigger_shares(
             yield share(application, stores, "")
 
 
-def share(application: Application, stores: Mapping[str, Measured], trial: str) -> TriggerShare:
+def share(application: Application, stores: Mapping[str, TrialMedian], trial: str) -> TriggerShare:
     """
-    Trigger latency over execution time, with every trigger at its median.
+    Return trigger latency over execution time, with every trigger at its median.
 
     Args:
         application: the chain.
@@ -81,23 +81,23 @@ def _place(trial: TrialSummary, listed: Sequence[str]) -> int:
     return listed.index(name) if name in listed else len(listed)
 
 
-def _measured(trial: TrialSummary) -> Measured:
+def _measured(trial: TrialSummary) -> TrialMedian:
     if not trial.windows:
-        return Measured(trial.name, Estimate(value=None, reason="nothing was measured"))
+        return TrialMedian(trial.name, Estimate(value=None, reason="nothing was measured"))
     if trial.incomplete:
-        return Measured(trial.name, Estimate(value=None, reason="the trial is incomplete"))
-    return Measured(trial.name, trial.windows[0].latency_ms.p50)
+        return TrialMedian(trial.name, Estimate(value=None, reason="the trial is incomplete"))
+    return TrialMedian(trial.name, trial.windows[0].latency_ms.p50)
 
 
-def _total(triggers: Sequence[str], stores: Mapping[str, Measured]) -> Estimate:
+def _total(triggers: Sequence[str], stores: Mapping[str, TrialMedian]) -> Estimate:
     """
-    The sum of all triggers' medians. Those of one trial are one estimate, and err together.
+    Sum all triggers' medians. Those of one trial are one estimate, and err together.
 
     Source:
         Zou & Donner (2008), Statistics in Medicine 27(10), 1693-1702: limits of a sum of independent estimates
         from each one's own limits (MOVER).
     """
-    times: Counter[Measured] = Counter()
+    times: Counter[TrialMedian] = Counter()
     for name in triggers:
         if name not in stores:
             return Estimate(value=None, reason=f"no trial measured {name}")
@@ -105,7 +105,7 @@ def _total(triggers: Sequence[str], stores: Mapping[str, Measured]) -> Estimate:
     return _sum(times)
 
 
-def _sum(medians: Mapping[Measured, int]) -> Estimate:
+def _sum(medians: Mapping[TrialMedian, int]) -> Estimate:
     value, below, above = 0.0, 0.0, 0.0
     for (trial, median), times in medians.items():
         if median.value is None or median.low is None or median.high is None:
@@ -117,7 +117,7 @@ def _sum(medians: Mapping[Measured, int]) -> Estimate:
 
 
 def _share(trigger_ms: Estimate, compute_ms: float) -> Estimate:
-    """The share grows with the latency, so the limits go along."""
+    """Return the share with its limits, which follow from the latency's, since it grows with the latency."""
     if trigger_ms.value is None or trigger_ms.low is None or trigger_ms.high is None:
         return Estimate(value=None, reason=trigger_ms.reason)
     low, value, high = (ms / (ms + compute_ms) for ms in (trigger_ms.low, trigger_ms.value, trigger_ms.high))

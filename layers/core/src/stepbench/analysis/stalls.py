@@ -1,61 +1,299 @@
-"""What closed-loop load hides of a store's stalls: its clients wait, and offer nothing meanwhile."""
+"""
+Stalls: where requests were in flight and the store answered none of them for long.
+
+A stall of the store is told from one of the generator by what was sent meanwhile: a writer that runs goes on sending,
+or has as many in flight as it may.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.analysis.latency import NS_PER_MS
-from stepbench.analysis.windows import NS_PER_S, measured_windows
+from stepbench.analysis.windows import NS_PER_S
+from stepbench.contracts.drawn import StallSpan
 from stepbench.contracts.result import Caveat
-from stepbench.stats.coordinated_omission import scheduled_response
+from stepbench.model.result import Outcome
+from stepbench.records.formats.columns import UNSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from stepbench.analysis.doubts import Findings
     from stepbench.analysis.evidence import Evidence
-    from stepbench.analysis.windows import MeasuredWindow
+    from stepbench.contracts.plan import TrialPlan
+    from stepbench.records.join.joined import Joined
 
-STALL = 10.0
-"""An operation that takes so many times p99 belongs to no tail; something stood still."""
-PACE = 0.5
-"""Of each client's own pace: at the whole of it, a schedule would have no time to catch up."""
+    Ticks = NDArray[np.uint32]
+
+TICK_NS = 100_000
+"""Times are compared in ticks from the phase's start: 4 bytes an event, for phases of up to 119 hours."""
+LEAST_NS = 250_000_000
+"""No shorter silence is a stall: a host that is busy, or a store that flushes, makes those in clean runs."""
+TIMES_USUAL = 10
+"""A silence that is so many times the usual one belongs to no tail, as a service time of so many times p99 does."""
+_P99 = 0.99
+TIMES_SERVICE = 2
+"""A silence may be as long as the store takes for a request: before a phase's first answer, it always is."""
+_LOW = 0.25
+"""Of service times: a stall makes those of its own requests long, from nothing to its length."""
+_RARE = 5
+"""In a short phase 1 % is less than one; a handful of stalls still does not make stalls usual."""
+_WAITING = 2
+"""One slow request is a tail; where two wait and nobody is answered, it is the store."""
+_LEEWAY_NS = 5_000_000
+ON_TIME_NS = 1_000_000
+"""An event that was sent so late at most was not kept from being sent."""
+MAX_SPANS = 200
+_SHOWN = 3
 
 
-def stall_doubts(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
-    """One for each closed-loop window whose longest operation took more than `STALL` times p99."""
-    for window, result in zip(measured_windows(evidence), findings.windows, strict=True):
-        p99_ms, longest_ms = result.latency_ms.p99.value, result.latency_ms.max
-        if evidence.spec.plan.phases[window.phase].closed is None or p99_ms is None or longest_ms is None:
+class Requests(NamedTuple):
+    """
+    The requests of a phase, each column sorted by itself: which row is whose does not matter.
+
+    due, sent, ended: ticks, of those that were sent. unsent: when the others were due. What got no answer ended with
+    the next answer of any, if it was not given up before: one request that is lost makes no silence between the answers
+    of the others. given_up: when those ended that were given up before.
+    """
+
+    due: Ticks
+    sent: Ticks
+    ended: Ticks
+    unsent: Ticks
+    given_up: Ticks
+
+
+class Stall(NamedTuple):
+    """
+    The store answered nothing in [begin_ns, end_ns) of a phase.
+
+    in_flight: requests at its end. events: these, and what was due and could not be sent.
+    """
+
+    phase: int
+    begin_ns: int
+    end_ns: int
+    in_flight: int
+    events: int
+
+
+def find_stalls(evidence: Evidence) -> tuple[Stall, ...]:
+    """Return the store's stalls in all phases, in order of time."""
+    plan, starts_ns = evidence.spec.plan, evidence.records.starts_ns
+    return tuple(
+        Stall(phase, start_ns + begin * TICK_NS, start_ns + end * TICK_NS, in_flight, events)
+        for phase, start_ns in sorted(starts_ns.items())
+        for begin, end, in_flight, events in stalls_among(
+            _read_requests(evidence.joined.of_phase(phase), start_ns), _most_in_flight(plan, phase)
+        )
+    )
+
+
+def stalls_among(requests: Requests, most_in_flight: int) -> Iterator[tuple[int, int, int, int]]:
+    """
+    Yield begin, end, requests in flight and events that waited, of each stall of the store; times in ticks.
+
+    A silence is the time between two answers while requests were in flight; one that is given up does not end it, if
+    others still are. It is a stall if it is longer than 0.25 s, than ten times the usual one (p99, the five longest
+    left out) and than twice a request's time, and two waited for so long; one where no more may be in flight. It is
+    none of the store's if events were due in it and nothing was sent.
+
+    Args:
+        requests: of all writers.
+        most_in_flight: of all writers together.
+    """
+    silences, unended = _silences(requests, 1)
+    if silences.max(initial=0) <= LEAST_NS // TICK_NS:
+        return
+    ended = np.delete(silences, unended) if unended.size else silences
+    place = max(0, min(int(_P99 * ended.size), ended.size - 1 - _RARE))
+    usual = int(np.partition(ended, place)[place])
+    limit = max(LEAST_NS // TICK_NS, TIMES_USUAL * usual, TIMES_SERVICE * _low_service(requests))
+    waited, unended = _silences(requests, min(_WAITING, most_in_flight))
+    waited[unended] = 0
+    found = np.nonzero(waited > limit)[0]
+    begin = requests.ended[found] - silences[found]
+    last = np.append(begin[1:] > begin[:-1], [True] * bool(found.size)).astype(np.bool_)
+    begin, end = begin[last], requests.ended[found[last]]
+    answered = np.searchsorted(requests.ended, end)
+    in_flight = np.searchsorted(requests.sent, end) - answered
+    events = np.maximum(np.searchsorted(requests.due, end) - answered, in_flight)
+    events += _count(requests.unsent, begin, end) + _count(requests.given_up, begin, end)
+    stores = ~_stood_still(requests, begin, end, 2 * usual) | (in_flight >= most_in_flight)
+    columns = (begin, end, in_flight, events)
+    yield from zip(*(column[stores].tolist() for column in columns), strict=True)
+
+
+def delayed(stalls: Sequence[Stall], events: Joined) -> NDArray[np.bool_]:
+    """
+    Return which of a slot's events, of open loop, were due in a stall or while its queue was worked off.
+
+    That is until one is sent on time again, and at most for as long as the stall itself: who never catches up is late
+    for another reason.
+    """
+    t0_ns = events.t0_ns
+    on_time = np.append(np.nonzero(events.lateness_ns <= ON_TIME_NS)[0], t0_ns.size)
+    waited = np.zeros(t0_ns.size, dtype=np.bool_)
+    spans_ns = [(stall.begin_ns, stall.end_ns, stall.end_ns + _length_ns(stall)) for stall in stalls]
+    edges = np.searchsorted(t0_ns, np.array(spans_ns, np.int64).reshape(-1, 3))
+    for first, end, latest in edges[edges[:, 0] < edges[:, 2]].tolist():  # of very many stalls, few are in a slot
+        waited[first : min(int(on_time[np.searchsorted(on_time, end)]), latest)] = True
+    return waited
+
+
+def stall_spans(evidence: Evidence, stalls: Sequence[Stall]) -> tuple[StallSpan, ...]:
+    """Return where stalls lie on the trial's time axis; of very many the longest."""
+    zero_ns = evidence.joined.grid.timetable.first_ns()
+    longest = sorted(stalls, key=_length_ns, reverse=True)[:MAX_SPANS]
+    return tuple(
+        StallSpan(
+            phase=evidence.spec.plan.phases[stall.phase].name,
+            from_s=(stall.begin_ns - zero_ns) / NS_PER_S,
+            to_s=(stall.end_ns - zero_ns) / NS_PER_S,
+            in_flight=stall.in_flight,
+            events=stall.events,
+        )
+        for stall in sorted(longest)
+    )
+
+
+def find_stall_caveats(evidence: Evidence, stalls: Sequence[Stall]) -> Iterator[Caveat]:
+    """
+    Report each measured phase in which the store stalled: when, how long, how much waited.
+
+    Not the others: what is cold at first stands still in a warm-up, and that is what it is for. The time line has them.
+    """
+    zero_ns = evidence.joined.grid.timetable.first_ns()
+    for number, phase in enumerate(evidence.spec.plan.phases):
+        own = [stall for stall in stalls if stall.phase == number]
+        if not phase.measured or not own:
             continue
-        if longest_ms > STALL * p99_ms:
-            seen, due = _shares(evidence, window, STALL * p99_ms)
-            text = (
-                f"Window {window.name}: the longest operation took {longest_ms:.4g} ms, {longest_ms / p99_ms:.0f} "
-                f"times p99 ({p99_ms:.3g} ms). Clients that wait offer nothing, so few operations show it: "
-                f"{seen:.2g} % took more than {STALL:g} times p99. Had they been due at an even pace, half as fast, "
-                f"{due:.2g} % would have waited so long."
-            )
-            remedy = "Give load in place of closed: its response times, from t0, contain the waiting."
-            yield Caveat(kind="stalls_hidden", text=text, remedy=remedy)
+        longest = max(own, key=_length_ns)
+        at = datetime.fromtimestamp(longest.begin_ns // NS_PER_S, UTC)
+        text = (
+            f"Phase {phase.name}: the store answered nothing {_describe_span(longest, zero_ns)} of the trial "
+            f"({at:%H:%M:%S} UTC), with up to {longest.in_flight} requests in flight; {longest.events} events waited."
+        )
+        if others := [_describe_span(stall, zero_ns) for stall in own if stall is not longest]:
+            shown = ", ".join(others[:_SHOWN]) + (", …" if len(others) > _SHOWN else "")
+            total = sum(stall.events for stall in own)
+            text += f" It was the longest of {len(own)} stalls; the others: {shown}. In all {total} events waited."
+        remedy = (
+            "Look at the store's log of that time (a pause, a flush, a fail-over). Latencies contain the wait; run the "
+            "trial again if it is not what you measure."
+        )
+        yield Caveat(kind="store_stalled", text=text, remedy=remedy)
 
 
-def _shares(evidence: Evidence, window: MeasuredWindow, limit_ms: float) -> tuple[float, float]:
-    """Percent of operations above the limit: as measured, and as a schedule would have had them."""
-    service_ms = window.latency_ms()
-    client = evidence.joined.extras.get("client")
-    numbers = np.zeros(service_ms.size, np.int64) if client is None else client[window.acknowledged]
-    due_ms = [
-        _scheduled(service_ms[numbers == number], window.length_s * NS_PER_S / NS_PER_MS)
-        for number in np.unique(numbers).tolist()
-    ]
-    seen = np.count_nonzero(service_ms > limit_ms) / service_ms.size
-    return 100 * seen, 100 * float(np.count_nonzero(np.concatenate(due_ms) > limit_ms)) / service_ms.size
+def _length_ns(stall: Stall) -> int:
+    return stall.end_ns - stall.begin_ns
 
 
-def _scheduled(service_ms: NDArray[np.float64], length_ms: float) -> NDArray[np.float64]:
-    return scheduled_response(service_ms, length_ms / service_ms.size / PACE)
+def _describe_span(stall: Stall, zero_ns: int) -> str:
+    from_s, to_s = ((each - zero_ns) / NS_PER_S for each in (stall.begin_ns, stall.end_ns))
+    return f"between {from_s:.1f} s and {to_s:.1f} s"
+
+
+def _most_in_flight(plan: TrialPlan, phase: int) -> int:
+    closed = plan.phases[phase].closed
+    return plan.writers * plan.max_in_flight if closed is None else closed.clients
+
+
+def _read_requests(events: Joined, start_ns: int) -> Requests:
+    counts = [int(np.count_nonzero(part.outcome <= Outcome.UNKNOWN)) for part in events.parts()]
+    due, sent, ended = (np.empty(sum(counts), np.uint32) for _ in range(3))
+    answered, unsent, at = np.empty(sum(counts), np.bool_), [np.empty(0, np.uint32)], 0
+    for part, count in zip(events.parts(), counts, strict=True):
+        was_sent, place, since_ns = part.outcome <= Outcome.UNKNOWN, slice(at, at + count), part.t0_ns - start_ns
+        unsent.append(_ticks(since_ns[part.outcome == UNSENT]))
+        since_ns = since_ns[was_sent]
+        for column, more_ns in ((due, 0), (sent, part.lateness_ns[was_sent]), (ended, part.service_ns[was_sent])):
+            since_ns += more_ns
+            column[place] = _ticks(since_ns)
+        answered[place] = part.outcome[was_sent] < Outcome.UNKNOWN
+        at += count
+    given_up = _end_unanswered(sent, ended, answered)
+    found = Requests(due, sent, ended, np.concatenate(unsent), given_up)
+    for column in found:
+        column.sort()
+    return found
+
+
+def _ticks(since_ns: NDArray[np.int64]) -> Ticks:
+    return np.maximum(since_ns // TICK_NS, 0).astype(np.uint32)
+
+
+def _end_unanswered(sent: Ticks, ended: Ticks, answered: NDArray[np.bool_]) -> Ticks:
+    """
+    Let what got no answer end with the next answer after it was sent, if that is before it was given up.
+
+    Returns:
+        When the others ended, which were given up without any answer since they were sent.
+    """
+    if answered.all():
+        return np.empty(0, np.uint32)
+    answers = np.append(np.sort(ended[answered]), ended.max())
+    following, given_up = answers[np.searchsorted(answers[:-1], sent[~answered])], ended[~answered]
+    ended[~answered] = np.minimum(following, given_up)
+    return given_up[given_up < following]
+
+
+def _silences(requests: Requests, waiting: int) -> tuple[Ticks, NDArray[np.int64]]:
+    """
+    Return how long before each end there was no answer, and at least so many were in flight.
+
+    The k-th end comes after k - 1 others; so k + `waiting` - 1 have been sent once so many are in flight.
+
+    Returns:
+        The silences, and the places of those that their end does not end: a request was given up, and so many still are
+        in flight.
+    """
+    begins = requests.sent[waiting - 1 :].copy()
+    ends = requests.ended[: begins.size]
+    unended = _places(requests.given_up, ends[:-1])
+    unended = unended[begins[unended + 1] <= ends[unended]]
+    np.maximum(begins[1:], ends[:-1], out=begins[1:])
+    if unended.size:
+        begins[unended + 1] = 0
+        np.maximum.accumulate(begins, out=begins)
+    np.minimum(begins, ends, out=begins)
+    return np.subtract(ends, begins, out=begins), unended
+
+
+def _low_service(requests: Requests) -> int:
+    """Return a low quantile of how long requests take, in ticks; the k-th end less the k-th start is near to it."""
+    waits = requests.ended - requests.sent
+    place = int(_LOW * waits.size)
+    waits.partition(place)
+    return int(waits[place])
+
+
+def _places(some: Ticks, among: Ticks) -> NDArray[np.int64]:
+    """Return where some of a column's values stand in it, each at a place of its own; without those behind its end."""
+    places = np.searchsorted(among, some) + np.arange(some.size) - np.searchsorted(some, some)
+    found: NDArray[np.int64] = places[places < among.size]
+    return found
+
+
+def _stood_still(requests: Requests, begin: Ticks, end: Ticks, usual: int) -> NDArray[np.bool_]:
+    """
+    Return in which silences the generator itself stood still: events were due in the first half, none was sent.
+
+    What was sent just after the last answer says nothing: nobody is answered for so long at any time. And what is sent
+    at the very end may have been sent by a generator that goes on again.
+    """
+    length = end - begin
+    first = begin + np.minimum(length // 4, max(usual, _LEEWAY_NS // TICK_NS))
+    due = sum(_count(column, first, begin + length // 2) for column in (requests.due, requests.unsent))
+    stood_still: NDArray[np.bool_] = (due > 0) & (_count(requests.sent, first, begin + length // 4 * 3) == 0)
+    return stood_still
+
+
+def _count(column: Ticks, begin: Ticks, end: Ticks) -> NDArray[np.int64]:
+    """Count how much of a column lies in each [begin, end)."""
+    counts: NDArray[np.int64] = np.searchsorted(column, end) - np.searchsorted(column, begin)
+    return counts

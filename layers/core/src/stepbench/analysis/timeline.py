@@ -1,4 +1,8 @@
-"""The trial on its time axis, which begins with its first t0."""
+"""
+The trial on its time axis, which begins with its first t0.
+
+Events are counted by the second in which they were due, some seconds of all writers at a time.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +13,78 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.analysis.latency import as_ms, collect, latency_of
-from stepbench.analysis.seconds import by_seconds
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.drawn import PhaseSpan, SeriesPoint, StepSpan, WindowSpan
-from stepbench.drivers.protocol import Outcome
-from stepbench.stats.curves import BySecond, by_second
+from stepbench.model.result import Outcome
+from stepbench.stats.quantiles import BySecond, by_second
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.latency import Measure
-    from stepbench.analysis.seconds import Seconds
     from stepbench.contracts.plan import Phase
+    from stepbench.records.join.joined import Joined
+
+_AT_ONCE = 1 << 18
+"""Events, of all writers, that are counted at a time."""
+
+
+class _Seconds(NamedTuple):
+    """
+    The events of one slot in some whole seconds.
+
+    second: of each event, counted from the first of these seconds. each: how many events there are in each second.
+    """
+
+    events: Joined
+    second: NDArray[np.int64]
+    each: NDArray[np.int64]
+
+    @property
+    def whole(self) -> int:
+        """Return how many seconds there are."""
+        return self.each.size
+
+    def chosen(self, which: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Count the chosen events in each second."""
+        if which.all():
+            return self.each
+        counts: NDArray[np.int64] = np.bincount(self.second[which], minlength=self.whole)
+        return counts
+
+
+class _Counts(NamedTuple):
+    """It counts the events of some seconds, by second."""
+
+    offered: list[int]
+    acknowledged: list[int]
+    not_matching: list[int]
+    watch_gap: list[int]
+    arrived: list[int]
+    quantiles: BySecond
+
+    @classmethod
+    def from_parts(cls, parts: Sequence[_Seconds], measure: Measure) -> _Counts:
+        """Count the events of parts that lie in the same seconds."""
+        whole = parts[0].whole
+        counts = np.zeros((5, whole), np.int64)
+        values_ms, second = [np.empty(0)], [np.empty(0, np.int64)]
+        for part in parts:
+            own, timed = part.events, part.events.timed
+            ok, held_back = own.outcome == Outcome.OK, ~own.matching
+            for row, which in enumerate((own.offered, ok, ok & held_back, ok & ~held_back & ~timed, own.arrived)):
+                counts[row] += part.chosen(which)
+            values_ms.append(as_ms(collect(measure, [(own, timed)], int(np.count_nonzero(timed)))))
+            second.append(part.second[timed])
+        quantiles = by_second(np.concatenate(values_ms), np.concatenate(second), whole)
+        return cls._make([*counts.tolist(), quantiles])
 
 
 def phase_spans(evidence: Evidence) -> tuple[PhaseSpan, ...]:
-    """Where the planned phases lie."""
+    """Return where the planned phases lie."""
     zero_ns = _zero_ns(evidence)
     return tuple(
         PhaseSpan(
@@ -43,6 +102,18 @@ def phase_spans(evidence: Evidence) -> tuple[PhaseSpan, ...]:
     )
 
 
+def series(evidence: Evidence) -> tuple[SeriesPoint, ...]:
+    """
+    Return one point for every second in which events were due; the pauses between phases have none.
+
+    Seconds are counted from the start of each phase, so that an even load has as many events in each.
+    """
+    zero_ns = _zero_ns(evidence)
+    return tuple(
+        point for phase in sorted(evidence.records.starts_ns) for point in _phase_points(evidence, phase, zero_ns)
+    )
+
+
 def _step_spans(phase: Phase, offered_s: float) -> tuple[StepSpan, ...]:
     if not phase.load:
         return ()  # closed loop has no rate
@@ -54,52 +125,16 @@ def _step_spans(phase: Phase, offered_s: float) -> tuple[StepSpan, ...]:
     )
 
 
-def series(evidence: Evidence) -> tuple[SeriesPoint, ...]:
-    """
-    One point for every second in which events were due; the pauses between phases have none.
-
-    Seconds are counted from the start of each phase, so that an even load has as many events in each.
-    """
-    zero_ns = _zero_ns(evidence)
-    return tuple(point for phase in sorted(evidence.records.starts_ns) for point in _of_phase(evidence, phase, zero_ns))
-
-
-def _of_phase(evidence: Evidence, phase: int, zero_ns: int) -> Iterator[SeriesPoint]:
+def _phase_points(evidence: Evidence, phase: int, zero_ns: int) -> Iterator[SeriesPoint]:
     start_ns, measure = evidence.records.starts_ns[phase], latency_of(evidence.spec.plan)
     # One more than the length: rounding may put the last t0 on the end itself.
     seconds = math.floor(evidence.spec.plan.phases[phase].length_s) + 1
     begin_s = (start_ns - zero_ns) / NS_PER_S
-    for first, parts in by_seconds(evidence.joined, phase, start_ns, seconds):
+    for first, parts in _by_seconds(evidence.joined, phase, start_ns, seconds):
         if parts:
-            yield from _points(evidence.spec.plan.phases[phase].name, begin_s, first, _Counts.of(parts, measure))
-
-
-class _Counts(NamedTuple):
-    """By second."""
-
-    offered: list[int]
-    acknowledged: list[int]
-    not_matching: list[int]
-    arrived: list[int]
-    quantiles: BySecond
-
-    @classmethod
-    def of(cls, parts: Sequence[Seconds], measure: Measure) -> _Counts:
-        """Of parts that lie in the same seconds."""
-        whole = parts[0].whole
-        counts = np.zeros((4, whole), np.int64)
-        values_ms, second = [np.empty(0)], [np.empty(0, np.int64)]
-        for part in parts:
-            own, matching = part.events, part.events.matching
-            ok = own.outcome == Outcome.OK
-            for row, which in enumerate((own.offered, ok, ok & ~matching, own.arrived)):
-                counts[row] += part.chosen(which)
-            timed = ok & matching
-            values_ms.append(as_ms(collect(measure, [(own, timed)], int(np.count_nonzero(timed)))))
-            second.append(part.second[timed])
-        quantiles = by_second(np.concatenate(values_ms), np.concatenate(second), whole)
-        offered, acknowledged, not_matching, arrived = counts.tolist()
-        return cls(offered, acknowledged, not_matching, arrived, quantiles)
+            yield from _points(
+                evidence.spec.plan.phases[phase].name, begin_s, first, _Counts.from_parts(parts, measure)
+            )
 
 
 def _points(phase: str, begin_s: float, first: int, counts: _Counts) -> Iterator[SeriesPoint]:
@@ -110,11 +145,57 @@ def _points(phase: str, begin_s: float, first: int, counts: _Counts) -> Iterator
             offered=counts.offered[at],
             acknowledged=counts.acknowledged[at],
             not_matching=counts.not_matching[at],
+            watch_gap=counts.watch_gap[at],
             arrived=counts.arrived[at],
             p50_ms=_finite(counts.quantiles.p50[at]),
             p90_ms=_finite(counts.quantiles.p90[at]),
             max_ms=_finite(counts.quantiles.largest[at]),
         )
+
+
+def _by_seconds(joined: Joined, phase: int, start_ns: int, seconds: int) -> Iterator[tuple[int, list[_Seconds]]]:
+    """
+    Yield some of the phase's seconds after the others: the first of them, and their events, slot by slot.
+
+    Within a slot events are due one after the other, so those of some seconds stand together. (In closed loop they
+    may not; then all seconds come at once.)
+    """
+    events = joined.of_phase(phase)
+    slots = np.nonzero(joined.grid.phase == phase)[0].tolist()
+    edges = [_edges(joined.of_slot(slot), start_ns, seconds) for slot in slots]
+    in_order = [
+        (int(joined.grid.base[slot]), found) for slot, found in zip(slots, edges, strict=True) if found is not None
+    ]
+    if len(in_order) < len(slots):
+        whole = [joined.of_slot(slot) for slot in slots]
+        yield 0, [_assign_seconds(part, start_ns, seconds) for part in whole if part.size]
+        return
+    step = max(1, _AT_ONCE * seconds // max(events.size, 1))
+    for first in range(0, seconds, step):
+        last = min(first + step, seconds)
+        parts = [_between(joined, base, found[first : last + 1]) for base, found in in_order]
+        yield first, [part for part in parts if part.events.size]
+
+
+def _edges(events: Joined, start_ns: int, seconds: int) -> NDArray[np.int64] | None:
+    """Return where each second's events begin in the slot, and the end; None where they are in no order."""
+    t0_ns = events.t0_ns
+    if (t0_ns[1:] < t0_ns[:-1]).any():
+        return None
+    edges = np.searchsorted(t0_ns, start_ns + np.arange(seconds + 1) * NS_PER_S)
+    edges[-1] = t0_ns.size
+    return edges
+
+
+def _between(joined: Joined, base: int, edges: NDArray[np.int64]) -> _Seconds:
+    each = np.diff(edges)
+    events = joined.part(base + int(edges[0]), base + int(edges[-1]))
+    return _Seconds(events, np.repeat(np.arange(each.size), each), each)
+
+
+def _assign_seconds(events: Joined, start_ns: int, seconds: int) -> _Seconds:
+    second = (events.t0_ns - start_ns) // NS_PER_S
+    return _Seconds(events, second, np.bincount(second, minlength=seconds))
 
 
 def _zero_ns(evidence: Evidence) -> int:

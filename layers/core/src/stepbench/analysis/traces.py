@@ -1,9 +1,9 @@
 """
-How long an application's functions run, from X-Ray's segment documents. Pure.
+How long an application's functions run, from X-Ray's segment documents.
 
 A Lambda invocation leaves two segments of the function's name. That of origin `AWS::Lambda` is the service's part:
 waiting, placing, starting a sandbox, and every attempt; that is time of the trigger, up to t4. That of origin
-`AWS::Lambda::Function` is the function's own work, and what is looked at here.
+`AWS::Lambda::Function` is the function's own work, which is read here.
 
 Source:
     AWS, "Visualize Lambda function invocations using AWS X-Ray", Lambda Developer Guide, services-xray; segment
@@ -17,7 +17,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.application import ApplicationFunction
-from stepbench.contracts.problem import Problem
+from stepbench.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,14 +32,14 @@ MAX_FUNCTIONS = 100
 
 
 class Span(NamedTuple):
-    """When a function ran, in seconds since the epoch."""
+    """It says when a function ran, in seconds since the epoch."""
 
     start_s: float
     end_s: float
 
 
 class FunctionTime(NamedTuple):
-    """A function's median over the traces that show it: how long it runs, and how long after the trace's first."""
+    """It holds a function's medians over the traces: how long it runs, and how long after the trace's first."""
 
     name: str
     duration_ms: float
@@ -49,7 +49,7 @@ class FunctionTime(NamedTuple):
 
 def function_times(traces: Iterable[Sequence[str]]) -> tuple[FunctionTime, ...]:
     """
-    The functions in the order in which they start.
+    Return the functions' times in the order in which they start.
 
     A function that is invoked several times in one trace counts with the time in which at least one of its
     invocations ran. What has not ended is left out.
@@ -63,7 +63,7 @@ def function_times(traces: Iterable[Sequence[str]]) -> tuple[FunctionTime, ...]:
     durations: dict[str, list[float]] = {}
     starts: dict[str, list[float]] = {}
     for documents in traces:
-        ran = _ran(documents)
+        ran = _parse_spans(documents)
         first_s = min((span.start_s for spans in ran.values() for span in spans), default=0.0)
         for name, spans in ran.items():
             durations.setdefault(name, []).append(1e3 * _covered_s(spans))
@@ -75,11 +75,11 @@ def function_times(traces: Iterable[Sequence[str]]) -> tuple[FunctionTime, ...]:
     return tuple(sorted(found, key=lambda time: (time.start_ms, time.name)))
 
 
-def filled(
+def fill_durations(
     application: Application, times: Sequence[FunctionTime], seen: str, path: str
 ) -> Application | list[Problem]:
     """
-    The application with the durations that it did not give itself, or why it cannot have them.
+    Return the application with the durations that it did not give, or why it cannot have them.
 
     Args:
         application: with `traces`.
@@ -87,10 +87,10 @@ def filled(
         seen: what the durations are from, in a few words; goes to the application's source.
         path: of the application in its plan.
     """
-    problems = list(_unknown(application, times, path) if application.functions else _no_chain(times, path))
+    problems = list(_check_functions(application, times, path) if application.functions else _check_chain(times, path))
     if problems:
         return problems
-    functions = _timed(application, times) if application.functions else _chain(times)
+    functions = _add_durations(application, times) if application.functions else _chain(times)
     if not any(function.duration_ms for function in functions):
         message, remedy = "show functions that take no time at all", "Give the functions with their duration_ms."
         return [Problem(path=f"{path}.traces", value=_names(times), message=message, remedy=remedy)]
@@ -99,7 +99,7 @@ def filled(
     return application.model_copy(update={"functions": functions, "source": f"{source}; {seen}"})
 
 
-def _unknown(application: Application, times: Sequence[FunctionTime], path: str) -> Iterator[Problem]:
+def _check_functions(application: Application, times: Sequence[FunctionTime], path: str) -> Iterator[Problem]:
     found = {time.name for time in times}
     for index, function in enumerate(application.functions):
         if function.duration_ms is None and function.name not in found:
@@ -111,7 +111,7 @@ def _unknown(application: Application, times: Sequence[FunctionTime], path: str)
             )
 
 
-def _no_chain(times: Sequence[FunctionTime], path: str) -> Iterator[Problem]:
+def _check_chain(times: Sequence[FunctionTime], path: str) -> Iterator[Problem]:
     if len(times) == 1:
         message = "show one function only, and so no trigger"
         remedy = "List it in functions, with its trigger, beside the others and their duration_ms."
@@ -122,7 +122,7 @@ def _no_chain(times: Sequence[FunctionTime], path: str) -> Iterator[Problem]:
         yield Problem(path=f"{path}.traces", value=f"{len(times)}", message=message, remedy=remedy)
 
 
-def _timed(application: Application, times: Sequence[FunctionTime]) -> tuple[ApplicationFunction, ...]:
+def _add_durations(application: Application, times: Sequence[FunctionTime]) -> tuple[ApplicationFunction, ...]:
     medians = {time.name: time.duration_ms for time in times}
     return tuple(
         function
@@ -133,7 +133,7 @@ def _timed(application: Application, times: Sequence[FunctionTime]) -> tuple[App
 
 
 def _chain(times: Sequence[FunctionTime]) -> tuple[ApplicationFunction, ...]:
-    """What starts the first is outside the application."""
+    """Chain the functions in order; what starts the first is outside the application."""
     return tuple(
         ApplicationFunction(name=time.name, duration_ms=time.duration_ms, trigger="measured" if place else None)
         for place, time in enumerate(times)
@@ -144,13 +144,13 @@ def _names(times: Iterable[FunctionTime]) -> str:
     return ", ".join(json.dumps(time.name) for time in times)
 
 
-def _ran(documents: Iterable[str]) -> dict[str, list[Span]]:
-    """By function: when it ran in this trace."""
+def _parse_spans(documents: Iterable[str]) -> dict[str, list[Span]]:
+    """Return when each function ran in this trace, by name."""
     ran: dict[str, list[Span]] = {}
     for text in documents:
         try:
             segment = json.loads(text)
-            if segment.get("origin") == FUNCTION and (span := _span(_work(segment))) is not None:
+            if segment.get("origin") == FUNCTION and (span := _span(_handler_segment(segment))) is not None:
                 ran.setdefault(str(segment["name"]), []).append(span)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             message = f"no segment document: {text[:80]}"
@@ -158,8 +158,8 @@ def _ran(documents: Iterable[str]) -> dict[str, list[Span]]:
     return ran
 
 
-def _work(segment: dict[str, Any]) -> dict[str, Any]:
-    """The handler's subsegment; else the segment, which then also holds sending the response and the runtime's end."""
+def _handler_segment(segment: dict[str, Any]) -> dict[str, Any]:
+    """Return the handler's subsegment; else the segment, with the response's sending and the runtime's end."""
     return next((part for part in segment.get("subsegments") or () if part.get("name") == INVOCATION), segment)
 
 
@@ -170,7 +170,7 @@ def _span(part: dict[str, Any]) -> Span | None:
 
 
 def _covered_s(spans: Iterable[Span]) -> float:
-    """The length of what the spans cover together."""
+    """Return the length of what the spans cover together."""
     covered_s, until_s = 0.0, float("-inf")
     for span in sorted(spans):
         covered_s += max(0.0, span.end_s - max(span.start_s, until_s))

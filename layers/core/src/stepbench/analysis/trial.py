@@ -1,4 +1,4 @@
-"""One trial's result, from all that was gathered. Pure."""
+"""One trial's result is computed from all the evidence that was gathered."""
 
 from __future__ import annotations
 
@@ -6,61 +6,70 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.boxes import box
-from stepbench.analysis.change_points import change_points
-from stepbench.analysis.clock import clock
-from stepbench.analysis.comparisons import comparisons
-from stepbench.analysis.doubts import Findings, doubts
+from stepbench.analysis.caveats import Findings, find_caveats
+from stepbench.analysis.clocks import measure_clock, window_samples
+from stepbench.analysis.comparability import place_in_run
+from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve
 from stepbench.analysis.evidence import FLOOR_PER_S
 from stepbench.analysis.found_rate import found_rate
-from stepbench.analysis.functions import invocations
-from stepbench.analysis.modality import modality
-from stepbench.analysis.rates import rates
-from stepbench.analysis.replication import replication
-from stepbench.analysis.samples import window_samples
-from stepbench.analysis.setup import setup_of
-from stepbench.analysis.stopping import as_offered, stopped
+from stepbench.analysis.latency import (
+    NS_PER_MS,
+    after_ack,
+    latency_of,
+    lateness,
+    response_trigger,
+    response_write,
+    service,
+)
+from stepbench.analysis.operations import operations_result
+from stepbench.analysis.outcomes import count_errors
+from stepbench.analysis.precision import shorten_plan, stopped_phases
+from stepbench.analysis.rates import change_points, rates
+from stepbench.analysis.stalls import find_stalls, stall_spans
 from stepbench.analysis.timeline import phase_spans, series
-from stepbench.analysis.windows import measured_windows, window_curve, window_result
-from stepbench.contracts.measures import Latency
-from stepbench.contracts.result import Accounting, Cost, Failure, TrialResult, TrialSummary
+from stepbench.analysis.windows import NS_PER_S, measured_windows
+from stepbench.contracts.measures import Latency, WindowResult
+from stepbench.contracts.result import Accounting, Cost, Failure, Invocations, TrialResult, TrialSummary
 from stepbench.costs import Usage, actual_cost
-from stepbench.records.books import account
-from stepbench.records.columns import UNSENT
+from stepbench.errors import TrialCancelledError
+from stepbench.model.result import Outcome
+from stepbench.records.formats.columns import UNSENT
+from stepbench.records.join.accounting import account
 from stepbench.stats.estimates import Sample
+from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from stepbench.analysis.evidence import Evidence
-    from stepbench.contracts.measures import WindowResult
-    from stepbench.contracts.result import Invocations
+    from stepbench.analysis.windows import MeasuredWindow
+    from stepbench.records.formats.report_lines import ReportLine
+    from stepbench.records.formats.t4_items import ItemColumns
 
 NOTHING_MEASURED = "NothingMeasuredError"
+RECEIVER = "ReceiveEvents"
 
 
 def trial_result(evidence: Evidence) -> TrialResult:
     """
-    Everything that the report shows of the trial.
+    Return everything that the report shows of the trial.
 
     Raises:
-        AccountingError: the books do not balance.
+        AccountingError: the accounting does not balance.
     """
     windows = list(measured_windows(evidence))
-    measured, warm_up = _books(evidence)
-    results = tuple(window_result(evidence, window) for window in windows)
-    failure = evidence.failure.failure() or _nothing_measured(results)
-    ended = stopped(evidence, results)
-    findings = Findings(
-        accounting=tuple(books for books in (measured, warm_up) if books is not None),
-        windows=results,
-        clock=clock(evidence),
-        failure=failure,
-        stopped=ended,
-    )
-    functions, spec = invocations(evidence), evidence.spec
+    measured, warm_up = _account(evidence)
+    results = tuple(_window_result(evidence, window) for window in windows)
+    failure = evidence.failure.failure() or _nothing_measured(evidence, results)
+    accounts = tuple(each for each in (measured, warm_up) if each is not None)
+    stopped = tuple(stopped_phases(evidence, results))
+    stalls = find_stalls(evidence)
+    findings = Findings(accounts, results, measure_clock(evidence), failure, stopped, tuple(windows), stalls)
+    functions, spec = _invocations(evidence), evidence.spec
     summary = TrialSummary(
+        **place_in_run(spec),
         name=spec.name,
         index=spec.index,
-        experiment=spec.plan.experiment,
         store=spec.plan.target.store,
         provider=evidence.provider,
         emulated=evidence.emulated,
@@ -68,60 +77,87 @@ def trial_result(evidence: Evidence) -> TrialResult:
         failure=failure,
         accounting=measured,
         warm_up=warm_up,
-        windows=findings.windows,
+        windows=results,
         clock=findings.clock,
-        caveats=doubts(evidence, findings),
+        caveats=find_caveats(evidence, findings),
         invocations=functions,
         comparisons=comparisons(evidence, windows),
         change_points=change_points(evidence),
         modality=tuple(modality(evidence, window) for window in windows),
         replication=replication(spec.plan, windows, results),
         found_rate=found_rate(evidence),
-        stopped=ended,
+        stopped=stopped,
         cost_usd=Cost(estimate=spec.estimate_usd, actual=_cost(evidence, functions)),
         floor_ms=_floor(evidence),
-        group=spec.group or spec.name,
-        base=spec.base,
-        repeat=spec.repeat,
-        point=spec.point,
-        setup=setup_of(spec.plan),
     )
     return TrialResult(
         summary=summary,
         series=series(evidence),
         phases=phase_spans(evidence),
         ecdf=tuple(window_curve(evidence, window) for window in windows),
+        stalls=stall_spans(evidence, stalls),
         boxes=tuple(box(evidence, window) for window in windows),
         rates=rates(evidence),
         samples=window_samples(evidence, windows),
     )
 
 
-def _nothing_measured(windows: tuple[WindowResult, ...]) -> Failure | None:
-    """A trial that went through all its states and has a window without one acknowledged event has failed as well."""
-    empty = [window.name for window in windows if window.n == 0]
-    if not empty:
-        return None
-    return Failure(
-        error=NOTHING_MEASURED, cause=f"no event of window {', '.join(empty)} that had to arrive was acknowledged"
+def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
+    """Return what the summary says of a window."""
+    outcomes = evidence.joined.outcome[window.unacknowledged]
+    return WindowResult(
+        name=window.name,
+        phase=evidence.spec.plan.phases[window.phase].name,
+        n=window.n,
+        sent=window.sent,
+        failed=int(np.count_nonzero(outcomes == Outcome.FAILED)),
+        unknown=int(np.count_nonzero(outcomes == Outcome.UNKNOWN)),
+        errors=count_errors(evidence.joined, window.unacknowledged),
+        offered_per_s=window.offered / window.length_s,
+        achieved_per_s=window.achieved_per_s,
+        latency_ms=window.latency(latency_of(evidence.spec.plan)),
+        after_ack_ms=window.arrival_latency(after_ack),
+        response_write_ms=window.latency(response_write),
+        response_trigger_ms=window.arrival_latency(response_trigger),
+        service_ms=window.latency(service),
+        lateness_ms=window.latency(lateness),
+        operations=operations_result(evidence, window),
     )
 
 
-def _books(evidence: Evidence) -> tuple[Accounting | None, Accounting | None]:
-    """The measured phases', and the others'; None where none of them was planned."""
+def _nothing_measured(evidence: Evidence, windows: tuple[WindowResult, ...]) -> Failure | None:
+    """Fail a trial that passed all its states and has a window without one event that was acknowledged and watched."""
+    empty = [window.name for window in windows if window.n == 0]
+    if not empty:
+        return None
+    watched = " while anybody watched" if evidence.records.watch_gaps else ""
+    cause = f"no event of window {', '.join(empty)} that had to arrive was acknowledged{watched}"
+    return Failure(error=NOTHING_MEASURED, cause=cause)
+
+
+def _account(evidence: Evidence) -> tuple[Accounting | None, Accounting | None]:
+    """Account for the measured phases and for the others; None where none of them was planned."""
     joined, phases = evidence.joined, evidence.spec.plan.phases
     measured = np.zeros(joined.size, dtype=np.bool_)
     for number, phase in enumerate(phases):
         measured[slice(*joined.grid.span_of_phase(number))] = phase.measured
-    planned = {phases[phase].measured for phase in evidence.records.starts_ns}
+    planned, cut_off_ns = {phases[phase].measured for phase in evidence.records.starts_ns}, _cut_off_ns(evidence)
     return (
-        account(joined, measured, malformed=evidence.malformed) if True in planned else None,
-        account(joined, ~measured, apart=False) if False in planned else None,
+        account(joined, measured, malformed=evidence.malformed, cut_off_ns=cut_off_ns) if True in planned else None,
+        account(joined, ~measured, apart=False, cut_off_ns=cut_off_ns) if False in planned else None,
     )
 
 
+def _cut_off_ns(evidence: Evidence) -> int | None:
+    """Return since when a stopped trial's events have had less than the drain limit to arrive; None if it went on."""
+    if evidence.failure.Error != TrialCancelledError.__name__:
+        return None
+    last_t2_ns = max((file.last_t2_ns for file in evidence.records.files), default=0)  # nobody waited longer for it
+    return last_t2_ns - round(evidence.spec.plan.drain_limit_s * NS_PER_S)
+
+
 def _cost(evidence: Evidence, functions: tuple[Invocations, ...]) -> float:
-    """Events that may have been sent are billed as sent; logs that are not all there are not used."""
+    """Price the trial. Events that may have been sent are billed as sent; incomplete logs are not used."""
     whole = _logs_are_whole(evidence, functions)
     usage = Usage(
         sent=int(np.count_nonzero(evidence.joined.offered & (evidence.joined.outcome != UNSENT))),
@@ -130,11 +166,11 @@ def _cost(evidence: Evidence, functions: tuple[Invocations, ...]) -> float:
         billed_ms=sum(each.billed_ms for each in functions) if whole else None,
         preloaded=evidence.spec.plan.preloaded_keys,
     )
-    return actual_cost(as_offered(evidence.spec.plan, evidence), usage)
+    return actual_cost(shorten_plan(evidence.spec.plan, evidence), usage)
 
 
 def _logs_are_whole(evidence: Evidence, functions: tuple[Invocations, ...]) -> bool:
-    """Whether every receiver, every attempt of a writer, and a watcher where there must be one left a REPORT line."""
+    """Return whether every receiver, writer's attempt and needed watcher left a REPORT line."""
     collection = evidence.collection
     if collection is None or collection.every > 1 or collection.seen < collection.expected:
         return False
@@ -146,10 +182,58 @@ def _logs_are_whole(evidence: Evidence, functions: tuple[Invocations, ...]) -> b
 
 
 def _floor(evidence: Evidence) -> Latency | None:
-    """Sent at an even pace, as an unloaded trial's events are."""
+    """Return the floor's latency; its events are sent at an even pace, as an unloaded trial's are."""
     values_ms = np.array(evidence.floor_ms, dtype=np.float64)
     if values_ms.size == 0:
         return None
     at_s = np.arange(values_ms.size) / FLOOR_PER_S
     rng = np.random.default_rng(evidence.spec.plan.seed)
     return Sample(values_ms, at_s, values_ms.size / FLOOR_PER_S, evidence.spec.plan.drain_limit_s, rng).latency()
+
+
+def _invocations(evidence: Evidence) -> tuple[Invocations, ...]:
+    """Return what each function that ran did, by name: from REPORT lines, and from the receivers' own stamps."""
+    lines: dict[str, dict[str, ReportLine]] = {}
+    for page in evidence.pages:
+        lines.setdefault(page.function, {}).update((line.request_id, line) for line in page.lines)
+    items = evidence.records.items
+    receiver = evidence.spec.plan.target.receiver
+    if receiver == RECEIVER:
+        # It serves every trial of the stack: only this trial's invocations count. CheckClock serves one at a time.
+        own = items.invocations()
+        lines[RECEIVER] = {name: line for name, line in lines.get(RECEIVER, {}).items() if name in own}
+    found = (_summarise_function(name, list(by_id.values())) for name, by_id in sorted(lines.items()) if by_id)
+    completed = tuple(_add_own_stamps(each, items) if each.function == receiver else each for each in found)
+    if completed or not (requests := len(items.invocations())):
+        return completed
+    return (_add_own_stamps(Invocations(function=receiver, invocations=requests, cold_starts=0), items),)
+
+
+def _summarise_function(name: str, lines: Sequence[ReportLine]) -> Invocations:
+    inits = [line.init_ms for line in lines if line.init_ms is not None]
+    durations = [line.duration_ms for line in lines]
+    return Invocations(
+        function=name,
+        invocations=len(lines),
+        cold_starts=len(inits),
+        init_ms_p50=_median(inits),
+        init_ms_max=max(inits, default=None),
+        duration_ms_p50=_median(durations),
+        duration_ms_max=max(durations, default=None),
+        billed_ms=sum(line.billed_ms for line in lines),
+        max_memory_mb=max((line.max_memory_mb for line in lines if line.max_memory_mb is not None), default=None),
+    )
+
+
+def _add_own_stamps(reported: Invocations, items: ItemColumns) -> Invocations:
+    """Take cold starts from the receivers' own stamps where REPORT lines (of emulators) have none."""
+    cold = [init_ns / NS_PER_MS for init_ns in items.cold_init_ns().values()]
+    if reported.cold_starts >= len(cold):
+        return reported
+    update = {"cold_starts": len(cold), "init_ms_p50": _median(cold), "init_ms_max": max(cold, default=None)}
+    return reported.model_copy(update=update)
+
+
+def _median(values: Iterable[float]) -> float | None:
+    ascending = np.sort(np.array(list(values), dtype=np.float64))
+    return quantile(ascending, 0.5) if ascending.size else None

@@ -1,4 +1,4 @@
-"""The measured windows: their measures, with intervals."""
+"""The measured windows hold the events that count, and give their measures with intervals."""
 
 from __future__ import annotations
 
@@ -7,23 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.latency import (
-    Ascending,
-    after_ack,
-    as_ms,
-    collect,
-    latency_of,
-    lateness,
-    response_trigger,
-    response_write,
-    service,
-)
-from stepbench.analysis.operations import operations
-from stepbench.contracts.drawn import EcdfCurve
+from stepbench.analysis.latency import Ascending, after_ack, as_ms, collect, latency_of
 from stepbench.contracts.measure import measure_of
-from stepbench.contracts.measures import Latency, WindowResult
-from stepbench.drivers.protocol import Outcome
-from stepbench.stats.curves import ecdf
+from stepbench.model.result import Outcome
 from stepbench.stats.estimates import Sample
 
 if TYPE_CHECKING:
@@ -33,21 +19,24 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.latency import Measure
+    from stepbench.contracts.measures import Latency
     from stepbench.contracts.plan import TrialPlan, Window
-    from stepbench.records.joined import Joined
-    from stepbench.records.narrow import Ints
+    from stepbench.records.formats.narrow import Ints
+    from stepbench.records.join.joined import Joined
 
 NS_PER_S = 1_000_000_000
 
 
 class MeasuredWindow:
     """
-    Which events a window holds.
+    A measured window holds its events, and gives their measures.
 
-    `scheduled` are all of them, `acknowledged` the OK ones that are to pass the trigger's filter: what a filter holds
-    back has no latency, and would be missing from every quantile. `achieved_per_s` is all that the store acknowledged
-    *during* the window, whenever it was due: by t0, a store that falls behind and catches up after the window would
-    look as if it had kept pace.
+    `scheduled` are all of them; `sent` is how many of these were sent or tried, and `unacknowledged` which of the
+    latter failed or got no answer. `acknowledged` are the OK ones that are to pass the trigger's filter: what a filter
+    holds back has no latency, and would be missing from every quantile. Those in a watch gap are left out as well:
+    their latency is not the store's.
+    `achieved_per_s` is all that the store acknowledged *during* the window, whenever it was due: by t0, a store that
+    falls behind and catches up after the window would look as if it had kept pace.
     """
 
     def __init__(  # noqa: PLR0913 -- what it is a window of
@@ -63,14 +52,19 @@ class MeasuredWindow:
         self.start_ns = phase_start_ns + round(window.from_s * NS_PER_S)
         self._end_ns = phase_start_ns + round(window.to_s * NS_PER_S)
         self._held = np.zeros(self._events.size, dtype=np.bool_)
-        self.offered = self.n = achieved = 0
+        self.offered = self.sent = self.n = achieved = 0
+        refused = [np.empty(0, np.int64)]
         for part, place in self._places():
             inside, done = self._inside(part)
             self.offered += int(np.count_nonzero(inside))
             achieved += int(np.count_nonzero(done))
-            self._held[place] = inside & part.acknowledged
+            sent = inside & (part.outcome <= Outcome.UNKNOWN)
+            self.sent += int(np.count_nonzero(sent))
+            refused.append(part.first + np.nonzero(sent & (part.outcome != Outcome.OK))[0])
+            self._held[place] = inside & part.timed
             self.n += int(np.count_nonzero(self._held[place]))
         self.achieved_per_s = achieved / self.length_s
+        self._refused = np.concatenate(refused)
 
     def _places(self) -> Iterator[tuple[Joined, slice]]:
         for part in self._events.parts():
@@ -78,7 +72,7 @@ class MeasuredWindow:
             yield part, slice(first, first + part.size)
 
     def _inside(self, part: Joined) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which events were due in the window, and which were acknowledged in it."""
+        """Return which events were due in the window, and which were acknowledged in it."""
         t0_ns = part.t0_ns
         t2_ns = t0_ns + part.lateness_ns + part.service_ns
         done = (part.outcome == Outcome.OK) & (t2_ns >= self.start_ns) & (t2_ns < self._end_ns)
@@ -89,13 +83,18 @@ class MeasuredWindow:
 
     @cached_property
     def scheduled(self) -> NDArray[np.int64]:
-        """Numbers of its events in the grid, by ascending t0."""
+        """Return the numbers of its events in the grid, by ascending t0."""
         held = [part.first + np.nonzero(self._inside(part)[0])[0] for part in self._events.parts()]
         return self._by_time(np.concatenate([np.empty(0, np.int64), *held]))
 
     @cached_property
+    def unacknowledged(self) -> NDArray[np.int64]:
+        """Return the numbers of those in the grid that failed or got no answer, by ascending t0."""
+        return self._by_time(self._refused) if self._refused.size else self._refused
+
+    @cached_property
     def acknowledged(self) -> NDArray[np.int64]:
-        """Those of them that were acknowledged."""
+        """Return the numbers of its acknowledged events in the grid, by ascending t0."""
         return self._by_time(self._events.first + np.nonzero(self._held)[0])
 
     def _by_time(self, events: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -107,33 +106,33 @@ class MeasuredWindow:
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:
-        """Where among its acknowledged events in the grid's order those by ascending t0 stand."""
+        """Return the order of its acknowledged events by ascending t0, as places in the grid's order."""
         return np.argsort(self._t0_ns[self._held], kind="stable")
 
     def in_grid_order_ns(self, measure: Measure) -> Ints:
-        """A measure of the acknowledged events, as narrow as can be; the largest of its type for what has none."""
+        """Return a measure of the acknowledged events, as narrow as can be; the type's largest where missing."""
         return collect(measure, self._chosen(), self.n)
 
     def ascending(self, measure: Measure) -> Ascending:
-        """The same in order of size."""
+        """Return a measure of the acknowledged events in order of size."""
         times_ns = self.in_grid_order_ns(measure)
         times_ns.sort()
         return Ascending(times_ns)
 
     def values_ms(self, measure: Measure) -> NDArray[np.float64]:
-        """The same in order of t0."""
+        """Return a measure of the acknowledged events in order of t0."""
         return as_ms(self.in_grid_order_ns(measure)[self._order])
 
     def latency_ms(self) -> NDArray[np.float64]:
-        """The experiment's latency (see `analysis.latency`), in order of t0."""
+        """Return the experiment's latency (see `analysis.latency`), in order of t0."""
         return self.values_ms(latency_of(self._plan))
 
     def ascending_latency(self) -> Ascending:
-        """The same in order of size."""
+        """Return the experiment's latency in order of size."""
         return self.ascending(latency_of(self._plan))
 
     def after_ack_ms(self) -> NDArray[np.float64] | None:
-        """Latency after the acknowledgement, t4 - t2, which may be negative; None where nothing is to arrive."""
+        """Return t4 - t2, which may be negative; None where nothing is to arrive."""
         return self.values_ms(after_ack) if self._arrives else None
 
     @cached_property
@@ -147,57 +146,28 @@ class MeasuredWindow:
     def sample(
         self, values_ms: NDArray[np.float64], purpose: int = 0, events: NDArray[np.int64] | None = None
     ) -> Sample:
-        """A measure of the acknowledged events, or of some; every `purpose` has random numbers of its own."""
+        """Return a measure of all or some acknowledged events; each `purpose` has its own random numbers."""
         at_s = self._at_s if events is None else self._since_start_s(self._t0_ns[events - self._events.first])
         rng = np.random.default_rng((*self._seed, purpose))
         return Sample(values_ms, at_s, self.length_s, self._plan.drain_limit_s, rng)
 
     def latency(self, measure: Measure) -> Latency:
-        """A measure's quantiles, with intervals."""
+        """Return a measure's quantiles, with intervals."""
         return self.sample(self.values_ms(measure)).latency()
 
     def arrival_latency(self, measure: Measure) -> Latency | None:
-        """The same of one that ends at t4; None where nothing is to arrive."""
+        """Return the quantiles of a measure that ends at t4; None where nothing is to arrive."""
         return self.latency(measure) if self._arrives else None
 
     def overlaps(self, other: MeasuredWindow) -> bool:
-        """Whether an event could be in both."""
+        """Return whether an event could be in both windows."""
         return self.phase == other.phase and self.start_ns < other._end_ns and other.start_ns < self._end_ns
 
 
 def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:
-    """All windows of the measured phases that were planned, in order."""
+    """Yield all windows of the measured phases that were planned, in order."""
     plan, records = evidence.spec.plan, evidence.records
     for phase, planned in enumerate(plan.phases):
         if phase in records.starts_ns:
             for number, window in enumerate(planned.all_windows(evidence.records.offered_s(phase))):
                 yield MeasuredWindow(evidence.joined, plan, records.starts_ns[phase], phase, window, number=number)
-
-
-def window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
-    """What the summary says of a window."""
-    return WindowResult(
-        name=window.name,
-        phase=evidence.spec.plan.phases[window.phase].name,
-        n=window.n,
-        offered_per_s=window.offered / window.length_s,
-        achieved_per_s=window.achieved_per_s,
-        latency_ms=window.latency(latency_of(evidence.spec.plan)),
-        after_ack_ms=window.arrival_latency(after_ack),
-        response_write_ms=window.latency(response_write),
-        response_trigger_ms=window.arrival_latency(response_trigger),
-        service_ms=window.latency(service),
-        lateness_ms=window.latency(lateness),
-        operations=operations(evidence, window),
-    )
-
-
-def window_curve(evidence: Evidence, window: MeasuredWindow) -> EcdfCurve:
-    """The window's empirical distribution of latency."""
-    curve = ecdf(window.ascending_latency().all_ms())
-    return EcdfCurve(
-        window=window.name,
-        phase=evidence.spec.plan.phases[window.phase].name,
-        latency_ms=tuple(curve.value.tolist()),
-        probability=tuple(curve.probability.tolist()),
-    )

@@ -1,1 +1,1 @@
-"""The instrument against a truth that it did not make: pure, from joined records and the reference store's log."""
+"""Calibration compares joined records with the reference store's log, a truth not its own. Pure."""

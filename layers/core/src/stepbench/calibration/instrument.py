@@ -21,7 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from stepbench.contracts.base import Contract
-from stepbench.drivers.protocol import Outcome
+from stepbench.model.result import Outcome
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepbench.calibration.truth import TrueWrite
-    from stepbench.records.join import Joined
+    from stepbench.records.join.joined import Joined
 
 P50_LIMIT_MS = 0.1
 P99_LIMIT_MS, P99_LIMIT_SHARE = 1.0, 0.01
@@ -40,7 +40,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 class QuantileError(Contract):
-    """Measured minus truth; None as limit where none is set."""
+    """The error is measured minus truth; the limit is None where none is set."""
 
     metric: str
     truth_ms: float
@@ -50,12 +50,12 @@ class QuantileError(Contract):
 
     @property
     def passed(self) -> bool:
-        """Whether the error keeps its limit."""
+        """Tell whether the error is within its limit."""
         return self.limit_ms is None or abs(self.error_ms) <= self.limit_ms
 
 
 class Count(Contract):
-    """One column of the books; `differing` events make it inexact, whatever the sums."""
+    """A count is one column of the accounting; `differing` events make it inexact, whatever the sums."""
 
     metric: str
     truth: int
@@ -64,13 +64,13 @@ class Count(Contract):
 
     @property
     def passed(self) -> bool:
-        """Whether it is exact."""
+        """Tell whether the count is exact."""
         return self.truth == self.measured and self.differing == 0
 
 
 class Calibration(Contract):
     """
-    One trial.
+    The calibration of one trial.
 
     `n` events were delivered and seen. `stalled` of them the store put off, because it stood still; `stalled_seen` were
     measured with all of that delay. `out_ms` and `back_ms` are the hops' medians. `strangers` are events in the truth
@@ -89,11 +89,11 @@ class Calibration(Contract):
 
     @property
     def exact(self) -> bool:
-        """Whether all counts are."""
+        """Tell whether all counts are exact."""
         return all(count.passed for count in self.counts) and self.strangers == 0
 
     def failures(self) -> tuple[str, ...]:
-        """What keeps the instrument from passing, one sentence each."""
+        """Return why the instrument does not pass, one sentence each."""
         found = [
             f"{each.metric}: error {each.error_ms:+.3f} ms, limit {each.limit_ms:.3f} ms"
             for each in self.errors
@@ -114,7 +114,7 @@ class Calibration(Contract):
 
 @dataclass(frozen=True)
 class _Columns:
-    """The truth in the grid's order; shape (events,). Times 0 and position `_NEVER` where there is none."""
+    """The truth is in the grid's order; shape (events,). Times 0 and position `_NEVER` where there is none."""
 
     received_ns: NDArray[np.int64]
     delivered_ns: NDArray[np.int64]
@@ -126,7 +126,7 @@ class _Columns:
 
 def calibrate(name: str, joined: Joined, truth: Iterable[TrueWrite], measured: Sequence[bool]) -> Calibration:
     """
-    The instrument's error in one trial.
+    Return the instrument's error in one trial.
 
     Args:
         name: the trial's.
@@ -181,7 +181,7 @@ def _columns(joined: Joined, truth: Iterable[TrueWrite]) -> _Columns:
 
 
 def _event(joined: Joined, write: TrueWrite) -> int | None:
-    """The write's number in the grid."""
+    """Return the write's number in the grid."""
     if write.event is None:
         return None
     grid, event = joined.grid, write.event
@@ -193,7 +193,7 @@ def _event(joined: Joined, write: TrueWrite) -> int | None:
 
 def _disorder(writer: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray[np.bool_]:
     """
-    Which events were first delivered after one of the same writer that stands later in the schedule.
+    Find the events that were first delivered after one of the same writer that stands later in the schedule.
 
     From the definition, one by one, and not as the join does it: else both could be wrong in the same way.
     """
@@ -220,18 +220,14 @@ def _errors(truth_ns: NDArray[np.int64], measured_ns: NDArray[np.int64]) -> Iter
     truth, measured = (np.sort(times_ns) / _NS_PER_MS for times_ns in (truth_ns, measured_ns))
     for metric, q in _QUANTILES.items():
         truth_ms, measured_ms = quantile(truth, q), quantile(measured, q)
+        limits_ms = {"p50": P50_LIMIT_MS, "p99": max(P99_LIMIT_MS, P99_LIMIT_SHARE * truth_ms)}
         yield QuantileError(
             metric=metric,
             truth_ms=truth_ms,
             measured_ms=measured_ms,
             error_ms=measured_ms - truth_ms,
-            limit_ms=_limit_ms(metric, truth_ms),
+            limit_ms=limits_ms.get(metric),
         )
-
-
-def _limit_ms(metric: str, truth_ms: float) -> float | None:
-    limits = {"p50": P50_LIMIT_MS, "p99": max(P99_LIMIT_MS, P99_LIMIT_SHARE * truth_ms)}
-    return limits.get(metric)
 
 
 def _median_ms(times_ns: NDArray[np.int64]) -> float | None:

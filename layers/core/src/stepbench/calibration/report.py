@@ -1,4 +1,4 @@
-"""What `stepbench calibrate` says: all trials or short runs, and whether the instrument passed. Pure."""
+"""The report of `stepbench calibrate`: all trials or short runs, and whether the instrument passed. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIMITED = {"plan": "latency and counts", "runs": "counts"}
 
 class CalibrationReport(Contract):
     """
-    The outcome, as `--json` prints it.
+    The report is what `--json` prints.
 
     Of a plan, everything is judged; of short runs the counts alone, since writer and watcher share one process there.
     """
@@ -32,19 +32,19 @@ class CalibrationReport(Contract):
 
 
 def judge_plan(run_id: str, trials: tuple[Calibration, ...]) -> CalibrationReport:
-    """Of a whole plan: every limit holds, and there is something that they hold for."""
+    """Judge a whole plan: every limit has to hold, and there has to be something that they hold for."""
     passed = bool(trials) and not any(trial.failures() for trial in trials)
     return CalibrationReport(judged="plan", run_id=run_id, passed=passed, trials=trials)
 
 
 def judge_runs(trials: tuple[Calibration, ...]) -> CalibrationReport:
-    """Of short runs: every one is exact, and has measured something."""
+    """Judge short runs: every one has to be exact, and to have measured something."""
     passed = bool(trials) and all(trial.exact and trial.n for trial in trials)
     return CalibrationReport(judged="runs", passed=passed, trials=trials)
 
 
 def table_rows(trials: tuple[Calibration, ...]) -> Iterator[tuple[str, ...]]:
-    """Cells under `HEADINGS`, a row for each quantile; what is the trial's own stands in its first row."""
+    """Return cells under `HEADINGS`, a row for each quantile; what is the trial's own stands in its first row."""
     for trial in trials:
         counts = ", ".join(
             f"{count.metric} {count.measured}{'' if count.passed else f' (truth {count.truth})'}"
@@ -66,7 +66,7 @@ def table_rows(trials: tuple[Calibration, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def verdict_lines(report: CalibrationReport) -> Iterator[str]:
-    """Sentences: what failed, what the hops add, and the verdict."""
+    """Return sentences: what failed, what the hops add, and the verdict."""
     for trial in report.trials:
         failures = trial.failures() if report.judged == "plan" else () if trial.exact else trial.failures()
         yield from (f"{trial.name}: {failure}" for failure in failures)

@@ -1,5 +1,5 @@
 """
-The reference store's truth log: what it did with each write of a trial, one JSON object a line, as it happened. Pure.
+The reference store's truth log has what it did with each write of a trial, one JSON object a line. Pure.
 
     {"write": 7, "event": "…", "received_at_ns": …, "due_ns": …, "dropped": false, "duplicated": false,
      "reordered": false, "stalled": false}
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Fate(NamedTuple):
-    """What is to be done with a write: how long after its reception, and what goes wrong on the way."""
+    """A fate is when a write is delivered after its reception, and what goes wrong on the way."""
 
     delay_ns: int
     dropped: bool = False
@@ -36,7 +36,7 @@ class Fate(NamedTuple):
 
 @dataclass
 class TrueWrite:
-    """One write, and the deliveries that came of it, by position: the time of the first sending of each."""
+    """A write has its deliveries by position, each with the time of its first sending."""
 
     number: int
     event: EventId | None
@@ -50,14 +50,14 @@ class TrueWrite:
 
     @property
     def delivered_at_ns(self) -> int | None:
-        """When it was first delivered; None if it never was."""
+        """Return when it was first delivered; None if it never was."""
         return min(self.deliveries.values(), default=None)
 
 
 def write_line(  # noqa: PLR0913 -- the fields of a line
     number: int, event: bytes, received_at_ns: int, due_ns: int, fate: Fate, *, stalled: bool
 ) -> str:
-    """The line of a write."""
+    """Format the line of a write."""
     line = {
         "write": number,
         "event": event.decode("latin-1"),
@@ -72,13 +72,13 @@ def write_line(  # noqa: PLR0913 -- the fields of a line
 
 
 def delivery_line(position: int, write: int, delivered_at_ns: int) -> str:
-    """The line of a delivery."""
+    """Format the line of a delivery."""
     return f'{{"delivery": {position}, "write": {write}, "delivered_at_ns": {delivered_at_ns}}}\n'
 
 
 def read_truth(lines: Iterable[str]) -> tuple[TrueWrite, ...]:
     """
-    All writes of a log but canaries, as they were received.
+    Return all writes of a log but canaries, in the order of reception.
 
     Raises:
         CorruptRecordsError: a line is none of the two, or delivers a write that was never received; names the line.

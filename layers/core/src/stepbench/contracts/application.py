@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from stepbench.contracts.base import Contract
-from stepbench.contracts.rule import Broken, refuse
+from stepbench.contracts.base import BrokenRule, Contract, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=60)]
 FunctionName = Annotated[str, StringConstraints(min_length=1, max_length=140)]
-"""As long as Lambda's own may be, since that is what X-Ray shows."""
+"""The longest name is Lambda's own, which X-Ray shows."""
 
 
 class ApplicationFunction(Contract):
@@ -60,22 +59,22 @@ class Application(Contract):
 
     @property
     def needs_traces(self) -> bool:
-        """Whether a duration is missing that only its traces tell."""
+        """Tell whether a duration is missing that only its traces show."""
         return not self.functions or any(function.duration_ms is None for function in self.functions)
 
 
-def _trigger_rules(application: Application) -> Iterator[Broken]:
+def _trigger_rules(application: Application) -> Iterator[BrokenRule]:
     if application.traces is not None and any(sign in application.traces.name for sign in '"\\'):
-        yield Broken("traces.name", "holds a quote or a backslash, which no such name does", "Give the name alone.")
+        yield BrokenRule("traces.name", "holds a quote or a backslash, which no such name does", "Give the name alone.")
     if application.traces is None and not application.functions:
-        yield Broken("functions", "are missing, and so are traces", "Give one of the two.")
+        yield BrokenRule("functions", "are missing, and so are traces", "Give one of the two.")
         return
     for index, function in enumerate(application.functions):
         if function.duration_ms is None and application.traces is None:
             remedy = "Give it, or say in traces where X-Ray has seen the application."
-            yield Broken(f"functions[{index}].duration_ms", "is missing", remedy)
+            yield BrokenRule(f"functions[{index}].duration_ms", "is missing", remedy)
     if application.functions and all(function.trigger is None for function in application.functions):
         message = "have no trigger, so there is no share to tell"
-        yield Broken("functions", message, 'Set trigger on at least one, for instance to "measured".')
+        yield BrokenRule("functions", message, 'Set trigger on at least one, for instance to "measured".')
     if application.functions and all(function.duration_ms == 0 for function in application.functions):
-        yield Broken("functions", "take no time at all", "Give their durations in duration_ms.")
+        yield BrokenRule("functions", "take no time at all", "Give their durations in duration_ms.")

@@ -1,11 +1,51 @@
-"""What all contract models have in common."""
+"""The base of all contract models, and their reports of broken rules that span several fields."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticCustomError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 class Contract(BaseModel):
     """A frozen model that refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+RULE_ERROR = "rule"
+"""The pydantic error type of broken rules; its context holds them under `broken`."""
+
+
+class BrokenRule(NamedTuple):
+    """A rule that is broken, with the way out. `at` is the path of the field, below the model that states the rule."""
+
+    at: str
+    message: str
+    remedy: str
+
+
+def refuse(broken: Iterable[BrokenRule]) -> None:
+    """
+    Raise one error with all broken rules, if there are any.
+
+    Raises:
+        PydanticCustomError: from inside a validator pydantic turns it into a ValidationError.
+    """
+    found = list(broken)
+    if found:
+        text = "; ".join(f"{rule.at}: {rule.message}. {rule.remedy}" for rule in found)
+        context = {"text": text, "broken": [rule._asdict() for rule in found]}
+        raise PydanticCustomError(RULE_ERROR, "{text}", context)
+
+
+def repeated_names(field: str, names: Sequence[str | None]) -> Iterator[BrokenRule]:
+    """Yield the items of a list that have the name of an earlier one; None is no name."""
+    for index, name in enumerate(names):
+        if name is not None and name in names[:index]:
+            message = f"is the name of {field}[{names.index(name)}] too"
+            yield BrokenRule(f"{field}[{index}].name", message, f"Give each of the {field} a name of its own.")

@@ -1,4 +1,4 @@
-"""What CloudFormation sends to a custom resource's function, and what `BootstrapDsql` answers; names are its own."""
+"""CloudFormation's requests to a custom resource's function, and the answers; names are CloudFormation's own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 
-class _Sent(BaseModel):
-    """CloudFormation adds fields as it likes."""
+class _Document(BaseModel):
+    """A document of CloudFormation, which may add fields at any time."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class DsqlClusterProperties(_Sent):
+class DsqlClusterProperties(_Document):
     """A cluster in another region; with `PeerArn` and `WitnessRegion` the peer of one that is there already."""
 
     Kind: Literal["cluster"]
@@ -23,8 +23,8 @@ class DsqlClusterProperties(_Sent):
     WitnessRegion: str = ""
 
 
-class DsqlRoleProperties(_Sent):
-    """Who may log in to the cluster as the functions' role."""
+class DsqlRoleProperties(_Document):
+    """The IAM roles that may log in to the cluster as the functions' role."""
 
     Kind: Literal["role"]
     Endpoint: str = Field(min_length=1)
@@ -36,7 +36,7 @@ DSQL_PROPERTIES: TypeAdapter[DsqlClusterProperties | DsqlRoleProperties] = TypeA
 )
 
 
-class BootstrapDsqlInput(_Sent):
+class BootstrapDsqlInput(_Document):
     """
     One request; without `PhysicalResourceId` it is the first for the resource.
 
@@ -52,8 +52,8 @@ class BootstrapDsqlInput(_Sent):
     ResourceProperties: dict[str, Any] = {}
 
 
-class BootstrapDsqlOutput(_Sent):
-    """What is put to `ResponseURL`; `Data` are the resource's attributes."""
+class BootstrapDsqlOutput(_Document):
+    """The answer that is put to `ResponseURL`; `Data` are the resource's attributes."""
 
     Status: Literal["SUCCESS", "FAILED"]
     Reason: str = ""

@@ -1,4 +1,4 @@
-"""What charts draw of a trial: series, curves, boxes, samples, and where phases lie on the time axis."""
+"""The data of a trial's charts: series, curves, boxes, samples, and positions of phases on the time axis."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class SeriesPoint(Contract):
     offered: int
     acknowledged: int
     not_matching: int = Field(default=0, ge=0, description="Of the acknowledged: not to pass the trigger's filter.")
+    watch_gap: int = Field(default=0, ge=0, description="Of those to pass: while nobody watched, so without latency.")
     arrived: int
     p50_ms: float | None
     p90_ms: float | None
@@ -70,6 +71,16 @@ class PhaseSpan(Contract):
     to_s: float
     steps: tuple[StepSpan, ...] = Field(default=(), description="Its load, one step after the other.")
     windows: tuple[WindowSpan, ...] = Field(default=(), description="What is analysed of it.")
+
+
+class StallSpan(Contract):
+    """A stretch in which the store answered nothing, in seconds from the trial's first t0."""
+
+    phase: str
+    from_s: float
+    to_s: float
+    in_flight: int = Field(ge=0, description="Requests that waited at its end.")
+    events: int = Field(ge=0, description="These, and what was due and could not be sent.")
 
 
 class EcdfCurve(Contract):

@@ -27,7 +27,7 @@ _SCHEMES = frozenset({"", "http", "https"})
 
 def endpoint_problem(endpoint: str) -> str | None:
     """
-    Why this endpoint (a URL, `host:port`, or `host:port/database`) is refused; None if it may be used.
+    Return why this endpoint (a URL, `host:port`, or `host:port/database`) is refused; None if it may be used.
 
     Pure: nothing is resolved and nothing is connected to.
     """
@@ -48,7 +48,7 @@ def endpoint_problem(endpoint: str) -> str | None:
 
 
 def forbidden_address(address: str) -> str | None:
-    """Why a numeric address (in any spelling) may not be connected to; None if it may, or if it is a name."""
+    """Return why a numeric address (in any spelling) may not be connected to; None if it may, or is a name."""
     parsed = parse_address(address)
     if parsed is None:
         return None
@@ -61,7 +61,7 @@ def forbidden_address(address: str) -> str | None:
 
 
 def parse_address(host: str) -> Address | None:
-    """An address in any spelling that resolvers take, or None for a name."""
+    """Return an address in any spelling that resolvers take, or None for a name."""
     if ":" in host:
         try:
             return ipaddress.IPv6Address(host.partition("%")[0])
@@ -84,7 +84,7 @@ def _host_problem(host: str) -> str | None:
 
 
 def _loose_ipv4(host: str) -> ipaddress.IPv4Address | None:
-    """IPv4 as `inet_aton` reads it: one to four numbers, decimal, octal or hexadecimal; the last fills the rest."""
+    """Read IPv4 as `inet_aton` does: one to four numbers, decimal, octal or hexadecimal; the last fills the rest."""
     parts = host.split(".")
     if len(parts) > _IPV4_PARTS or not all(_NUMBER.fullmatch(part) for part in parts):
         return None
@@ -103,7 +103,7 @@ def _number(part: str) -> int:
 
 
 def _inside(address: Address) -> tuple[ipaddress.IPv4Address, ...]:
-    """IPv4 addresses that an IPv6 address leads to: mapped, compatible, 6to4, NAT64, Teredo."""
+    """Return IPv4 addresses that an IPv6 address leads to: mapped, compatible, 6to4, NAT64, Teredo."""
     if isinstance(address, ipaddress.IPv4Address):
         return ()
     low = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)

@@ -53,24 +53,24 @@ class EventId(NamedTuple):
     matching: bool = True
 
     def text(self) -> str:
-        """The 40 characters that travel."""
+        """Return the 40 characters that travel."""
         tag, phase, writer, slice_, attempt, sequence, matching = self
         kind = _MATCHING if matching else _HELD_BACK
         return f"{tag}{kind}{phase:02x}-{writer:04x}-{slice_:04x}-{attempt:02x}-{sequence:08x}"
 
 
 def matching_head(tag: str) -> str:
-    """What keys and values of a trial begin with, those apart that a filter is to hold back."""
+    """Return the head of a trial's keys and values that pass its filter."""
     return f"{tag}{_MATCHING}"
 
 
 def run_tag(run_id: str) -> str:
-    """Ten characters [a-z2-7] that stand for the run in keys; 50 bits of SHA-256."""
+    """Return ten characters [a-z2-7] that stand for the run in keys; 50 bits of SHA-256."""
     return base64.b32encode(hashlib.sha256(run_id.encode()).digest())[:RUN_TAG_CHARS].decode().lower()
 
 
 def trial_tag(run_id: str, trial: int) -> str:
-    """The trial's namespace, `<run tag>-<trial, 4 hex>`."""
+    """Return the trial's namespace, `<run tag>-<trial, 4 hex>`."""
     return f"{run_tag(run_id)}-{trial:04x}"
 
 
@@ -91,7 +91,7 @@ def parse_event_id(text: str) -> EventId | None:
 
 def delete_key(event: EventId, key_bytes: int) -> str:
     """
-    The key that a delete removes: as `put_key`, of no attempt.
+    Return the key that a delete removes: as `put_key`, of no attempt.
 
     It is written before any attempt is made, and it is all that a store tells of a deletion.
     """
@@ -99,16 +99,16 @@ def delete_key(event: EventId, key_bytes: int) -> str:
 
 
 def put_key(event: EventId, key_bytes: int) -> str:
-    """The key that a `put` makes: the identity, padded to `key_bytes`."""
+    """Return the key that a `put` makes: the identity, padded to `key_bytes`."""
     return f"{event.text()}/".ljust(key_bytes, "x")
 
 
 def update_key(tag: str, index: int, key_bytes: int) -> str:
-    """The `index`-th of the keys that updates overwrite, padded to `key_bytes`."""
+    """Return the `index`-th of the keys that updates overwrite, padded to `key_bytes`."""
     return f"{matching_head(tag)}key-{index:08x}/".ljust(key_bytes, "x")
 
 
 def parse_update_key(key: str) -> tuple[str, int] | None:
-    """Tag and index of an update's key, or None for any other key."""
+    """Return tag and index of an update's key, or None for any other key."""
     found = _UPDATE_KEY.match(key)
     return (found[1], int(found[2], 16)) if found else None

@@ -1,4 +1,4 @@
-"""What an experiment's latency is: between which times it lies, and what it is called."""
+"""The latency of each experiment: between which times it lies, and what it is called."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple
 Experiment = Literal["trigger", "operations"]
 
 
-class Measure(NamedTuple):
+class LatencyDefinition(NamedTuple):
     """
-    The latency that everything is said of: quantiles, distributions, comparisons, published numbers.
+    A latency, whose quantiles, distributions and comparisons a report shows.
 
     name: within a sentence. formula: which times. arrives: whether it ends with an event's arrival (t4), and not with
     the store's answer (t2). begins, ends: the two in words.
@@ -23,18 +23,18 @@ class Measure(NamedTuple):
 
     @property
     def title(self) -> str:
-        """At the beginning of a sentence."""
+        """Return the name as a sentence begins with it."""
         return self.name[:1].upper() + self.name[1:]
 
 
-TRIGGER_LATENCY = Measure(
+TRIGGER_LATENCY = LatencyDefinition(
     name="trigger latency",
     formula="t4 − t1",  # noqa: RUF001 -- a minus sign
     arrives=True,
     begins="the write's send, t1",
     ends="the function's first statement, t4",
 )
-SERVICE_TIME = Measure(
+SERVICE_TIME = LatencyDefinition(
     name="operation latency (service time)",
     formula="t2 − t1",  # noqa: RUF001 -- a minus sign
     arrives=False,
@@ -43,6 +43,6 @@ SERVICE_TIME = Measure(
 )
 
 
-def measure_of(experiment: Experiment) -> Measure:
-    """The one place that decides it."""
+def measure_of(experiment: Experiment) -> LatencyDefinition:
+    """Return the latency that an experiment measures; nothing else decides it."""
     return TRIGGER_LATENCY if experiment == "trigger" else SERVICE_TIME

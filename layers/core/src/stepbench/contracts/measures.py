@@ -1,14 +1,14 @@
 """
-What is measured of a trial: numbers with their intervals, by window.
+The measures of a trial: numbers with their intervals, by window.
 
-In the units of the report, which their names end in: `_ms`, `_per_s`, `_s`.
+They are in the units of the report, which their names end in: `_ms`, `_per_s`, `_s`.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from stepbench.contracts.base import Contract
 
@@ -68,7 +68,7 @@ class KindResult(Contract):
 
 class ConnectingResult(Contract):
     """
-    Of operations on connections of their own: what their service time is made of.
+    The parts that the service time of operations on connections of their own is made of.
 
     unaccounted_share: of the sum of service times, what the four parts do not explain.
     """
@@ -81,24 +81,23 @@ class ConnectingResult(Contract):
 
 
 MOST_GENERATOR_SHARE = 0.1
-"""Of a closed-loop client's time; above it, throughput is the generator's as much as the store's."""
+"""A share of a closed-loop client's time; above it, throughput is the generator's as much as the store's."""
 MOST_GENERATOR_CPU = 0.8
-"""Of what one writer can get; above it, answers lie about until the writer gets to them."""
+"""A share of what one writer can get; above it, answers lie about until the writer gets to them."""
 
 
 class OperationsResult(Contract):
     """
     What operations have beside latency and rate.
 
-    per_minute: answered with success, by t2, in whole minutes of the window. errors: failed and unknown, by the store's
-    code. retries: after conflicts, all operations together.
+    per_minute: answered with success, by t2, in whole minutes of the window. retries: after conflicts, all operations
+    together.
     """
 
     clients: int | None = Field(description="Of closed-loop load, all writers together; None in open loop.")
     kinds: tuple[KindResult, ...]
     percentiles: tuple[PercentileRow, ...] = Field(description="Of all kinds together.")
     per_minute: tuple[int, ...]
-    errors: dict[str, int]
     retries: int = Field(ge=0)
     generator_share: float | None = Field(
         default=None,
@@ -114,7 +113,7 @@ class OperationsResult(Contract):
 
     @property
     def held_back(self) -> bool:
-        """Whether the generator limits what closed-loop clients achieve."""
+        """Tell whether the generator limits what closed-loop clients achieve."""
         by_time = (self.generator_share or 0) > MOST_GENERATOR_SHARE
         return by_time or (self.clients is not None and (self.generator_cpu or 0) > MOST_GENERATOR_CPU)
 
@@ -125,7 +124,20 @@ class WindowResult(Contract):
     name: str
     phase: str
     n: int = Field(
-        ge=0, description="Acknowledged events whose t0 lies in the window, those apart that a filter is to hold back."
+        ge=0,
+        description="Acknowledged events whose t0 lies in the window, those apart that a filter is to hold back and "
+        "those in a watch gap.",
+    )
+    sent: int = Field(
+        default=0,
+        ge=0,
+        description="Events whose t0 lies in the window, and that were sent or tried: acknowledged, failed or unknown.",
+    )
+    failed: int = Field(default=0, ge=0, description="Of these: the store said no, so nothing has happened.")
+    unknown: int = Field(default=0, ge=0, description="Of these: no answer, so it may have happened.")
+    errors: dict[str, int] = Field(
+        default={},
+        description="Failed and unknown ones by the store's code, or in words; the most frequent first.",
     )
     offered_per_s: float
     achieved_per_s: float
@@ -136,6 +148,22 @@ class WindowResult(Contract):
     service_ms: Latency = Field(description="t2 - t1.")
     lateness_ms: Latency = Field(description="t1 - t0.")
     operations: OperationsResult | None = Field(default=None, description="What only operations have.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older(cls, fields: Any) -> Any:  # noqa: ANN401 -- anything may stand there
+        """Find outcomes and errors where summaries had them when only operations did."""
+        if isinstance(fields, dict) and isinstance(found := fields.get("operations"), dict) and "errors" in found:
+            rest = {name: value for name, value in found.items() if name != "errors"}
+            ok, failed, unknown = (sum(kind[name] for kind in found["kinds"]) for name in ("ok", "failed", "unknown"))
+            counts = {"sent": ok + failed + unknown, "failed": failed, "unknown": unknown}
+            return {**fields, **counts, "operations": rest, "errors": found["errors"]}
+        return fields
+
+    @property
+    def error_share(self) -> float | None:
+        """Return the share of failed and unknown outcomes among all that was sent; None where nothing was."""
+        return (self.failed + self.unknown) / self.sent if self.sent else None
 
 
 class Comparison(Contract):
@@ -246,41 +274,3 @@ class ClockCheck(Contract):
     offset_ms: float | None
     bound_ms: float | None
     comparisons: tuple[ClockComparison, ...]
-
-
-class GroupWindow(Contract):
-    """
-    Latency in ms of one window over the repeats of a trial: geometric means of the runs' own quantiles.
-
-    `median_ratio` is the median over that of the first group with such a window, which has none itself.
-    """
-
-    window: str
-    phase: str
-    runs: int = Field(ge=0, description="How many repeats went through whole; the others are not in it.")
-    p50: Estimate
-    p90: Estimate
-    p95: Estimate
-    p99: Estimate
-    median_ratio: Estimate | None = None
-
-
-class SettingComparison(Contract):
-    """
-    One window of trials that differ in one setting only: with `b` over with `a`.
-
-    Stores may differ in parameters of their own; stores, clusters and regions in their addresses. Medians are those
-    over the repeats, with intervals over runs where there are three or more.
-    """
-
-    setting: str = Field(description="Its dotted path: `target.tls`.")
-    a: str = Field(description="Its first value in the plan, as JSON.")
-    b: str
-    group_a: str
-    group_b: str
-    window: str
-    phase: str
-    median_a_ms: Estimate
-    median_b_ms: Estimate
-    median_ratio: Estimate = Field(description="Of b over a.")
-    throughput_ratio: float | None = Field(description="Achieved rate of b over that of a, means over the repeats.")

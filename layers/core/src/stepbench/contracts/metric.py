@@ -6,8 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from stepbench.contracts.base import Contract
-from stepbench.contracts.rule import Broken, refuse
+from stepbench.contracts.base import BrokenRule, Contract, refuse
 
 SHORT_PERIODS_S = (1, 5, 10, 20, 30)
 """That metrics of high resolution may have; all others are of whole minutes."""
@@ -30,5 +29,5 @@ class Metric(Contract):
     def _period_that_is_kept(self) -> Self:
         if self.period_s not in SHORT_PERIODS_S and self.period_s % 60:
             remedy = f"Make it one of {', '.join(map(str, SHORT_PERIODS_S))}, or whole minutes."
-            refuse([Broken("period_s", f"is {self.period_s}, which CloudWatch has no statistics for", remedy)])
+            refuse([BrokenRule("period_s", f"is {self.period_s}, which CloudWatch has no statistics for", remedy)])
         return self

@@ -1,4 +1,4 @@
-"""A phase of a trial: stretches of load, what is analysed of them, when they end."""
+"""A phase of a trial: its load, its windows, when it ends; and what stages store of it for those after them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from stepbench.contracts.base import Contract
-from stepbench.contracts.closed_load import ClosedLoad
-from stepbench.contracts.rule import Broken, refuse, repeated_names
+from stepbench.contracts.base import BrokenRule, Contract, refuse, repeated_names
 from stepbench.contracts.target import Capacity
+from stepbench.contracts.workload import ClosedLoad
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +18,8 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$",
 
 MAX_EVENTS_PER_TRIAL = 20_000_000
 SLICE_S = 600
-MAX_LOOKS = 30
-"""At the precision of one phase with `until`; they are made after each quarter more of its events."""
+MAX_PRECISION_CHECKS = 30
+"""Checks of one phase with `until`; they are made after each quarter more of its events."""
 
 
 class LoadStep(Contract):
@@ -44,12 +43,12 @@ class LoadStep(Contract):
 
     @property
     def length_s(self) -> float:
-        """How long the step lasts, in seconds."""
+        """Return how long the step lasts, in seconds."""
         return self.duration_s if self.duration_s is not None else (self.count or 0) / self.rate_per_s
 
     @property
     def events(self) -> int:
-        """How many events the step offers (expected number, for Poisson arrivals by duration)."""
+        """Return how many events the step offers (expected number, for Poisson arrivals by duration)."""
         return self.count if self.count is not None else math.floor(self.rate_per_s * self.length_s + 1e-9)
 
 
@@ -63,7 +62,7 @@ class Window(Contract):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if self.to_s <= self.from_s:
-            refuse([Broken("to_s", f"is not after from_s ({self.from_s:g})", "Raise to_s or lower from_s.")])
+            refuse([BrokenRule("to_s", f"is not after from_s ({self.from_s:g})", "Raise to_s or lower from_s.")])
         return self
 
 
@@ -111,7 +110,7 @@ class Phase(Contract):
 
     @property
     def steps(self) -> tuple[LoadStep, ...]:
-        """The load, with its last step prolonged to where `until` gives up."""
+        """Return the load, with its last step prolonged to where `until` gives up."""
         if self.until is None:
             return self.load
         *before, last = self.load
@@ -121,21 +120,21 @@ class Phase(Contract):
 
     @property
     def length_s(self) -> float:
-        """How long load is offered at most, in seconds."""
+        """Return how long load is offered at most, in seconds."""
         return self.closed.duration_s if self.closed else sum(step.length_s for step in self.steps)
 
     @property
     def shortest_s(self) -> float:
-        """How long load is offered at least, in seconds: `until` is asked only then."""
+        """Return how long load is offered at least, in seconds: `until` is checked only then."""
         return self.closed.duration_s if self.closed else sum(step.length_s for step in self.load)
 
     @property
     def events(self) -> int:
-        """How many events its steps offer at most, over all writers; clients have none (`TrialPlan.events_of`)."""
+        """Return how many events its steps offer at most, over all writers; for clients see `TrialFields.events_of`."""
         return sum(step.events for step in self.steps)
 
     def events_by(self, at_s: float) -> float:
-        """How many of them are due in the first so many seconds, by the steps' rates."""
+        """Return how many events are due in the first `at_s` seconds, by the steps' rates."""
         due, begin_s = 0.0, 0.0
         for step in self.steps:
             due += step.rate_per_s * min(max(at_s - begin_s, 0), step.length_s)
@@ -144,17 +143,17 @@ class Phase(Contract):
 
     @property
     def uses_found_rate(self) -> bool:
-        """Whether its rate is not known before `find_rate` has found one."""
+        """Tell whether its rate is unknown before `find_rate` has found one."""
         return any(step.of_found is not None for step in self.load)
 
     @property
     def slices(self) -> int:
-        """Into how many slices of at most `SLICE_S` each writer's work is cut."""
+        """Return into how many slices of at most `SLICE_S` each writer's work is cut."""
         return max(1, math.ceil(self.length_s / SLICE_S - 1e-9))
 
     def all_windows(self, offered_s: float | None = None) -> tuple[Window, ...]:
         """
-        The windows to analyse; none for an unmeasured phase.
+        Return the windows to analyse; none for an unmeasured phase.
 
         offered_s: where it ended, if that was earlier. Its windows end there, too; those that would begin later are
         left out: a window in which nothing was offered would say that the store did nothing.
@@ -169,62 +168,90 @@ class Phase(Contract):
         return tuple(window.model_copy(update={"to_s": min(window.to_s, ended_s)}) for window in held)
 
 
-# --- rules that span fields: each yields what is broken ------------------------------------------------------
+class PhaseSchedule(Contract):
+    """The start of a phase: stored as its `plan.json`, written once more if PlanPhase is retried."""
+
+    start_at_ns: int = Field(description="The phase's time zero, ns since the epoch: its earliest t0.")
 
 
-def _length_rules(step: LoadStep) -> Iterator[Broken]:
+class PrecisionLook(Contract):
+    """One look at how well a phase's quantile is known."""
+
+    at_s: float = Field(description="Of the events due in so many seconds from the phase's start.")
+    events: int = Field(ge=0, description="Of them, acknowledged and arrived.")
+    relative_width: float | None = Field(description="The 95 % interval over the quantile; None where there is none.")
+
+
+class PrecisionLooks(Contract):
+    """
+    All looks at a phase with `until`: stored as its `until.json`, after each.
+
+    `reason` is None while looks go on. `writers_gone`: no writer gave a sign of life any more.
+    """
+
+    looks: tuple[PrecisionLook, ...] = ()
+    reason: Literal["sure", "max_events", "cancelled", "writers_gone"] | None = None
+
+
+def _length_rules(step: LoadStep) -> Iterator[BrokenRule]:
     if step.duration_s is None and step.count is None:
-        yield Broken("duration_s", "is missing, and so is count", "Give exactly one of duration_s and count.")
+        yield BrokenRule("duration_s", "is missing, and so is count", "Give exactly one of duration_s and count.")
     if step.of_found is not None and step.count is not None:
-        yield Broken("count", "is no length while the rate is not known", "Give duration_s instead.")
+        yield BrokenRule("count", "is no length while the rate is not known", "Give duration_s instead.")
     if step.duration_s is not None and step.count is not None:
-        yield Broken("count", f"stands beside duration_s ({step.duration_s:g})", "Remove one of the two.")
+        yield BrokenRule("count", f"stands beside duration_s ({step.duration_s:g})", "Remove one of the two.")
 
 
-def _kind_rules(phase: Phase) -> Iterator[Broken]:
+def _kind_rules(phase: Phase) -> Iterator[BrokenRule]:
     if phase.closed is None and not phase.load:
-        yield Broken("load", "is missing, and so is closed", "Give exactly one of load and closed.")
+        yield BrokenRule("load", "is missing, and so is closed", "Give exactly one of load and closed.")
     if phase.closed is None:
         return
     if phase.load:
-        yield Broken("load", "stands beside closed", "Remove one of the two.")
+        yield BrokenRule("load", "stands beside closed", "Remove one of the two.")
     if phase.until is not None:
-        yield Broken("until", "goes on at a rate, and closed has none", "Remove it, or give load instead of closed.")
+        yield BrokenRule(
+            "until", "goes on at a rate, and closed has none", "Remove it, or give load instead of closed."
+        )
     if phase.closed.operations is not None and phase.windows:
         message = "are fixed, and the length of a phase with closed.operations is not"
-        yield Broken("windows", message, "Remove one of the two; without windows, the whole phase is one.")
+        yield BrokenRule("windows", message, "Remove one of the two; without windows, the whole phase is one.")
     if phase.closed.operations is not None and phase.slices > 1:
         message = f"ends the load early, which is offered for up to {SLICE_S} s"
-        yield Broken("closed.operations", message, "Remove it, or shorten closed.duration_s.")
+        yield BrokenRule("closed.operations", message, "Remove it, or shorten closed.duration_s.")
 
 
-def _until_rules(phase: Phase) -> Iterator[Broken]:
+def _until_rules(phase: Phase) -> Iterator[BrokenRule]:
     if phase.until is None:
         return
     if not phase.measured:
-        yield Broken("until", "belongs to a phase with measured: false", "Remove it, or set measured: true.")
+        yield BrokenRule("until", "belongs to a phase with measured: false", "Remove it, or set measured: true.")
     if phase.windows:
-        yield Broken("windows", "are fixed, and the length of a phase with until is not", "Remove one of the two.")
+        yield BrokenRule("windows", "are fixed, and the length of a phase with until is not", "Remove one of the two.")
     if phase.uses_found_rate:
         message = "needs to know how long its events take, and the rate is still to be found"
-        yield Broken("until", message, "Remove it, or give the rate yourself instead of of_found.")
+        yield BrokenRule("until", message, "Remove it, or give the rate yourself instead of of_found.")
     if phase.load[-1].duration_s is None:
         message = "has a count, and until prolongs the last step"
-        yield Broken(f"load[{len(phase.load) - 1}].count", message, "Give its duration_s instead: the shortest one.")
+        yield BrokenRule(
+            f"load[{len(phase.load) - 1}].count", message, "Give its duration_s instead: the shortest one."
+        )
     planned = sum(step.events for step in phase.load)
     if phase.until.max_events < planned:
         message = f"is below the {planned:,} events of load"
-        yield Broken("until.max_events", message, "Raise it, or shorten the load.")
+        yield BrokenRule("until.max_events", message, "Raise it, or shorten the load.")
     elif phase.slices > 1:
         message = f"takes the phase to {phase.length_s:,.0f} s, and until is offered up to {SLICE_S} s"
-        yield Broken("until.max_events", message, "Lower it, or raise the last rate_per_s.")
+        yield BrokenRule("until.max_events", message, "Lower it, or raise the last rate_per_s.")
 
 
-def _window_rules(phase: Phase) -> Iterator[Broken]:
+def _window_rules(phase: Phase) -> Iterator[BrokenRule]:
     for index, window in enumerate(phase.windows):
         if window.to_s > phase.length_s + 1e-6:
             message = f"lies after the end of the phase, which lasts {phase.length_s:g} s"
-            yield Broken(f"windows[{index}].to_s", message, f"Let it end by {phase.length_s:g}, or lengthen the load.")
+            yield BrokenRule(
+                f"windows[{index}].to_s", message, f"Let it end by {phase.length_s:g}, or lengthen the load."
+            )
     if phase.windows and not phase.measured:
-        yield Broken("windows", "belong to a phase with measured: false", "Remove them, or set measured: true.")
+        yield BrokenRule("windows", "belong to a phase with measured: false", "Remove them, or set measured: true.")
     yield from repeated_names("windows", [window.name for window in phase.windows])

@@ -12,22 +12,21 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from stepbench.contracts.across_trials import GroupResult, ScalingCurve, SettingComparison, TriggerShare
 from stepbench.contracts.base import Contract
-from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, WindowSample
+from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StallSpan, WindowSample
 from stepbench.contracts.measures import (
     ChangePoint,
     ClockCheck,
     Comparison,
-    Estimate,
-    GroupWindow,
     Latency,
     Modality,
     Replication,
-    SettingComparison,
     WindowResult,
 )
+from stepbench.contracts.threshold import ThresholdResult
 
-SUMMARY_SCHEMA = 1
+SUMMARY_SCHEMA = 2
 Scalar = str | int | float | bool | None
 
 
@@ -63,6 +62,10 @@ class Caveat(Contract):
         "not_sure",
         "other_sandbox",
         "stalls_hidden",
+        "failed_outcomes",
+        "store_stalled",
+        "host_jitter",
+        "watch_gap",
     ]
     text: str
     remedy: str
@@ -72,7 +75,7 @@ class Accounting(Contract):
     """
     Where every event went. offered = sent + unsent + unrecorded; sent = ok + failed + unknown.
 
-    `*_arrived` say how many of each arrived by the drain limit; lost = ok - ok_arrived - held_back.
+    `*_arrived` say how many of each arrived by the drain limit; lost = ok - ok_arrived - held_back - cut_off.
     `received` = ok_arrived + failed_arrived + unknown_arrived + unrecorded_arrived (each event once).
     Operations have nothing to arrive: all that is about arrivals is 0 for them, `lost` too.
     """
@@ -94,6 +97,8 @@ class Accounting(Contract):
         default=0, ge=0, description="Acknowledged, not to pass the trigger's filter, and not arrived: as it should be."
     )
     leaked: int = Field(default=0, ge=0, description="Of those that arrived: not to pass the filter.")
+    cut_off: int = Field(default=0, ge=0, description="Acknowledged, not arrived when a stopped trial ended.")
+    watch_gap: int = Field(default=0, ge=0, description="Of those that arrived: acknowledged while nobody watched.")
     duplicates: int = Field(ge=0, description="Arrivals of an event after its first, Lambda retries included.")
     retried: int = Field(default=0, ge=0, description="Of the duplicates: same request id, so Lambda's own retry.")
     out_of_order: int = Field(ge=0, description="First arrivals with a smaller sequence than one before, per writer.")
@@ -187,12 +192,13 @@ class Failure(Contract):
     @field_validator("cause")
     @classmethod
     def _message(cls, cause: str) -> str:
+        before, brace, document = cause.partition("{")  # what passes an error on puts its name before it
         try:
-            told = json.loads(cause)
+            told = json.loads(brace + document)
         except ValueError:
             return cause
-        message = told.get("errorMessage") if isinstance(told, dict) else None
-        return message if isinstance(message, str) else cause
+        message = told.get("errorMessage")
+        return before + message if isinstance(message, str) else cause
 
 
 class TrialSummary(Contract):
@@ -237,23 +243,6 @@ class TrialSummary(Contract):
     )
 
 
-class TriggerShare(Contract):
-    """
-    How much of an application's time its triggers take, each at its median; the functions take `compute_ms`.
-
-    Estimates: share from 0 to 1; trigger latency of the whole chain in ms.
-    """
-
-    application: str
-    source: str
-    trial: str = Field(description="The trial whose latency stands for `measured` triggers; empty for none.")
-    trials: tuple[str, ...] = Field(default=(), description="All trials whose latencies are in it.")
-    triggers: int = Field(ge=1)
-    compute_ms: float = Field(gt=0)
-    trigger_ms: Estimate
-    share: Estimate
-
-
 class SkippedTrial(Contract):
     """A trial of the plan that was left out, because its store could not start where the run was started."""
 
@@ -275,54 +264,10 @@ class TrialResult(Contract):
     series: tuple[SeriesPoint, ...]
     phases: tuple[PhaseSpan, ...]
     ecdf: tuple[EcdfCurve, ...]
+    stalls: tuple[StallSpan, ...] = Field(default=(), description="Of the store; of very many the longest.")
     boxes: tuple[BoxStats, ...] = ()
     rates: tuple[RateBins, ...] = Field(default=(), description="Of phases with more than one load step.")
     samples: tuple[WindowSample, ...] = Field(default=(), description="Of DynamoDB's windows up to 1,000 events.")
-
-
-class GroupResult(Contract):
-    """The repeats of one trial, or of one point of its matrix."""
-
-    name: str
-    trials: tuple[int, ...] = Field(description="Their indexes.")
-    point: dict[str, Any] = Field(default={}, description="Their matrix values, by dotted path.")
-    windows: tuple[GroupWindow, ...]
-
-
-class ScalingPoint(Contract):
-    """One number of clients of a scaling curve; throughput in acknowledged operations a second."""
-
-    clients: int
-    trials: tuple[int, ...] = Field(description="Their indexes.")
-    throughput_per_s: float
-    fitted_per_s: float | None
-    kept_runs: int = Field(
-        ge=0, description="In how many of them the generator did not hold its clients back: those fitted."
-    )
-    saturated: bool = Field(description="In none of them, so that the point is the generator's as much as the store's.")
-
-
-class ScalingCurve(Contract):
-    """
-    Throughput over the number of clients, with the Universal Scalability Law fitted to it.
-
-    X(N) = rate N / (1 + contention (N - 1) + coherency N (N - 1)). `knee`: where it is largest. Estimates are None with
-    a reason where there are too few points.
-    """
-
-    name: str = Field(description="What the trials' names have in common, with what tells them from another curve's.")
-    window: str
-    phase: str
-    points: tuple[ScalingPoint, ...]
-    rate_per_s: Estimate = Field(description="Of one client.")
-    contention: Estimate
-    coherency: Estimate
-    knee_clients: Estimate
-    peak_per_s: Estimate
-    generator_limit_per_s: float | None = Field(
-        description="The most that was achieved beyond the last number of clients with a run in which the generator "
-        "did not hold them back; None where nothing lies beyond, or such a run achieved more."
-    )
 
 
 class RunSummary(Contract):
@@ -332,6 +277,13 @@ class RunSummary(Contract):
     run_id: str
     plan: str
     status: Literal["succeeded", "failed", "stopped"]
+    verdict: Literal["passed", "failed"] | None = Field(
+        default=None,
+        description="`failed` if a threshold was missed or the run did not succeed; None: of an older version.",
+    )
+    thresholds: tuple[ThresholdResult, ...] = Field(
+        default=(), description="Of each in the plan the windows that miss it, or else the one that came closest."
+    )
     started_at: str = Field(description="ISO 8601, UTC.")
     finished_at: str
     trials: tuple[TrialSummary, ...]
@@ -344,20 +296,3 @@ class RunSummary(Contract):
     settings: tuple[SettingComparison, ...] = Field(
         default=(), description="Of operations trials that differ in store, TLS, cluster, region or reuse only."
     )
-
-
-class Manifest(Contract):
-    """`manifest.json`: what a reader needs to trust or repeat the run."""
-
-    run_id: str
-    stepbench_version: str
-    code_sha256: str
-    libraries: dict[str, str]
-    region: str
-    runtime: str
-    architecture: str
-    emulated: bool
-    price_table_date: str
-    functions: dict[str, dict[str, str | int]]
-    stores: dict[str, str]
-    sandboxes: int

@@ -2,20 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from stepbench.contracts.base import Contract
-from stepbench.contracts.rule import Broken, refuse
+from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.delay import ConstantDelay, Delay
+from stepbench.contracts.workload import OPERATION_KINDS, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+Receiver = Literal["ReceiveEvents", "CheckClock"]
+ALL_KINDS = frozenset(OPERATION_KINDS)
+UNORDERED_KINDS = ALL_KINDS - {Kind.SCAN}
+"""The operations of a store that keeps its records in no order of keys."""
 
 
-class _Target(Contract):
-    """What every target can say."""
+class StoreTarget(Contract):
+    """
+    Everything that Stepbench needs to know of a store, whatever the trial; a new store declares what it has.
 
+    The class variables state what the store and its driver are able to do. Rules of plans, costs, contract tests and
+    the list of stores ask them; a driver whose capabilities differ from its target's declarations fails a test.
+    """
+
+    trigger: ClassVar[Literal["push", "pull"] | None] = None
+    """The way of changes: the store pushes them, or a watcher pulls them; None where the store has no trigger."""
+    mechanism: ClassVar[str] = ""
+    """What the trigger is made of, in a few words for `stepbench stores`; "" where there is none."""
+    deletes: ClassVar[bool] = False
+    """Its trigger fires on deletions, too."""
+    filters: ClassVar[Literal["key", "value"] | None] = None
+    """The part of a record by which the trigger's filter tells events apart; None where there is no filter."""
+    operations: ClassVar[frozenset[Kind]] = frozenset()
+    """The kinds of operation that the store offers; none where it has a trigger only."""
+    endpoint_form: ClassVar[Literal["url", "address"]] = "address"
+    needs_endpoint: ClassVar[bool] = True
+    """Somebody has to run a server of the store: the plan's author, the stack, or this machine."""
+    metered: ClassVar[bool] = False
+    """A metric tells how busy the store is."""
+    capacity_modes: ClassVar[tuple[str, ...]] = ()
+    """The modes of capacity that `scale` may ask for; empty where the store cannot be scaled."""
+    trigger_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields of the target that are about its trigger, so that trials of operations refuse them."""
     endpoint: str | None = Field(
         default=None,
         max_length=300,
@@ -24,16 +55,32 @@ class _Target(Contract):
     )
     fastest_answer_s: ClassVar[float] = 30e-6
     """
-    For estimates, which are to be upper bounds: no operation is answered sooner on average.
+    No operation is answered sooner on average: estimates are to be upper bounds.
 
     Servers on loopback took 39 µs and more, the client's part included.
     """
 
+    @property
+    def is_pull(self) -> bool:
+        """Tell whether a watcher has to hold the trigger."""
+        return self.trigger == "pull"
 
-class S3Target(_Target):
+    @property
+    def receiver(self) -> Receiver:
+        """Return the name of the function that a push store delivers to."""
+        return "ReceiveEvents"
+
+
+class S3Target(StoreTarget):
     """S3 event notifications, filtered by prefix, on the stack's versioned target bucket."""
 
     store: Literal["s3"]
+    trigger: ClassVar = "push"
+    mechanism: ClassVar = "event notification, by prefix"
+    deletes: ClassVar = True
+    filters: ClassVar = "key"
+    endpoint_form: ClassVar = "url"
+    needs_endpoint: ClassVar = False
 
 
 class ProvisionedCapacity(Contract):
@@ -79,9 +126,9 @@ class ServerlessCapacity(Contract):
         return self
 
 
-def _bound_rules(of: str, low: float, high: float) -> Iterator[Broken]:
+def _bound_rules(of: str, low: float, high: float) -> Iterator[BrokenRule]:
     if high < low:
-        yield Broken(f"max_{of}", f"is below min_{of} ({low:g})", f"Raise max_{of} or lower min_{of}.")
+        yield BrokenRule(f"max_{of}", f"is below min_{of} ({low:g})", f"Raise max_{of} or lower min_{of}.")
 
 
 TableCapacity = Annotated[ProvisionedCapacity | OnDemandCapacity | AutoscaledCapacity, Field(discriminator="mode")]
@@ -90,10 +137,20 @@ Capacity = Annotated[
 ]
 
 
-class DynamoDbTarget(_Target):
+class DynamoDbTarget(StoreTarget):
     """DynamoDB Streams through an event source mapping, on a table made for the trial."""
 
     store: Literal["dynamodb"]
+    trigger: ClassVar = "push"
+    mechanism: ClassVar = "stream and event source mapping"
+    deletes: ClassVar = True
+    filters: ClassVar = "value"
+    operations: ClassVar = UNORDERED_KINDS
+    endpoint_form: ClassVar = "url"
+    needs_endpoint: ClassVar = False
+    metered: ClassVar = True
+    capacity_modes: ClassVar = ("provisioned", "on_demand", "autoscaled")
+    trigger_fields: ClassVar = ("batch_size", "batching_window_s", "parallelization_factor", "filter", "same_sandbox")
     fastest_answer_s: ClassVar[float] = 1e-3  # on AWS, by HTTPS; a DynamoDB Local beside the writer may be faster
     batch_size: int = Field(default=100, ge=1, le=10_000)
     batching_window_s: int = Field(default=0, ge=0, le=300)
@@ -110,33 +167,52 @@ class DynamoDbTarget(_Target):
         "both ends. Beside a trial without it this checks the clocks.",
     )
 
+    @property
+    def receiver(self) -> Receiver:
+        """Return `CheckClock`, which also writes, where one sandbox does both."""
+        return "CheckClock" if self.same_sandbox else "ReceiveEvents"
 
-class PostgresqlTarget(_Target):
+
+class PostgresqlTarget(StoreTarget):
     """An AFTER INSERT OR UPDATE trigger that calls `aws_lambda.invoke`; Aurora, or PostgreSQL with the stand-in."""
 
     store: Literal["postgresql"]
+    trigger: ClassVar = "push"
+    mechanism: ClassVar = "AFTER trigger calls aws_lambda.invoke"
+    deletes: ClassVar = True
+    filters: ClassVar = "value"
+    operations: ClassVar = ALL_KINDS
+    metered: ClassVar = True
+    capacity_modes: ClassVar = ("serverless_v2",)
+    trigger_fields: ClassVar = ("invocation",)
     invocation: Literal["event", "request_response"] = Field(
-        default="event",
-        description="`request_response` runs the receiver inside the INSERT.",
+        default="event", description="`request_response` runs the receiver inside the INSERT."
     )
     tls: bool = Field(default=False, description="In operations: encrypted, with the server's certificate verified.")
 
 
-class EtcdTarget(_Target):
+class EtcdTarget(StoreTarget):
     """etcd Watch on a prefix, held by `WatchChanges`."""
 
     store: Literal["etcd"]
+    trigger: ClassVar = "pull"
+    mechanism: ClassVar = "Watch, held by WatchChanges"
+    deletes: ClassVar = True
+    filters: ClassVar = "key"
+    operations: ClassVar = ALL_KINDS
+    metered: ClassVar = True
 
 
-class RedisTarget(_Target):
+class RedisTarget(StoreTarget):
     """Redis or Valkey: a server, ElastiCache, or ElastiCache Serverless (a cluster with TLS). Operations only."""
 
     store: Literal["redis"]
+    operations: ClassVar = UNORDERED_KINDS
     tls: bool = False
     cluster: bool = Field(default=False, description="Keys lie in slots on several nodes, which the client looks up.")
 
 
-class DsqlTarget(_Target):
+class DsqlTarget(StoreTarget):
     """
     Aurora DSQL, with TLS and a token that IAM has signed, always. Operations only.
 
@@ -144,6 +220,7 @@ class DsqlTarget(_Target):
     """
 
     store: Literal["dsql"]
+    operations: ClassVar = ALL_KINDS
     fastest_answer_s: ClassVar[float] = 1e-3  # a transaction's commit, from another network
     cluster: Literal["single", "multi"] = Field(
         default="single", description="In one region, or one of two peers in two regions, with a witness in a third."
@@ -156,10 +233,11 @@ class DsqlTarget(_Target):
     )
 
 
-class CassandraTarget(_Target):
+class CassandraTarget(StoreTarget):
     """Cassandra or ScyllaDB, by CQL. Operations only."""
 
     store: Literal["cassandra"]
+    operations: ClassVar = ALL_KINDS
     consistency: Literal["one", "local_quorum"] = Field(
         default="one", description="How many replicas, of those in the server's data centre, have to answer."
     )
@@ -167,50 +245,16 @@ class CassandraTarget(_Target):
     tls: bool = False
 
 
-class ConstantDelay(Contract):
-    """Always the same."""
-
-    kind: Literal["constant"]
-    ms: float = Field(ge=0, le=60_000, allow_inf_nan=False)
-
-
-class BimodalDelay(Contract):
-    """One of two, with a normal scatter of 2 % around each."""
-
-    kind: Literal["bimodal"]
-    low_ms: float = Field(ge=0, le=60_000, allow_inf_nan=False)
-    high_ms: float = Field(ge=0, le=60_000, allow_inf_nan=False)
-    high_share: float = Field(gt=0, lt=1)
-
-
-class ParetoDelay(Contract):
-    """A heavy tail: at least `scale_ms`, with P(delay > x) = (scale / x) ** shape, cut at 10 s."""
-
-    kind: Literal["pareto"]
-    scale_ms: float = Field(gt=0, le=10_000, allow_inf_nan=False)
-    shape: float = Field(gt=0.5, le=20)
-
-
-class StallDelay(Contract):
-    """`base_ms`, but the store stands still for `stall_ms` every `every_s`: what falls into it comes at its end."""
-
-    kind: Literal["stalls"]
-    base_ms: float = Field(ge=0, le=60_000, allow_inf_nan=False)
-    stall_ms: float = Field(gt=0, le=60_000, allow_inf_nan=False)
-    every_s: float = Field(gt=0, le=3_600, allow_inf_nan=False)
-
-
-Delay = Annotated[ConstantDelay | BimodalDelay | ParetoDelay | StallDelay, Field(discriminator="kind")]
-
-
-class ReferenceTarget(_Target):
+class ReferenceTarget(StoreTarget):
     """
     The reference store: it delivers after delays that it draws and keeps on record, so that we can be measured.
 
-    It is a server of ours (`stepbench.testing.reference_store`), watched like etcd.
+    It is a server of ours (`stepbench.calibration.reference_store.server`), watched like etcd.
     """
 
     store: Literal["reference"]
+    trigger: ClassVar = "pull"
+    mechanism: ClassVar = "held by WatchChanges"
     delay: Delay = ConstantDelay(kind="constant", ms=5)
     drop_share: float = Field(default=0, ge=0, lt=1, description="Acknowledged, and never delivered.")
     duplicate_share: float = Field(default=0, ge=0, lt=1, description="Delivered twice.")
@@ -229,17 +273,14 @@ Target = Annotated[
     Field(discriminator="store"),
 ]
 
-TRIGGER_STORES = frozenset({"s3", "dynamodb", "postgresql", "etcd", "reference"})
-OPERATION_STORES = frozenset({"dynamodb", "postgresql", "etcd", "redis", "dsql", "cassandra"})
-PULL_STORES = frozenset({"etcd", "reference"})
-"""Stores whose changes are fetched by a watcher; all others push to `receiver_of(target)`."""
+
+@cache
+def target_models() -> dict[str, type[StoreTarget]]:
+    """Return the model of each store, by the store's name, in the order of `Target`; not to be changed."""
+    models: tuple[type[StoreTarget], ...] = get_args(get_args(Target)[0])
+    return {get_args(model.model_fields["store"].annotation)[0]: model for model in models}
 
 
-def receiver_of(target: Target) -> Literal["ReceiveEvents", "CheckClock"]:
-    """The function that a push store delivers to."""
-    return "CheckClock" if isinstance(target, DynamoDbTarget) and target.same_sandbox else "ReceiveEvents"
-
-
-def is_pull(target: Target) -> bool:
-    """Whether a watcher has to hold the trigger."""
-    return target.store in PULL_STORES
+def stores_with(has: Callable[[type[StoreTarget]], object]) -> list[str]:
+    """Return the names of all stores whose model has something, sorted."""
+    return sorted(store for store, model in target_models().items() if has(model))

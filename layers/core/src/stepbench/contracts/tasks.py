@@ -1,5 +1,5 @@
 """
-What goes into and comes out of each Task state and entry point, one pair per function.
+Inputs and outputs of the Task states and entry points, one pair per function.
 
 States pass keys, never data: everything big lives in the results bucket under `TrialRef`'s keys.
 """
@@ -12,22 +12,15 @@ from pydantic import AwareDatetime, Field
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.custom_resource import BootstrapDsqlInput, BootstrapDsqlOutput  # noqa: F401 -- see there
+from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
 
 FLAGS_LIVE_S = 90 * 86_400
 """Longer than any trial: a flag that expired under a running writer would set it free."""
 
 
-class TrialRef(Contract):
-    """Names one trial of one run; `tag` is its namespace (see `identity`)."""
-
-    run_id: str
-    trial: int = Field(ge=0, le=0xFFFF)
-    tag: str
-
-
 class StateError(Contract):
-    """What a Catch stores (`Error`, `Cause`), plus the failures of later stages. Empty `Error`: nothing failed."""
+    """A Catch's error (`Error`, `Cause`), plus the failures of later stages. Empty `Error`: nothing failed."""
 
     Error: str = ""
     Cause: str = ""
@@ -36,8 +29,26 @@ class StateError(Contract):
     export_records: dict[str, Any] | None = None
 
     def failure(self) -> Failure | None:
-        """The first failure, or None."""
+        """Return the first failure, or None."""
         return Failure(error=self.Error, cause=self.Cause) if self.Error else None
+
+
+class TrialInput(Contract):
+    """An input that names a trial."""
+
+    ref: TrialRef
+
+
+class PhaseInput(TrialInput):
+    """An input that names a phase of a trial."""
+
+    phase: int
+
+
+class PolledOutput(Contract):
+    """An output of a state that is called until `done`."""
+
+    done: bool
 
 
 # --- benchmark machine ---------------------------------------------------------------------------------------
@@ -52,7 +63,7 @@ class ValidatePlanInput(Contract):
 
 
 class PhaseRef(Contract):
-    """What the trial machine's states need to know of a phase."""
+    """The part of a phase that the trial machine's states need."""
 
     index: int
     settle_s: int = Field(description="Whole seconds, rounded up: `SecondsPath` takes no fraction.")
@@ -81,7 +92,7 @@ class ValidatePlanOutput(Contract):
 
 
 class TrialOutcome(Contract):
-    """How one child execution ended, as `RunTrials` collects it; `error` is empty for a success."""
+    """The end of one child execution, as `RunTrials` collects it; `error` is empty for a success."""
 
     trial: int
     error: str = ""
@@ -101,9 +112,12 @@ class RenderReportOutput(Contract):
 
     run_id: str
     status: str
+    verdict: str = Field(description="`failed` if a threshold was missed or the run did not succeed.")
     failed_trials: tuple[str, ...]
     cause: str
-    headline: tuple[str, ...] = Field(description="One line a trial: name, n, p50 with interval, lost.")
+    headline: tuple[str, ...] = Field(
+        description="A missed threshold; then one line a trial: name, n, p50 with interval, lost."
+    )
     report: str = Field(description="s3:// address of report.html.")
     summary: str = Field(description="s3:// address of summary.json.")
 
@@ -111,10 +125,9 @@ class RenderReportOutput(Contract):
 # --- trial machine -------------------------------------------------------------------------------------------
 
 
-class PrepareTargetInput(Contract):
+class PrepareTargetInput(TrialInput):
     """Take the lease, make the store ready (idempotent)."""
 
-    ref: TrialRef
     execution_arn: str
 
 
@@ -129,10 +142,9 @@ class PrepareTargetOutput(Contract):
     )
 
 
-class AwaitTargetInput(Contract):
+class AwaitTargetInput(TrialInput):
     """Send canaries and look for them. For pull triggers, first wait for the watcher's heartbeat."""
 
-    ref: TrialRef
     ready_by: AwareDatetime
 
 
@@ -142,10 +154,9 @@ class AwaitTargetOutput(Contract):
     ready: bool
 
 
-class WatchChangesInput(Contract):
+class WatchChangesInput(TrialInput):
     """One turn of one of the two lanes (0, 1) that take turns at holding the watch."""
 
-    ref: TrialRef
     lane: int = Field(ge=0, le=1)
 
 
@@ -156,24 +167,16 @@ class WatchChangesOutput(Contract):
     next_at: AwareDatetime
 
 
-class ScaleTargetInput(Contract):
+class ScaleTargetInput(PhaseInput):
     """Bring the store to the phase's capacity; called until `done`."""
 
-    ref: TrialRef
-    phase: int
 
-
-class ScaleTargetOutput(Contract):
+class ScaleTargetOutput(PolledOutput):
     """`done`: the store reports the capacity as active."""
 
-    done: bool
 
-
-class PlanPhaseInput(Contract):
+class PlanPhaseInput(PhaseInput):
     """Fix the phase's absolute start and write the Map's items."""
-
-    ref: TrialRef
-    phase: int
 
 
 class WriterItem(Contract):
@@ -185,11 +188,15 @@ class WriterItem(Contract):
     slice: int
     start_at_ns: int = Field(description="The slice's time zero, ns since the epoch.")
     wait_until: str = Field(description="ISO 8601 for the child's Wait: `start_at` less the lead.")
+    expires_at: int = Field(
+        default_factory=lambda known: int(known["start_at_ns"]) // 10**9 + FLAGS_LIVE_S,
+        description="Seconds since the epoch: TTL of what the state machine notes of a slice that it gives up.",
+    )
 
 
 class PlanPhaseOutput(Contract):
     """
-    Where `OfferLoad`'s ItemReader finds its items (a JSON array of WriterItem), and how many run at once.
+    The object that `OfferLoad`'s ItemReader reads (a JSON array of WriterItem), and how many items run at once.
 
     `needed` is False for a probe that the search can do without: the phase is passed over.
     """
@@ -217,98 +224,78 @@ class RunWriterOutput(Contract):
     unsent: int
 
 
-class MeasureUtilisationInput(Contract):
-    """How busy the store was during a phase that has ended; called until `done`, since metrics come late."""
-
-    ref: TrialRef
-    phase: int
+class MeasureUtilisationInput(PhaseInput):
+    """Read how busy the store was during a phase that has ended; called until `done`, since metrics come late."""
 
 
-class MeasureUtilisationOutput(Contract):
+class MeasureUtilisationOutput(PolledOutput):
     """`done`: stored, as the phase's `utilisation.json`."""
 
-    done: bool
+
+class CheckPrecisionInput(PhaseInput):
+    """Check whether a phase with `until` may end; called until `done`, while load is offered."""
 
 
-class CheckPrecisionInput(Contract):
-    """Whether a phase with `until` knows enough to end; called until `done`, while load is offered."""
-
-    ref: TrialRef
-    phase: int
-
-
-class CheckPrecisionOutput(Contract):
+class CheckPrecisionOutput(PolledOutput):
     """`done`: sure, or the load has ended. Otherwise call again at `next_at`."""
 
-    done: bool
     next_at: AwareDatetime
 
 
-class AwaitArrivalsInput(Contract):
+class AwaitArrivalsInput(TrialInput):
     """Poll until everything acknowledged has arrived or the drain limit passes."""
 
-    ref: TrialRef
 
-
-class AwaitArrivalsOutput(Contract):
+class AwaitArrivalsOutput(PolledOutput):
     """`arrived` of `expected`; `done` also when the drain limit has passed."""
 
-    done: bool
     expected: int
     arrived: int
 
 
-class CollectLogsInput(Contract):
+class CollectLogsInput(TrialInput):
     """One page of one time slice; `token` is empty at first and comes from the output before."""
 
-    ref: TrialRef
     token: str = ""
 
 
-class CollectLogsOutput(Contract):
+class CollectLogsOutput(PolledOutput):
     """`token` is opaque, and carries everything the next call needs."""
 
-    done: bool
     token: str
 
 
-class AnalyseTrialInput(Contract):
+class AnalyseTrialInput(TrialInput):
     """Stored records in, one result out. A non-empty `failure.Error` makes the result `incomplete`."""
 
-    ref: TrialRef
     failure: StateError = StateError()
 
 
 class AnalyseTrialOutput(Contract):
-    """Where the result is."""
+    """The key of the result."""
 
     result_key: str
 
 
-class ExportRecordsInput(Contract):
+class ExportRecordsInput(TrialInput):
     """Write `records.parquet`."""
-
-    ref: TrialRef
 
 
 class ExportRecordsOutput(Contract):
-    """Where the Parquet file is and how many rows it has."""
+    """The key of the Parquet file, and its number of rows."""
 
     key: str
     rows: int
 
 
-class TearDownTargetInput(Contract):
+class TearDownTargetInput(TrialInput):
     """Remove what the trial made; release the lease when `done`. `failure` is kept for the report."""
 
-    ref: TrialRef
     failure: StateError = StateError()
 
 
-class TearDownTargetOutput(Contract):
+class TearDownTargetOutput(PolledOutput):
     """Called again until `done`."""
-
-    done: bool
 
 
 class CheckClockInput(Contract):
@@ -321,7 +308,7 @@ class CheckClockInput(Contract):
 
 
 class CheckClockOutput(Contract):
-    """What came of it, as `Written` says it; `sandbox` is the one that made it, by the id that its receiver has."""
+    """The outcome of the write, with the fields of `Result`; `sandbox` made it, and is named as its receiver is."""
 
     sandbox: str
     t1_ns: int
@@ -332,7 +319,7 @@ class CheckClockOutput(Contract):
 
 class SweepTargetsInput(Contract):
     """
-    What to sweep.
+    The targets to sweep.
 
     From the EventBridge rule: the `execution_arn` of a machine that ended without its Catch. From the hourly
     schedule: no arn, so sweep every lease whose execution is over.
@@ -342,7 +329,7 @@ class SweepTargetsInput(Contract):
 
 
 class SweepTargetsOutput(Contract):
-    """What was swept and what is left for the next sweep."""
+    """The targets that were swept, and those left for the next sweep."""
 
     swept: tuple[str, ...]
     pending: tuple[str, ...]

@@ -1,5 +1,5 @@
 """
-What an `operations` trial does: which operations, on what records, on which of them.
+The work of an `operations` trial: which operations, on what records, on which of them.
 
 The core workloads of YCSB can be written down: A is `{"read": 50, "overwrite": 50}` with `zipfian` keys, D has `latest`
 ones, E scans, F has `read_modify_write`. YCSB's update writes one field of ten; of a blob it is an overwrite (as with
@@ -11,13 +11,13 @@ Source:
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from stepbench.contracts.base import Contract
-from stepbench.contracts.rule import Broken, refuse
+from stepbench.contracts.base import BrokenRule, Contract, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,16 +28,18 @@ MAX_PRELOADED_BYTES = 20_000_000_000
 MIN_OPERATION_KEY_BYTES = 37
 """Trial tag, "/rec-", 16 hexadecimal digits, "/"."""
 PRODUCT_BYTES = 312
-"""What the 12 values take together (`load.products`)."""
+"""The size of the 12 values together (`workload.products`)."""
 SCAN_ROWS, HOT_KEYS, HOT_SHARE, ZIPFIAN_CONSTANT = 100, 1, 0.5, 0.99
-SCANNING_STORES = frozenset({"postgresql", "dsql", "etcd", "cassandra"})
-"""Stores that return the records from a key on, in the order of keys (Cassandra: of the keys' tokens)."""
 
 Weight = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
 
 
 class Kind(IntEnum):
-    """An operation, by its place in `Mix.weights`."""
+    """
+    A kind of request: operations by their place in `Mix.weights`, and deletions, which only triggers have.
+
+    A scan returns the records from a key on, in the order of keys (Cassandra: of the keys' tokens).
+    """
 
     READ = 0
     INSERT = 1
@@ -45,6 +47,11 @@ class Kind(IntEnum):
     UPDATE = 3
     READ_MODIFY_WRITE = 4
     SCAN = 5
+    DELETE = 6
+
+
+OPERATION_KINDS = tuple(kind for kind in Kind if kind is not Kind.DELETE)
+"""The kinds that a mix may offer, in the order of its weights."""
 
 
 class Mix(Contract):
@@ -66,22 +73,22 @@ class Mix(Contract):
     @model_validator(mode="after")
     def _offers_something(self) -> Self:
         if self.total == 0:
-            refuse([Broken("read", "is 0, as every weight", "Give at least one operation a weight above 0.")])
+            refuse([BrokenRule("read", "is 0, as every weight", "Give at least one operation a weight above 0.")])
         return self
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """By the number of the operation (`Kind`)."""
+        """Return the weights by the number of the operation (`Kind`)."""
         return (self.read, self.insert, self.overwrite, self.update, self.read_modify_write, self.scan)
 
     @property
     def kinds(self) -> frozenset[Kind]:
-        """Those that are offered."""
-        return frozenset(kind for kind in Kind if self.weights[kind])
+        """Return the operations that are offered."""
+        return frozenset(kind for kind in OPERATION_KINDS if self.weights[kind])
 
     @property
     def total(self) -> float:
-        """The weights' sum."""
+        """Return the weights' sum."""
         return sum(self.weights)
 
 
@@ -108,7 +115,7 @@ class ProductRecord(Contract):
 
     @property
     def value_bytes(self) -> int:
-        """How large the values are together."""
+        """Return how large the values are together."""
         return PRODUCT_BYTES
 
 
@@ -175,46 +182,91 @@ class Workload(Contract):
 
     @property
     def touches_existing(self) -> bool:
-        """Whether any operation needs a record that is there already."""
+        """Tell whether any operation needs a record that is there already."""
         return self.mix.total > self.mix.insert
 
 
-def store_rules(workload: Workload, store: str) -> Iterator[Broken]:
-    """What of the workload the store cannot do; paths start at the workload."""
-    if workload.mix.scan and store not in SCANNING_STORES:
-        able = ", ".join(sorted(SCANNING_STORES))
-        yield Broken(
-            "mix.scan",
-            f"needs records in the order of their keys, which {store} does not keep",
-            f"Remove it, or use one of {able}.",
-        )
-
-
-def _record_rules(workload: Workload) -> Iterator[Broken]:
+def _record_rules(workload: Workload) -> Iterator[BrokenRule]:
     if workload.touches_existing and workload.records == 0:
         message = "is 0, and the mix has operations on records that exist"
-        yield Broken("records", message, "Say how many records are preloaded, or leave only insert in the mix.")
+        yield BrokenRule("records", message, "Say how many records are preloaded, or leave only insert in the mix.")
     size = workload.records * (workload.record.key_bytes + workload.record.value_bytes)
     if size > MAX_PRELOADED_BYTES:
         message = f"makes {size / 1e9:,.0f} GB to preload, more than {MAX_PRELOADED_BYTES / 1e9:.0f} GB"
-        yield Broken("records", message, "Lower records, or the record's value_bytes.")
+        yield BrokenRule("records", message, "Lower records, or the record's value_bytes.")
 
 
-def _shape_rules(workload: Workload) -> Iterator[Broken]:
+def _shape_rules(workload: Workload) -> Iterator[BrokenRule]:
     if workload.mix.update and workload.record.shape == "blob":
         message = "changes some fields of a record, and a blob has none"
-        yield Broken("mix.update", message, 'Use overwrite, or set record.shape to "product".')
+        yield BrokenRule("mix.update", message, 'Use overwrite, or set record.shape to "product".')
 
 
-def _key_rules(workload: Workload) -> Iterator[Broken]:
+def _key_rules(workload: Workload) -> Iterator[BrokenRule]:
     if not workload.touches_existing and workload.keys.distribution != "uniform":
         remedy = "Remove it, or add an operation on existing records to the mix."
-        yield Broken("keys", "has no effect, since inserts make keys of their own", remedy)
+        yield BrokenRule("keys", "has no effect, since inserts make keys of their own", remedy)
     if isinstance(workload.keys, HotKeys) and 0 < workload.records <= workload.keys.hot_keys:
         message = f"is not below records ({workload.records:,}), so that no record is left beside the hot ones"
-        yield Broken("keys.hot_keys", message, "Lower it, or raise records.")
+        yield BrokenRule("keys.hot_keys", message, "Lower it, or raise records.")
 
 
-def _scan_rules(workload: Workload) -> Iterator[Broken]:
+def _scan_rules(workload: Workload) -> Iterator[BrokenRule]:
     if not workload.mix.scan and workload.scan_rows != SCAN_ROWS:
-        yield Broken("scan_rows", "has no effect without scans", "Remove it, or add scan to the mix.")
+        yield BrokenRule("scan_rows", "has no effect without scans", "Remove it, or add scan to the mix.")
+
+
+MAX_CLIENTS = 10_000
+MOST_OPERATIONS = 10_000_000
+"""The limit of a trial's closed loops: AnalyseTrial joins some 140 to 210 bytes a row, and has 3 GB."""
+MOST_PER_WRITER_S = 100_000
+"""For upper bounds: a writer's own loop takes 18 µs an operation and more; about half of that, for faster machines."""
+
+
+class ClosedLoad(Contract):
+    """
+    So many clients, each of which offers its next operation once the last was answered and a pause has passed.
+
+    Clients are numbered over all writers; client c is one of writer c mod writers.
+    """
+
+    clients: int = Field(ge=1, le=MAX_CLIENTS)
+    think_ms: float = Field(
+        default=0, ge=0, le=600_000, allow_inf_nan=False, description="The pause between an answer and what follows."
+    )
+    think: Literal["constant", "exponential"] = Field(
+        default="constant", description="How pauses are distributed around it."
+    )
+    duration_s: float = Field(gt=0, le=7 * 86_400, allow_inf_nan=False, description="Nothing is offered after that.")
+    operations: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_OPERATIONS,
+        description="Of all clients together, shared out evenly; with them done the load ends before duration_s.",
+    )
+
+    @model_validator(mode="after")
+    def _enough_for_all(self) -> Self:
+        refuse(_share_rules(self))
+        return self
+
+    def most_events(self, *, answer_s: float, writers: int) -> int:
+        """Return how many operations the writers offer at most to a store that never answers before `answer_s`."""
+        per_s = min(self.clients / (self.think_ms / 1e3 + answer_s), writers * MOST_PER_WRITER_S)
+        unbounded = math.ceil(self.duration_s * per_s)
+        return unbounded if self.operations is None else min(self.operations, unbounded)
+
+    def operations_of(self, client: int) -> int | None:
+        """Return how many operations a client offers at most; None where only time ends it."""
+        if self.operations is None:
+            return None
+        share, rest = divmod(self.operations, self.clients)
+        return share + (client < rest)
+
+
+def _share_rules(load: ClosedLoad) -> Iterator[BrokenRule]:
+    if load.operations is not None and load.operations < load.clients:
+        message = f"is below clients ({load.clients:,}), so that some would offer nothing"
+        yield BrokenRule("operations", message, "Raise it, or lower clients.")
+    if load.think != "constant" and load.think_ms == 0:
+        yield BrokenRule("think", "has no effect without a pause", "Give think_ms, or remove it.")

@@ -1,5 +1,5 @@
 """
-What operations cost on Aurora DSQL, in distributed processing units (DPU), the unit that it bills.
+The bill of operations on Aurora DSQL, in distributed processing units (DPU), the unit that it bills.
 
 A statement is a transaction of its own here, so each pays the least that a transaction pays. Compute is the time that
 the statement keeps a query processor busy, which no plan can know: the largest of the documentation's examples for one
@@ -13,31 +13,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.target import DsqlTarget
 from stepbench.contracts.workload import Kind
+from stepbench.costs import prices
+from stepbench.costs.prices import line, operated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stepbench.contracts.plan import TrialPlan
     from stepbench.contracts.workload import Workload
+    from stepbench.costs.prices import CostLine
 
 WRITE_DPU_PER_BYTE, LEAST_WRITTEN_BYTES, LEAST_ROW_BYTES = 0.00004883, 1_024, 128
 READ_DPU_PER_BYTE, LEAST_READ_BYTES = 0.00000183105, 2_048
 COMPUTE_DPU = 0.01607
-"""Of one statement: 16 ms."""
+"""One statement's compute: 16 ms."""
 COMPUTE_DPU_PER_LOADED_ROW = 0.0008
-"""Of a row among many in one INSERT: the documentation's 100 rows take 80 ms."""
+"""Compute of a row among many in one INSERT: the documentation's 100 rows take 80 ms."""
 ROW_OVERHEAD_BYTES = 40
 """A time stamp and the columns' headers, generously."""
 
 
+def dsql_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
+    """
+    Return the bill of a trial that offers so many operations, what is preloaded included.
+
+    Everything that the store does is billed in one unit; peers bill what is written once more.
+    """
+    workload = trial.workload
+    if workload is None:  # a trial for triggers, which the store has not
+        return ()
+    regions = 2 if isinstance(trial.target, DsqlTarget) and trial.target.cluster == "multi" else 1
+    count = operated(workload, offered) * operation_dpu(workload, regions=regions)
+    return (line(prices.DSQL_DPU, count + preloading_dpu(workload, workload.records, regions=regions)),)
+
+
 def operation_dpu(workload: Workload, *, regions: int = 1) -> float:
-    """Of the mean operation of the mix. `regions`: in which the data is, all of which bill what is written."""
-    weights = zip(Kind, workload.mix.weights, strict=True)
-    return sum(weight * _DPU[kind](workload, regions) for kind, weight in weights) / workload.mix.total
+    """Return the units of the mix's mean operation. `regions`: how many hold the data and bill what is written."""
+    mix = workload.mix
+    return sum(mix.weights[kind] * _DPU[kind](workload, regions) for kind in sorted(mix.kinds)) / mix.total
 
 
 def preloading_dpu(workload: Workload, records: int, *, regions: int = 1) -> float:
-    """Of `records` rows in transactions of many; an insert checks that the key is not there, so it reads, too."""
+    """Return the units of `records` rows in large transactions; an insert checks that its key is free, so it reads."""
     written = _row_bytes(workload) * WRITE_DPU_PER_BYTE * regions
     read = max(workload.record.key_bytes, LEAST_ROW_BYTES) * READ_DPU_PER_BYTE
     return records * (written + read + COMPUTE_DPU_PER_LOADED_ROW)
@@ -53,7 +72,7 @@ def _read(workload: Workload, _regions: int, rows: int = 1) -> float:
 
 
 def _write(workload: Workload, regions: int) -> float:
-    """Whether the row was there before or not: its key, or all of it, is read first."""
+    """A write reads first: the row's key where it is new, all of the row where it was there before."""
     written = max(_row_bytes(workload), LEAST_WRITTEN_BYTES) * WRITE_DPU_PER_BYTE
     return _read(workload, regions) + written * regions
 

@@ -5,7 +5,7 @@ So t0 is the last answer's t2 plus the pause, and t1 - t0 is what the generator 
 (chosen, encoded, signed) while the last one's answer is awaited. After a refusal, or without an answer, a client
 pauses longer, and the more so the more often in a row: a store that refuses at once would be hammered. What a client
 offers, its pauses, timer and clock are arguments. A store that stalls is offered less, and the series hides what others
-would have waited: `stats.coordinated_omission` says how much.
+would have waited: `analysis.omission` says how much.
 
 Source:
     Schroeder, Wierman & Harchol-Balter (2006), Open versus closed: a cautionary tale, NSDI '06.
@@ -17,17 +17,18 @@ import asyncio
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.drivers.protocol import Outcome
-from stepbench.load.making import Broken, broken
 from stepbench.load.open_loop import CANCEL_DRAIN_S, LAST_WORD_S
+from stepbench.model.pending import FailedRequest, failed_in_driver
+from stepbench.model.result import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from stepbench.clock import Clock
-    from stepbench.drivers.protocol import Made, Operated
-    from stepbench.load.growing_recorder import GrowingRecorder
+    from stepbench.load.recorder import GrowingRecorder
     from stepbench.load.timer import Timer
+    from stepbench.model.pending import PendingRequest
+    from stepbench.model.result import Result
 
 _OK = Outcome.OK
 BACK_OFF_NS, LONGEST_BACK_OFF_NS = 10_000_000, 1_000_000_000
@@ -39,25 +40,25 @@ class Offer(NamedTuple):
     """An operation that is made; `kind` is noted with the answer."""
 
     kind: int
-    made: Made[Operated]
+    pending: PendingRequest
 
 
 class Client(NamedTuple):
     """
-    One client.
+    One client of the closed loop.
 
-    number: of all writers' clients. make: makes the operation with this sequence number of the client's; asked once for
-    each, in order, and for one more than is offered. pauses_ns: before each operation; where they end, the client does.
-    operations: so many, if they are bounded.
+    number: among all writers' clients. prepare: prepares the operation with this sequence number of the client's; it is
+    called once for each, in order, and for one more than is offered. pauses_ns: before each operation; the client ends
+    where they do. operations: how many, if they are bounded.
     """
 
     number: int
-    make: Callable[[int], Offer]
+    prepare: Callable[[int], Offer]
     pauses_ns: Iterator[int]
     operations: int | None = None
 
 
-class Bounds(NamedTuple):
+class LoopBounds(NamedTuple):
     """
     When it begins and ends.
 
@@ -77,7 +78,7 @@ class ClosedLoop:
     """One slice of one writer's clients; `run` it once."""
 
     def __init__(
-        self, clients: Sequence[Client], clock: Clock, timer: Timer, recorder: GrowingRecorder, bounds: Bounds
+        self, clients: Sequence[Client], clock: Clock, timer: Timer, recorder: GrowingRecorder, bounds: LoopBounds
     ) -> None:
         self._clock = clock
         self._timer = timer
@@ -85,9 +86,9 @@ class ClosedLoop:
         self._bounds = bounds
         self.until_ns = bounds.send_until_ns
         """Nothing is offered with a t0 from then on; 0 once it is stopped."""
-        self._pausing: list[tuple[int, int, _Going]] = []
-        self._to_prepare: list[_Going] = []
-        self._going = {client.number: _Going(client, self, clock, recorder) for client in clients}
+        self._pausing: list[tuple[int, int, _RunningClient]] = []
+        self._to_prepare: list[_RunningClient] = []
+        self._running = {client.number: _RunningClient(client, self, clock, recorder) for client in clients}
         self._ended: asyncio.Future[None] | None = None
         self._drain_alarm: asyncio.TimerHandle | None = None
 
@@ -99,92 +100,92 @@ class ClosedLoop:
         self._limit_drain(left_s + self._bounds.drain_s if self.until_ns else CANCEL_DRAIN_S)
         try:
             start_ns = max(self._bounds.start_at_ns, self._clock.now_ns())
-            for going in list(self._going.values()):
-                going.go_on(start_ns, seen_ns=0)
-            if self._going:
+            for running in list(self._running.values()):
+                running.offer_next(start_ns, seen_ns=0)
+            if self._running:
                 await self._ended
         finally:
-            self._give_up()
+            self._abandon_all()
             self._timer.close()
             if self._drain_alarm is not None:
                 self._drain_alarm.cancel()
-        for going in list(self._going.values()):
-            going.close()
+        for running in list(self._running.values()):
+            running.close()
 
     def stop(self) -> None:
         """Offer nothing more, and do not wait long for answers. Call it on the loop's thread."""
         self.until_ns = 0
         pausing, self._pausing = self._pausing, []
-        for _, _, going in pausing:
-            self.go_home(going)
+        for _, _, running in pausing:
+            self.finish(running)
         if self._ended is not None and not self._ended.done():
             self._limit_drain(CANCEL_DRAIN_S)
 
     # --- for clients -----------------------------------------------------------------------------------------
 
     def is_over(self, t0_ns: int) -> bool:
-        """Whether an operation that is due then is not to be offered."""
-        return t0_ns >= self.until_ns or self._recorder.begun >= self._bounds.most
+        """Return whether an operation that is due then is not to be offered."""
+        return t0_ns >= self.until_ns or self._recorder.started >= self._bounds.most
 
-    def pause(self, due_ns: int, going: _Going) -> None:
+    def pause(self, due_ns: int, running: _RunningClient) -> None:
         """Let a client's operation wait until it is due."""
-        heapq.heappush(self._pausing, (due_ns, going.number, going))
-        if self._pausing[0][2] is going:
-            self._timer.call_at(due_ns, self._ring)
+        heapq.heappush(self._pausing, (due_ns, running.number, running))
+        if self._pausing[0][2] is running:
+            self._timer.call_at(due_ns, self._start_due)
 
-    def prepare_soon(self, going: _Going) -> None:
+    def prepare_soon(self, running: _RunningClient) -> None:
         """
         Make a client's next operation once all answers that are there have been taken, and followed by a send.
 
-        What is sent by a task of its own (`drivers.tasked`) goes out behind what is made.
+        What is sent by a task of its own (`CoroutineRequest`) goes out behind what is made.
         """
-        self._to_prepare.append(going)
+        self._to_prepare.append(running)
         if len(self._to_prepare) == 1:
-            asyncio.get_running_loop().call_soon(self._prepare)
+            asyncio.get_running_loop().call_soon(self._prepare_waiting)
 
-    def go_home(self, going: _Going) -> None:
-        """A client has come to its end."""
-        if self._going.pop(going.number, None) is not None and not self._going:
-            self._all_home()
+    def finish(self, running: _RunningClient) -> None:
+        """Note that a client has come to its end."""
+        if self._running.pop(running.number, None) is not None and not self._running:
+            self._end_run()
 
     # ---------------------------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def _prepare_waiting(self) -> None:
         waiting, self._to_prepare = self._to_prepare, []
-        for going in waiting:
-            going.prepare()
+        for running in waiting:
+            running.prepare()
 
-    def _ring(self) -> None:
+    def _start_due(self) -> None:
         now_ns = self._clock.now_ns()
         while self._pausing and self._pausing[0][0] <= now_ns:
-            due_ns, _, going = heapq.heappop(self._pausing)
-            going.begin(due_ns)
+            due_ns, _, running = heapq.heappop(self._pausing)
+            running.start(due_ns)
         if self._pausing:
-            self._timer.call_at(self._pausing[0][0], self._ring)
+            self._timer.call_at(self._pausing[0][0], self._start_due)
 
     def _limit_drain(self, seconds: float) -> None:
         if self._drain_alarm is not None:
             self._drain_alarm.cancel()
-        self._drain_alarm = asyncio.get_running_loop().call_later(seconds, self._give_up)
+        self._drain_alarm = asyncio.get_running_loop().call_later(seconds, self._abandon_all)
 
-    def _give_up(self) -> None:
+    def _abandon_all(self) -> None:
         self.until_ns = 0
-        for going in list(self._going.values()):
-            going.abandon()
+        for running in list(self._running.values()):
+            running.abandon()
         # Whoever has not said by then what became of it breaks its contract; the records of the others are kept.
-        self._drain_alarm = asyncio.get_running_loop().call_later(LAST_WORD_S, self._all_home)
+        self._drain_alarm = asyncio.get_running_loop().call_later(LAST_WORD_S, self._end_run)
 
-    def _all_home(self) -> None:
+    def _end_run(self) -> None:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
 
-class _Going:
+class _RunningClient:
     """A client on its way."""
 
     def __init__(self, client: Client, loop: ClosedLoop, clock: Clock, recorder: GrowingRecorder) -> None:
         self.number = client.number
-        self._make_operation = client.make
+        self._prepare_request = client.prepare
         self._pauses_ns = client.pauses_ns
         self._operations = client.operations
         self._loop = loop
@@ -197,7 +198,7 @@ class _Going:
         self._row = 0
         self._t0_ns = 0
 
-    def go_on(self, ready_ns: int, seen_ns: int) -> None:
+    def offer_next(self, ready_ns: int, seen_ns: int) -> None:
         """
         Offer the next operation, from `ready_ns` on and after a pause; or come to the end.
 
@@ -205,32 +206,32 @@ class _Going:
         """
         pause_ns = next(self._pauses_ns, None)
         if pause_ns is None or self._done == self._operations or self._loop.is_over(ready_ns + pause_ns):
-            self._loop.go_home(self)
+            self._loop.finish(self)
             return
         due_ns = ready_ns + pause_ns
         if due_ns <= seen_ns or due_ns <= self._clock.now_ns():
             self._send(due_ns)
             return
         if self._next is None:
-            self._next = self._make(self._done)
+            self._next = self._prepare(self._done)
         self._loop.pause(due_ns, self)
 
-    def begin(self, t0_ns: int) -> None:
-        """The pause is over."""
+    def start(self, t0_ns: int) -> None:
+        """Send the operation whose pause is over, or come to the end."""
         if self._loop.is_over(t0_ns):
-            self._loop.go_home(self)
+            self._loop.finish(self)
         else:
             self._send(t0_ns)
 
     def _send(self, t0_ns: int) -> None:
         """Send what is due, and make the one after it."""
-        self._in_flight = offer = self._next or self._make(self._done)
+        self._in_flight = offer = self._next or self._prepare(self._done)
         self._next = None
-        self._row, self._t0_ns = self._recorder.begin(), t0_ns
+        self._row, self._t0_ns = self._recorder.start(), t0_ns
         try:
-            offer.made.send(self._answered)
-        except Exception as error:  # noqa: BLE001 -- see `Broken`
-            self._answered(broken(error, self._clock))
+            offer.pending.send(self._answered)
+        except Exception as error:  # noqa: BLE001 -- see `FailedRequest`
+            self._answered(failed_in_driver(error, self._clock))
         if self._in_flight is offer:
             self._loop.prepare_soon(self)
 
@@ -238,24 +239,24 @@ class _Going:
         """Make the next operation, if one is in flight and there may be one after it."""
         following = self._done + 1
         if self._in_flight is not None and self._next is None and following != self._operations:
-            self._next = self._make(following)
+            self._next = self._prepare(following)
 
     def abandon(self) -> None:
-        """Whatever it does, it is to end."""
+        """Abandon what is in flight."""
         if self._in_flight is not None:
-            self._in_flight.made.abandon()
+            self._in_flight.pending.abandon()
 
     def close(self) -> None:
         """Write down what was never answered, against the driver's contract."""
-        self._answered(broken(TimeoutError(), self._clock))
+        self._answered(failed_in_driver(TimeoutError(), self._clock))
 
-    def _make(self, sequence: int) -> Offer:
+    def _prepare(self, sequence: int) -> Offer:
         try:
-            return self._make_operation(sequence)
-        except Exception as error:  # noqa: BLE001 -- see `Broken`
-            return Offer(0, Broken(error, self._clock))
+            return self._prepare_request(sequence)
+        except Exception as error:  # noqa: BLE001 -- see `FailedRequest`
+            return Offer(0, FailedRequest(error, self._clock))
 
-    def _answered(self, operated: Operated) -> None:
+    def _answered(self, operated: Result) -> None:
         offer, self._in_flight = self._in_flight, None
         if offer is None:
             return  # said after the last word
@@ -268,12 +269,12 @@ class _Going:
             self._failures += 1
             ready_ns += back_off_ns(self._failures)
         # The next one is on its way before this one is written down: the time for that is nobody's.
-        self.go_on(ready_ns, answered_ns)
+        self.offer_next(ready_ns, answered_ns)
         self._recorder.record(row, self.number, offer.kind, t0_ns, operated)
 
 
 def back_off_ns(failures: int) -> int:
-    """How much longer a client pauses after so many operations in a row that were not acknowledged."""
+    """Return how much longer a client pauses after so many operations in a row that were not acknowledged, ns."""
     if failures == 0:
         return 0
     return min(LONGEST_BACK_OFF_NS, BACK_OFF_NS << min(failures - 1, _MOST_DOUBLINGS))

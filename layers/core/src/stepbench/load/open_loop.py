@@ -14,15 +14,16 @@ from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.load.making import Broken, broken
+from stepbench.model.pending import FailedRequest, failed_in_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.clock import Clock
-    from stepbench.drivers.protocol import Answer, Made
     from stepbench.load.recorder import Recorder
     from stepbench.load.timer import Timer
+    from stepbench.model.pending import PendingRequest
+    from stepbench.model.result import Result
 
 CANCEL_DRAIN_S = 2.0
 LAST_WORD_S = 2.0
@@ -31,7 +32,7 @@ _BURST = 16
 """Events started at one go before answers get their turn, when the generator has fallen behind."""
 
 
-class Limits(NamedTuple):
+class SliceLimits(NamedTuple):
     """
     What bounds a slice.
 
@@ -49,12 +50,12 @@ class OpenLoop:
 
     def __init__(  # noqa: PLR0913 -- its parts
         self,
-        make: Callable[[int], Made[Answer]],
+        make: Callable[[int], PendingRequest],
         clock: Clock,
         timer: Timer,
         recorder: Recorder,
         *,
-        limits: Limits,
+        limits: SliceLimits,
         first_row: int = 0,
     ) -> None:
         """
@@ -71,8 +72,8 @@ class OpenLoop:
         self._send_until_ns = limits.send_until_ns
         self._next = first_row
         self._end = recorder.rows
-        self._made: Made[Answer] | None = None
-        self._in_flight: dict[int, Made[Answer]] = {}
+        self._made: PendingRequest | None = None
+        self._in_flight: dict[int, PendingRequest] = {}
         self._waits_for_answer = False
         self._stopped = False
         self._leaves_rest_open = False
@@ -156,17 +157,17 @@ class OpenLoop:
         self._next = row + 1
         try:
             made.send(partial(self._ended, row))
-        except Exception as error:  # noqa: BLE001 -- see `Broken`
+        except Exception as error:  # noqa: BLE001 -- see `FailedRequest`
             if row in self._in_flight:
-                self._ended(row, broken(error, self._clock))
+                self._ended(row, failed_in_driver(error, self._clock))
 
-    def _make_row(self, row: int) -> Made[Answer]:
+    def _make_row(self, row: int) -> PendingRequest:
         try:
             return self._make(self._recorder.first_sequence + row)
-        except Exception as error:  # noqa: BLE001 -- see `Broken`
-            return Broken(error, self._clock)
+        except Exception as error:  # noqa: BLE001 -- see `FailedRequest`
+            return FailedRequest(error, self._clock)
 
-    def _ended(self, row: int, answer: Answer) -> None:
+    def _ended(self, row: int, answer: Result) -> None:
         if self._in_flight.pop(row, None) is None:
             return  # said after the last word
         self._recorder.record(row, answer)
@@ -199,7 +200,7 @@ class OpenLoop:
 
     def _close_rows(self) -> None:
         for row in list(self._in_flight):
-            self._ended(row, broken(TimeoutError(), self._clock))
+            self._ended(row, failed_in_driver(TimeoutError(), self._clock))
         self._recorder.unsent(0, self._next if self._leaves_rest_open else self._end)
 
     def _arm_last_call(self) -> None:

@@ -1,38 +1,132 @@
-"""What became of each event of a slice, in columns that are there before the clock starts."""
+"""What became of each request of a slice: in columns made ahead in open loop, in rows that grow in closed loop."""
 
 from __future__ import annotations
 
+import struct
+from abc import ABC, abstractmethod
 from array import array
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.drivers.protocol import Operated
-from stepbench.load.notes import Notes, integers
-from stepbench.records.columns import UNSENT, Rows
-from stepbench.records.taken import Taken
+from stepbench.model.result import ConnectionParts, Result
+from stepbench.records.formats.columns import UNSENT, PendingRows, Rows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from numpy.typing import NDArray
 
-    from stepbench.drivers.protocol import Answer
+_MAX_ERRORS, _OTHER_ERRORS, _AT_ONCE = 0xFFFF, "other", 1_000
+
+
+class RecorderBase(ABC):
+    """
+    Counts and error codes of recorded rows.
+
+    Rows are recorded one by one on the measured path and handed over in bulk to flushes. `_recorded` counts rows,
+    `_not_ok` those of other outcomes than OK, by outcome.
+    """
+
+    def __init__(self) -> None:
+        self._errors = {"": 0}
+        self._recorded = 0
+        self._not_ok = [0, 0, 0, 0]
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Return the error codes so far; rows hold indices into this, which stay valid as it grows."""
+        return tuple(self._errors)
+
+    @property
+    def counts(self) -> list[int]:
+        """Return how many rows by outcome: ok, failed, unknown, unsent."""
+        return [self._recorded - sum(self._not_ok), *self._not_ok[1:]]
+
+    @property
+    @abstractmethod
+    def planned(self) -> int:
+        """Return how many requests there are to be, as far as that is known."""
+
+    def progress(self) -> dict[str, int]:
+        """Return counters for a heartbeat."""
+        ok, failed, unknown, _ = self.counts
+        return {"sent": ok + failed + unknown, "ok": ok, "failed": failed, "unknown": unknown, "planned": self.planned}
+
+    @abstractmethod
+    def hand_over(self) -> PendingRows:
+        """Give away all rows recorded since the last call, each once; on the measuring thread, at no cost a row."""
+
+    def take(self) -> Rows:
+        """Give away what `hand_over` does, put together at once: where nothing is being measured."""
+        return self.hand_over().rows()
+
+    def _error_index(self, error: str) -> int:
+        if len(self._errors) > _MAX_ERRORS - 1:
+            error = _OTHER_ERRORS if error not in self._errors else error
+        return self._errors.setdefault(error, len(self._errors))
+
+
+def integers(column: NDArray[np.int64]) -> Iterator[int]:
+    """
+    Yield a column as Python's integers.
+
+    `tolist` would keep the interpreter for milliseconds; other threads get their turn between steps of this.
+    """
+    for at in range(0, column.size, _AT_ONCE):
+        yield from column[at : at + _AT_ONCE].tolist()
+
+
+class OperationExtras:
+    """Retries and the parts of connections, by sequence number: most operations have neither."""
+
+    def __init__(self) -> None:
+        self._retries: dict[int, int] = {}
+        self._connecting: dict[int, ConnectionParts] = {}
+
+    def add(self, sequence: int, result: Result) -> None:
+        """Note what an operation has."""
+        if result.retries:
+            self._retries[sequence] = result.retries
+        if result.connecting is not None:
+            self._connecting[sequence] = result.connecting
+
+    def take(self, sequence: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """Return columns of these operations, as in `Rows.extras`, and forget them; others may be noted meanwhile."""
+        columns: dict[str, NDArray[np.int64]] = {}
+        if self._retries:
+            retries = (self._retries.pop(each, 0) for each in integers(sequence))
+            columns["retries"] = np.fromiter(retries, np.int64, sequence.size)
+        if self._connecting:
+            none = ConnectionParts(0, 0, 0, 0)
+            parts = (part for each in integers(sequence) for part in self._connecting.pop(each, none))
+            table = np.fromiter(parts, np.int64, sequence.size * len(none)).reshape(-1, len(none))
+            columns.update(zip(ConnectionParts._fields, table.T.copy(), strict=True))
+        return {name: column for name, column in columns.items() if column.any()}
+
 
 _OPEN, _CLOSED, _TAKEN = 0, 1, 2
-_MAX_ERRORS = 0xFFFF
-_OTHER_ERRORS = "other"
+MAX_WAITING_ROWS = 500_000
+"""Some 22 MB: what 10 s at 50,000/s leave between two flushes."""
+_FIELDS = ("sequence", "t0_ns", "t1_ns", "t2_ns", "client", "error", "kind", "outcome")
+_FORMAT = "qqqqHHBB"
+_ROW = struct.Struct(f"={_FORMAT}")
+_OWN = ("sequence", "t0_ns", "t1_ns", "t2_ns", "outcome", "error")
+_COLUMNS = np.dtype(list(zip(_FIELDS, _FORMAT, strict=True)))
+"""The same row: packing one takes a third of the time that appending to a column each would."""
 
 
-class Recorder:
+class Recorder(RecorderBase):
     """
     One row an event, numbered from 0; row 0 is the event with sequence `first_sequence`.
 
-    Rows are closed one by one on the measured path (`record`, `unsent`) and handed over in bulk to flushes. A closed
-    row never changes, so that another thread may copy it. `array` takes an integer in a third of the time that a numpy
-    element does.
+    A closed row never changes, so that another thread may copy it. `array` takes an integer in a third of the time that
+    a numpy element does.
     """
 
     def __init__(self, t0_ns: NDArray[np.int64], first_sequence: int = 0) -> None:
+        super().__init__()
         rows = t0_ns.size
         self.t0_ns = array("q", t0_ns.astype(np.int64).tobytes())
         self.first_sequence = first_sequence
@@ -42,40 +136,27 @@ class Recorder:
         self._error = array("H", bytes(2 * rows))
         self._state = bytearray(rows)
         self._tokens: dict[int, str] = {}
-        self._errors = {"": 0}
         self._taken_below = 0
-        self._closed = 0
-        self._not_ok = [0, 0, 0, 0]
 
     @property
     def rows(self) -> int:
-        """How many events there are."""
+        """Return how many events there are."""
         return len(self.t0_ns)
 
     @property
-    def errors(self) -> tuple[str, ...]:
-        """Error codes so far; rows hold indices into this, which stay valid as it grows."""
-        return tuple(self._errors)
+    def planned(self) -> int:
+        """Return the number of the slice's events."""
+        return self.rows
 
-    @property
-    def counts(self) -> list[int]:
-        """Closed rows by outcome: ok, failed, unknown, unsent."""
-        return [self._closed - sum(self._not_ok), *self._not_ok[1:]]
-
-    def progress(self) -> dict[str, int]:
-        """Counters for a heartbeat."""
-        ok, failed, unknown, _ = self.counts
-        return {"sent": ok + failed + unknown, "ok": ok, "failed": failed, "unknown": unknown, "planned": self.rows}
-
-    def record(self, row: int, written: Answer) -> None:
+    def record(self, row: int, result: Result) -> None:
         """Close a row with what the driver says."""
         # By place, and the outcome only where it is not OK, which is 0: half the time, on each event of the load.
-        self._t1_ns[row] = written[0]
-        self._t2_ns[row] = written[1]
-        if written[2] or written[3] or written[4]:
-            self._record_rest(row, written)
+        self._t1_ns[row] = result[0]
+        self._t2_ns[row] = result[1]
+        if result[2] or result[3] or result[4]:
+            self._record_rest(row, result)
         self._state[row] = _CLOSED
-        self._closed += 1
+        self._recorded += 1
 
     def unsent(self, first: int, last: int) -> None:
         """Close all rows in [first, last) that are open: their events were never handed to the driver."""
@@ -84,10 +165,10 @@ class Recorder:
                 self._outcome[row] = UNSENT
                 self._not_ok[UNSENT] += 1
                 self._state[row] = _CLOSED
-                self._closed += 1
+                self._recorded += 1
 
-    def hand_over(self) -> Taken:
-        """All rows that were closed since the last call; each comes once. On the writing thread, copied by another."""
+    def hand_over(self) -> PendingRows:
+        """Give away all rows closed since the last call, each once; on the writing thread, copied by another."""
         below = self._state.rfind(_CLOSED, self._taken_below) + 1
         state = np.frombuffer(self._state, dtype=np.uint8)[self._taken_below : max(below, self._taken_below)]
         closed = np.flatnonzero(state == _CLOSED)
@@ -96,14 +177,10 @@ class Recorder:
         first_open = self._state.find(_OPEN, self._taken_below)
         self._taken_below = self.rows if first_open < 0 else first_open
         tokens, self._tokens = self._tokens, {}
-        return Taken(rows.size, partial(self._build, rows, tokens))
-
-    def take(self) -> Rows:
-        """As `hand_over`, copied at once: where nothing is being measured."""
-        return self.hand_over().rows()
+        return PendingRows(rows.size, partial(self._build, rows, tokens))
 
     def _build(self, rows: NDArray[np.int64], tokens: dict[int, str]) -> Rows:
-        """`tokens`: of these rows."""
+        """Put these rows together, with their tokens."""
         return Rows(
             sequence=rows + self.first_sequence,
             t0_ns=np.frombuffer(self.t0_ns, dtype=np.int64)[rows],
@@ -114,41 +191,36 @@ class Recorder:
             tokens=tuple(tokens.pop(row, "") for row in integers(rows)) if tokens else (),
         )
 
-    def _record_rest(self, row: int, written: Answer) -> None:
-        if written.outcome:
-            self._outcome[row] = written.outcome
-            self._not_ok[written.outcome] += 1
-        if written.error:
-            self._error[row] = self._error_index(written.error)
-        if written.token:
-            self._tokens[row] = written.token
-
-    def _error_index(self, error: str) -> int:
-        if len(self._errors) > _MAX_ERRORS - 1:
-            error = _OTHER_ERRORS if error not in self._errors else error
-        return self._errors.setdefault(error, len(self._errors))
+    def _record_rest(self, row: int, result: Result) -> None:
+        if result.outcome:
+            self._outcome[row] = result.outcome
+            self._not_ok[result.outcome] += 1
+        if result.error:
+            self._error[row] = self._error_index(result.error)
+        if result.token:
+            self._tokens[row] = result.token
 
 
 class OperationRecorder(Recorder):
-    """The same for operations, of which more is kept; what was not sent has 0 there."""
+    """Records operations, of which more is kept: client, kind and extras; what was not sent has 0 there."""
 
     def __init__(self, t0_ns: NDArray[np.int64], first_sequence: int = 0) -> None:
         super().__init__(t0_ns, first_sequence)
         self._client = array("I", bytes(4 * self.rows))
         self._kind = bytearray(self.rows)
-        self._notes = Notes()
+        self._extras = OperationExtras()
 
-    def begin(self, sequence: int, kind: int, client: int) -> None:
+    def start(self, sequence: int, kind: int, client: int) -> None:
         """Note what is offered, and on whose connection."""
         row = sequence - self.first_sequence
         self._kind[row] = kind
         self._client[row] = client
 
-    def record(self, row: int, written: Answer) -> None:
+    def record(self, row: int, result: Result) -> None:
         """Close a row, with what only operations have."""
-        if isinstance(written, Operated) and (written.retries or written.connecting is not None):
-            self._notes.add(row + self.first_sequence, written)
-        super().record(row, written)
+        if result.retries or result.connecting is not None:
+            self._extras.add(row + self.first_sequence, result)
+        super().record(row, result)
 
     def _build(self, rows: NDArray[np.int64], tokens: dict[int, str]) -> Rows:
         built = super()._build(rows, tokens)
@@ -156,4 +228,72 @@ class OperationRecorder(Recorder):
             "client": np.frombuffer(self._client, dtype=np.uint32)[rows].astype(np.int64),
             "kind": np.frombuffer(self._kind, dtype=np.uint8)[rows].astype(np.int64),
         }
-        return built._replace(extras=own | self._notes.take(built.sequence))
+        return built._replace(extras=own | self._extras.take(built.sequence))
+
+
+class GrowingRecorder(RecorderBase):
+    """
+    A row an operation, written when it has been answered; a flush takes all there are and leaves nothing behind.
+
+    Operations are numbered in the order in which they begin: a client's k-th row is its k-th operation.
+    """
+
+    def __init__(self, max_waiting_rows: int = MAX_WAITING_ROWS, full: Callable[[], None] | None = None) -> None:
+        """`full` is called, once before each `hand_over`, when so many rows wait: flush sooner, or stop."""
+        super().__init__()
+        self._full_bytes = max_waiting_rows * _ROW.size
+        self._full = full
+        self.started = 0
+        """How many operations have got a number."""
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows = bytearray()
+        self._tokens: dict[int, str] = {}
+        self._extras = OperationExtras()
+
+    @property
+    def waiting(self) -> int:
+        """Return how many rows no flush has taken."""
+        return len(self._rows) // _ROW.size
+
+    @property
+    def planned(self) -> int:
+        """Return how many were started: nothing is planned in closed loop."""
+        return self.started
+
+    def start(self) -> int:
+        """Return the sequence number of the next operation."""
+        sequence, self.started = self.started, self.started + 1
+        return sequence
+
+    def record(self, sequence: int, client: int, kind: int, t0_ns: int, result: Result) -> None:
+        """Write down an operation with what the driver says."""
+        t1_ns, t2_ns, outcome, token, error, retries, connecting = result
+        code = self._error_index(error) if error else 0
+        self._rows += _ROW.pack(sequence, t0_ns, t1_ns, t2_ns, client, code, kind, outcome)
+        if token:
+            self._tokens[sequence] = token
+        if retries or connecting is not None:
+            self._extras.add(sequence, result)
+        if outcome:
+            self._not_ok[outcome] += 1
+        self._recorded += 1
+        if len(self._rows) == self._full_bytes and self._full is not None:
+            self._full()
+
+    def hand_over(self) -> PendingRows:
+        """Give away all rows since the last call, each once; on the writing thread, at no cost a row."""
+        taken = PendingRows(self.waiting, partial(_build, self._rows, self._tokens, self._extras))
+        self._clear()
+        return taken
+
+
+def _build(packed: bytearray, tokens: dict[int, str], extras_of: OperationExtras) -> Rows:
+    """Put rows together, by ascending sequence."""
+    rows = np.frombuffer(packed, dtype=_COLUMNS)
+    rows = rows[np.argsort(rows["sequence"], kind="stable")]
+    own = {name: np.ascontiguousarray(rows[name]) for name in _OWN}
+    extras = {name: rows[name].astype(np.int64) for name in ("client", "kind")} | extras_of.take(own["sequence"])
+    named = tuple(tokens.pop(each, "") for each in integers(own["sequence"])) if tokens else ()
+    return Rows(**own, tokens=named, extras=extras)

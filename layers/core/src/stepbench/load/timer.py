@@ -38,7 +38,7 @@ class Timer(Protocol):
         ...
 
     def close(self) -> None:
-        """No alarm any more; safe to call twice."""
+        """Cancel the alarm, for good; safe to call twice."""
         ...
 
 
@@ -121,15 +121,15 @@ class TimerFd:
 
 def spin_ns(alarms_per_s: float, cores: float) -> int:
     """
-    How long to wait for each alarm without sleeping: `SPIN_NS`, or 0 where that would cost too much.
+    Return how long to wait for each alarm without sleeping: `SPIN_NS`, or 0 where that would cost too much.
 
-    alarms_per_s: at the most. cores: of this thread (see `load.cpu.cores_of`); less than one is stopped by its quota.
+    alarms_per_s: at the most. cores: of this thread (see `process.cores_of`); less than one is stopped by its quota.
     """
     return SPIN_NS if cores >= 1 and alarms_per_s * SPIN_NS <= MOST_SPINNING * _SECOND_NS else 0
 
 
 def best_timer(clock: Clock, spin_ns: int = 0) -> Timer:
-    """The most punctual timer that the system has, for the running loop."""
+    """Open the most punctual timer that the system has, for the running loop."""
     try:
         return TimerFd(clock, spin_ns)
     except (OSError, AttributeError):

@@ -1,1 +1,1 @@
-"""The embedded run: emulator, local stores, clock reference, deployment and progress on one machine, on loopback."""
+"""The embedded run has emulator, local stores, clock reference, deployment and progress on one machine, on loopback."""

@@ -1,4 +1,4 @@
-"""What `stepbench run` does with its plans, here and on a deployed stack."""
+"""`stepbench run`: plans in, runs and their reports out, here and on a deployed stack."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ import json
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.result import SkippedTrial, SkippedTrials
-from stepbench.local.display import progress_display
-from stepbench.local.executions import Executions, Run, new_run_id
-from stepbench.local.floors import DURATION_S, measure_floors
-from stepbench.local.progress import AWS, LOCAL, Overheads
-from stepbench.local.results import REPORT, SUMMARY, headline, remedies
-from stepbench.local.running import NotTornDownError, Outcome, Terminal, execute
-from stepbench.local.session import Session, local_session, why_skipped
+from stepbench.local.ended import ServerWatch
+from stepbench.local.executions import Executions, RunSpec, new_run_id
+from stepbench.local.fetching import REPORT, SUMMARY
+from stepbench.local.floors.measuring import DURATION_S, measure_floors
+from stepbench.local.progress import AWS, LOCAL, Overheads, progress_display
+from stepbench.local.results import headline, remedies
+from stepbench.local.running import RunOutcome, Terminal, execute
+from stepbench.local.session import LocalSession, local_session, skip_reason
 from stepbench.local.stack import Stack, remote_stack
-from stepbench.local.utilisation import published
+from stepbench.local.utilisation import Publisher
 from stepbench.planning import Expanded, expand, expanded, refuse_traces
-from stepbench.records import layout
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,12 +33,23 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from stepbench.contracts.plan import Plan, TrialPlan
-    from stepbench.local.places import Places
+    from stepbench.local.paths import Paths
+
+AS_IT_IS: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
+"""Options of `Console.print` for text of ours and of servers, which has no markup."""
+
+
+class Ending(IntEnum):
+    """How runs ended, a worse one above a better: whole, with a threshold missed, or failed, stopped or not whole."""
+
+    WHOLE = 0
+    THRESHOLD_MISSED = 1
+    NOT_WHOLE = 2
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to run: `json` for summaries on stdout, `floors` for measuring them first (here only)."""
+    """The options of a run: `json` prints summaries on stdout, `floors` measures them first (here only)."""
 
     out: Path
     json: bool = False
@@ -44,114 +58,123 @@ class Options:
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs one plan after the other and tells how it went."""
+    """The runner runs one plan after the other and prints how each went: results to `output`, else to `console`."""
 
     stack: Stack
     options: Options
     overheads: Overheads
-    people: Console
-    data: Console
-    session: Session | None = None
+    console: Console
+    output: Console
+    session: LocalSession | None = None
 
-    def run_all(self, plans: Sequence[Plan]) -> bool:
+    def run_all(self, plans: Sequence[Plan]) -> Ending:
         """
-        Whether every plan ran whole. After one that was stopped, no other is begun.
+        Return the worst that became of a plan; after one that was stopped, no other is started.
 
         Raises:
-            RunAbandonedError: a stopped run has left something moving, or not torn down.
+            RunAbandonedError: a run has left something moving, or not torn down, or its emulator has ended.
+            NotFetchedError: results could not be fetched.
         """
-        whole = True
+        worst = Ending.WHOLE
         for plan in plans:
-            outcome, complete = self.run_one(plan)
-            whole = whole and complete
+            outcome, ending = self.run_one(plan)
+            worst = max(worst, ending)
             if outcome is not None and outcome.stopped:
-                return False
-        return whole
+                break
+        return worst
 
-    def run_one(self, plan: Plan) -> tuple[Outcome | None, bool]:
-        """How it ended (None where nothing of it can run here), and whether it ran whole. Raises as `run_all`."""
+    def run_one(self, plan: Plan) -> tuple[RunOutcome | None, Ending]:
+        """Return what came of it (None where nothing of it runs here), and how it ended. Raises as `run_all`."""
         started_at = datetime.now(UTC)
         run_id = new_run_id(plan.name, started_at)
         skipped = self.session.skipped if self.session else {}
-        kept = without(plan, skipped)
-        for trial in left_out(plan, skipped):
-            self.say(f"{trial.name} is skipped: {trial.reason}")
-        if kept is None:
-            self.say(f"nothing of {plan.name} can run here")
-            return None, False
-        self._prepare(plan, kept, run_id, skipped)
-        run = Run(run_id, expand(kept, run_id), datetime.now(UTC))
-        document = kept.model_dump(mode="json", exclude_none=True)
-        self.say(f"run {run_id}")
-        with progress_display(self.people, self.overheads) as show, self._utilisation(kept):
-            executions = Executions(self.stack, run)
-            outcome = execute(executions, document, self.options.out, Terminal(self.say, show), SystemClock())
-        self._tell(outcome)
-        if outcome.left:
-            raise NotTornDownError(run_id, outcome.left)
-        return outcome, outcome.succeeded and kept == plan
+        runnable = runnable_part(plan, skipped)
+        for trial in skipped_trials(plan, skipped):
+            self.notify(f"{trial.name} is skipped: {trial.reason}")
+        if runnable is None:
+            self.notify(f"nothing of {plan.name} can run here")
+            return None, Ending.NOT_WHOLE
+        self._prepare(plan, runnable, run_id, skipped)
+        run = RunSpec(run_id, expand(runnable, run_id), datetime.now(UTC))
+        document = runnable.model_dump(mode="json", exclude_none=True)
+        self.notify(f"run {run_id}")
+        with progress_display(self.console, self.overheads) as show, self._utilisation(runnable):
+            executions, clock = Executions(self.stack, run), SystemClock()
+            servers = ServerWatch(self.session.servers, clock, self.session.needed) if self.session else None
+            outcome = execute(
+                executions, document, self.options.out, Terminal(self.notify, show), clock, servers=servers
+            )
+        try:
+            self._print_outcome(outcome)
+        finally:  # whatever becomes of the words, the environment has to hear of it
+            if outcome.error:
+                raise outcome.error
+        if not outcome.succeeded or runnable != plan:
+            return outcome, Ending.NOT_WHOLE
+        return outcome, Ending.WHOLE if outcome.passed else Ending.THRESHOLD_MISSED
 
     def _utilisation(self, plan: Plan) -> AbstractContextManager[None]:
-        """Here, while a plan looks for a rate: how busy the servers are, where the stack looks for it."""
+        """Publish how busy the servers are while a plan searches for a rate, where the stack reads it; here only."""
         if self.session is None or all(trial.find_rate is None for trial in plan.trials):
             return nullcontext()
-        return published(self.session.pids, self.stack.aws("cloudwatch"))
+        return Publisher(self.session.pids, self.stack.aws("cloudwatch"))
 
-    def _prepare(self, plan: Plan, kept: Plan, run_id: str, skipped: Mapping[str, str]) -> None:
-        """Put beside the run what its report needs to know of this machine."""
+    def _prepare(self, plan: Plan, runnable: Plan, run_id: str, skipped: Mapping[str, str]) -> None:
+        """Store beside the run what its report needs to know of this machine."""
         if self.session is None:
             return
-        missing = tuple(left_out(plan, skipped))
+        missing = tuple(skipped_trials(plan, skipped))
         if missing:
             self.stack.runs.put_model(layout.run_key(run_id, "skipped.json"), SkippedTrials(trials=missing))
         if self.options.floors:
-            self.say(f"measuring this machine's floors, about {DURATION_S:.0f} s (--no-floors leaves it out)")
-            floors = measure_floors(self.stack, kept, run_id, self.session.etcd, SystemClock())
+            self.notify(f"measuring this machine's floors, about {DURATION_S:.0f} s (--no-floors leaves it out)")
+            floors = measure_floors(self.stack, runnable, run_id, self.session.etcd, SystemClock())
             self.stack.runs.put_json(layout.run_key(run_id, "floors.json"), floors)
 
-    def _tell(self, outcome: Outcome) -> None:
+    def _print_outcome(self, outcome: RunOutcome) -> None:
         if outcome.summary is None:
-            self.say(f"no report: {outcome.cause or 'the run was stopped before there was anything to report'}")
+            if outcome.error and not outcome.cause:
+                return
+            self.notify(f"no report: {outcome.cause or 'the run was stopped before there was anything to report'}")
             return
-        self.people.print(headline(outcome.summary, self.people.width))
+        self.console.print(headline(outcome.summary, self.console.width))
         for remedy in remedies(outcome.summary):
-            self.say(f"  {remedy}")
+            self.notify(f"  {remedy}")
         report = outcome.folder / REPORT
         if self.options.json:
-            document: Any = json.loads((outcome.folder / SUMMARY).read_bytes())
-            self.data.print(json.dumps(document), soft_wrap=True, markup=False, highlight=False)
+            self.output.print(json.dumps(json.loads((outcome.folder / SUMMARY).read_bytes())), **AS_IT_IS)
         elif report.exists():
-            self.data.print(str(report), soft_wrap=True, markup=False, highlight=False)
+            self.output.print(str(report), **AS_IT_IS)
 
-    def say(self, text: str) -> None:
-        """A sentence for people."""
-        self.people.print(text, markup=False, highlight=False, soft_wrap=True)
+    def notify(self, text: str) -> None:
+        """Print a sentence for people."""
+        self.console.print(text, **AS_IT_IS)
 
 
-def without(plan: Plan, skipped: Mapping[str, str]) -> Plan | None:
-    """The plan less what cannot run here, each trial under the name it has in the whole plan; None if none is left."""
-    if not left_out(plan, skipped):
+def runnable_part(plan: Plan, skipped: Mapping[str, str]) -> Plan | None:
+    """Return the plan less what cannot run here, each trial under its name in the whole plan; None if none is left."""
+    if not skipped_trials(plan, skipped):
         return plan
-    kept = [trial for trial in expanded(plan) if why_skipped(trial.plan, skipped) is None]
+    runnable = [trial for trial in expanded(plan) if skip_reason(trial.plan, skipped) is None]
     trials = tuple(
         left
         for source, trial in enumerate(plan.trials)
-        for left in _left_of(trial, [each for each in kept if each.source == source])
+        for left in _runnable_trials(trial, [each for each in runnable if each.source == source])
     )
     return plan.model_copy(update={"trials": trials}) if trials else None
 
 
-def _left_of(trial: TrialPlan, kept: Sequence[Expanded]) -> list[TrialPlan]:
-    """The trial itself if all it expands into is kept; otherwise one for each point of its matrix that is."""
-    if len(kept) == trial.copies:
-        return [trial.model_copy(update={"name": kept[0].base or None})]
+def _runnable_trials(trial: TrialPlan, runnable: Sequence[Expanded]) -> list[TrialPlan]:
+    """Return the trial itself if all it expands into can run; otherwise one for each point of its matrix that can."""
+    if len(runnable) == trial.copies:
+        return [trial.model_copy(update={"name": runnable[0].base or None})]
     repeated = {"repeats": trial.repeats}
-    return [each.plan.model_copy(update={"name": each.group, **repeated}) for each in kept if each.repeat == 0]
+    return [each.plan.model_copy(update={"name": each.group, **repeated}) for each in runnable if each.repeat == 0]
 
 
-def left_out(plan: Plan, skipped: Mapping[str, str]) -> list[SkippedTrial]:
-    """The trials that cannot run here, with the reason."""
-    reasons = [(each, why_skipped(each.plan, skipped)) for each in expanded(plan)]
+def skipped_trials(plan: Plan, skipped: Mapping[str, str]) -> list[SkippedTrial]:
+    """Return the trials that cannot run here, with the reason."""
+    reasons = [(each, skip_reason(each.plan, skipped)) for each in expanded(plan)]
     return [
         SkippedTrial(name=each.name, store=each.plan.target.store, reason=reason)
         for each, reason in reasons
@@ -159,23 +182,19 @@ def left_out(plan: Plan, skipped: Mapping[str, str]) -> list[SkippedTrial]:
     ]
 
 
-def run_here(places: Places, plans: Sequence[Plan], options: Options, people: Console, data: Console) -> bool:
+def run_here(paths: Paths, plans: Sequence[Plan], options: Options, console: Console, output: Console) -> Ending:
     """
-    Run on this machine; whether everything ran whole.
+    Run on this machine, and return the worst that became of a plan.
 
     Raises:
         PlanError: a plan wants X-Ray.
     """
     for plan in plans:
         refuse_traces(plan, "the local emulator")
-
-    def say(text: str) -> None:
-        people.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    with local_session(places, say) as session:
-        return Runner(session.stack, options, LOCAL, people, data, session).run_all(plans)
+    with local_session(paths, partial(console.print, **AS_IT_IS)) as session:
+        return Runner(session.stack, options, LOCAL, console, output, session).run_all(plans)
 
 
-def run_there(stack: str, plans: Sequence[Plan], options: Options, people: Console, data: Console) -> bool:
-    """Run on a deployed stack; whether everything ran whole."""
-    return Runner(remote_stack(stack), options, AWS, people, data).run_all(plans)
+def run_there(stack: str, plans: Sequence[Plan], options: Options, console: Console, output: Console) -> Ending:
+    """Run on a deployed stack, and return the worst that became of a plan."""
+    return Runner(remote_stack(stack), options, AWS, console, output).run_all(plans)

@@ -16,20 +16,20 @@ import psutil
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.processes import log_tail, spawn, terminate
-from stepbench.local.sessions import local_client
+from stepbench.local.stack import local_client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from stepbench.local.places import Places
+    from stepbench.local.paths import Paths
 
 STACK = "stepbench"
 ARTIFACTS = "stepbench-artifacts"
 BUILT_FROM = ("template.yaml", "functions", "layers", "statemachines", "stacks")
 BUILD_S, DEPLOY_S = 900, 600
 NOWHERE = "http://127.0.0.1:9"
-"""For commands that have no business with AWS."""
+"""An endpoint for commands that have no business with AWS."""
 _STAMP = "built-from"
 _NOT_SOURCES = frozenset({"__pycache__"})
 _NOT_SOURCE_ENDINGS = (".egg-info", ".pyc")
@@ -37,23 +37,23 @@ _NOT_SOURCE_ENDINGS = (".egg-info", ".pyc")
 
 @dataclass(frozen=True)
 class Deployment:
-    """What to deploy, to where. `parameters` are the template's."""
+    """A deployment goes to an endpoint; `parameters` are the template's."""
 
-    places: Places
+    paths: Paths
     endpoint: str
     parameters: Mapping[str, str] = field(default_factory=dict)
     stack: str = STACK
     template: str = "template.yaml"
 
 
-def python_runtime(places: Places) -> str:
+def python_runtime(paths: Paths) -> str:
     """
-    The Lambda runtime of the interpreter that runs functions here (`python3.11`).
+    Return the Lambda runtime of the interpreter that runs functions here (`python3.11`).
 
     Raises:
         LocalEnvironmentError: it is not installed, or does not say.
     """
-    interpreter = places.tool("lambda", "python")
+    interpreter = paths.tool("lambda", "python")
     program = "import sys; print('python%d.%d' % sys.version_info[:2])"
     answer = subprocess.run([interpreter, "-c", program], capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
     if answer.returncode:
@@ -63,7 +63,7 @@ def python_runtime(places: Places) -> str:
 
 
 def fingerprint(root: Path, parts: Iterable[str], settings: Mapping[str, str]) -> str:
-    """SHA-256 over names and contents of the files, and over the settings: equal means that nothing changed."""
+    """Return SHA-256 over names and contents of the files and over the settings: equal means that nothing changed."""
     digest = hashlib.sha256(json.dumps(dict(settings), sort_keys=True).encode())
     for part in parts:
         top = root / part
@@ -79,17 +79,25 @@ def _is_source(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def sole(directory: Path) -> Iterator[None]:
-    """Wait until nobody else works in the directory, and keep others out; the lock ends with the process."""
+def sole(directory: Path, notify: Callable[[str], None]) -> Iterator[None]:
+    """Wait until nobody else works in the directory, and lock others out; the lock ends with the process."""
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (directory / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            notify(f"waiting for another stepbench that builds or deploys (pid {lock.read() or 'unknown'})")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
         yield
 
 
-def build(places: Places, runtime: str, template: str = "template.yaml") -> str:
+def build(paths: Paths, runtime: str, template: str = "template.yaml") -> str:
     """
-    `sam build`, unless the last build was of the same sources.
+    Run `sam build`, unless the last build was of the same sources.
 
     Returns:
         The fingerprint of what is built.
@@ -97,22 +105,22 @@ def build(places: Places, runtime: str, template: str = "template.yaml") -> str:
     Raises:
         LocalEnvironmentError: the build failed; with the end of its output.
     """
-    stamp = places.build / _STAMP
-    wanted = fingerprint(places.root, (*BUILT_FROM, template), {"PythonRuntime": runtime})
+    stamp = paths.build / _STAMP
+    wanted = fingerprint(paths.root, (*BUILT_FROM, template), {"PythonRuntime": runtime})
     if stamp.exists() and stamp.read_text() == wanted:
         return wanted
     stamp.unlink(missing_ok=True)
-    arguments = ["build", "--template-file", places.root / template, "--build-dir", places.build / "artefacts"]
-    arguments += ["--cached", "--cache-dir", places.build / "cache", "--base-dir", places.root]
-    arguments += _overrides(places, {"PythonRuntime": runtime})
-    _sam(places, [str(argument) for argument in arguments], timeout_s=BUILD_S)
+    arguments = ["build", "--template-file", paths.root / template, "--build-dir", paths.build / "artefacts"]
+    arguments += ["--cached", "--cache-dir", paths.build / "cache", "--base-dir", paths.root]
+    arguments += _overrides(paths, {"PythonRuntime": runtime})
+    _sam(paths, [str(argument) for argument in arguments], timeout_s=BUILD_S)
     stamp.write_text(wanted)
     return wanted
 
 
 def deploy(deployment: Deployment, built: str) -> bool:
     """
-    `sam deploy` to the emulator, unless this very build is there already with the same parameters.
+    Run `sam deploy` to the emulator, unless this very build is there already with the same parameters.
 
     Args:
         deployment: what to deploy, to where.
@@ -125,40 +133,40 @@ def deploy(deployment: Deployment, built: str) -> bool:
         LocalEnvironmentError: the deployment failed; with the end of its output.
     """
     mark = json.dumps([built, deployment.endpoint, sorted(deployment.parameters.items())])
-    stamp = deployment.places.data / f"deployed-{deployment.stack}"
+    stamp = deployment.paths.data / f"deployed-{deployment.stack}"
     if stamp.exists() and stamp.read_text() == mark:
         return False
     stamp.unlink(missing_ok=True)
     local_client("s3", deployment.endpoint).create_bucket(Bucket=ARTIFACTS)
-    arguments = ["deploy", "--template-file", str(deployment.places.build / "artefacts" / "template.yaml")]
+    arguments = ["deploy", "--template-file", str(deployment.paths.build / "artefacts" / "template.yaml")]
     arguments += ["--stack-name", deployment.stack, "--s3-bucket", ARTIFACTS, "--region", "us-east-1"]
     arguments += ["--capabilities", "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
     arguments += ["--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar"]
-    arguments += _overrides(deployment.places, deployment.parameters)
-    _sam(deployment.places, arguments, timeout_s=DEPLOY_S, endpoint=deployment.endpoint)
+    arguments += _overrides(deployment.paths, deployment.parameters)
+    _sam(deployment.paths, arguments, timeout_s=DEPLOY_S, endpoint=deployment.endpoint)
     stamp.write_text(mark)
     return True
 
 
-def _overrides(places: Places, parameters: Mapping[str, str]) -> list[str]:
+def _overrides(paths: Paths, parameters: Mapping[str, str]) -> list[str]:
     """
-    By file (JSON is YAML): on the command line, SAM CLI cuts a value off at its first blank.
+    Pass parameters by file (JSON is YAML): on the command line, SAM CLI cuts a value off at its first blank.
 
     The file's name is not a URL in spite of its beginning: SAM CLI does not decode %20.
     """
-    path = places.data / "parameters.yaml"
+    path = paths.data / "parameters.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({name: value for name, value in parameters.items() if value}))
     return ["--parameter-overrides", f"file://{path}"]
 
 
-def _sam(places: Places, arguments: list[str], *, timeout_s: float, endpoint: str = NOWHERE) -> None:
-    """In a session of its own, so that an interrupt ends its children (pip, above all) with it."""
+def _sam(paths: Paths, arguments: list[str], *, timeout_s: float, endpoint: str = NOWHERE) -> None:
+    """Run SAM CLI in a session of its own, so that an interrupt ends its children (pip, above all) with it."""
     name = f"`sam {arguments[0]}`"
-    log = places.logs / f"sam-{arguments[0]}.log"
+    log = paths.logs / f"sam-{arguments[0]}.log"
     log.unlink(missing_ok=True)
-    environment = _sam_environment(places, endpoint)
-    pid = spawn([places.tool("sam", "sam"), *arguments], log=log, env=environment, cwd=places.root)
+    environment = _sam_environment(paths, endpoint)
+    pid = spawn([paths.tool("sam", "sam"), *arguments], log=log, env=environment, cwd=paths.root)
     try:
         code = psutil.Process(pid).wait(timeout_s)
     except psutil.TimeoutExpired as error:
@@ -173,19 +181,22 @@ def _sam(places: Places, arguments: list[str], *, timeout_s: float, endpoint: st
         raise LocalEnvironmentError(message)
 
 
-def _sam_environment(places: Places, endpoint: str) -> dict[str, str]:
+def _sam_environment(paths: Paths, endpoint: str) -> dict[str, str]:
     """
-    SAM CLI with settings of its own and no telemetry.
+    Return an environment in which SAM CLI has settings of its own and no telemetry.
 
     PATH begins with the Lambda environment, whose interpreter has the name that `BuildMethod` asks for.
     """
-    places.sam_settings.mkdir(parents=True, exist_ok=True)
+    paths.sam_settings.mkdir(parents=True, exist_ok=True)
+    scratch = paths.data / "tmp"  # SAM CLI leaves empty folders in it
+    scratch.mkdir(parents=True, exist_ok=True)
     metadata = {"telemetryEnabled": False, "lastVersionCheck": time.time()}
-    (places.sam_settings / "metadata.json").write_text(json.dumps(metadata))
+    (paths.sam_settings / "metadata.json").write_text(json.dumps(metadata))
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SAM_"))}
     return {
         **inherited,
-        "PATH": f"{places.tool('lambda', 'python').parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "TMPDIR": str(scratch),
+        "PATH": f"{paths.tool('lambda', 'python').parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -197,5 +208,5 @@ def _sam_environment(places: Places, endpoint: str) -> dict[str, str]:
         "no_proxy": "127.0.0.1,localhost",
         "SAM_CLI_TELEMETRY": "0",
         "SAM_CLI_POLL_DELAY": "0.5",
-        "__SAM_CLI_APP_DIR": str(places.sam_settings),
+        "__SAM_CLI_APP_DIR": str(paths.sam_settings),
     }

@@ -1,5 +1,5 @@
 """
-The embedded environment: emulator, clock reference and local stores, up and down as one.
+The embedded environment: emulator, clock reference and local stores, up and down as one, in a home that is `occupied`.
 
 Half an environment is none: where anything of it has ended, `up` takes the rest down and starts all of it anew. The
 state file is written after each step, and what was started in between is known by its log file, so `down` finds
@@ -9,198 +9,206 @@ everything whenever `up` was interrupted.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import subprocess
+from datetime import UTC, datetime
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.clock_reference import start_clock_reference
-from stepbench.local.emulator import NAME as EMULATOR_NAME
-from stepbench.local.emulator import answers, start_emulator
-from stepbench.local.postgresql_server import discard_postgresql
+from stepbench.local.emulator.server import NAME as EMULATOR_NAME
+from stepbench.local.emulator.server import answers, start_emulator
+from stepbench.local.ended import last_words
 from stepbench.local.processes import LocalStore, family, terminate
-from stepbench.local.state import STATE, EnvironmentState, Server, read_state, running_server, write_state
+from stepbench.local.state import STATE, EnvironmentState, Server, output_of, read_state, running_server, write_state
+from stepbench.local.stores.clock_reference import start_clock_reference
+from stepbench.local.stores.postgresql_server import discard_postgresql
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
-    from stepbench.local.certificates import Certificates
-    from stepbench.local.places import Places
+    from stepbench.local.paths import Paths
+    from stepbench.local.stores.certificates import Certificates
 
-    Say = Callable[[str], None]
-    """Tells the person at the terminal what is being done."""
+    Notify = Callable[[str], None]
+    """It prints for the person at the terminal what is being done."""
 
 EMULATOR, CLOCK, ETCD, POSTGRESQL = "emulator", "clock-reference", "etcd", "postgresql"
 REDIS, REDIS_TLS, REFERENCE = "redis", "redis_tls", "reference"
 POSTGRESQL_TLS = "postgresql_tls"
 LOCAL_STORES = (ETCD, POSTGRESQL, POSTGRESQL_TLS, REDIS, REDIS_TLS, REFERENCE)
 _CERTIFICATES, AUTHORITY = "certificates", "authority.crt"
-_MODULES = {REDIS: "valkey", REDIS_TLS: "valkey"}
-"""Where a store is started; elsewhere the module has its name."""
+_MODULES = {REDIS: "valkey", REDIS_TLS: "valkey", POSTGRESQL_TLS: "postgresql"}
+"""Modules that start a store under another name than theirs."""
 
 
-def is_up(places: Places) -> bool:
-    """Whether the environment is complete and answers."""
-    state = read_state(places.home)
+def is_up(paths: Paths) -> bool:
+    """Tell whether the environment is complete and answers."""
+    state = read_state(paths.home)
     emulator = state.server(EMULATOR)
     return state.runs() and emulator is not None and answers(emulator.endpoint)
 
 
-def up(places: Places, say: Say, deploy: Callable[[EnvironmentState], str]) -> EnvironmentState:
+def up(paths: Paths, notify: Notify, deploy: Callable[[EnvironmentState], str]) -> EnvironmentState:
     """
     Start what is not running, and deploy.
 
     Args:
-        places: of this environment.
-        say: for progress.
-        deploy: given the running servers, deploys the stack and returns its name; its work is skipped when nothing
-            has changed.
-
-    Returns:
-        The state, complete.
+        paths: of this environment.
+        notify: for progress.
+        deploy: given the running servers, deploys the stack, unless nothing has changed, and returns its name.
 
     Raises:
         LocalEnvironmentError: emulator or clock reference do not start, or the stack cannot be deployed. Nothing is
             left running then.
     """
-    with locked(places.home):
-        state = read_state(places.home)
-        if not is_up(places):
-            _stop(places)
-            state = EnvironmentState()
-        try:
-            if not state.complete:
-                state = _start(places, say)
-            state = state.model_copy(update={"stack": deploy(state), "complete": True})
-            write_state(places.home, state)
-        except BaseException:
-            _stop(places)
-            raise
+    state = read_state(paths.home)
+    if not is_up(paths):
+        for text in ended_since(state):
+            notify(text)
+        down(paths)
+        state = EnvironmentState()
+    try:
+        if not state.complete:
+            state = _start(paths, notify)
+        state = state.model_copy(update={"stack": deploy(state), "complete": True})
+        write_state(paths.home, state)
+    except BaseException:
+        down(paths)
+        raise
     return state
 
 
-def down(places: Places) -> list[str]:
-    """
-    End everything, and remove its data; logs stay.
+def ended_since(state: EnvironmentState) -> list[str]:
+    """Say of each server of an environment that was complete what has become of it, if it has ended since."""
+    gone = [server for server in state.servers if not server.runs()] if state.complete else []
+    return [f"{_account(server)}; everything is started anew" for server in gone]
 
-    Returns:
-        Names of the processes that were ended.
+
+def _account(server: Server) -> str:
+    said = f"{server.name} ({server.version}) has ended since it was started"
+    if not Path(server.log).is_file():
+        return said
+    written = datetime.fromtimestamp(Path(server.log).stat().st_mtime, UTC)
+    last = "".join(f"; its log ends with: {line}" for line in last_words(server.log)[-1:])
+    return f"{said}; it last wrote to its log at {written:%Y-%m-%d %H:%M:%S} UTC{last}"
+
+
+def down(paths: Paths) -> list[str]:
+    """
+    End everything, and remove its data; logs stay. Return the names of the processes that were ended.
 
     Raises:
         LocalEnvironmentError: something is still there.
     """
-    with locked(places.home):
-        return _stop(places)
+    state = read_state(paths.home)
+    known = {process.pid for server in state.servers for process in server.processes if process.find()}
+    pids = known | {process.pid for process in strays(paths.home)}
+    names = [_name(process) for process in family(pids)]
+    terminate(pids)
+    left = strays(paths.home)
+    if left:
+        message = f"still running: {', '.join(_name(process) for process in left)}"
+        raise LocalEnvironmentError(message)
+    for server in (POSTGRESQL, POSTGRESQL_TLS):
+        discard_postgresql(paths.data / server)  # as root, its files may lie outside
+    shutil.rmtree(paths.data, ignore_errors=True)
+    (paths.home / STATE).unlink(missing_ok=True)
+    return names
 
 
-def _start(places: Places, say: Say) -> EnvironmentState:
-    shutil.rmtree(places.logs, ignore_errors=True)
+def _start(paths: Paths, notify: Notify) -> EnvironmentState:
+    shutil.rmtree(paths.logs, ignore_errors=True)
     state = EnvironmentState()
-    say(f"starting {EMULATOR_NAME}")
-    emulator = start_emulator(places)
-    state = _keep(places, state, running_server(EMULATOR, EMULATOR_NAME, emulator.endpoint, (emulator.pid,)))
-    clock_pid, reference = start_clock_reference(places.logs)
-    state = _keep(places, state, running_server(CLOCK, "SNTP", reference, (clock_pid,)))
+    notify(f"starting {EMULATOR_NAME}")
+    emulator = start_emulator(paths)
+    state = _record_server(paths, state, running_server(EMULATOR, EMULATOR_NAME, emulator.endpoint, (emulator.pid,)))
+    clock_pid, reference = start_clock_reference(paths.logs)
+    state = _record_server(paths, state, running_server(CLOCK, "SNTP", reference, (clock_pid,)))
     for name in LOCAL_STORES:
-        say(f"starting {name}")
+        notify(f"starting {name}")
         try:
-            store = start_store(name, places, emulator.endpoint)
+            store = start_store(name, paths, emulator.endpoint)
         except LocalEnvironmentError as error:
-            say(f"{name} is skipped: {error}")
+            notify(f"{name} is skipped: {error}")
             state = state.model_copy(update={"skipped": {**state.skipped, name: str(error)}})
         else:
-            state = _keep(places, state, running_server(store.name, store.version, store.endpoint, store.pids))
+            state = _record_server(paths, state, running_server(store.name, store.version, store.endpoint, store.pids))
     return state
 
 
-def start_store(name: str, places: Places, lambda_endpoint: str) -> LocalStore:
+def start_store(name: str, paths: Paths, lambda_endpoint: str) -> LocalStore:
     """
     Start one local store; imports its module only now, since its libraries are optional.
 
     Raises:
         LocalEnvironmentError: it cannot start on this machine.
     """
-    directory = places.data / name
+    directory = paths.data / name
     directory.mkdir(parents=True, exist_ok=True)
-    try:
-        module = import_module(f"stepbench.local.{_MODULES.get(name, name)}")
-    except ImportError as error:
-        message = f"{error}; install stepbench[local]"
-        raise LocalEnvironmentError(message) from error
+    module = _import_optional(_MODULES.get(name, name))
     try:
         match name:
             case "postgresql":
                 store: LocalStore = module.start_postgresql(directory, lambda_endpoint)
             case "postgresql_tls":
-                store = module.start_postgresql_with_tls(directory, certificates(places))
+                store = module.start_postgresql_with_tls(directory, certificates(paths))
             case "redis":
                 store = module.start_valkey(directory)
             case "redis_tls":
-                store = module.start_redis_with_tls(directory, certificates(places))
+                store = module.start_redis_with_tls(directory, certificates(paths))
             case "reference":
                 store = module.start_reference(directory)
-            case _:
+            case "etcd":
                 store = module.start_etcd(directory)
+            case _:
+                message = f"no {name} can be started here; the stores are {', '.join(LOCAL_STORES)}"
+                raise LocalEnvironmentError(message)
     except (OSError, subprocess.SubprocessError) as error:
         raise LocalEnvironmentError(str(error)) from error
     return store
 
 
-def certificates(places: Places) -> Certificates:
+def certificates(paths: Paths) -> Certificates:
     """
-    What this environment's servers with TLS show, made for the first who asks.
+    Return the certificates that this environment's servers with TLS show; the first call makes them.
 
     Raises:
         LocalEnvironmentError: the library that makes them is not there.
     """
-    try:
-        module = import_module("stepbench.local.certificates")
-    except ImportError as error:
-        message = f"{error}; install stepbench[local]"
-        raise LocalEnvironmentError(message) from error
-    folder = places.data / _CERTIFICATES
+    module = _import_optional("certificates")
+    folder = paths.data / _CERTIFICATES
     found: Certificates = module.certificates_in(folder)
     return found if found.authority.exists() else module.make_certificates(folder)
 
 
-def authority_of(places: Places) -> Path | None:
-    """Who has signed them; None where no server has asked for one."""
-    found = places.data / _CERTIFICATES / AUTHORITY
+def _import_optional(name: str) -> Any:  # noqa: ANN401 -- a module
+    try:
+        return import_module(f"stepbench.local.stores.{name}")
+    except ImportError as error:
+        message = f"{error}; install stepbench[local]"
+        raise LocalEnvironmentError(message) from error
+
+
+def find_authority(paths: Paths) -> Path | None:
+    """Return the authority that signed the certificates; None where no server needs one."""
+    found = paths.data / _CERTIFICATES / AUTHORITY
     return found if found.exists() else None
 
 
-def _keep(places: Places, state: EnvironmentState, server: Server) -> EnvironmentState:
+def _record_server(paths: Paths, state: EnvironmentState, server: Server) -> EnvironmentState:
     state = state.model_copy(update={"servers": (*state.servers, server)})
-    write_state(places.home, state)
+    write_state(paths.home, state)
     return state
-
-
-def _stop(places: Places) -> list[str]:
-    state = read_state(places.home)
-    known = {process.pid for server in state.servers for process in server.processes if process.runs()}
-    pids = known | {process.pid for process in strays(places.home)}
-    names = [_name(process) for process in family(pids)]
-    terminate(pids)
-    left = strays(places.home)
-    if left:
-        message = f"still running: {', '.join(_name(process) for process in left)}"
-        raise LocalEnvironmentError(message)
-    for server in (POSTGRESQL, POSTGRESQL_TLS):
-        discard_postgresql(places.data / server)  # as root, its files may lie outside
-    shutil.rmtree(places.data, ignore_errors=True)
-    (places.home / STATE).unlink(missing_ok=True)
-    return names
 
 
 def strays(home: Path) -> list[psutil.Process]:
     """
-    Servers of this environment by a mark that needs no state file: they append to a log file below `home`.
+    Find servers of this environment without its state file: they append to a log file below `home`, also a removed one.
 
     (An editor or a pager holds a log open too, but not for appending.)
     """
@@ -208,8 +216,10 @@ def strays(home: Path) -> list[psutil.Process]:
 
 
 def _appends(process: psutil.Process, home: Path) -> bool:
+    logs = f"{home}{os.sep}"
+    if output_of(process.pid).startswith(logs):
+        return True
     with contextlib.suppress(psutil.Error):
-        logs = f"{home}{os.sep}"
         return any(file.path.startswith(logs) and getattr(file, "mode", "") == "a" for file in process.open_files())
     return False
 
@@ -219,16 +229,3 @@ def _name(process: psutil.Process) -> str:
         return f"{process.name()} (pid {process.pid})"
     except psutil.NoSuchProcess:
         return f"pid {process.pid}"
-
-
-@contextlib.contextmanager
-def locked(home: Path) -> Iterator[None]:
-    """Let one `up` or `down` at a time work on a home; the lock ends with the process, so it never goes stale."""
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            message = f"another stepbench is starting or stopping the environment in {home}; wait for it"
-            raise LocalEnvironmentError(message) from error
-        yield

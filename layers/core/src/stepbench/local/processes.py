@@ -1,37 +1,42 @@
-"""Servers of the embedded run: started in a session of their own, on loopback, logged, and ended for certain."""
+"""Servers of the embedded run, in sessions of their own: logged, and ended for certain; and our own interrupts."""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import importlib.util
 import pwd
 import secrets
+import signal
 import socket
 import subprocess
 import time
 import urllib.request
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from stepbench.errors import LocalEnvironmentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
 LOOPBACK = "127.0.0.1"
 _POLL_S = 0.02
 _PORTS = range(20_000, 32_768)
 _PORT_TRIES = 100
 _LOG_TAIL_LINES = 20
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, `kill` and a closed terminal are one interrupt, which a few moments have to be shielded from."""
 
 
 @dataclass(frozen=True)
 class LocalStore:
     """
-    A local server that is up.
+    The store is a local server that is up.
 
     Attributes:
         name: as in a target's `store` (`etcd`, `postgresql`).
@@ -48,13 +53,13 @@ class LocalStore:
 
 @dataclass(frozen=True)
 class ProcessId:
-    """A process for good: a pid alone may by now belong to another program."""
+    """The id names a process for good: a pid alone may by now belong to another program."""
 
     pid: int
     started_at: float
 
     def find(self) -> psutil.Process | None:
-        """The process, unless it has ended (a zombie has ended)."""
+        """Return the process, unless it has ended (a zombie has ended)."""
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.started_at) < 1
@@ -64,15 +69,29 @@ class ProcessId:
 
 
 def identify(pid: int) -> ProcessId | None:
-    """The process that has this pid now, or None."""
+    """Return the process that has this pid now, or None."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return ProcessId(pid, psutil.Process(pid).create_time())
     return None
 
 
+def wheel_folder(package: str, product: str) -> Path:
+    """
+    Return the folder of a wheel's package, which is not imported: that may warn, or bring a client library.
+
+    Raises:
+        LocalEnvironmentError: the wheel is not installed.
+    """
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        message = f"{product} is not installed; pip install 'stepbench[local]'"
+        raise LocalEnvironmentError(message)
+    return Path(found.origin).resolve().parent
+
+
 def free_port() -> int:
     """
-    A loopback TCP port that nobody listens on at this moment.
+    Return a loopback TCP port that nobody listens on at this moment.
 
     At random from below the ephemeral ports, because a server may take seconds to bind it: until then a port that the
     kernel itself gives out could become the local end of anybody's connection, or be given to another `up`.
@@ -165,7 +184,7 @@ def wait_until(
 
 
 def wait_for_start(what: str, serves: Callable[[], bool], *, timeout_s: float, pid: int, log: Path | None) -> None:
-    """As `wait_until`, of a server that has just been spawned; whatever ends the waiting early ends the server, too."""
+    """Wait as `wait_until` for a server that was just spawned; whatever ends the waiting early ends the server, too."""
     try:
         wait_until(what, serves, timeout_s=timeout_s, pid=pid, log=log)
     except BaseException:
@@ -173,23 +192,9 @@ def wait_for_start(what: str, serves: Callable[[], bool], *, timeout_s: float, p
         raise
 
 
-def wait_for_port(port: int, *, timeout_s: float, pid: int | None = None, log: Path | None = None) -> None:
-    """Wait until something accepts TCP connections on the loopback port; raises as `wait_until`."""
-    wait_until(f"{LOOPBACK}:{port} accepts connections", lambda: accepts(port), timeout_s=timeout_s, pid=pid, log=log)
-
-
-def accepts(port: int) -> bool:
-    """Whether something accepts TCP connections on the loopback port."""
-    try:
-        with socket.create_connection((LOOPBACK, port), timeout=1):
-            return True
-    except OSError:
-        return False
-
-
 def fetch_direct(url: str, timeout_s: float) -> tuple[int, bytes]:
     """
-    Status and body of a GET to a server of ours, past any proxy that the user has set.
+    Return status and body of a GET to a server of ours, past any proxy that the user has set.
 
     Raises:
         OSError: no answer, none that is HTTP, or a refusal (urllib's errors are kinds of it).
@@ -204,7 +209,7 @@ def fetch_direct(url: str, timeout_s: float) -> tuple[int, bytes]:
 
 
 def family(pids: Iterable[int]) -> list[psutil.Process]:
-    """The processes and all their descendants, parents first."""
+    """Return the processes and all their descendants, parents first."""
     found: dict[int, psutil.Process] = {}
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -239,7 +244,7 @@ def terminate(pids: Iterable[int], *, grace_s: float = 10) -> None:
 
 
 def listening_addresses(pids: Iterable[int]) -> set[str]:
-    """Every address on which the processes or their descendants accept TCP or have bound UDP, as `host:port`."""
+    """Return every address where the processes or their descendants accept TCP or have bound UDP, as `host:port`."""
     addresses: set[str] = set()
     for member in family(pids):
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -250,8 +255,33 @@ def listening_addresses(pids: Iterable[int]) -> set[str]:
 
 
 def log_tail(log: Path | None) -> str:
-    """The last lines of a server's log, as the end of an error message."""
+    """Return the last lines of a server's log, as the end of an error message."""
     if log is None or not log.exists():
         return ""
     lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
     return f"\n--- end of {log}\n" + "\n".join(lines) if lines else ""
+
+
+def interruptible() -> AbstractContextManager[None]:
+    """
+    Raise KeyboardInterrupt for each signal that asks to stop, also where a shell has told us to ignore it.
+
+    (It does so to every job in the background. A closed terminal is ignored where `nohup` asks for that.)
+    """
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+    return _handled([number for number in STOP_SIGNALS if number not in ignored], signal.default_int_handler)
+
+
+def shielded() -> AbstractContextManager[None]:
+    """Ignore the signals for the few seconds in which the last of the processes are ended."""
+    return _handled(STOP_SIGNALS, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def _handled(numbers: Sequence[signal.Signals], handler: Any) -> Iterator[None]:  # noqa: ANN401 -- as `signal.signal` takes
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)

@@ -1,30 +1,31 @@
-"""A run's results on this machine: fetched, read, shown."""
+"""A run's results on this machine: read, shown, and its report rendered again after an update of Stepbench."""
 
 from __future__ import annotations
 
-import tempfile
-from typing import TYPE_CHECKING
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from rich import box
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from stepbench.contracts.problem import Problem
-from stepbench.contracts.result import RunSummary
-from stepbench.errors import CorruptRecordsError, PlanError
-from stepbench.records import layout
-from stepbench.report import digits
-from stepbench.report.headline import HEADINGS, headline_rows
+from stepbench import digits
+from stepbench.contracts.manifest import Manifest
+from stepbench.contracts.result import RunSummary, TrialResult
+from stepbench.errors import CorruptRecordsError, PlanError, Problem
+from stepbench.local.fetching import REPORT, SUMMARY
+from stepbench.report.headline import HEADINGS, describe_status, headline_rows
+from stepbench.report.page import render_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from stepbench.records.run_store import RunStore
+    from stepbench.contracts.result import TrialSummary
 
-SUMMARY, REPORT = "summary.json", "report.html"
+M = TypeVar("M", bound=BaseModel)
 _DROPPED_FIRST = ("caveats", "provider", "p99", "floor p50", "p95", "p90")
 _EMULATED = "(emulated)"
 _WRAPPING, _CAVEATS_WIDTH = "caveats", 30
@@ -32,66 +33,20 @@ _QUANTILES = frozenset({"p50", "p90", "p95", "p99", "floor p50"})
 _NUMBERS = frozenset({"n", "p50", "p90", "p95", "p99", "lost", "floor p50"})
 
 
-def require_writable(out: Path) -> None:
-    """
-    Make the folder for results, and see that something can be written there: before a run, not after it.
-
-    Raises:
-        PlanError: nothing can (bad input).
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        message = f"cannot hold results: {error.strerror}"
-        remedy = "Name a folder that you may write to."
-        raise PlanError([Problem(path="--out", value=f'"{out}"', message=message, remedy=remedy)]) from error
-
-
-def fetch(runs: RunStore, run_id: str, out: Path) -> Path:
-    """
-    Copy everything of a run from the bucket to `out/<run_id>/`.
-
-    Raises:
-        RecordsUnavailableError: the bucket does not answer.
-        CorruptRecordsError: a key points outside of the run's folder.
-    """
-    folder = (out / run_id).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    prefix = layout.run_key(run_id, "")
-    for key in runs.keys(prefix):
-        target = (folder / key.removeprefix(prefix)).resolve()
-        if not target.is_relative_to(folder):
-            message = f"{key} is no name for a file of run {run_id}"
-            raise CorruptRecordsError(message)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(runs.get_bytes(key))
-    return folder
-
-
 def read_summary(folder: Path) -> RunSummary | None:
     """
-    The run's summary, or None if there is none: the run ended before anything could be rendered.
+    Return the run's summary, or None if the run ended before anything could be rendered.
 
     Raises:
         CorruptRecordsError: the file is no summary of this version.
     """
     path = folder / SUMMARY
-    if not path.exists():
-        return None
-    try:
-        return RunSummary.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        message = (
-            f"{path} is no summary that this version reads: {error.error_count()} problems, {error.errors()[0]['msg']}"
-        )
-        raise CorruptRecordsError(message) from error
+    return _read_model(path, RunSummary) if path.exists() else None
 
 
 def headline(summary: RunSummary, width: int) -> Table:
     """
-    The numbers that matter, one row a window.
+    Return the table of the numbers that matter, one row a window.
 
     A number is never cut off: where the terminal is narrow, whole columns are left out, the least needed first. What is
     emulated says so without its provider, too. A reason for there being no number stands among the caveats below.
@@ -100,22 +55,21 @@ def headline(summary: RunSummary, width: int) -> Table:
         {heading: _cell(cell, heading, row.n) for heading, cell in zip(HEADINGS, row.cells(), strict=True)}
         for row in headline_rows(summary)
     ]
-    kept = list(HEADINGS)
+    shown = list(HEADINGS)
     for heading in _DROPPED_FIRST:
-        if _needed(kept, rows) > width:
-            kept.remove(heading)
+        if _needed(shown, rows) > width:
+            shown.remove(heading)
             if heading == "provider":
                 rows = [{**row, "trial": _with_mark(row)} for row in rows]
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, title=f"{summary.run_id}: {summary.status}", title_justify="left"
-    )
-    for heading in kept:
+    title = f"{summary.run_id}: {describe_status(summary)}"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for heading in shown:
         wraps = heading == _WRAPPING
         table.add_column(
             heading, justify="right" if heading in _NUMBERS else "left", no_wrap=not wraps, overflow="fold"
         )
     for row in rows:
-        table.add_row(*(Text(row[heading]) for heading in kept))
+        table.add_row(*(Text(row[heading]) for heading in shown))
     return table
 
 
@@ -125,7 +79,7 @@ def _with_mark(row: dict[str, str]) -> str:
 
 
 def _needed(headings: list[str], rows: list[dict[str, str]]) -> int:
-    """Columns of a terminal that the table takes, with three between two columns."""
+    """Return how many columns of a terminal the table takes, with three between two of its own."""
     widths = [
         max(cell_len(heading), *(_CAVEATS_WIDTH if heading == _WRAPPING else cell_len(row[heading]) for row in rows))
         for heading in headings
@@ -135,7 +89,7 @@ def _needed(headings: list[str], rows: list[dict[str, str]]) -> int:
 
 
 def _cell(cell: str, heading: str, n: str) -> str:
-    """A trial without events says there why; otherwise what is no number is a dash."""
+    """Format a cell: a trial without events has the reason there; otherwise what is no number is a dash."""
     if heading not in _QUANTILES or n == "0":
         return cell
     is_number = digits.brief(cell) == cell and (cell[:1].isdigit() or cell[:1] in {digits.MINUS, ">"})
@@ -143,9 +97,68 @@ def _cell(cell: str, heading: str, n: str) -> str:
 
 
 def remedies(summary: RunSummary) -> Iterator[str]:
-    """Every caveat with its remedy, and every failure with its cause."""
+    """Yield every caveat with its remedy, and every failure with its cause."""
     for trial in summary.trials:
         if trial.failure:
             yield f"{trial.name}: {trial.failure.error}: {trial.failure.cause}"
         for caveat in trial.caveats:
             yield f"{trial.name}: {caveat.text} {caveat.remedy}".rstrip()
+
+
+def find_run(run: str, out: Path) -> Path:
+    """
+    Return the folder of a run, given as folder or as id.
+
+    Raises:
+        PlanError: there is none (bad input), or none with a summary.
+    """
+    for folder in (Path(run), out / run):
+        if (folder / SUMMARY).is_file():
+            return folder
+    message = f"is neither a run's folder nor a run below {out}"
+    remedy = f"Give the path of a folder that holds {SUMMARY}, or name with --out the folder of runs."
+    raise PlanError([Problem(path="RUN", value=f'"{run}"', message=message, remedy=remedy)])
+
+
+def rerender(folder: Path) -> tuple[RunSummary, Path]:
+    """
+    Write the page anew; numbers stay as they were analysed.
+
+    Raises:
+        CorruptRecordsError: a file of the run is missing, or is not of this version.
+    """
+    summary = _read_model(folder / SUMMARY, RunSummary)
+    results = [_trial_result(folder, trial) for trial in summary.trials]
+    manifest = _read_model(folder / "manifest.json", Manifest)
+    page = render_page(summary, results, manifest, _read_plan(folder / "plan.json"))
+    target = folder / REPORT
+    target.write_text(page, "utf-8")
+    return summary, target
+
+
+def _trial_result(folder: Path, trial: TrialSummary) -> TrialResult:
+    """Read a trial's result; one that left none has nothing to draw, and its summary says why."""
+    path = folder / "trials" / f"{trial.index:04d}" / "result.json"
+    if not path.exists():
+        return TrialResult(summary=trial, series=(), phases=(), ecdf=())
+    return _read_model(path, TrialResult)
+
+
+def _read_plan(path: Path) -> Any:  # noqa: ANN401 -- JSON, shown as it is
+    try:
+        return json.loads(path.read_bytes()) if path.exists() else None
+    except ValueError as error:
+        message = f"{path} is not JSON: {error}"
+        raise CorruptRecordsError(message) from error
+
+
+def _read_model(path: Path, model: type[M]) -> M:
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except FileNotFoundError as error:
+        message = f"{path} is missing"
+        raise CorruptRecordsError(message) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = f"{path} is not of this version: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise CorruptRecordsError(message) from error

@@ -1,34 +1,43 @@
-"""One run from plan to results, on any stack."""
+"""One run from plan to results, on any stack: started, watched, stopped if need be, and fetched."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.problem import Problem
-from stepbench.contracts.result import RunSummary
-from stepbench.errors import PlanError, StepbenchError
-from stepbench.local.observing import Observer, watch
-from stepbench.local.results import fetch, read_summary
-from stepbench.local.stopping import Stopping
+from stepbench.contracts.result import Failure, RunSummary
+from stepbench.contracts.tasks import RenderReportInput, TrialOutcome
+from stepbench.errors import (
+    PlanError,
+    Problem,
+    ServerEndedError,
+    StepbenchError,
+)
+from stepbench.local.executions import Stopping
+from stepbench.local.fetching import NotFetchedError, RunFolder, fetch
+from stepbench.local.observer import Observer, watch
+from stepbench.local.results import read_summary
+from stepbench.records.storage import layout
+from stepbench.report.summary import NO_ACCOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from stepbench.clock import Clock
+    from stepbench.local.ended import ServerWatch
     from stepbench.local.executions import Executions
     from stepbench.local.progress import Snapshot
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """
-    How a run ended. `summary` is None where nothing could be rendered; `cause` says then why.
+    The end of a run. `summary` is None where nothing could be rendered; `cause` says then why.
 
-    `folder` holds whatever was fetched. `left` are targets that a stopped run could not tear down.
+    `folder` holds whatever was fetched. `error` is what ended the run from outside, or could not be done at its end.
     """
 
     run_id: str
@@ -36,24 +45,29 @@ class Outcome:
     summary: RunSummary | None
     stopped: bool = False
     cause: str = ""
-    left: tuple[str, ...] = ()
+    error: Exception | None = None
 
     @property
     def succeeded(self) -> bool:
-        """Whether the run went through whole."""
-        return self.summary is not None and self.summary.status == "succeeded" and not self.stopped
+        """Return whether the run went through whole."""
+        return self.summary is not None and self.summary.status == "succeeded" and not (self.stopped or self.error)
+
+    @property
+    def passed(self) -> bool:
+        """Return whether it did, and missed none of its thresholds."""
+        return self.succeeded and self.summary is not None and self.summary.verdict != "failed"
 
 
 @dataclass(frozen=True)
 class Terminal:
-    """How a run speaks to people: `say` a sentence, `show` progress."""
+    """The terminal of a run: `notify` prints a sentence, `show` draws progress."""
 
-    say: Callable[[str], None]
+    notify: Callable[[str], None]
     show: Callable[[Snapshot], None]
 
 
 class RunAbandonedError(StepbenchError):
-    """Interrupted again while it was being stopped, or it could not be stopped: what still moves is unknown."""
+    """The run was interrupted again while it was being stopped, or could not be: what still moves is unknown."""
 
 
 class NotTornDownError(RunAbandonedError):
@@ -66,58 +80,133 @@ class NotTornDownError(RunAbandonedError):
         )
 
 
-def execute(executions: Executions, document: dict[str, Any], out: Path, terminal: Terminal, clock: Clock) -> Outcome:
+def execute(  # noqa: PLR0913 -- the stack, the person, the clock, and what is run
+    executions: Executions,
+    document: dict[str, Any],
+    out: Path,
+    terminal: Terminal,
+    clock: Clock,
+    *,
+    servers: ServerWatch | None = None,
+) -> RunOutcome:
     """
-    Start, watch, fetch. An interrupt, or losing sight of the run, stops it for certain first.
+    Start a run, watch it, and fetch its results. An interrupt, or losing sight of it, stops it for certain first.
+
+    What is finished is fetched while the run goes on: where the stack is gone, the report is rendered from that, here.
 
     Args:
         executions: of the run, on its stack.
         document: the plan, as the execution's input.
         out: results go to a folder of the run's name below it.
         terminal: to people.
-        clock: ours.
+        clock: of this process.
+        servers: of the environment here; None for a deployed stack.
 
     Raises:
         PlanError: the stack itself refuses the plan; nothing was created.
-        RunAbandonedError: see there.
     """
-    stopped, left = False, tuple[str, ...]()
+    folder = RunFolder(executions.stack.runs, executions.run, out, terminal.notify)
+    observer = Observer(executions, clock, folder=folder, servers=servers)
+    stopped = False
+    error: Exception | None = None
     try:
         executions.start(document)
-        watch(Observer(executions, clock), terminal.show, clock)
+        watch(observer, terminal.show, clock)
     except KeyboardInterrupt:
-        stopped = True
-        left = _stop(executions, terminal, clock)
-    except BaseException as error:
-        if _is_refused_start(error):
+        stopped, error = True, _stop(executions, terminal, clock)
+    except ServerEndedError as raised:  # with the emulator, all of the run has ended
+        error = RunAbandonedError(str(raised))
+    except Exception as raised:
+        if _is_refused_start(raised):
             raise
-        terminal.say(f"stopping run {executions.run.run_id}: {error}")
-        if left := _stop(executions, terminal, clock):
-            raise NotTornDownError(executions.run.run_id, left) from error
-        raise
+        terminal.notify(f"stopping run {executions.run.run_id}: {raised}")
+        error = _stop(executions, terminal, clock) or raised
+    outcome = RunOutcome(executions.run.run_id, folder.path, None, stopped, error=error)
+    return _collect(observer, folder, document, outcome)
+
+
+def _collect(observer: Observer, folder: RunFolder, document: dict[str, Any], outcome: RunOutcome) -> RunOutcome:
+    """Fetch everything; where the stack is gone, render what is here already."""
+    executions, error = observer.executions, outcome.error
+    if not isinstance(error, RunAbandonedError) or isinstance(error, NotTornDownError):
+        try:
+            summary = read_summary(fetch(executions.stack.runs, outcome.run_id, folder.out))
+            summary = summary if outcome.stopped else _explain(executions, summary, folder)
+        except KeyboardInterrupt:
+            if not outcome.stopped:
+                folder.notify("the run is over; its results are fetched first (interrupt again to leave them)")
+                return _collect(observer, folder, document, replace(outcome, stopped=True))
+            error = RunAbandonedError(f"run {outcome.run_id} was interrupted while its results were fetched")
+        except (OSError, BotoCoreError, ClientError, StepbenchError) as raised:
+            error = _not_fetched(executions, folder, raised)
+        else:
+            cause = "" if summary or outcome.stopped else _cause(executions)
+            return replace(outcome, summary=summary, cause=cause)
+    try:
+        observer.look_at_servers()
+    except ServerEndedError as raised:
+        error = RunAbandonedError(str(raised))
+    if isinstance(outcome.error, NotTornDownError):
+        folder.notify(str(outcome.error))  # of two errors, only the later is raised
+    if isinstance(error, NotFetchedError):  # without a summary here, `stepbench report` fetches everything
+        return replace(outcome, error=error)
+    failure = None if outcome.stopped else Failure(error=type(error).__name__, cause=str(error))
+    try:
+        folder.render(document, observer.clock, emulated=executions.stack.endpoint is not None, failure=failure)
+        return replace(outcome, summary=read_summary(folder.path), error=error)
+    except (Exception, KeyboardInterrupt) as raised:  # noqa: BLE001 -- by `error`, the environment ends
+        return replace(outcome, cause=str(raised) or type(raised).__name__, error=error)
+
+
+def _explain(executions: Executions, summary: RunSummary | None, folder: RunFolder) -> RunSummary | None:
+    """Let the report say of trials that left no account what their executions do: those may be gone soon."""
+    trials = () if summary is None else summary.trials
+    silent = [trial.index for trial in trials if trial.failure and trial.failure.cause == NO_ACCOUNT]
+    if not silent:
+        return summary
     run, stack = executions.run, executions.stack
-    folder = fetch(stack.runs, run.run_id, out)
-    summary = read_summary(folder)
-    cause = "" if summary or stopped else _cause(executions)
-    return Outcome(run.run_id, folder, summary, stopped, cause, left)
+    try:
+        for spec in (run.specs[index] for index in silent):
+            if (failure := executions.failure_of(spec)) is not None:
+                stack.runs.put_model(layout.trial_key(spec.ref, "failure.json"), failure)
+        errors = {trial.index: trial.failure.error for trial in trials if trial.failure}
+        outcomes = tuple(TrialOutcome(trial=spec.index, error=errors.get(spec.index, "")) for spec in run.specs)
+        task = RenderReportInput(run_id=run.run_id, started_at=run.started_at, outcomes=outcomes)
+        stack.call("RenderReportFunction", task.model_dump(mode="json"))
+    except (StepbenchError, BotoCoreError, ClientError):
+        return summary
+    return read_summary(fetch(stack.runs, run.run_id, folder.out))
+
+
+def _not_fetched(executions: Executions, folder: RunFolder, error: Exception) -> NotFetchedError:
+    run_id, stack = executions.run.run_id, executions.stack
+    if stack.endpoint is None:
+        kept = f"they are in s3://{stack.runs.bucket}/{layout.run_key(run_id, '')}"
+    else:
+        kept = (
+            "the environment that has them is kept: mend that, then "
+            f"`stepbench report {run_id} --out {folder.out}` fetches them, and `stepbench down` ends it"
+        )
+    return NotFetchedError(f"the results of run {run_id} are not all in {folder.path}: {error}; {kept}")
 
 
 def _is_refused_start(error: BaseException) -> bool:
-    """No such machine, or no right to start it: then there is nothing to stop."""
+    """Tell whether the start failed (no such machine, or no right to start it): there is nothing to stop then."""
     if not isinstance(error, ClientError) or error.operation_name != "StartExecution":
         return False
     return bool(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) in range(400, 500))
 
 
-def _stop(executions: Executions, terminal: Terminal, clock: Clock) -> tuple[str, ...]:
+def _stop(executions: Executions, terminal: Terminal, clock: Clock) -> RunAbandonedError | None:
+    """Stop the run; return why it is not at rest, or what it has left."""
+    run_id = executions.run.run_id
     try:
-        return Stopping(executions, clock, terminal.say).stop()
-    except KeyboardInterrupt as error:
-        message = f"run {executions.run.run_id} was interrupted while it was being stopped"
-        raise RunAbandonedError(message) from error
+        left = Stopping(executions, clock, terminal.notify).stop()
+    except KeyboardInterrupt:
+        return RunAbandonedError(f"run {run_id} was interrupted while it was being stopped")
     except (StepbenchError, BotoCoreError, ClientError) as error:
-        message = f"run {executions.run.run_id} could not be stopped for certain: {error}"
-        raise RunAbandonedError(message) from error
+        return RunAbandonedError(f"run {run_id} could not be stopped for certain: {error}")
+    return NotTornDownError(run_id, left) if left else None
 
 
 def _cause(executions: Executions) -> str:

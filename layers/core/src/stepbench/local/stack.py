@@ -1,4 +1,7 @@
-"""A deployed stack, here or in an account: its machines, its records, its functions."""
+"""A deployed stack, here or in an account: its machines, its records, its functions.
+
+boto3 clients: for the emulator with credentials that open nothing, for a deployed stack with the user's own.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import boto3
+from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from stepbench.errors import StepbenchError
-from stepbench.local.sessions import client, local_session, table
-from stepbench.records.run_store import RunStore
-from stepbench.records.trial_table import TrialTable
+from stepbench.records.storage.run_store import RunStore
+from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -31,7 +34,7 @@ class StackError(StepbenchError):
 @dataclass(frozen=True)
 class Stack:
     """
-    One deployed stack.
+    A stack is deployed, and reached by boto3 clients.
 
     Attributes:
         name: CloudFormation's.
@@ -68,18 +71,18 @@ class Stack:
 
 
 def local_stack(name: str, endpoint: str) -> Stack:
-    """The stack on the emulator; see `open_stack`."""
-    return open_stack(name, local_session(), endpoint)
+    """Return the stack on the emulator; see `open_stack`."""
+    return open_stack(name, emulator_session(), endpoint)
 
 
 def remote_stack(name: str) -> Stack:
-    """A stack reached with the user's own credentials and AWS_ENDPOINT_URL, if set; see `open_stack`."""
+    """Return a stack reached with the user's own credentials and AWS_ENDPOINT_URL, if set; see `open_stack`."""
     return open_stack(name, boto3.session.Session(), None)
 
 
 def open_stack(name: str, session: boto3.session.Session, endpoint: str | None) -> Stack:
     """
-    Look a stack up.
+    Return a stack, found by its name.
 
     Raises:
         StackError: it does not exist, or lacks our outputs.
@@ -112,3 +115,42 @@ def open_stack(name: str, session: boto3.session.Session, endpoint: str | None) 
         runs=RunStore(aws("s3"), outputs[RESULTS_BUCKET]),
         table=TrialTable(table(session, outputs[RESULTS_TABLE], endpoint)),
     )
+
+
+REGION = "us-east-1"
+_CONFIG = Config(
+    retries={"mode": "standard", "max_attempts": 4}, connect_timeout=5, read_timeout=70, max_pool_connections=8
+)
+
+_PATIENT = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=920, tcp_keepalive=True)
+"""For functions that may take their 15 minutes: asking again would start them again."""
+
+
+def emulator_session() -> boto3.session.Session:
+    """Return a session that never reads the user's profile or credentials."""
+    return boto3.session.Session(
+        aws_access_key_id="test",
+        aws_secret_access_key="test",  # noqa: S106 -- the emulator takes anything
+        region_name=REGION,
+    )
+
+
+def local_client(service: str, endpoint: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
+    """Return a client of the emulator."""
+    return client(emulator_session(), service, endpoint)
+
+
+def client(session: boto3.session.Session, service: str, endpoint: str | None) -> Any:  # noqa: ANN401 -- as above
+    """Return a client with limits; without an endpoint, boto3 resolves it as always (AWS_ENDPOINT_URL included)."""
+    config = _direct(_PATIENT if service == "lambda" else _CONFIG, endpoint)
+    return session.client(service, endpoint_url=endpoint, config=config)  # type: ignore[call-overload]
+
+
+def table(session: boto3.session.Session, name: str, endpoint: str | None) -> Any:  # noqa: ANN401 -- as above
+    """Return a DynamoDB table with the same time limits."""
+    return dynamodb_table(session, name, _direct(_CONFIG, endpoint), endpoint)
+
+
+def _direct(config: Config, endpoint: str | None) -> Config:
+    """Bypass the user's proxy for an emulator, which is on loopback."""
+    return config if endpoint is None else config.merge(Config(proxies={}))

@@ -24,7 +24,7 @@ from stepbench.local.environment import EMULATOR, ETCD, POSTGRESQL
 from stepbench.local.processes import family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from stepbench.local.state import EnvironmentState
 
@@ -39,7 +39,7 @@ _AFTER_THE_SECOND_S = 0.02
 
 
 class Value(NamedTuple):
-    """CPU of a server in the second that began at `second` (since the epoch), in per cent of a core."""
+    """A value is a server's CPU in the second that began at `second` (since the epoch), in per cent of a core."""
 
     server: str
     second: int
@@ -47,7 +47,7 @@ class Value(NamedTuple):
 
 
 def metric_parameters(state: EnvironmentState) -> dict[str, str]:
-    """The template's parameters for the servers that run."""
+    """Return the template's parameters for the servers that run."""
     return {
         parameter: Metric(
             namespace=NAMESPACE, metric=METRIC, dimensions=({DIMENSION: server},), period_s=PERIOD_S
@@ -58,14 +58,14 @@ def metric_parameters(state: EnvironmentState) -> dict[str, str]:
 
 
 def server_pids(state: EnvironmentState) -> dict[str, tuple[int, ...]]:
-    """The processes of each server that is looked at."""
+    """Return the processes of each server that is sampled."""
     servers = [state.server(name) for name in PARAMETERS.values()]
     return {server.name: tuple(process.pid for process in server.processes) for server in servers if server}
 
 
 def cpu_s(pids: Iterable[int], *, alone: bool) -> float:
     """
-    Seconds of CPU that the processes have used so far, and unless `alone` their descendants, ended ones included.
+    Return the seconds of CPU that the processes have used, and unless `alone` their descendants, ended ones included.
 
     What an ended child has used its parent counts, once it has waited for it.
     """
@@ -89,7 +89,7 @@ def _processes(pids: Iterable[int], *, alone: bool) -> list[psutil.Process]:
 
 
 class Sampler:
-    """Turns CPU times into values, one for every whole second, whenever it is asked: a late call leaves no gap."""
+    """The sampler turns CPU times into values, one for every whole second; a late call leaves no gap."""
 
     def __init__(self, servers: Mapping[str, tuple[int, ...]], used_s: Callable[[str], float], now_s: float) -> None:
         self._used_s = used_s
@@ -97,7 +97,7 @@ class Sampler:
         self._before = {name: used_s(name) for name in servers}
 
     def values(self, now_s: float) -> list[Value]:
-        """Of all seconds that have ended since the last call, each with the average since then."""
+        """Return values of all seconds that have ended since the last call, each with the average since then."""
         seconds = range(int(self._last_s), int(now_s))
         if not seconds:
             return []
@@ -110,7 +110,11 @@ class Sampler:
 
 
 class Publisher:
-    """A thread that samples and publishes, until it is told to stop. What goes wrong in it hurts no run."""
+    """
+    The publisher is a thread that samples and publishes within a `with` block. What goes wrong in it hurts no run.
+
+    It is there only while a run needs it: each publication is a request to the very emulator that is being measured.
+    """
 
     def __init__(self, servers: Mapping[str, tuple[int, ...]], cloudwatch: Any) -> None:  # noqa: ANN401 -- boto3 client
         self._servers = servers
@@ -119,12 +123,12 @@ class Publisher:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="utilisation", daemon=True)
 
-    def start(self) -> None:
-        """Begin."""
+    def __enter__(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End, and wait for it a little."""
+    def __exit__(self, *_error: object) -> None:
+        """End the thread, and wait for it a little."""
         self._stopped.set()
         self._thread.join(_STOP_S)
 
@@ -138,7 +142,7 @@ class Publisher:
         return cpu_s(self._servers[server], alone=server == EMULATOR)
 
     def _publish(self) -> None:
-        """What the emulator does not take now is sent with the next."""
+        """Send what is waiting; what the emulator does not accept now is sent with the next."""
         try:
             while self._waiting:
                 portion = list(self._waiting)[:MAX_KEPT]
@@ -158,14 +162,3 @@ def _datum(value: Value) -> dict[str, Any]:
         "Unit": "Percent",
         "StorageResolution": PERIOD_S,
     }
-
-
-@contextlib.contextmanager
-def published(servers: Mapping[str, tuple[int, ...]], cloudwatch: Any) -> Iterator[None]:  # noqa: ANN401 -- boto3 client
-    """While a run needs it: each publication is a request to the very emulator that is being measured."""
-    publisher = Publisher(servers, cloudwatch)
-    publisher.start()
-    try:
-        yield
-    finally:
-        publisher.stop()

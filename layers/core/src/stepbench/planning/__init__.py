@@ -1,11 +1,9 @@
-"""From text to a plan, from a plan to trials; presets and the published schema."""
+"""Reading a plan from text and expanding it into trials; presets and the published schema."""
 
-from stepbench.planning.budget import check_budget
 from stepbench.planning.expansion import Expanded, expand, expanded, group_names
-from stepbench.planning.parsing import parse_plan
-from stepbench.planning.presets import find_plan, list_plans
+from stepbench.planning.limits import check_budget, refuse_traces, require_servers
+from stepbench.planning.reading import find_plan, list_plans, parse_plan, read_text
 from stepbench.planning.schema import plan_schema
-from stepbench.planning.tracing import refuse_traces
 
 __all__ = [
     "Expanded",
@@ -17,5 +15,7 @@ __all__ = [
     "list_plans",
     "parse_plan",
     "plan_schema",
+    "read_text",
     "refuse_traces",
+    "require_servers",
 ]

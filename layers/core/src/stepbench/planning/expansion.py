@@ -1,32 +1,42 @@
-"""From a plan to named trials, in the order of execution."""
+"""
+Expanding a plan into named trials, in the order of execution.
+
+Names are short, readable, unique, and such as a plan itself may give.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.costs import estimate
-from stepbench.errors import PlanError
+from stepbench.errors import PlanError, Problem
 from stepbench.planning.matrix import Combination, MatrixError, combinations
-from stepbench.planning.naming import STORE_PATHS, point_name, repeat_name, unique
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator, Mapping
 
     from stepbench.contracts.plan import TrialPlan
-    from stepbench.contracts.problem import Problem
 
 SEEDS = 2**63
+LONGEST_NAME = 60
+LONGEST_SUFFIX = len(".p100.r100")
+LONGEST_GROUP = LONGEST_NAME - len(".r100")
+_FOREIGN = re.compile(r"[^A-Za-z0-9_.-]+")
+STORE_PATHS = ("target.store", "target")
+"""Paths that vary the store, whose name then tells the points apart."""
 
 
 class Expanded(NamedTuple):
     """
     One trial to run.
 
-    source: its place in the plan as written. base: what all its trials' names begin with, the store's where that is
+    source: its number in the plan as written. base: what all its trials' names begin with, the store's where that is
     "". group: what its repeats have in common; its name where it is not repeated. repeat: from 0. point: its matrix
     values by path. plan: without matrix and repeats.
     """
@@ -42,7 +52,7 @@ class Expanded(NamedTuple):
 
 def expand(plan: Plan, run_id: str) -> tuple[TrialSpec, ...]:
     """
-    One TrialSpec per trial, in the order of execution; each with a name, a namespace and an estimate of its own.
+    Return one TrialSpec per trial, in the order of execution; each has a name, a namespace and an estimate.
 
     Raises:
         PlanError: see `expanded`.
@@ -66,7 +76,7 @@ def expand(plan: Plan, run_id: str) -> tuple[TrialSpec, ...]:
 
 def expanded(plan: Plan) -> tuple[Expanded, ...]:
     """
-    All trials in the order of execution: round by round, in the first every trial once.
+    Return all trials in the order of execution: round by round, in the first every trial once.
 
     A repeat's seed is the trial's plus its number: within a round all points of a matrix are offered the same load,
     and no two rounds are.
@@ -96,13 +106,13 @@ def _repeated(trial: TrialPlan, repeat: int) -> TrialPlan:
 
 
 def group_names(plan: Plan) -> tuple[str, ...]:
-    """All groups as listed, whatever the order of execution; raises as `expanded` does."""
+    """Return all groups as listed, whatever the order of execution; raises as `expanded` does."""
     return tuple(group for group, *_ in _groups(plan))
 
 
 def _ordered(one: list[Expanded], plan: Plan, number: int) -> list[Expanded]:
     """
-    A round as listed, or shuffled: sorted by a hash of seed, round and group.
+    Return a round as listed, or shuffled: sorted by a hash of seed, round and group.
 
     Unlike a generator's shuffle this is the same under every version of Python, and adding a trial moves no other.
     """
@@ -113,17 +123,17 @@ def _ordered(one: list[Expanded], plan: Plan, number: int) -> list[Expanded]:
 
 
 def _groups(plan: Plan) -> Iterator[tuple[str, str, int, Combination]]:
-    """Every point of every trial: its name, the trial's name and place, and its values; as listed."""
+    """Yield every point of every trial, as listed: its name, the trial's name and number, its values."""
     taken = {trial.name for trial in plan.trials if trial.name}
     for source, (trial, points) in enumerate(zip(plan.trials, _points(plan), strict=True)):
         if trial.matrix is None:
-            name = trial.name or _free(trial.target.store, taken)
+            name = trial.name or _unused_name(trial.target.store, taken)
             taken.add(name)
             yield name, name, source, points[0]
             continue
-        base = trial.name or ("" if set(STORE_PATHS) & set(trial.matrix) else _free(trial.target.store, taken))
+        base = trial.name or ("" if set(STORE_PATHS) & set(trial.matrix) else _unused_name(trial.target.store, taken))
         taken.add(base)
-        hidden = STORE_PATHS if not base and _tells_store(trial.matrix, points) else ()
+        hidden = STORE_PATHS if not base and _has_store_each(trial.matrix, points) else ()
         for number, combination in enumerate(points, 1):
             shown = {path: value for path, value in combination.point.items() if path not in hidden}
             wanted = point_name(base or combination.plan.target.store, shown, trial.matrix, number)
@@ -134,7 +144,7 @@ def _groups(plan: Plan) -> Iterator[tuple[str, str, int, Combination]]:
 
 def _points(plan: Plan) -> list[tuple[Combination, ...]]:
     """
-    Each trial's combinations.
+    Return each trial's combinations.
 
     Raises:
         PlanError: with the problems of all matrices.
@@ -151,12 +161,70 @@ def _points(plan: Plan) -> list[tuple[Combination, ...]]:
     return points
 
 
-def _tells_store(matrix: dict[str, list[Any]], points: tuple[Combination, ...]) -> bool:
-    """Whether the store alone tells the values of the path that varies it apart."""
+def _has_store_each(matrix: dict[str, list[Any]], points: tuple[Combination, ...]) -> bool:
+    """Tell whether each value of the path that varies the store has a store of its own."""
     stores = {combination.plan.target.store for combination in points}
     return any(len(matrix[path]) == len(stores) for path in STORE_PATHS if path in matrix)
 
 
-def _free(store: str, taken: set[str]) -> str:
-    """The store's name, or `s3-2`, ..., past any name that is taken."""
+def _unused_name(store: str, taken: set[str]) -> str:
+    """Return the store's name, or the first of `s3-2`, `s3-3`, ... that is free."""
     return next(name for name in (store if n == 1 else f"{store}-{n}" for n in count(1)) if name not in taken)
+
+
+def point_name(base: str, point: Mapping[str, Any], matrix: Mapping[str, list[Any]], number: int) -> str:
+    """
+    Return `dynamodb.batch_size-10.writers-2`.
+
+    Where that is too long, fields' names are left out, or the point's number (`dynamodb.p7`) stands for all of it.
+
+    Args:
+        base: the trial's name.
+        point: the trial's values by path.
+        matrix: all values by path.
+        number: of the point, from 1.
+    """
+    parts = [(_short_path(path, matrix), _format_value(value, matrix[path])) for path, value in point.items()]
+    long = ".".join([base, *(f"{field}-{text}" for field, text in parts)])
+    short = ".".join([base, *(text for _, text in parts)])
+    by_number = f"{base[: LONGEST_NAME - LONGEST_SUFFIX]}.p{number}"
+    return next((name for name in (long, short) if len(name) <= LONGEST_GROUP), by_number)
+
+
+def repeat_name(group: str, repeat: int) -> str:
+    """Return `dynamodb.r1` for the first, whose number is 0."""
+    suffix = f".r{repeat + 1}"
+    return f"{group[: LONGEST_NAME - len(suffix)]}{suffix}"
+
+
+def unique(name: str, taken: Container[str], longest: int = LONGEST_NAME) -> str:
+    """Return the name, or the first of `name-2`, `name-3`, ... that is free, cut to the length."""
+    names = (name[:longest] if n == 1 else f"{name[: longest - len(f'-{n}')]}-{n}" for n in count(1))
+    return next(each for each in names if each not in taken)
+
+
+def _short_path(path: str, matrix: Mapping[str, list[Any]]) -> str:
+    """Return the path's last part, with as many before it as tell it from the other paths."""
+    parts = _split_path(path)
+    others = [_split_path(other) for other in matrix if other != path]
+    length = next((n for n in range(1, len(parts)) if all(other[-n:] != parts[-n:] for other in others)), len(parts))
+    return "_".join(parts[-length:])
+
+
+def _split_path(path: str) -> list[str]:
+    return re.findall(r"\w+", path)
+
+
+def _format_value(value: Any, values: list[Any]) -> str:  # noqa: ANN401 -- any JSON
+    """Return the value, or its number in the list (from 1) where it is long, no scalar, or reads like another."""
+    text = _plain(value)
+    if not text or [_plain(each) for each in values].count(text) > 1:
+        return str(next(n for n, each in enumerate(values, 1) if each is value or each == value))
+    return text
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401 -- any JSON
+    if isinstance(value, dict | list):
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return _FOREIGN.sub("-", text).strip("-") if len(text) <= LONGEST_NAME else ""

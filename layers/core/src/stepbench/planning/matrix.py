@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.problem import Problem
-from stepbench.planning.problems import problems_of
-from stepbench.planning.wording import alternatives, near_miss, shown
+from stepbench.errors import Problem
+from stepbench.planning.problems import alternatives, near_miss, problems_of, shown
+from stepbench.planning.schema import path_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ class Combination(NamedTuple):
 
 
 class MatrixError(Exception):
-    """What is wrong with the matrix of one trial."""
+    """A trial's matrix has problems; `problems` lists them."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("; ".join(map(str, problems)))
@@ -47,7 +47,7 @@ class MatrixError(Exception):
 
 def combinations(trial: TrialPlan, number: int) -> tuple[Combination, ...]:
     """
-    All combinations of the matrix's values, the last path varying fastest; the trial itself where it has no matrix.
+    Return all combinations of the matrix's values, the last path varying fastest; without a matrix, the trial itself.
 
     Each is the trial with the values put in, and is refused for whatever a trial that was written so would be.
 
@@ -68,12 +68,12 @@ def combinations(trial: TrialPlan, number: int) -> tuple[Combination, ...]:
     refused: dict[tuple[str, str, str], Problem] = {}
     for values in itertools.product(*trial.matrix.values()):
         point = dict(zip(trial.matrix, values, strict=True))
-        made = _made({**document, "target": _own_fields(single.target)}, point, document)
-        if isinstance(made, list):
-            for problem in made:
-                refused.setdefault(*_as_of_matrix(problem, trial.matrix, point, number))
+        built = _build_trial({**document, "target": _own_fields(single.target)}, point, document)
+        if isinstance(built, list):
+            for problem in built:
+                refused.setdefault(*_locate_in_matrix(problem, trial.matrix, point, number))
         else:
-            found.append(Combination(point, made))
+            found.append(Combination(point, built))
     if refused:
         raise MatrixError(list(refused.values())[:MAX_PROBLEMS])
     return tuple(found)
@@ -85,23 +85,23 @@ def _path_problems(matrix: Mapping[str, list[Any]], document: dict[str, Any], at
         if problem := _path_problem(path, document):
             yield Problem(path=f"{at}.{path}", value=shown(values), message=problem[0], remedy=problem[1])
         for index, value in enumerate(values):
-            if any(_same(value, other) for other in values[:index]):
+            if any(_equal_json(value, other) for other in values[:index]):
                 remedy = "Remove one of the two; repeats run a trial again."
-                place = f"{at}.{path}[{index}]"
-                yield Problem(path=place, value=shown(value), message="is listed twice", remedy=remedy)
+                entry = f"{at}.{path}[{index}]"
+                yield Problem(path=entry, value=shown(value), message="is listed twice", remedy=remedy)
         for other in matrix:
             if other != path and steps[path][: len(steps[other])] == steps[other]:
                 message = f"lies in {other}, which the matrix varies as a whole"
                 yield Problem(path=f"{at}.{path}", value=shown(values), message=message, remedy="Keep one of the two.")
 
 
-def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 -- any JSON
-    """As JSON: 1 and true are two values, though Python calls them equal."""
+def _equal_json(one: Any, other: Any) -> bool:  # noqa: ANN401 -- any JSON
+    """Compare as JSON: 1 and true are two values, though Python calls them equal."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _path_problem(path: str, document: dict[str, Any]) -> tuple[str, str] | None:
-    """Message and remedy; None where the path leads to a field of the trial."""
+    """Return message and remedy; None where the path leads to a field of the trial."""
     if not _PATH.fullmatch(path):
         return "is no path", _FORM
     steps = _steps(path)
@@ -111,15 +111,15 @@ def _path_problem(path: str, document: dict[str, Any]) -> tuple[str, str] | None
     for depth, step in enumerate(steps):
         if isinstance(value, dict) and step not in value:
             known = [name for name in value if depth or name not in _NOT_VARIED]
-            where = _text(steps[:depth]) or "a trial"
+            where = path_text(steps[:depth]) if depth else "a trial"
             remedy = f"{near_miss(step, known)}Known there: {alternatives(known) or 'nothing'}."
             return f"leads nowhere: {step} is no field of {where}", remedy
         if isinstance(value, list) and not (isinstance(step, int) and step < len(value)):
-            where = _text(steps[:depth])
+            where = path_text(steps[:depth])
             last = f"leads nowhere: the last of {where} is {where}[{len(value) - 1}]"
             return last if value else f"leads nowhere: {where} is empty", "Mend the number; counting begins at 0."
         if not isinstance(value, dict | list):
-            where = _text(steps[:depth])
+            where = path_text(steps[:depth])
             return f"leads nowhere: {where} is {shown(value)} in this trial", f"Vary {where} as a whole."
         inner: Any = value
         value = inner[step]
@@ -130,34 +130,30 @@ def _steps(path: str) -> tuple[Step, ...]:
     return tuple(int(step) if step.isdigit() else step for step in _STEP.findall(path))
 
 
-def _text(steps: tuple[Step, ...]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
-
-
 def _own_fields(target: Target) -> dict[str, Any]:
-    """What of a target is not as it would be anyway, so that a matrix can vary its store, which has other fields."""
+    """Return a target's fields that differ from their defaults: a matrix may vary the store, which has others."""
     document = target.model_dump(mode="json")
     fields = type(target).model_fields
     return {name: document[name] for name in document if getattr(target, name) != fields[name].default}
 
 
-def _made(sparse: dict[str, Any], point: Mapping[str, Any], full: dict[str, Any]) -> TrialPlan | list[Problem]:
+def _build_trial(sparse: dict[str, Any], point: Mapping[str, Any], full: dict[str, Any]) -> TrialPlan | list[Problem]:
     """
-    The trial with the values put in, or why it is none; problems' paths are those of a plan's first trial.
+    Return the trial with the values put in, or its problems, with the paths of a plan's first trial.
 
-    What the path goes through and `sparse` does not have is taken from `full`.
+    Where a path leads through what `sparse` does not have, it is taken from `full`.
     """
     trial = copy.deepcopy(sparse)
     for path, value in point.items():
         *way, last = _steps(path)
-        place: Any = trial
+        parent: Any = trial
         source: Any = full
         for step in way:
             source = source[step]
-            if isinstance(place, dict):
-                place.setdefault(str(step), copy.deepcopy(source))
-            place = place[step]
-        place[last] = copy.deepcopy(value)
+            if isinstance(parent, dict):
+                parent.setdefault(str(step), copy.deepcopy(source))
+            parent = parent[step]
+        parent[last] = copy.deepcopy(value)
     plan = {"name": "x", "trials": [trial]}
     try:
         return Plan.model_validate_json(json.dumps(plan), strict=True).trials[0]
@@ -165,13 +161,13 @@ def _made(sparse: dict[str, Any], point: Mapping[str, Any], full: dict[str, Any]
         return problems_of(error, plan)
 
 
-def _as_of_matrix(
+def _locate_in_matrix(
     problem: Problem, matrix: Mapping[str, list[Any]], point: Mapping[str, Any], number: int
 ) -> tuple[tuple[str, str, str], Problem]:
     """
-    The problem with the matrix's entry that it is about, or with the combination where it is about no single entry.
+    Return a key that equal problems of other combinations share, and the problem with a path in the matrix.
 
-    Beside it what makes it the same problem in another combination.
+    The path is that of the entry that it is about, or of the whole matrix where it is about no single entry.
     """
     within = problem.path.removeprefix("trials[0].")
     together = ", ".join(f"{path}={shown(value)}" for path, value in point.items())
@@ -181,7 +177,7 @@ def _as_of_matrix(
         message = f"makes a trial whose {within} (here {problem.value}) {problem.message}"
         whole = Problem(path=at, value=together, message=message, remedy=problem.remedy)
         return (within, problem.value, problem.message), whole
-    index = next(index for index, value in enumerate(matrix[entry]) if _same(value, point[entry]))
+    index = next(index for index, value in enumerate(matrix[entry]) if _equal_json(value, point[entry]))
     below = within.removeprefix(entry)
     message = f"{problem.message}, in the combination {together}" if len(point) > 1 else problem.message
     path = f"{at}.{entry}[{index}]{below}"

@@ -1,50 +1,70 @@
-"""Pydantic's errors in the words of a plan's author: path, value found, what is wrong, what to do."""
+"""Pydantic's errors in the terms of a plan's author: path, value found, what is wrong, what to do."""
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from stepbench.contracts.problem import Problem
-from stepbench.contracts.rule import RULE_ERROR
-from stepbench.planning.schema import Place, fields, locate, path_text
-from stepbench.planning.wording import alternatives, expectation, near_miss, shown
+from stepbench.contracts.base import RULE_ERROR
+from stepbench.errors import Problem
+from stepbench.planning.schema import Location, fields, locate, path_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+    from stepbench.planning.schema import Node
+
 NOTHING = "nothing"
 _STEP = re.compile(r"[^.\[\]]+")
-"""Steps of the paths that our own rules name, such as `phases[1].load`."""
-LATER_STORES = frozenset({"redis", "cassandra", "dsql", "efs", "sqs", "sns", "kinesis", "eventbridge"})
-"""Stores of the design that no driver serves yet."""
+"""A step of the paths that our own rules name, such as `phases[1].load`."""
+UNSUPPORTED_STORES = ("efs", "eventbridge", "kinesis", "sns", "sqs")
+"""Names of AWS services that a plan's author might expect, and that Stepbench does not measure yet."""
+LONGEST_VALUE = 80
+_TYPES = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "a text",
+    "boolean": "true or false",
+    "array": "a list [...]",
+    "object": "an object {...}",
+}
+_BOUNDS = (
+    ("minimum", "at least"),
+    ("exclusiveMinimum", "above"),
+    ("maximum", "at most"),
+    ("exclusiveMaximum", "below"),
+)
 
 
 def problems_of(error: ValidationError, document: dict[str, Any]) -> list[Problem]:
-    """Every problem of a refused plan, in the order of the document's paths as pydantic found them."""
+    """Return every problem of a refused plan, in the order in which pydantic found them."""
     details = error.errors(include_url=False, include_input=False)
     causes = [detail for detail in details if not _follows(detail, details)]
     return [problem for detail in causes for problem in _problems(detail, document)]
 
 
 def _follows(detail: ErrorDetails, others: list[ErrorDetails]) -> bool:
-    """Pydantic drops bad entries from a list and then finds it too short: said once is enough."""
+    """Pydantic drops bad entries from a list and then finds it too short, which follows from the first error."""
     depth = len(detail["loc"])
     below = (len(other["loc"]) > depth and other["loc"][:depth] == detail["loc"] for other in others)
     return detail["type"] == "too_short" and any(below)
 
 
 def _problems(detail: ErrorDetails, document: dict[str, Any]) -> list[Problem]:
-    place = locate(detail["loc"])
+    location = locate(detail["loc"])
     if detail["type"] == RULE_ERROR:
-        return [_rule_problem(place, rule, document) for rule in detail["ctx"]["broken"]]
-    found = value_at(document, place.steps)
-    return [_TRANSLATIONS.get(detail["type"], _unexpected)(place, found, detail)]
+        return [_rule_problem(location, rule, document) for rule in detail["ctx"]["broken"]]
+    found = value_at(document, location.steps)
+    return [_TRANSLATIONS.get(detail["type"], _unexpected)(location, found, detail)]
 
 
 def value_at(document: dict[str, Any], steps: tuple[str | int, ...]) -> str:
-    """What the document holds there, shown; "nothing" where it holds nothing."""
+    """Return what the document holds there, as `shown`; "nothing" where it holds nothing."""
     value: Any = document
     for step in steps:
         try:
@@ -54,66 +74,60 @@ def value_at(document: dict[str, Any], steps: tuple[str | int, ...]) -> str:
     return shown(value)
 
 
-def _rule_problem(place: Place, rule: dict[str, str], document: dict[str, Any]) -> Problem:
+def _rule_problem(location: Location, rule: dict[str, str], document: dict[str, Any]) -> Problem:
     below = (int(name) if name.isdigit() else name for name in _STEP.findall(rule["at"]))
-    steps = (*place.steps, *below)
+    steps = (*location.steps, *below)
     found = value_at(document, steps)
     return Problem(path=path_text(steps), value=found, message=rule["message"], remedy=rule["remedy"])
 
 
-def _missing(place: Place, _found: str, _detail: ErrorDetails) -> Problem:
-    remedy = f'Add "{place.steps[-1]}": {expectation(place.node)}.'
-    return Problem(path=place.path, value=NOTHING, message="is missing", remedy=remedy)
+def _missing(location: Location, _found: str, _detail: ErrorDetails) -> Problem:
+    remedy = f'Add "{location.steps[-1]}": {expectation(location.node)}.'
+    return Problem(path=location.path, value=NOTHING, message="is missing", remedy=remedy)
 
 
-def _unknown_field(place: Place, found: str, _detail: ErrorDetails) -> Problem:
-    known = fields(place.parent)
-    remedy = f"{near_miss(place.steps[-1], known)}Known here: {alternatives(known)}."
-    return Problem(path=place.path, value=found, message="is no known field", remedy=remedy)
+def _unknown_field(location: Location, found: str, _detail: ErrorDetails) -> Problem:
+    known = fields(location.parent)
+    remedy = f"{near_miss(location.steps[-1], known)}Known here: {alternatives(known)}."
+    return Problem(path=location.path, value=found, message="is no known field", remedy=remedy)
 
 
-def _unknown_variant(place: Place, _found: str, detail: ErrorDetails) -> Problem:
-    tag = place.node["discriminator"]["propertyName"]
-    known = list(place.node["discriminator"]["mapping"])
+def _unknown_variant(location: Location, _found: str, detail: ErrorDetails) -> Problem:
+    tag = location.node["discriminator"]["propertyName"]
+    known = list(location.node["discriminator"]["mapping"])
     named = str(detail["ctx"]["tag"])
-    later = named in LATER_STORES
+    later = named in UNSUPPORTED_STORES
     return Problem(
-        path=f"{place.path}.{tag}",
+        path=f"{location.path}.{tag}",
         value=shown(named),
         message=f"is a {tag} that is not supported yet" if later else f"is no known {tag}",
         remedy=f"{'' if later else near_miss(named, known)}Use one of {alternatives(known)}.",
     )
 
 
-def _missing_variant(place: Place, found: str, _detail: ErrorDetails) -> Problem:
-    tag = place.node["discriminator"]["propertyName"]
-    remedy = f'Add "{tag}": one of {alternatives(place.node["discriminator"]["mapping"])}.'
-    return Problem(path=f"{place.path}.{tag}", value=NOTHING, message=f"is missing in {found}", remedy=remedy)
+def _missing_variant(location: Location, found: str, _detail: ErrorDetails) -> Problem:
+    tag = location.node["discriminator"]["propertyName"]
+    remedy = f'Add "{tag}": one of {alternatives(location.node["discriminator"]["mapping"])}.'
+    return Problem(path=f"{location.path}.{tag}", value=NOTHING, message=f"is missing in {found}", remedy=remedy)
 
 
-def _wrong_choice(place: Place, found: str, _detail: ErrorDetails) -> Problem:
-    known = [str(word) for word in place.node.get("enum", [place.node.get("const")])]
-    remedy = f"{near_miss(found.strip(chr(34)), known)}Use {expectation(place.node)}."
-    return Problem(path=place.path, value=found, message="is not one of the choices", remedy=remedy)
+def _wrong_choice(location: Location, found: str, _detail: ErrorDetails) -> Problem:
+    known = [str(word) for word in location.node.get("enum", [location.node.get("const")])]
+    remedy = f"{near_miss(found.strip(chr(34)), known)}Use {expectation(location.node)}."
+    return Problem(path=location.path, value=found, message="is not one of the choices", remedy=remedy)
 
 
-def _too_short(place: Place, found: str, _detail: ErrorDetails) -> Problem:
-    message = "is empty" if found in {"[]", "{}", '""'} else "is too short"
-    return Problem(path=place.path, value=found, message=message, remedy=f"Give {expectation(place.node)}.")
-
-
-def _bad_name(place: Place, found: str, _detail: ErrorDetails) -> Problem:
-    remedy = f"Give {expectation(place.node)}."
-    return Problem(path=place.path, value=found, message="is no valid name", remedy=remedy)
-
-
-def _unexpected(place: Place, found: str, detail: ErrorDetails) -> Problem:
-    remedy = f"Give {expectation(place.node)}."
-    return Problem(path=place.path, value=found, message=_message(detail["msg"]), remedy=remedy)
+def _unexpected(location: Location, found: str, detail: ErrorDetails) -> Problem:
+    message = _message(detail["msg"])
+    if detail["type"] in {"too_short", "string_too_short"}:
+        message = "is empty" if found in {"[]", "{}", '""'} else "is too short"
+    elif detail["type"] == "string_pattern_mismatch":
+        message = "is no valid name"
+    return Problem(location.path, found, message, f"Give {expectation(location.node)}.")
 
 
 def _message(pydantic_message: str) -> str:
-    """`Input should be greater than 0` → `should be greater than 0`."""
+    """Turn `Input should be greater than 0` into `has to be greater than 0`."""
     text = pydantic_message.removeprefix("Input ").replace("should be", "has to be")
     return f"{text[:1].lower()}{text[1:]}".replace(" an instance of Plan", "").rstrip(".")
 
@@ -124,7 +138,48 @@ _TRANSLATIONS = {
     "union_tag_invalid": _unknown_variant,
     "union_tag_not_found": _missing_variant,
     "literal_error": _wrong_choice,
-    "too_short": _too_short,
-    "string_too_short": _too_short,
-    "string_pattern_mismatch": _bad_name,
 }
+
+
+def expectation(node: Node) -> str:
+    """Describe what a field takes: "a whole number, at least 1, at most 1,000"."""
+    if "discriminator" in node:
+        tags = alternatives(node["discriminator"]["mapping"])
+        return f'an object {{...}} with "{node["discriminator"]["propertyName"]}" one of {tags}'
+    if "enum" in node:
+        return f"one of {alternatives(node['enum'])}"
+    if "const" in node:
+        return json.dumps(node["const"])
+    kind = _TYPES.get(node.get("type", ""), "another value")
+    bounds = [f"{word} {_plain(node[key])}" for key, word in _BOUNDS if key in node]
+    if "maxLength" in node:
+        bounds.append(f"{node.get('minLength', 0)} to {node['maxLength']} characters long")
+    if "maxItems" in node:
+        bounds.append(f"with {node.get('minItems', 0)} to {node['maxItems']} entries")
+    if "pattern" in node:
+        bounds.append("made of letters, digits, dots, dashes and underscores, beginning with a letter or digit")
+    return ", ".join([kind, *bounds])
+
+
+def _plain(number: float) -> str:
+    return f"{int(number):,}" if number == int(number) else f"{number:,}"
+
+
+def alternatives(words: Iterable[object]) -> str:
+    """Return `"a", "b", "c"`."""
+    return ", ".join(json.dumps(word) for word in words)
+
+
+def near_miss(word: object, known: Iterable[str]) -> str:
+    """Return `Did you mean "x"? `, or nothing."""
+    close = difflib.get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.5)
+    return f'Did you mean "{close[0]}"? ' if close else ""
+
+
+def shown(value: Any) -> str:  # noqa: ANN401 -- any JSON
+    """Return a value as JSON on one line, cut where it is long."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = f"a Python {type(value).__name__}"
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."

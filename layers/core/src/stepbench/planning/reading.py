@@ -1,21 +1,30 @@
-"""From text to JSON, with the problems that a lenient reader would swallow: duplicate names, NaN, wrong encoding."""
+"""
+Plans by name or by file, and strictly from text: duplicate names, NaN and a wrong encoding are problems, too.
+
+Presets live in the checkout's `events/plans/`.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from stepbench.contracts.problem import Problem
-from stepbench.errors import PlanError
+from pydantic import ValidationError
+
+import stepbench
+from stepbench.contracts.plan import Plan
+from stepbench.errors import PlanError, Problem
+from stepbench.planning.expansion import expanded
+from stepbench.planning.problems import alternatives, near_miss, problems_of, shown
 from stepbench.planning.schema import ROOT, path_text
-from stepbench.planning.wording import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 MAX_PLAN_BYTES = 256 * 1024
-"""What Step Functions takes as an execution's input."""
+"""The limit of Step Functions for an execution's input."""
 MAX_DEPTH = 64
 _EMPTY_REMEDY = "Give a plan as a JSON object; `stepbench plans` lists ready ones."
 
@@ -31,14 +40,14 @@ class _Object(dict[str, Any]):
 
 def read_json(source: object) -> dict[str, Any]:
     """
-    A plan's JSON object, from text or already parsed.
+    Return a plan's JSON object, from text or already parsed.
 
     Raises:
         PlanError: with every problem of the text, such as line and column of a syntax error.
     """
     value = _decode(source) if isinstance(source, str | bytes | bytearray) else source
     if not isinstance(value, dict):
-        raise PlanError([_problem(ROOT, shown(value), "is not an object", "Put the plan between { and }.")])
+        raise PlanError([Problem(ROOT, shown(value), "is not an object", "Put the plan between { and }.")])
     problems = list(_silent_problems(value, ()))
     if problems:
         raise PlanError(problems)
@@ -49,11 +58,11 @@ def _decode(source: str | bytes | bytearray) -> Any:  # noqa: ANN401 -- any JSON
     text = source if isinstance(source, str) else _text(bytes(source))
     text = text.removeprefix("\ufeff")
     if not text.strip():
-        raise PlanError([_problem(ROOT, "nothing", "is empty", _EMPTY_REMEDY)])
+        raise PlanError([Problem(ROOT, "nothing", "is empty", _EMPTY_REMEDY)])
     size = len(text.encode(errors="surrogatepass"))
     if size > MAX_PLAN_BYTES:
         remedy = "Split it into several plans; Step Functions takes no larger input."
-        raise PlanError([_problem(ROOT, f"{size:,} bytes", f"is larger than {MAX_PLAN_BYTES:,} bytes", remedy)])
+        raise PlanError([Problem(ROOT, f"{size:,} bytes", f"is larger than {MAX_PLAN_BYTES:,} bytes", remedy)])
     try:
         return json.loads(text, object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
@@ -62,7 +71,7 @@ def _decode(source: str | bytes | bytearray) -> Any:  # noqa: ANN401 -- any JSON
         raise PlanError([_too_deep(ROOT)]) from error
     except ValueError as error:
         # Python refuses integers of more than 4,300 digits.
-        raise PlanError([_problem(ROOT, "a huge number", str(error), "Write smaller numbers.")]) from error
+        raise PlanError([Problem(ROOT, "a huge number", str(error), "Write smaller numbers.")]) from error
 
 
 def _text(source: bytes) -> str:
@@ -70,20 +79,20 @@ def _text(source: bytes) -> str:
         return source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         found = f"byte 0x{source[error.start]:02x} at offset {error.start}"
-        raise PlanError([_problem(ROOT, found, "is not UTF-8 text", "Save the file as UTF-8.")]) from error
+        raise PlanError([Problem(ROOT, found, "is not UTF-8 text", "Save the file as UTF-8.")]) from error
 
 
 def _syntax_problem(text: str, error: json.JSONDecodeError) -> Problem:
-    at = _place(text, error)
+    at = _find_fault(text, error)
     rest = text[at:].partition("\n")[0].strip()
     found = shown(rest) if rest else "the end of the line" if text[at:].strip() else "the end of the text"
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     message = f"is not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
-    return _problem(f"line {line}, column {column}", found, message, _syntax_remedy(text[at:].lstrip(), error.msg))
+    return Problem(f"line {line}, column {column}", found, message, _syntax_remedy(text[at:].lstrip(), error.msg))
 
 
-def _place(text: str, error: json.JSONDecodeError) -> int:
-    """Where to mend. A comma too many is pointed at itself, which Python does from 3.13 on only."""
+def _find_fault(text: str, error: json.JSONDecodeError) -> int:
+    """Return where to mend the text. A comma too many is the place itself, as from Python 3.13 on."""
     before, rest = text[: error.pos].rstrip(), text[error.pos :].lstrip()
     return len(before) - 1 if before.endswith(",") and rest[:1] in {"}", "]"} else error.pos
 
@@ -106,21 +115,98 @@ def _silent_problems(value: Any, steps: tuple[str | int, ...]) -> Iterator[Probl
     elif isinstance(value, dict):
         for name in getattr(value, "repeated", ()):
             path = path_text((*steps, name))
-            yield _problem(path, shown(value[name]), "is given twice in one object", "Keep one of the two.")
+            yield Problem(path, shown(value[name]), "is given twice in one object", "Keep one of the two.")
         for name, child in value.items():
             yield from _silent_problems(child, (*steps, str(name)))
     elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from _silent_problems(child, (*steps, index))
     elif isinstance(value, float) and not math.isfinite(value):
-        yield _problem(path_text(steps), shown(value), "is not a finite number", "Write a number in digits.")
+        yield Problem(path_text(steps), shown(value), "is not a finite number", "Write a number in digits.")
     elif not (value is None or isinstance(value, str | int | float)):
-        yield _problem(path_text(steps), shown(value), "is no JSON value", "Give text, numbers, lists and objects.")
+        yield Problem(path_text(steps), shown(value), "is no JSON value", "Give text, numbers, lists and objects.")
 
 
 def _too_deep(path: str) -> Problem:
-    return _problem(path, "a deep nesting", f"is nested deeper than {MAX_DEPTH} levels", "Remove the inner levels.")
+    return Problem(path, "a deep nesting", f"is nested deeper than {MAX_DEPTH} levels", "Remove the inner levels.")
 
 
-def _problem(path: str, value: str, message: str, remedy: str) -> Problem:
-    return Problem(path=path, value=value, message=message, remedy=remedy)
+def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
+    """
+    Return the plan of a JSON text, or of JSON already parsed (an execution's input).
+
+    Types are taken strictly: "20" is no number and true is no count, since a benchmark of a guess is worse than none.
+
+    Raises:
+        PlanError: with every problem that can be told at once. Rules that span fields are looked at where the
+            fields themselves are right, and combinations of a matrix where the plan is right without them.
+    """
+    document = read_json(source)
+    try:
+        plan = Plan.model_validate_json(json.dumps(document), strict=True)
+    except ValidationError as error:
+        raise PlanError(problems_of(error, document)) from error
+    expanded(plan)
+    return plan
+
+
+_CHECKOUT_LEVELS = 4
+"""`<checkout>/layers/core/src/stepbench`."""
+
+
+def preset_directory(package: Path | None = None) -> Path:
+    """
+    Return `events/plans` of the checkout that this package runs from.
+
+    Args:
+        package: the package's own folder, for tests.
+
+    Raises:
+        PlanError: the package was installed without its checkout (`pip install .` instead of `-e .`).
+    """
+    folder = package or Path(stepbench.__file__).resolve().parent
+    directory = folder.parents[_CHECKOUT_LEVELS - 1] / "events" / "plans"
+    if directory.is_dir():
+        return directory
+    message = "has no presets: this copy of stepbench was installed without its repository"
+    raise PlanError([Problem("events/plans", shown(str(directory)), message, "Give the path of a plan file instead.")])
+
+
+def list_plans(directory: Path | None = None) -> tuple[str, ...]:
+    """Return the names of all presets, sorted."""
+    return tuple(sorted(path.stem for path in (directory or preset_directory()).glob("*.json")))
+
+
+def find_plan(name_or_path: str, directory: Path | None = None) -> bytes:
+    """
+    Return a plan's text, from a file or from a preset's name; a file of that very name comes first.
+
+    Raises:
+        PlanError: there is no such file and no such preset, or it cannot be read.
+    """
+    path = Path(name_or_path)
+    if path.is_file():
+        return _read(path)
+    if path.suffix == ".json" or path.name != name_or_path:
+        remedy = "Check the path, or give a preset's name; `stepbench plans` lists them."
+        raise PlanError([Problem("PLAN", shown(name_or_path), "is no file", remedy)])
+    presets = directory or preset_directory()
+    if name_or_path in list_plans(presets):
+        return _read(presets / f"{name_or_path}.json")
+    known = list_plans(presets)
+    remedy = f"{near_miss(name_or_path, known)}Presets: {alternatives(known)}."
+    raise PlanError([Problem("PLAN", shown(name_or_path), "is neither a file nor a preset", remedy)])
+
+
+def read_text(stream: BinaryIO) -> bytes:
+    """Read a plan's text, and of one that is too long no more than shows that it is: a stream may have no end."""
+    return stream.read(MAX_PLAN_BYTES + 1)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return read_text(file)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise PlanError([Problem("PLAN", shown(str(path)), message, "Check the file's permissions.")]) from error

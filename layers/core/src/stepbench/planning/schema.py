@@ -1,4 +1,4 @@
-"""The plan's JSON Schema, and finding one's way in it by a pydantic error's location."""
+"""The plan's JSON Schema, and the parts of it that pydantic's errors are about."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 Node = dict[str, Any]
 
 ROOT = "plan"
-"""Path of a problem with the plan as a whole."""
+"""The path of a problem with the plan as a whole."""
 
 
 def plan_schema() -> Node:
-    """JSON Schema (draft 2020-12) of a plan, as in `docs/plan.schema.json`; rules that span fields are not in it."""
+    """Return a plan's JSON Schema (draft 2020-12), as in `docs/plan.schema.json`; without rules that span fields."""
     schema = Plan.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Stepbench plan"}
 
 
-class Place(NamedTuple):
-    """Where an error is: its path for humans, the steps in the user's own document, and the schema there."""
+class Location(NamedTuple):
+    """The location of an error: its path for humans, the steps in the user's own document, and the schema there."""
 
     path: str
     steps: tuple[str | int, ...]
@@ -31,9 +31,9 @@ class Place(NamedTuple):
     parent: Node
 
 
-def locate(location: Sequence[str | int]) -> Place:
+def locate(location: Sequence[str | int]) -> Location:
     """
-    Follow a pydantic error location.
+    Return the location of a pydantic error.
 
     Pydantic names the chosen member of a union in its locations (`target`, `dynamodb`, `batch_size`); those segments
     are in no user's document, so they are dropped.
@@ -47,23 +47,23 @@ def locate(location: Sequence[str | int]) -> Place:
             continue
         steps.append(segment)
         node, parent = _step(node, segment), node
-    return Place(path_text(steps), tuple(steps), node, parent)
+    return Location(path_text(steps), tuple(steps), node, parent)
 
 
 def path_text(steps: Iterable[str | int]) -> str:
-    """`trials[0].phases[1].rate_per_s`."""
+    """Return `trials[0].phases[1].rate_per_s`."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return text.removeprefix(".") or ROOT
 
 
 def fields(node: Node) -> list[str]:
-    """Names that an object may have, in the schema's order."""
+    """Return the names that an object may have, in the schema's order."""
     return list(node.get("properties", {}))
 
 
 @cache
 def plan_schema_cached() -> Node:
-    """`plan_schema`, built once; not to be changed."""
+    """Return `plan_schema`, built once; not to be changed."""
     return plan_schema()
 
 

@@ -1,1 +1,1 @@
-"""Results in, words and one self-contained page out. Knows no AWS; `headline` needs neither Jinja2 nor vl-convert."""
+"""The report turns results into sentences and one self-contained page. It knows no AWS."""

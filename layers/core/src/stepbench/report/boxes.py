@@ -1,14 +1,13 @@
-"""Box plots: what of each box can be drawn, and what is said of the rest."""
+"""Box plots: what of each box can be drawn, and a sentence on the rest."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.report import digits
-from stepbench.report.columns import columns, short
+from stepbench import digits
 from stepbench.report.datasets import figure_parts
-from stepbench.report.labels import window_rows
+from stepbench.report.labels import columns, drawn_windows, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.drawn import BoxStats
     from stepbench.contracts.measure import Experiment
     from stepbench.contracts.result import TrialResult
-    from stepbench.report.columns import Columns, Row
-    from stepbench.report.labels import WindowRow
+    from stepbench.report.labels import Columns, Row, WindowRow
 
 BOXES_PER_FIGURE = 12
 ROW_PX = 46
@@ -30,17 +28,17 @@ BEYOND = "> drain limit"
 
 @dataclass(frozen=True)
 class Box:
-    """One window's box, and what cannot be drawn of it, in a sentence (empty: all can)."""
+    """It holds one window's box, and a sentence on what of it cannot be drawn (empty: all can)."""
 
     row: WindowRow
     stats: BoxStats
-    doubt: str
+    not_drawn: str
 
 
 @dataclass(frozen=True)
 class BoxFigure:
     """
-    Up to `BOXES_PER_FIGURE` boxes that share an axis: `boxes` their quantiles, `parts` what is drawn from where.
+    It holds up to `BOXES_PER_FIGURE` boxes that share an axis; `boxes` are their quantiles, `parts` what is drawn.
 
     `low_ms`, `top_ms`: ends of the axis.
     """
@@ -55,16 +53,14 @@ class BoxFigure:
 
 
 def box_figures(results: Sequence[TrialResult]) -> tuple[BoxFigure, ...]:
-    """All boxes, a few to a figure, in the order of the report."""
-    known = {(result.summary.index, box.phase, box.window): box for result in results for box in result.boxes}
-    rows = window_rows([result.summary for result in results])
-    pairs = [(row, known.get((row.trial.index, row.window.phase, row.window.name))) for row in rows]
-    drawn = [Box(row, stats, _doubt(stats)) for row, stats in pairs if stats is not None and stats.n]
+    """Return all boxes, a few to a figure, in the order of the report."""
+    pairs = drawn_windows(results, "boxes")
+    drawn = [Box(row, stats, _describe_not_drawn(stats)) for row, stats in pairs if stats.n]
     return tuple(_figure(tuple(part)) for part in figure_parts(drawn, BOXES_PER_FIGURE, lambda box: box.row))
 
 
 def box_quantiles(stats: BoxStats) -> tuple[tuple[str, float | None], ...]:
-    """Names and milliseconds, ascending; None in the missing mass."""
+    """Return names and milliseconds, ascending; None in the missing mass."""
     return tuple((name, getattr(stats, name)) for name in QUANTILES)
 
 
@@ -86,9 +82,9 @@ def _figure(drawn: tuple[Box, ...]) -> BoxFigure:
 
 def _row(box: Box) -> Row:
     numbers = [None if value is None else short(value) for _, value in box_quantiles(box.stats)]
-    n, *words = _tip(box)
+    n, *latencies = _tip(box)
     caption = f"{box.row.label} (emulated)" if box.row.trial.emulated else box.row.label
-    return (box.row.label, caption, n, *numbers, *words)
+    return (box.row.label, caption, n, *numbers, *latencies)
 
 
 def _tip(box: Box) -> Row:
@@ -98,7 +94,7 @@ def _tip(box: Box) -> Row:
 
 def _parts(stats: BoxStats) -> Iterator[tuple[str, float | None, float | None]]:
     """
-    What is drawn: (part, from, to) in ms.
+    Yield what is drawn: (part, from, to) in ms.
 
     An end in the missing mass is open to the right; one at or below 0 ms, which a log axis cannot show, to the left.
     """
@@ -118,7 +114,7 @@ def _parts(stats: BoxStats) -> Iterator[tuple[str, float | None, float | None]]:
 
 
 def _open_end(visible: dict[str, float], last: str) -> Iterator[tuple[str, float | None, float | None]]:
-    """From where p75 is unknown the box itself is open; before the box, only the whisker is."""
+    """Yield the open end. From where p75 is unknown the box itself is open; before the box, only the whisker is."""
     if last in {"p25", "p50"}:
         yield ("open-box", visible.get("p25", visible[last]), None)
         return
@@ -127,21 +123,18 @@ def _open_end(visible: dict[str, float], last: str) -> Iterator[tuple[str, float
     yield ("open-whisker", visible[last], None)
 
 
-def _doubt(stats: BoxStats) -> str:
+def _describe_not_drawn(stats: BoxStats) -> str:
     missing = [name for name, value in box_quantiles(stats) if value is None]
-    hidden = [f"{name} ({digits.latency(value)})" for name, value in box_quantiles(stats) if _hidden(value)]
-    words = []
+    known = [(name, value) for name, value in box_quantiles(stats) if value is not None]
+    hidden = [f"{name} ({digits.latency(value)})" for name, value in known if value <= 0]
+    sentences = []
     if missing:
         verb = "lies" if len(missing) == 1 else "lie"
-        words.append(f"{_listed(missing)} {verb} beyond the drain limit: the drawing is open to the right")
+        sentences.append(f"{_listed(missing)} {verb} beyond the drain limit: the drawing is open to the right")
     if hidden:
         verb = "lies" if len(hidden) == 1 else "lie"
-        words.append(f"{_listed(hidden)} {verb} at or below 0 ms (clock error), where a log axis ends")
-    return "; ".join(words)
-
-
-def _hidden(value_ms: float | None) -> bool:
-    return value_ms is not None and value_ms <= 0
+        sentences.append(f"{_listed(hidden)} {verb} at or below 0 ms (clock error), where a log axis ends")
+    return "; ".join(sentences)
 
 
 def _listed(names: Sequence[str]) -> str:

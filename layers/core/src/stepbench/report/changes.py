@@ -1,39 +1,74 @@
-"""Comparisons, change points and modes in words that a person understands first."""
+"""Sentences on comparisons, change points and modes, and on whether the generator stood still at a load step."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from stepbench.report import digits
+from stepbench import digits
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.drawn import PhaseSpan
+    from stepbench.contracts.drawn import PhaseSpan, RateBins
     from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality
     from stepbench.contracts.result import TrialSummary
 
+AROUND_S = 5.0
 _SERIES = {"achieved_per_s": "acknowledged rate", "latency_ms": "latency"}
 
 
-def comparison_sentence(trial: TrialSummary, comparison: Comparison, phases: Sequence[PhaseSpan] = ()) -> str:
-    """What became of the median, then of the spread and the tail."""
+@dataclass(frozen=True)
+class StepGap:
+    """
+    It is the longest run of bins without a send within `AROUND_S` of a step.
+
+    `bins` is its length (0: every bin has one), `due` how many events were due in it; `bin_s` the width of a bin.
+    """
+
+    step_s: float
+    bins: int
+    due: int
+    bin_s: float
+
+    @property
+    def gap_s(self) -> float:
+        """Return the length in seconds."""
+        return self.bins * self.bin_s
+
+    def __str__(self) -> str:
+        """Describe the gap, without a full stop."""
+        around = f"within {AROUND_S:g} s of the step at {self.step_s:g} s"
+        width = digits.latency(self.bin_s * 1000)
+        if self.bins == 0:
+            return f"no {width} bin without a send {around}"
+        due = "no event was due in it" if self.due == 0 else f"{digits.count(self.due)} events were due in it"
+        if self.due == 1:
+            due = "1 event was due in it"
+        bins = "1 bin" if self.bins == 1 else f"{self.bins} bins"
+        gap = digits.latency(self.gap_s * 1000)
+        return f"the longest time without a send {around} is {gap} or somewhat more ({bins} of {width}); {due}"
+
+
+def describe_comparison(trial: TrialSummary, comparison: Comparison, phases: Sequence[PhaseSpan] = ()) -> str:
+    """Describe what became of the median, then of the spread and the tail."""
     lead = _lead(trial, comparison, phases)
     median, spread, tail = comparison.median_ratio, comparison.iqr_ratio, comparison.tail_ratio
     if median.value is None:
         return f"{lead} the median cannot be compared: {median.reason or 'no value'}."
-    words = [f"{lead} the median was {_times(median, 'as high')}."]
+    sentences = [f"{lead} the median was {_times(median, 'as high')}."]
     if spread.value is not None:
-        words.append(f"The middle half of the latencies spread {_times(spread, 'as wide')}.")
+        sentences.append(f"The middle half of the latencies spread {_times(spread, 'as wide')}.")
     if tail.value is not None:
-        words.append(f"p90 over median was {_times(tail, 'as large')}.")
-    return " ".join(words)
+        sentences.append(f"p90 over median was {_times(tail, 'as large')}.")
+    return " ".join(sentences)
 
 
 def step_between(comparison: Comparison, phases: Sequence[PhaseSpan]) -> tuple[float, float, float] | None:
-    """The one step between two windows of a phase: its second, the rate before and after; None unless it is one."""
+    """Return the one step between two windows of a phase: second, rate before, rate after; None unless it is one."""
     span = next((each for each in phases if comparison.phase_a == comparison.phase_b == each.name), None)
     windows = {window.name: window for window in span.windows} if span else {}
     if span is None or comparison.a not in windows or comparison.b not in windows:
@@ -47,8 +82,8 @@ def step_between(comparison: Comparison, phases: Sequence[PhaseSpan]) -> tuple[f
     return found[0] if len(found) == 1 else None
 
 
-def change_words(change: ChangePoint, steps_s: Sequence[float] = ()) -> str:
-    """Whether a series changes its level, where, from what to what, and how far from the step."""
+def describe_change(change: ChangePoint, steps_s: Sequence[float] = ()) -> str:
+    """Describe whether a series changes its level, where, from what to what, and how far from the step."""
     if change.p_value is None:
         return f"not judged: {change.at_s.reason}"
     p = digits.p_value(change.p_value)
@@ -56,24 +91,25 @@ def change_words(change: ChangePoint, steps_s: Sequence[float] = ()) -> str:
         return f"no change seen ({p})"
     levels = ""
     if change.before is not None and change.after is not None:
-        levels = f" from {level(change, change.before)} to {level(change, change.after)}"
-    return f"changes{levels} at {_seconds(change.at_s)}{_from_step(change.at_s.value, steps_s)} ({p})"
+        levels = f" from {format_level(change, change.before)} to {format_level(change, change.after)}"
+    at = digits.shown(change.at_s, digits.SECONDS_AS_SUCH).in_sentence()
+    return f"changes{levels} at {at}{_from_step(change.at_s.value, steps_s)} ({p})"
 
 
 def series_name(change: ChangePoint) -> str:
-    """What the change point is of."""
+    """Return the name of the change point's series."""
     return _SERIES[change.series]
 
 
-def level(change: ChangePoint, value: float | None) -> str:
-    """A value of the change point's series, with its unit."""
+def format_level(change: ChangePoint, value: float | None) -> str:
+    """Format a value of the change point's series, with its unit."""
     if value is None:
         return digits.NONE
     return f"{digits.rate(value)}/s" if change.series == "achieved_per_s" else digits.latency(value)
 
 
-def modality_words(modality: Modality) -> str:
-    """How many modes the test leaves, and where they lie."""
+def describe_modality(modality: Modality) -> str:
+    """Describe how many modes the test leaves, and where they lie."""
     if modality.p_value is None:
         return f"not told: {modality.reason or 'no value'}"
     p = digits.p_value(modality.p_value)
@@ -81,6 +117,25 @@ def modality_words(modality: Modality) -> str:
     if len(modes) > 1:
         return f"{len(modes)} modes, near {', '.join(modes[:-1])} and {modes[-1]} ({p} for one)"
     return f"one mode{f' near {modes[0]}' if modes else ''}; no second one seen ({p})"
+
+
+def step_gap(bins: RateBins, step_s: float) -> StepGap:
+    """Find the gap around a step at so many seconds of the phase; bins after the last event due do not count."""
+    first, last = bins_around(bins, step_s)
+    best: list[int] = []
+    for run in _runs(bins.sent[first:last]):
+        places = [first + place for place in run]
+        if len(places) > len(best):
+            best = places
+    return StepGap(step_s, len(best), sum(bins.offered[place] for place in best), bins.bin_s)
+
+
+def bins_around(bins: RateBins, step_s: float) -> tuple[int, int]:
+    """Return the first bin within `AROUND_S` of the step and the one after the last, within the time with load."""
+    loaded = max((place + 1 for place, due in enumerate(bins.offered) if due), default=0)
+    first = math.floor((step_s - AROUND_S) / bins.bin_s + 1e-6)
+    last = math.ceil((step_s + AROUND_S) / bins.bin_s - 1e-6)
+    return max(0, first), min(loaded, len(bins.sent), last)
 
 
 def _lead(trial: TrialSummary, comparison: Comparison, phases: Sequence[PhaseSpan]) -> str:
@@ -93,19 +148,13 @@ def _lead(trial: TrialSummary, comparison: Comparison, phases: Sequence[PhaseSpa
 
 
 def _times(ratio: Estimate, as_what: str) -> str:
-    """An interval that holds 1 shows no difference, which is not the same as showing that there is none."""
+    """Format a ratio. An interval that holds 1 shows no difference, which does not show that there is none."""
     times = digits.factor(ratio)
     if ratio.low is None or ratio.high is None:
         return f"{times} times {as_what} (no interval: {ratio.reason or 'not told'})"
     same = ", which is no difference that can be told from chance" if ratio.low <= 1 <= ratio.high else ""
     interval = times.partition(" ")[2]
     return f"{times.partition(' ')[0]} times {as_what} {interval}{same}"
-
-
-def _seconds(at_s: Estimate) -> str:
-    shown = digits.shown(at_s, digits.SECONDS_AS_SUCH)
-    interval = shown.interval.strip("[]").replace(", ", " to ")
-    return f"{shown.value} s ({interval})" if interval else f"{shown.value} s"
 
 
 def _from_step(at_s: float, steps_s: Sequence[float]) -> str:
@@ -116,3 +165,16 @@ def _from_step(at_s: float, steps_s: Sequence[float]) -> str:
     if away_s < 0.005:  # noqa: PLR2004 -- half of a hundredth, the finest that is printed
         return ", at the step"
     return f", {digits.fixed(away_s, 2)} s {'after' if at_s > step_s else 'before'} the step"
+
+
+def _runs(sent: Sequence[int]) -> list[list[int]]:
+    """Return the places of each run of empty bins."""
+    runs: list[list[int]] = []
+    for place, number in enumerate(sent):
+        if number:
+            continue
+        if runs and runs[-1][-1] == place - 1:
+            runs[-1].append(place)
+        else:
+            runs.append([place])
+    return runs

@@ -1,4 +1,4 @@
-"""The clock check (Fig. 4 of the TriggerPerf paper): what is drawn of it."""
+"""The figures of the clock check (Fig. 4 of the TriggerPerf paper)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.report.columns import columns, short
 from stepbench.report.figures import Drawing
+from stepbench.report.labels import columns, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from stepbench.contracts.drawn import WindowSample
     from stepbench.contracts.measures import ClockCheck, ClockComparison
     from stepbench.contracts.result import RunSummary, TrialResult
-    from stepbench.report.columns import Columns
+    from stepbench.report.labels import Columns
 
 MEASURES = {
     "latency_ms": "Trigger latency (t4 − t1)",  # noqa: RUF001 -- a minus sign
     "after_ack_ms": "After acknowledgement (t4 − t2)",  # noqa: RUF001
 }
 _SHOWN_SHARE = 0.98
-"""Of each curve: a few cold starts would press the rest against the axis."""
+"""This share of each curve is shown: a few cold starts would press the rest against the axis."""
 
 
 @dataclass(frozen=True)
 class ClockFigure:
     """
-    Two distributions of one measure, and where they are furthest apart.
+    It shows two distributions of one measure, and where they are furthest apart.
 
     `beyond`: share of each curve that lies to the right of the axis, or never arrived, by the trial's name.
     """
@@ -43,17 +43,17 @@ class ClockFigure:
 
     @property
     def title(self) -> str:
-        """Of the measure."""
+        """Return the measure's title."""
         return MEASURES[self.comparison.measure]
 
     @property
     def labels(self) -> tuple[str, str]:
-        """The trials' names."""
+        """Return the trials' names."""
         return self.check.a, self.check.b
 
 
 def clock_figures(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[ClockFigure, ...]:
-    """One for each comparison that there is a test of."""
+    """Return one figure for each comparison that has a test."""
     samples = {
         (trial.name, sample.window): sample
         for trial, result in zip(summary.trials, results, strict=True)
@@ -68,7 +68,7 @@ def clock_figures(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[
 
 
 def clock_drawings(figures: Sequence[ClockFigure]) -> Iterator[Drawing]:
-    """As the page draws them."""
+    """Yield the figures as the page draws them."""
     for place, figure in enumerate(figures):
         params = {"labels": figure.labels, "low": figure.low_ms, "top": figure.top_ms}
         yield Drawing(f"clock-{place}", "clock", {"clocks": figure.curves, "gap": figure.gap}, params)
@@ -99,12 +99,12 @@ def _figure(
 
 
 def _sample_of(samples: dict[tuple[str, str], WindowSample], name: str, window: str) -> WindowSample:
-    """By window's name; windows of different names are compared by their place, and then it is the first."""
+    """Find a sample by its window's name; windows of different names are each trial's first."""
     return samples.get((name, window)) or next(each for (trial, _), each in samples.items() if trial == name)
 
 
 def _values(sample: WindowSample, measure: str) -> list[float | None]:
-    """In order of size, what never arrived last."""
+    """Return the values in order of size, what never arrived last."""
     values: tuple[float | None, ...] = getattr(sample, measure)
     return sorted(values, key=lambda value: (value is None, value or 0.0))
 

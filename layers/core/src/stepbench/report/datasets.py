@@ -1,5 +1,5 @@
 """
-The numbers behind the figures, as columns: what the page carries and its charts draw.
+The numbers behind the figures, as columns that the page carries and its charts draw.
 
 Long trials are thinned to at most `MAX_POINTS` points on the time axis; nothing is left out silently (`bin_s`).
 """
@@ -11,23 +11,22 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from stepbench.report.columns import columns, short
-from stepbench.report.labels import window_rows
+from stepbench.report.labels import columns, drawn_windows, short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from stepbench.contracts.drawn import EcdfCurve, PhaseSpan, SeriesPoint
+    from stepbench.contracts.drawn import EcdfCurve, SeriesPoint
     from stepbench.contracts.measure import Experiment
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialResult
-    from stepbench.report.columns import Columns, Row
-    from stepbench.report.labels import WindowRow
+    from stepbench.report.labels import Columns, Row, WindowRow
 
 T = TypeVar("T")
 MAX_POINTS = 400
 CURVES_PER_FIGURE = 8
 _SHORT_PAUSE_S = 0.5
+_STALLS_TOLD = 3
 SECOND_COLUMNS = ("second", "phase", "offered", "acknowledged", "arrived", "p50_ms", "p90_ms", "max_ms")
 _QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
 
@@ -35,7 +34,7 @@ _QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
 @dataclass(frozen=True)
 class EcdfFigure:
     """
-    Up to `CURVES_PER_FIGURE` curves that share axes.
+    It holds up to `CURVES_PER_FIGURE` curves that share axes.
 
     `not_drawn` names curves with a part at or below 0 ms, which a log axis cannot show, and that part's share.
     """
@@ -50,43 +49,55 @@ class EcdfFigure:
 @dataclass(frozen=True)
 class TimeFigure:
     """
-    One trial over time; a point stands for `bin_s` seconds.
+    It shows one trial over time; a point stands for `bin_s` seconds.
 
-    `not_drawn`: points at or below 0 ms. `top_per_s`: where the rates' axis ends, a little above all of them.
+    `stalls`: where the store answered nothing. `not_drawn`: points at or below 0 ms. `top_per_s`: where the rates'
+    axis ends, a little above all of them.
     """
 
     seconds: Columns
     phases: Columns
+    stalls: Columns
     bin_s: int
     not_drawn: int
     top_per_s: float
 
+    @property
+    def stalled(self) -> str:
+        """Say when the store stalled, for the first three times; empty where it never did."""
+        spans = list(zip(self.stalls["from_s"], self.stalls["to_s"], strict=True))
+        shown = ", ".join(f"{from_s:.1f} to {to_s:.1f} s" for from_s, to_s in spans[:_STALLS_TOLD])
+        return shown + (f", and {len(spans) - _STALLS_TOLD} times more" if len(spans) > _STALLS_TOLD else "")
+
 
 def ecdf_figures(results: Sequence[TrialResult]) -> tuple[EcdfFigure, ...]:
-    """All windows' curves, a few to a figure, in the order of the report."""
-    known = {(result.summary.index, curve.phase, curve.window): curve for result in results for curve in result.ecdf}
-    rows = window_rows([result.summary for result in results])
-    pairs = [(row, known.get((row.trial.index, row.window.phase, row.window.name))) for row in rows]
-    drawn = [(row, curve) for row, curve in pairs if curve is not None and curve.latency_ms]
+    """Return all windows' curves, a few to a figure, in the order of the report."""
+    drawn = [(row, curve) for row, curve in drawn_windows(results, "ecdf") if curve.latency_ms]
     return tuple(_ecdf_figure(part) for part in figure_parts(drawn, CURVES_PER_FIGURE, lambda pair: pair[0]))
 
 
 def figure_parts(drawn: Sequence[T], most: int, row_of: Callable[[T], WindowRow]) -> Iterable[Sequence[T]]:
-    """At most so many to a figure, in order; triggers and operations apart, since their latencies are not the same."""
+    """Split into figures of at most `most`; triggers and operations stay apart, since their latencies differ."""
     for experiment in ("trigger", "operations"):
         own = [each for each in drawn if row_of(each).trial.experiment == experiment]
         yield from (own[start : start + most] for start in range(0, len(own), most))
 
 
 def time_figure(result: TrialResult) -> TimeFigure | None:
-    """A trial over time, or None where nothing was recorded."""
+    """Return a trial over time, or None where nothing was recorded."""
     if not result.series:
         return None
     seconds = math.ceil(max(point.second for point in result.series)) + 1
     bin_s = -(-seconds // MAX_POINTS)
     points = [point for group in binned(result.series, bin_s) for point in group]
     drawn = columns(SECOND_COLUMNS, points)
-    return TimeFigure(drawn, _phase_columns(result.phases), bin_s, hide_non_positive(drawn), _top(drawn))
+    spans = [
+        (span.name, "measured" if span.measured else "not measured", span.from_s, span.to_s) for span in result.phases
+    ]
+    phases = columns(("phase", "kind", "from_s", "to_s"), spans)
+    stalled = [(round(stall.from_s, 3), round(stall.to_s, 3), stall.in_flight, stall.events) for stall in result.stalls]
+    stalls = columns(("from_s", "to_s", "in_flight", "events"), stalled)
+    return TimeFigure(drawn, phases, stalls, bin_s, hide_non_positive(drawn), _top(drawn))
 
 
 def _ecdf_figure(drawn: Sequence[tuple[WindowRow, EcdfCurve]]) -> EcdfFigure:
@@ -123,7 +134,7 @@ def _quantile_marks(row: WindowRow) -> Iterable[Row]:
 
 
 def binned(series: Sequence[SeriesPoint], bin_s: int) -> Iterable[list[Row]]:
-    """Per phase, one point for each `bin_s` seconds of it; an empty one at a pause, so that lines break there."""
+    """Yield, per phase, one point for each `bin_s` seconds; an empty one at a pause, so that lines break there."""
     begin_s: dict[str, float] = {}
     groups: dict[tuple[str, int], list[SeriesPoint]] = {}
     for point in series:
@@ -141,7 +152,7 @@ def binned(series: Sequence[SeriesPoint], bin_s: int) -> Iterable[list[Row]]:
 
 
 def _merged(points: Sequence[SeriesPoint], second: float) -> Row:
-    """Rates as means; p50 and p90 as the median of the seconds' own (labelled so); max as the maximum."""
+    """Merge points: rates as means, p50 and p90 as medians of the seconds' own (labelled so), max as the maximum."""
 
     def merged(name: str, merge: Callable[[list[float]], float]) -> float | None:
         values = [value for point in points if (value := _number(point, name)) is not None]
@@ -155,19 +166,13 @@ def _merged(points: Sequence[SeriesPoint], second: float) -> Row:
 
 def _number(point: SeriesPoint, name: str) -> float | None:
     """
-    `inf` where a second has events that are to arrive, but its latency lies in the missing mass.
+    Return the point's number.
 
-    It must not drop out of a median.
+    It is `inf` where a second has events that are to arrive, but its latency lies in the missing mass: such a second
+    must not drop out of a median.
     """
     value: float | None = getattr(point, name)
-    return math.inf if value is None and point.acknowledged > point.not_matching else value
-
-
-def _phase_columns(phases: Sequence[PhaseSpan]) -> Columns:
-    rows = [
-        (phase.name, "measured" if phase.measured else "not measured", phase.from_s, phase.to_s) for phase in phases
-    ]
-    return columns(("phase", "kind", "from_s", "to_s"), rows)
+    return math.inf if value is None and point.acknowledged > point.not_matching + point.watch_gap else value
 
 
 def _top(drawn: Columns) -> float:
@@ -176,7 +181,7 @@ def _top(drawn: Columns) -> float:
 
 
 def hide_non_positive(drawn: Columns) -> int:
-    """Blank what a log axis cannot show; how many numbers that were."""
+    """Blank what a log axis cannot show, and return how many numbers that were."""
     hidden = 0
     for name in ("p50_ms", "p90_ms", "max_ms"):
         for place, value in enumerate(drawn[name]):

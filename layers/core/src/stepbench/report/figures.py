@@ -1,25 +1,28 @@
-"""All figures of a report, and what `page.js` draws them from."""
+"""All figures of a report, what `page.js` draws them from, and the drawing runtime as one script."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.measure import measure_of
 from stepbench.report.boxes import ROW_PX, BoxFigure, box_figures
 from stepbench.report.datasets import EcdfFigure, ecdf_figures
 from stepbench.report.operations import percentile_figures
-from stepbench.report.runtime import specifications
 from stepbench.report.shares import ROW_PX as SHARE_ROW_PX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from importlib.resources.abc import Traversable
 
     from stepbench.contracts.measure import Experiment
     from stepbench.contracts.result import TrialResult
-    from stepbench.report.columns import Columns
     from stepbench.report.datasets import TimeFigure
+    from stepbench.report.labels import Columns
     from stepbench.report.matrix import MatrixFigure
     from stepbench.report.operations import PercentileFigure, ScalingFigure
     from stepbench.report.shares import ShareFigure
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Drawing:
     """
-    One figure by the id of its place on the page: a chart of `charts.json`, its data sets and its parameters.
+    It draws one figure: a chart of `charts.json`, its data sets and its parameters, at a place on the page.
 
     `height_px`: another height than the chart's, for those that have rows. `experiment`: whose latency its titles name.
     """
@@ -44,7 +47,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Figures:
-    """Those that are not of one trial."""
+    """It holds the figures that show all trials together."""
 
     curves: tuple[EcdfFigure, ...]
     boxes: tuple[BoxFigure, ...]
@@ -60,12 +63,12 @@ def run_figures(
     shares: tuple[ShareFigure, ...],
     scaling: tuple[ScalingFigure, ...] = (),
 ) -> Figures:
-    """Of all trials together."""
+    """Return the figures of all trials together."""
     return Figures(ecdf_figures(results), box_figures(results), matrix, shares, percentile_figures(results), scaling)
 
 
 def run_drawings(figures: Figures) -> Iterator[Drawing]:
-    """Distributions, boxes, matrices, shares, what only operations have."""
+    """Yield the drawings of distributions, boxes, matrices, shares, and what only operations have."""
     for place, curves in enumerate(figures.curves):
         data = {"curves": curves.curves, "quantiles": curves.quantiles}
         labels = {"labels": curves.labels}
@@ -93,15 +96,15 @@ def _operation_drawings(figures: Figures) -> Iterator[Drawing]:
 
 
 def time_drawings(anchor: str, figure: TimeFigure, experiment: Experiment) -> Iterator[Drawing]:
-    """A trial over time: latency above rates."""
+    """Yield a trial over time: latency above rates."""
     rates = "rates" if measure_of(experiment).arrives else "operation-rates"
-    data = {"seconds": figure.seconds, "phases": figure.phases}
+    data = {"seconds": figure.seconds, "phases": figure.phases, "stalls": figure.stalls}
     yield Drawing(f"latency-{anchor}", "latency", data, {}, experiment=experiment)
     yield Drawing(f"rates-{anchor}", rates, data, {"top": figure.top_per_s})
 
 
 def step_drawings(anchor: str, number: int, figure: StepFigure, experiment: Experiment) -> Iterator[Drawing]:
-    """A phase across its steps: latency above rates, then each step close up."""
+    """Yield a phase across its steps: latency above rates, then each step close up."""
     place = f"{anchor}-{number}"
     shared = {"steps": figure.steps, "windows": figure.windows, "changes": figure.changes}
     axis = {"low": figure.low_ms, "top": figure.top_ms, "end": figure.end_s}
@@ -116,7 +119,7 @@ def step_drawings(anchor: str, number: int, figure: StepFigure, experiment: Expe
 
 
 def page_data(drawings: Sequence[Drawing]) -> dict[str, Any]:
-    """Specifications that are used, data sets as columns (each once), and which figure takes which."""
+    """Return the specifications in use, the data sets as columns (each once), and which figure takes which."""
     datasets: dict[str, Columns] = {}
     names: dict[int, str] = {}
     figures: dict[str, Any] = {}
@@ -125,28 +128,91 @@ def page_data(drawings: Sequence[Drawing]) -> dict[str, Any]:
             if id(found) not in names:
                 names[id(found)] = f"{name}-{drawing.place.split('-', 1)[1]}"
                 datasets[names[id(found)]] = found
-        taken = {name: names[id(found)] for name, found in drawing.data.items()}
-        figures[drawing.place] = {"chart": _chart_name(drawing), "data": taken, "params": dict(drawing.params)}
+        sources = {name: names[id(found)] for name, found in drawing.data.items()}
+        figures[drawing.place] = {"chart": _chart_name(drawing), "data": sources, "params": dict(drawing.params)}
         if drawing.height_px is not None:
             figures[drawing.place]["height"] = drawing.height_px
-    made = specifications()
+    specified = specifications()
     charts = {
-        _chart_name(drawing): _named(made[drawing.chart], drawing.experiment)
+        _chart_name(drawing): _name_latency(specified[drawing.chart], drawing.experiment)
         for drawing in drawings
-        if drawing.chart in made
+        if drawing.chart in specified
     }
     return {"charts": charts, "datasets": datasets, "figures": figures}
 
 
 def _chart_name(drawing: Drawing) -> str:
-    """One a chart and experiment, since titles name the experiment's latency."""
+    """Return one name for each chart and experiment, since titles name the experiment's latency."""
     return drawing.chart if drawing.experiment == "trigger" else f"{drawing.chart}-{drawing.experiment}"
 
 
-def _named(chart: dict[str, Any], experiment: Experiment) -> dict[str, Any]:
+def _name_latency(chart: dict[str, Any], experiment: Experiment) -> dict[str, Any]:
     measure = measure_of(experiment)
     text = (
         json.dumps(chart, ensure_ascii=False).replace("{latency}", measure.name).replace("{formula}", measure.formula)
     )
     named: dict[str, Any] = json.loads(text)
     return named
+
+
+_SNIPPET = "window.vegaEmbed = vegaEmbed; window.vega = vega;"
+_CLOSES_SCRIPT = re.compile(r"<(/script|!--)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1)
+def javascript() -> str:
+    """
+    Return Vega and its embedder as one script that sets `vegaEmbed` and `vega`, safe inside a script element.
+
+    The function's layer has it ready. Elsewhere it is bundled, once per process: the bundler starts a JavaScript engine
+    and takes 4 s of a processor.
+    """
+    return for_script(_shipped() or _bundled())
+
+
+def _shipped() -> str | None:
+    try:
+        return files("stepbench_drawing").joinpath("vega.js").read_text("utf-8")
+    except ModuleNotFoundError:
+        return None
+
+
+def _bundled() -> str:
+    import vl_convert  # noqa: PLC0415 -- not in the function's layers
+
+    bundle: str = vl_convert.javascript_bundle(_SNIPPET)
+    return bundle
+
+
+@lru_cache(maxsize=1)
+def specifications() -> dict[str, Any]:
+    """
+    Return the figures' Vega-Lite specifications by name, as `report/charts` wrote them.
+
+    Raises:
+        FileNotFoundError: the product is not made; it is in no checkout, but in every layer.
+    """
+    made = own_file("charts.json")
+    if not made.is_file():
+        message = "report/charts.json, the figures' specifications, is missing; `make setup` in the checkout makes it"
+        raise FileNotFoundError(message)
+    found: dict[str, Any] = json.loads(made.read_text("utf-8"))
+    return found
+
+
+def own_file(name: str) -> Traversable:
+    """Return a file that the package ships beside this module."""
+    return files("stepbench.report").joinpath(name)
+
+
+def for_script(javascript_text: str) -> str:
+    r"""Escape JavaScript so that it cannot end its element: `</script` inside its strings becomes `<\/script`."""
+    return _CLOSES_SCRIPT.sub(lambda found: "<\\" + found[1], javascript_text)
+
+
+def json_for_script(document: Any) -> str:  # noqa: ANN401 -- any JSON
+    """Dump JSON without `<`, `>`, `&` and line separators outside escapes, so nothing can end its script element."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

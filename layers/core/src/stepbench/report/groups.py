@@ -9,20 +9,21 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from stepbench.report import digits
+from stepbench import digits
 from stepbench.report.boxes import BEYOND
 from stepbench.report.labels import trial_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.measures import Estimate, GroupWindow, WindowResult
+    from stepbench.contracts.across_trials import GroupWindow
+    from stepbench.contracts.measures import Estimate, WindowResult
     from stepbench.contracts.result import RunSummary, TrialSummary
 
 
 @dataclass(frozen=True)
-class Run:
-    """One window of one run of a group."""
+class GroupRun:
+    """It is one window of one run of a group."""
 
     trial: TrialSummary
     label: str
@@ -30,9 +31,9 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Across:
+class QuantileOverRuns:
     """
-    One quantile over the runs of a group, in ms.
+    It sums up one quantile over the runs of a group, in ms.
 
     `median` is that of the runs' own values, `low` and `high` their range: no confidence interval; None beyond the
     drain limit, where `beyond` runs lie. `without`: runs that have no such value for want of events. Of a single run,
@@ -48,7 +49,7 @@ class Across:
 
     @property
     def shown(self) -> digits.Shown:
-        """In words."""
+        """Return the quantile as it is printed."""
         if self.single is not None:
             return digits.shown(self.single)
         if self.median is None or self.low is None:
@@ -62,68 +63,65 @@ class Across:
 
 
 @dataclass(frozen=True)
-class Group:
-    """All runs of one trial, or of one point of a matrix, in one window."""
+class TrialGroup:
+    """It holds all runs of one trial, or of one point of a matrix, in one window."""
 
     name: str
     window: str
     phase: str
     point: dict[str, Any]
-    runs: tuple[Run, ...]
+    runs: tuple[GroupRun, ...]
 
     @property
     def trial(self) -> TrialSummary:
-        """The first of them."""
+        """Return the first of its trials."""
         return self.runs[0].trial
 
     @property
     def label(self) -> str:
-        """Its name, and its window's where the trial has several."""
+        """Return its name, with its window's where the trial has several."""
         return f"{self.name} · {self.window}" if len(self.trial.windows) > 1 else self.name
 
-    def across(self, quantile: str) -> Across:
-        """`p50`, `p90`, … of latency over the runs."""
+    def quantile_over_runs(self, quantile: str) -> QuantileOverRuns:
+        """Return a quantile of latency (`p50`, `p90`, …) over the runs."""
         estimates: list[Estimate] = [getattr(run.window.latency_ms, quantile) for run in self.runs]
         values = [value for each in estimates if (value := _value(each)) is not None]
         single = estimates[0] if len(estimates) == 1 else None
         if not values:
-            return Across(None, None, None, len(estimates), single)
-        median, low, high = (_finite(each) for each in (statistics.median(values), min(values), max(values)))
-        return Across(median, low, high, len(estimates) - len(values), single, values.count(math.inf))
+            return QuantileOverRuns(None, None, None, len(estimates), single)
+        found = (statistics.median(values), min(values), max(values))
+        median, low, high = (each if math.isfinite(each) else None for each in found)
+        return QuantileOverRuns(median, low, high, len(estimates) - len(values), single, values.count(math.inf))
 
 
 def _value(estimate: Estimate) -> float | None:
-    """`inf` beyond the drain limit: such a run is slow, and leaving it out would make its group fast."""
+    """Return the value; `inf` beyond the drain limit, since leaving a slow run out would make its group fast."""
     beyond = estimate.value is None and (estimate.reason or "").startswith(BEYOND)
     return math.inf if beyond else estimate.value
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def groups(trials: Sequence[TrialSummary]) -> tuple[Group, ...]:
-    """All groups in the order of their first trials; none where nothing is repeated and nothing varied."""
+def groups(trials: Sequence[TrialSummary]) -> tuple[TrialGroup, ...]:
+    """Return all groups in the order of their first trials; none where nothing is repeated and nothing varied."""
     names = [trial.group or label for trial, label in zip(trials, trial_labels(trials), strict=True)]
     repeated = {name for name, number in Counter(names).items() if number > 1}
-    found: dict[tuple[str, str, str], list[Run]] = {}
+    found: dict[tuple[str, str, str], list[GroupRun]] = {}
     for trial, name, label in zip(trials, names, trial_labels(trials), strict=True):
         if (name in repeated or trial.point) and not trial.incomplete:
             for window in trial.windows:
-                found.setdefault((name, window.phase, window.name), []).append(Run(trial, label, window))
+                found.setdefault((name, window.phase, window.name), []).append(GroupRun(trial, label, window))
     return tuple(
-        Group(name, window, phase, dict(runs[0].trial.point), tuple(runs))
+        TrialGroup(name, window, phase, dict(runs[0].trial.point), tuple(runs))
         for (name, phase, window), runs in found.items()
     )
 
 
 def over_runs(summary: RunSummary) -> dict[tuple[str, str, str], GroupWindow]:
-    """What the summary says of each group's windows, by group, phase and window."""
+    """Return what the summary says of each group's windows, by group, phase and window."""
     return {(group.name, each.phase, each.window): each for group in summary.groups for each in group.windows}
 
 
 def unmeasured(trials: Sequence[TrialSummary]) -> tuple[str, ...]:
-    """Names of those trials of groups that measured nothing or not all: they are in no row."""
+    """Name the groups' trials that measured nothing or not all: they are in no row."""
     labels = zip(trials, trial_labels(trials), strict=True)
     names = Counter(trial.group for trial in trials if trial.group)
     return tuple(
@@ -133,14 +131,14 @@ def unmeasured(trials: Sequence[TrialSummary]) -> tuple[str, ...]:
     )
 
 
-def setting(path: str, paths: Sequence[str]) -> str:
-    """A dotted path by its last part, or by all of it where another one ends alike."""
+def shorten_path(path: str, paths: Sequence[str]) -> str:
+    """Shorten a dotted path to its last part, unless another path ends with the same one."""
     last = path.rsplit(".", maxsplit=1)[-1]
     return path if sum(each.rsplit(".", maxsplit=1)[-1] == last for each in paths) > 1 else last
 
 
-def value_words(value: Any) -> str:  # noqa: ANN401 -- any JSON
-    """A setting's value: numbers with thousands separated, text as it is, anything else as JSON."""
+def format_value(value: Any) -> str:  # noqa: ANN401 -- any JSON
+    """Format a setting's value: numbers with thousands separated, text as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -148,6 +146,6 @@ def value_words(value: Any) -> str:  # noqa: ANN401 -- any JSON
     return digits.fixed(value, 0) if value == int(value) else f"{value:g}"
 
 
-def point_words(point: dict[str, Any]) -> str:
-    """`batch_size = 100, rate_per_s = 2,000`."""
-    return ", ".join(f"{setting(path, list(point))} = {value_words(value)}" for path, value in point.items())
+def format_point(point: dict[str, Any]) -> str:
+    """Format a point of a matrix: `batch_size = 100, rate_per_s = 2,000`."""
+    return ", ".join(f"{shorten_path(path, list(point))} = {format_value(value)}" for path, value in point.items())

@@ -6,21 +6,22 @@ Pure, and cheap to import: the command line and the state machine's output use i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal
 
-from stepbench.report import digits
+from stepbench import digits
 from stepbench.report.labels import WindowRow, trial_labels, window_labels, window_rows
-from stepbench.report.operations import operation_sentence, per_minute
+from stepbench.report.operations import describe_operations, per_minute
 
 if TYPE_CHECKING:
-    from stepbench.contracts.measures import Estimate, Latency, WindowResult
-    from stepbench.contracts.result import Caveat, RunSummary, StoppedPhase, TrialSummary
+    from stepbench.contracts.measures import Latency, WindowResult
+    from stepbench.contracts.result import Caveat, FoundRate, RunSummary, StoppedPhase, TrialSummary, Utilisation
+    from stepbench.contracts.threshold import ThresholdResult
 
 State = Literal["complete", "incomplete", "failed", "skipped"]
 HEADINGS = ("trial", "provider", "n", "p50", "p90", "p95", "p99", "lost", "floor p50", "caveats")
 _WINDOWS_PER_LINE = 3
-_CAVEAT_WORDS = {
+_CAVEAT_NAMES = {
     "t4_in_fallback": "t4 in fallback",
     "clock_unmeasured": "clock unmeasured",
     "saturated_generator": "generator saturated",
@@ -30,7 +31,7 @@ _CAVEAT_WORDS = {
 
 @dataclass(frozen=True)
 class HeadlineRow:
-    """One line of the terminal's table; every field is ready to print. A trial without windows has one row too."""
+    """It is one line of the terminal's table, ready to print. A trial without windows has one row too."""
 
     trial: str
     provider: str
@@ -44,15 +45,12 @@ class HeadlineRow:
     caveats: str
 
     def cells(self) -> tuple[str, ...]:
-        """In the order of `HEADINGS`."""
-        return (
-            self.trial, self.provider, self.n, self.p50, self.p90, self.p95, self.p99, self.lost, self.floor,
-            self.caveats,
-        )  # fmt: skip
+        """Return the cells in the order of `HEADINGS`."""
+        return astuple(self)
 
 
 def state_of(trial: TrialSummary) -> State:
-    """`failed`: nothing was measured. `incomplete`: some of it was. `skipped`: it was never meant to run here."""
+    """Return `failed` if nothing was measured, `incomplete` if some of it was, `skipped` if it was not to run here."""
     if any(caveat.kind == "skipped" for caveat in trial.caveats):
         return "skipped"
     if not trial.failure and not trial.incomplete:
@@ -60,18 +58,18 @@ def state_of(trial: TrialSummary) -> State:
     return "incomplete" if any(window.n for window in trial.windows) else "failed"
 
 
-def caveat_words(caveat: Caveat) -> str:
-    """A caveat's kind in a word or two."""
-    return _CAVEAT_WORDS.get(caveat.kind, caveat.kind.replace("_", " "))
+def format_caveat_kind(caveat: Caveat) -> str:
+    """Name a caveat's kind in a word or two."""
+    return _CAVEAT_NAMES.get(caveat.kind, caveat.kind.replace("_", " "))
 
 
-def caveat_list(trial: TrialSummary) -> str:
-    """The kinds of all caveats, each once."""
-    return ", ".join(dict.fromkeys(caveat_words(caveat) for caveat in trial.caveats))
+def format_caveat_kinds(trial: TrialSummary) -> str:
+    """Name the kinds of all caveats, each once."""
+    return ", ".join(dict.fromkeys(format_caveat_kind(caveat) for caveat in trial.caveats))
 
 
 def headline_rows(summary: RunSummary) -> tuple[HeadlineRow, ...]:
-    """All rows of the headline table, in the order of the trials."""
+    """Return all rows of the headline table, in the order of the trials."""
     windows = window_rows(summary.trials)
     rows: list[HeadlineRow] = []
     for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
@@ -83,34 +81,68 @@ def headline_rows(summary: RunSummary) -> tuple[HeadlineRow, ...]:
 
 
 def headline_lines(summary: RunSummary) -> tuple[str, ...]:
-    """One line a trial: name, n, p50 with its interval, lost."""
+    """Return what thresholds were missed, and one line for each trial: name, n, p50 with its interval, lost."""
     labels = trial_labels(summary.trials)
-    return tuple(_line(trial, label) for trial, label in zip(summary.trials, labels, strict=True))
+    missed = describe_missed(summary)
+    lines = tuple(_line(trial, label) for trial, label in zip(summary.trials, labels, strict=True))
+    return (missed, *lines) if missed else lines
 
 
-def sentence(row: WindowRow) -> str:
-    """The answer for one window: how long it took, and whether it always came to an end."""
+def describe_missed(summary: RunSummary) -> str:
+    """Describe the windows that missed a threshold, the worst first; empty where none did."""
+    missed = [result for result in summary.thresholds if not result.passed]
+    if not missed:
+        return ""
+    parts = [_describe_miss(result) for result in missed[:_WINDOWS_PER_LINE]]
+    if len(missed) > _WINDOWS_PER_LINE:
+        parts.append(f"and {len(missed) - _WINDOWS_PER_LINE} more windows")
+    return f"threshold missed: {'; '.join(parts)}"
+
+
+def describe_status(summary: RunSummary) -> str:
+    """Return how the run ended, and which thresholds it missed."""
+    return "; ".join(filter(None, (summary.status, describe_missed(summary))))
+
+
+def describe_window(row: WindowRow) -> str:
+    """Answer for one window: how long it took, and whether it always came to an end."""
     if row.window.operations is not None:
-        return operation_sentence(row)
-    books = row.trial.accounting
-    kind = "matching" if books and books.held_back + books.leaked else "acknowledged"
+        return describe_operations(row)
+    accounting = row.trial.accounting
+    kind = "matching" if accounting and accounting.held_back + accounting.leaked else "acknowledged"
     one = len(row.trial.windows) == 1  # the number is the trial's
     held_back = (
-        f", {digits.count(books.held_back)} held back by the filter" if one and books and books.held_back else ""
+        f", {digits.count(accounting.held_back)} held back by the filter"
+        if one and accounting and accounting.held_back
+        else ""
     )
     text = f"{_times(row.window.latency_ms)}; {_arrivals(row.window, kind)}{held_back}."
     return " ".join((text, *(phase.text for phase in row.trial.stopped if phase.phase == row.window.phase)))
 
 
-def verdict(trial: TrialSummary) -> str:
-    """What became of a trial that did not end well, in one sentence without its error."""
-    words = {
+def describe_state(trial: TrialSummary) -> str:
+    """Describe what became of a trial that did not end well, without its error."""
+    sentences = {
         "complete": "Complete.",
         "incomplete": "Incomplete: what was measured is shown below, and marked.",
         "failed": "Failed before anything was measured.",
         "skipped": "Skipped: not run here, and not replaced by anything.",
     }
-    return words[state_of(trial)]
+    return sentences[state_of(trial)]
+
+
+def describe_search(found: FoundRate) -> str:
+    """Describe which utilisation was wanted, what was found or why not, and how busy the load made the store."""
+    outcome = found.text if found.rate_per_s is not None else f"no rate was found: {found.text}"
+    held = "; ".join(
+        f"phase {phase.phase} was then offered {digits.rate(phase.offered_per_s)}/s, of which "
+        f"{digits.rate(phase.achieved_per_s)}/s were acknowledged, and was {_describe_utilisation(phase)}"
+        for phase in found.phases
+        if not phase.probe
+    )
+    return f"{digits.percent(found.wanted)} busy was wanted: {outcome}." + (
+        f" {held[:1].upper()}{held[1:]}." if held else ""
+    )
 
 
 def _measured(row: WindowRow) -> HeadlineRow:
@@ -125,7 +157,7 @@ def _measured(row: WindowRow) -> HeadlineRow:
         p99=str(digits.shown(times.p99)),
         lost=_lost(trial),
         floor=str(digits.shown(trial.floor_ms.p50)) if trial.floor_ms else digits.NONE,
-        caveats=caveat_list(trial),
+        caveats=format_caveat_kinds(trial),
     )
 
 
@@ -135,16 +167,16 @@ def _unmeasured(trial: TrialSummary, label: str) -> HeadlineRow:
     blank = digits.NONE
     return HeadlineRow(
         f"{label} ({state_of(trial)})", _provider(trial), "0", reason, blank, blank, blank, lost, blank,
-        caveat_list(trial),
+        format_caveat_kinds(trial),
     )  # fmt: skip
 
 
 def _lost(trial: TrialSummary) -> str:
-    books = trial.accounting
-    if books is not None and not books.awaited:
+    accounting = trial.accounting
+    if accounting is not None and not accounting.awaited:
         return digits.NONE
-    held_back = f" ({digits.count(books.held_back)} held back)" if books and books.held_back else ""
-    return digits.count(books.lost if books else None) + held_back
+    held_back = f" ({digits.count(accounting.held_back)} held back)" if accounting and accounting.held_back else ""
+    return digits.count(accounting.lost if accounting else None) + held_back
 
 
 def _provider(trial: TrialSummary) -> str:
@@ -184,27 +216,31 @@ def _ending(phase: StoppedPhase) -> str:
     return f"{phase.phase} ended after {phase.stopped_at_s:.0f} s ({why}): {phase.metric} {known}"
 
 
+def _describe_miss(result: ThresholdResult) -> str:
+    share, limit = digits.percent(result.share), f"{100 * result.limit:g} %"
+    return f"errors {share} of window {result.window} of trial {result.name}, limit {limit}"
+
+
 def _times(times: Latency) -> str:
     if times.p50.value is None:
         return f"No median: {times.p50.reason or 'no events'}"
-    text = f"Half of the writes had their function running within {_within(times.p50)}"
+    text = f"Half of the writes had their function running within {digits.shown(times.p50).in_sentence()}"
     if times.p90.value is None:
         return text
     p90 = digits.shown(times.p90)
     return f"{text}, nine in ten within {p90.value} {p90.unit}"
 
 
-def _within(estimate: Estimate) -> str:
-    shown = digits.shown(estimate)
-    interval = shown.interval.strip("[]").replace(", ", " to ")
-    return f"{shown.value} {shown.unit} ({interval})" if interval else f"{shown.value} {shown.unit}"
-
-
 def _arrivals(window: WindowResult, kind: str) -> str:
-    """`kind`: what to call the window's events; with a filter not all that were acknowledged are among them."""
+    """Describe arrivals of events of a `kind`: with a filter not all that were acknowledged are among them."""
     missing, n = window.latency_ms.missing, window.n
     if n == 0:
         return f"no {kind} event was acknowledged" if kind == "matching" else "no event was acknowledged"
     if missing == 0:
         return f"the one {kind} event arrived" if n == 1 else f"all {digits.count(n)} {kind} events arrived"
     return f"{digits.count(missing)} of {digits.count(n)} {kind} events had not arrived by the drain limit"
+
+
+def _describe_utilisation(phase: Utilisation) -> str:
+    """Format `31 % busy`, or that it is not known."""
+    return "busy to an unknown degree" if phase.utilisation is None else f"{digits.percent(phase.utilisation)} busy"

@@ -1,4 +1,4 @@
-"""A matrix of trials as figures: one dimension as points, two as a heat map; further ones make further figures."""
+"""A matrix of trials as figures: one dimension as points, two as a heat map; more of them make more figures."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from stepbench.report import digits
+from stepbench import digits
 from stepbench.report.boxes import BEYOND
-from stepbench.report.columns import columns, short
-from stepbench.report.groups import setting, value_words
+from stepbench.report.groups import format_value, shorten_path
+from stepbench.report.labels import columns, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from stepbench.contracts.measure import Experiment
-    from stepbench.report.columns import Columns, Row
-    from stepbench.report.groups import Group
+    from stepbench.report.groups import TrialGroup
+    from stepbench.report.labels import Columns, Row
 
 MAX_FIGURES = 12
 ROW_PX = 40
 _STORE = "target.store"
 _MIDDLE = 0.5
-"""Of the colour scale: darker tiles are written on in white."""
+"""The colour scale's middle: darker tiles are written on in white."""
 
 
 @dataclass(frozen=True)
 class MatrixFigure:
     """
-    One figure; `data` its data sets and `params` its parameters by name.
+    It holds one figure; `data` its data sets and `params` its parameters by name.
 
     `across` and `down` name the settings on its axes (`down` is empty for a line-up), `title` says what all its
     trials have in common. `emulated`: at least one of its trials is.
@@ -48,16 +48,16 @@ class MatrixFigure:
 
 @dataclass(frozen=True)
 class _Slice:
-    """Trials that differ in one or two settings only."""
+    """It holds trials that differ in one or two settings only."""
 
     title: str
     axes: tuple[str, ...]
     paths: tuple[str, ...]
-    groups: tuple[Group, ...]
+    groups: tuple[TrialGroup, ...]
 
 
-def matrix_figures(found: Sequence[Group]) -> tuple[MatrixFigure, ...]:
-    """All figures of all matrices, `MAX_FIGURES` at most; those of one matrix share their scale."""
+def matrix_figures(found: Sequence[TrialGroup]) -> tuple[MatrixFigure, ...]:
+    """Return all figures of all matrices, `MAX_FIGURES` at most; those of one matrix share their scale."""
     figures: list[MatrixFigure] = []
     for matrix in _matrices([group for group in found if group.point]):
         varied = _varied(matrix)
@@ -69,13 +69,13 @@ def matrix_figures(found: Sequence[Group]) -> tuple[MatrixFigure, ...]:
     return tuple(figures[:MAX_FIGURES])
 
 
-def _matrices(found: Sequence[Group]) -> Iterable[list[Group]]:
+def _matrices(found: Sequence[TrialGroup]) -> Iterable[list[TrialGroup]]:
     """
-    Groups of one matrix: the same settings vary, of trials that the plan calls alike.
+    Return the groups of each matrix: the same settings vary, of trials that have one name in the plan.
 
-    Two matrices without a name may be alike in that; the second value of one point then belongs to the second.
+    Two matrices without a name may have the same settings; the second value of one point then belongs to the second.
     """
-    matrices: dict[tuple[Any, ...], list[Group]] = {}
+    matrices: dict[tuple[Any, ...], list[TrialGroup]] = {}
     seen: Counter[tuple[Any, ...]] = Counter()
     for group in found:
         key = (_called(group), tuple(sorted(group.point)), group.phase, group.window)
@@ -85,28 +85,28 @@ def _matrices(found: Sequence[Group]) -> Iterable[list[Group]]:
     return matrices.values()
 
 
-def _called(group: Group) -> str:
-    """The trial's name in the plan, or its store; nothing where the store is a setting."""
+def _called(group: TrialGroup) -> str:
+    """Return the trial's name in the plan, or its store; nothing where the store is a setting."""
     return group.trial.base or ("" if _STORE in group.point else group.trial.store)
 
 
-def _varied(matrix: Sequence[Group]) -> tuple[str, ...]:
-    """The paths with more than one value, those with most first: they become the axes."""
+def _varied(matrix: Sequence[TrialGroup]) -> tuple[str, ...]:
+    """Return the paths with more than one value, those with most first: they become the axes."""
     values = {path: {_hashable(group.point[path]) for group in matrix} for path in matrix[0].point}
     return tuple(sorted((path for path in values if len(values[path]) > 1), key=lambda path: -len(values[path])))
 
 
-def _slices(matrix: Sequence[Group], varied: tuple[str, ...]) -> Iterable[_Slice]:
+def _slices(matrix: Sequence[TrialGroup], varied: tuple[str, ...]) -> Iterable[_Slice]:
     axes, rest = varied[:2], varied[2:]
     paths = tuple(matrix[0].point)
-    parts: dict[tuple[str, ...], list[Group]] = {}
+    parts: dict[tuple[str, ...], list[TrialGroup]] = {}
     for group in matrix:
         parts.setdefault(tuple(_hashable(group.point[path]) for path in rest), []).append(group)
     for groups in parts.values():
         first = groups[0]
         titles = [_called(first)] if _called(first) else []
         titles += [first.window] if len(first.trial.windows) > 1 else []
-        titles += [f"{setting(path, paths)} = {value_words(first.point[path])}" for path in rest]
+        titles += [f"{shorten_path(path, paths)} = {format_value(first.point[path])}" for path in rest]
         yield _Slice(", ".join(titles) or "All trials", axes, paths, tuple(groups))
 
 
@@ -115,8 +115,8 @@ def _line_up(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     runs: list[Row] = []
     medians: list[Row] = []
     for group in part.groups:
-        value = value_words(group.point[path])
-        median = group.across("p50").median
+        value = format_value(group.point[path])
+        median = group.quantile_over_runs("p50").median
         if median is not None and median > 0:
             medians.append((value, short(median)))
         for run in group.runs:
@@ -129,7 +129,7 @@ def _line_up(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     ordered = sorted(medians, key=lambda row: _values(part.groups, path).index(str(row[0])))
     data = {"runs": columns(names, runs), "medians": columns(("value", "p50_ms"), ordered)}
     params = {"labels": _values(part.groups, path), "low": ends[0], "top": ends[1]}
-    across = setting(path, part.paths)
+    across = shorten_path(path, part.paths)
     experiment = part.groups[0].trial.experiment
     return MatrixFigure("line-up", part.title, across, "", data, params, _emulated(part), None, experiment)
 
@@ -138,31 +138,31 @@ def _heat_map(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     across, down = part.axes
     rows: list[Row] = []
     for group in part.groups:
-        p50 = group.across("p50")
+        p50 = group.quantile_over_runs("p50")
         visible = p50.median is not None and p50.median > 0
         value = short(p50.median) if visible and p50.median is not None else None
-        words = digits.latency(p50.median) if p50.median is not None else BEYOND if p50.beyond else "no median"
-        place = (value_words(group.point[across]), value_words(group.point[down]))
-        rows.append((*place, value, words, len(group.runs), _ink(value, ends)))
+        text = digits.latency(p50.median) if p50.median is not None else BEYOND if p50.beyond else "no median"
+        place = (format_value(group.point[across]), format_value(group.point[down]))
+        rows.append((*place, value, text, len(group.runs), _ink(value, ends)))
     data = {"cells": columns(("column", "row", "p50_ms", "words", "runs", "ink"), rows)}
     labels, lines = _values(part.groups, across), _values(part.groups, down)
     params = {"labels": labels, "rows": lines, "low": ends[0], "top": ends[1]}
     height = ROW_PX * len(lines)
-    names = [setting(path, part.paths) for path in part.axes]
+    names = [shorten_path(path, part.paths) for path in part.axes]
     experiment = part.groups[0].trial.experiment
     return MatrixFigure("heat-map", part.title, names[0], names[1], data, params, _emulated(part), height, experiment)
 
 
-def _values(found: Sequence[Group], path: str) -> list[str]:
-    """All values of a path in words; numbers in their order, others as the plan lists them."""
+def _values(found: Sequence[TrialGroup], path: str) -> list[str]:
+    """Return all formatted values of a path; numbers in their order, others as the plan lists them."""
     values = list({_hashable(group.point[path]): group.point[path] for group in found}.values())
     if all(isinstance(value, int | float) for value in values):
         values.sort()
-    return [value_words(value) for value in values]
+    return [format_value(value) for value in values]
 
 
-def _ends(matrix: Sequence[Group]) -> tuple[float, float]:
-    """Where the scale of p50 begins and ends, a little beyond all values and intervals."""
+def _ends(matrix: Sequence[TrialGroup]) -> tuple[float, float]:
+    """Return where the scale of p50 begins and ends, a little beyond all values and intervals."""
     estimates = [run.window.latency_ms.p50 for group in matrix for run in group.runs]
     values = [value for each in estimates for value in (each.value, each.low, each.high) if value and value > 0]
     return (short(min(values) / 1.15), short(max(values) * 1.15)) if values else (0.1, 1.0)

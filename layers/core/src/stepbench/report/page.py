@@ -17,37 +17,44 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from stepbench import digits
 from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of
-from stepbench.report import boxes, changes, digits, headline, load, operations
-from stepbench.report.books import books
+from stepbench.report import boxes, changes, comparisons, headline, operations
+from stepbench.report.accounting import accounting_sections
 from stepbench.report.clock_check import MEASURES as CLOCK_MEASURES
 from stepbench.report.clock_check import clock_drawings, clock_figures
 from stepbench.report.datasets import time_figure
-from stepbench.report.figures import page_data, run_drawings, run_figures, step_drawings, time_drawings
-from stepbench.report.gaps import AROUND_S
-from stepbench.report.groups import groups, over_runs, point_words, unmeasured
+from stepbench.report.figures import (
+    javascript,
+    json_for_script,
+    own_file,
+    page_data,
+    run_drawings,
+    run_figures,
+    step_drawings,
+    time_drawings,
+)
+from stepbench.report.groups import format_point, groups, over_runs, unmeasured
 from stepbench.report.labels import trial_labels, window_label, window_rows
 from stepbench.report.matrix import MAX_FIGURES, matrix_figures
 from stepbench.report.operations import scaling_figures
-from stepbench.report.published import place_words, published_number, replication_sentence
-from stepbench.report.runtime import javascript, json_for_script, own_file
-from stepbench.report.settings import setting_parts
-from stepbench.report.shares import share_figures, share_rows, share_words
-from stepbench.report.steps import step_figures, steps_of
+from stepbench.report.shares import format_share, share_figures, share_rows
+from stepbench.report.steps import step_figures, step_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.drawn import PhaseSpan
-    from stepbench.contracts.measure import Measure
-    from stepbench.contracts.result import Manifest, RunSummary, TrialResult, TrialSummary
+    from stepbench.contracts.manifest import Manifest
+    from stepbench.contracts.measure import LatencyDefinition
+    from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
     from stepbench.report.datasets import TimeFigure
     from stepbench.report.figures import Drawing
     from stepbench.report.labels import WindowRow
     from stepbench.report.steps import StepFigure
 
 MAX_SENTENCES = 12
-"""Of the answer: a matrix has more than anyone reads."""
+"""The answer has no more: a matrix would have more than anyone reads."""
 _LATENESS = ("lateness_ms", "Lateness of the generator", "t1 − t0")  # noqa: RUF001 -- a minus sign
 MEASURES = {
     "trigger": (
@@ -68,7 +75,7 @@ MEASURES = {
 
 @dataclass(frozen=True)
 class TrialView:
-    """One trial as the templates see it."""
+    """It shows one trial to the templates."""
 
     label: str
     summary: TrialSummary
@@ -79,23 +86,23 @@ class TrialView:
     anchor: str
 
     @property
-    def measure(self) -> Measure:
-        """What its latency is."""
+    def measure(self) -> LatencyDefinition:
+        """Return what its latency is."""
         return measure_of(self.summary.experiment)
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to say of changes."""
+        """Return whether it has any steps, comparisons or change points to show."""
         return bool(self.steps or self.summary.comparisons or self.summary.change_points)
 
     def step_times(self, phase: str) -> tuple[float, ...]:
-        """When the load of a phase changes, in its own seconds."""
-        return next((steps_of(span) for span in self.phases if span.name == phase), ())
+        """Return when the load of a phase changes, in its own seconds."""
+        return next((step_starts(span) for span in self.phases if span.name == phase), ())
 
 
 @dataclass(frozen=True)
 class Script:
-    """An inline script, and the hash that lets it run."""
+    """It holds an inline script, and the hash by which the page's policy allows it."""
 
     body: Markup
     source: str
@@ -108,7 +115,7 @@ def render_page(
     plan: Any = None,  # noqa: ANN401 -- the plan as its user wrote it, any JSON
 ) -> str:
     """
-    The whole page.
+    Render the whole page.
 
     Args:
         summary: the run, as `summary.json` has it.
@@ -116,15 +123,14 @@ def render_page(
         manifest: the provenance section.
         plan: the plan's JSON for the provenance section; None leaves it out.
     """
-    own = [_with(result, trial) for result, trial in zip(results, summary.trials, strict=True)]
+    pairs = zip(results, summary.trials, strict=True)
+    own = [result.model_copy(update={"summary": trial}) for result, trial in pairs]
     trials = _trial_views(summary, own)
     grouped = groups(summary.trials)
     shares = share_rows(summary.shares, summary.trials)
     figures = run_figures(own, matrix_figures(grouped), share_figures(shares), scaling_figures(summary))
-    drawings = [*run_drawings(figures), *_trial_drawings(trials)]
     clocks = clock_figures(summary, own)
-    drawings += clock_drawings(clocks)
-    scripts = [_script(javascript()), _script(own_file("templates/page.js").read_text("utf-8"))]
+    drawings = [*run_drawings(figures), *_trial_drawings(trials), *clock_drawings(clocks)]
     return (
         _environment()
         .get_template("page.html.j2")
@@ -147,16 +153,11 @@ def render_page(
             published=any(trial.replication for trial in summary.trials),
             changed=any(view.changed for view in trials),
             searching=[view for view in trials if view.summary.found_rate is not None],
-            measures=MEASURES,
             style=Markup(own_file("templates/page.css").read_text("utf-8")),  # noqa: S704 -- our own file
-            scripts=scripts,
+            scripts=[_script(javascript()), _script(own_file("templates/page.js").read_text("utf-8"))],
             page_data=Markup(json_for_script(page_data(drawings))),  # noqa: S704 -- escaped for its place
         )
     )
-
-
-def _with(result: TrialResult, summary: TrialSummary) -> TrialResult:
-    return result.model_copy(update={"summary": summary})
 
 
 def _trial_views(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[TrialView, ...]:
@@ -186,20 +187,50 @@ def _trial_drawings(trials: Sequence[TrialView]) -> Iterator[Drawing]:
 
 
 def _latency_title(trials: Sequence[TrialSummary]) -> str:
-    """What tables of all trials are of."""
+    """Return the title of the latency in tables of all trials."""
     experiments = {trial.experiment for trial in trials}
     if len(experiments) == 1:
         return measure_of(experiments.pop()).title
     return f"{TRIGGER_LATENCY.title}, of operations their service time,"
 
 
-def _sentence_case(words: str) -> str:
-    return words[:1].upper() + words[1:]
+def _sentence_case(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _script(text: str) -> Script:
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return Script(Markup(text), f"'sha256-{digest}'")  # noqa: S704 -- our own files and the bundled runtime
+
+
+_GLOBALS: dict[str, Any] = {
+    "accounting_sections": accounting_sections,
+    "boxes": boxes,
+    "changes": changes,
+    "clock_measures": CLOCK_MEASURES,
+    "comparisons": comparisons,
+    "digits": digits,
+    "headline": headline,
+    "max_matrix_figures": MAX_FIGURES,
+    "max_sentences": MAX_SENTENCES,
+    "measure_of": measure_of,
+    "measures": MEASURES,
+    "ops": operations,
+    "format_point": format_point,
+    "sentence_case": _sentence_case,
+    "format_share": format_share,
+    "units": {
+        "ms": None,
+        "ratio": digits.TIMES,
+        "s": digits.SECONDS_AS_SUCH,
+        "per_minute": digits.PER_MINUTE,
+        "clients": operations.CLIENTS,
+        "per_s": operations.PER_S,
+        "share": operations.SHARE,
+    },
+    "window_label": window_label,
+}
+"""The modules, functions and constants that the templates use."""
 
 
 @lru_cache(maxsize=1)
@@ -211,56 +242,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(
-        around_s=AROUND_S,
-        beyond=boxes.BEYOND,
-        books=books,
-        box_names=boxes.QUANTILES,
-        box_quantiles=boxes.box_quantiles,
-        busy=load.busy,
-        caveat_words=headline.caveat_words,
-        change_words=changes.change_words,
-        clock_measures=CLOCK_MEASURES,
-        comparison_sentence=changes.comparison_sentence,
-        count=digits.count,
-        dollars=digits.dollars,
-        duration=digits.duration,
-        elapsed_s=digits.elapsed_s,
-        latency=digits.latency,
-        max_matrix_figures=MAX_FIGURES,
-        max_sentences=MAX_SENTENCES,
-        modality_words=changes.modality_words,
-        moment=digits.moment,
-        nothing=digits.NONE,
-        offset=digits.offset,
-        p_value=digits.p_value,
-        measure_of=measure_of,
-        ops=operations,
-        place_words=place_words,
-        point_words=point_words,
-        rate=digits.rate,
-        rounded=digits.rounded,
-        published_number=published_number,
-        replication_sentence=replication_sentence,
-        search_sentence=load.search_sentence,
-        sentence=headline.sentence,
-        sentence_case=_sentence_case,
-        series_name=changes.series_name,
-        setting_parts=setting_parts,
-        share_words=share_words,
-        shown=digits.shown,
-        brief=digits.brief,
-        state_of=headline.state_of,
-        units={
-            "ms": None,
-            "ratio": digits.TIMES,
-            "s": digits.SECONDS_AS_SUCH,
-            "per_minute": digits.PER_MINUTE,
-            "clients": operations.CLIENTS,
-            "per_s": operations.PER_S,
-            "share": operations.SHARE,
-        },
-        verdict=headline.verdict,
-        window_label=window_label,
-    )
+    environment.globals.update(_GLOBALS)
     return environment

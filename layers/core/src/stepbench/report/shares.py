@@ -1,19 +1,20 @@
-"""The triggers' share of applications' time (Fig. 2 of the TriggerPerf paper): what is drawn and what is said."""
+"""The figures and sentences on triggers' share of applications' time (Fig. 2 of the TriggerPerf paper)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.report import digits
-from stepbench.report.columns import columns, short
+from stepbench import digits
+from stepbench.report.labels import columns, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepbench.contracts.across_trials import TriggerShare
     from stepbench.contracts.measures import Estimate
-    from stepbench.contracts.result import TrialSummary, TriggerShare
-    from stepbench.report.columns import Columns
+    from stepbench.contracts.result import TrialSummary
+    from stepbench.report.labels import Columns
 
 ROWS_PER_FIGURE = 16
 ROW_PX = 38
@@ -22,7 +23,7 @@ _COLUMNS = ("row", "caption", "share", "low", "high", "words", "trigger", "compu
 
 @dataclass(frozen=True)
 class ShareRow:
-    """One application with one store's latency behind its triggers. `emulated`: that latency is an emulator's."""
+    """It sets one store's latency behind an application's triggers; `emulated` if that is an emulator's."""
 
     label: str
     share: TriggerShare
@@ -32,39 +33,36 @@ class ShareRow:
 @dataclass(frozen=True)
 class ShareFigure:
     """
-    Up to `ROWS_PER_FIGURE` bars.
+    It holds up to `ROWS_PER_FIGURE` bars.
 
-    `labels` are their rows in order, `words` describes them to those who cannot see, `top` is the axis's end.
+    `labels` are their rows in order, `description` is for those who cannot see, `top` is the axis's end.
     """
 
     bars: Columns
     labels: tuple[str, ...]
-    words: str
+    description: str
     top: float
 
 
 def share_rows(shares: Sequence[TriggerShare], trials: Sequence[TrialSummary]) -> tuple[ShareRow, ...]:
-    """In the order of the plan. A chain is emulated as soon as one of its stores is."""
+    """Return the rows in the order of the plan. A chain is emulated as soon as one of its stores is."""
     emulated = {trial.name for trial in trials if trial.emulated}
+    labels = (f"{share.application}, {share.trial}" if share.trial else share.application for share in shares)
     return tuple(
-        ShareRow(
-            f"{share.application}, {share.trial}" if share.trial else share.application,
-            share,
-            not emulated.isdisjoint(share.trials),
-        )
-        for share in shares
+        ShareRow(label, share, not emulated.isdisjoint(share.trials))
+        for label, share in zip(labels, shares, strict=True)
     )
 
 
 def share_figures(rows: Sequence[ShareRow]) -> tuple[ShareFigure, ...]:
-    """Bars of those that have a share."""
+    """Draw bars for the rows that have a share."""
     drawn = [row for row in rows if row.share.share.value is not None]
     parts = [drawn[start : start + ROWS_PER_FIGURE] for start in range(0, len(drawn), ROWS_PER_FIGURE)]
     return tuple(_figure(part) for part in parts)
 
 
-def share_words(share: Estimate) -> str:
-    """`25 % (21 % to 30 %)`, or why there is none."""
+def format_share(share: Estimate) -> str:
+    """Format a share as `25 % (21 % to 30 %)`, or say why there is none."""
     if share.value is None or share.low is None or share.high is None:
         return f"no value ({share.reason})"
     return f"{_percent(share.value)} ({_percent(share.low)} to {_percent(share.high)})"
@@ -78,19 +76,19 @@ def _figure(rows: Sequence[ShareRow]) -> ShareFigure:
             row.share.share.value,
             row.share.share.low,
             row.share.share.high,
-            share_words(row.share.share),
+            format_share(row.share.share),
             digits.latency(row.share.trigger_ms.value or 0),
             digits.latency(row.share.compute_ms),
         )
         for row in rows
     ]
-    words = "; ".join(f"{row.label}: {share_words(row.share.share)}" for row in rows)
+    description = "; ".join(f"{row.label}: {format_share(row.share.share)}" for row in rows)
     top = min(1.0, 1.1 * max(row.share.share.high or 0 for row in rows))
-    return ShareFigure(columns(_COLUMNS, bars), tuple(row.label for row in rows), words, short(top))
+    return ShareFigure(columns(_COLUMNS, bars), tuple(row.label for row in rows), description, short(top))
 
 
 def _percent(share: float) -> str:
-    """Two digits, or three decimals."""
+    """Format per cent with two digits, or three decimals."""
     percent = 100 * share
     decimals = 0 if percent >= 10 else 1 if percent >= 1 else 2 if percent >= 0.1 else 3  # noqa: PLR2004
     return f"{percent:.{decimals}f} %"

@@ -1,4 +1,4 @@
-"""A phase of several load steps on its own time axis: latency, rates, windows, change points, the steps close up."""
+"""A phase of several load steps on its own time axis: latency, rates, windows, change points, steps close up."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
 
-from stepbench.report import digits
-from stepbench.report.changes import level
-from stepbench.report.columns import columns, short
+from stepbench import digits
+from stepbench.report.changes import bins_around, format_level, step_gap
 from stepbench.report.datasets import MAX_POINTS, SECOND_COLUMNS, binned, hide_non_positive
-from stepbench.report.gaps import AROUND_S, bins_around, step_gap
+from stepbench.report.labels import columns, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,19 +18,19 @@ if TYPE_CHECKING:
     from stepbench.contracts.drawn import PhaseSpan, RateBins
     from stepbench.contracts.measures import ChangePoint
     from stepbench.contracts.result import TrialResult
-    from stepbench.report.columns import Columns, Row
-    from stepbench.report.gaps import StepGap
+    from stepbench.report.changes import StepGap
+    from stepbench.report.labels import Columns, Row
 
 MAX_STRIPS = 4
 _ROOM = 1.45
 """How far above its lines the rates' axis goes, for the names of steps and windows."""
 _LOG_ROOM = 0.3
-"""The same for latency, as a share of the axis."""
+"""Latency's axis has this room, as a share of the axis."""
 
 
 @dataclass(frozen=True)
 class Strip:
-    """The bins around one step; `top` ends the axis."""
+    """It holds the bins around one step; `top` ends the axis."""
 
     step_s: float
     bins: Columns
@@ -42,7 +41,7 @@ class Strip:
 @dataclass(frozen=True)
 class StepFigure:
     """
-    One phase. All times are seconds since its start.
+    It shows one phase. All times are seconds since its start.
 
     `bin_s`: what a point of `rates` stands for; `seconds_bin_s`: the same of `seconds`. `gaps` has one entry a step,
     `strips` the first `MAX_STRIPS` of them. `end_s`, `low_ms`, `top_ms`, `top_per_s`: ends of the axes.
@@ -67,13 +66,13 @@ class StepFigure:
 
 
 def step_figures(result: TrialResult) -> tuple[StepFigure, ...]:
-    """One for each phase whose rates are on record."""
+    """Return one figure for each phase whose rates are on record."""
     spans = {span.name: span for span in result.phases}
     return tuple(_figure(result, bins, spans.get(bins.phase)) for bins in result.rates if any(bins.offered))
 
 
-def steps_of(span: PhaseSpan | None) -> tuple[float, ...]:
-    """When the rate changes, in seconds of the phase."""
+def step_starts(span: PhaseSpan | None) -> tuple[float, ...]:
+    """Return when the rate changes, in seconds of the phase."""
     return tuple(after.from_s for _, after in pairwise(span.steps)) if span else ()
 
 
@@ -82,7 +81,7 @@ def _figure(result: TrialResult, bins: RateBins, span: PhaseSpan | None) -> Step
     not_drawn = hide_non_positive(seconds)
     rates, bin_s = _rates(bins)
     low_ms, top_ms = _latency_axis(seconds)
-    steps_s = steps_of(span)
+    steps_s = step_starts(span)
     return StepFigure(
         phase=bins.phase,
         seconds=seconds,
@@ -96,7 +95,7 @@ def _figure(result: TrialResult, bins: RateBins, span: PhaseSpan | None) -> Step
         counted_s=bins.bin_s,
         seconds_bin_s=seconds_bin_s,
         not_drawn=not_drawn,
-        end_s=_end(rates, span),
+        end_s=span.to_s - span.from_s if span else _largest(rates, ("to_s",)),
         low_ms=low_ms,
         top_ms=top_ms,
         top_per_s=_ROOM * _largest(rates, ("offered", "sent", "acknowledged")),
@@ -112,7 +111,7 @@ def _seconds(result: TrialResult, phase: str, span: PhaseSpan | None) -> tuple[C
 
 
 def _rates(bins: RateBins) -> tuple[Columns, float]:
-    """Summed to a readable width, as events per second; `detail` has the counts of the bins themselves."""
+    """Sum bins to a readable width, as events per second; `detail` has the counts of the bins themselves."""
     length_s = len(bins.offered) * bins.bin_s
     wanted_s = max(1.0, math.ceil(length_s / MAX_POINTS))
     each = max(1, round(wanted_s / bins.bin_s))
@@ -130,12 +129,6 @@ def _rates(bins: RateBins) -> tuple[Columns, float]:
     return columns(("from_s", "to_s", "offered", "sent", "acknowledged", "detail"), rows), each * bins.bin_s
 
 
-def _end(rates: Columns, span: PhaseSpan | None) -> float:
-    if span is not None:
-        return span.to_s - span.from_s
-    return _largest(rates, ("to_s",))
-
-
 def _steps(span: PhaseSpan | None) -> Columns:
     rows = [
         (f"{digits.rate(step.rate_per_s)}/s", step.from_s, step.to_s, "odd" if number % 2 else "even")
@@ -145,7 +138,7 @@ def _steps(span: PhaseSpan | None) -> Columns:
 
 
 def _windows(span: PhaseSpan | None) -> Columns:
-    """Those that are parts of the phase: one that is all of it needs no mark."""
+    """Return the windows that are parts of the phase: one that is all of it needs no mark."""
     if span is None:
         return columns(("window", "from_s", "to_s", "middle_s"), [])
     parts = [each for each in span.windows if each.to_s - each.from_s < span.to_s - span.from_s - 1e-6]
@@ -159,22 +152,18 @@ def _changes(found: Sequence[ChangePoint]) -> Columns:
         if change.at_s.value is None or change.p_value is None:
             continue
         at = str(digits.shown(change.at_s, digits.SECONDS_AS_SUCH))
-        levels = [level(change, value) for value in (change.before, change.after)]
+        levels = [format_level(change, value) for value in (change.before, change.after)]
         p = digits.p_value(change.p_value)
         rows.append((change.series, change.at_s.value, change.at_s.low, change.at_s.high, at, *levels, p))
     return columns(("series", "at_s", "low_s", "high_s", "words", "before", "after", "p"), rows)
 
 
 def _strip(bins: RateBins, step_s: float) -> Strip:
-    """Bins lie where they were counted: a step inside a bin is not moved to its edge."""
+    """Return the bins where they were counted: a step inside a bin is not moved to its edge."""
     first, last = bins_around(bins, step_s)
     counts = list(zip_longest(bins.offered, bins.sent, bins.acknowledged, fillvalue=0))[first:last]
     rows: list[Row] = [
-        (
-            round((first + place) * bins.bin_s - step_s, 4),
-            round((first + place + 1) * bins.bin_s - step_s, 4),
-            *numbers,
-        )
+        (round((first + place) * bins.bin_s - step_s, 4), round((first + place + 1) * bins.bin_s - step_s, 4), *numbers)
         for place, numbers in enumerate(counts)
     ]
     drawn = columns(("from_s", "to_s", "offered", "sent", "acknowledged"), rows)
@@ -183,7 +172,7 @@ def _strip(bins: RateBins, step_s: float) -> Strip:
 
 
 def _latency_axis(seconds: Columns) -> tuple[float, float]:
-    """Ends of the log axis, in ms, with room above."""
+    """Return the ends of the log axis, in ms, with room above."""
     values = [
         value for name in ("p50_ms", "p90_ms", "max_ms") for value in seconds[name] if isinstance(value, float | int)
     ]
@@ -198,6 +187,3 @@ def _largest(drawn: Columns, names: Sequence[str]) -> float:
         float(max((value for name in names for value in drawn[name] if isinstance(value, int | float)), default=1))
         or 1.0
     )
-
-
-__all__ = ["AROUND_S", "MAX_STRIPS", "StepFigure", "Strip", "step_figures", "steps_of"]

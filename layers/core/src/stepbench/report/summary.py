@@ -1,21 +1,46 @@
-"""From trials' results to the run's `summary.json`."""
+"""
+The run's `summary.json` is made here from its trials' results.
+
+`python -m stepbench.report.summary > docs/summary.schema.json` publishes its JSON Schema.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
-from stepbench.contracts.result import Caveat, Clock, Cost, Failure, RunSummary, TrialResult, TrialSummary
+from stepbench.analysis.thresholds import judge
+from stepbench.contracts.ended import EndedServer
+from stepbench.contracts.result import (
+    SUMMARY_SCHEMA,
+    Caveat,
+    Clock,
+    Cost,
+    Failure,
+    RunSummary,
+    TrialResult,
+    TrialSummary,
+)
+from stepbench.errors import ServerEndedError
 from stepbench.report.headline import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from stepbench.contracts.threshold import Threshold
+
+
+MISSING = "MissingResult"
+"""The error's name where a trial has left nothing at all."""
+NO_ACCOUNT = "the trial left no account of it; see its execution"
+
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the report says of the run itself. `stopped`: ended by its user, not by itself."""
+    """It holds what the report says of the run itself; `stopped` means by its user."""
 
     run_id: str
     plan: str
@@ -25,79 +50,94 @@ class RunFacts:
 
 
 @dataclass(frozen=True)
-class Store:
-    """What a trial ran against."""
+class TrialStore:
+    """It names the store that a trial ran against, and who provided it."""
 
     store: str
     provider: str
     emulated: bool
 
 
-def summarise(facts: RunFacts, results: Sequence[TrialResult]) -> RunSummary:
-    """The run in numbers. Its status: stopped, or failed as soon as one trial is, or succeeded."""
+def summarise(facts: RunFacts, results: Sequence[TrialResult], thresholds: Sequence[Threshold] = ()) -> RunSummary:
+    """
+    Summarise the run. It is stopped, or failed as soon as one trial is, or succeeded.
+
+    Its verdict is that it passed if it succeeded and missed none of its plan's thresholds.
+    """
     trials = tuple(result.summary for result in results)
     status: Literal["succeeded", "failed", "stopped"] = "failed" if failed_trials(trials) or not trials else "succeeded"
+    status = "stopped" if facts.stopped else status
+    judged = judge(thresholds, trials)
+    passed = status == "succeeded" and all(result.passed for result in judged)
     return RunSummary(
-        schema=1,
+        schema=SUMMARY_SCHEMA,
         run_id=facts.run_id,
         plan=facts.plan,
-        status="stopped" if facts.stopped else status,
+        status=status,
+        verdict="passed" if passed else "failed",
+        thresholds=judged,
         started_at=facts.started_at.isoformat(),
         finished_at=facts.finished_at.isoformat(),
         trials=trials,
     )
 
 
+def summary_schema() -> dict[str, Any]:
+    """Return the schema (draft 2020-12) that every `summary.json` of this version fulfils."""
+    schema = RunSummary.model_json_schema(by_alias=True, mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Stepbench summary"}
+
+
 def failed_trials(trials: Sequence[TrialSummary]) -> tuple[TrialSummary, ...]:
-    """Those that failed or are incomplete; a skipped trial is neither."""
+    """Return the trials that failed or are incomplete; a skipped trial is neither."""
     return tuple(trial for trial in trials if state_of(trial) in {"failed", "incomplete"})
 
 
-def missing_result(name: str, index: int, store: Store, failure: Failure, estimate_usd: float) -> TrialResult:
-    """What the report shows of a trial that left no result: that it failed, and why."""
-    summary = TrialSummary(
-        name=name,
-        index=index,
-        store=store.store,
-        provider=store.provider,
-        emulated=store.emulated,
-        incomplete=True,
-        failure=failure,
-        accounting=None,
-        windows=(),
-        clock=Clock(offset_ms=None, bound_ms=None, text="nothing was measured"),
-        caveats=(),
-        cost_usd=Cost(estimate=estimate_usd),
-    )
-    return TrialResult(summary=summary, series=(), phases=(), ecdf=())
+def missing_result(name: str, index: int, store: TrialStore, failure: Failure, estimate_usd: float) -> TrialResult:
+    """Return what the report shows of a trial that left no result: that it failed, and why."""
+    return _empty_result(name, index, store, incomplete=True, failure=failure, cost_usd=Cost(estimate=estimate_usd))
 
 
 def skipped_result(name: str, index: int, store: str, reason: str) -> TrialResult:
-    """What the report shows of a trial that was left out: its name, and why; of the reason only what is no log."""
+    """Return what the report shows of a trial that was left out: its name, and the reason's first line."""
     caveat = Caveat(
         kind="skipped",
         text=f"{store} could not start on this machine: {reason.splitlines()[0].rstrip('.')}.",
         remedy="Mend that and run the plan again, give the target an endpoint, or run on a deployed stack.",
     )
-    summary = TrialSummary(
-        name=name,
-        index=index,
-        store=store,
-        provider="not started",
-        emulated=False,
-        incomplete=False,
-        accounting=None,
-        windows=(),
-        clock=Clock(offset_ms=None, bound_ms=None, text="nothing was measured"),
-        caveats=(caveat,),
-        cost_usd=Cost(estimate=0),
-    )
+    absent = TrialStore(store, "not started", emulated=False)
+    return _empty_result(name, index, absent, incomplete=False, caveats=(caveat,), cost_usd=Cost(estimate=0))
+
+
+def _empty_result(name: str, index: int, store: TrialStore, **fields: Any) -> TrialResult:  # noqa: ANN401 -- a summary's
+    clock = Clock(offset_ms=None, bound_ms=None, text="nothing was measured")
+    nothing = {"accounting": None, "windows": (), "clock": clock, "caveats": (), **fields}
+    summary = TrialSummary(name=name, index=index, **asdict(store), **nothing)
     return TrialResult(summary=summary, series=(), phases=(), ecdf=())
 
 
-def amended(result: TrialResult, failure: Failure | None) -> TrialResult:
-    """The result with the failure that only the end of the run knows, where the result itself does not say it."""
+def add_failure(result: TrialResult, failure: Failure | None) -> TrialResult:
+    """Add the failure that only the end of the run knows, unless the result itself has one."""
     if failure is None or result.summary.failure:
         return result
     summary = result.summary.model_copy(update={"failure": failure, "incomplete": True})
     return result.model_copy(update={"summary": summary})
+
+
+def add_ended_server(result: TrialResult, server: EndedServer) -> TrialResult:
+    """Say that the server which the trial needed has ended; the trial's own account of that follows."""
+    own = result.summary.failure
+    lines = [f"{server.text}."]
+    if own is not None and own.error != MISSING:
+        lines.append(f"The trial: {own.error}: {own.cause}")
+    if server.log:
+        lines += ["The last lines of its log:", *server.log]
+    failure = Failure(error=ServerEndedError.__name__, cause="\n".join(lines))
+    return result.model_copy(
+        update={"summary": result.summary.model_copy(update={"failure": failure, "incomplete": True})}
+    )
+
+
+if __name__ == "__main__":
+    json.dump(summary_schema(), sys.stdout, indent=2)
+    sys.stdout.write("\n")

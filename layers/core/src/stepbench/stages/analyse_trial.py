@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench.analysis.evidence import gather
 from stepbench.analysis.trial import trial_result
 from stepbench.contracts.tasks import AnalyseTrialInput, AnalyseTrialOutput
-from stepbench.records import layout
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from stepbench.stages.services import Services
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 
 def analyse_trial(task: AnalyseTrialInput, services: Services) -> AnalyseTrialOutput:
     """
-    Join, balance the books, and compute what the report shows.
+    Join, balance the accounting, and compute what the report shows.
 
     Raises:
         AccountingError: the records contradict each other.
         RecordsUnavailableError: bucket or table do not answer.
     """
-    result = trial_result(gather(services.trial(task.ref), task.failure, services))
+    spec = services.trial(task.ref)
+    result = trial_result(gather(spec, task.failure, services.runs, services.table, services.clock))
     key = layout.trial_key(task.ref, "result.json")
     services.runs.put_model(key, result)
     return AnalyseTrialOutput(result_key=key)

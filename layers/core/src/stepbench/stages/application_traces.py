@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.analysis.traces import filled, function_times
-from stepbench.contracts.problem import Problem
-from stepbench.errors import PlanError
+from stepbench.analysis.traces import fill_durations, function_times
+from stepbench.errors import PlanError, Problem
 from stepbench.planning import refuse_traces
 
 if TYPE_CHECKING:
@@ -23,18 +22,18 @@ if TYPE_CHECKING:
     from stepbench.stages.services import Services
 
 LIMIT_S = 120
-"""For all applications together: no call is begun after that, and the function has 180 s."""
+"""All applications together have so long: no call is started after that, and the function has 180 s."""
 SLICE = timedelta(hours=1)
-"""Of the window, newest first, so that it is the newest traces that are read."""
+"""The window is searched by the hour, newest first, so that the newest traces are read."""
 IDS_PER_CALL = 5
-"""Of BatchGetTraces."""
+"""BatchGetTraces takes no more."""
 ROUNDS = 3
-"""How often what X-Ray leaves unprocessed is asked for."""
+"""So often X-Ray is asked for what it left unprocessed."""
 GIVE = "Give the functions with their duration_ms"
 DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnrecognizedClientException"})
 
 
-class Found(NamedTuple):
+class EndedTraces(NamedTuple):
     """Traces that have ended, newest hour first, and from when on all were looked for."""
 
     ids: tuple[str, ...]
@@ -44,7 +43,7 @@ class Found(NamedTuple):
 @dataclass(frozen=True)
 class XRay:
     """
-    What X-Ray is asked. Its calls raise what boto3 raises, and TimeoutError after `give_up_ns`.
+    The requests to X-Ray. Its calls raise what boto3 raises, and TimeoutError after `give_up_ns`.
 
     Source:
         AWS X-Ray API Reference, GetTraceSummaries and BatchGetTraces; filter expressions: X-Ray Developer Guide,
@@ -55,8 +54,8 @@ class XRay:
     clock: Clock
     give_up_ns: int
 
-    def find(self, traces: Traces) -> Found:
-        """Up to `max_traces` that went through the service of that name."""
+    def find(self, traces: Traces) -> EndedTraces:
+        """Find up to `max_traces` that went through the service of that name."""
         now = datetime.fromtimestamp(self.clock.now_ns() / 1e9, UTC)
         first = now - timedelta(hours=traces.last_hours)
         ids: dict[str, None] = {}
@@ -67,10 +66,10 @@ class XRay:
                 ids[name] = None
                 if len(ids) == traces.max_traces:
                     break
-        return Found(tuple(ids), since)
+        return EndedTraces(tuple(ids), since)
 
     def documents(self, ids: Sequence[str]) -> list[list[str]]:
-        """The segments' documents of each trace that X-Ray still has."""
+        """Return the segments' documents of each trace that X-Ray still has."""
         found: dict[str, list[str]] = {}
         wanted = list(ids)
         for _ in range(ROUNDS):
@@ -105,7 +104,7 @@ class XRay:
 
 def resolve_traces(plan: Plan, services: Services) -> Plan:
     """
-    The plan with all durations; itself if it has them.
+    Return the plan with all durations; itself if it has them.
 
     Raises:
         PlanError: there is no X-Ray, it does not answer, or its traces do not show what the plan wants.
@@ -138,7 +137,7 @@ def _resolve(application: Application, path: str, services: Services, give_up_ns
     until = datetime.fromtimestamp(services.clock.now_ns() / 1e9, UTC)
     count = "1 trace" if len(documents) == 1 else f"{len(documents)} traces"
     seen = f"X-Ray, medians of {count}, {found.since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
-    return filled(application, times, seen, path)
+    return fill_durations(application, times, seen, path)
 
 
 def _unread(error: Exception, traces: Traces, path: str) -> Problem:
@@ -158,7 +157,7 @@ def _unread(error: Exception, traces: Traces, path: str) -> Problem:
     return Problem(path=f"{path}.traces", value=json.dumps(traces.name), message=message, remedy=remedy)
 
 
-def _nothing(found: Found, traces: Traces, path: str) -> Problem:
+def _nothing(found: EndedTraces, traces: Traces, path: str) -> Problem:
     if found.ids:
         message = f"are {len(found.ids)}, and none shows a Lambda function that has ended"
         remedy = f"Turn on active tracing for its functions. {GIVE} otherwise."

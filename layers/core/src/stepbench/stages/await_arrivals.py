@@ -8,8 +8,8 @@ import numpy as np
 
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
-from stepbench.records import layout
-from stepbench.records.reader import read_records
+from stepbench.records.join.reader import read_records
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
@@ -36,12 +36,12 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
     if not measure_of(spec.plan.experiment).arrives:
         return AwaitArrivalsOutput(done=True, expected=0, arrived=0)
     until_ns = services.clock.now_ns() + round(PATIENCE_S * 1e9)
-    while not (seen := _look(spec, services)).done and services.clock.now_ns() < until_ns:
+    while not (seen := _count_arrivals(spec, services)).done and services.clock.now_ns() < until_ns:
         services.clock.sleep(POLL_S)
     return seen
 
 
-def _look(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
+def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     tag = spec.tag
     files = services.table.files(tag)
     expected = sum(file.expected for file in files)
@@ -50,7 +50,7 @@ def _look(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.plan.drain_limit_s * 1e9)
     # Before giving up too: the table may lack pointers to files that are in the bucket.
     if entries >= expected or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
-        joined = read_records(spec, services.runs, services.table).joined()
+        joined = read_records(spec, services.runs, services.table).joined
         expected = int(np.count_nonzero(joined.expected))
         arrived = int(np.count_nonzero(joined.expected & (joined.t4_ns > 0)))
         limit_ns = joined.limit_ns
@@ -60,5 +60,5 @@ def _look(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
 
 
 def _any_in_fallback(tag: str, services: Services) -> bool:
-    """Items that the table did not take are not in its count."""
+    """Return whether an item is in the bucket only: the table's count lacks what it did not take."""
     return any(True for _ in services.runs.keys(layout.t4_fallback_prefix(tag)))

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from stepbench.contracts.identity import CANARY_PHASE, EventId, delete_key, put_key
-from stepbench.contracts.target import DynamoDbTarget, receiver_of
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.tasks import AwaitTargetInput, AwaitTargetOutput
+from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import preloaded_value
-from stepbench.drivers.protocol import Outcome, Write, Written
-from stepbench.errors import TargetUnavailableError
-from stepbench.records.t4 import parse_item
-from stepbench.stages.probe import probe
-from stepbench.stages.target_driver import open_driver, refuse_if_cancelled
+from stepbench.drivers.registry import lease_target
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.model.pending import perform
+from stepbench.model.request import Request
+from stepbench.model.result import Outcome, Result
+from stepbench.records.formats.t4_items import parse_item
+from stepbench.stages.prepare_target import delivery_limit_s
+from stepbench.stages.target_driver import find_unreached, open_driver, refuse_if_cancelled
+from stepbench.workload.choices import PROBES
+from stepbench.workload.operations import Contents
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.workload import Workload
     from stepbench.stages.services import Services
     from stepbench.stages.target_driver import BuildDriver, OpenDriver
 
 CALL_LIMIT_S = 20
 """One call's share; the state machine calls again."""
+REFUSED_LIMIT_S, REFUSED_AGAIN_LIMIT_S = 15, 5
+"""A store that takes nothing for so long is given up, and sooner where a trial of the run has failed so before."""
+SPREADING_S = 45
+"""On AWS refusals count only so long after the preparation: rights that were just given may take a minute to spread."""
 CANARY_LIMIT_S = 5
 """A trigger that takes longer is not ready: the slowest published p99 of the four is below 3 s."""
 IN_A_ROW = 3
@@ -41,20 +52,38 @@ def await_target(task: AwaitTargetInput, services: Services, *, build: BuildDriv
 
     Raises:
         TargetUnavailableError: `ready_by` has passed, or the store does not answer.
+        TargetUnreachableError: the store itself, and not its trigger, has taken nothing for `REFUSED_LIMIT_S`.
         TrialCancelledError: the trial is to stop.
+        Exception: the driver itself broke, against its contract, which no waiting mends.
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
     if services.clock.now_ns() / 1e9 > task.ready_by.timestamp():
         by = f"{task.ready_by:%Y-%m-%d %H:%M:%S} UTC"
-        message = f"{_what(spec)} by {by}: {_hint(spec)}"
+        message = f"{_what(spec)} by {by}{_last_error(spec, services, build)}: {_hint(spec)}"
         raise TargetUnavailableError(message)
     call_ends_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
     if spec.plan.pull and not _await_watcher(spec, services, call_ends_ns):
         return AwaitTargetOutput(ready=False)
     with open_driver(spec, services, build) as opened:
         proven = _delivers if spec.plan.workload is None else _serves
-        return AwaitTargetOutput(ready=proven(spec, services, opened, call_ends_ns))
+        limits = _Limits(call_ends_ns, _refusals_count_from_ns(task, spec, services))
+        return AwaitTargetOutput(ready=proven(spec, services, opened, limits))
+
+
+class _Limits(NamedTuple):
+    """Limits of one call, ns since the epoch: when it ends, and from when on refusals are held against the store."""
+
+    ends_ns: int
+    refusals_from_ns: int
+
+
+def _refusals_count_from_ns(task: AwaitTargetInput, spec: TrialSpec, services: Services) -> int:
+    now_ns = services.clock.now_ns()
+    if services.settings.emulator or find_unreached(spec, services):
+        return now_ns
+    spread_s = task.ready_by.timestamp() - delivery_limit_s(spec, services.settings) + SPREADING_S
+    return max(now_ns, round(spread_s * _SECOND_NS))
 
 
 def _what(spec: TrialSpec) -> str:
@@ -69,7 +98,19 @@ def _hint(spec: TrialSpec) -> str:
         return "look at whether the store runs, and whether RunWriter's function may use it"
     if spec.plan.pull:
         return "look at WatchChanges' log, and whether its function reaches the store"
-    return f"look at {receiver_of(spec.plan.target)}'s log, and whether the store may invoke it"
+    return f"look at {spec.plan.target.receiver}'s log, and whether the store may invoke it"
+
+
+def _last_error(spec: TrialSpec, services: Services, build: BuildDriver | None) -> str:
+    """Return what the store says to one more request, if that is an error: a table is missing, say."""
+    if spec.plan.pull and not _watched(spec, services):
+        return ""
+    try:
+        with open_driver(spec, services, build) as opened:
+            result = _send(spec, services, opened)[1] if spec.plan.workload is None else _probe(spec, services, opened)
+    except TargetUnavailableError as error:
+        return f" ({error})"
+    return "" if result is None or result.outcome is Outcome.OK else f" ({result.outcome.name}, {result.error!r})"
 
 
 def _await_watcher(spec: TrialSpec, services: Services, until_ns: int) -> bool:
@@ -90,28 +131,47 @@ def _watched(spec: TrialSpec, services: Services) -> bool:
     )
 
 
-def _serves(spec: TrialSpec, services: Services, opened: OpenDriver, until_ns: int) -> bool:
-    while not probe(spec, services, opened):
+def _serves(spec: TrialSpec, services: Services, opened: OpenDriver, limits: _Limits) -> bool:
+    since_ns = limits.refusals_from_ns
+    while (result := _probe(spec, services, opened)) is None or result.outcome is not Outcome.OK:
         refuse_if_cancelled(spec.tag, services)
-        if services.clock.now_ns() >= until_ns:
+        if result is None:
+            since_ns = max(services.clock.now_ns(), limits.refusals_from_ns)
+        else:
+            _give_up_refusing(spec, services, result, since_ns)
+        if services.clock.now_ns() >= limits.ends_ns:
             return False
         services.clock.sleep(POLL_S)
     return True
 
 
-def _delivers(spec: TrialSpec, services: Services, opened: OpenDriver, until_ns: int) -> bool:
+def _give_up_refusing(spec: TrialSpec, services: Services, last: Result, since_ns: int) -> None:
+    """Raise TargetUnreachableError if a store has taken nothing since then, long enough ago."""
+    limit_s = REFUSED_AGAIN_LIMIT_S if find_unreached(spec, services) else REFUSED_LIMIT_S
+    if services.clock.now_ns() - since_ns >= limit_s * _SECOND_NS:
+        target = lease_target(spec, services.settings)
+        message = (
+            f"{target} has taken nothing for {limit_s} s ({last.outcome.name}, {last.error!r}): look at whether it runs"
+        )
+        raise TargetUnreachableError(message)
+
+
+def _delivers(spec: TrialSpec, services: Services, opened: OpenDriver, limits: _Limits) -> bool:
     target = spec.plan.target
     if isinstance(target, DynamoDbTarget) and target.filter is not None:
-        return all(_send(spec, services, opened) is not None for _ in range(IN_A_ROW))
+        return all(_send(spec, services, opened)[1].outcome is Outcome.OK for _ in range(IN_A_ROW))
     if isinstance(target, DynamoDbTarget) and target.batching_window_s > 0:
-        return _delivers_batched(spec, services, opened, until_ns)
-    arrived_in_a_row = 0
+        return _delivers_batched(spec, services, opened, limits.ends_ns)
+    arrived_in_a_row, any_taken = 0, False
     while arrived_in_a_row < IN_A_ROW:
         refuse_if_cancelled(spec.tag, services)
-        if services.clock.now_ns() >= until_ns:
+        if services.clock.now_ns() >= limits.ends_ns:
             return False
-        sequence = _send(spec, services, opened)
-        arrived = sequence is not None and _await_arrival(spec, services, sequence, until_ns)
+        sequence, written = _send(spec, services, opened)
+        any_taken = any_taken or written.outcome is Outcome.OK
+        if not any_taken:
+            _give_up_refusing(spec, services, written, limits.refusals_from_ns)
+        arrived = written.outcome is Outcome.OK and _await_arrival(spec, services, sequence, limits.ends_ns)
         arrived_in_a_row = arrived_in_a_row + 1 if arrived else 0
     return True
 
@@ -127,9 +187,9 @@ def _delivers_batched(spec: TrialSpec, services: Services, opened: OpenDriver, u
     return True
 
 
-def _send(spec: TrialSpec, services: Services, opened: OpenDriver) -> int | None:
+def _send(spec: TrialSpec, services: Services, opened: OpenDriver) -> tuple[int, Result]:
     """
-    Offer one canary, as a put or a deletion; its sequence number if it was acknowledged.
+    Offer one canary, as a put or a deletion; return its sequence number and what became of it.
 
     The number is the time in milliseconds, so that those of earlier calls and of retries are never taken for it.
     """
@@ -139,20 +199,22 @@ def _send(spec: TrialSpec, services: Services, opened: OpenDriver) -> int | None
     if record.operation == "delete":
         written = _send_deletion(spec, event, opened)
     else:
-        write = Write(put_key(event, record.key_bytes), event.text().encode().ljust(record.value_bytes, b"."))
-        written = opened.run(opened.writer.write(write))
+        write = Request(
+            Kind.INSERT, put_key(event, record.key_bytes), event.text().encode().ljust(record.value_bytes, b".")
+        )
+        written = opened.run(perform(opened.driver, write))
     # Also keeps two canaries from falling into one millisecond, and a refusing store from being hammered.
     services.clock.sleep(POLL_S if written.outcome is not Outcome.OK else 0.002)
-    return sequence if written.outcome is Outcome.OK else None
+    return sequence, written
 
 
-def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver) -> Written:
-    """There has to be something to delete: a store tells nobody of the deletion of nothing."""
+def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver) -> Result:
+    """Send an insertion and a deletion: a store tells nobody of the deletion of nothing."""
     key = delete_key(event, spec.plan.record.key_bytes)
     value = preloaded_value(spec.tag, event.sequence, spec.plan.record.value_bytes)
-    written = opened.run(opened.writer.write(Write(key, value)))
+    written = opened.run(perform(opened.driver, Request(Kind.INSERT, key, value)))
     if written.outcome is Outcome.OK:
-        written = opened.run(opened.writer.write(Write(key, b"", delete=True)))
+        written = opened.run(perform(opened.driver, Request(Kind.DELETE, key)))
     return written
 
 
@@ -168,10 +230,28 @@ def _await_arrival(spec: TrialSpec, services: Services, sequence: int, until_ns:
 
 
 def arrived_canaries(tag: str, services: Services) -> set[int]:
-    """Sequence numbers of this stage's canaries that a receiver has recorded; preloaded keys are others."""
+    """Return sequence numbers of this stage's canaries that a receiver has recorded; preloaded keys are others."""
     arrived: set[int] = set()
     for item in services.table.t4_items(tag):
         entries = parse_item(item).entries
         own = (entries["phase"] == CANARY_PHASE) & (entries["writer"] == _WRITER)
         arrived.update(int(sequence) for sequence in entries["sequence"][own])
     return arrived
+
+
+def _probe(spec: TrialSpec, services: Services, opened: OpenDriver) -> Result | None:
+    """
+    Return the result of one operation, None where the store says that it is not ready.
+
+    That is a read of the last record that was preloaded, which shows that all were. Where there is none, a record is
+    inserted, apart from the workload's: its number is the time, so that a second probe has another. It stays.
+    """
+    if not opened.run(opened.driver.ready()):
+        return None
+    workload = cast("Workload", spec.plan.workload)
+    contents = Contents(workload, spec.tag)
+    if workload.records:
+        operation = contents.operation(Kind.READ, workload.records - 1, 0)
+    else:
+        operation = contents.operation(Kind.INSERT, PROBES | services.clock.now_ns() // 1_000_000, 0)
+    return opened.run(perform(opened.driver, operation))

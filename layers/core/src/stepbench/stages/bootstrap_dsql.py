@@ -28,8 +28,7 @@ from stepbench.contracts.custom_resource import (
     DsqlClusterProperties,
     DsqlRoleProperties,
 )
-from stepbench.drivers.operations.dsql_access import ADMIN, DsqlAccess, DsqlCluster
-from stepbench.drivers.operations.dsql_role import bind, set_up
+from stepbench.drivers.dsql.access import ADMIN, DsqlCluster, bind, cluster_access, set_up
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.observability import logger
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from stepbench.drivers.sql.access import Access
     from stepbench.stages.services import Services
 
     ClientOf = Callable[[str], Any]
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 
 TAG = "stepbench:stack"
 CLUSTER_WAIT = {"Delay": 5, "MaxAttempts": 60}
-"""For each of two peers, of the function's 15 minutes. Published: active after 8 s, peers after 115 s at most."""
+"""Each of two peers has so much of the function's 900 s. Published: active after 8 s, peers after 115 s at most."""
 LOGIN_WAIT_S, LOGIN_POLL_S = 300, 5
 """A right that IAM was just given takes some seconds until it is one everywhere."""
 BINDING_LIMIT_S = 780
-"""Of the function's 900: the answer must still be given."""
+"""So much of the function's 900 s may pass: the answer must still be given."""
 UNNAMED = "none"
 """The physical id of a resource that could not be made."""
 _ANSWER_LIMIT_S = 30
@@ -79,17 +79,17 @@ def bootstrap_dsql(
     try:
         properties = DSQL_PROPERTIES.validate_python(task.ResourceProperties)
         if isinstance(properties, DsqlRoleProperties):
-            said = _bind_roles(task, properties, services)
+            output = _bind_roles(task, properties, services)
         else:
-            said = _cluster(task, properties, client_of or _client)
+            output = _cluster(task, properties, client_of or _client)
     except Exception as error:  # noqa: BLE001 -- whatever it is, CloudFormation waits for an answer
         logger.exception("bootstrap failed")
         named = error.arn if isinstance(error, _UnfinishedError) else task.PhysicalResourceId or UNNAMED
         reason = f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS]
-        said = _said(task, named)
-        said = said.model_copy(update={"Status": "FAILED", "Reason": reason})
-    (answer or _put)(task.ResponseURL, said.model_dump_json().encode())
-    return said
+        output = _output(task, named)
+        output = output.model_copy(update={"Status": "FAILED", "Reason": reason})
+    (answer or _put)(task.ResponseURL, output.model_dump_json().encode())
+    return output
 
 
 # --- clusters ----------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def bootstrap_dsql(
 def _cluster(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client_of: ClientOf) -> BootstrapDsqlOutput:
     if task.RequestType == "Delete":
         _delete(task.PhysicalResourceId, client_of)
-        return _said(task, task.PhysicalResourceId)
+        return _output(task, task.PhysicalResourceId)
     if task.RequestType == "Update" and region_of_arn(task.PhysicalResourceId) == properties.Region:
         arn = task.PhysicalResourceId
     else:
@@ -107,11 +107,11 @@ def _cluster(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client
         endpoint = _complete(arn, properties, client_of)
     except (BotoCoreError, ClientError, WaiterError) as error:
         raise _UnfinishedError(arn, error) from error
-    return _said(task, arn, {"Arn": arn, "Endpoint": endpoint})
+    return _output(task, arn, {"Arn": arn, "Endpoint": endpoint})
 
 
 def _make(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client: Any) -> str:  # noqa: ANN401 -- boto3's
-    """The same request makes one cluster, however often it is delivered."""
+    """Create the cluster; the same request makes one cluster, however often it is delivered."""
     regions: dict[str, Any] = {}
     if properties.PeerArn:
         asked = {"witnessRegion": properties.WitnessRegion, "clusters": [properties.PeerArn]}
@@ -136,7 +136,7 @@ def _complete(arn: str, properties: DsqlClusterProperties, client_of: ClientOf) 
 
 
 def _delete(arn: str, client_of: ClientOf) -> None:
-    """Gone already, or never made, is as good."""
+    """Delete the cluster; one that is gone already, or was never made, is as good."""
     if not region_of_arn(arn):
         return
     try:
@@ -147,7 +147,7 @@ def _delete(arn: str, client_of: ClientOf) -> None:
 
 
 def region_of_arn(arn: str) -> str:
-    """`arn:aws:dsql:<region>:<account>:cluster/<id>`; "" for what is no ARN of a cluster."""
+    """Return the region in `arn:aws:dsql:<region>:<account>:cluster/<id>`; "" for what is no ARN of a cluster."""
     parts = arn.split(":")
     return parts[3] if len(parts) == 6 and parts[2] == "dsql" else ""  # noqa: PLR2004 -- an ARN has six
 
@@ -164,16 +164,16 @@ def _client(region: str) -> Any:  # noqa: ANN401 -- boto3's
 
 
 def _bind_roles(task: BootstrapDsqlInput, properties: DsqlRoleProperties, services: Services) -> BootstrapDsqlOutput:
-    """What is deleted with its cluster needs no unbinding."""
+    """Bind the roles; those that are deleted with their cluster need no unbinding."""
     if task.RequestType != "Delete":
         asyncio.run(asyncio.wait_for(_bind(properties, services), BINDING_LIMIT_S))
-    return _said(task, f"{properties.Endpoint}/role")
+    return _output(task, f"{properties.Endpoint}/role")
 
 
 async def _bind(properties: DsqlRoleProperties, services: Services) -> None:
     clock = services.clock
     cluster = DsqlCluster.at(properties.Endpoint, services.settings.aws_region)
-    access = DsqlAccess.of(cluster, services.settings, clock, ADMIN)
+    access = cluster_access(cluster, services.settings, clock, ADMIN)
     connection = await _log_in(access, clock.now_ns() + LOGIN_WAIT_S * 1_000_000_000, services)
     try:
         await set_up(connection, clock)
@@ -182,7 +182,7 @@ async def _bind(properties: DsqlRoleProperties, services: Services) -> None:
         await connection.close()
 
 
-async def _log_in(access: DsqlAccess, until_ns: int, services: Services) -> psycopg.AsyncConnection:
+async def _log_in(access: Access, until_ns: int, services: Services) -> psycopg.AsyncConnection:
     while True:
         try:
             return await access.connect()
@@ -195,7 +195,7 @@ async def _log_in(access: DsqlAccess, until_ns: int, services: Services) -> psyc
 # --- CloudFormation's protocol -------------------------------------------------------------------------------------
 
 
-def _said(task: BootstrapDsqlInput, named: str, data: dict[str, str] | None = None) -> BootstrapDsqlOutput:
+def _output(task: BootstrapDsqlInput, named: str, data: dict[str, str] | None = None) -> BootstrapDsqlOutput:
     return BootstrapDsqlOutput(
         Status="SUCCESS",
         PhysicalResourceId=named or UNNAMED,
@@ -207,7 +207,7 @@ def _said(task: BootstrapDsqlInput, named: str, data: dict[str, str] | None = No
 
 
 def _put(url: str, body: bytes) -> None:
-    """The URL is signed for a body without a content type."""
+    """Put the answer; its URL is signed for a body without a content type."""
     if urlsplit(url).scheme != "https":
         message = f"CloudFormation's answer goes to https only, not to {json.dumps(url[:40])}"
         raise OSError(message)

@@ -19,27 +19,28 @@ import boto3
 
 from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.tasks import CheckClockInput, CheckClockOutput
-from stepbench.drivers.awaiting import answer_of
-from stepbench.drivers.aws_access import open_wire
-from stepbench.drivers.dynamodb_items import ItemWrites
-from stepbench.drivers.protocol import Outcome, Write, Written
+from stepbench.contracts.workload import Kind
+from stepbench.drivers.aws.access import open_wire
+from stepbench.drivers.dynamodb.items import ItemRequests
 from stepbench.errors import TargetUnavailableError
-from stepbench.stages.event_loop import measuring_runner
+from stepbench.model.pending import result_of
+from stepbench.model.request import Request
+from stepbench.model.result import Outcome, Result
 from stepbench.stages.receive_events import open_receiver, receive_events
-from stepbench.stages.services import Services, connect
-from stepbench.wire.pool import Limits, parse_address
+from stepbench.stages.services import Services, connect, measuring_runner
+from stepbench.wire.http1.pool import PoolLimits, parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepbench.stages.receive_events import Receiver
-    from stepbench.wire.aws import SignedClient
+    from stepbench.wire.http1.aws import SignedClient
 
 ANSWER_LIMIT_S = 10.0
-"""As a writer's own: a write without an answer by then is UNKNOWN."""
+"""A write without an answer by then is UNKNOWN, as a writer's own is."""
 LISTEN_S = 0.001
 """The loop stood still since the last write: time, before t1, to hear of connections that ended meanwhile."""
-_items = lru_cache(maxsize=16)(ItemWrites)
+_items = lru_cache(maxsize=16)(ItemRequests)
 
 
 @dataclass
@@ -88,14 +89,16 @@ def check_clock(event: Any, t4_ns: int, request_id: str, checker: Checker) -> di
     ).model_dump(mode="json")
 
 
-async def _write(task: CheckClockInput, checker: Checker) -> Written:
+async def _write(task: CheckClockInput, checker: Checker) -> Result:
     began_ns = checker.clock.now_ns()
     try:
         wire = await _connected(checker)
     except TargetUnavailableError as error:
-        return Written(began_ns, checker.clock.now_ns(), Outcome.FAILED, error=f"connect: {error}"[:100])
+        return Result(began_ns, checker.clock.now_ns(), Outcome.FAILED, error=f"connect: {error}"[:100])
     await asyncio.sleep(LISTEN_S)
-    return await answer_of(_items(task.table).make(wire, Write(task.key, task.value.encode(), task.delete)))
+    kind = Kind.DELETE if task.delete else Kind.INSERT
+    request = Request(kind, task.key, task.value.encode())
+    return await result_of(_items(task.table).prepare(wire, request))
 
 
 async def _connected(checker: Checker) -> SignedClient:
@@ -103,6 +106,6 @@ async def _connected(checker: Checker) -> SignedClient:
         services = checker.services
         address = parse_address(services.aws("dynamodb").meta.endpoint_url)
         session = boto3.session.Session(region_name=services.settings.aws_region)
-        limits = Limits(connections=1, answer_s=ANSWER_LIMIT_S)
+        limits = PoolLimits(connections=1, answer_s=ANSWER_LIMIT_S)
         checker.wire = await open_wire("dynamodb", address, session, checker.clock, limits)
     return checker.wire

@@ -11,12 +11,11 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.precision import first_look_s, look, next_look_s
-from stepbench.contracts.phase import MAX_LOOKS
-from stepbench.contracts.phase_documents import PhaseSchedule, PrecisionLooks
+from stepbench.analysis.precision import first_look_s, next_look_s, take_look
+from stepbench.contracts.phase import MAX_PRECISION_CHECKS, PhaseSchedule, PrecisionLooks
 from stepbench.contracts.tasks import CheckPrecisionInput, CheckPrecisionOutput
-from stepbench.records import layout
-from stepbench.records.reader import read_records
+from stepbench.records.join.reader import read_records
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from stepbench.contracts.phase import Phase
@@ -46,19 +45,19 @@ def check_precision(task: CheckPrecisionInput, services: Services) -> CheckPreci
     now_s = (services.clock.now_ns() - start_ns) / _SECOND_NS
     if phase.until is None or looks.reason is not None:
         return _answer(start_ns, now_s, done=True)
-    looks = _closed(looks, spec, task, services, now_s)
+    looks = _close(looks, spec, task, services, now_s)
     if looks.reason is None and now_s < _next_s(phase, looks):
         return _answer(start_ns, _next_s(phase, looks), done=False)
     if looks.reason is None:
-        looks = _looked(looks, spec, task.phase, start_ns, services)
+        looks = _add_look(looks, spec, task.phase, start_ns, services)
     services.runs.put_model(looks_key, looks)
     return _answer(start_ns, _next_s(phase, looks), done=looks.reason is not None)
 
 
-def _closed(
+def _close(
     looks: PrecisionLooks, spec: TrialSpec, task: CheckPrecisionInput, services: Services, now_s: float
 ) -> PrecisionLooks:
-    """With a reason, where there is one that needs no look."""
+    """Close the looks with a reason, where there is one that needs no look."""
     if services.table.stop_at_ns(spec.tag, task.phase) is not None:
         return looks.model_copy(update={"reason": "sure"})  # an earlier call fixed it, and could not say so
     if services.table.flag(spec.tag, layout.CANCELLED) is not None:
@@ -68,9 +67,9 @@ def _closed(
     return looks
 
 
-def _looked(looks: PrecisionLooks, spec: TrialSpec, phase: int, start_ns: int, services: Services) -> PrecisionLooks:
+def _add_look(looks: PrecisionLooks, spec: TrialSpec, phase: int, start_ns: int, services: Services) -> PrecisionLooks:
     planned, now_ns = spec.plan.phases[phase], services.clock.now_ns()
-    found = look(read_records(spec, services.runs, services.table).joined(), spec.plan, phase, start_ns, now_ns)
+    found = take_look(read_records(spec, services.runs, services.table).joined, spec.plan, phase, start_ns, now_ns)
     looks = PrecisionLooks(looks=(*looks.looks, found))
     width = math.inf if found.relative_width is None else found.relative_width
     if planned.until is not None and width <= planned.until.relative_width:
@@ -91,10 +90,10 @@ def _any_writer_alive(spec: TrialSpec, phase: int, services: Services) -> bool:
 
 
 def _next_s(phase: Phase, looks: PrecisionLooks) -> float:
-    """When to look next, in seconds from the phase's start: at the end of its load at the latest."""
+    """Return when to look next, in seconds from the phase's start: at the end of its load at the latest."""
     if not looks.looks:
         return min(first_look_s(phase), phase.length_s)
-    if len(looks.looks) >= MAX_LOOKS:
+    if len(looks.looks) >= MAX_PRECISION_CHECKS:
         return phase.length_s
     return min(next_look_s(phase, looks.looks[-1].at_s), phase.length_s)
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from stepbench.contracts.base import Contract
-from stepbench.contracts.phase_documents import PhaseSchedule
-from stepbench.contracts.target import receiver_of
-from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput, TrialRef
-from stepbench.errors import RecordsUnavailableError
-from stepbench.records import layout
-from stepbench.records.report_lines import PATTERN, LogCollection, ReportPage, parse_reports
-from stepbench.records.t4_lines import is_logged, t4_filter
-from stepbench.records.t4_pages import T4Page, logged_requests
+from stepbench.contracts.phase import PhaseSchedule
+from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput
+from stepbench.records.formats.report_lines import PATTERN, LogCollection, ReportPage, parse_reports
+from stepbench.records.formats.t4_lines import is_logged, t4_filter
+from stepbench.records.storage import layout
+from stepbench.records.storage.refusals import unavailable
+from stepbench.records.storage.run_store import T4Page, logged_requests
 
 if TYPE_CHECKING:
     from stepbench.stages.services import Services
@@ -51,7 +51,7 @@ _THROTTLED = frozenset({"ThrottlingException", "LimitExceededException", "TooMan
 
 class _Cursor(Contract):
     """
-    What the opaque token says: where to read on. `every`: see `LogCollection`.
+    The content of the opaque token: where to read on. `every`: see `LogCollection`.
 
     `function` counts through `FUNCTIONS`, where `receiver` stands for the first; past their end come the t4 lines of
     `t4_function`, unless that is empty. `log_t4` is the plan's.
@@ -90,18 +90,18 @@ class _Cursor(Contract):
 
     @property
     def stride(self) -> int:
-        """To sample t4 lines is the plan's business."""
+        """Return every how many-th minute is read; to sample t4 lines is the plan's business."""
         return 1 if self.reads_t4 else self.every
 
     def span_ms(self) -> tuple[int, int]:
-        """From and to of the slice; both included."""
+        """Return from and to of the slice; both included."""
         if not self.sliced:
             return max(self.from_ms, self.resume_ms), self.to_ms
         begin = self.from_ms + self.slice * SLICE_MS
         return max(begin, self.resume_ms), min(begin + SLICE_MS - 1, self.to_ms)
 
     def after(self, answer: dict[str, Any]) -> _Cursor:
-        """The page that follows."""
+        """Return the page that follows."""
         events, token = answer.get("events", ()), str(answer.get("nextToken", ""))
         if token:
             return self.model_copy(update={"page": self.page + 1, "next": token})
@@ -115,7 +115,7 @@ class _Cursor(Contract):
         return self.at_function(self.function + 1)
 
     def at_function(self, function: int) -> _Cursor:
-        """The first page of a function."""
+        """Return the first page of a function."""
         return self.model_copy(update={"function": function, "slice": 0, "page": 0, "next": "", "resume_ms": 0})
 
 
@@ -151,12 +151,12 @@ def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
         deadline_ns=now_ns + LATE_NS,
         log_t4=plan.log_t4,
         t4_function="" if plan.log_t4 == "none" else WATCHER if plan.pull else RECEIVER,
-        receiver=receiver_of(plan.target),
+        receiver=plan.target.receiver,
     )
 
 
 def _trial_start_ms(ref: TrialRef, services: Services, now_ns: int) -> int:
-    """When the trial took its lease; without one, its first phase's start, or an hour ago."""
+    """Return when the trial took its lease; without one, its first phase's start, or an hour ago."""
     for lease in services.table.leases():
         if lease.tag == ref.tag:
             return lease.taken_at_ns // 1_000_000
@@ -166,7 +166,7 @@ def _trial_start_ms(ref: TrialRef, services: Services, now_ns: int) -> int:
 
 def _read_page(ref: TrialRef, cursor: _Cursor, services: Services) -> _Cursor | None:
     """Store one page; the cursor of the next, or None where CloudWatch asks for patience."""
-    answer = _ask(ref, cursor, services)
+    answer = _request_page(ref, cursor, services)
     if answer is None:
         return None
     events, place = answer.get("events", ()), f"{cursor.slice:06d}-{cursor.page:04d}.json"
@@ -180,7 +180,7 @@ def _read_page(ref: TrialRef, cursor: _Cursor, services: Services) -> _Cursor | 
     return cursor.after(answer)
 
 
-def _ask(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[str, Any] | None:
+def _request_page(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[str, Any] | None:
     from_ms, to_ms = cursor.span_ms()
     group = f"/aws/lambda/{services.settings.function_prefix}-{cursor.name}"
     pattern = t4_filter(ref.tag) if cursor.reads_t4 else PATTERN
@@ -196,7 +196,7 @@ def _ask(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[str, Any] |
         if code in _THROTTLED:
             return None
         message = f"cannot read log group {group}: {error}; the report lacks its invocations"
-        raise RecordsUnavailableError(message) from error
+        raise unavailable(message, error) from error
     return answer
 
 
@@ -215,7 +215,7 @@ def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollectio
 
 
 def _recorded(ref: TrialRef, log_t4: str, services: Services) -> tuple[set[str], set[str]]:
-    """Request ids of receivers' invocations, and of all items that are to be in the log."""
+    """Return request ids of receivers' invocations, and of all items that are to be in the log."""
     received, logged = set[str](), set[str]()
     for item in services.table.t4_items(ref.tag):
         request_id = str(item["sk"]).rpartition("#")[0]

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stepbench.contracts.tasks import ExportRecordsInput, ExportRecordsOutput
-from stepbench.contracts.workload import Kind
-from stepbench.records import layout
-from stepbench.records.reader import read_records
-from stepbench.records.sent import NO_ATTEMPT
+from stepbench.contracts.workload import OPERATION_KINDS
+from stepbench.records.join.reader import read_records
+from stepbench.records.join.sent import NO_ATTEMPT
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.records.joined import Joined
+    from stepbench.records.join.joined import Joined
     from stepbench.stages.services import Services
 
 ROWS_PER_GROUP = 1_000_000
 _SAMPLE = 100
-"""Of so many events one is looked at to tell where a row group ends."""
+"""One of so many events is read to find where a row group ends."""
 OUTCOMES = ("ok", "failed", "unknown", "unsent", "unrecorded")
 _TIME = "ns since the epoch; null = none"
 _UNITS = {
@@ -52,6 +52,7 @@ _UNITS = {
     "batch": "records delivered together with it",
     "batch_index": "its place among them, from 0",
     "cold": "received by a sandbox's first invocation",
+    "watch_gap": "acknowledged while nobody watched: t4 is when the watch was taken up again",
     "client": "number over all writers; in open loop, of the connection",
     "kind": "of the operation; of what was not recorded, read",
     "retries": "after conflicts, by the driver",
@@ -61,10 +62,22 @@ _UNITS = {
     "operate_ns": "the operation itself on that connection, ns",
 }
 _ARRIVAL = frozenset(
-    ("t3_ns", "t4_ns", "matching", "arrivals", "retried", "late", "out_of_order", "batch", "batch_index", "cold")
+    (
+        "t3_ns",
+        "t4_ns",
+        "matching",
+        "arrivals",
+        "retried",
+        "late",
+        "out_of_order",
+        "batch",
+        "batch_index",
+        "cold",
+        "watch_gap",
+    )
 )
 """Columns of triggers only."""
-_KINDS = tuple(kind.name.lower() for kind in Kind)
+_KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
 
 
 def export_records(task: ExportRecordsInput, services: Services) -> ExportRecordsOutput:
@@ -76,7 +89,7 @@ def export_records(task: ExportRecordsInput, services: Services) -> ExportRecord
         RecordsUnavailableError: bucket or table do not answer.
     """
     spec = services.trial(task.ref)
-    joined = read_records(spec, services.runs, services.table, details=True).joined()
+    joined = read_records(spec, services.runs, services.table, details=True).joined
     key = layout.trial_key(task.ref, "records.parquet")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.parquet"
@@ -100,7 +113,7 @@ def _write(path: Path, spec: TrialSpec, joined: Joined) -> int:
 
 
 def _in_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, as many in each table as a row group has."""
+    """Yield the same rows, as many in each table as a row group has."""
     waiting = None
     for table in tables:
         waiting = table if waiting is None else pa.concat_tables([waiting, table])
@@ -113,7 +126,7 @@ def _in_groups(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 
 def _in_order(spec: TrialSpec, joined: Joined) -> Iterator[pa.Table]:
     """
-    What was offered, by t0, about a row group at a time.
+    Yield what was offered, by t0, about a row group at a time.
 
     Some milliseconds of all slots at a time: in order of time within each of them, so none is looked at twice.
     """
@@ -126,7 +139,7 @@ def _in_order(spec: TrialSpec, joined: Joined) -> Iterator[pa.Table]:
 
 
 def _spans(joined: Joined) -> Iterator[tuple[int, int]]:
-    """Spans of time, [first, end), with some `ROWS_PER_GROUP` events in each."""
+    """Yield spans of time, [first, end), with some `ROWS_PER_GROUP` events in each."""
     every = max(1, min(_SAMPLE, joined.size))
     t0_ns = np.sort(np.concatenate([np.empty(0, np.int64), *(part.t0_ns[::every] for part in joined.parts())]))
     edges = t0_ns[:: max(1, ROWS_PER_GROUP // every)].tolist()
@@ -135,7 +148,7 @@ def _spans(joined: Joined) -> Iterator[tuple[int, int]]:
 
 
 def _due_between(events: Joined, first_ns: int, end_ns: int) -> tuple[Joined, NDArray[np.bool_]]:
-    """The smallest stretch of a slot's events that holds all due in the span, and which of it are."""
+    """Return the smallest stretch of a slot's events that holds all due in the span, and which of it are."""
     t0_ns = events.t0_ns
     inside = (t0_ns >= first_ns) & (t0_ns < end_ns)
     held = np.nonzero(inside)[0]
@@ -168,6 +181,7 @@ def _table(spec: TrialSpec, joined: Joined) -> pa.Table:
         "batch": pa.array(joined.batch.astype(np.int32)),
         "batch_index": pa.array(joined.batch_index),
         "cold": pa.array(joined.cold),
+        "watch_gap": pa.array(joined.watch_gap),
     }
     if not grid.arrives:
         columns = {name: column for name, column in columns.items() if name not in _ARRIVAL}

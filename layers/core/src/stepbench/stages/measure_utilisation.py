@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.load_rules import METRICS_WAIT_S
-from stepbench.contracts.phase_documents import PhaseSchedule
+from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.result import Utilisation
+from stepbench.contracts.rules.load import METRICS_WAIT_S
 from stepbench.contracts.tasks import MeasureUtilisationInput, MeasureUtilisationOutput
-from stepbench.drivers.meters import Meter, Reading, build_meter
-from stepbench.drivers.protocol import Outcome
-from stepbench.load.arrivals import phase_offsets_ns
-from stepbench.records import layout
-from stepbench.records.stored import phase_files
+from stepbench.drivers.metering import build_meter
+from stepbench.drivers.protocol import Meter, Reading
+from stepbench.model.result import Outcome
+from stepbench.records.storage import layout
+from stepbench.records.storage.stored import phase_files
 from stepbench.stages.target_driver import refuse_if_cancelled
+from stepbench.workload.arrivals import phase_offsets_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.contracts.plan import TrialPlan, TrialSpec
-    from stepbench.contracts.tasks import TrialRef
+    from stepbench.contracts.plan import TrialPlan, TrialRef, TrialSpec
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
 
@@ -61,7 +61,7 @@ def measure_utilisation(
 
 
 def _read(spec: TrialSpec, from_ns: int, to_ns: int, services: Services, build: BuildMeter) -> Reading:
-    """What the meter says; as soon as its time is up, that is all there will be."""
+    """Read the meter; what it says when its time is up is all there will be."""
     try:
         meter = build(spec, services.settings, services.aws)
     except ValueError as error:
@@ -95,13 +95,13 @@ def _store(
 
 
 def _due(plan: TrialPlan, phase: int, within_ns: int) -> int:
-    """How many events the schedule has in that time: with Poisson arrivals not the expected number."""
+    """Return how many events the schedule has in that time: with Poisson arrivals not the expected number."""
     writers = range(plan.writers)
     return sum(int(np.count_nonzero(phase_offsets_ns(plan, phase, writer) < within_ns)) for writer in writers)
 
 
 def _acknowledged(ref: TrialRef, phase: int, until_ns: int, services: Services) -> int:
-    """How many writes were acknowledged before the phase's end: what came later, a queue had held back."""
+    """Return how many writes were acknowledged before the phase's end: what came later, a queue had held back."""
     files = phase_files(ref, phase, services.runs)
     return sum(
         int(np.count_nonzero((file.rows.outcome == Outcome.OK) & (file.rows.t2_ns <= until_ns))) for file in files

@@ -12,18 +12,24 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.phase_documents import PhaseSchedule
-from stepbench.contracts.plan import SLICE_S
+from pydantic import ValidationError
+
+from stepbench.contracts.phase import PhaseSchedule
+from stepbench.contracts.plan import SLICE_S, TrialSpec
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
-from stepbench.records import layout
-from stepbench.stages.found_rate import with_found_rate
+from stepbench.drivers.dynamodb.meter import TABLE_PERIOD_S
+from stepbench.drivers.metering import metric_of, metric_parameter
+from stepbench.errors import Problem, RateNotFoundError
+from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import read_utilisations
 from stepbench.stages.target_driver import refuse_if_cancelled
+from stepbench.stats.bracketing import Decision, decide_after, describe_probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.tasks import TrialRef
+    from stepbench.contracts.plan import FindRate, Phase, TrialPlan, TrialRef
+    from stepbench.contracts.result import Utilisation
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
 
@@ -33,7 +39,7 @@ MARGIN_PER_WRITER_S = 0.02
 EMULATED_START_S = 0.5
 """How much longer each further writer's sandbox takes to start where all of them share a machine with the emulator."""
 MOST_EMULATED_START_S = 60.0
-"""Of all of them: a writer's lead, slice and drain have to fit into its function's 900 s."""
+"""All writers together wait no longer: a writer's lead, slice and drain have to fit into its function's 900 s."""
 _SECOND_NS = 10**9
 
 
@@ -69,24 +75,19 @@ def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> Plan
 
 
 def writers_lead_s(spec: TrialSpec, settings: Settings) -> float:
-    """How long before its start a writer is called; what the Map takes to have every child waiting comes on top."""
+    """Return how long before its start a writer is called, without what the Map takes to have every child waiting."""
     starts_s = min(EMULATED_START_S * (spec.plan.writers - 1), MOST_EMULATED_START_S)
     return settings.lead_s + (starts_s if settings.emulator else 0)
 
 
 def _items(ref: TrialRef, spec: TrialSpec, phase: int, start_at_ns: int, lead_s: float) -> Iterator[WriterItem]:
-    """Slice by slice, not writer by writer: with twice the writers running, each successor waits before its turn."""
+    """Yield items slice by slice: with twice the writers running, each successor waits before its turn."""
     for slice_ in range(spec.plan.phases[phase].slices):
         slice_start_ns = start_at_ns + slice_ * SLICE_S * _SECOND_NS
         wait_until = _iso_ms(slice_start_ns - math.ceil(lead_s * _SECOND_NS))
         for writer in range(spec.plan.writers):
             yield WriterItem(
-                ref=ref,
-                phase=phase,
-                writer=writer,
-                slice=slice_,
-                start_at_ns=slice_start_ns,
-                wait_until=wait_until,
+                ref=ref, phase=phase, writer=writer, slice=slice_, start_at_ns=slice_start_ns, wait_until=wait_until
             )
 
 
@@ -96,6 +97,100 @@ def _concurrency(spec: TrialSpec, phase: int) -> int:
 
 
 def _iso_ms(at_ns: int) -> str:
-    """RFC 3339 as a Wait state takes it, cut to milliseconds: `2024-03-18T17:33:00.250Z`."""
+    """Format RFC 3339 as a Wait state takes it, cut to milliseconds: `2024-03-18T17:33:00.250Z`."""
     moment = datetime.fromtimestamp(at_ns // _SECOND_NS, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ns % _SECOND_NS // 1_000_000:03d}Z"
+
+
+PERIODS_NEEDED = 2
+"""Any stretch of so many of the metric's periods holds a whole one."""
+
+
+def finding_problems(source: int, trial: TrialPlan, settings: Settings) -> Iterator[Problem]:
+    """Yield why the utilisation that a search needs cannot be read: the trial would find out after its first probe."""
+    find = trial.find_rate
+    if find is None:
+        return
+    at, store = f"trials[{source}].find_rate", trial.target.store
+    parameter = metric_parameter(store)
+    try:
+        metric = metric_of(trial.target, settings)
+    except ValueError as error:
+        message = f"needs this stack's metric of {store}, and {error}"
+        yield Problem(at, store, message, f"Deploy with another {parameter}.")
+        return
+    if metric is None and store != "dynamodb":
+        message = f"needs to know how busy {store} is, and this stack knows no metric of it"
+        yield Problem(at, store, message, f"Deploy with {parameter} (see docs/plans.md), or give the rates yourself.")
+        return
+    shortest_s = PERIODS_NEEDED * (metric.period_s if metric else TABLE_PERIOD_S)
+    if find.probe_s < shortest_s:
+        message = f"is too short: the metric of {store} comes every {shortest_s / PERIODS_NEEDED:g} s"
+        remedy = f"Raise it to {shortest_s:g}: two periods hold a whole one."
+        yield Problem(f"{at}.probe_s", f"{find.probe_s:g}", message, remedy)
+
+
+def with_found_rate(spec: TrialSpec, phase: int, services: Services) -> TrialSpec | None:
+    """
+    Return the trial with the phase's rate; the same object where nothing is to be found, None for a probe too many.
+
+    A retry decides the same: the probes before it are over.
+
+    Raises:
+        RateNotFoundError: the phase needs the rate, and there is none; or the trial is no valid one with it.
+    """
+    planned, find = spec.plan.phases[phase], spec.plan.find_rate
+    if find is None or not (planned.probe or planned.uses_found_rate):
+        return spec
+    before = {each.name for each in spec.plan.phases[:phase]}
+    known = [each for each in read_utilisations(spec, services.runs) if each.phase in before]
+    decision = decide_after(find, known)
+    if planned.probe:
+        return None if decision.next_per_s is None else _with_rates(spec, phase, _at(planned, decision.next_per_s))
+    if decision.found_per_s is None:
+        raise RateNotFoundError(_not_found(find, planned, decision, known))
+    return _with_rates(spec, phase, _of_found(planned, decision.found_per_s))
+
+
+def _at(phase: Phase, rate_per_s: float) -> list[float]:
+    return [min(step.rate_per_s, rate_per_s) for step in phase.load]
+
+
+def _of_found(phase: Phase, found_per_s: float) -> list[float]:
+    """Return the rates at shares of the found one, never more than the plan allows and was priced for."""
+    return [
+        step.rate_per_s if step.of_found is None else min(step.rate_per_s, step.of_found * found_per_s)
+        for step in phase.load
+    ]
+
+
+def _with_rates(spec: TrialSpec, phase: int, rates_per_s: list[float]) -> TrialSpec:
+    planned = spec.plan.phases[phase]
+    load = tuple(
+        step.model_copy(update={"rate_per_s": rate}) for step, rate in zip(planned.load, rates_per_s, strict=True)
+    )
+    phases = list(spec.plan.phases)
+    phases[phase] = planned.model_copy(update={"load": load})
+    rated = spec.model_copy(update={"plan": spec.plan.model_copy(update={"phases": tuple(phases)})})
+    try:  # copies are not validated, and what no stage can read would keep its lease
+        return TrialSpec.model_validate(rated.model_dump())
+    except ValidationError as error:
+        raise RateNotFoundError(_not_valid(planned, rates_per_s, error)) from error
+
+
+def _not_valid(phase: Phase, rates_per_s: list[float], error: ValidationError) -> str:
+    rates = ", ".join(f"{rate:,.4g}/s" for rate in rates_per_s)
+    broken = "; ".join(each["msg"] for each in error.errors(include_url=False))
+    return (
+        f"phase {phase.name} would be offered at {rates}, as find_rate has it, and the plan does not hold at that: "
+        f"{broken.rstrip('.')}. Raise find_rate.low_per_s, or give the rate yourself."
+    )
+
+
+def _not_found(find: FindRate, phase: Phase, decision: Decision, known: list[Utilisation]) -> str:
+    probes = "; ".join(describe_probe(each) for each in known if each.probe) or "none"
+    return (
+        f"phase {phase.name} is to be offered at the rate that makes the store {100 * find.utilisation:.0f} % busy, "
+        f"and none was found: {decision.text}. Probes: {probes}. "
+        "Widen find_rate.low_per_s and high_per_s, raise probes, tolerance or writers, or give the rate yourself."
+    )

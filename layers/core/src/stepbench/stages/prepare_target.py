@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput
 from stepbench.drivers.registry import lease_target
-from stepbench.errors import TargetUnavailableError, TrialCancelledError
-from stepbench.records import layout
-from stepbench.stages.target_driver import open_driver, refuse_if_cancelled, undo_if_cancelled
+from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.records.storage import layout
+from stepbench.stages.target_driver import (
+    find_unreached,
+    one_look_s,
+    reach_target,
+    refuse_if_cancelled,
+    undo_if_cancelled,
+)
+from stepbench.stages.tear_down_target import cancel, tear_down
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.target import Target
-    from stepbench.drivers.protocol import Driver, Operable
+    from stepbench.drivers.protocol import Driver
+    from stepbench.records.storage.trial_table import Lease
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
     from stepbench.stages.target_driver import BuildDriver, OpenDriver
@@ -29,29 +39,35 @@ EMULATED_DELIVERY_LIMIT_S = 120
 POLL_S = 1.0
 LOOK_S = 2.0
 WATCH_LANES = (0, 1)
+FORMER_LIMIT_S = 30
+"""So long an earlier trial of the run, which holds the lease, is torn down before this one waits as for any other."""
 
 
 def prepare_target(
     task: PrepareTargetInput, services: Services, *, build: BuildDriver | None = None
 ) -> PrepareTargetOutput:
     """
-    Lease, prepare, wait until the store says that everything is active; then note who serves it in `provider.json`.
+    Take the lease, prepare, wait until the store is active; then note who serves it in `provider.json`.
 
-    Safe to call again for the same trial.
+    Safe to call again for the same trial. Until the store has answered nothing is made in it, and the flag `made` says
+    that something may have been.
 
     Raises:
         TargetBusyError: another trial holds the target.
-        TargetUnavailableError: the store does not answer, or was not ready in time.
+        TargetUnreachableError: the store does not answer, or will not have us.
+        TargetUnavailableError: it has answered, and was not ready in time.
         TrialCancelledError: the trial was cancelled before it began.
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
     target = lease_target(spec, services.settings)
-    services.table.take_lease(target, task.ref, task.execution_arn, services.clock.now_ns())
+    _take_lease(spec, target, task.execution_arn, services, build)
     _give_back_if_cancelled(spec, target, services)
     if spec.plan.log_t4 != "none":
         services.table.set_flag(spec.tag, layout.LOG_T4, spec.plan.log_t4)  # before the first event can come
-    with open_driver(spec, services, build) as opened:
+    with reach_target(spec, services, build) as opened:
+        services.table.set_flag(spec.tag, layout.MADE, target)
+        refuse_if_cancelled(spec.tag, services)  # after `made`: a sweeper has set the one before it looks for the other
         opened.run(_prepare(spec, opened.driver, services))
         undo_if_cancelled(spec, opened, services)
         _await_ready(spec, opened, services)
@@ -61,7 +77,48 @@ def prepare_target(
     return PrepareTargetOutput(lanes=WATCH_LANES if spec.plan.pull else (), ready_by=_ready_by(spec, services))
 
 
-async def _prepare(spec: TrialSpec, driver: Driver | Operable, services: Services) -> None:
+def _take_lease(
+    spec: TrialSpec, target: str, execution_arn: str, services: Services, build: BuildDriver | None
+) -> None:
+    """
+    Take the lease; from an earlier trial of the run, which is over, once that is torn down.
+
+    Raises:
+        TargetBusyError: another run holds the target, or something of the earlier trial still runs.
+        TargetUnreachableError: the earlier trial cannot be torn down.
+    """
+    take = partial(services.table.take_lease, target, spec.ref, execution_arn)
+    try:
+        take(services.clock.now_ns())
+    except TargetBusyError:
+        holder = services.table.find_lease(target)
+        is_former = holder is not None and holder.run_id == spec.run_id
+        if holder is None or not (is_former and _tear_down_former(holder, spec, services, build)):
+            services.table.set_flag(spec.tag, layout.WAITING, str(holder or "another trial"))
+            raise
+        take(services.clock.now_ns())
+    if services.table.flag(spec.tag, layout.WAITING):
+        services.table.set_flag(spec.tag, layout.WAITING, "")
+
+
+def _tear_down_former(holder: Lease, spec: TrialSpec, services: Services, build: BuildDriver | None) -> bool:
+    """Tear down a trial of the run that is over, since the machine begins no other before; return whether all is."""
+    cancel(holder.tag, f"trial {spec.index + 1} of its run has begun", services)
+    former = TrialRef(run_id=holder.run_id, trial=holder.trial, tag=holder.tag)
+    until_ns = services.clock.now_ns() + FORMER_LIMIT_S * 10**9
+    limit_s = one_look_s(services) if find_unreached(spec, services) else None
+    try:
+        while not tear_down(former, services, build=build, limit_s=limit_s):
+            if services.clock.now_ns() >= until_ns:
+                return False
+            services.clock.sleep(POLL_S)
+    except TargetUnavailableError as error:
+        message = f"{error}. What trial {holder.trial + 1} of this run has made there could not be torn down"
+        raise TargetUnreachableError(message) from error
+    return True
+
+
+async def _prepare(spec: TrialSpec, driver: Driver, services: Services) -> None:
     """
     Prepare the store, and leave off if the trial is cancelled meanwhile: records to preload may take minutes.
 
@@ -81,7 +138,7 @@ async def _prepare(spec: TrialSpec, driver: Driver | Operable, services: Service
 
 def _give_back_if_cancelled(spec: TrialSpec, target: str, services: Services) -> None:
     """
-    Whoever stops a run sets the flag, and then looks for leases: one taken between the two would be seen by nobody.
+    Give the lease back if the trial was cancelled: a run is stopped by its flag first, and then by its leases.
 
     (Stopping an execution does not stop this function, and no state of the machine runs any more.)
     """
@@ -93,7 +150,7 @@ def _give_back_if_cancelled(spec: TrialSpec, target: str, services: Services) ->
 
 
 def is_emulated(target: Target, settings: Settings) -> bool:
-    """Whether an emulator plays this store, so that its latencies are labelled as such."""
+    """Return whether an emulator plays this store, so that its latencies are labelled as such."""
     return bool(settings.emulator) and target.endpoint is None and isinstance(target, S3Target | DynamoDbTarget)
 
 
@@ -110,6 +167,11 @@ def _await_ready(spec: TrialSpec, opened: OpenDriver, services: Services) -> Non
 
 
 def _ready_by(spec: TrialSpec, services: Services) -> datetime:
-    limit_s = EMULATED_DELIVERY_LIMIT_S if services.settings.emulator else DELIVERY_LIMIT_S
+    return datetime.fromtimestamp(services.clock.now_ns() / 1e9 + delivery_limit_s(spec, services.settings), UTC)
+
+
+def delivery_limit_s(spec: TrialSpec, settings: Settings) -> int:
+    """Return how long after its preparation a trial's trigger has to deliver."""
+    limit_s = EMULATED_DELIVERY_LIMIT_S if settings.emulator else DELIVERY_LIMIT_S
     window_s = spec.plan.target.batching_window_s if isinstance(spec.plan.target, DynamoDbTarget) else 0
-    return datetime.fromtimestamp(services.clock.now_ns() / 1e9 + limit_s + window_s, UTC)
+    return limit_s + window_s

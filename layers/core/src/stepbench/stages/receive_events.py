@@ -1,20 +1,8 @@
 """
 Entry point `ReceiveEvents`: what a store delivers goes into the results table, as one packed t4 item per trial.
 
-The handler stamps t4 as its first statement and hands it over; nothing decorates it:
-
-    from time import time_ns
-
-    IMPORTED_NS = time_ns()  # before the imports that make a cold start
-
-    import os
-    from stepbench.stages.receive_events import open_receiver, receive_events
-
-    RECEIVER = open_receiver(os.environ, IMPORTED_NS)  # in the init phase, so that no invocation pays for it
-
-    def handler(event: Any, context: LambdaContext) -> dict[str, Any]:
-        t4_ns = time_ns()
-        return receive_events(event, t4_ns, context.aws_request_id, RECEIVER)
+The handler (`functions/receive_events.py`) stamps t4 as its first statement and hands it over; nothing decorates it.
+The receiver is opened in the init phase, so that no invocation pays for it.
 
 The answer is `{"batchItemFailures": […]}`, which a stream's mapping reads and the other sources do not mind.
 
@@ -32,22 +20,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepbench.clock import SystemClock
 from stepbench.clock_offset import measure_offset
 from stepbench.errors import RecordsUnavailableError
-from stepbench.records import layout
-from stepbench.records.clock_sample import ClockSample
-from stepbench.records.deliveries import T3_RESOLUTION_NS
-from stepbench.records.packed_deliveries import pack_delivery
-from stepbench.records.receiver_places import open_bucket, open_table
-from stepbench.records.t4_log import T4Log
-from stepbench.records.t4_store import T4Store
-from stepbench.wire.blocking import Patience
+from stepbench.records.formats.deliveries import T3_RESOLUTION_NS, pack_delivery
+from stepbench.records.storage import layout
+from stepbench.records.storage.layout import ClockSample
+from stepbench.records.storage.receiver_paths import open_bucket, open_table
+from stepbench.records.storage.t4_store import T4Log, T4Store
+from stepbench.wire.http1.blocking import RetryLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from stepbench.records.packed_deliveries import PackedDelivery
+    from stepbench.records.formats.deliveries import PackedDelivery
 
 CLOCK_EVERY_NS = 60_000_000_000
-TABLE_PATIENCE = Patience(attempts=3, connect_s=2, answer_s=5, whole_s=20)
+TABLE_PATIENCE = RetryLimits(attempts=3, connect_s=2, answer_s=5, whole_s=20)
 BUCKET_PATIENCE = TABLE_PATIENCE._replace(whole_s=40)
 """
 Both count from the begin of the invocation, whatever it holds: both have to fail well before the function's time-out
@@ -58,9 +44,9 @@ Both count from the begin of the invocation, whatever it holds: both have to fai
 
 class Sandbox:
     """
-    What one sandbox remembers between invocations.
+    The memory of one sandbox between invocations.
 
-    init_ns: from the import of its handler's module to its first t4. begun_s: of this invocation, by `time.monotonic`.
+    init_ns: from the import of its handler's module to its first t4. started_s: of this invocation, `time.monotonic`.
     clock_read_ns: trial tag to the time of its last clock sample.
     """
 
@@ -69,7 +55,7 @@ class Sandbox:
         self.imported_ns = imported_ns
         self.cold = True
         self.init_ns = 0
-        self.begun_s = 0.0
+        self.started_s = 0.0
         self.clock_read_ns: dict[str, int] = {}
 
 
@@ -83,11 +69,15 @@ class Receiver(NamedTuple):
 
 
 def open_receiver(environ: Mapping[str, str], imported_ns: int) -> Receiver:
-    """Once per sandbox; connects when there is something to store. `imported_ns`: when the handler began to load."""
+    """
+    Open a sandbox's receiver, whose handler was loaded at `imported_ns`.
+
+    It connects when there is something to store.
+    """
     sandbox = Sandbox(os.urandom(6).hex(), imported_ns)
-    table = open_table(environ, TABLE_PATIENCE, lambda: sandbox.begun_s)
+    table = open_table(environ, TABLE_PATIENCE, lambda: sandbox.started_s)
     return Receiver(
-        T4Store(table, open_bucket(environ, BUCKET_PATIENCE, lambda: sandbox.begun_s)),
+        T4Store(table, open_bucket(environ, BUCKET_PATIENCE, lambda: sandbox.started_s)),
         T4Log(lambda tag: table.flag(tag, layout.LOG_T4)),
         sandbox,
         environ.get("CLOCK_REFERENCE", ""),
@@ -103,7 +93,7 @@ def receive_events(event: Any, t4_ns: int, request_id: str, receiver: Receiver) 
             batch instead, which is delivered again.
     """
     sandbox = receiver.sandbox
-    sandbox.begun_s = time.monotonic()
+    sandbox.started_s = time.monotonic()
     cold, sandbox.cold = sandbox.cold, False
     if cold:
         sandbox.init_ns = t4_ns - sandbox.imported_ns
@@ -123,7 +113,7 @@ def receive_events(event: Any, t4_ns: int, request_id: str, receiver: Receiver) 
         return {"batchItemFailures": [{"itemIdentifier": delivery.stream_head}]}
     finally:
         for tag in unknown:
-            receiver.log.add(tag, request_id, t4_ns, items[tag], ask=table_answers)
+            receiver.log.add(tag, request_id, t4_ns, items[tag], may_request=table_answers)
     if table_answers:
         _read_clock(items, t4_ns, receiver)
     return {"batchItemFailures": []}
@@ -132,7 +122,7 @@ def receive_events(event: Any, t4_ns: int, request_id: str, receiver: Receiver) 
 def _put(
     items: Mapping[str, dict[str, Any]], delivery: PackedDelivery, t4_ns: int, request_id: str, store: T4Store
 ) -> bool:
-    """Whether the table took it all. One that did not is asked nothing more: it would take the time that is left."""
+    """Store all, and return whether the table took it; one that did not gets no further request, for lack of time."""
     in_table = [store.put(tag, request_id, t4_ns, item) for tag, item in items.items()]
     in_table += [
         store.put_malformed(delivery.store, t4_ns, request_id, place, body) for place, body in delivery.malformed
@@ -141,7 +131,7 @@ def _put(
 
 
 def _items(delivery: PackedDelivery, sandbox: Sandbox, *, cold: bool) -> dict[str, dict[str, Any]]:
-    """By the tags of trials."""
+    """Return the items by the tags of trials."""
     of_all = {
         "sandbox": sandbox.id,
         "cold": cold,
@@ -159,7 +149,7 @@ def _items(delivery: PackedDelivery, sandbox: Sandbox, *, cold: bool) -> dict[st
 
 
 def _read_clock(tags: Iterable[str], t4_ns: int, receiver: Receiver) -> None:
-    """Once for all trials that are due: the clock is the sandbox's, and a silent reference takes half a second."""
+    """Read the clock once for all trials that are due: it is the sandbox's, and a silent reference takes 0.5 s."""
     sandbox = receiver.sandbox
     due = [tag for tag in tags if t4_ns - sandbox.clock_read_ns.get(tag, 0) >= CLOCK_EVERY_NS]
     if not due:

@@ -8,22 +8,34 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from stepbench.analysis.clock_check import clock_checks
-from stepbench.analysis.groups import group_results
+from stepbench.analysis.comparability import place_in_run
+from stepbench.analysis.groups import group_results, setting_comparisons
 from stepbench.analysis.scaling import scaling_curves
-from stepbench.analysis.settings import setting_comparisons
-from stepbench.analysis.setup import setup_of
 from stepbench.analysis.share import trigger_shares
+from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.plan import Plan, TrialSpec
+from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
-from stepbench.contracts.tasks import RenderReportOutput, TrialRef
+from stepbench.contracts.tasks import RenderReportOutput
+from stepbench.contracts.threshold import parse_threshold
 from stepbench.errors import PlanError
 from stepbench.observability import logger
 from stepbench.planning import group_names
-from stepbench.records import layout
-from stepbench.report.headline import headline_lines, state_of
+from stepbench.records.storage import layout
+from stepbench.report.headline import describe_missed, headline_lines, state_of
 from stepbench.report.page import render_page
-from stepbench.report.summary import RunFacts, Store, amended, failed_trials, missing_result, skipped_result, summarise
+from stepbench.report.summary import (
+    MISSING,
+    NO_ACCOUNT,
+    RunFacts,
+    TrialStore,
+    add_ended_server,
+    add_failure,
+    failed_trials,
+    missing_result,
+    skipped_result,
+    summarise,
+)
 from stepbench.stages.run_manifest import run_manifest
 
 if TYPE_CHECKING:
@@ -61,8 +73,9 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
         finished_at=datetime.fromtimestamp(services.clock.now_ns() // 10**9, UTC),
         stopped=task.stopped,
     )
-    summary = summarise(facts, results)
     parsed = _parsed(plan)
+    thresholds = [parse_threshold(text) for text in parsed.thresholds] if parsed else []
+    summary = summarise(facts, results, thresholds)
     # In the order of the plan, since trials may be shuffled.
     listed = group_names(parsed) if parsed else ()
     shares = tuple(trigger_shares(parsed.applications, summary.trials, listed)) if parsed else ()
@@ -84,18 +97,37 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
 def _results(task: RenderReportInput, specs: Sequence[TrialSpec], services: Services) -> tuple[TrialResult, ...]:
     errors = {outcome.trial: outcome.error for outcome in task.outcomes}
     run = [_result(spec, errors.get(spec.index), services, stopped=task.stopped) for spec in specs]
+    run = _with_ended_servers(task.run_id, run, services)
     return (*run, *_skipped(task.run_id, len(run), services))
 
 
+def _with_ended_servers(run_id: str, results: list[TrialResult], services: Services) -> list[TrialResult]:
+    """
+    Add what the command line noted of servers of the local environment; of two that a trial needed, the first.
+
+    A trial that went well was over by then: the command line sees its end some seconds later.
+    """
+    found = _read(layout.run_key(run_id, "ended.json"), EndedServers, services)
+    servers = found.servers if isinstance(found, EndedServers) else ()
+    needed = {trial: server for server in reversed(servers) for trial in server.trials}
+    failed = {trial.index for trial in failed_trials([result.summary for result in results])}
+    return [
+        add_ended_server(result, needed[result.summary.index])
+        if result.summary.index in needed.keys() & failed
+        else result
+        for result in results
+    ]
+
+
 def _skipped(run_id: str, first: int, services: Services) -> list[TrialResult]:
-    """What the command line left out of the plan before it started the run; numbered after the run's own trials."""
+    """Return what the command line left out of the plan before the run, numbered after the run's own trials."""
     found = _read(layout.run_key(run_id, "skipped.json"), SkippedTrials, services)
     trials = found.trials if isinstance(found, SkippedTrials) else ()
     return [skipped_result(one.name, index, one.store, one.reason) for index, one in enumerate(trials, first)]
 
 
 def _specs(run_id: str, services: Services) -> list[TrialSpec]:
-    """All trials of the plan: `ValidatePlan` stored every one before the first began."""
+    """Read all trials of the plan: `ValidatePlan` stored every one before the first began."""
     specs: list[TrialSpec] = []
     while True:
         ref = TrialRef(run_id=run_id, trial=len(specs), tag=trial_tag(run_id, len(specs)))
@@ -107,7 +139,7 @@ def _specs(run_id: str, services: Services) -> list[TrialSpec]:
 
 def _result(spec: TrialSpec, error: str | None, services: Services, *, stopped: bool) -> TrialResult:
     """
-    What the trial left, with what only the end of the run knows.
+    Return what the trial left, with what only the end of the run knows.
 
     Args:
         spec: the trial.
@@ -115,55 +147,48 @@ def _result(spec: TrialSpec, error: str | None, services: Services, *, stopped: 
         services: the results bucket.
         stopped: whether the run was.
     """
-    ref = TrialRef(run_id=spec.run_id, trial=spec.index, tag=spec.tag)
+    ref = spec.ref
     found = _read(layout.trial_key(ref, "result.json"), TrialResult, services)
     if isinstance(found, TrialResult):
-        ended = None if error is None and not stopped else _failure(ref, error, services, default="")
-        return amended(found, ended)
+        if not error and not stopped:  # what a tear-down said that went well when it was tried again is over
+            return found
+        return add_failure(found, _failure(ref, error, services, default=""))
     if isinstance(found, Unreadable):
         failure = Failure(error="CorruptRecordsError", cause=found.why)
     else:
-        default = "Stopped" if stopped else "MissingResult"
+        default = "Stopped" if stopped else MISSING
         failure = _failure(ref, error, services, default=default) or Failure(error=default, cause="")
     missing = missing_result(spec.name, spec.index, _store(spec, ref, services), failure, spec.estimate_usd)
-    place = {
-        "experiment": spec.plan.experiment,
-        "group": spec.group or spec.name,
-        "base": spec.base,
-        "repeat": spec.repeat,
-        "point": spec.point,
-        "setup": setup_of(spec.plan),
-    }
-    return missing.model_copy(update={"summary": missing.summary.model_copy(update=place)})
+    return missing.model_copy(update={"summary": missing.summary.model_copy(update=place_in_run(spec))})
 
 
 def _failure(ref: TrialRef, error: str | None, services: Services, *, default: str) -> Failure | None:
-    """Its own account of what went wrong; without one, what its execution said, or `default`; None for neither."""
+    """Return the trial's own account of what went wrong, else its execution's, or `default`; None for neither."""
     found = _read(layout.trial_key(ref, "failure.json"), Failure, services)
     if isinstance(found, Failure):
         return found
     if error:
-        return Failure(error=error, cause="the trial left no account of it; see its execution")
+        return Failure(error=error, cause=NO_ACCOUNT)
     return Failure(error=default, cause=_CAUSES[default]) if default else None
 
 
 _CAUSES = {
     "Stopped": "the run was stopped before this trial had a result",
-    "MissingResult": "the trial left neither a result nor an account of what went wrong",
+    MISSING: "the trial left neither a result nor an account of what went wrong",
 }
 
 
-def _store(spec: TrialSpec, ref: TrialRef, services: Services) -> Store:
-    """What `PrepareTarget` noted; a trial that did not get so far says only which store it was meant for."""
+def _store(spec: TrialSpec, ref: TrialRef, services: Services) -> TrialStore:
+    """Read what `PrepareTarget` noted; a trial that did not get so far says only which store it was meant for."""
     noted = services.runs.find_json(layout.trial_key(ref, "provider.json"))
     store = spec.plan.target.store
     if noted is None:
-        return Store(store, "not reached", emulated=False)
-    return Store(store, str(noted["provider"]), emulated=bool(noted["emulated"]))
+        return TrialStore(store, "not reached", emulated=False)
+    return TrialStore(store, str(noted["provider"]), emulated=bool(noted["emulated"]))
 
 
 def _read(key: str, model: type[M], services: Services) -> M | Unreadable | None:
-    """A document that a report can do without: damage to one is said in it, and spoils no other trial's."""
+    """Read a document that a report can do without: damage to one is reported, and spoils no other trial's."""
     try:
         return services.runs.find_model(key, model)
     except ValidationError as error:
@@ -173,7 +198,7 @@ def _read(key: str, model: type[M], services: Services) -> M | Unreadable | None
 
 
 def _parsed(document: Any) -> Plan | None:  # noqa: ANN401 -- stored JSON
-    """The plan; nothing for one that is not of this version."""
+    """Parse the plan; return None for one that is not of this version."""
     try:
         return Plan.model_validate(document)
     except (ValidationError, PlanError):
@@ -189,6 +214,7 @@ def _output(summary: RunSummary, bucket: str) -> RenderReportOutput:
     return RenderReportOutput(
         run_id=summary.run_id,
         status=summary.status,
+        verdict=str(summary.verdict),
         failed_trials=tuple(trial.name for trial in failed),
         cause=_cause(summary)[:MAX_CAUSE_CHARS],
         headline=headline_lines(summary),
@@ -202,7 +228,7 @@ def _cause(summary: RunSummary) -> str:
     if not summary.trials:
         return "the run has no trials"
     if not failed:
-        return "stopped" if summary.status == "stopped" else ""
+        return "stopped" if summary.status == "stopped" else describe_missed(summary)
     reasons: Sequence[str] = [
         f"{trial.name}: {trial.failure.error if trial.failure else state_of(trial)}" for trial in failed
     ]

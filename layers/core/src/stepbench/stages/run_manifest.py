@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench import __version__
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.result import Manifest
+from stepbench.contracts.manifest import Manifest
 from stepbench.costs import PRICE_TABLE_DATE
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _CODE = (".py", ".json", ".sql", ".c", ".control", ".proto", ".j2", ".js", ".css
 
 
 def run_manifest(run_id: str, trials: Sequence[TrialSummary], services: Services) -> Manifest:
-    """The manifest. A function that does not tell its configuration is listed with the error."""
+    """Build the manifest. A function that does not tell its configuration is listed with the error."""
     settings = services.settings
     return Manifest(
         run_id=run_id,
@@ -69,7 +69,7 @@ def run_manifest(run_id: str, trials: Sequence[TrialSummary], services: Services
 
 @lru_cache(maxsize=1)
 def code_sha256() -> str:
-    """SHA-256 over names and contents of all files of the package that runs: the same code, the same hash."""
+    """Hash names and contents of all files of the package that runs: the same code has the same hash."""
     digest = hashlib.sha256()
     for path, file in sorted(_files(files("stepbench"), "")):
         content = file.read_bytes()
@@ -80,7 +80,7 @@ def code_sha256() -> str:
 
 @lru_cache(maxsize=1)
 def libraries() -> dict[str, str]:
-    """Version of every distribution that can be imported here."""
+    """Return version of every distribution that can be imported here."""
     found = {str(each.metadata["Name"]): each.version for each in distributions()}
     return dict(sorted(found.items(), key=lambda item: item[0].lower()))
 
@@ -102,7 +102,7 @@ def _functions(services: Services) -> dict[str, dict[str, str | int]]:
 
 
 def _configuration(name: str, services: Services) -> dict[str, str | int] | None:
-    """What shapes a latency; None for a function that this stack does not have."""
+    """Return what shapes a latency; None for a function that this stack does not have."""
     try:
         found = services.aws("lambda").get_function_configuration(FunctionName=name)
     except ClientError as error:
@@ -110,10 +110,10 @@ def _configuration(name: str, services: Services) -> dict[str, str | int] | None
         return None if code == "ResourceNotFoundException" else {"error": code}
     except BotoCoreError as error:
         return {"error": type(error).__name__}
-    return _told(found)
+    return _configuration_fields(found)
 
 
-def _told(found: dict[str, Any]) -> dict[str, str | int]:
+def _configuration_fields(found: dict[str, Any]) -> dict[str, str | int]:
     layers = [layer["Arn"].split(":layer:")[-1] for layer in found.get("Layers", [])]
     named = {
         "runtime": found.get("Runtime"),
@@ -127,6 +127,6 @@ def _told(found: dict[str, Any]) -> dict[str, str | int]:
 
 
 def _sandboxes(run_id: str, trials: Sequence[TrialSummary], services: Services) -> int:
-    """How many sandboxes measured their clocks; without a clock reference, how many were seen to start."""
+    """Count the sandboxes that measured their clocks; without a clock reference, those that were seen to start."""
     measured = {sample.sandbox for trial in trials for sample in services.table.clocks(trial_tag(run_id, trial.index))}
     return len(measured) or sum(each.cold_starts for trial in trials for each in trial.invocations)

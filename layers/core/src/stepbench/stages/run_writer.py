@@ -12,26 +12,27 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stepbench.clock import AnchoredClock, Clock
 from stepbench.clock_offset import measure_offset
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
-from stepbench.drivers.registry import build_store
+from stepbench.drivers.protocol import Warmable
+from stepbench.drivers.registry import build_driver
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
-from stepbench.load.cpu import cores_of, cpu_share
-from stepbench.load.quiet import quiet
+from stepbench.load.process import cores_of, cpu_share, gc_paused
 from stepbench.load.slices import Ends, Instruments, Slice, build_slice, most_alarms_per_s
 from stepbench.load.timer import Timer, best_timer, spin_ns
-from stepbench.records import layout
-from stepbench.records.clock_sample import ClockSample
-from stepbench.records.columns import UNSENT, ColumnHeader
-from stepbench.records.flusher import Flusher
-from stepbench.stages.event_loop import repeat, run_measuring
+from stepbench.records.formats.columns import UNSENT, ColumnHeader
+from stepbench.records.storage import layout
+from stepbench.records.storage.flusher import Flusher
+from stepbench.records.storage.layout import ClockSample
+from stepbench.stages.services import repeat, run_measuring
+from stepbench.stages.target_driver import refuse_if_cancelled
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Driver, Operable
+    from stepbench.drivers.protocol import Driver
     from stepbench.stages.services import Services
     from stepbench.stages.target_driver import BuildDriver
 
@@ -40,13 +41,13 @@ class WriterClock(Clock, Protocol):
     """A clock that is anchored once."""
 
     def drift_ns(self) -> int:
-        """How far CLOCK_REALTIME has moved away from it."""
+        """Return how far CLOCK_REALTIME has moved away from this clock."""
         ...
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What the measured path stands on, how often things happen beside it, how long ends are waited for."""
+    """The instruments of the measured path, how often things happen beside it, how long ends are waited for."""
 
     clock: Callable[[], WriterClock] = AnchoredClock
     timer: Callable[[Clock, int], Timer] = best_timer
@@ -64,7 +65,7 @@ class _Attempt:
     task: RunWriterInput
     spec: TrialSpec
     services: Services
-    driver: Driver | Operable
+    driver: Driver
     bench: Bench
     clock: WriterClock
     slice: Slice = field(init=False)
@@ -81,7 +82,7 @@ class _Attempt:
 
 
 def run_writer(
-    task: RunWriterInput, services: Services, build: BuildDriver = build_store, bench: Bench | None = None
+    task: RunWriterInput, services: Services, build: BuildDriver = build_driver, bench: Bench | None = None
 ) -> RunWriterOutput:
     """
     Offer the slice and store what became of it.
@@ -89,19 +90,13 @@ def run_writer(
     Raises:
         TargetUnavailableError: the store cannot be reached; nothing was sent.
         TrialCancelledError: the trial was cancelled; what was sent is recorded.
-        RecordsUnavailableError: records could not be stored.
+        RecordsUnavailableError: the trial or its flags could not be read; nothing was sent.
+        RecordsLostError: records could not be stored.
     """
     spec = services.trial(task.item.ref)
-    _refuse_if_cancelled(task, services)
+    refuse_if_cancelled(spec.tag, services)
     bench = bench or Bench()
     return bench.run(_attempt(task, spec, services, build, bench))
-
-
-def _refuse_if_cancelled(task: RunWriterInput, services: Services) -> None:
-    reason = services.table.flag(task.item.ref.tag, layout.CANCELLED)
-    if reason is not None:
-        message = f"writer {task.item.writer} did not begin: the trial is cancelled ({reason})"
-        raise TrialCancelledError(message)
 
 
 async def _attempt(
@@ -111,13 +106,13 @@ async def _attempt(
     driver = build(spec, services.settings, clock)
     try:
         await driver.open()
-        if spec.plan.workload is not None:
-            await cast("Operable", driver).warm_up()
+        if isinstance(driver, Warmable):
+            await driver.warm_up()
         attempt = _Attempt(task, spec, services, driver, bench, clock)
         stop_at_ns = _find_stop(attempt)
         _sample_clock(attempt)
         services.table.mark_started(task.item.ref.tag, attempt.id)
-        with quiet():
+        with gc_paused():
             _plan(attempt)
             _end_at(attempt, stop_at_ns)
             await _offer(attempt)
@@ -166,8 +161,8 @@ async def _offer(attempt: _Attempt) -> None:
         try:
             await asyncio.gather(aside, *attempt.early)
         finally:
-            taken, errors = attempt.slice.recorder.hand_over(), attempt.slice.recorder.errors
-            attempt.flusher.add(taken, errors, drift_ns=drift_ns, cpu_share=share, last=ended)
+            pending_rows, errors = attempt.slice.recorder.hand_over(), attempt.slice.recorder.errors
+            attempt.flusher.add(pending_rows, errors, drift_ns=drift_ns, cpu_share=share, last=ended)
             await asyncio.to_thread(attempt.flusher.send)
 
 
@@ -194,7 +189,7 @@ def _flush_early(attempt: _Attempt) -> None:
 
 async def _beat(attempt: _Attempt) -> None:
     try:
-        cancelled, fenced, stop_at_ns = await asyncio.to_thread(_look_aside, attempt)
+        cancelled, fenced, stop_at_ns = await asyncio.to_thread(_beat_and_read_flags, attempt)
     except RecordsUnavailableError:
         return  # no sign of life and no flag for a second; the records themselves have their own way out
     if cancelled is not None:
@@ -206,7 +201,7 @@ async def _beat(attempt: _Attempt) -> None:
         _end_at(attempt, stop_at_ns)
 
 
-def _look_aside(attempt: _Attempt) -> tuple[str | None, bool, int | None]:
+def _beat_and_read_flags(attempt: _Attempt) -> tuple[str | None, bool, int | None]:
     table, tag = attempt.services.table, attempt.task.item.ref.tag
     stop_at_ns = _find_stop(attempt)
     cancelled = table.flag(tag, layout.CANCELLED)
@@ -217,7 +212,7 @@ def _look_aside(attempt: _Attempt) -> tuple[str | None, bool, int | None]:
 
 
 def _find_stop(attempt: _Attempt) -> int | None:
-    """Where the phase ends, if it is one that ends when it is sure, and it is."""
+    """Return where the phase ends, if it is one that ends when it is sure, and it is."""
     phase = attempt.task.item.phase
     if attempt.spec.plan.phases[phase].until is None:
         return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.tasks import ScaleTargetInput, ScaleTargetOutput
 from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError
-from stepbench.records import layout
+from stepbench.records.storage import layout
 from stepbench.stages.target_driver import open_driver, refuse_if_cancelled, undo_if_cancelled
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _scale(spec: TrialSpec, scale: Scale, services: Services, build: BuildDriver
 
 
 def _asked_at_ns(task: ScaleTargetInput, services: Services) -> int:
-    """When the first call for this phase asked; kept in the bucket, since the loop's calls know nothing of it."""
+    """Return when the phase's first call asked; it is in the bucket, since the loop's calls know nothing of it."""
     key = layout.phase_key(task.ref, task.phase, "scale.json")
     noted = services.runs.find_json(key)
     if noted is None:

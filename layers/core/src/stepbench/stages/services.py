@@ -1,26 +1,37 @@
-"""What a stage works with. Built once per sandbox by `connect`; tests build their own."""
+"""What a stage works with. Built once per sandbox by `connect`; tests build their own.
+
+The event loop of the stages that measure, and what goes on beside them.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import boto3
 from botocore.config import Config
+from pydantic import BaseModel
 
 from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.plan import TrialSpec
-from stepbench.records import layout
-from stepbench.records.run_store import RunStore
-from stepbench.records.shards import ShardReader
-from stepbench.records.trial_table import TrialTable
+from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import RunStore
+from stepbench.records.storage.shards import ShardReader
+from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
 from stepbench.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
-    from stepbench.contracts.tasks import TrialRef
+    from stepbench.contracts.plan import TrialRef
+
+    Handler = Callable[[dict[str, Any], object], dict[str, Any]]
+
+Task = TypeVar("Task", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,7 @@ class Services:
     aws: Callable[[str], Any]
 
     def trial(self, ref: TrialRef) -> TrialSpec:
-        """The trial's stored specification."""
+        """Return the trial's stored specification."""
         return self.runs.get_model(layout.trial_key(ref, "trial.json"), TrialSpec)
 
 
@@ -50,7 +61,7 @@ _PROMPT = {"xray": Config(retries={"mode": "standard", "total_max_attempts": 3},
 
 
 def connect(environ: Mapping[str, str], config: Config = _PATIENT) -> Services:
-    """Services for an environment such as `os.environ`; the same object for the same environment and configuration."""
+    """Connect services for an environment such as `os.environ`, once for each environment and configuration."""
     return _connect(load_settings(environ), config)
 
 
@@ -66,7 +77,7 @@ def _connect(settings: Settings, config: Config) -> Services:
     def shards() -> ShardReader:
         return ShardReader(session.client("dynamodb", config=config), settings.results_table)
 
-    table = session.resource("dynamodb", config=config).Table(settings.results_table)
+    table = dynamodb_table(session, settings.results_table, config)
     return Services(
         settings=settings,
         runs=RunStore(client("s3"), settings.results_bucket),
@@ -74,3 +85,42 @@ def _connect(settings: Settings, config: Config) -> Services:
         clock=SystemClock(),
         aws=client,
     )
+
+
+def stage_handler(stage: Callable[[Task, Services], BaseModel], input_model: type[Task]) -> Handler:
+    """Return a handler that parses its event, calls the stage with the sandbox's services, and dumps the output."""
+
+    def handler(event: dict[str, Any], _context: object) -> dict[str, Any]:
+        return stage(input_model.model_validate(event), connect(os.environ)).model_dump(mode="json")
+
+    return handler
+
+
+T = TypeVar("T")
+
+
+def run_measuring(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run on `measuring_runner`'s loop."""
+    with measuring_runner() as runner:
+        return runner.run(coroutine)
+
+
+def measuring_runner() -> asyncio.Runner:
+    """Return a runner of uvloop's loop, or of asyncio's own where uvloop is not installed."""
+    try:
+        import uvloop  # noqa: PLC0415 -- present where the stores' layer is
+
+        factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    return asyncio.Runner(loop_factory=factory)
+
+
+async def repeat(every_s: float, action: Callable[[], Coroutine[Any, Any, None]], done: asyncio.Event) -> None:
+    """Act now and at every interval until `done`, and never in the middle of an action."""
+    loop = asyncio.get_running_loop()
+    while not done.is_set():
+        due_s = loop.time() + every_s
+        await action()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), max(0.0, due_s - loop.time()))

@@ -14,32 +14,34 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
 
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.plan import Plan
+from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import SweepTargetsInput, SweepTargetsOutput, TrialRef
+from stepbench.contracts.tasks import SweepTargetsInput, SweepTargetsOutput
 from stepbench.errors import StepbenchError
 from stepbench.observability import logger
-from stepbench.records import layout
-from stepbench.stages.tear_down_target import cancel, tear_down
+from stepbench.records.storage import layout
+from stepbench.stages.tear_down_target import await_silence, cancel, tear_down
 
 if TYPE_CHECKING:
-    from stepbench.records.trial_table import Lease
+    from stepbench.records.storage.trial_table import Lease
     from stepbench.stages.services import Services
     from stepbench.stages.target_driver import BuildDriver
 
 SWEEP_LIMIT_S = 600
-"""Of the function's 15 minutes; what is left then is `pending`, for the next hour."""
+"""So much of the function's 15 minutes is used; leases left then are `pending`, for the next hour."""
 YOUNG_S = 60
 """An execution may be so new that Step Functions does not know it yet."""
 POLL_S = 1.0
+DELIVERY_LIMIT_S = 5
+"""So long at most what was acknowledged may be on its way: somebody may wait at the terminal."""
 RUNNING = "RUNNING"
 SUCCEEDED = "SUCCEEDED"
 GONE = "GONE"
 _SECOND_NS = 10**9
 
 
-class Outcome(Enum):
-    """What became of one lease."""
+class SweepResult(Enum):
+    """The end of one lease."""
 
     SWEPT = "swept"
     PENDING = "pending"
@@ -62,19 +64,19 @@ def sweep_targets(
         lease.target: _sweep(lease, task.execution_arn, services, until_ns, build) for lease in services.table.leases()
     }
     return SweepTargetsOutput(
-        swept=tuple(target for target, outcome in outcomes.items() if outcome is Outcome.SWEPT),
-        pending=tuple(target for target, outcome in outcomes.items() if outcome is Outcome.PENDING),
+        swept=tuple(target for target, outcome in outcomes.items() if outcome is SweepResult.SWEPT),
+        pending=tuple(target for target, outcome in outcomes.items() if outcome is SweepResult.PENDING),
     )
 
 
 def _execution_name(arn: str) -> str:
-    """A benchmark's execution is named by its run id."""
+    """Return an execution's name; a benchmark's is its run id."""
     return arn.rpartition(":")[2]
 
 
 def _cancel_unfinished(run_id: str, services: Services) -> None:
     """
-    Where the execution was a benchmark: flag its trials that have no outcome.
+    Flag the trials without an outcome, where the execution was a benchmark.
 
     A child that was starting at that moment holds no lease yet, so nothing else would stop it.
     """
@@ -96,27 +98,42 @@ def _is_due(lease: Lease, ended_arn: str | None, services: Services) -> bool:
 
 def _sweep(
     lease: Lease, ended_arn: str | None, services: Services, until_ns: int, build: BuildDriver | None
-) -> Outcome:
+) -> SweepResult:
     try:
         if not _is_due(lease, ended_arn, services):
-            return Outcome.UNTOUCHED
+            return SweepResult.UNTOUCHED
         outcome = _finish(lease, services, until_ns, build)
     except (StepbenchError, ClientError, BotoCoreError, ValidationError):
         logger.exception("sweeping failed", extra={"target": lease.target, "trial": lease.tag})
-        return Outcome.PENDING
+        return SweepResult.PENDING
     logger.info(outcome.value, extra={"target": lease.target, "trial": lease.tag})
     return outcome
 
 
-def _finish(lease: Lease, services: Services, until_ns: int, build: BuildDriver | None) -> Outcome:
+def _finish(lease: Lease, services: Services, until_ns: int, build: BuildDriver | None) -> SweepResult:
     ref = TrialRef(run_id=lease.run_id, trial=lease.trial, tag=lease.tag)
     cancel(lease.tag, "its execution has ended; swept", services)
     _note_failure(ref, _stop(lease, services), services)
+    _await_deliveries(ref, services)
     while not tear_down(ref, services, build=build):
         if services.clock.now_ns() >= until_ns:
-            return Outcome.PENDING
+            return SweepResult.PENDING
         services.clock.sleep(POLL_S)
-    return Outcome.SWEPT
+    return SweepResult.SWEPT
+
+
+def _await_deliveries(ref: TrialRef, services: Services) -> None:
+    """Let arrive what a trigger is delivering once writers have ended: it is gone with the trigger."""
+    await_silence(ref.tag, services)
+    expected, seen = sum(file.expected for file in services.table.files(ref.tag)), -1
+    if not expected or services.trial(ref).plan.pull:
+        return  # watchers have waited themselves
+    until_ns = services.clock.now_ns() + DELIVERY_LIMIT_S * _SECOND_NS
+    while services.clock.now_ns() < until_ns:
+        before, seen = seen, services.table.t4_count(ref.tag)
+        if seen == before and seen >= expected:
+            return
+        services.clock.sleep(POLL_S)
 
 
 def _stop(lease: Lease, services: Services) -> str:
@@ -131,7 +148,7 @@ def _stop(lease: Lease, services: Services) -> str:
 
 def _status(arn: str, services: Services) -> str:
     """
-    RUNNING, SUCCEEDED, FAILED, TIMED_OUT, ABORTED; GONE for an execution that Step Functions knows no more.
+    Return RUNNING, SUCCEEDED, FAILED, TIMED_OUT, ABORTED, or GONE if Step Functions does not know the execution.
 
     Any other answer raises: a lease is never swept on a guess.
     """
@@ -144,7 +161,7 @@ def _status(arn: str, services: Services) -> str:
 
 
 def _note_failure(ref: TrialRef, status: str, services: Services) -> None:
-    """For the report; what the trial has said of itself stands."""
+    """Note the failure for the report; what the trial has said of itself stands."""
     key = layout.trial_key(ref, "failure.json")
     if status != SUCCEEDED and services.runs.find_bytes(key) is None:
         cause = f"the execution ended as {status} without its own tear-down"

@@ -4,70 +4,150 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from stepbench.errors import TrialCancelledError
-from stepbench.records import layout
+from stepbench.contracts.identity import trial_tag
+from stepbench.drivers.registry import build_driver, lease_target
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import Driver, Operable
+    from stepbench.drivers.protocol import Driver
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
 
-    BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver | Operable]
+    BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
 
 T = TypeVar("T")
 
 
 UNDO_LIMIT_S, UNDO_POLL_S = 30, 1.0
+REACH_LIMIT_S, EMULATED_REACH_LIMIT_S = 60, 10
+"""
+A store that is only just starting, or resuming, is waited for; here the servers have been started before.
+
+Aurora that has paused resumes in 15 s, and after a day of rest in 30 s or more.
+"""
+REACH_POLL_S = 1.0
+ONE_LOOK_LIMIT_S, EMULATED_ONE_LOOK_LIMIT_S = 10.0, 3.0
+"""A store that has not answered an earlier trial of the run has so long to show that it is back."""
 
 
 class OpenDriver(NamedTuple):
     """A connected driver, and the event loop on which its coroutines run, one at a time."""
 
-    driver: Driver | Operable
+    driver: Driver
     runner: asyncio.Runner
 
-    @property
-    def writer(self) -> Driver:
-        """The driver of a trial of triggers."""
-        return cast("Driver", self.driver)
-
-    @property
-    def operable(self) -> Operable:
-        """The driver of a trial of operations."""
-        return cast("Operable", self.driver)
-
     def run(self, step: Coroutine[Any, Any, T]) -> T:
-        """The step's result. Between steps the caller may sleep by its own clock."""
+        """Run a step and return its result. Between steps the caller may sleep by its own clock."""
         return self.runner.run(step)
 
 
 @contextmanager
-def open_driver(spec: TrialSpec, services: Services, build: BuildDriver | None = None) -> Iterator[OpenDriver]:
+def open_driver(
+    spec: TrialSpec, services: Services, build: BuildDriver | None = None, limit_s: float | None = None
+) -> Iterator[OpenDriver]:
     """
-    The trial's driver, connected, but not for its load: how that connects is up to the writers.
+    Open the trial's driver, connected, but not for its load: how that connects is up to the writers.
 
     Args:
         spec: the trial.
         services: its settings and clock go to the driver.
-        build: `registry.build_store`, unless a test has another.
+        build: `registry.build_driver`, unless a test has another.
+        limit_s: for connecting, beside the driver's own limits.
 
     Raises:
         TargetUnavailableError: the store does not answer.
     """
     with asyncio.Runner() as runner:
-        driver = (build or _registry())(spec, services.settings, services.clock)
+        driver = (build or build_driver)(spec, services.settings, services.clock)
         try:
-            runner.run(driver.open())
+            runner.run(_within(limit_s, driver.open(), spec, services))
             yield OpenDriver(driver, runner)
         finally:
             runner.run(driver.close())
+
+
+async def _within(limit_s: float | None, step: Coroutine[Any, Any, T], spec: TrialSpec, services: Services) -> T:
+    if limit_s is None:
+        return await step
+    try:
+        async with asyncio.timeout(limit_s):
+            return await step
+    except TimeoutError as error:
+        message = f"{lease_target(spec, services.settings)}: no answer within {limit_s:g} s"
+        raise TargetUnavailableError(message) from error
+
+
+@contextmanager
+def reach_target(spec: TrialSpec, services: Services, build: BuildDriver | None = None) -> Iterator[OpenDriver]:
+    """
+    Open the trial's driver once the store has answered; nothing has been made in it by then.
+
+    A store that has not answered an earlier trial of the run is asked once, for `one_look_s`.
+
+    Raises:
+        TargetUnreachableError: it has not answered in the time for it, or will not have us.
+        TrialCancelledError: the trial is to stop.
+    """
+    until_ns = services.clock.now_ns() + 10**9 * (
+        EMULATED_REACH_LIMIT_S if services.settings.emulator else REACH_LIMIT_S
+    )
+    earlier = find_unreached(spec, services)
+    with ExitStack() as stack:
+        while True:
+            try:
+                opened = _open_answering(stack, spec, services, build, one_look_s(services) if earlier else None)
+                break
+            except TargetUnavailableError as error:
+                if earlier:
+                    message = f"{error}. It did not answer {earlier} either, so it was asked only once"
+                    raise TargetUnreachableError(message) from error
+                if isinstance(error, TargetUnreachableError):
+                    raise
+                if services.clock.now_ns() + REACH_POLL_S * 10**9 >= until_ns:
+                    raise TargetUnreachableError(str(error)) from error
+            refuse_if_cancelled(spec.tag, services)
+            services.clock.sleep(REACH_POLL_S)
+        yield opened
+
+
+def _open_answering(
+    stack: ExitStack, spec: TrialSpec, services: Services, build: BuildDriver | None, limit_s: float | None
+) -> OpenDriver:
+    """Open the driver, which `stack` closes, and see that the store answers: `open` of some asks for nothing."""
+    with ExitStack() as attempt:
+        opened = attempt.enter_context(open_driver(spec, services, build, limit_s))
+        opened.run(_within(limit_s, opened.driver.ready(), spec, services))
+        stack.enter_context(attempt.pop_all())
+    return opened
+
+
+def one_look_s(services: Services) -> float:
+    """Return how long a store that has not answered an earlier trial of the run has to do so."""
+    return EMULATED_ONE_LOOK_LIMIT_S if services.settings.emulator else ONE_LOOK_LIMIT_S
+
+
+def find_unreached(spec: TrialSpec, services: Services) -> str:
+    """Return which earlier trial of the run has not reached this target, and why; "" if none has failed to."""
+    return services.table.flag(trial_tag(spec.run_id, 0), _unreached(spec, services)) or ""
+
+
+def note_unreached(spec: TrialSpec, cause: str, services: Services) -> None:
+    """Note for later trials of the run that this one has not reached its target; the first cause stands."""
+    if not find_unreached(spec, services):
+        reason = f"trial {spec.index + 1} of this run ({cause})"
+        services.table.set_flag(trial_tag(spec.run_id, 0), _unreached(spec, services), reason)
+
+
+def _unreached(spec: TrialSpec, services: Services) -> str:
+    return layout.UNREACHED + lease_target(spec, services.settings)
 
 
 def undo_if_cancelled(spec: TrialSpec, opened: OpenDriver, services: Services) -> None:
@@ -86,12 +166,6 @@ def undo_if_cancelled(spec: TrialSpec, opened: OpenDriver, services: Services) -
         while not opened.run(opened.driver.tear_down()) and services.clock.now_ns() < until_ns:
             services.clock.sleep(UNDO_POLL_S)
         raise
-
-
-def _registry() -> BuildDriver:
-    from stepbench.drivers.registry import build_store  # noqa: PLC0415 -- only where no test brings its own
-
-    return build_store
 
 
 def refuse_if_cancelled(tag: str, services: Services) -> None:

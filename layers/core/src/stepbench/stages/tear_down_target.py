@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from stepbench.contracts.result import Failure
 from stepbench.contracts.tasks import StateError, TearDownTargetInput, TearDownTargetOutput
 from stepbench.drivers.registry import lease_target
-from stepbench.records import layout
-from stepbench.stages.target_driver import open_driver
+from stepbench.errors import RecordsRefusedError, TargetUnreachableError
+from stepbench.observability import logger
+from stepbench.records.storage import layout
+from stepbench.stages.target_driver import note_unreached, open_driver
 
 if TYPE_CHECKING:
-    from stepbench.contracts.tasks import TrialRef
+    from stepbench.contracts.plan import TrialRef
     from stepbench.stages.services import Services
     from stepbench.stages.target_driver import BuildDriver
 
@@ -28,20 +30,37 @@ def tear_down_target(
     """
     Stop what still runs, remove what the trial made, release its lease; call again until `done`.
 
-    A trial that holds no lease has made nothing, or has been torn down: then there is nothing to do.
+    A trial that holds no lease has been torn down, or never began: then there is nothing to do. One that has made
+    nothing gives its lease back, whether the store answers or not.
 
     Raises:
-        TargetUnavailableError: the store does not answer; the lease stays, for a retry or the sweeper.
+        TargetUnavailableError: the store does not answer; the lease stays, for a retry, the run's next trial on this
+            target, or the sweeper.
     """
     failure = failure_of(task.failure)
     if failure is not None:
-        services.runs.put_model(layout.trial_key(task.ref, "failure.json"), failure)
+        _note_failure(task.ref, failure, services)
         cancel(task.ref.tag, f"the trial failed: {failure.error}", services)
-    return TearDownTargetOutput(done=tear_down(task.ref, services, build=build))
+        if failure.error == TargetUnreachableError.__name__:
+            note_unreached(services.trial(task.ref), failure.cause, services)
+    try:
+        return TearDownTargetOutput(done=tear_down(task.ref, services, build=build))
+    except Exception as error:
+        if failure is None:  # otherwise its first failure stands
+            _note_failure(task.ref, Failure(error=type(error).__name__, cause=str(error)), services)
+        raise
+
+
+def _note_failure(ref: TrialRef, failure: Failure, services: Services) -> None:
+    """Note the failure for the report, or log it: the execution says it, too, and a lease that stayed would block."""
+    try:
+        services.runs.put_model(layout.trial_key(ref, "failure.json"), failure)
+    except RecordsRefusedError:
+        logger.exception("the failure could not be noted", extra={"trial": ref.tag})
 
 
 def failure_of(state: StateError) -> Failure | None:
-    """What made the trial fail; else what went wrong after the measurement was done."""
+    """Return what made the trial fail; else what went wrong after the measurement was done."""
     first = state.failure()
     if first is not None:
         return first
@@ -55,30 +74,38 @@ def cancel(tag: str, reason: str, services: Services) -> None:
         services.table.set_flag(tag, layout.CANCELLED, reason)
 
 
-def tear_down(ref: TrialRef, services: Services, *, build: BuildDriver | None = None) -> bool:
-    """One turn of it, some 50 s at most; True when nothing is left and the target is free."""
+def tear_down(
+    ref: TrialRef, services: Services, *, build: BuildDriver | None = None, limit_s: float | None = None
+) -> bool:
+    """
+    Tear down for some 50 s at most; return True when nothing is left and the target is free.
+
+    `limit_s` is for connecting, as `open_driver` takes it. Raises TargetUnavailableError: the store does not answer.
+    """
     spec = services.trial(ref)
     target = lease_target(spec, services.settings)
     holder = services.table.find_lease(target)
     if holder is None or holder.tag != ref.tag:
         return True
-    if not _await_quiet(ref.tag, services):
+    if not await_silence(ref.tag, services):
         return False
-    with open_driver(spec, services, build) as opened:
-        if not opened.run(opened.driver.tear_down()):
-            return False
+    if services.table.flag(ref.tag, layout.MADE) is not None:
+        with open_driver(spec, services, build, limit_s) as opened:
+            if not opened.run(opened.driver.tear_down()):
+                return False
     services.table.release_lease(target, ref.tag)
     return True
 
 
 def alive(tag: str, services: Services) -> tuple[str, ...]:
-    """Writers and watchers of the trial that still run, as far as their heartbeats tell."""
+    """Return writers and watchers of the trial that still run, as far as their heartbeats tell."""
     since_ns = services.clock.now_ns() - QUIET_S * _SECOND_NS
     beats = services.table.beats(tag)
     return tuple(who for who, beat in beats.items() if not beat.get("ended") and int(beat["at_ns"]) > since_ns)
 
 
-def _await_quiet(tag: str, services: Services) -> bool:
+def await_silence(tag: str, services: Services) -> bool:
+    """Wait for the trial's writers and watchers to end; return False if they have not when this call's time is up."""
     until_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
     while alive(tag, services):
         if services.clock.now_ns() >= until_ns:

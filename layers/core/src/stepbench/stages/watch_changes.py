@@ -1,5 +1,4 @@
-"""
-Task `WatchChanges`: one turn of one of the two lanes that hold a pull trigger's watch.
+"""Task `WatchChanges`: one turn of one of the two lanes that hold a pull trigger's watch.
 
 A function lives 15 minutes at most, so two lanes take turns of ten, overlapping by some seconds. Called outside its
 turn, a lane answers at once when to ask again, never far ahead, so that both see the flag that ends the watch.
@@ -13,32 +12,34 @@ import math
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.clock_offset import measure_offset
-from stepbench.contracts.tasks import TrialRef, WatchChangesInput, WatchChangesOutput
+from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.tasks import WatchChangesInput, WatchChangesOutput
 from stepbench.drivers.protocol import Watchable
 from stepbench.drivers.registry import build_driver, lease_target
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError
-from stepbench.load.quiet import quiet
-from stepbench.records import layout
-from stepbench.records.clock_sample import ClockSample
-from stepbench.records.t4_log import T4Log
-from stepbench.records.t4_store import T4Store
-from stepbench.records.watch_log import WatchLog
-from stepbench.stages.event_loop import run_measuring
-from stepbench.stages.turns import Turns
+from stepbench.load.process import gc_paused
+from stepbench.records.storage import layout
+from stepbench.records.storage.layout import ClockSample
+from stepbench.records.storage.t4_store import T4Log, T4Store
+from stepbench.records.storage.watch_log import WatchLog
+from stepbench.stages.services import run_measuring
+from stepbench.stages.tear_down_target import alive
 
 if TYPE_CHECKING:
-    from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.protocol import ChangeBatch, Driver
-    from stepbench.settings import Settings
+    from stepbench.drivers.protocol import Driver
+    from stepbench.model.change import ChangeBatch
     from stepbench.stages.services import Services
-
-    BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
+    from stepbench.stages.target_driver import BuildDriver
 
 FINAL_TRIES = 5
+DRAIN_S = 5.0
+"""So long at most a watch goes on after its trial was cancelled: somebody may wait at the terminal."""
+PAUSE_S = 2.0
+"""A watcher that looks at its clock so much later than it meant to has stood still."""
 PROMPT_BATCHES = 10
 """So many are recorded as they come: the watch's confirmation and the canaries, for which AwaitTarget waits."""
 
@@ -71,16 +72,23 @@ class _Turn:
     clock_due_ns: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
     prompt: int = PROMPT_BATCHES
+    from_position: int | None = None
+    pauses_ns: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.store = T4Store(self.services.table, self.services.runs)
 
-    @property
-    def who(self) -> str:
-        return f"watcher#{self.lane}"
+    def beat(self, *, ended: bool = False) -> None:
+        """Write a sign of life, which tells all that is to be known of this watch."""
+        progress = {"seen": self.log.seen, "position": self.log.recorded_position}
+        beat = self.services.table.end_beat if ended else self.services.table.beat
+        beat(self.ref.tag, f"watcher#{self.log.watch}", progress, **self._start())
 
-    def progress(self) -> dict[str, int]:
-        return {"seen": self.log.seen, "position": self.log.recorded_position}
+    def _start(self) -> dict[str, object]:
+        if self.log.established_ns is None:
+            return {}
+        start = {"established_ns": self.log.established_ns, "from_position": self.from_position}
+        return {"sandbox": self.log.sandbox, **start, "pauses_ns": self.pauses_ns}
 
 
 def watch_changes(
@@ -129,14 +137,15 @@ async def _hold(turn: _Turn, driver: Driver) -> bool:
         raise TargetUnavailableError(message)
     try:
         await driver.open()
-        with quiet():
-            reader = asyncio.create_task(_read(driver, turn))
+        with gc_paused():
+            reader, pauses = asyncio.create_task(_read(driver, turn)), asyncio.create_task(_notice_pauses(turn))
             reader.add_done_callback(lambda _: turn.news.set())
             try:
                 stopped = await _attend(turn, reader)
             finally:
+                pauses.cancel()
                 reader.cancel()
-                await asyncio.wait({reader})
+                await asyncio.wait({reader, pauses})
                 await _record_the_rest(turn)
         if not reader.cancelled():
             reader.result()
@@ -146,28 +155,57 @@ async def _hold(turn: _Turn, driver: Driver) -> bool:
 
 
 async def _read(driver: Watchable, turn: _Turn) -> None:
-    position = await asyncio.to_thread(turn.services.table.position, turn.ref.tag)
+    turn.from_position = await asyncio.to_thread(turn.services.table.position, turn.ref.tag)
     # A store that takes the position as the first to show, and not as the last seen, shows one change twice: no harm.
-    async for batch in driver.watch(position):
+    async for batch in driver.watch(turn.from_position):
         turn.log.add(batch)
         if turn.prompt > 0:
             turn.prompt -= 1
             turn.news.set()
-    message = f"{turn.who}: the store ended the watch"
+    message = f"watcher#{turn.lane}: the store ended the watch"
     raise TargetUnavailableError(message)
 
 
+async def _notice_pauses(turn: _Turn) -> None:
+    """Note when the process did not run, on the loop that stamps what arrives: that was stamped afterwards."""
+    clock, tick_ns = turn.services.clock, round(turn.pace.tick_s * 1e9)
+    while True:
+        due_ns = clock.now_ns() + tick_ns
+        await asyncio.sleep(turn.pace.tick_s)
+        now_ns = clock.now_ns()
+        if now_ns - due_ns > PAUSE_S * 1e9:
+            turn.pauses_ns.append((due_ns, now_ns))
+
+
 async def _attend(turn: _Turn, reader: asyncio.Task[None]) -> bool:
-    """Until the turn is over (False), a flag is seen (True), or the reader ends (False)."""
+    """Attend to the watch until the turn is over (False), a flag is seen (True), or the reader ends (False)."""
     ending: str | None = None
     while ending is None and not reader.done() and turn.services.clock.now_ns() < turn.ends_ns:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(turn.news.wait(), turn.pace.tick_s)
         turn.news.clear()
         ending = await asyncio.to_thread(_tick, turn, turn.log.take())
-    if ending == layout.STOP_WATCHING:
-        await asyncio.wait({reader}, timeout=turn.pace.tick_s)  # what is on its way may still arrive
+    if ending is not None:
+        await _drain(turn, reader, writing=ending == layout.CANCELLED)
     return ending is not None
+
+
+async def _drain(turn: _Turn, reader: asyncio.Task[None], *, writing: bool) -> None:
+    """Take what is on its way: until no writer runs and for a tick nothing has arrived, or `DRAIN_S` are over."""
+    until_ns, arriving = turn.services.clock.now_ns() + round(DRAIN_S * 1e9), True
+    while (arriving or writing) and not reader.done() and turn.services.clock.now_ns() < until_ns:
+        writing = writing and await asyncio.to_thread(_any_writer, turn)
+        await asyncio.wait({reader}, timeout=turn.pace.tick_s)
+        batches = turn.log.take()
+        arriving = bool(batches)
+        await asyncio.to_thread(_tick, turn, batches)
+
+
+def _any_writer(turn: _Turn) -> bool:
+    try:
+        return any(who.startswith("writer#") for who in alive(turn.ref.tag, turn.services))
+    except RecordsUnavailableError:
+        return True
 
 
 def _tick(turn: _Turn, batches: list[ChangeBatch]) -> str | None:
@@ -175,8 +213,8 @@ def _tick(turn: _Turn, batches: list[ChangeBatch]) -> str | None:
     with contextlib.suppress(RecordsUnavailableError):  # what could not be stored waits for the next tick
         turn.log.record(batches, services.table, turn.store)
     try:
-        if turn.log.established:
-            services.table.beat(turn.ref.tag, turn.who, turn.progress())
+        if turn.log.established_ns is not None:
+            turn.beat()
             _sample_clock(turn)
         return _ending(turn.ref, services)
     except RecordsUnavailableError:
@@ -202,7 +240,7 @@ def _sample_clock(turn: _Turn) -> None:
 async def _record_the_rest(turn: _Turn) -> None:
     await asyncio.to_thread(_record_or_raise, turn, turn.log.take())
     with contextlib.suppress(RecordsUnavailableError):  # the arrivals are safe; only the progress display is behind
-        await asyncio.to_thread(turn.services.table.end_beat, turn.ref.tag, turn.who, turn.progress())
+        await asyncio.to_thread(turn.beat, ended=True)
 
 
 def _record_or_raise(turn: _Turn, batches: list[ChangeBatch]) -> None:
@@ -220,3 +258,32 @@ def _record_or_raise(turn: _Turn, batches: list[ChangeBatch]) -> None:
 
 def _at(ns: int) -> datetime:
     return datetime.fromtimestamp(ns / 1e9, UTC)
+
+
+LANES = 2
+
+
+class Turns(NamedTuple):
+    """
+    The timetable, fixed by the time when the trial took its target.
+
+    Turn n is lane n mod 2's; it begins at base + n * length and ends `overlap` after its successor has begun.
+    """
+
+    base_ns: int
+    length_ns: int
+    overlap_ns: int
+
+    def ends_ns(self, lane: int, now_ns: int) -> int | None:
+        """Return when the lane's turn ends, or None while it is the other's."""
+        turn = self._turn(now_ns)
+        return self.base_ns + (turn + 1) * self.length_ns + self.overlap_ns if turn % LANES == lane else None
+
+    def next_start_ns(self, lane: int, now_ns: int) -> int:
+        """Return when the lane's next turn begins."""
+        turn = self._turn(now_ns)
+        ahead = 1 if (turn + 1) % LANES == lane else LANES
+        return self.base_ns + (turn + ahead) * self.length_ns
+
+    def _turn(self, now_ns: int) -> int:
+        return max(0, now_ns - self.base_ns) // self.length_ns

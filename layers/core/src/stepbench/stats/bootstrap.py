@@ -1,4 +1,4 @@
-"""Block bootstrap over time, for quantiles of values that depend on those shortly before."""
+"""The block bootstrap over time gives intervals for quantiles of values that depend on those shortly before."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ DRAWS = 1_000
 
 
 def block_count(length_s: float, autocorrelation_time_s: float) -> int:
-    """How many blocks of max(1 s, 5 autocorrelation times) the window holds; at most 1,000, then they are longer."""
+    """Return how many blocks of max(1 s, 5 autocorrelation times) fit; at most 1,000, then they are longer."""
     block_s = max(MIN_BLOCK_S, BLOCK_TIMES * autocorrelation_time_s)
     return min(math.floor(length_s / block_s + 1e-9), MAX_BLOCKS)
 
 
 def block_index(at_s: NDArray[np.float64], length_s: float, blocks: int) -> NDArray[np.int64]:
-    """In which of equally long blocks each time lies; times are seconds since the window's start."""
+    """Return in which of equally long blocks each time lies; times are seconds since the window's start."""
     return np.clip((at_s * (blocks / length_s)).astype(np.int64), 0, blocks - 1)
 
 
 def block_weights(blocks: int, rng: np.random.Generator, draws: int = DRAWS) -> NDArray[np.float64]:
-    """How often each block is drawn in each resample; shape (draws, blocks). Floats, for fast products."""
+    """Draw how often each block is in each resample; shape (draws, blocks). Floats, for fast products."""
     return rng.multinomial(blocks, np.full(blocks, 1 / blocks), draws).astype(np.float64)
 
 
 def seam_factor(autocorrelation_times: float) -> float:
     """
-    By how much resampled blocks, so many autocorrelation times long, vary too little, as a factor above 1.
+    Return the factor above 1 by which resampled blocks of so many autocorrelation times vary too little.
 
     Where two blocks meet in a resample, the dependence between their ends is lost: for an AR(1) the variance of a
     block's mean is smaller than the long-run one by half an autocorrelation time over the block's length.
@@ -55,7 +55,7 @@ def share_draws(
     at_most: NDArray[np.bool_], block: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """
-    Deviations of the share of values at or below an estimate, between resamples of whole blocks; shape (draws,).
+    Return how the share of values at or below an estimate deviates between resamples; shape (draws,).
 
     A resample of empty blocks only has no share, and deviates by 0.
     """
@@ -68,17 +68,11 @@ def share_draws(
     return deviations
 
 
-def bootstrap_levels(  # noqa: PLR0913 -- the same data in five columns
-    at_most: NDArray[np.bool_],
-    block: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    q: float,
-    *,
-    confidence: float = CONFIDENCE,
-    widen: float = 1.0,
+def bootstrap_levels(
+    at_most: NDArray[np.bool_], block: NDArray[np.int64], weights: NDArray[np.float64], q: float, *, widen: float = 1.0
 ) -> Levels:
     """
-    Levels that enclose the quantile, from how the share of values at or below the estimate varies between blocks.
+    Return levels that enclose the quantile, from how the share at or below the estimate varies between blocks.
 
     Whole blocks are resampled; the share's deviations, widened for the number of blocks (expanded percentile
     interval), are laid around q. Working with shares, as Woodruff does, needs no resampling of values and keeps the
@@ -89,7 +83,6 @@ def bootstrap_levels(  # noqa: PLR0913 -- the same data in five columns
         block: shape (n,), each value's block.
         weights: from `block_weights`.
         q: probability of the quantile.
-        confidence: of the interval.
         widen: a factor on the deviations, from `seam_factor`.
 
     Source:
@@ -97,18 +90,18 @@ def bootstrap_levels(  # noqa: PLR0913 -- the same data in five columns
         Association 47 (inversion); Hesterberg (2015), The American Statistician 69(4), section 5.3 (expansion).
     """
     blocks = weights.shape[1]
-    t = float(special.stdtrit(blocks - 1, (1 + confidence) / 2))
+    t = float(special.stdtrit(blocks - 1, (1 + CONFIDENCE) / 2))
     tail = float(special.ndtr(-t * math.sqrt(blocks / (blocks - 1))))
     low, high = widen * np.quantile(share_draws(at_most, block, weights), [tail, 1 - tail])
     return Levels(max(q + float(low), 0.0), min(q + float(high), 1.0))
 
 
-def expansion(blocks: int, confidence: float = CONFIDENCE) -> float:
+def expansion(blocks: int) -> float:
     """
-    The same widening for the number of blocks as a factor on deviations, where there is no single tail to move.
+    Return the widening for the number of blocks as a factor, where there is no single tail to move.
 
     Source:
         Hesterberg (2015), section 5.3.
     """
-    t = float(special.stdtrit(blocks - 1, (1 + confidence) / 2))
-    return t / float(special.ndtri((1 + confidence) / 2)) * math.sqrt(blocks / (blocks - 1))
+    t = float(special.stdtrit(blocks - 1, (1 + CONFIDENCE) / 2))
+    return t / float(special.ndtri((1 + CONFIDENCE) / 2)) * math.sqrt(blocks / (blocks - 1))

@@ -24,9 +24,9 @@ _MAX_PHI = 0.99
 _BLOCK_TIMES = 5
 
 
-class Change(NamedTuple):
+class LevelChange(NamedTuple):
     """
-    The most likely change of level in a series of n bins.
+    It is the most likely change of level in a series of n bins.
 
     bins: how many bins lie before it, 1...n - 1. p_value: of so large a change in a series without any.
     low, high: a 95 % interval for the place, in bins; 0 and n where the p-value is not below 5 %.
@@ -40,11 +40,11 @@ class Change(NamedTuple):
     time: float
 
 
-def find_change(series: NDArray[np.float64], rng: np.random.Generator) -> Change:
+def find_change(series: NDArray[np.float64], rng: np.random.Generator) -> LevelChange:
     """
-    Pettitt's rank test, with the autocorrelation that is left about the two levels taken into account.
+    Find the change by Pettitt's rank test, accounting for the autocorrelation left about the two levels.
 
-    Ranks make it indifferent to outliers, scale and ties, so counts and latencies (`inf` = missing) are treated alike.
+    Ranks make it indifferent to outliers, scale and ties, so it takes counts as well as latencies (`inf` = missing).
     A constant series has no change: p = 1. The place is that of the two levels which leave the smallest squares of
     ranks. Autocorrelation is measured about those levels, since a step would look like autocorrelation; that it then
     comes out too small is made up for.
@@ -67,7 +67,7 @@ def find_change(series: NDArray[np.float64], rng: np.random.Generator) -> Change
     ranks = dependence.ranks(series)
     n, variance = ranks.size, float(ranks.var())
     if variance == 0:
-        return Change(1, 0, n, 1.0, 1.0)
+        return LevelChange(1, 0, n, 1.0, 1.0)
     bins = int(_place(ranks[None])[0])
     levels = np.where(np.arange(n) < bins, ranks[:bins].mean(), ranks[bins:].mean())
     time = _time(ranks - levels)
@@ -77,18 +77,18 @@ def find_change(series: NDArray[np.float64], rng: np.random.Generator) -> Change
     excursion = float(np.abs(_cusum(ranks)).max()) / math.sqrt(variance)
     p_value = float(special.kolmogorov((excursion + _OVERSHOOT) / math.sqrt(n * time)))
     low, high = _interval(levels, ranks - levels, bins, time, rng) if p_value < SIGNIFICANCE else (0, n)
-    return Change(bins, low, high, p_value, time)
+    return LevelChange(bins, low, high, p_value, time)
 
 
 def _cusum(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sums of deviations from the mean over the first 1...n - 1 bins, along the last axis."""
+    """Sum deviations from the mean over the first 1...n - 1 bins, along the last axis."""
     sums: NDArray[np.float64] = np.cumsum(ranks - ranks.mean(axis=-1, keepdims=True), axis=-1)[..., :-1]
     return sums
 
 
 def _place(ranks: NDArray[np.float64]) -> NDArray[np.int64]:
     """
-    Number of bins before the best of all two-level fits, for each row.
+    Return the number of bins before the best of all two-level fits, for each row.
 
     Source:
         Bai (1994), Journal of Time Series Analysis 15(5) (least squares, also for dependent errors).
@@ -102,7 +102,7 @@ def _place(ranks: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def _time(residuals: NDArray[np.float64]) -> float:
     """
-    The longer of Sokal's time and that of an AR(1) whose coefficient is corrected for the levels that were fitted.
+    Return the longer of Sokal's time and that of an AR(1) with a coefficient corrected for the fitted levels.
 
     One fitted mean biases the first autocorrelation by some -(1 + 4 phi) / n; two, with a place between them that was
     searched for, by some -(3 + 6 phi) / n, which was found by simulation.
@@ -122,7 +122,7 @@ def _interval(
     levels: NDArray[np.float64], residuals: NDArray[np.float64], bins: int, time: float, rng: np.random.Generator
 ) -> tuple[int, int]:
     """
-    The place found again in series of the same two levels with resampled blocks of residuals about each.
+    Find the place anew in series of the same levels with resampled blocks of residuals about each.
 
     Laid around it with the larger of its two sides for both, and a bin more on either: a change inside a bin makes one
     bin of both levels.
@@ -141,7 +141,7 @@ def _interval(
 
 
 def _resampled(residuals: NDArray[np.float64], time: float, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Circular blocks of residuals, of five autocorrelation times; single ones where there is no autocorrelation."""
+    """Draw circular blocks of five autocorrelation times; single residuals where there is no autocorrelation."""
     n = residuals.size
     length = 1 if time == 1 else min(math.ceil(_BLOCK_TIMES * time), n)
     starts = rng.integers(0, n, -(-n // length))

@@ -33,7 +33,7 @@ _TAIL = (1 - CONFIDENCE) / 2
 
 
 class Differences(NamedTuple):
-    """Of window b against window a. Reasons for a missing number begin with the window that lacks something."""
+    """It compares window b with window a. A reason for a missing number begins with the window that lacks something."""
 
     median_shift: Estimate
     median_ratio: Estimate
@@ -41,16 +41,16 @@ class Differences(NamedTuple):
     tail_ratio: Estimate
 
 
-class Measure(NamedTuple):
-    """What is computed of a window's quantiles `qs`: shape (..., k) to (...,)."""
+class QuantileMeasure(NamedTuple):
+    """It is computed of a window's quantiles `qs`; `compute` maps shape (..., k) to (...,)."""
 
     name: str
     qs: tuple[float, ...]
-    of: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    compute: Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 def compare(a: Sample, b: Sample, rng: np.random.Generator) -> Differences:
-    """All four. One generator serves both windows, not each its own: two with one seed would draw alike."""
+    """Return all four. One generator serves both windows: two with one seed would draw the same."""
     return Differences(
         median_shift=median_shift(a, b, rng),
         median_ratio=ratio_between(a, b, METRICS["p50"], METRICS["p50"], rng),
@@ -60,17 +60,19 @@ def compare(a: Sample, b: Sample, rng: np.random.Generator) -> Differences:
 
 
 def median_shift(a: Sample, b: Sample, rng: np.random.Generator) -> Estimate:
-    """Median of b minus median of a, in the samples' unit."""
+    """Return the median of b minus the median of a, in the samples' unit."""
     return _estimate(a, b, (METRICS["p50"], METRICS["p50"]), _minus, rng)
 
 
-def ratio_between(a: Sample, b: Sample, of_a: Measure, of_b: Measure, rng: np.random.Generator) -> Estimate:
-    """A measure of b over a measure of a, two samples that have no event in common."""
-    return _estimate(a, b, (of_a, of_b), _over, rng)
+def ratio_between(
+    a: Sample, b: Sample, measure_a: QuantileMeasure, measure_b: QuantileMeasure, rng: np.random.Generator
+) -> Estimate:
+    """Return a measure of b over a measure of a, two samples that have no event in common."""
+    return _estimate(a, b, (measure_a, measure_b), _over, rng)
 
 
-def ratio_within(sample: Sample, above: Measure, below: Measure, rng: np.random.Generator) -> Estimate:
-    """A measure over another of the same sample: both are drawn together, since they err together."""
+def ratio_within(sample: Sample, above: QuantileMeasure, below: QuantileMeasure, rng: np.random.Generator) -> Estimate:
+    """Return one measure over another of a sample; both are drawn together, since they err together."""
     qs = tuple(sorted({*above.qs, *below.qs}))
     at_above, at_below = ([qs.index(q) for q in measure.qs] for measure in (above, below))
     try:
@@ -80,17 +82,19 @@ def ratio_within(sample: Sample, above: Measure, below: Measure, rng: np.random.
     found = np.array([quantile(sample.ascending, q) for q in qs])
     if np.isinf(found).any():
         return Estimate(value=None, reason=f"> drain limit ({sample.drain_limit_s:g} s)")
-    value = float(_over(above.of(found[at_above]), below.of(found[at_below])))
+    value = float(_over(above.compute(found[at_above]), below.compute(found[at_below])))
     if math.isnan(value):
         return Estimate(value=None, reason=f"its {below.name} is not above 0, so there is no ratio to it")
-    return _interval(value, _over(above.of(drawn[:, at_above]), below.of(drawn[:, at_below])), sample.drain_limit_s)
+    return _interval(
+        value, _over(above.compute(drawn[:, at_above]), below.compute(drawn[:, at_below])), sample.drain_limit_s
+    )
 
 
 def quantile_draws(
     sample: Sample, qs: tuple[float, ...], rng: np.random.Generator, draws: int = DRAWS
 ) -> NDArray[np.float64]:
     """
-    Draws of where the true quantiles may lie, jointly; shape (draws, len(qs)), `inf` in the missing mass.
+    Draw where the true quantiles may lie, jointly; shape (draws, len(qs)), `inf` in the missing mass.
 
     Raises:
         InsufficientSampleError: the sample is too small for an interval of one of them; the message says why.
@@ -101,7 +105,7 @@ def quantile_draws(
         `stats.bootstrap`. Combining such draws: Xie & Singh (2013), International Statistical Review 81(1).
     """
     time = sample.enough_time(*qs)
-    blocks = sample.blocks_of(time)
+    blocks = sample.count_blocks(time)
     if blocks >= bootstrap.MIN_BLOCKS:
         levels = _block_levels(sample, qs, time, bootstrap.block_weights(blocks, rng, draws))
     else:
@@ -123,18 +127,18 @@ def _block_levels(
 
 
 def _estimate(
-    a: Sample, b: Sample, measures: tuple[Measure, Measure], combine: Combine, rng: np.random.Generator
+    a: Sample, b: Sample, measures: tuple[QuantileMeasure, QuantileMeasure], combine: Combine, rng: np.random.Generator
 ) -> Estimate:
     points, drawn = [], []
     for label, sample, measure in (("a", a, measures[0]), ("b", b, measures[1])):
         try:
-            drawn.append(measure.of(quantile_draws(sample, measure.qs, rng)))
+            drawn.append(measure.compute(quantile_draws(sample, measure.qs, rng)))
         except InsufficientSampleError as shortage:
             return Estimate(value=None, reason=f"{label}: {shortage}")
         found = np.array([quantile(sample.ascending, q) for q in measure.qs])
         if np.isinf(found).any():
             return Estimate(value=None, reason=f"> drain limit ({sample.drain_limit_s:g} s)")
-        points.append(measure.of(found))
+        points.append(measure.compute(found))
     value = float(combine(points[1], points[0]))
     if math.isnan(value):
         return Estimate(value=None, reason=f"a: its {measures[0].name} is not above 0, so there is no ratio to it")
@@ -142,7 +146,7 @@ def _estimate(
 
 
 def _interval(value: float, drawn: NDArray[np.float64], drain_limit_s: float) -> Estimate:
-    """A draw that cannot be told (missing mass over missing mass, a ratio to 0) could lie at either end."""
+    """Return the interval. An undefined draw (missing over missing, a ratio to 0) could lie at either end."""
     unknown = np.isnan(drawn)
     low = float(np.quantile(np.where(unknown, -np.inf, drawn), _TAIL, method="inverted_cdf"))
     high = float(np.quantile(np.where(unknown, np.inf, drawn), 1 - _TAIL, method="inverted_cdf"))
@@ -172,7 +176,7 @@ def _tail(quantiles: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _minus(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The difference; nan where both are missing."""
+    """Return the difference; nan where both are missing."""
     with np.errstate(invalid="ignore"):
         difference: NDArray[np.float64] = np.asarray(above - below)
     return difference
@@ -180,7 +184,7 @@ def _minus(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np
 
 def _over(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:
     """
-    The ratio; nan where both are missing, and where what is divided by is not above 0.
+    Return the ratio; nan where both are missing, and where what is divided by is not above 0.
 
     Over what is missing it is no number but a limit that is not known: -inf, as in a difference.
     """
@@ -191,12 +195,12 @@ def _over(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.
 
 
 METRICS = {
-    "p50": Measure("median", (0.5,), _first),
-    "p90": Measure("p90", (0.9,), _first),
-    "p95": Measure("p95", (0.95,), _first),
-    "p99": Measure("p99", (0.99,), _first),
-    "p999": Measure("p99.9", (0.999,), _first),
-    "iqr": Measure("interquartile range", (0.25, 0.75), _spread),
+    "p50": QuantileMeasure("median", (0.5,), _first),
+    "p90": QuantileMeasure("p90", (0.9,), _first),
+    "p95": QuantileMeasure("p95", (0.95,), _first),
+    "p99": QuantileMeasure("p99", (0.99,), _first),
+    "p999": QuantileMeasure("p99.9", (0.999,), _first),
+    "iqr": QuantileMeasure("interquartile range", (0.25, 0.75), _spread),
 }
 """By the names that plans use."""
-_TAIL_OVER_MEDIAN = Measure("median", (0.5, 0.9), _tail)
+_TAIL_OVER_MEDIAN = QuantileMeasure("median", (0.5, 0.9), _tail)

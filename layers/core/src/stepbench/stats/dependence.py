@@ -17,7 +17,7 @@ _LAGS = 10
 
 
 def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mid-ranks: what counts for quantiles, indifferent to scale, and defined where values are `inf`."""
+    """Return mid-ranks: what counts for quantiles, whatever the scale, and defined where values are `inf`."""
     order = np.argsort(values)
     ascending = values[order]
     begins = np.ones(values.size, dtype=np.bool_)
@@ -31,7 +31,7 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def autocorrelation(series: NDArray[np.float64], lags: int) -> NDArray[np.float64]:
     """
-    Autocorrelation at lags 0...lags; shape (lags + 1,). A constant series has none beyond lag 0.
+    Return the autocorrelation at lags 0...lags; shape (lags + 1,). A constant series has none beyond lag 0.
 
     Source:
         Box, Jenkins & Reinsel (2015), Time Series Analysis, 5th ed., section 2.1.5, computed by the FFT.
@@ -49,7 +49,7 @@ def autocorrelation(series: NDArray[np.float64], lags: int) -> NDArray[np.float6
 
 def autocorrelation_time(series: NDArray[np.float64]) -> float:
     """
-    Integrated autocorrelation time, in steps, at least 1: n values tell as much as n / time independent ones.
+    Return the integrated time, in steps, at least 1: n values tell as much as n / time independent ones.
 
     Summed up to the first lag that is five times the sum so far, since beyond it there is only noise. Of a series of
     more than `MAX_POINTS`, means of g neighbours are taken; their time counts for g steps, times what is left of the
@@ -72,7 +72,7 @@ def autocorrelation_time(series: NDArray[np.float64]) -> float:
 
 def first_order_time(series: NDArray[np.float64]) -> float:
     """
-    The autocorrelation time, in steps, at least 1, that the first autocorrelation alone implies: (1 + r) / (1 - r).
+    Return the time, in steps, at least 1, that the first autocorrelation implies: (1 + r) / (1 - r).
 
     True where each value depends on the one before only; it scatters far less than a sum over many lags.
 
@@ -89,7 +89,7 @@ def first_order_time(series: NDArray[np.float64]) -> float:
 
 def ljung_box(series: NDArray[np.float64]) -> float:
     """
-    Probability of autocorrelations as large as these, over lags 1...min(10, n / 5), if the values are independent.
+    Return the probability of so large autocorrelations at lags 1...min(10, n / 5) of independent values.
 
     Source:
         Ljung & Box (1978), Biometrika 65(2); on ranks: Dufour & Roy (1986), Communications in Statistics 15(10);

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 
 SIGNIFICANCE = 0.05
 _BEYOND = "> drain limit"
+LEVELS = (0.5, 0.75, 0.875, 0.9375, 0.9921875, 0.9990234375, 1.0)
+"""HdrHistogram prints such, Bianchi (2020) these: 1 - 2^-k for k = 1, 2, 3, 4, 7, 10, and the maximum."""
 
 
 @dataclass(frozen=True)
 class Sample:
     """
-    One measure over one window.
+    A sample holds one measure over one window.
 
     values: shape (n,), by ascending time; `inf` = missing. at_s: shape (n,), seconds since the window's start.
     """
@@ -50,22 +52,22 @@ class Sample:
 
     @cached_property
     def ascending(self) -> NDArray[np.float64]:
-        """The values in order of size."""
+        """Return the values in order of size."""
         return np.sort(self.values)
 
     @cached_property
     def finite(self) -> NDArray[np.float64]:
-        """The values that are not missing, in order of size."""
+        """Return the values that are not missing, in order of size."""
         return self.ascending[: int(np.searchsorted(self.ascending, np.inf))]
 
     @cached_property
     def rank_time(self) -> float:
-        """Autocorrelation time of the ranks."""
+        """Return the autocorrelation time of the ranks."""
         return _visible_time(dependence.ranks(self.values), dependence.first_order_time)
 
     def autocorrelation_time(self, q: float) -> float:
         """
-        In events; 1 where no autocorrelation is to be seen.
+        Return the autocorrelation time in events; 1 where no autocorrelation is to be seen.
 
         Beside the ranks, what counts is how the values above the quantile cluster: stalls make few of them, which
         hardly show in the ranks.
@@ -73,30 +75,26 @@ class Sample:
         at_most = self.values <= quantile(self.ascending, q)
         return max(self.rank_time, _visible_time(at_most.astype(np.float64)))
 
-    def blocks(self, q: float) -> int:
-        """How many blocks the window holds; 0 where none are needed."""
-        return self.blocks_of(self.autocorrelation_time(q))
-
-    def blocks_of(self, time: float) -> int:
-        """The same for an autocorrelation time in events."""
+    def count_blocks(self, time: float) -> int:
+        """Return how many blocks fit for an autocorrelation time in events; 0 where none are needed."""
         return 0 if time == 1 else bootstrap.block_count(self.length_s, time * self.length_s / self.values.size)
 
     def levels(self, q: float) -> Levels:
         """
-        Between which levels of the sample the quantile lies, by the rules above.
+        Return the levels of the sample between which the quantile lies, by the rules above.
 
         Raises:
             InsufficientSampleError: no interval can be had; the message is the reason to print.
         """
         time = self.enough_time(q)
-        blocks = self.blocks_of(time)
+        blocks = self.count_blocks(time)
         if blocks >= bootstrap.MIN_BLOCKS:
             return self._bootstrap_levels(q, time, blocks)
         return order_statistic_levels(self.values.size / time, q)
 
     def enough_time(self, *qs: float) -> float:
         """
-        The longest autocorrelation time, in events, of some quantiles that the sample is large enough for.
+        Return the longest autocorrelation time, in events, of quantiles that the sample is large enough for.
 
         Raises:
             InsufficientSampleError: it is too small for one of them; the message is the reason to print.
@@ -113,7 +111,7 @@ class Sample:
 
     def check_reach(self, level: float) -> None:
         """
-        Whether the sample reaches a level that an interval ends at.
+        Check that the sample reaches a level at which an interval ends.
 
         Raises:
             InsufficientSampleError: it does not.
@@ -132,7 +130,7 @@ class Sample:
         return levels
 
     def estimate(self, q: float) -> Estimate:
-        """The quantile with its interval, or the reason why there is none."""
+        """Return the quantile with its interval, or the reason why there is none."""
         beyond = f"{_BEYOND} ({self.drain_limit_s:g} s)"
         try:
             levels = self.levels(q)
@@ -150,7 +148,7 @@ class Sample:
         return Estimate(value=value, low=low, high=high)
 
     def latency(self) -> Latency:
-        """All that the summary shows of a measure."""
+        """Return all that the summary shows of a measure."""
         finite = self.finite
         return Latency(
             n=self.values.size,
@@ -168,8 +166,41 @@ class Sample:
 
 
 def _visible_time(series: NDArray[np.float64], *others: Callable[[NDArray[np.float64]], float]) -> float:
-    """The longest estimate of the series' autocorrelation time; 1 where no autocorrelation is to be seen."""
+    """Return the longest estimate of the autocorrelation time; 1 where no autocorrelation is to be seen."""
     # A test that sees everything in a large sample would call nothing independent: it is not asked.
     if series.size <= dependence.MAX_POINTS and dependence.ljung_box(series) >= SIGNIFICANCE:
         return 1.0
     return max(estimate(series) for estimate in (dependence.autocorrelation_time, *others))
+
+
+class PercentileEstimate(NamedTuple):
+    """
+    It is one line of a table of percentiles with counts.
+
+    q: in [0, 1]. estimate: in the sample's unit, with interval; the largest value (q = 1) has none. at_most: how many
+    values are at most the estimate; None where there is none.
+    """
+
+    q: float
+    estimate: Estimate
+    at_most: int | None
+
+
+def percentile_table(sample: Sample) -> tuple[PercentileEstimate, ...]:
+    """Return a row for each of `LEVELS`; where the sample is too small for an interval, a reason instead of a value."""
+    return tuple(_row(sample, q) for q in LEVELS)
+
+
+def _row(sample: Sample, q: float) -> PercentileEstimate:
+    estimate = _largest(sample) if q == 1 else sample.estimate(q)
+    at_most = None if estimate.value is None else int(np.searchsorted(sample.ascending, estimate.value, side="right"))
+    return PercentileEstimate(q, estimate, at_most)
+
+
+def _largest(sample: Sample) -> Estimate:
+    if sample.values.size == 0:
+        return Estimate(value=None, reason="n=0 < 1")
+    largest = float(sample.ascending[-1])
+    if math.isinf(largest):
+        return Estimate(value=None, reason=f"{_BEYOND} ({sample.drain_limit_s:g} s)")
+    return Estimate(value=largest)

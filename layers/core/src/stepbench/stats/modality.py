@@ -1,4 +1,4 @@
-"""Has a distribution more than one mode? Silverman's test on the logarithm, calibrated."""
+"""The number of a distribution's modes, by Silverman's test on the logarithm, calibrated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEVELS = 1_000
 
 
 class Modes(NamedTuple):
-    """p_value: of one mode. at: where the modes lie, in the unit of the values; one if unimodality stands. n: used."""
+    """p_value is of one mode, `at` holds the modes' places (one if unimodality stands), n values were used."""
 
     p_value: float
     at: tuple[float, ...]
@@ -39,7 +39,7 @@ class Modes(NamedTuple):
 
 def find_modes(values: NDArray[np.float64], rng: np.random.Generator) -> Modes:
     """
-    Silverman's critical-bandwidth test with Hall and York's calibration, on log values.
+    Apply Silverman's critical-bandwidth test with Hall and York's calibration to log values.
 
     The critical bandwidth is the smallest at which a Gaussian kernel estimate has one mode. It is compared with those
     of resamples from that estimate. Uncalibrated, the test rejects far fewer than 5 % of unimodal samples.
@@ -75,7 +75,7 @@ def find_modes(values: NDArray[np.float64], rng: np.random.Generator) -> Modes:
 
 
 class _Density:
-    """Kernel estimates of one sample of mean 0 and deviation 1, by the FFT of its histogram."""
+    """It estimates the density of one sample of mean 0 and deviation 1, by the FFT of its histogram."""
 
     def __init__(self, values: NDArray[np.float64]) -> None:
         edges = np.linspace(max(float(values.min()), -_REACH) - 2, min(float(values.max()), _REACH) + 2, _GRID + 1)
@@ -87,7 +87,7 @@ class _Density:
         self._waves = 2 * math.pi * fft.rfftfreq(_GRID, self._step)
 
     def modes(self, bandwidth: float) -> NDArray[np.float64]:
-        """Where the estimate has its local maxima, ascending; its highest place where it only rises or falls."""
+        """Return the estimate's local maxima, ascending; its highest place where it only rises or falls."""
         height = fft.irfft(self._counts * np.exp(-0.5 * (self._waves * bandwidth) ** 2), _GRID)[self._inside]
         slope = np.diff(height)
         # What the transform leaves behind in flat places is no mode.
@@ -98,7 +98,7 @@ class _Density:
         return found
 
     def critical_bandwidth(self, modes: int) -> float:
-        """The smallest bandwidth at which there are no more modes than these, in fractions of the deviation."""
+        """Return the smallest bandwidth with no more modes than these, in fractions of the deviation."""
         low, high = self._step, 2.0
         for _ in range(_HALVINGS):
             middle = math.sqrt(low * high)
@@ -109,7 +109,7 @@ class _Density:
 def _resamples(
     values: NDArray[np.float64], bandwidth: float, rng: np.random.Generator
 ) -> Iterator[NDArray[np.float64]]:
-    """Samples of the kernel estimate, brought back to a deviation of 1."""
+    """Yield samples of the kernel estimate, brought back to a deviation of 1."""
     for _ in range(DRAWS):
         noise = bandwidth * rng.standard_normal(values.size)
         yield (rng.choice(values, values.size) + noise) / math.sqrt(1 + bandwidth**2)
@@ -117,7 +117,7 @@ def _resamples(
 
 def _calibrated(ratios: NDArray[np.float64]) -> float:
     """
-    The smallest level at which Hall and York's rule rejects, from critical bandwidths of resamples over the sample's.
+    Return the smallest level at which Hall and York's rule rejects, from bandwidth ratios of resamples.
 
     Source:
         Hall & York (2001), equation 4.1: reject if a share 1 - alpha of the ratios is at most lambda(alpha).
@@ -132,7 +132,7 @@ def _calibrated(ratios: NDArray[np.float64]) -> float:
 
 
 def _settled(values: NDArray[np.float64], density: _Density, rng: np.random.Generator) -> float:
-    """The critical bandwidth of the smallest number of modes, of two and more, that Silverman's test lets stand."""
+    """Return the critical bandwidth of the smallest number of modes, two or more, that Silverman's test accepts."""
     for modes in range(2, MAX_MODES):
         bandwidth = density.critical_bandwidth(modes)
         more = [_Density(resample).modes(bandwidth).size > modes for resample in _resamples(values, bandwidth, rng)]

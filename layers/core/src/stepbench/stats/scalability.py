@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stepbench.contracts.measures import Estimate
 from stepbench.errors import InsufficientSampleError
-from stepbench.stats.nonnegative import Vector, least_squares
-from stepbench.stats.student import student_975
+from stepbench.stats.student import Vector, least_squares, student_975
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,27 +38,27 @@ _NOTHING, _FARTHEST = 1e-8, 0.5
 
 
 class Resampler(Protocol):
-    """Where random choices come from: a `random.Random` is one."""
+    """It makes random choices, as a `random.Random` does."""
 
     def choices(self, population: Sequence[float], *, k: int) -> list[float]:
-        """So many, with replacement."""
+        """Choose `k` values, with replacement."""
         ...
 
 
 class Usl(NamedTuple):
-    """One curve: throughput of one client (a second), contention, coherency."""
+    """It is one curve: throughput of one client (a second), contention, coherency."""
 
     lambda_per_s: float
     sigma: float
     kappa: float
 
     def throughput(self, clients: float) -> float:
-        """A second, with so many clients."""
+        """Return the throughput a second with so many clients."""
         return self.lambda_per_s * clients / (1 + self.sigma * (clients - 1) + self.kappa * clients * (clients - 1))
 
     @property
     def knee(self) -> float:
-        """Number of clients with the most throughput; `inf` where it never falls, 1 where it falls from the first."""
+        """Return the number of clients with the most throughput; `inf` where it never falls, 1 where it only falls."""
         if self.sigma >= 1:
             return 1.0
         return max(1.0, math.sqrt((1 - self.sigma) / self.kappa)) if self.kappa > 0 else math.inf
@@ -67,10 +66,10 @@ class Usl(NamedTuple):
 
 class Scalability(NamedTuple):
     """
-    A fitted curve with 95 % intervals.
+    It is a fitted curve with 95 % intervals.
 
-    residual: the relative deviation of points from the curve, as a standard deviation. knee: where it has none within
-    the numbers of clients that were measured, the reason. peak_per_s: the throughput there.
+    knee: where it has none within the numbers of clients that were measured, the reason. peak_per_s: the throughput
+    there.
     """
 
     curve: Usl
@@ -79,12 +78,11 @@ class Scalability(NamedTuple):
     kappa: Estimate
     knee: Estimate
     peak_per_s: Estimate
-    residual: float
 
 
 def fit(clients: Sequence[float], throughput: Sequence[float], near: Usl | None = None) -> Usl:
     """
-    The curve with the smallest squares of log X - log X(N); sigma and kappa not negative.
+    Fit the curve with the smallest squares of log X - log X(N); sigma and kappa are not negative.
 
     A point that is off by more than a factor of e^0.5 = 1.6 counts as one that is off by so much: steps stay bounded.
 
@@ -125,7 +123,7 @@ def scalability(
     clients: Sequence[float], throughput: Sequence[float], rng: Resampler, draws: int = DRAWS
 ) -> Scalability:
     """
-    The curve, and intervals from refits to resampled residuals.
+    Fit the curve, with intervals from refits to resampled residuals.
 
     Relative residuals, made as large as the noise must have been before three parameters were fitted to it, are
     laid on the curve; percentiles of the refits are widened for the few degrees of freedom. Runs are taken to be
@@ -153,14 +151,11 @@ def scalability(
     spare = len(clients) - PARAMETERS
     mean, larger = fmean(relative), math.sqrt(len(clients) / spare)
     noise = [(each - mean) * larger for each in relative]
-    refits = [
-        fit(
-            clients,
-            [at * math.exp(off) for at, off in zip(fitted, rng.choices(noise, k=len(fitted)), strict=True)],
-            curve,
-        )
+    drawn = (
+        [at * math.exp(off) for at, off in zip(fitted, rng.choices(noise, k=len(fitted)), strict=True)]
         for _ in range(draws)
-    ]
+    )
+    refits = [fit(clients, throughput, curve) for throughput in drawn]
     lambda_per_s, sigma, kappa = (
         _estimate(value, [each[at] for each in refits], spare) for at, value in enumerate(curve)
     )
@@ -172,7 +167,6 @@ def scalability(
         kappa=kappa,
         knee=knee,
         peak_per_s=_peak(curve, refits, knee, spare),
-        residual=math.sqrt(sum(each**2 for each in relative) / spare),
     )
 
 
@@ -195,7 +189,7 @@ def _estimate(value: float, refitted: list[float], spare: int) -> Estimate:
 
 
 def _interval(refitted: list[float], spare: int) -> tuple[float, float]:
-    """Percentiles of the refits, as far out as Student's t lies for so few degrees of freedom."""
+    """Return percentiles of the refits, as far out as Student's t lies for so few degrees of freedom."""
     ordered, tail = sorted(refitted), NormalDist().cdf(-student_975(spare))
     last = len(ordered) - 1
     low = min(max(round(tail * len(ordered)) - 1, 0), last)
@@ -203,7 +197,7 @@ def _interval(refitted: list[float], spare: int) -> tuple[float, float]:
 
 
 def _knee(curve: Usl, interval: tuple[float, float], least: float, most: float) -> Estimate:
-    """Only what was passed is a knee: below the smallest and beyond the largest number of clients it is a guess."""
+    """Return the knee if it was passed: below the smallest and beyond the largest number of clients it is a guess."""
     low, high = min(interval[0], curve.knee), max(interval[1], curve.knee)
     lowest = None if math.isinf(low) else low
     if math.isinf(curve.knee):
@@ -222,7 +216,7 @@ def _knee(curve: Usl, interval: tuple[float, float], least: float, most: float) 
 
 
 def _peak(curve: Usl, refits: Sequence[Usl], knee: Estimate, spare: int) -> Estimate:
-    """The curve's throughput at its knee, where there is one; each refit's at its own, or at the curve's."""
+    """Return the throughput at the knee, where there is one; each refit's at its own, or at the curve's."""
     if knee.value is None:
         return Estimate(value=None, reason=knee.reason)
     own = [refit.throughput(refit.knee if math.isfinite(refit.knee) else curve.knee) for refit in refits]

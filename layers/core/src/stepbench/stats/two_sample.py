@@ -1,5 +1,5 @@
 """
-Are two samples from one distribution? Kolmogorov and Smirnov's distance, with what it takes to judge it.
+Kolmogorov and Smirnov's distance tests whether two samples are from one distribution.
 
 In plain Python, since the report's function, which sees the trials side by side, has no SciPy.
 """
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-SIGNIFICANCE = 0.05
 _KOLMOGOROV_95 = 1.3580986393225505
 """What Kolmogorov's distribution exceeds in 5 % of cases."""
 MAX_EXACT = 2_000
@@ -38,7 +37,7 @@ class KolmogorovSmirnov(NamedTuple):
 
 def kolmogorov_smirnov(a: Collection[float], b: Collection[float]) -> KolmogorovSmirnov:
     """
-    The two-sided test of independent values; both samples have one at least, and missing ones are `inf`.
+    Test independent values, two-sided; both samples have one at least, and missing ones are `inf`.
 
     The p-value is exact up to `MAX_EXACT` values a side, asymptotic above. Ties make it conservative.
 
@@ -53,7 +52,7 @@ def kolmogorov_smirnov(a: Collection[float], b: Collection[float]) -> Kolmogorov
 
 
 def distance(a: Collection[float], b: Collection[float]) -> tuple[int, float]:
-    """The largest distance of the ECDFs in steps of 1 / (n m), so that it is exact, and the first place that has it."""
+    """Return the ECDFs' largest distance in steps of 1 / (n m), which are exact, and the first place that has it."""
     low, high = sorted(a), sorted(b)
     n, m = len(low), len(high)
     gaps = ((abs(bisect_right(low, x) * m - bisect_right(high, x) * n), x) for x in sorted({*low, *high}))
@@ -61,13 +60,13 @@ def distance(a: Collection[float], b: Collection[float]) -> tuple[int, float]:
 
 
 def critical_distance(n: int, m: int) -> float:
-    """What the distance exceeds by chance in 5 % of cases, for large samples."""
+    """Return what the distance exceeds by chance in 5 % of cases, for large samples."""
     return _KOLMOGOROV_95 * math.sqrt((n + m) / (n * m))
 
 
 def exact_probability(steps: int, n: int, m: int) -> float:
     """
-    Probability that n and m values of one distribution are `steps` / (n m) or more apart.
+    Return the probability that n and m values of one distribution are `steps` / (n m) or more apart.
 
     An order of the values is a path from (0, 0) to (n, m); row by row, `inside[j]` is the share of the paths to
     (i, j) that have always been nearer to the diagonal.
@@ -87,7 +86,7 @@ def exact_probability(steps: int, n: int, m: int) -> float:
 
 
 def _asymptotic_probability(d: float, n: int, m: int) -> float:
-    """Kolmogorov's series."""
+    """Sum Kolmogorov's series."""
     x = d * math.sqrt(n * m / (n + m))
     if x < 0.2:  # noqa: PLR2004 -- the series needs many terms there, for what is 1 to 12 digits
         return 1.0

@@ -28,7 +28,7 @@ class FakeClock:
         self.slept_s: list[float] = []
 
     def now_ns(self) -> int:
-        """The time that it is."""
+        """Return the time that it is."""
         return self._now_ns
 
     def advance(self, ns: int) -> None:

@@ -7,23 +7,17 @@ It takes writes, whose changes can be watched, and operations on records, of whi
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.identity import parse_event_id
 from stepbench.contracts.workload import Kind
-from stepbench.drivers.protocol import (
-    WITHDRAWN,
-    Change,
-    ChangeBatch,
-    Connecting,
-    Operated,
-    Operation,
-    Outcome,
-    WithdrawnError,
-    Write,
-    Written,
-)
 from stepbench.errors import TargetUnavailableError
+from stepbench.model.change import Change, ChangeBatch
+from stepbench.model.errors import NOT_FOUND, WITHDRAWN
+from stepbench.model.pending import CoroutineRequest, PendingRequest, WithdrawnError
+from stepbench.model.request import Request
+from stepbench.model.result import ConnectionParts, Outcome, Result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -38,7 +32,7 @@ READING = frozenset({Kind.READ, Kind.OVERWRITE, Kind.UPDATE, Kind.READ_MODIFY_WR
 
 class MemoryDriver:
     """
-    `Driver`, `Operable`, `Watchable` and `Scalable` in one.
+    `Driver`, `Warmable`, `Watchable` and `Scalable` in one.
 
     Args:
         clock: by which it stamps, and waits.
@@ -66,7 +60,7 @@ class MemoryDriver:
         ready_after: int = 0,
         unavailable: bool = False,
         missing: bool = False,
-        connecting: Connecting | None = None,
+        connecting: ConnectionParts | None = None,
         retries: Mapping[int, int] | None = None,
     ) -> None:
         self._clock = clock
@@ -83,8 +77,7 @@ class MemoryDriver:
         self._missing = missing
         self._connecting = connecting
         self._retries = retries or {}
-        self.offered: list[Write] = []
-        self.operations: list[Operation] = []
+        self.offered: list[Request] = []
         self.stored: dict[str, bytes] = {}
         self.changes: list[Change] = []
         self.in_flight = 0
@@ -103,26 +96,19 @@ class MemoryDriver:
         self._call("prepare")
 
     async def ready(self) -> bool:
-        """True after `ready_after` refusals."""
+        """Return True after `ready_after` refusals."""
         self.calls.append("ready")
         self._ready_after -= 1
         return self._ready_after < 0
 
-    async def write(self, write: Write) -> Written:
-        """Wait for the service time, then answer as ordered."""
-        number = len(self.offered)
-        self.offered.append(write)
-        self.in_flight += 1
-        self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        try:
-            return await self._answer(number, write)
-        finally:
-            self.in_flight -= 1
+    def prepare_request(self, request: Request) -> PendingRequest:
+        """Return a request that waits for the service time, then answers as ordered."""
+        return CoroutineRequest(partial(self.serve, request), self._clock)
 
-    async def operate(self, operation: Operation) -> Operated:
-        """The same for an operation; it is stored by key, and a watch sees nothing of it."""
-        number = len(self.operations)
-        self.operations.append(operation)
+    async def serve(self, request: Request) -> Result:
+        """Wait for the service time, change what is stored, and answer as ordered."""
+        number = len(self.offered)
+        self.offered.append(request)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
         t1_ns = self._clock.now_ns()
@@ -130,12 +116,24 @@ class MemoryDriver:
             outcome, error = await self._serve(number)
         finally:
             self.in_flight -= 1
-        if self._missing and operation.kind in READING and operation.key not in self.stored and not error:
-            outcome, error = Outcome.FAILED, "not_found"
-        if outcome is Outcome.OK and operation.value:
-            self.stored[operation.key] = operation.value
+        if self._missing and request.kind in READING and request.key not in self.stored and not error:
+            outcome, error = Outcome.FAILED, NOT_FOUND
+        token = self._apply(request) if outcome is Outcome.OK else ""
         retries = self._retries.get(number, 0)
-        return Operated(t1_ns, self._clock.now_ns(), outcome, "", error, retries, self._connecting)
+        return Result(t1_ns, self._clock.now_ns(), outcome, token, error, retries, self._connecting)
+
+    def _apply(self, request: Request) -> str:
+        """Change what is stored; the token is the number of the change, which only events have."""
+        if request.kind is Kind.DELETE:
+            self.remove(request.key)
+        elif request.fields is None and request.kind is Kind.INSERT:
+            self.put(request.key, request.value)
+        elif request.value:
+            self.stored[request.key] = request.value
+            return ""
+        else:
+            return ""
+        return str(len(self.changes))
 
     async def _serve(self, number: int) -> tuple[Outcome, str]:
         if number in self._raising:
@@ -154,18 +152,7 @@ class MemoryDriver:
         except asyncio.CancelledError:
             if number not in self._withdrawn:
                 raise
-            raise WithdrawnError(Operated(began_ns, self._clock.now_ns(), Outcome.FAILED, error=WITHDRAWN)) from None
-
-    async def _answer(self, number: int, write: Write) -> Written:
-        t1_ns = self._clock.now_ns()
-        outcome, error = await self._serve(number)
-        if error:
-            return Written(t1_ns, self._clock.now_ns(), outcome, error=error)
-        if write.delete:
-            self.remove(write.key)
-        else:
-            self.put(write.key, write.value)
-        return Written(t1_ns, self._clock.now_ns(), outcome, token=str(len(self.changes)))
+            raise WithdrawnError(Result(began_ns, self._clock.now_ns(), Outcome.FAILED, error=WITHDRAWN)) from None
 
     def put(self, key: str, value: bytes) -> None:
         """Change the store from outside; watches see it, unless it is not to pass a filter."""
@@ -194,11 +181,11 @@ class MemoryDriver:
         self.calls.append("close")
 
     async def provider(self) -> str:
-        """What it is."""
+        """Name the store."""
         return "memory"
 
     async def watch(self, from_position: int | None) -> AsyncIterator[ChangeBatch]:
-        """Changes after a position as they come, all that there are at a time in one batch."""
+        """Yield the changes after a position, all that there are at a time in one batch."""
         self.calls.append(f"watch from {from_position}")
         seen = len(self.changes) if from_position is None else from_position
         yield ChangeBatch(self._clock.now_ns(), ())

@@ -1,5 +1,9 @@
-"""PostgreSQL and Aurora: rows in a table of the trial's own, and a trigger that calls Lambda."""
+"""PostgreSQL and Aurora: a trigger that calls Lambda, and operations."""
 
-from stepbench.drivers.postgresql.driver import PostgresqlDriver
+from stepbench.drivers.protocol import StoreRoom, deferred
 
-__all__ = ["PostgresqlDriver"]
+ROOM = StoreRoom(
+    lease=lambda _spec, settings: settings.postgresql_endpoint,
+    trigger=deferred("stepbench.drivers.postgresql.trigger:PostgresqlDriver"),
+    operations=deferred("stepbench.drivers.postgresql.operations:PostgresqlOperations"),
+)

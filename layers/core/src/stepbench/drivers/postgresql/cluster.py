@@ -8,25 +8,25 @@ from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
     from stepbench.contracts.target import ServerlessCapacity
-    from stepbench.drivers.aws_access import AwsAccess
+    from stepbench.drivers.aws.access import AwsAccess
 
 BEFORE = "stepbench:acu"
 """Tag that keeps the cluster's own bounds (`0.5-16`) while a trial's are in force; no function lives as long."""
 
 
 class Bounds(NamedTuple):
-    """Between which capacities a cluster moves, in ACU."""
+    """Capacities between which a cluster moves, in ACU."""
 
     min_acu: float
     max_acu: float
 
     def text(self) -> str:
-        """For the tag."""
+        """Format the bounds for the tag."""
         return f"{self.min_acu:g}-{self.max_acu:g}"
 
     @classmethod
     def parse(cls, text: str) -> Bounds:
-        """What `text` wrote."""
+        """Parse what `text` wrote."""
         low, high = text.split("-")
         return cls(float(low), float(high))
 

@@ -40,6 +40,7 @@
       window: { color: look.muted, stroke: look.muted },
       "window-name": { color: look.ink },
       change: { color: look.palette[3] },
+      stall: { color: look.palette[3] },
       "sent-bin": { color: look.palette[1] },
     },
     axis: {
@@ -60,7 +61,9 @@
     for (const [name, source] of Object.entries(figure.data)) datasets[name] = rowsOf(page.datasets[source]);
     const chart = page.charts[figure.chart];
     const params = chart.params.map((each) => (each.name in figure.params ? { ...each, value: figure.params[each.name] } : each));
-    const specification = { ...chart, datasets, params, height: figure.height ?? chart.height };
+    // An axis over no rows has no extent, and Vega warns of it.
+    const layer = chart.layer.filter((each) => each.name || datasets[each.data.name].length);
+    const specification = { ...chart, layer, datasets, params, height: figure.height ?? chart.height };
     const earlier = drawn.get(place.id);
     const result = await vegaEmbed(place, specification, {
       actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },

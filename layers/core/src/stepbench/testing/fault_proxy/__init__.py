@@ -10,19 +10,25 @@ A loopback TCP proxy that breaks what passes through it, by rules that a test ca
 Shipped, so that users can hold their own drivers to the same.
 """
 
-from stepbench.testing.fault_proxy.faults import Chooser, Cut, Delay, Drop, Duplicate, Fault, Limit, Rule, Throttle
-from stepbench.testing.fault_proxy.framing import Framing, Piece
-from stepbench.testing.fault_proxy.http1 import http1
-from stepbench.testing.fault_proxy.proxy import FaultProxy, fault_proxy
-from stepbench.testing.fault_proxy.raw import http2, plain, postgresql
-from stepbench.testing.fault_proxy.stats import Stats
-from stepbench.testing.fault_proxy.throttling import (
+from stepbench.testing.fault_proxy.faults import (
     DYNAMODB_EXCEEDED,
     DYNAMODB_THROTTLING,
     LAMBDA_TOO_MANY,
     S3_SLOW_DOWN,
+    Chooser,
+    Cut,
+    Delay,
+    Drop,
+    Duplicate,
+    Fault,
+    Limit,
+    Rule,
+    Stats,
+    Throttle,
     http_answer,
 )
+from stepbench.testing.fault_proxy.framing import Framing, Piece, http1, http2, plain, postgresql
+from stepbench.testing.fault_proxy.proxy import FaultProxy, fault_proxy
 
 __all__ = [
     "DYNAMODB_EXCEEDED",

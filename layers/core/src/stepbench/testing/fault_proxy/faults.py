@@ -1,17 +1,56 @@
-"""What can go wrong with a request, and which requests it happens to: pure, no sockets."""
+"""
+The faults that can happen to a request, and the rules by which requests are chosen: pure, no sockets.
+
+Services that are asked too much say so in whole HTTP/1.1 answers, written here as the services write them.
+"""
 
 from __future__ import annotations
 
+import json
 import random
+import threading
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-from stepbench.testing.fault_proxy.throttling import DYNAMODB_THROTTLING
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+
 CutAt = Literal["before-request", "in-request", "before-answer", "in-answer"]
+
+
+def http_answer(status: str, content_type: str, body: bytes, *headers: str) -> bytes:
+    """Return an answer; the connection stays open. `status` such as "503 Slow Down"; `headers` as "Name: value"."""
+    lines = [f"HTTP/1.1 {status}", f"Content-Type: {content_type}", f"Content-Length: {len(body)}", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+def _dynamodb(kind: str, message: str) -> bytes:
+    body = json.dumps({"__type": kind, "message": message}).encode()
+    return http_answer("400 Bad Request", "application/x-amz-json-1.0", body)
+
+
+DYNAMODB_THROTTLING = _dynamodb(
+    "com.amazon.coral.availability#ThrottlingException", "Rate of requests exceeds the allowed throughput."
+)
+DYNAMODB_EXCEEDED = _dynamodb(
+    "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
+    "The level of configured provisioned throughput for the table was exceeded.",
+)
+S3_SLOW_DOWN = http_answer(
+    "503 Slow Down",
+    "application/xml",
+    b'<?xml version="1.0" encoding="UTF-8"?>\n'
+    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message>"
+    b"<RequestId>FAULTPROXY</RequestId><HostId>fault-proxy</HostId></Error>",
+)
+LAMBDA_TOO_MANY = http_answer(
+    "429 Too Many Requests",
+    "application/json",
+    b'{"Reason":"ReservedFunctionConcurrentInvocationLimitExceeded","Type":"User","message":"Rate Exceeded."}',
+    "x-amzn-ErrorType: TooManyRequestsException",
+)
 
 
 @dataclass(frozen=True)
@@ -20,22 +59,16 @@ class Throttle:
 
     answer: bytes = DYNAMODB_THROTTLING
 
-    @property
-    def name(self) -> str:
-        """As `Stats.faults` counts it."""
-        return "throttle"
+    name: ClassVar[str] = "throttle"
 
 
 @dataclass(frozen=True)
 class Limit:
-    """From this request on until the next one, the connection carries so many bytes a second in each direction."""
+    """The connection carries so many bytes a second in each direction, from this request on until the next one."""
 
     bytes_per_s: float
 
-    @property
-    def name(self) -> str:
-        """As `Stats.faults` counts it."""
-        return "limit"
+    name: ClassVar[str] = "limit"
 
 
 @dataclass(frozen=True)
@@ -45,10 +78,7 @@ class Delay:
     request_s: float = 0.0
     answer_s: float = 0.0
 
-    @property
-    def name(self) -> str:
-        """As `Stats.faults` counts it."""
-        return "delay"
+    name: ClassVar[str] = "delay"
 
 
 @dataclass(frozen=True)
@@ -64,7 +94,7 @@ class Drop:
 
     @property
     def name(self) -> str:
-        """As `Stats.faults` counts it."""
+        """The name by which `Stats.faults` counts it."""
         return f"drop {self.part}"
 
 
@@ -72,10 +102,7 @@ class Drop:
 class Duplicate:
     """HTTP/1.1 only: the server gets the request twice; the second answer is passed on, as a retrying proxy does."""
 
-    @property
-    def name(self) -> str:
-        """As `Stats.faults` counts it."""
-        return "duplicate"
+    name: ClassVar[str] = "duplicate"
 
 
 @dataclass(frozen=True)
@@ -95,7 +122,7 @@ class Cut:
 
     @property
     def name(self) -> str:
-        """As `Stats.faults` counts it."""
+        """The name by which `Stats.faults` counts it."""
         return f"cut {self.at}"
 
 
@@ -105,7 +132,7 @@ Fault = Throttle | Limit | Delay | Drop | Duplicate | Cut
 @dataclass(frozen=True)
 class Rule:
     """
-    Which requests a fault happens to.
+    A fault, and the requests that it happens to.
 
     match: only requests whose first bytes (the HTTP head, the first frame or message) contain this.
     from_nth: the first of the matching requests, from 1, counted since the rule was set.
@@ -133,7 +160,7 @@ class Chooser:
         self._turns = [_Turn(rule) for rule in rules]
 
     def choose(self, first_bytes: bytes) -> Fault | None:
-        """The fault of the next request. Every rule counts every request that matches it, whoever wins."""
+        """Return the fault of the next request. Every rule counts every request that matches it, whoever wins."""
         fitting = [turn for turn in self._turns if turn.fits(first_bytes)]
         if not fitting:
             return None
@@ -156,3 +183,54 @@ class _Turn:
             return False
         heads = self._coin.random() < self.rule.share
         return heads and (self.rule.times is None or self.done < self.rule.times)
+
+
+class Stats(NamedTuple):
+    """
+    Counts since the proxy began, or since `FaultProxy.forget`.
+
+    connections: accepted. requests: begun by clients. forwarded: sent to the server to the end, copies too.
+    answered: answers passed on to the end, the proxy's own too. faults: by the fault's name.
+    """
+
+    connections: int
+    requests: int
+    forwarded: int
+    answered: int
+    faults: dict[str, int]
+
+
+class Tally:
+    """Counters that one thread writes and another one reads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._faults: Counter[str] = Counter()
+
+    def count(self, what: str) -> None:
+        """Count one more of a field of `Stats`."""
+        with self._lock:
+            self._counts[what] += 1
+
+    def fault(self, name: str) -> None:
+        """Count one more fault."""
+        with self._lock:
+            self._faults[name] += 1
+
+    def read(self) -> Stats:
+        """Return all of them at one moment."""
+        with self._lock:
+            return Stats(
+                connections=self._counts["connections"],
+                requests=self._counts["requests"],
+                forwarded=self._counts["forwarded"],
+                answered=self._counts["answered"],
+                faults=dict(self._faults),
+            )
+
+    def clear(self) -> None:
+        """Begin again at 0."""
+        with self._lock:
+            self._counts.clear()
+            self._faults.clear()

@@ -1,4 +1,4 @@
-"""The proxy itself: a listener on loopback, an event loop on a thread of its own, and rules that can be changed."""
+"""The proxy: a listener on loopback, an event loop on a thread of its own, and rules that can be changed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from stepbench.testing.fault_proxy.faults import Chooser, Duplicate, Fault, Rule, Throttle
-from stepbench.testing.fault_proxy.http1 import Http1
-from stepbench.testing.fault_proxy.link import End, Link
-from stepbench.testing.fault_proxy.stats import Stats, Tally
+from stepbench.testing.fault_proxy.connection import End, ProxiedConnection
+from stepbench.testing.fault_proxy.faults import Chooser, Duplicate, Fault, Rule, Stats, Tally, Throttle
+from stepbench.testing.fault_proxy.framing import Http1
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -22,12 +21,12 @@ T = TypeVar("T")
 
 _LOOPBACK = "127.0.0.1"
 _LIMIT_S = 10.0
-_LOOK_EVERY_S = 0.005
+_CHECK_EVERY_S = 0.005
 
 
 class FaultProxy:
     """
-    Made by `fault_proxy`. Every method may be called from any thread.
+    A proxy, made by `fault_proxy`. Every method may be called from any thread.
 
     endpoint: `127.0.0.1:port`, where clients connect.
     """
@@ -39,7 +38,7 @@ class FaultProxy:
         self._chooser = Chooser(())
         self._choosing = threading.Lock()
         self._tally = Tally()
-        self._links: set[Link] = set()
+        self._connections: set[ProxiedConnection] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._errors: list[BaseException] = []
         self._loop = asyncio.new_event_loop()
@@ -56,12 +55,12 @@ class FaultProxy:
 
     @property
     def open_connections(self) -> int:
-        """How many there are now."""
-        return self._on_loop(lambda: len(self._links))
+        """The number of connections that are open now."""
+        return self._on_loop(lambda: len(self._connections))
 
     def follow(self, *rules: Rule) -> None:
         """
-        These rules from the next request on, instead of those before; none: everything passes.
+        Apply these rules from the next request on, instead of those before; none: everything passes.
 
         Raises:
             ValueError: a fault that takes HTTP/1.1, and this proxy passes on something else.
@@ -74,7 +73,7 @@ class FaultProxy:
             self._chooser = Chooser(rules)
 
     def stats(self) -> Stats:
-        """What has been done."""
+        """Return what has been done."""
         return self._tally.read()
 
     def forget(self) -> None:
@@ -83,19 +82,19 @@ class FaultProxy:
 
     def cut(self, how: Literal["rst", "fin"] = "rst") -> int:
         """End all connections that are open now; says how many."""
-        return self._on_each(lambda link: link.cut(how))
+        return self._on_each(lambda connection: connection.cut(how))
 
     def black_hole(self) -> int:
         """Let nothing through on the connections that are open now, for good; says how many."""
-        return self._on_each(lambda link: link.black_hole())
+        return self._on_each(lambda connection: connection.black_hole())
 
     def stall(self) -> int:
         """Hold everything on the connections that are open now until `resume`; nothing is lost. Says how many."""
-        return self._on_each(lambda link: link.flowing.clear())
+        return self._on_each(lambda connection: connection.flowing.clear())
 
     def resume(self) -> None:
         """End `stall`."""
-        self._on_each(lambda link: link.flowing.set())
+        self._on_each(lambda connection: connection.flowing.set())
 
     def await_idle(self, limit_s: float = 5.0) -> None:
         """
@@ -109,7 +108,7 @@ class FaultProxy:
             if time.monotonic() > until:
                 message = f"{count} connections to {self.endpoint} are still open after {limit_s} s"
                 raise TimeoutError(message)
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_CHECK_EVERY_S)
 
     def stop(self) -> None:
         """
@@ -138,7 +137,7 @@ class FaultProxy:
             await asyncio.sleep(0)  # transports report their end in one of the loop's next turns
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Coroutine[None, None, None]:
-        """A task that is cancelled before its first step closes nothing, so `_end` has to know the connection."""
+        """Note the connection for `_end`: a task that is cancelled before its first step closes nothing."""
         self._writers.add(writer)
         return self._serve(reader, writer)
 
@@ -146,7 +145,7 @@ class FaultProxy:
         self._tally.count("connections")
         client = End(reader, writer)
         try:
-            await self._link(client)
+            await self._connect(client)
         except asyncio.CancelledError:
             pass  # `stop`; the stream server would report it as an error
         except Exception as error:  # noqa: BLE001 -- kept, and raised by `stop`
@@ -155,7 +154,7 @@ class FaultProxy:
             await client.close()
             self._writers.discard(writer)
 
-    async def _link(self, client: End) -> None:
+    async def _connect(self, client: End) -> None:
         connecting = asyncio.create_task(asyncio.open_connection(*self._upstream))
         try:
             server = End(*await asyncio.shield(connecting))
@@ -165,22 +164,22 @@ class FaultProxy:
         except asyncio.CancelledError:
             connecting.add_done_callback(_close_unused)
             raise
-        link = Link(client, server, self._framing(), self._choose, self._tally)
-        self._links.add(link)
+        connection = ProxiedConnection(client, server, self._framing(), self._choose, self._tally)
+        self._connections.add(connection)
         try:
-            await link.run()
+            await connection.run()
         finally:
-            self._links.discard(link)
+            self._connections.discard(connection)
 
     def _choose(self, first_bytes: bytes) -> Fault | None:
         with self._choosing:
             return self._chooser.choose(first_bytes)
 
-    def _on_each(self, act: Callable[[Link], None]) -> int:
+    def _on_each(self, act: Callable[[ProxiedConnection], None]) -> int:
         def do() -> int:
-            for link in self._links:
-                act(link)
-            return len(self._links)
+            for connection in self._connections:
+                act(connection)
+            return len(self._connections)
 
         return self._on_loop(do)
 
@@ -192,7 +191,7 @@ class FaultProxy:
 
 
 def _close_unused(connecting: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
-    """A connection that came about just when nobody wanted it any more."""
+    """Close a connection that came about just when nobody wanted it any more."""
     if not connecting.cancelled() and connecting.exception() is None:
         connecting.result()[1].close()
 
@@ -200,7 +199,7 @@ def _close_unused(connecting: asyncio.Task[tuple[asyncio.StreamReader, asyncio.S
 @contextmanager
 def fault_proxy(upstream: str, framing: Callable[[], Framing]) -> Iterator[FaultProxy]:
     """
-    A proxy that ends with the block.
+    Yield a proxy that ends with the block.
 
     Args:
         upstream: `host:port` of the server, or its `http://` URL; what follows a slash is ignored.

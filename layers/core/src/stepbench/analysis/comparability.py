@@ -1,0 +1,155 @@
+"""
+Which trials of operations differ in one setting only, or in their clients only, however the plan has them.
+
+Their setups are compared (`TrialSummary.setup`), so that trials which the plan writes out are found as those of a
+matrix are. In plain Python, since the report's function has no NumPy.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from stepbench.contracts.phase import Phase
+    from stepbench.contracts.plan import TrialPlan, TrialSpec
+    from stepbench.contracts.result import Scalar, TrialSummary
+
+SETTINGS = ("target.store", "target.tls", "target.cluster", "target.region", "workload.reuse")
+Setup = frozenset[tuple[str, "Scalar"]]
+_TLS_ALWAYS = frozenset({"dsql"})
+_STORES_OWN = re.compile(r"target\..+")
+_ADDRESS = re.compile(r"target\.endpoint")
+_GOES_WITH = {"target.store": _STORES_OWN, "target.cluster": _ADDRESS, "target.region": _ADDRESS}
+"""What differs with a setting of necessity: no two stores have one address, or each other's parameters."""
+_CLIENTS = re.compile(r"phases\[[^\]]+\]\.closed\.clients")
+_WITH_CLIENTS = re.compile(r"phases\[[^\]]+\]\.closed\.operations|writers|max_concurrency")
+"""What may grow with the number of clients."""
+ALWAYS = frozenset({"target.tls", "target.cluster", "target.region", "workload.reuse", "writers"})
+"""These are in a setup where they have their default, too; all else only where it has not."""
+_PLAN_FIELDS = ("experiment", "name", "repeats", "matrix", "published", "seed", "phases")
+_ARRIVAL_FIELDS = ("record", "find_rate", "log_t4", "drain_limit_s")
+_EXCLUDED: dict[str, bool | set[str]] = {**dict.fromkeys((*_PLAN_FIELDS, *_ARRIVAL_FIELDS), True), "workload": {"seed"}}
+"""Phases are flattened apart from the rest; operations have no arrivals."""
+
+
+def flatten_setup(plan: TrialPlan) -> dict[str, Scalar]:
+    """
+    Map dotted paths to values: `{"target.store": "redis", "phases[steady].closed.clients": 5, "writers": 1}`.
+
+    Phases that are not measured are left out, but for a change of the store's capacity that outlasts them. Empty for
+    triggers.
+    """
+    if plan.workload is None:
+        return {}
+    changed = plan.model_dump(mode="json", exclude=_EXCLUDED, exclude_defaults=True)
+    whole = plan.model_dump(mode="json", exclude=_EXCLUDED)
+    always = {path: value for path, value in _flatten(whole) if path in ALWAYS}
+    phases = {
+        path: value for phase in plan.phases for path, value in _flatten(_dump_phase(phase), f"phases[{phase.name}]")
+    }
+    return {**dict(_flatten(changed)), **always, **phases}
+
+
+def place_in_run(spec: TrialSpec) -> dict[str, Any]:
+    """Return the fields of a trial's summary that say what it is a repeat or a point of, and what was set."""
+    return {
+        "experiment": spec.plan.experiment,
+        "group": spec.group or spec.name,
+        "base": spec.base,
+        "repeat": spec.repeat,
+        "point": spec.point,
+        "setup": flatten_setup(spec.plan),
+    }
+
+
+def in_plan_order(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> list[TrialSummary]:
+    """
+    Return the trials of operations that went through whole, in the order of the plan.
+
+    Args:
+        trials: the run's, which may have been shuffled.
+        listed: their groups' names as the plan has them. Others come last, in the order of execution.
+    """
+    place = {name: number for number, name in enumerate(listed)}
+    whole = [trial for trial in trials if trial.experiment == "operations" and not trial.incomplete]
+    return sorted(whole, key=lambda trial: (place.get(trial.group or trial.name, len(place)), trial.index))
+
+
+def drop_setting(setup: Mapping[str, Scalar], setting: str) -> Setup:
+    """
+    Return what trials share that differ in the setting only.
+
+    Of two stores' own parameters nothing is compared but whether there is TLS: a store without that choice has none,
+    or, as DSQL, always.
+    """
+    goes = _GOES_WITH.get(setting)
+    rest = {path: value for path, value in setup.items() if path != setting and not (goes and goes.fullmatch(path))}
+    if setting == "target.store":
+        rest["target.tls"] = setup.get("target.tls", setup[setting] in _TLS_ALWAYS)
+    return frozenset(rest.items())
+
+
+def drop_clients(setup: Mapping[str, Scalar]) -> Setup:
+    """Return what trials of one scaling curve share."""
+    return frozenset(
+        (path, value)
+        for path, value in setup.items()
+        if not _CLIENTS.fullmatch(path) and not _WITH_CLIENTS.fullmatch(path)
+    )
+
+
+def growth_key(trial: TrialSummary) -> tuple[Setup, str, str]:
+    """
+    Return what may change along a curve, but not between trials of equally many clients.
+
+    Its writers, concurrency and operations; and which matrix it is of, at which other values.
+    """
+    grows = frozenset((path, value) for path, value in trial.setup.items() if _WITH_CLIENTS.fullmatch(path))
+    return grows, *matrix_key(trial, _CLIENTS)
+
+
+def matrix_key(trial: TrialSummary, varied: re.Pattern[str]) -> tuple[str, str]:
+    """Return the trial's matrix and its other values there; empty strings for a trial that is written out."""
+    rest = {path: value for path, value in trial.point.items() if not varied.fullmatch(path)}
+    return (trial.base, json.dumps(rest, sort_keys=True)) if trial.point else ("", "")
+
+
+def format_matrix_point(trial: TrialSummary) -> str:
+    """Format the matrix's values but for the clients: `target.tls = true`."""
+    return _format_values({path: value for path, value in trial.point.items() if not _CLIENTS.fullmatch(path)})
+
+
+def format_setup_difference(trial: TrialSummary, others: Sequence[TrialSummary]) -> str:
+    """Format what distinguishes a trial's setup from others', but for clients: `workload.mix.read = 1`."""
+    return _format_values(
+        {
+            path: value
+            for path, value in trial.setup.items()
+            if not _CLIENTS.fullmatch(path) and any(other.setup.get(path) != value for other in others)
+        }
+    )
+
+
+def _format_values(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{path} = {json.dumps(value)}" for path, value in values.items())
+
+
+def _dump_phase(phase: Phase) -> dict[str, Any]:
+    if phase.measured:
+        return phase.model_dump(mode="json", exclude={"name"}, exclude_defaults=True)
+    return phase.model_dump(mode="json", include={"scale"}, exclude_defaults=True)
+
+
+def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Scalar]]:  # noqa: ANN401 -- any JSON
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _flatten(inner, f"{path}.{name}".removeprefix("."))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from _flatten(inner, f"{path}[{place}]")
+    else:
+        yield path, value

@@ -1,0 +1,200 @@
+"""
+Each measured window's distribution of latency: its curve, its box, and its modes.
+
+It is compared with the window before, and with published numbers: times, rates, and ratios of two times.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.contracts.drawn import BoxStats, EcdfCurve
+from stepbench.contracts.measure import measure_of
+from stepbench.contracts.measures import Comparison, Estimate, Modality, Replication
+from stepbench.errors import InsufficientSampleError
+from stepbench.stats.comparison import METRICS, Differences, compare, ratio_between, ratio_within
+from stepbench.stats.modality import find_modes
+from stepbench.stats.quantiles import ecdf, quantile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.latency import Ascending
+    from stepbench.analysis.windows import MeasuredWindow
+    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.plan import Published, TrialPlan
+    from stepbench.stats.estimates import Sample
+
+_COMPARISON_PURPOSE, _MODALITY_PURPOSE = 1, 3
+"""Each use of random numbers has its own, see `MeasuredWindow.sample`."""
+NOT_MEASURED = Estimate(value=None, reason="the window was not measured")
+RATE = "a count over the whole window, of which no interval is made"
+_TRIGGER, _AFTER_ACK, _OVER = 2, 3, 2
+"""Purposes, as in `MeasuredWindow.sample`; what a ratio is over has its own."""
+
+
+def window_curve(evidence: Evidence, window: MeasuredWindow) -> EcdfCurve:
+    """Return the window's empirical distribution of latency."""
+    curve = ecdf(window.ascending_latency().all_ms())
+    return EcdfCurve(
+        window=window.name,
+        phase=evidence.spec.plan.phases[window.phase].name,
+        latency_ms=tuple(curve.value.tolist()),
+        probability=tuple(curve.probability.tolist()),
+    )
+
+
+def box(evidence: Evidence, window: MeasuredWindow) -> BoxStats:
+    """Return quantiles of the window's latency, without intervals: the table beside the plot has those."""
+    ascending = window.ascending_latency()
+    return BoxStats(
+        window=window.name,
+        phase=evidence.spec.plan.phases[window.phase].name,
+        n=ascending.size,
+        **{f"p{percent}": _finite(ascending, percent / 100) for percent in (1, 25, 50, 75, 90, 99)},
+    )
+
+
+def modality(evidence: Evidence, window: MeasuredWindow) -> Modality:
+    """Test every k-th event, k = the autocorrelation time: a cluster of events that resemble each other is no mode."""
+    phase = evidence.spec.plan.phases[window.phase].name
+    sample = window.sample(window.latency_ms(), _MODALITY_PURPOSE)
+    every = math.ceil(sample.rank_time) if sample.values.size else 1
+    try:
+        found = find_modes(sample.values[::every], sample.rng)
+    except InsufficientSampleError as shortage:
+        reason = f"every {every}th event: {shortage}" if every > 1 else str(shortage)
+        return Modality(window=window.name, phase=phase, reason=reason)
+    return Modality(window=window.name, phase=phase, p_value=found.p_value, modes_ms=found.at)
+
+
+def comparisons(evidence: Evidence, windows: Sequence[MeasuredWindow]) -> tuple[Comparison, ...]:
+    """Compare each measured window with the one before it, in the plan's order."""
+    return tuple(_comparison(evidence, a, b) for a, b in pairwise(windows))
+
+
+def _finite(ascending: Ascending, q: float) -> float | None:
+    if ascending.size == 0:
+        return None
+    value = quantile(ascending, q)
+    return value if math.isfinite(value) else None
+
+
+def _comparison(evidence: Evidence, a: MeasuredWindow, b: MeasuredWindow) -> Comparison:
+    phases, found = evidence.spec.plan.phases, _differences(a, b)
+    return Comparison(
+        phase_a=phases[a.phase].name,
+        a=a.name,
+        phase_b=phases[b.phase].name,
+        b=b.name,
+        median_shift_ms=found.median_shift,
+        median_ratio=found.median_ratio,
+        iqr_ratio=found.iqr_ratio,
+        tail_ratio=found.tail_ratio,
+    )
+
+
+def _differences(a: MeasuredWindow, b: MeasuredWindow) -> Differences:
+    if a.overlaps(b):
+        # Events in both windows would be taken for agreement between them.
+        none = Estimate(value=None, reason="the windows overlap")
+        return Differences(none, none, none, none)
+    sample_a, sample_b = a.sample(a.latency_ms()), b.sample(b.latency_ms(), _COMPARISON_PURPOSE)
+    return compare(sample_a, sample_b, sample_b.rng)
+
+
+class WindowMeasurement(NamedTuple):
+    """It holds a measured window and its result."""
+
+    window: MeasuredWindow
+    result: WindowResult
+
+    def sample(self, purpose: int, *, after_ack: bool) -> Sample:
+        """Return the sample of latency, or of latency after the acknowledgement."""
+        values_ms = self.window.after_ack_ms() if after_ack else None
+        return self.window.sample(self.window.latency_ms() if values_ms is None else values_ms, purpose)
+
+
+def replication(
+    plan: TrialPlan, windows: Sequence[MeasuredWindow], results: Sequence[WindowResult]
+) -> tuple[Replication, ...]:
+    """
+    Return one entry for each number in the plan's `published`, even where we have none to set beside it.
+
+    Args:
+        plan: the trial's.
+        windows: the measured windows.
+        results: what came of them, in the same order.
+    """
+    planned = [(phase.name, window.name) for phase in plan.phases for window in phase.all_windows()]
+    measured = {
+        (each.phase, each.name): WindowMeasurement(window, each) for window, each in zip(windows, results, strict=True)
+    }
+    arrives = measure_of(plan.experiment).arrives
+    return tuple(_replication(published, planned, measured, arrives=arrives) for published in plan.published)
+
+
+def _replication(
+    published: Published,
+    planned: Sequence[tuple[str, str]],
+    measured: dict[tuple[str, str], WindowMeasurement],
+    *,
+    arrives: bool,
+) -> Replication:
+    place = _place(published.window, planned)
+    over = _place(published.over, planned) if published.over else place
+    ours, base = measured.get(place), measured.get(over)
+    number = published.value_ms or published.per_minute or published.ratio or 0.0  # exactly one is there, and above 0
+    own = _ours(published, ours, base, after_ack=False)
+    twice = arrives and published.per_minute is None
+    after_ack = _ours(published, ours, base, after_ack=True) if twice else None
+    over_words = f"{published.over_metric or published.metric} of {over[1]}" if published.ratio else ""
+    return Replication(
+        metric=published.metric,
+        window=place[1],
+        phase=place[0],
+        over=over_words,
+        published=number,
+        unit="ratio" if published.ratio else "per_minute" if published.per_minute else "ms",
+        bound=published.bound,
+        source=published.source,
+        ours=own,
+        ours_after_ack=after_ack,
+        ratio=_over_number(own, number),
+        ratio_after_ack=None if after_ack is None else _over_number(after_ack, number),
+    )
+
+
+def _place(name: str | None, planned: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return phase and window."""
+    return next(names for names in planned if name in {None, names[1]})
+
+
+def _ours(
+    published: Published, ours: WindowMeasurement | None, base: WindowMeasurement | None, *, after_ack: bool
+) -> Estimate:
+    if ours is None or base is None:
+        return NOT_MEASURED
+    if published.per_minute is not None:
+        return Estimate(value=60 * ours.result.achieved_per_s, reason=RATE)
+    if published.ratio is None:
+        latency = ours.result.after_ack_ms if after_ack else ours.result.latency_ms
+        found: Estimate = getattr(latency, published.metric)
+        return found
+    above, below = METRICS[published.metric], METRICS[published.over_metric or published.metric]
+    sample = ours.sample(_AFTER_ACK if after_ack else _TRIGGER, after_ack=after_ack)
+    if ours is base:
+        return ratio_within(sample, above, below, sample.rng)
+    if ours.window.overlaps(base.window):
+        return Estimate(value=None, reason="the windows overlap")
+    return ratio_between(base.sample(_OVER, after_ack=after_ack), sample, below, above, sample.rng)
+
+
+def _over_number(estimate: Estimate, published: float) -> Estimate:
+    low, value, high = (
+        None if each is None else each / published for each in (estimate.low, estimate.value, estimate.high)
+    )
+    return Estimate(value=value, low=low, high=high, reason=estimate.reason)

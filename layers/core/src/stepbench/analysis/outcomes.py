@@ -1,0 +1,116 @@
+"""Failed and unknown outcomes: by which errors, when, and what they do to the latencies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from stepbench import digits
+from stepbench.analysis.windows import NS_PER_S
+from stepbench.contracts.measure import measure_of
+from stepbench.contracts.result import Caveat
+from stepbench.model.result import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.windows import MeasuredWindow
+    from stepbench.records.join.joined import Joined
+
+
+class _OutcomeCaveat(NamedTuple):
+    kind: Literal["failed_outcomes", "unknown_outcomes"]
+    ended: str
+    meaning: str
+    remedy: str
+
+
+_NAMED = 3
+"""So many errors are named in a caveat; the page has all."""
+_CAVEATS: dict[Outcome, _OutcomeCaveat] = {
+    Outcome.FAILED: _OutcomeCaveat(
+        kind="failed_outcomes",
+        ended="failed",
+        meaning="",
+        remedy="Look at the store's log of that time; if it refused for load, lower the rate or give it more capacity.",
+    ),
+    Outcome.UNKNOWN: _OutcomeCaveat(
+        kind="unknown_outcomes",
+        ended="got no answer",
+        meaning="Nobody knows whether they happened. ",
+        remedy="Lower the rate, or look at the store's health.",
+    ),
+}
+
+
+def count_errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:
+    """
+    Count the errors of failed and unknown events, the most frequent first.
+
+    Args:
+        joined: the trial's events.
+        events: shape (n,), numbers in the grid. One without an error's name counts under its outcome.
+    """
+    counts: Counter[str] = Counter()
+    for outcome in _CAVEATS:
+        codes, found = np.unique(joined.error[_of(joined, events, outcome)], return_counts=True)
+        for code, count in zip(codes.tolist(), found.tolist(), strict=True):
+            counts[joined.errors[code] or outcome.name.lower()] += count
+    return dict(counts.most_common())
+
+
+def find_outcome_caveats(evidence: Evidence, windows: Sequence[MeasuredWindow]) -> Iterator[Caveat]:
+    """Report each measured window with failed or unknown outcomes; those outside of all windows in one sentence."""
+    what = "writes" if measure_of(evidence.spec.plan.experiment).arrives else "operations"
+    for outcome, (kind, ended, meaning, remedy) in _CAVEATS.items():
+        for window in windows:
+            events = _of(evidence.joined, window.unacknowledged, outcome)
+            if events.size:
+                share = f"{digits.count(events.size)} of {digits.count(window.sent)} {what}"
+                when, errors = _when(evidence, window.phase, events), count_errors(evidence.joined, events)
+                text = f"Window {window.name}: {share} ({digits.percent(events.size / window.sent)}) {ended} {when}: "
+                text += f"{_name_errors(errors)}. {meaning}"
+                text += f"Percentiles are of acknowledged {what} only, so the slowest may be missing."
+                yield Caveat(kind=kind, text=text, remedy=remedy)
+        if outside := _count_outside(evidence, windows, outcome):
+            phases = ", ".join(f"{digits.count(count)} in phase {phase}" for phase, count in outside.items())
+            text = f"Outside of the measured windows {what} {ended}: {phases}. {meaning}They are in no latency."
+            yield Caveat(kind=kind, text=text, remedy=remedy)
+
+
+def _when(evidence: Evidence, phase: int, events: NDArray[np.int64]) -> str:
+    """Describe when the first and the last of a phase's events were due."""
+    due_ns = (int(evidence.joined.grid.due_ns(event, event + 1)[0]) for event in (int(events[0]), int(events[-1])))
+    first_s, last_s = (f"{(each_ns - evidence.records.starts_ns[phase]) / NS_PER_S:.1f} s" for each_ns in due_ns)
+    return f"{first_s if first_s == last_s else f'between {first_s} and {last_s}'} after its phase began"
+
+
+def _name_errors(errors: dict[str, int]) -> str:
+    """Name the most frequent errors, with their counts."""
+    named = [f"{name} {digits.count(count)}" for name, count in list(errors.items())[:_NAMED]]
+    return ", ".join([*named, f"{len(errors) - _NAMED} other errors"] if len(errors) > _NAMED else named)
+
+
+def _count_outside(evidence: Evidence, windows: Sequence[MeasuredWindow], outcome: Outcome) -> dict[str, int]:
+    """Count the events with this outcome that are in no measured window, by phase: warm-ups, probes, what settles."""
+    found: dict[str, int] = {}
+    for number, phase in enumerate(evidence.spec.plan.phases):
+        events = evidence.joined.of_phase(number)
+        outside = events.outcome == outcome
+        for window in windows:
+            if window.phase == number:
+                outside[window.unacknowledged - events.first] = False
+        if count := int(np.count_nonzero(outside)):
+            found[phase.name] = count
+    return found
+
+
+def _of(joined: Joined, events: NDArray[np.int64], outcome: Outcome) -> NDArray[np.int64]:
+    """Return the events with this outcome, in their order."""
+    chosen: NDArray[np.int64] = events[joined.outcome[events] == outcome]
+    return chosen

@@ -1,0 +1,43 @@
+"""A span in which nobody watched a pull trigger makes latencies that are not the store's, which a caveat names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.analysis.windows import NS_PER_S
+from stepbench.contracts.result import Caveat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.analysis.evidence import Evidence
+    from stepbench.records.join.watch_gaps import WatchGap
+
+_SHOWN = 3
+
+
+def find_watch_gap_caveats(evidence: Evidence, events: int) -> Iterator[Caveat]:
+    """Yield a caveat if any events were acknowledged while nobody watched."""
+    if not events:
+        return
+    gaps = _under_load(evidence)
+    spans = "; ".join(_describe(evidence, gap) for gap in gaps[:_SHOWN]) + ("; …" if len(gaps) > _SHOWN else "")
+    text = (
+        f"{events} events were acknowledged while nobody watched {evidence.spec.plan.target.store} ({spans}). They "
+        "arrived when the watch was taken up again, which says nothing about the store: they are in no latency."
+    )
+    remedy = "Find out from WatchChanges' log why its watcher ended or stood still; run the trial again."
+    yield Caveat(kind="watch_gap", text=text, remedy=remedy)
+
+
+def _under_load(evidence: Evidence) -> list[WatchGap]:
+    first_ns = min(evidence.records.starts_ns.values(), default=0)
+    return [gap for gap in evidence.records.watch_gaps if gap.to_ns > first_ns]
+
+
+def _describe(evidence: Evidence, gap: WatchGap) -> str:
+    """Tell the span in seconds of the phase in which it began, or of the first one."""
+    starts_ns = evidence.records.starts_ns
+    phase = max((each for each in starts_ns if starts_ns[each] <= gap.from_ns), default=min(starts_ns))
+    from_s, to_s = ((at_ns - starts_ns[phase]) / NS_PER_S for at_ns in (gap.from_ns, gap.to_ns))
+    return f"{evidence.spec.plan.phases[phase].name}: {from_s:.1f} s to {to_s:.1f} s"

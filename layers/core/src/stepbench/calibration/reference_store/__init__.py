@@ -1,0 +1,1 @@
+"""The reference store's server: the one subroom of the calibration that does I/O."""

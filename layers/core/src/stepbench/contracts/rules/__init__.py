@@ -1,0 +1,81 @@
+"""All rules of a trial that span several of its fields; each yields what is broken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.base import BrokenRule, repeated_names
+from stepbench.contracts.endpoint import endpoint_problem
+from stepbench.contracts.rules import capacity, load, operations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.contracts.trial import TrialFields
+
+
+def _phase_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    yield from repeated_names("phases", [phase.name for phase in trial.phases])
+    probes = {phase.name for phase in trial.run_phases if phase.probe}
+    for index, phase in enumerate(trial.phases):
+        if not phase.probe and phase.name in probes:
+            message = "is the name of a probe of find_rate"
+            yield BrokenRule(f"phases[{index}].name", message, "Give the phase another name.")
+    if not any(phase.measured for phase in trial.phases):
+        yield BrokenRule(
+            "phases[0].measured", "is false, as in every phase", "Set measured: true on at least one phase."
+        )
+
+
+def _endpoint_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    endpoint = trial.target.endpoint
+    if endpoint is None:
+        return
+    if problem := endpoint_problem(endpoint):
+        remedy = "Give a URL or host:port of a store of your own, or remove it to use the stack's."
+        yield BrokenRule("target.endpoint", problem, remedy)
+    elif trial.target.endpoint_form == "url" and "://" not in endpoint:
+        yield BrokenRule("target.endpoint", "is no URL", "Write http://host:port or https://host:port.")
+    elif trial.target.endpoint_form == "address" and "://" in endpoint:
+        yield BrokenRule(
+            "target.endpoint", "is a URL, where host:port is needed", "Remove what stands before the host."
+        )
+
+
+def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """Published numbers have to name windows that are measured."""
+    windows = [window.name for phase in trial.phases for window in phase.all_windows()]
+    known = ", ".join(f'"{name}"' for name in dict.fromkeys(windows))
+    for index, published in enumerate(trial.published):
+        if published.window is None and len(windows) > 1:
+            message = "is missing, and there are several measured windows"
+            yield BrokenRule(f"published[{index}].window", message, f"Name one of {known}.")
+        for field, name in (("window", published.window), ("over", published.over)):
+            if name is None or windows.count(name) == 1:
+                continue
+            if name in windows:
+                message, remedy = "is the name of windows in several phases", "Give those windows names of their own."
+            else:
+                message, remedy = "names no measured window", f"Name one of {known}, or remove it."
+            yield BrokenRule(f"published[{index}].{field}", message, remedy)
+
+
+TRIAL_RULES = (
+    load.concurrency_rules,
+    load.size_rules,
+    load.delete_rules,
+    load.watch_rules,
+    load.history_rules,
+    capacity.scale_rules,
+    _phase_rules,
+    _endpoint_rules,
+    _published_rules,
+    load.log_rules,
+    capacity.find_rules,
+    capacity.same_sandbox_rules,
+    load.filter_rules,
+    operations.experiment_rules,
+    operations.workload_rules,
+    operations.client_rules,
+    operations.dsql_rules,
+)

@@ -1,0 +1,144 @@
+"""The rules of a trial's load: how much of it, how long, of what. Each yields what is broken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.base import BrokenRule
+from stepbench.contracts.identity import MAX_SLICES
+from stepbench.contracts.phase import MAX_EVENTS_PER_TRIAL, MAX_PRECISION_CHECKS, SLICE_S
+from stepbench.contracts.target import DynamoDbTarget
+from stepbench.contracts.trial import MAX_PHASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.contracts.phase import Phase
+    from stepbench.contracts.trial import TrialFields
+
+MAX_DELETES = 200_000
+"""Each has its key written before the load, which `PrepareTarget` has 15 minutes for; S3 takes some 500 a second."""
+MAX_LOGGED_EVENTS = 500_000
+MAX_ITEMS_PER_PHASE = 50_000
+"""The limit of writers times slices, which one Distributed Map is given."""
+MAX_WATCH_S = 8 * 3_600
+MAX_HISTORY_EVENTS = 22_000
+"""The part of an execution's 25,000 that loops may write; the rest is for what does not loop."""
+EVENTS_PER_LOOP = 9
+"""Task (entered, scheduled, started, succeeded, exited), Choice and Wait (entered, exited)."""
+ARRIVALS_LOOP_S = 2
+METRICS_LOOP_S, METRICS_WAIT_S = 5, 300
+"""The period and the limit of MeasureUtilisation's loop."""
+
+
+def concurrency_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """All writers run at once: in open loop, and where clients of several writers share the load."""
+    if trial.max_concurrency is not None and trial.max_concurrency < trial.writers:
+        message = f"is below writers ({trial.writers}), and every writer has to run at once"
+        yield BrokenRule("max_concurrency", message, f"Raise it to {trial.writers}, remove it, or lower writers.")
+
+
+def size_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """A trial offers something, and no more than a trial, a Map and an identity can hold."""
+    if len(trial.run_phases) > MAX_PHASES:
+        message = f"are {len(trial.run_phases)} with the probes of find_rate, more than {MAX_PHASES}"
+        yield BrokenRule("phases", message, "Lower find_rate.probes, or join phases.")
+    if trial.events > MAX_EVENTS_PER_TRIAL:
+        message = f"offer {trial.events:,} events together, more than a trial's {MAX_EVENTS_PER_TRIAL:,}"
+        yield BrokenRule("phases", message, "Lower rate_per_s, duration_s or count, or split the trial.")
+    for at, phase in _at_lowest(trial):
+        if phase.events < 1:
+            yield BrokenRule(
+                at,
+                f"offers no event at all{_format_condition(trial, phase)}",
+                f"Raise {_name_rate_field(trial, phase)}.",
+            )
+    for index, phase in enumerate(trial.phases):
+        if phase.slices > MAX_SLICES or phase.slices * trial.writers > MAX_ITEMS_PER_PHASE:
+            message = f"takes {trial.writers} writers through {phase.slices:,} slices of {SLICE_S} s, which is too much"
+            yield BrokenRule(f"phases[{index}].load", message, "Shorten the phase, or lower writers.")
+
+
+def _at_lowest(trial: TrialFields) -> Iterator[tuple[str, Phase]]:
+    """Yield path and phase with rates, each at its lowest; of the probes, which are equal, the first."""
+    find = trial.find_rate
+    for index, phase in enumerate(trial.phases):
+        if phase.closed is None and not (find and phase.probe):
+            yield f"phases[{index}].load", find.at_lowest(phase) if find else phase
+    if find:
+        yield "find_rate.low_per_s", find.at_lowest(find.phases()[0])
+
+
+def _format_condition(trial: TrialFields, phase: Phase) -> str:
+    if trial.find_rate is None or not (phase.probe or phase.uses_found_rate):
+        return ""
+    return f" where the search stays at {trial.find_rate.low_per_s:g}/s"
+
+
+def _name_rate_field(trial: TrialFields, phase: Phase) -> str:
+    if phase.probe and trial.find_rate:
+        return "find_rate.low_per_s or find_rate.probe_s"
+    return "find_rate.low_per_s or duration_s" if phase.uses_found_rate else "rate_per_s or duration_s"
+
+
+def delete_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """A key has to be written before it is deleted."""
+    if trial.record.operation != "delete":
+        return
+    if trial.events > MAX_DELETES:
+        message = f"delete {trial.events:,} keys together, more than the {MAX_DELETES:,} that can be written before"
+        yield BrokenRule("phases", message, "Lower rate_per_s, duration_s or count, or split the trial.")
+    if trial.target.trigger and not trial.target.deletes:
+        message = f"is not offered by the {trial.target.store} store"
+        yield BrokenRule("record.operation", message, 'Use "put" or "update".')
+
+
+def watch_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """A watch is held for hours, not for days."""
+    if trial.pull and trial.length_s > MAX_WATCH_S:
+        message = f"last {trial.length_s / 3_600:.1f} h together, and {trial.target.store} is watched for 8 h at most"
+        yield BrokenRule("phases", message, "Shorten the load or settle_s, or split the trial.")
+
+
+def history_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """An execution's history has an end, and every loop of the state machine writes to it."""
+    loops = trial.drain_limit_s / ARRIVALS_LOOP_S
+    loops += sum(phase.until is not None for phase in trial.phases) * MAX_PRECISION_CHECKS
+    loops += sum(phase.probe or phase.uses_found_rate for phase in trial.run_phases) * METRICS_WAIT_S / METRICS_LOOP_S
+    if trial.pull and trial.length_s <= MAX_WATCH_S:
+        loops += (trial.length_s + trial.drain_limit_s) / trial.watch_loop_s
+    if loops * EVENTS_PER_LOOP > MAX_HISTORY_EVENTS:
+        message = f"is too long after {trial.length_s / 3_600:.1f} h of load for one execution's history"
+        remedy = "Lower it, shorten the load, have fewer probes or phases with until, or split the trial."
+        yield BrokenRule("drain_limit_s", message, remedy)
+
+
+def log_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """The analysis holds all lines of a log in memory, and a receiver prints one an event."""
+    if trial.log_t4 == "all" and not trial.pull and trial.events > MAX_LOGGED_EVENTS:
+        message = f"would print a line for each of {trial.events:,} events, more than {MAX_LOGGED_EVENTS:,}"
+        yield BrokenRule("log_t4", message, 'Make it "sample", or offer fewer events.')
+
+
+def filter_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """Each store has a filter of its own kind, and something has to pass it."""
+    if trial.record.matching_share == 1:
+        return
+    if trial.target.trigger and trial.target.filters is None:
+        message = f"has no meaning: the {trial.target.store} store has no filter"
+        yield BrokenRule("record.matching_share", message, "Remove it.")
+    if isinstance(trial.target, DynamoDbTarget) and trial.target.filter is not None:
+        message = "stands beside a filter of your own"
+        yield BrokenRule("record.matching_share", message, "Remove one of the two: matching_share sets its own filter.")
+    if isinstance(trial.target, DynamoDbTarget) and trial.target.same_sandbox:
+        message = "stands beside same_sandbox, where each event waits for the one before to arrive"
+        yield BrokenRule("record.matching_share", message, "Remove one of the two.")
+    for at, phase in _at_lowest(trial):
+        in_slice = phase.events // (trial.writers * phase.slices)
+        if in_slice * trial.record.matching_share < 1:
+            message = f"lets none of a writer's {in_slice} events pass the filter (in a slice of 10 minutes at most)"
+            remedy = f"Raise record.matching_share, {_name_rate_field(trial, phase)}, or lower writers."
+            yield BrokenRule(at, message + _format_condition(trial, phase), remedy)
+    if trial.target.filters == "key" and trial.record.operation == "update":
+        message = f"is told by the key on {trial.target.store}, and an update has one of few"
+        yield BrokenRule("record.matching_share", message, 'Use "put", or leave matching_share out.')

@@ -1,0 +1,164 @@
+"""The rules of a trial's experiment: what sets operations apart from triggers, what a store offers, DSQL's quotas."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.base import BrokenRule
+from stepbench.contracts.target import DsqlTarget, PostgresqlTarget, stores_with, target_models
+from stepbench.contracts.workload import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.contracts.phase import Phase
+    from stepbench.contracts.trial import TrialFields
+    from stepbench.contracts.workload import Workload
+
+_TRIGGER_FIELDS = ("record", "find_rate", "log_t4")
+"""Fields of a trial about events and arrivals, which operations have none of."""
+MAX_CONNECTED_CLIENTS = 900
+"""The limit of a writer: each client has a connection, and the function uses some files for itself."""
+
+
+def experiment_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """The store has to offer what the experiment measures."""
+    if trial.experiment == "operations" and not trial.target.operations:
+        able = stores_with(lambda model: model.operations)
+        yield BrokenRule("target.store", "offers no operations", f"Use one of {', '.join(able)}.")
+    elif trial.experiment == "trigger" and trial.target.trigger is None:
+        able = stores_with(lambda model: model.trigger)
+        yield BrokenRule("target.store", "offers no triggers", f"Use one of {', '.join(able)}.")
+
+
+def workload_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """Operations need a workload, and triggers a record; neither takes what belongs to the other."""
+    yield from _trigger_rules(trial) if trial.experiment == "trigger" else _operation_rules(trial)
+
+
+def _trigger_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    if trial.workload is not None:
+        yield BrokenRule("workload", "has no meaning for triggers", 'Remove it, or set experiment to "operations".')
+    if isinstance(trial.target, PostgresqlTarget) and trial.target.tls:
+        message = "is for operations only: a trigger's trial would verify nothing, whatever it says"
+        yield BrokenRule("target.tls", message, 'Remove it, or set experiment to "operations".')
+    for index, phase in enumerate(trial.phases):
+        if phase.closed is not None:
+            message = "waits for answers, and triggers are offered at a rate"
+            yield BrokenRule(f"phases[{index}].closed", message, 'Give load, or set experiment to "operations".')
+
+
+def _operation_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    if trial.workload is None:
+        yield BrokenRule("workload", "is missing, and operations need it", 'Give one, such as {"mix": {"read": 1}}.')
+    else:
+        yield from _kind_rules(trial, trial.workload)
+    yield from _trigger_field_rules(trial)
+
+
+def _kind_rules(trial: TrialFields, workload: Workload) -> Iterator[BrokenRule]:
+    for kind in sorted(workload.mix.kinds - trial.target.operations) if trial.target.operations else ():
+        message = f"is not offered by {trial.target.store}"
+        if kind is Kind.SCAN:
+            message = f"needs records in the order of their keys, which {trial.target.store} does not keep"
+        able = sorted(store for store, model in target_models().items() if kind in model.operations)
+        yield BrokenRule(f"workload.mix.{kind.name.lower()}", message, f"Remove it, or use one of {', '.join(able)}.")
+
+
+def _trigger_field_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    for field in _TRIGGER_FIELDS:
+        if getattr(trial, field) != type(trial).model_fields[field].get_default():
+            yield BrokenRule(field, "has no meaning for operations", "Remove it.")
+    for index, phase in enumerate(trial.phases):
+        if phase.until is not None:
+            yield BrokenRule(
+                f"phases[{index}].until", "is about trigger latency, and operations have none", "Remove it."
+            )
+    known = type(trial.target).model_fields
+    for field in trial.target.trigger_fields:
+        if getattr(trial.target, field) != known[field].get_default():
+            yield BrokenRule(f"target.{field}", "is about triggers, and operations have none", "Remove it.")
+    if trial.arrivals != "constant" and not any(phase.load for phase in trial.phases):
+        message = "has no effect: clients of closed loops offer no arrivals"
+        yield BrokenRule("arrivals", message, "Remove it, or give load instead of closed; pauses have closed.think.")
+
+
+def client_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """Each writer needs a client at least, and may have only so many."""
+    for index, phase in enumerate(trial.phases):
+        if phase.closed is not None and phase.closed.clients < trial.writers:
+            message = f"is below writers ({trial.writers}), so that some writers would do nothing"
+            yield BrokenRule(f"phases[{index}].closed.clients", message, "Raise it, or lower writers.")
+        elif phase.closed is not None and phase.closed.clients > MAX_CONNECTED_CLIENTS * trial.writers:
+            message = f"is more than {MAX_CONNECTED_CLIENTS} a writer, and a function may have 1,024 files open"
+            least = -(-phase.closed.clients // MAX_CONNECTED_CLIENTS)
+            yield BrokenRule(
+                f"phases[{index}].closed.clients", message, f"Lower it, or raise writers to {least} or more."
+            )
+
+
+# Aurora DSQL's quotas that plans have to keep ("Cluster quotas and database limits" of its User Guide). The rate is one
+# that nobody can have raised. A plan that would run into them measures its own refusals (SQLSTATE 53300 and 53400), so
+# it is refused before it runs. Below them the cluster may still refuse, if others connect to it, too: such operations
+# are counted as FAILED.
+MAX_CONNECTIONS = 10_000
+NEW_CONNECTIONS_PER_S = 100
+CONNECTION_BURST = 1_000
+"""The allowance of connections made at once; it is refilled at the rate above."""
+FASTEST_CONNECTION_S = 0.08
+"""TCP, TLS, the token's check and one statement, in one region: published medians without reuse are 88 ms and above."""
+
+
+def dsql_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """Count connections of all writers together, as if nobody else connected to the cluster."""
+    if isinstance(trial.target, DsqlTarget) and trial.workload is not None:
+        yield from _held(trial)
+        yield from _made(trial, reuse=trial.workload.reuse)
+
+
+def _held(trial: TrialFields) -> Iterator[BrokenRule]:
+    at_once = trial.writers * trial.max_in_flight
+    if at_once > MAX_CONNECTIONS and any(phase.load for phase in trial.phases):
+        message = f"times writers makes {at_once:,} connections, and a cluster has {MAX_CONNECTIONS:,} at most"
+        yield BrokenRule("max_in_flight", message, "Lower it, or writers.")
+
+
+def _made(trial: TrialFields, *, reuse: bool) -> Iterator[BrokenRule]:
+    """A phase's writers open their sessions together, before it; what they use up comes back while they load."""
+    left = float(CONNECTION_BURST)
+    for index, phase in enumerate(trial.phases):
+        for opened, length_s in [(_sessions(trial, phase), phase.length_s)] if reuse else _rates(phase):
+            lowest = left - opened if reuse else left + (NEW_CONNECTIONS_PER_S - opened) * length_s
+            left = min(CONNECTION_BURST, lowest + (NEW_CONNECTIONS_PER_S * length_s if reuse else 0))
+            if lowest < 0:
+                field = "closed" if phase.closed else "load"
+                yield BrokenRule(f"phases[{index}].{field}", _too_many(), _remedy(phase, reuse=reuse))
+                return
+
+
+def _sessions(trial: TrialFields, phase: Phase) -> int:
+    return phase.closed.clients if phase.closed else min(trial.writers * trial.max_in_flight, phase.events)
+
+
+def _rates(phase: Phase) -> list[tuple[float, float]]:
+    """Return new connections a second at most, and for how many seconds."""
+    if phase.closed is None:
+        return [(step.rate_per_s, step.length_s) for step in phase.steps]
+    rate = phase.closed.clients / (phase.closed.think_ms / 1_000 + FASTEST_CONNECTION_S)
+    offered_s = math.inf if phase.closed.operations is None else phase.closed.operations / rate
+    return [(rate, min(phase.closed.duration_s, offered_s))]
+
+
+def _too_many() -> str:
+    return (
+        f"makes more new connections than a cluster takes: {NEW_CONNECTIONS_PER_S} a second, and "
+        f"{CONNECTION_BURST:,} once beyond that"
+    )
+
+
+def _remedy(phase: Phase, *, reuse: bool) -> str:
+    if reuse:
+        return "Lower clients." if phase.closed else "Lower max_in_flight, or writers."
+    fewer = "Lower clients or operations, raise think_ms" if phase.closed else "Lower rate_per_s, shorten the load"
+    return f"{fewer}, or set workload.reuse: true."

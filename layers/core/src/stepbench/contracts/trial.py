@@ -1,0 +1,269 @@
+"""A trial as its author writes it, with published numbers beside it: before the rules that span several fields."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES
+from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase
+from stepbench.contracts.target import Target
+from stepbench.contracts.workload import MOST_OPERATIONS, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_TRIALS = 100
+"""The limit of a plan, repeats and matrices expanded."""
+MAX_PHASES = 100
+"""The limit of a trial, probes included; the number of a phase is one byte of an event's identity."""
+WATCH_LOOP_S, SHORTEST_WATCH_LOOP_S = 15, 1
+
+ZIPF_EXPONENT, HOT_SHARE = 0.99, 0.5
+"""Defaults; the exponent is that of YCSB, the Yahoo! Cloud Serving Benchmark."""
+
+
+class Record(Contract):
+    """What is written."""
+
+    operation: Literal["put", "update", "delete"] = Field(
+        default="put",
+        description="`put` makes new keys; `update` overwrites one of `distinct_keys` existing ones; `delete` removes "
+        "a key of its own, written before the load.",
+    )
+    key_bytes: int = Field(default=59, ge=MIN_KEY_BYTES, le=1_000)
+    value_bytes: int = Field(default=889, ge=MIN_VALUE_BYTES, le=350_000)
+    distinct_keys: int | None = Field(default=None, ge=1, le=1_000_000)
+    key_distribution: Literal["uniform", "zipf", "hot"] = Field(
+        default="uniform",
+        description="Which of them an update overwrites: each alike; key k with a probability as 1 / (k + 1) ** "
+        "zipf_exponent; or key 0 with probability hot_share, and the others alike.",
+    )
+    zipf_exponent: float = Field(default=ZIPF_EXPONENT, gt=0, le=10, allow_inf_nan=False)
+    hot_share: float = Field(default=HOT_SHARE, gt=0, lt=1)
+    matching_share: float = Field(
+        default=1,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Share of the events that the trigger's own filter lets pass; the others it holds back. "
+        "1 sets no filter.",
+    )
+
+    @model_validator(mode="after")
+    def _updates_need_keys(self) -> Self:
+        refuse(_key_rules(self))
+        return self
+
+
+def _key_rules(record: Record) -> Iterator[BrokenRule]:
+    if record.operation == "update" and record.distinct_keys is None:
+        yield BrokenRule("distinct_keys", "is missing, and an update needs it", "Say how many keys are overwritten.")
+    no_meaning = f"has no meaning for {record.operation}"
+    if record.operation != "update" and record.distinct_keys is not None:
+        yield BrokenRule("distinct_keys", no_meaning, 'Remove it, or set operation to "update".')
+    if record.operation != "update" and record.key_distribution != "uniform":
+        yield BrokenRule("key_distribution", no_meaning, 'Remove it, or set operation to "update".')
+    if record.key_distribution == "hot" and record.distinct_keys == 1:
+        yield BrokenRule("distinct_keys", "leaves no key beside the hot one", "Raise it to 2 or more.")
+    if record.key_distribution != "zipf" and record.zipf_exponent != ZIPF_EXPONENT:
+        yield BrokenRule("zipf_exponent", "has no effect", 'Remove it, or set key_distribution to "zipf".')
+    if record.key_distribution != "hot" and record.hot_share != HOT_SHARE:
+        yield BrokenRule("hot_share", "has no effect", 'Remove it, or set key_distribution to "hot".')
+
+
+class FindRate(Contract):
+    """
+    Find the rate at which the store is so busy, by bracketing: probe phases, each at a rate of its own.
+
+    What `of_found` in a load step refers to. What is looked at is CPU for servers, and consumed of provisioned write
+    units for DynamoDB; S3 tells neither.
+    """
+
+    utilisation: float = Field(default=0.8, ge=0.01, le=0.95, allow_inf_nan=False)
+    tolerance: float = Field(default=0.05, ge=0.01, le=0.5, allow_inf_nan=False, description="Near enough, either way.")
+    low_per_s: float = Field(gt=0, le=200_000, allow_inf_nan=False, description="The first probe's rate.")
+    high_per_s: float = Field(gt=0, le=200_000, allow_inf_nan=False, description="No probe offers more.")
+    probe_s: float = Field(default=120, ge=5, le=SLICE_S, allow_inf_nan=False)
+    probes: int = Field(default=8, ge=2, le=20, description="At most; those that are not needed are left out.")
+
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> Self:
+        if self.high_per_s <= self.low_per_s:
+            refuse([BrokenRule("high_per_s", f"is not above low_per_s ({self.low_per_s:g})", "Raise it.")])
+        return self
+
+    def phases(self) -> tuple[Phase, ...]:
+        """Return the probes, at the highest rate that each may get."""
+        load = (LoadStep(rate_per_s=self.high_per_s, duration_s=self.probe_s),)
+        return tuple(
+            Phase(name=f"probe-{number}", measured=False, probe=True, load=load) for number in range(1, self.probes + 1)
+        )
+
+    def at_lowest(self, phase: Phase) -> Phase:
+        """Return the phase at the lowest rate that the search may leave it; unchanged where the rate is the plan's."""
+        factors = [1.0 if phase.probe else step.of_found for step in phase.load]
+        load = tuple(
+            step if of is None else step.model_copy(update={"rate_per_s": min(step.rate_per_s, of * self.low_per_s)})
+            for step, of in zip(phase.load, factors, strict=True)
+        )
+        return phase.model_copy(update={"load": load})
+
+
+MatrixValues = Annotated[list[Any], Field(min_length=1, max_length=MAX_TRIALS)]
+
+
+PublishedMetric = Literal["p50", "p90", "p95", "p99", "p999", "iqr", "throughput"]
+
+
+class Published(Contract):
+    """A number that somebody published for this experiment: a time, a rate or a ratio; ours is set beside it."""
+
+    metric: PublishedMetric = Field(description="`iqr`, the interquartile range, in ratios only.")
+    value_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    per_minute: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Of `throughput`: acknowledged a minute."
+    )
+    ratio: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Of the metric over `over_metric` in window `over`."
+    )
+    over: Name | None = Field(default=None, description="A measured window; without it, the same one.")
+    over_metric: PublishedMetric | None = Field(default=None, description="Without it, the same metric.")
+    bound: Literal["above", "up_to"] | None = Field(
+        default=None, description="Where no number was published, but a limit: more than this, or at most this."
+    )
+    source: str = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
+    window: Name | None = Field(default=None, description="Which window it is about; without it, the only one.")
+
+    @model_validator(mode="after")
+    def _one_number(self) -> Self:
+        refuse(_number_rules(self))
+        return self
+
+
+def _number_rules(published: Published) -> Iterator[BrokenRule]:
+    """Demand exactly one of a time, a rate, and a ratio of two different things."""
+    given = [name for name in ("value_ms", "per_minute", "ratio") if getattr(published, name) is not None]
+    wanted = "per_minute" if published.metric == "throughput" else "value_ms"
+    if not given:
+        yield BrokenRule(wanted, "is missing, and so is ratio", f"Give exactly one of {wanted} and ratio.")
+    elif len(given) > 1:
+        yield BrokenRule(
+            given[0],
+            f"stands beside {given[1]} ({getattr(published, given[1]):g})",
+            f"Give exactly one of {wanted} and ratio.",
+        )
+    elif given[0] == "ratio":
+        yield from _ratio_rules(published)
+    else:
+        yield from _value_rules(published, given[0], wanted)
+
+
+def _value_rules(published: Published, given: str, wanted: str) -> Iterator[BrokenRule]:
+    if given != wanted:
+        yield BrokenRule(given, f"does not go with {published.metric}", f"Give {wanted} instead.")
+    for name in ("over", "over_metric"):
+        if getattr(published, name) is not None:
+            yield BrokenRule(name, "belongs to a ratio, and there is none", "Remove it, or give ratio.")
+    if published.metric == "iqr":
+        yield BrokenRule("metric", "is iqr, which is scored in ratios only", "Give ratio instead of value_ms.")
+
+
+def _ratio_rules(published: Published) -> Iterator[BrokenRule]:
+    if "throughput" in {published.metric, published.over_metric}:
+        yield BrokenRule("metric", "is throughput, which is scored by itself only", "Give per_minute instead of ratio.")
+    elif published.over in {None, published.window} and published.over_metric in {None, published.metric}:
+        remedy = "Name another window in over, or another metric in over_metric."
+        yield BrokenRule("ratio", "is of a number over itself", remedy)
+
+
+class TrialFields(Contract):
+    """The fields of a trial, and what follows from them; `TrialPlan` holds only those that the rules allow."""
+
+    experiment: Literal["trigger", "operations"] = "trigger"
+    name: Name | None = Field(default=None, description="Without it, named after its store.")
+    target: Target
+    record: Record = Record()
+    workload: Workload | None = Field(default=None, description="What operations do; triggers have a `record`.")
+    phases: tuple[Phase, ...] = Field(min_length=1, max_length=MAX_PHASES)
+    find_rate: FindRate | None = None
+    arrivals: Literal["constant", "poisson"] = "constant"
+    writers: int = Field(default=1, ge=1, le=MAX_WRITERS)
+    max_concurrency: int | None = Field(default=None, ge=1, le=MAX_WRITERS * 2)
+    max_in_flight: int = Field(
+        default=64, ge=1, le=10_000, description="Per writer; at the cap requests queue in order."
+    )
+    drain_limit_s: float = Field(default=120, gt=0, le=3_600, allow_inf_nan=False)
+    log_t4: Literal["all", "sample", "none"] = "none"
+    repeats: int = Field(default=1, ge=1, le=100)
+    matrix: dict[str, MatrixValues] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=10,
+        description="Values for paths such as `phases[0].load[0].rate_per_s`; expands the trial into all combinations.",
+    )
+    published: tuple[Published, ...] = Field(default=(), max_length=20)
+    seed: int = Field(default=7, ge=0, lt=2**63)
+
+    @property
+    def run_phases(self) -> tuple[Phase, ...]:
+        """Return the phases as they are run: with the probes of `find_rate` before the first that needs their rate."""
+        if self.find_rate is None or any(phase.probe for phase in self.phases):
+            return self.phases
+        first = next((index for index, phase in enumerate(self.phases) if phase.uses_found_rate), len(self.phases))
+        return (*self.phases[:first], *self.find_rate.phases(), *self.phases[first:])
+
+    @property
+    def pull(self) -> bool:
+        """Tell whether a watcher has to hold the trigger; operations have none."""
+        return self.experiment == "trigger" and self.target.is_pull
+
+    @property
+    def events(self) -> int:
+        """Return how many events all phases offer together, at most."""
+        return sum(self.events_of(phase) for phase in self.run_phases)
+
+    def events_of(self, phase: Phase) -> int:
+        """Return how many events a phase offers at most, over all writers, whatever the store can do."""
+        if phase.closed is None:
+            return phase.events
+        offered = phase.closed.most_events(answer_s=self.target.fastest_answer_s, writers=self.writers)
+        return min(offered, self.kept_operations(phase.length_s))
+
+    def kept_operations(self, length_s: float) -> int:
+        """
+        Return how many operations of closed loop the writers offer at most in that time, a share of `MOST_OPERATIONS`.
+
+        A trial's records are held in memory together, and nobody knows beforehand how fast a store is.
+        """
+        return int(MOST_OPERATIONS * length_s / sum(phase.length_s for phase in self.phases))
+
+    @property
+    def length_s(self) -> float:
+        """Return settle times and load together, in seconds; orchestration comes on top."""
+        return sum(phase.settle_s + phase.length_s for phase in self.run_phases)
+
+    @property
+    def watch_loop_s(self) -> float:
+        """Return how often the idle lane checks whether the watch has ended, in seconds: short trials do not wait."""
+        return min(WATCH_LOOP_S, max(SHORTEST_WATCH_LOOP_S, self.length_s / 20))
+
+    @property
+    def preloaded_keys(self) -> int:
+        """Return how many keys are written before the load: a workload's records, keys of updates and deletes."""
+        if self.workload is not None:
+            return self.workload.records
+        return self.events if self.record.operation == "delete" else self.record.distinct_keys or 0
+
+    @property
+    def clients_of_writer(self) -> int:
+        """Return how many clients a writer has in the busiest closed phase; 0 where all load is open."""
+        return max((-(-phase.closed.clients // self.writers) for phase in self.phases if phase.closed), default=0)
+
+    @property
+    def copies(self) -> int:
+        """Return how many trials it expands into: the combinations of its matrix times its repeats."""
+        return math.prod(len(values) for values in (self.matrix or {}).values()) * self.repeats

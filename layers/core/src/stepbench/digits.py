@@ -1,0 +1,214 @@
+"""Numbers are formatted with sensible digits and a unit beside every one, as plain text without markup."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from stepbench.contracts.measures import Estimate
+
+MINUS = "\N{MINUS SIGN}"
+NONE = "\N{EN DASH}"
+NBSP = "\N{NO-BREAK SPACE}"
+_MAX_DIGITS = 4
+_SHORTFALL = re.compile(r"(?:n=)?(\d+)(?: of \d+ independent)? < (\d+)")
+
+
+class Unit(NamedTuple):
+    """A unit of time has a name, and so many of it make a millisecond."""
+
+    name: str
+    per_ms: float
+
+
+_MICROSECONDS = Unit("µs", 1_000.0)
+_MILLISECONDS = Unit("ms", 1.0)
+_SECONDS = Unit("s", 0.001)
+TIMES = Unit("×", 1.0)  # noqa: RUF001 -- a multiplication sign
+"""A ratio is so many times."""
+SECONDS_AS_SUCH = Unit("s", 1.0)
+"""An estimate is in seconds already."""
+PER_MINUTE = Unit("/min", 1.0)
+"""A rate is so many a minute."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """
+    It holds a formatted estimate, with empty strings for what there is not.
+
+    `interval` is "[low, high]" in the unit of the value; `note` says why there is no value, or no interval.
+    """
+
+    value: str
+    unit: str
+    interval: str
+    note: str
+
+    def __str__(self) -> str:
+        """Join the parts on one line: `8.53 ms [8.41, 8.70]`."""
+        return " ".join(part for part in (self.value, self.unit, self.interval) if part) or self.note
+
+    def in_sentence(self) -> str:
+        """Join value, unit and interval as a sentence has them: `8.53 ms (8.41 to 8.70)`, `1,850/s`."""
+        value = f"{self.value}{self.unit}" if self.unit.startswith("/") else f"{self.value} {self.unit}"
+        interval = self.interval.strip("[]").replace(", ", " to ")
+        return f"{value} ({interval})" if interval else value
+
+
+def unit_for(value_ms: float) -> Unit:
+    """Choose milliseconds, unless the number would be tiny (below 0.1) or long (10,000 and more) in them."""
+    size = abs(value_ms)
+    if 0 < size < 0.1:  # noqa: PLR2004 -- see above
+        return _MICROSECONDS
+    return _MILLISECONDS if size < 10_000 else _SECONDS  # noqa: PLR2004 -- see above
+
+
+def fixed(value: float, decimals: int) -> str:
+    """Format with so many decimals, thousands separated, with a real minus sign; never "-0"."""
+    text = f"{abs(value):,.{decimals}f}"
+    return MINUS + text if value < 0 and text.strip("0.,") else text
+
+
+def rounded(value: float, digits: int = 3) -> str:
+    """Format with so many significant digits, never with an exponent: 1,157 and 0.0123."""
+    return fixed(value, max(0, _decimals(value, digits)))
+
+
+def latency(value_ms: float | None) -> str:
+    """Format a time without an interval: `8.53 ms`."""
+    if value_ms is None:
+        return NONE
+    unit = unit_for(value_ms)
+    return f"{rounded(value_ms * unit.per_ms)} {unit.name}"
+
+
+def shown(estimate: Estimate, unit: Unit | None = None) -> Shown:
+    """
+    Format an estimate with its interval; a latency in milliseconds, unless another `unit` is given.
+
+    The interval decides the digits: two of its half-width, and of the value at least two and at most four.
+    """
+    if estimate.value is None:
+        return Shown("", "", "", estimate.reason or "no value")
+    unit = unit or unit_for(estimate.value)
+    value = estimate.value * unit.per_ms
+    if estimate.low is None or estimate.high is None:
+        return Shown(rounded(value), unit.name, "", estimate.reason or "no interval")
+    low, high = estimate.low * unit.per_ms, estimate.high * unit.per_ms
+    decimals = _interval_decimals(value, (high - low) / 2)
+    return Shown(fixed(value, decimals), unit.name, f"[{fixed(low, decimals)}, {fixed(high, decimals)}]", "")
+
+
+def brief(note: str) -> str:
+    """
+    Shorten a note for a table's cell: `81 of 1853 independent < 368` becomes `too few: 81 of 368`.
+
+    So many events, of dependent ones so many independent ones that they are worth, of those that a percentile needs.
+    """
+    shortfall = _SHORTFALL.fullmatch(note)
+    return f"too few: {int(shortfall[1]):,}{NBSP}of{NBSP}{int(shortfall[2]):,}" if shortfall else note
+
+
+def factor(estimate: Estimate, digits: int = 3) -> str:
+    """Format a ratio for a sentence, `1.15 (1.10 to 1.20)`; empty without a value."""
+    if estimate.value is None:
+        return ""
+    decimals = max(0, _decimals(estimate.value, digits))
+    if estimate.low is None or estimate.high is None:
+        return fixed(estimate.value, decimals)
+    return f"{fixed(estimate.value, decimals)} ({fixed(estimate.low, decimals)} to {fixed(estimate.high, decimals)})"
+
+
+def offset(offset_ms: float | None, bound_ms: float | None) -> str:
+    """Format a clock offset with its bound, both to the bound's second digit: `0.002 ± 0.010 ms`."""
+    if offset_ms is None:
+        return "unmeasured"
+    if not bound_ms:
+        return latency(offset_ms)
+    unit = unit_for(max(abs(offset_ms), bound_ms))
+    decimals = max(0, _decimals(bound_ms * unit.per_ms, 2))
+    return f"{fixed(offset_ms * unit.per_ms, decimals)} ± {fixed(bound_ms * unit.per_ms, decimals)} {unit.name}"
+
+
+def p_value(p: float) -> str:
+    """Format a test's probability to two digits: `p = 0.4`, `p = 0.012`, `p < 0.001`."""
+    if p < 0.001:  # noqa: PLR2004 -- finer is no better known
+        return "p < 0.001"
+    text = rounded(p, 2)
+    return f"p = {text.rstrip('0').rstrip('.') if '.' in text else text}"
+
+
+def count(value: int | None) -> str:
+    """Format a whole number with thousands separated."""
+    return NONE if value is None else fixed(value, 0)
+
+
+def rate(per_s: float) -> str:
+    """Format events per second, without the unit: whole numbers stay whole."""
+    return fixed(per_s, 0) if per_s == round(per_s) else rounded(per_s)
+
+
+def percent(share: float | None) -> str:
+    """Format a share in per cent, with two digits; one below a tenth."""
+    if share is None:
+        return NONE
+    value = 100 * share
+    if 0 < value < 0.1:  # noqa: PLR2004 -- a tenth would round it to nothing
+        return f"{rounded(value, 1)} %"
+    return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"  # noqa: PLR2004 -- two digits are enough
+
+
+def dollars(value: float | None) -> str:
+    """Format US dollars: cents from one dollar on, two significant digits below."""
+    if value is None:
+        return NONE
+    return "$" + (fixed(value, 2) if value >= 1 or value == 0 else rounded(value, 2))
+
+
+def duration(seconds: float) -> str:
+    """Format a span of time by its two largest units: `45 s`, `3 min 5 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:  # noqa: PLR2004 -- a minute
+        return f"{rounded(seconds, 2)} s" if 0 < seconds < 10 else f"{whole} s"  # noqa: PLR2004 -- two digits
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:  # noqa: PLR2004 -- an hour
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def moment(iso: str) -> str:
+    """Format ISO 8601 as `2025-06-01 12:00:05 UTC`; text that is no time stays as it is."""
+    try:
+        time = datetime.fromisoformat(iso)
+    except ValueError:
+        return iso
+    return (time if time.tzinfo is None else time.astimezone(UTC)).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def elapsed_s(started_at: str, finished_at: str) -> float | None:
+    """Return the seconds between two ISO 8601 times; None where the two cannot be compared."""
+    try:
+        return (datetime.fromisoformat(finished_at) - datetime.fromisoformat(started_at)).total_seconds()
+    except (ValueError, TypeError):
+        return None
+
+
+def _decimals(value: float, digits: int) -> int:
+    if value == 0 or not math.isfinite(value):
+        return 0
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    # 9.996 to three digits is 10.0, not 10.00
+    return decimals - 1 if round(abs(value), decimals) >= 10 ** (digits - decimals) else decimals
+
+
+def _interval_decimals(value: float, half_width: float) -> int:
+    least = _decimals(value, 2)
+    most = max(_decimals(value, _MAX_DIGITS), 0) if value else _MAX_DIGITS
+    wanted = _decimals(half_width, 2) if half_width > 0 else _decimals(value, 3)
+    return min(max(wanted, least, 0), most)

@@ -1,0 +1,138 @@
+"""How a server that belongs to a stack or a plan is reached: which it is, who we are to it, connections for control."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.model.errors import connect_error, is_lasting, lost_connection
+from stepbench.settings import Settings
+from stepbench.wire.addresses import endpoint_error
+from stepbench.wire.connect import tls_context
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Awaitable
+
+    from stepbench.contracts.plan import TrialSpec
+
+_BOUNDS = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "max_attempts": 3})
+
+
+def read_login(secret_arn: str, region: str) -> tuple[str, str]:
+    """
+    Return user name and password; takes a request, so call it on a thread, once.
+
+    Raises:
+        TargetUnavailableError: the secret cannot be read, or is no JSON with `username` and `password`.
+    """
+    try:
+        secrets = boto3.client("secretsmanager", region_name=region, config=_BOUNDS)
+        secret = json.loads(secrets.get_secret_value(SecretId=secret_arn)["SecretString"])
+        return str(secret["username"]), str(secret["password"])
+    except (BotoCoreError, ClientError) as error:
+        message = f"the secret {secret_arn} cannot be read: {error}"
+        raise TargetUnavailableError(message) from error
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"the secret {secret_arn} holds no username and password as JSON"
+        raise TargetUnavailableError(message) from error
+
+
+class _Connection(Protocol):
+    def close(self) -> None: ...
+
+
+class _Connected(Protocol):
+    @property
+    def connection(self) -> _Connection: ...
+
+
+ConnectedT = TypeVar("ConnectedT", bound=_Connected)
+
+
+def choose_endpoint(spec: TrialSpec, stack_endpoint: str, store: str) -> str:
+    """
+    Return the plan's own endpoint, or else the stack's; `store` is the name in the stack's parameter, if it has one.
+
+    Raises:
+        PlanError: neither names a server.
+    """
+    endpoint = spec.plan.target.endpoint or stack_endpoint
+    if not endpoint:
+        parameter = f", or the stack's parameter {store[:1].upper()}{store[1:]}Endpoint"
+        has_parameter = f"{store.lower()}_endpoint" in Settings.model_fields
+        remedy = f"Give target.endpoint{parameter if has_parameter else ''}."
+        raise endpoint_error(None, f"no {store} is known to this stack", remedy)
+    return endpoint
+
+
+class ServerLogin:
+    """
+    The user name and password for a server, and the TLS that is spoken with it; each is read once, when it is needed.
+
+    The secret belongs to the stack's server: another one, which a plan names, never gets to see it.
+
+    Args:
+        spec: of the trial.
+        settings: of the stack.
+        secret_arn: the stack's secret with user name and password, "" for none.
+        anonymous: user name and password without a secret.
+        tls: whether it is spoken with `tls_context`.
+    """
+
+    def __init__(
+        self, spec: TrialSpec, settings: Settings, secret_arn: str, anonymous: tuple[str, str], *, tls: bool = False
+    ) -> None:
+        self.secret_arn = "" if spec.plan.target.endpoint else secret_arn
+        self._settings = settings
+        self._tls = tls
+        self._context: ssl.SSLContext | None = None
+        self._login = None if self.secret_arn else anonymous
+
+    async def read(self) -> tuple[str, str]:
+        """Return user name and password. Raises TargetUnavailableError."""
+        if self._login is None:
+            self._login = await asyncio.to_thread(read_login, self.secret_arn, self._settings.aws_region)
+        return self._login
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """Return the context that verifies the server's certificate; None without TLS."""
+        if self._tls and self._context is None:
+            self._context = tls_context(self._settings.tls_authority or None)
+        return self._context
+
+
+@asynccontextmanager
+async def control_connection(server: str, connecting: Awaitable[ConnectedT]) -> AsyncIterator[ConnectedT]:
+    """
+    Yield a connection for preparing and clearing up, and close it.
+
+    Raises:
+        TargetUnavailableError: as `unavailable`.
+        PlanError: the address is one that is never allowed.
+    """
+    try:
+        connected = await connecting
+    except OSError as error:
+        raise unavailable(server, error) from error
+    try:
+        yield connected
+    finally:
+        connected.connection.close()
+
+
+def unavailable(server: str, reason: str | Exception) -> TargetUnavailableError:
+    """Return the error of a control method: which server, and why; TargetUnreachableError where waiting is no use."""
+    if isinstance(reason, str):
+        reason = lost_connection(reason)
+    of_system = isinstance(reason, ConnectionError | TimeoutError) and (reason.errno is not None or not str(reason))
+    text = connect_error(reason) if of_system else str(reason) or type(reason).__name__
+    lasts = isinstance(reason, TargetUnreachableError) or is_lasting(reason)
+    return (TargetUnreachableError if lasts else TargetUnavailableError)(f"{server}: {text}")

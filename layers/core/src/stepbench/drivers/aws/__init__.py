@@ -1,0 +1,1 @@
+"""Access to AWS's own stores, and their answers, as their drivers share them."""

@@ -1,0 +1,8 @@
+"""Cassandra and ScyllaDB: operations."""
+
+from stepbench.drivers.protocol import StoreRoom, deferred
+
+ROOM = StoreRoom(
+    lease=lambda _spec, settings: settings.cassandra_endpoint,
+    operations=deferred("stepbench.drivers.cassandra.operations:CassandraOperations"),
+)

@@ -1,0 +1,158 @@
+"""How Cassandra or ScyllaDB is reached: addresses in turn, TLS, login; and requests that must succeed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.contracts.target import CassandraTarget
+from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection, unavailable
+from stepbench.wire.addresses import AddressBook, parse_endpoint
+from stepbench.wire.cql import frames as cql
+from stepbench.wire.cql.answers import prepared_id, refusal, rows
+from stepbench.wire.cql.connection import ANONYMOUS, CqlEndpoint, CqlRefusedError, connect_cql
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.errors import TargetUnavailableError
+    from stepbench.settings import Settings
+    from stepbench.wire.addresses import Endpoint
+    from stepbench.wire.cql.answers import Row
+    from stepbench.wire.cql.connection import CqlConnected, CqlConnection
+
+DEFAULT_PORT = 9042
+
+
+class CassandraLimits(NamedTuple):
+    """
+    How long things may take.
+
+    connect_s: for TCP, TLS and login together. operate_s: then an operation is UNKNOWN. control_s: the limit for
+    a request of preparing and clearing up; servers themselves take up to 20 s to change a schema.
+    """
+
+    connect_s: float = 5.0
+    operate_s: float = 12.0
+    control_s: float = 30.0
+
+
+DEFAULT_LIMITS = CassandraLimits()
+
+
+class LocatedNode(NamedTuple):
+    """A node, and its numeric address."""
+
+    endpoint: Endpoint
+    address: str
+
+
+class CassandraAccess:
+    """Opens connections to one cluster, to its named nodes in turn; looks credentials up once."""
+
+    def __init__(
+        self, spec: TrialSpec, settings: Settings, clock: Clock, limits: CassandraLimits = DEFAULT_LIMITS
+    ) -> None:
+        """
+        Take the plan's own endpoint, or the stack's with the stack's secret.
+
+        Raises:
+            PlanError: neither names a server.
+        """
+        target = spec.plan.target
+        named = choose_endpoint(spec, settings.cassandra_endpoint, "Cassandra")
+        tls = isinstance(target, CassandraTarget) and target.tls
+        self._name = f"Cassandra at {named}"
+        self._nodes = [parse_endpoint(each.strip(), DEFAULT_PORT) for each in named.split(",")]
+        self._next_nodes = itertools.cycle(self._nodes)
+        self._login = ServerLogin(spec, settings, settings.cassandra_secret_arn, ANONYMOUS, tls=tls)
+        self._clock = clock
+        self._limits = limits
+        self._addresses = AddressBook()
+
+    async def look_up_nodes(self) -> None:
+        """Look up the addresses of all named nodes, as far as they have any now."""
+        await self._addresses.learn((node.host, node.port) for node in self._nodes)
+
+    async def locate_next_node(self) -> LocatedNode:
+        """
+        Return the next node, looked up if it is not known.
+
+        Raises:
+            TargetUnavailableError: the name has no address.
+            PlanError: the address is one that is never allowed.
+        """
+        node = next(self._next_nodes)
+        return LocatedNode(node, await self._addresses.find(node.host, node.port))
+
+    async def connect(
+        self, answer_s: float | None = None, *, node: LocatedNode | None = None, single_use: bool = False
+    ) -> CqlConnected:
+        """
+        Make a connection that is ready for requests.
+
+        Args:
+            answer_s: for each request, in place of the limit for operations.
+            node: to which one, for a caller whose time must not hold the look-up; by default the next.
+            single_use: it will be closed after one operation.
+
+        Raises:
+            OSError: as `connect_cql`.
+            TargetUnavailableError: as `locate_next_node`, or the credentials cannot be read.
+            PlanError: as `locate_next_node`.
+        """
+        (named, address), limits = node or await self.locate_next_node(), self._limits
+        endpoint = CqlEndpoint(
+            address,
+            named.port,
+            login=await self._login.read(),
+            tls=self._login.tls_context(),
+            server_name=named.host,
+            connect_s=limits.connect_s,
+            answer_s=limits.operate_s if answer_s is None else answer_s,
+            reset_at_close=single_use,
+        )
+        try:
+            return await connect_cql(endpoint, self._clock)
+        except OSError:
+            self._addresses.forget(named.host, named.port)
+            raise
+
+    @asynccontextmanager
+    async def control(self) -> AsyncIterator[CqlConnection]:
+        """Yield a connection to the next node; raises as `control_connection`."""
+        async with control_connection(self._name, self.connect(self._limits.control_s)) as connected:
+            yield connected.connection
+
+    async def run(self, connection: CqlConnection, request: cql.CqlRequest) -> cql.CqlFrame:
+        """
+        Return the answer to a request that must succeed.
+
+        Raises:
+            TargetUnavailableError: it did not; `__cause__` is a CqlRefusedError where the server said no.
+        """
+        answered = await connection.call(request)
+        if answered.error:
+            raise self.unavailable(answered.error)
+        if error := refusal(answered.frame):
+            refused = CqlRefusedError(error)
+            raise self.unavailable(refused) from refused
+        return answered.frame
+
+    async def select(self, connection: CqlConnection, statement: str) -> list[Row]:
+        """Return what a statement without values finds, by one replica's answer; otherwise as `run`."""
+        return rows(await self.run(connection, cql.query(statement, cql.Consistency.ONE)))
+
+    async def prepare(self, connection: CqlConnection, statements: Sequence[str]) -> Mapping[str, bytes]:
+        """Prepare statements, and return the ids by which the node knows them; otherwise as `run`."""
+        requests = [self.run(connection, cql.prepare(each)) for each in statements]
+        frames = await asyncio.gather(*requests)
+        return {each: prepared_id(frame) for each, frame in zip(statements, frames, strict=True)}
+
+    def unavailable(self, reason: str | Exception) -> TargetUnavailableError:
+        """Return the error of a control method."""
+        return unavailable(self._name, reason)

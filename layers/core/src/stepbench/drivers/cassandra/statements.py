@@ -1,0 +1,137 @@
+"""
+The CQL statements that make a keyspace and perform requests, their values, and what the answers mean. Pure.
+
+A blob is a row of key and value, a product one of key and a column of text for each field. An overwrite sets all
+columns and an update those that change; both would make the row if it were not there, since to Cassandra every write is
+an upsert. A scan takes rows in the order of the keys' tokens.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.contracts.workload import Kind
+from stepbench.model.errors import GARBAGE, NOT_FOUND
+from stepbench.model.result import Outcome
+from stepbench.wire.cql.answers import PERHAPS_DONE, refusal, rows
+from stepbench.wire.cql.frames import Consistency, MalformedCqlError
+from stepbench.workload.products import FIELD_BYTES, UPDATED
+
+if TYPE_CHECKING:
+    from stepbench.contracts.target import CassandraTarget
+    from stepbench.model.request import Request
+    from stepbench.wire.cql.connection import CqlAnswer
+
+CONSISTENCIES = {"one": Consistency.ONE, "local_quorum": Consistency.LOCAL_QUORUM}
+UNPREPARED = "Unprepared"
+"""The node's name for a prepared statement that it does not know, or no longer."""
+_INT_BYTES = 4
+
+
+class Statements(NamedTuple):
+    """CQL texts, the same for the whole trial."""
+
+    read: str
+    write: str
+    update: str
+    scan: str
+
+
+def keyspace_of(tag: str) -> str:
+    """Return the name of the trial's own keyspace; it may have letters, digits and underscores only."""
+    return f"stepbench_{tag.replace('-', '_')}"
+
+
+def create_statements(tag: str, target: CassandraTarget, *, product: bool) -> tuple[str, str]:
+    """
+    Return what makes keyspace and table, unless they are there.
+
+    The strategy puts copies into every data centre that there is. (`SimpleStrategy`, which knows of none, is refused by
+    ScyllaDB's tablets.)
+    """
+    keyspace = keyspace_of(tag)
+    columns = ", ".join(f'"{name}" text' for name in FIELD_BYTES) if product else "value blob"
+    strategy = f"{{'class': 'NetworkTopologyStrategy', 'replication_factor': {target.replication}}}"
+    return (
+        f"CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {strategy}",
+        f"CREATE TABLE IF NOT EXISTS {keyspace}.records (key text PRIMARY KEY, {columns})",
+    )
+
+
+def drop_statement(tag: str) -> str:
+    """Return what removes both."""
+    return f"DROP KEYSPACE IF EXISTS {keyspace_of(tag)}"
+
+
+def statements_of(tag: str, *, product: bool) -> Statements:
+    """Return a statement for each kind of request."""
+    table = f"{keyspace_of(tag)}.records"
+    names = [f'"{name}"' for name in FIELD_BYTES] if product else ["value"]
+    listed, marks = ", ".join(names), ", ".join("?" for _ in names)
+    changed = ", ".join(f'"{name}" = ?' for name in UPDATED) if product else "value = ?"
+    return Statements(  # names are ours, values stand beside the text
+        read=f"SELECT {listed} FROM {table} WHERE key = ?",  # noqa: S608
+        write=f"INSERT INTO {table} (key, {listed}) VALUES (?, {marks})",  # noqa: S608
+        update=f"UPDATE {table} SET {changed} WHERE key = ?",  # noqa: S608
+        scan=f"SELECT key, {listed} FROM {table} WHERE token(key) >= token(?) LIMIT ?",  # noqa: S608
+    )
+
+
+def steps_of(request: Request, statements: Statements) -> list[tuple[str, tuple[bytes, ...]]]:
+    """Return one statement with its values, or for a read-modify-write two."""
+    key = request.key.encode()
+    match request.kind:
+        case Kind.READ:
+            return [(statements.read, (key,))]
+        case Kind.SCAN:
+            return [(statements.scan, (key, request.rows.to_bytes(_INT_BYTES)))]
+        case Kind.READ_MODIFY_WRITE:
+            return [(statements.read, (key,)), _writing_step(request, key, statements)]
+        case _:
+            return [_writing_step(request, key, statements)]
+
+
+def values_of(request: Request, key: bytes) -> tuple[bytes, ...]:
+    """Return the values of `Statements.write`."""
+    if request.fields is None:
+        return (key, request.value)
+    return (key, *[request.fields[name].encode() for name in FIELD_BYTES])
+
+
+def _writing_step(request: Request, key: bytes, statements: Statements) -> tuple[str, tuple[bytes, ...]]:
+    if request.fields is not None and len(request.fields) == len(UPDATED):
+        return statements.update, (*[request.fields[name].encode() for name in UPDATED], key)
+    return statements.write, values_of(request, key)
+
+
+def judge(answered: CqlAnswer, request: Request, *, reading: bool) -> tuple[Outcome, str]:
+    """
+    Return what the answer to a step of a request means, and the error's code.
+
+    A request of which the kernel got nothing certainly had no effect; one without an answer may have had. So may a
+    write of which the server says that it does not know (`PERHAPS_DONE`); a read of that kind has changed nothing.
+    """
+    if answered.error:
+        return Outcome.UNKNOWN if answered.sent else Outcome.FAILED, answered.error
+    try:
+        error = refusal(answered.frame)
+        if error is not None:
+            unsure = error.name in PERHAPS_DONE and not reading
+            return Outcome.UNKNOWN if unsure else Outcome.FAILED, error.name
+        if reading and not _has_record(answered, request):
+            return Outcome.FAILED, NOT_FOUND
+    except MalformedCqlError:
+        return Outcome.UNKNOWN, GARBAGE
+    return Outcome.OK, ""
+
+
+def _has_record(answered: CqlAnswer, request: Request) -> bool:
+    """
+    Return whether the record is there; a scan has to begin with it.
+
+    Of a row without values nothing but the key was ever written; Cassandra shows it all the same.
+    """
+    found = rows(answered.frame)
+    if request.kind == Kind.SCAN:
+        return bool(found) and found[0][0] == request.key.encode()
+    return bool(found) and found[0][0] is not None

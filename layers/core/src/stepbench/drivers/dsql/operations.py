@@ -1,0 +1,105 @@
+"""
+Operations on Aurora DSQL: rows `(key, value, created_at)`, found by their primary key, in one schema for all trials.
+
+It speaks PostgreSQL's protocol and much of its SQL, so most is `SqlOperations`'. What differs:
+
+- There are ten schemas to a database, so a trial has a table and no schema of its own. `BootstrapDsql` makes the one.
+- A value is text: jsonb is a type of expressions, and none of columns. A product's update casts, merges, casts back.
+- A transaction changes 3,000 rows and 10 MiB at most, and holds one DDL statement or none. There is no COPY, and no
+  TRUNCATE. No secondary index is made (it would be CREATE INDEX ASYNC).
+- Nothing is locked: who commits second gets SQLSTATE 40001 (OC000; OC001 after somebody's DDL) and has to try again.
+- No session parameter is set: few are accepted.
+
+Source:
+    Aurora DSQL User Guide: quotas and limits, SQL feature compatibility, concurrency control.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+from stepbench.contracts.target import DsqlTarget
+from stepbench.drivers.dsql.access import DATABASE_ROLE, SCHEMA, DsqlCluster, cluster_access, execute_ddl
+from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors
+from stepbench.drivers.sql.operations import Database, SqlOperations, workload_of
+from stepbench.drivers.sql.statements import Table
+
+if TYPE_CHECKING:
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.sql.access import BoundedConnection
+    from stepbench.settings import Settings
+
+MOST_ROWS, MOST_BYTES = 3_000, 10 * 1024 * 1024
+"""That one transaction may change. Rows have overheads, so what is preloaded at a time is well below."""
+PRELOAD_ROWS, PRELOAD_BYTES, PRELOAD_SESSIONS = 1_000, 4_000_000, 8
+_CREATE = """
+CREATE TABLE IF NOT EXISTS {table} (
+    key text PRIMARY KEY, value text NOT NULL, created_at timestamptz NOT NULL DEFAULT now()
+)"""
+_MERGED = "(value::jsonb || $2::text::jsonb)::text"
+_PERMANENT = PermanentErrors(
+    (psycopg.errors.InsufficientPrivilege, psycopg.errors.InvalidSchemaName),
+    f"Bootstrap the cluster: role and schema `{SCHEMA}` (docs/deploy.md, Aurora DSQL).",
+)
+
+
+class DsqlOperations(SqlOperations):
+    """One trial's table `stepbench.records_<tag>` in one cluster, through one of its endpoints."""
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        settings: Settings,
+        clock: Clock,
+        *,
+        answer_limit_s: float = WRITE_LIMIT_S,
+        control_limit_s: float = CONTROL_LIMIT_S,
+    ) -> None:
+        """
+        `answer_limit_s`: when a statement is given up.
+
+        Raises:
+            PlanError: no such cluster is known, or the trial has no workload.
+        """
+        merged = None if workload_of(spec).record.shape == "blob" else sql.SQL(_MERGED)
+        table = Table(sql.Identifier(SCHEMA, f"records_{spec.tag}"), sql.SQL(""), merged)
+        cluster = DsqlCluster.of(spec, settings)
+        self._region = cluster.region
+        access = cluster_access(cluster, settings, clock, DATABASE_ROLE, control_limit_s)
+        sizes = PRELOAD_ROWS, PRELOAD_BYTES, PRELOAD_SESSIONS
+        super().__init__(spec, clock, Database(access, _PERMANENT, table, *sizes), answer_limit_s)
+
+    async def tear_down(self) -> bool:
+        """Drop the table; not now if somebody else's DDL was in the way. Without the schema nothing was made."""
+        async with self._control() as connection:
+            try:
+                await connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self._database.table.name))
+            except psycopg.errors.SerializationFailure:
+                return False
+            except psycopg.errors.InvalidSchemaName:
+                return True
+        return True
+
+    async def provider(self) -> str:
+        """Return `Aurora DSQL, multi-region, in eu-west-1 (PostgreSQL 16), TLS`, by the server's own word."""
+        target = self._spec.plan.target
+        kind = "multi-region" if isinstance(target, DsqlTarget) and target.cluster == "multi" else "single-region"
+        async with self._control() as connection:
+            version = connection.info.parameter_status("server_version") or "unknown version"
+            tls = ", TLS" if connection.pgconn.ssl_in_use else ""
+        return f"Aurora DSQL, {kind}, in {self._region} (PostgreSQL {version}){tls}"
+
+    async def _create_table(self, connection: BoundedConnection) -> None:
+        await execute_ddl(connection, sql.SQL(_CREATE).format(table=self._database.table.name), self._clock)
+
+    async def _has_table(self, connection: BoundedConnection) -> bool:
+        """Ask the table itself: DSQL's documentation promises no to_regclass."""
+        try:
+            await self._has_record(connection, "")
+        except psycopg.errors.UndefinedTable:
+            return False
+        return True

@@ -1,0 +1,38 @@
+"""Amazon DynamoDB: streams, and operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stepbench.contracts.target import DynamoDbTarget
+from stepbench.drivers.protocol import StoreRoom, deferred
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.protocol import Driver, Meter
+    from stepbench.settings import Settings
+
+
+def _trigger(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
+    target = spec.plan.target
+    same_sandbox = isinstance(target, DynamoDbTarget) and target.same_sandbox
+    if same_sandbox:
+        return deferred("stepbench.drivers.dynamodb.same_sandbox:SameSandboxDriver")(spec, settings, clock)
+    return deferred("stepbench.drivers.dynamodb.trigger:DynamoDbDriver")(spec, settings, clock)
+
+
+def _meter(spec: TrialSpec, settings: Settings, aws: Callable[[str], Any]) -> Meter:
+    from stepbench.drivers.dynamodb.meter import TableMeter
+
+    return TableMeter(f"{settings.target_table_prefix}{spec.tag}", aws)
+
+
+ROOM = StoreRoom(
+    lease=lambda _spec, settings: settings.target_table_prefix,
+    trigger=_trigger,
+    operations=deferred("stepbench.drivers.dynamodb.operations:DynamoDbOperations"),
+    meter=_meter,
+)

@@ -1,0 +1,9 @@
+"""etcd: Watch, and operations."""
+
+from stepbench.drivers.protocol import StoreRoom, deferred
+
+ROOM = StoreRoom(
+    lease=lambda _spec, settings: settings.etcd_endpoint,
+    trigger=deferred("stepbench.drivers.etcd.trigger:EtcdDriver"),
+    operations=deferred("stepbench.drivers.etcd.operations:EtcdOperations"),
+)

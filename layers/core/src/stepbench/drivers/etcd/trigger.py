@@ -1,0 +1,127 @@
+"""
+etcd: writes are Puts, changes come from a Watch on the trial's prefix `<tag>/`.
+
+The Watch's range of keys is the filter: events that it is to hold back have keys with another head, outside the range.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import cycle
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from stepbench.contracts.identity import matching_head
+from stepbench.contracts.workload import Kind
+from stepbench.drivers.etcd import etcd_pb2 as pb
+from stepbench.drivers.etcd.answers import write_result
+from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel
+from stepbench.drivers.etcd.cluster import DELETE_RANGE, PUT, STATUS, WATCH, CallError, end_of, make_call, unavailable
+from stepbench.drivers.etcd.store import PRELOAD_LANES, EtcdStore, Preloading
+from stepbench.drivers.preload import preload_keys
+from stepbench.errors import TargetUnavailableError
+from stepbench.model.change import Change, ChangeBatch
+from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from stepbench.model.pending import PendingRequest
+    from stepbench.model.request import Request
+
+
+class EtcdDriver(EtcdStore):
+    """`Driver` and `Watchable` for one trial's keys; the endpoints are used in turn for writes."""
+
+    _next_channel: cycle[ClientChannel] = cycle(())
+
+    async def open(self) -> None:
+        """Connect to every endpoint and see that it answers."""
+        await self.close()
+        for endpoint in self._cluster.endpoints:
+            await self._addresses.find(endpoint.host, endpoint.port)
+        for endpoint in self._cluster.endpoints:
+            channel = ClientChannel(self._cluster, endpoint, self._addresses)
+            self._channels.append(channel)
+            try:
+                await make_call(await channel.connected(), STATUS, b"")
+            except OSError as error:
+                await self.close()
+                raise unavailable(endpoint, error) from error
+        self._next_channel = cycle(self._channels)
+
+    async def prepare(self) -> None:
+        """Put the keys that updates overwrite and deletes remove; a cluster needs nothing else."""
+        record = self._spec.plan.record
+        async with self._cluster.control() as connection:
+            preloading = Preloading(connection, record.key_bytes + record.value_bytes)
+            await preload_keys(self._spec, preloading.write, self._clock, batch=preloading.batch, lanes=PRELOAD_LANES)
+
+    def prepare_request(self, request: Request) -> PendingRequest:
+        """Return a Put or a deletion; the token is the revision that it makes."""
+        key = request.key.encode()
+        if request.kind is Kind.DELETE:
+            method, message = DELETE_RANGE, pb.DeleteRangeRequest(key=key).SerializeToString()
+        else:
+            method, message = PUT, pb.PutRequest(key=key, value=request.value).SerializeToString()
+        return ChannelCall(next(self._next_channel), method, message, write_result)
+
+    async def watch(self, from_position: int | None) -> AsyncGenerator[ChangeBatch, None]:
+        """
+        Yield puts below the prefix, or deletions in a trial of those, in order of revision.
+
+        Positions are revisions, and `from_position` has been seen. Answers are stamped when they arrive, however long
+        the watcher is busy with the batch before.
+        """
+        watched = matching_head(self._spec.tag).encode()
+        deletes = self._spec.plan.record.operation == "delete"
+        create = pb.WatchCreateRequest(
+            key=watched,
+            range_end=end_of(watched),
+            start_revision=0 if from_position is None else from_position + 1,
+            filters=[pb.WatchCreateRequest.NOPUT if deletes else pb.WatchCreateRequest.NODELETE],
+        )
+        question = pb.WatchRequest(create_request=create).SerializeToString()
+        arrived: asyncio.Queue[tuple[int, bytes] | GrpcAnswer] = asyncio.Queue()
+        async with self._cluster.control() as connection:
+            watching = connection.subscribe(
+                WATCH, question, lambda t4_ns, raw: arrived.put_nowait((t4_ns, raw)), arrived.put_nowait
+            )
+            try:
+                while not isinstance(stamped := await arrived.get(), GrpcAnswer):
+                    batch = parse_watch(*stamped)
+                    if batch is not None:
+                        yield batch
+            finally:
+                watching.give_up(GrpcStatus.CANCELLED, "the watcher has seen enough")
+            if stamped.status is not GrpcStatus.OK:
+                raise CallError(stamped)
+        message = f"etcd at {self._cluster.endpoints[0].host} ended the watch on {self._spec.tag}/"
+        raise TargetUnavailableError(message)
+
+
+def parse_watch(t4_ns: int, raw: bytes) -> ChangeBatch | None:
+    """
+    Return the batch in one answer: empty when it says that the watch is made, None for an answer without news.
+
+    Raises:
+        TargetUnavailableError: the server has cancelled the watch, and names the compacted revision if that is why; or
+            this is no answer to a watch.
+    """
+    try:
+        answer = pb.WatchResponse.FromString(raw)
+    except DecodeError as error:
+        message = f"etcd's answer to the watch cannot be read: {error}"
+        raise TargetUnavailableError(message) from error
+    if answer.canceled:
+        reason = answer.cancel_reason or "no reason given"
+        if answer.compact_revision:
+            reason = f"{reason} (compacted up to revision {answer.compact_revision})"
+        message = f"etcd cancelled the watch: {reason}"
+        raise TargetUnavailableError(message)
+    changes = [
+        Change(event.kv.key if event.type == pb.Event.DELETE else event.kv.value, event.kv.mod_revision)
+        for event in answer.events
+    ]
+    return ChangeBatch(t4_ns, changes) if changes or answer.created else None

@@ -1,1 +1,0 @@
-"""Stores whose operations are measured: a driver each."""

@@ -1,0 +1,63 @@
+"""A trial's PostgreSQL server: which it is, who logs in there, its name, and how a schema is dropped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+from stepbench.contracts.target import PostgresqlTarget
+from stepbench.drivers.access import ServerLogin, choose_endpoint
+from stepbench.drivers.sql.access import CONTROL_LIMIT_S, DEFAULT_PORT, Access, Tls
+from stepbench.wire.addresses import parse_endpoint
+
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.sql.access import BoundedConnection
+    from stepbench.settings import Settings
+
+STATEMENT_LIMIT_MS = 10_000
+"""The server's own limit; below ours, so that a slow trigger is a refusal with a code and not an open question."""
+SESSION_OPTIONS = f"-c statement_timeout={STATEMENT_LIMIT_MS}"
+_DROP_LIMITS = "SET lock_timeout = '2s'; SET statement_timeout = '25s'"
+_NOT_NOW = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected)
+_VERSION = "SELECT current_setting('server_version'), current_setting('cluster_name'), to_regproc('aurora_version')"
+
+
+def trial_access(spec: TrialSpec, settings: Settings, control_limit_s: float = CONTROL_LIMIT_S) -> Access:
+    """
+    Return the access to the plan's own endpoint, or to the stack's with the stack's secret.
+
+    Operations are encrypted or not as the plan says. Where the stack knows a server for TLS, that one serves operations
+    without TLS, too: so the two differ in TLS only, and not in the server. Without a secret, `postgres` is trusted.
+
+    Raises:
+        PlanError: neither names a server.
+    """
+    target, known, tls = spec.plan.target, settings.postgresql_endpoint, None
+    if spec.plan.experiment == "operations":
+        known = settings.postgresql_tls_endpoint or known
+        tls = Tls(isinstance(target, PostgresqlTarget) and target.tls, settings.tls_authority)
+    endpoint = parse_endpoint(choose_endpoint(spec, known, "postgresql"), DEFAULT_PORT)
+    login = ServerLogin(spec, settings, settings.postgresql_secret_arn, ("postgres", ""))
+    return Access("PostgreSQL", endpoint, login.read, tls, control_limit_s)
+
+
+async def server_name(connection: BoundedConnection) -> str:
+    """Return `PostgreSQL 18.6 (wheel)`, or `Aurora PostgreSQL 16.4 (Aurora 16.4.1)`."""
+    version, cluster, aurora = await connection.row(_VERSION)
+    if aurora:
+        (release,) = await connection.row("SELECT aurora_version()")
+        return f"Aurora PostgreSQL {version} (Aurora {release})"
+    return f"PostgreSQL {version} ({cluster})" if cluster else f"PostgreSQL {version}"
+
+
+async def drop_schema(connection: BoundedConnection, schema: sql.Identifier) -> bool:
+    """Drop a schema with all that is in it; False if somebody holds a lock on it now."""
+    await connection.execute(_DROP_LIMITS)
+    try:
+        await connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(schema))
+    except _NOT_NOW:
+        return False
+    return True

@@ -1,0 +1,212 @@
+"""
+Writes to PostgreSQL, with a trigger that calls Lambda.
+
+One statement serves puts and updates: `INSERT … ON CONFLICT (key) DO UPDATE`. For a new key it does what an INSERT
+does, plus a speculative insertion in the index; for a key that is there it is an update of one row. With two
+statements, a canary in a trial of updates, or a put that is offered twice, would be an error. Trials of deletes have a
+statement and a trigger of their own.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg import sql
+
+from stepbench.contracts.identity import matching_head
+from stepbench.contracts.target import PostgresqlTarget, ServerlessCapacity
+from stepbench.contracts.workload import Kind
+from stepbench.drivers.access import unavailable
+from stepbench.drivers.aws.access import AwsAccess
+from stepbench.drivers.postgresql.cluster import ClusterCapacity
+from stepbench.drivers.postgresql.server import SESSION_OPTIONS, drop_schema, server_name, trial_access
+from stepbench.drivers.preload import preloads
+from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors, target_error
+from stepbench.drivers.sql.executor import FIRST_SESSIONS, SessionLimits, SqlExecutor
+from stepbench.drivers.sql.statements import Table, statements
+from stepbench.errors import TargetUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import Scale, TrialSpec
+    from stepbench.drivers.sql.access import BoundedConnection
+    from stepbench.model.pending import PendingRequest
+    from stepbench.model.request import Request
+    from stepbench.settings import Settings
+
+_PRELOAD_ROWS = 1_000
+_PRELOAD_BYTES = 4_000_000
+_PERMANENT = PermanentErrors(
+    (
+        psycopg.errors.FeatureNotSupported,  # the extension is not available on this server
+        psycopg.errors.UndefinedFile,
+        psycopg.errors.InsufficientPrivilege,
+    ),
+    "Use a server that offers the extension aws_lambda, and a user that may create extensions and schemas "
+    "(rds_superuser on Aurora).",
+)
+_PRELOAD = "INSERT INTO {schema}.records SELECT * FROM unnest(%s::text[], %s::text[]) ON CONFLICT DO NOTHING"
+_IS_READY = """
+SELECT count(*) FROM pg_catalog.pg_trigger
+WHERE tgrelid = to_regclass({table}) AND tgname = 'notify_receiver' AND tgenabled <> 'D'
+"""
+
+
+class PostgresqlDriver:
+    """One trial's schema `stepbench_<tag>`, with its table and trigger, in one database."""
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        settings: Settings,
+        clock: Clock,
+        *,
+        write_limit_s: float = WRITE_LIMIT_S,
+        control_limit_s: float = CONTROL_LIMIT_S,
+    ) -> None:
+        self._spec = spec
+        self._settings = settings
+        self._clock = clock
+        self._access = trial_access(spec, settings, control_limit_s)
+        self._schema = sql.Identifier(f"stepbench_{spec.tag}")
+        self._deletes = spec.plan.record.operation == "delete"
+        # With deletes, a canary first inserts what it then deletes.
+        kinds = (Kind.INSERT, Kind.DELETE) if self._deletes else (Kind.INSERT,)
+        by_kind = statements(Table(sql.Identifier(f"stepbench_{spec.tag}", "records"), sql.SQL(""), None))
+        limits = SessionLimits(write_limit_s, spec.plan.max_in_flight, FIRST_SESSIONS, queue=True)
+        # A write is one statement, once: a conflict is the outcome of a trigger that has run.
+        conninfo = partial(self._access.conninfo, options=SESSION_OPTIONS)
+        offered = {kind: by_kind[kind] for kind in kinds}
+        self._executor = SqlExecutor(conninfo, offered, clock, limits, conflicts=frozenset())
+
+    async def open(self) -> None:
+        """Have the first sessions before any clock starts; further ones come on demand, before t1."""
+        try:
+            await self._executor.warm_up()
+        except TargetUnavailableError as error:
+            raise unavailable(self._access.name, error) from error
+
+    async def close(self) -> None:
+        """Close the writers' sessions."""
+        self._executor.close()
+
+    def prepare_request(self, request: Request) -> PendingRequest:
+        """Prepare to insert, overwrite or delete a row; in `request_response` the receiver runs before the answer."""
+        return self._executor.prepare_request(request)
+
+    async def prepare(self) -> None:
+        """
+        Make extension, schema, table, preloaded rows, and the trigger last, so that preloading fires nothing.
+
+        Raises:
+            PlanError: the server has no `aws_lambda`, we may not create what we need, or no receiver is known.
+            TargetUnavailableError: the server does not answer, or not so.
+        """
+        receiver = self._settings.receive_events_function_arn
+        if not receiver:
+            remedy = "Set RECEIVE_EVENTS_FUNCTION_ARN, as the stack does."
+            raise target_error(self._spec, "no receiver function is known", remedy)
+        if any(phase.scale for phase in self._spec.plan.phases):
+            self._require_cluster()
+        target = self._spec.plan.target
+        request_response = isinstance(target, PostgresqlTarget) and target.invocation == "request_response"
+        async with self._control() as connection:
+            await connection.execute(_script("table.sql").format(schema=self._schema))
+            await self._preload(connection)
+            identity = sql.SQL("OLD.key" if self._deletes else "NEW.value")
+            trigger = _script("trigger.sql").format(
+                schema=self._schema,
+                function=sql.Literal(receiver),
+                region=sql.Literal(region_of(receiver) or self._settings.aws_region),
+                invocation=sql.Literal("RequestResponse" if request_response else "Event"),
+                identity=identity,
+                filter=self._filter(identity),
+                changes=sql.SQL("DELETE" if self._deletes else "INSERT OR UPDATE"),
+            )
+            await connection.execute(trigger)
+
+    def _filter(self, identity: sql.SQL) -> sql.Composable:
+        """Return the condition of the trigger, if the plan asks for one; it is tested before the trigger is queued."""
+        if self._spec.plan.record.matching_share == 1:
+            return sql.SQL("")
+        head = sql.Literal(matching_head(self._spec.tag))
+        return sql.SQL("WHEN (starts_with({identity}, {head}))").format(identity=identity, head=head)
+
+    async def ready(self) -> bool:
+        """Return whether the trigger is there and enabled."""
+        table = sql.Literal(f"{self._schema.as_string(None)}.records")
+        async with self._control() as connection:
+            return await connection.row(sql.SQL(_IS_READY).format(table=table)) == (1,)
+
+    async def tear_down(self) -> bool:
+        """
+        Give the cluster its own capacity back, and drop the schema; not now if somebody holds a lock on it.
+
+        The extension stays: others may use it.
+        """
+        # Whatever this trial asked for: one that was cut short in the middle of scaling may have left its bounds.
+        if self._settings.aurora_cluster and self._spec.plan.target.endpoint is None:
+            async with self._cluster() as cluster:
+                if not await cluster.restore():
+                    return False
+        async with self._control() as connection:
+            return await drop_schema(connection, self._schema)
+
+    async def scale(self, scale: Scale) -> bool:
+        """Ask the stack's Aurora Serverless v2 cluster for other bounds; True once they are in force."""
+        if not isinstance(scale.capacity, ServerlessCapacity):
+            message = f"postgresql scales as serverless_v2, not as {scale.capacity.mode}"
+            raise TypeError(message)
+        async with self._cluster() as cluster:
+            return await cluster.scale(scale.capacity)
+
+    async def provider(self) -> str:
+        """Return the server's name, as `server_name`."""
+        async with self._control() as connection:
+            return await server_name(connection)
+
+    def _require_cluster(self) -> str:
+        if not self._settings.aurora_cluster:
+            remedy = "Deploy the stack with AuroraPostgresql=serverless, or remove `scale` from the plan."
+            raise target_error(self._spec, "this stack has no Aurora Serverless v2 cluster to scale", remedy)
+        return self._settings.aurora_cluster
+
+    @asynccontextmanager
+    async def _cluster(self) -> AsyncIterator[ClusterCapacity]:
+        """Yield the stack's cluster; its API's connections end with the block."""
+        name = self._require_cluster()
+        aws = AwsAccess("rds", self._spec, self._settings, self._clock)
+        try:
+            yield ClusterCapacity(aws, name)
+        finally:
+            await aws.close()
+
+    async def _preload(self, connection: BoundedConnection) -> None:
+        at_once = max(1, min(_PRELOAD_ROWS, _PRELOAD_BYTES // self._spec.plan.record.value_bytes))
+        insert = sql.SQL(_PRELOAD).format(schema=self._schema)
+        writes = preloads(self._spec)
+        while portion := list(islice(writes, at_once)):
+            columns = ([write.key for write in portion], [write.value.decode() for write in portion])
+            await connection.execute(insert, columns)
+
+    def _control(self) -> AbstractAsyncContextManager[BoundedConnection]:
+        return self._access.control(self._spec, _PERMANENT)
+
+
+def _script(name: str) -> sql.SQL:
+    text = importlib.resources.files("stepbench.drivers.postgresql").joinpath(name).read_text()
+    return sql.SQL(text)
+
+
+def region_of(function: str) -> str:
+    """Return the region in a function's ARN; "" for a bare name."""
+    parts = function.split(":")
+    return parts[3] if function.startswith("arn:") and len(parts) > 3 else ""  # noqa: PLR2004 -- arn:aws:lambda:region

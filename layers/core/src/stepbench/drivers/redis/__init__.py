@@ -1,0 +1,8 @@
+"""Redis and Valkey: operations."""
+
+from stepbench.drivers.protocol import StoreRoom, deferred
+
+ROOM = StoreRoom(
+    lease=lambda _spec, settings: settings.redis_endpoint,
+    operations=deferred("stepbench.drivers.redis.operations:RedisOperations"),
+)

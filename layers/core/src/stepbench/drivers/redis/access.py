@@ -1,0 +1,165 @@
+"""How Redis or Valkey is reached: address, TLS, login."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from stepbench.contracts.target import RedisTarget
+from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection
+from stepbench.model.errors import lost_connection
+from stepbench.wire.addresses import AddressBook, endpoint_error, parse_endpoint
+from stepbench.wire.resp.cluster import Node
+from stepbench.wire.resp.connection import Login, LoginRefusedError, RespEndpoint, connect_resp
+from stepbench.wire.resp.values import ErrorReply
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.settings import Settings
+    from stepbench.wire.addresses import Endpoint
+    from stepbench.wire.resp.connection import RespConnected, RespConnection
+
+DEFAULT_PORT = 6379
+_HELLO_UNKNOWN = frozenset({"ERR", "NOPROTO", "NOAUTH"})
+"""What a server says that does not know HELLO; one that knows it refuses a password as WRONGPASS."""
+
+
+class RedisLimits(NamedTuple):
+    """
+    How long things may take.
+
+    connect_s: for TCP, TLS and login together. operate_s: then an operation is UNKNOWN. control_s: the limit for a
+    command of preparing and clearing up.
+    """
+
+    connect_s: float = 5.0
+    operate_s: float = 10.0
+    control_s: float = 30.0
+
+
+DEFAULT_LIMITS = RedisLimits()
+
+
+class RedisAccess:
+    """
+    Opens connections to one server, or to the nodes of one cluster; looks credentials and addresses up once.
+
+    Measured connections speak RESP2, which needs no HELLO: without a password there is nothing to wait for after TCP
+    and TLS. Control connections speak RESP3, since HELLO tells what serves; where a server or a proxy does not know it
+    (a Redis before 6), INFO tells as much.
+
+    seed: the node that was named; all others are learnt from it. addresses: those of nodes, which are looked up before
+        a connection is timed.
+    """
+
+    def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock, limits: RedisLimits = DEFAULT_LIMITS) -> None:
+        """
+        Take the plan's own endpoint, or the stack's with the stack's secret.
+
+        Raises:
+            PlanError: neither names a server.
+        """
+        target = spec.plan.target
+        tls = isinstance(target, RedisTarget) and target.tls
+        stacks = (settings.redis_tls_endpoint or settings.redis_endpoint) if tls else settings.redis_endpoint
+        endpoint = parse_endpoint(choose_endpoint(spec, stacks, "Redis"), DEFAULT_PORT)
+        self.seed = Node(endpoint.host, endpoint.port)
+        self.addresses = AddressBook()
+        self._database = _parse_database(endpoint)
+        self._login = ServerLogin(spec, settings, settings.redis_secret_arn, ("", ""), tls=tls)
+        self._clock = clock
+        self._limits = limits
+
+    async def connect(self, node: Node, *, protocol: Literal[2, 3] = 2, single_use: bool = False) -> RespConnected:
+        """
+        Make a connection that is ready for commands; with `single_use` it will be closed after one operation.
+
+        A node that is not known yet is looked up first, which counts as a part of connecting.
+
+        Raises:
+            OSError: as `wire.resp.connect.connect_resp`.
+            TargetUnavailableError: the name has no address, or the credentials cannot be read.
+            PlanError: the address is one that is never allowed.
+        """
+        started_ns = self._clock.now_ns()
+        address = await self.addresses.find(*node)
+        found_ns = self._clock.now_ns() - started_ns
+        limits = self._limits
+        endpoint = RespEndpoint(
+            address,
+            node.port,
+            login=Login(*await self._login.read(), database=self._database, protocol=protocol),
+            tls=self._login.tls_context(),
+            server_name=self._server_name(node),
+            connect_s=limits.connect_s,
+            answer_s=limits.operate_s if protocol == 2 else limits.control_s,  # noqa: PLR2004 -- its name
+            reset_at_close=single_use,
+        )
+        try:
+            connected = await connect_resp(endpoint, self._clock)
+        except OSError:
+            self.addresses.forget(*node)  # after a failover a name means another address
+            raise
+        times = connected.times
+        return connected._replace(times=times._replace(connect_ns=times.connect_ns + found_ns))
+
+    def control(self) -> AbstractAsyncContextManager[RespConnected]:
+        """Return a connection to the seed, with its greeting; raises as `control_connection`."""
+        return control_connection(describe(self.seed), self.connect_for_control(self.seed))
+
+    async def connect_for_control(self, node: Node) -> RespConnected:
+        """Make a connection for preparing and clearing up, with its greeting. Raises as `connect`."""
+        try:
+            return await self.connect(node, protocol=3)
+        except LoginRefusedError as refused:
+            if refused.reply.code not in _HELLO_UNKNOWN:
+                raise
+        connected = await self.connect(node)
+        try:
+            greeting = await _ask_info(connected.connection)
+        except BaseException:
+            connected.connection.close()
+            raise
+        return connected._replace(greeting=greeting)
+
+    def _server_name(self, node: Node) -> str:
+        """Return whose certificate is expected: a node told by address has one for the name that we were given."""
+        return self.seed.host if _is_address(node.host) and not _is_address(self.seed.host) else node.host
+
+
+def describe(node: Node) -> str:
+    """Return how messages name a node."""
+    return f"Redis at {node.host}:{node.port}"
+
+
+async def _ask_info(connection: RespConnection) -> dict[str, str]:
+    """Return what HELLO would have told; nothing of a proxy that knows no INFO either, but reads. Raises OSError."""
+    answered = await connection.call(b"INFO", b"server")
+    if isinstance(answered.reply, ErrorReply) and answered.reply.code == "ERR":
+        answered = await connection.call(b"GET", b"stepbench")
+    if answered.error:
+        raise lost_connection(answered.error)
+    if isinstance(answered.reply, ErrorReply):
+        raise LoginRefusedError(answered.reply)
+    lines = answered.reply.decode("utf-8", "replace").splitlines() if isinstance(answered.reply, bytes) else []
+    info = dict(line.split(":", 1) for line in lines if ":" in line)
+    server = info.get("server_name", "redis")
+    found = {"server": server, "version": info.get(f"{server}_version"), "mode": info.get("redis_mode")}
+    return {name: value for name, value in found.items() if value}
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _parse_database(endpoint: Endpoint) -> int:
+    if endpoint.path and not endpoint.path.isdecimal():
+        raise endpoint_error(endpoint.path, "is no number of a database", "Write host:port.")
+    return int(endpoint.path or 0)

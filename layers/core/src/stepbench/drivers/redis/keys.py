@@ -1,0 +1,125 @@
+"""A trial's keys in Redis, written by the thousand before the load, and removed after it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from stepbench.drivers.access import unavailable
+from stepbench.drivers.redis.access import describe
+from stepbench.drivers.redis.commands import judge, write_command
+from stepbench.errors import StepbenchError, TargetUnavailableError
+from stepbench.wire.link import Links
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.clock import Clock
+    from stepbench.drivers.redis.access import RedisAccess
+    from stepbench.drivers.redis.commands import Command
+    from stepbench.drivers.redis.nodes import RedisNodes
+    from stepbench.model.request import Request
+    from stepbench.wire.resp.cluster import Node
+    from stepbench.wire.resp.connection import RespAnswer, RespConnection
+
+CLEAR_LIMIT_S = 20.0
+_SCANNED_AT_ONCE = 10_000
+"""Some 2 ms of the server's one thread."""
+
+
+class RedisKeys:
+    """Writes, finds and removes a trial's keys, over control connections made as they are needed. `close` it."""
+
+    def __init__(self, tag: str, access: RedisAccess, nodes: RedisNodes, clock: Clock) -> None:
+        self._pattern = f"{tag}/*".encode()
+        self._access = access
+        self._nodes = nodes
+        self._clock = clock
+        self._links: Links[Node, RespConnection] = Links(self._connect, clock)
+
+    async def write(self, records: Sequence[Request]) -> str:
+        """Write records, whether they are there or not, each node's in one piece; return "" or an error's code."""
+        commands: defaultdict[Node, list[Command]] = defaultdict(list)
+        for each in records:
+            command = write_command(each.key.encode(), each)
+            commands[self._nodes.find(command[1])].append(command)
+        errors = await asyncio.gather(*(self._write(node, some) for node, some in commands.items()))
+        return next(filter(None, errors), "")
+
+    async def exists(self, key: str) -> bool:
+        """Return whether the key is there. Raises TargetUnavailableError."""
+        node = self._nodes.find(key.encode())
+        connection = await self._connection(node)
+        answered = await connection.call(b"EXISTS", key.encode())
+        _check(answered, node)
+        return answered.reply == 1
+
+    async def clear(self, limit_s: float = CLEAR_LIMIT_S) -> bool:
+        """
+        Remove the keys from all nodes for at most so long; return whether each was scanned to the end and had none.
+
+        One scan is not enough: SCAN need not show what is written while it goes on, and what an ended connection has
+        left with a server may be written then. Each call scans all of a server's keys anew, some millions a second,
+        so that it ends only where strangers' keys are fewer than that.
+
+        Raises:
+            TargetUnavailableError: a node does not answer, or not so.
+        """
+        deadline_ns = self._clock.now_ns() + int(limit_s * 1e9)
+        return all(await asyncio.gather(*(self._sweep(node, deadline_ns) for node in self._nodes.all)))
+
+    def close(self) -> None:
+        """End the connections."""
+        self._links.close()
+
+    async def _write(self, node: Node, commands: Sequence[Command]) -> str:
+        try:
+            connection = await self._connection(node)
+        except StepbenchError as error:
+            return str(error)
+        answers = await asyncio.gather(*connection.pipeline(commands))
+        for answered in answers:
+            self._nodes.redirect(answered, node)
+        return next((code for answered in answers if (code := judge(answered, reading=False)[1])), "")
+
+    async def _sweep(self, node: Node, deadline_ns: int) -> bool:
+        connection, cursor, is_clean = await self._connection(node), b"0", True
+        while self._clock.now_ns() < deadline_ns:
+            scanned = await connection.call(
+                b"SCAN", cursor, b"MATCH", self._pattern, b"COUNT", b"%d" % _SCANNED_AT_ONCE
+            )
+            _check(scanned, node)
+            cursor, keys = _read_scan(scanned)
+            # One key a command: a cluster refuses to remove keys of several slots at once.
+            for removed in await asyncio.gather(*connection.pipeline([(b"UNLINK", key) for key in keys])):
+                _check(removed, node)
+            is_clean = is_clean and not keys
+            if cursor == b"0":
+                if is_clean:
+                    return True
+                is_clean = True
+        return False
+
+    async def _connection(self, node: Node) -> RespConnection:
+        link = self._links[node]
+        reached = await link.reach()
+        if isinstance(reached, str):
+            raise unavailable(describe(node), link.failure_text or reached)
+        return reached
+
+    async def _connect(self, node: Node) -> RespConnection:
+        return (await self._access.connect_for_control(node)).connection
+
+
+def _check(answered: RespAnswer, node: Node) -> None:
+    if error := judge(answered, reading=False)[1]:
+        raise unavailable(describe(node), error)
+
+
+def _read_scan(scanned: RespAnswer) -> tuple[bytes, list[bytes]]:
+    match scanned.reply:
+        case [bytes(cursor), list(keys)]:
+            return cursor, [key for key in keys if isinstance(key, bytes)]
+    message = f"{str(scanned.reply)[:60]!r} is no answer to SCAN"
+    raise TargetUnavailableError(message)

@@ -1,0 +1,8 @@
+"""The reference store, against which Stepbench itself is measured."""
+
+from stepbench.drivers.protocol import StoreRoom, deferred
+
+ROOM = StoreRoom(
+    lease=lambda _spec, settings: settings.reference_endpoint,
+    trigger=deferred("stepbench.drivers.reference.trigger:ReferenceDriver"),
+)

@@ -1,0 +1,8 @@
+"""Amazon S3: event notifications."""
+
+from stepbench.drivers.protocol import StoreRoom, deferred
+
+ROOM = StoreRoom(
+    lease=lambda _spec, settings: settings.target_bucket,  # its notification configuration is one document
+    trigger=deferred("stepbench.drivers.s3.trigger:S3Driver"),
+)

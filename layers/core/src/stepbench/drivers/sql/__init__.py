@@ -1,0 +1,1 @@
+"""What the drivers of PostgreSQL and Aurora DSQL share: access, sessions, executions, statements."""

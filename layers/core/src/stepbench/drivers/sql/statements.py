@@ -1,0 +1,104 @@
+"""Statements by which stores that speak PostgreSQL's protocol execute requests. Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from psycopg import sql
+
+from stepbench.contracts.workload import Kind
+
+if TYPE_CHECKING:
+    from stepbench.model.request import Request
+
+Arguments = Callable[["Request"], list[bytes]]
+
+
+class Statement(NamedTuple):
+    """
+    One statement, with its own name once it is prepared.
+
+    arguments: the values of $1, $2 … in binary format (of text: its UTF-8; in text format libpq would cut at a NUL).
+    needs_row: whether it is FAILED with `NOT_FOUND` where it touches no row.
+    """
+
+    name: bytes
+    text: bytes
+    arguments: Arguments
+    needs_row: bool = True
+
+
+Statements = Mapping[Kind, tuple[Statement, ...]]
+"""What each kind of request executes, one after the other, each in a transaction of its own."""
+
+
+class Table(NamedTuple):
+    """
+    A table `name` with columns key and value.
+
+    cast: what makes a written value of a text parameter ("::text::jsonb"). merged: the expression of an updated value,
+    of $2; None where there are no updates: then a read-modify-write overwrites.
+    """
+
+    name: sql.Composable
+    cast: sql.SQL
+    merged: sql.SQL | None
+
+
+_READ = "SELECT value FROM {table} WHERE key = $1"
+_SCAN = "SELECT key, value FROM {table} WHERE key >= $1 ORDER BY key LIMIT $2"
+_INSERT = "INSERT INTO {table} (key, value) VALUES ($1, {value}) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+_INSERT_ROWS = "INSERT INTO {table} (key, value) VALUES {rows} ON CONFLICT (key) DO NOTHING"
+_DELETE = "DELETE FROM {table} WHERE key = $1"
+_CHANGE = "UPDATE {table} SET value = {value} WHERE key = $1"
+
+
+def statements(table: Table) -> Statements:
+    """
+    Return the statements of every kind of request that the table can do.
+
+    An insert is one that overwrites where the record is there already, so that a slice which is attempted again does
+    not fail (as PutItem and HSET do, too). A read-modify-write is two statements as in YCSB, not one transaction.
+    """
+    written = sql.SQL("$2{}").format(table.cast)
+
+    def statement(name: str, template: str, arguments: Arguments, value: sql.Composable = written) -> Statement:
+        text = sql.SQL(template).format(table=table.name, value=value).as_bytes(None)
+        return Statement(name.encode(), text, arguments)
+
+    read = statement("stepbench_read", _READ, _key_of)
+    overwrite = statement("stepbench_overwrite", _CHANGE, key_and_value)
+    by_kind = {
+        Kind.READ: (read,),
+        Kind.INSERT: (statement("stepbench_insert", _INSERT, key_and_value),),
+        Kind.OVERWRITE: (overwrite,),
+        Kind.READ_MODIFY_WRITE: (read, overwrite),
+        Kind.SCAN: (statement("stepbench_scan", _SCAN, _key_and_rows),),
+        # A trigger's: what was deleted before, by a write whose answer was lost, is deleted.
+        Kind.DELETE: (statement("stepbench_delete", _DELETE, _key_of)._replace(needs_row=False),),
+    }
+    if table.merged is not None:
+        update = statement("stepbench_update", _CHANGE, key_and_value, table.merged)
+        by_kind |= {Kind.UPDATE: (update,), Kind.READ_MODIFY_WRITE: (read, update)}
+    return by_kind
+
+
+def insert_rows(table: Table, count: int) -> bytes:
+    """Return the statement that inserts so many rows, keys and values in turn; those that are there stay."""
+    rows = [sql.SQL(f"(${n}, ${n + 1}{{cast}})").format(cast=table.cast) for n in range(1, 2 * count, 2)]
+    return sql.SQL(_INSERT_ROWS).format(table=table.name, rows=sql.SQL(", ").join(rows)).as_bytes(None)
+
+
+def key_and_value(request: Request) -> list[bytes]:
+    """Return what $1 and $2 are in a statement that writes."""
+    return [request.key.encode(), request.value]
+
+
+def _key_of(request: Request) -> list[bytes]:
+    return [request.key.encode()]
+
+
+def _key_and_rows(request: Request) -> list[bytes]:
+    return [request.key.encode(), struct.pack(">q", request.rows)]

@@ -1,0 +1,60 @@
+"""
+The process while something is measured: kept quiet, and asked how much CPU it uses of what it can get.
+
+Where a writer uses all of it under load, the writer is what limits.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SWITCH_INTERVAL_S = 0.0001
+"""How long a thread on the side may keep the interpreter; the default is 5 ms, which would be lateness."""
+
+
+@contextmanager
+def gc_paused() -> Iterator[None]:
+    """Pause garbage collection and give other threads short turns; restore both afterwards."""
+    was_enabled, was_interval = gc.isenabled(), sys.getswitchinterval()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(was_interval)
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
+
+
+WHOLE_CORE_MB = 1_769
+"""A function with so much memory has one vCPU, with less the same share of one."""
+
+
+def cores_of(memory_mb: int, *, emulated: bool) -> float:
+    """
+    Return how many cores one thread of Python can keep busy: one, or less in a function with little memory.
+
+    memory_mb: 0 where nobody says. An emulator tells a size too, and does not hold its functions to it.
+
+    Source:
+        AWS Lambda, developer guide, "Configure Lambda function memory": one vCPU at 1,769 MB, in proportion.
+    """
+    return 1.0 if emulated or memory_mb <= 0 else min(1.0, memory_mb / WHOLE_CORE_MB)
+
+
+def cpu_share(used_s: float, took_s: float, cores: float) -> float | None:
+    """
+    Return the CPU used in so much time as a share of what one thread could get; None if there was no time.
+
+    Above 1 where threads of a library did some of the work.
+    """
+    return used_s / (took_s * cores) if took_s > 0 else None

@@ -1,0 +1,112 @@
+"""
+Limits on a function's sandboxes, as on Lambda: a queue of asynchronous events, and reserved concurrency.
+
+`shim.py` loads this by path, so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import defaultdict
+from typing import Any
+
+Json = dict[str, Any]
+
+
+def queue_asynchronous(service: Any, sandboxes: int) -> None:  # noqa: ANN401 -- the module `lambda_svc`
+    """
+    Let asynchronous invocations of a function wait for one of so many sandboxes, as in Lambda's own queue.
+
+    MiniStack starts a sandbox for each event that finds none free. On a small machine that never ends once it has
+    begun: a receiver that stands still for a second leaves twenty sandboxes to start, those take the processors from
+    the ones that work, and every further event adds one.
+    """
+    queued = contextvars.ContextVar("queued", default=False)
+    free: defaultdict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(sandboxes))
+    stock_invoke, stock_execute = service.invoke_async_with_retry, service._execute_function  # noqa: SLF001
+
+    def invoke_asynchronously(function: Json, event: Any) -> None:  # noqa: ANN401 -- JSON
+        token = queued.set(True)
+        try:
+            stock_invoke(function, event)  # its thread runs in a copy of this context
+        finally:
+            queued.reset(token)
+
+    def execute(function: Json, event: Any) -> Any:  # noqa: ANN401 -- JSON
+        if not queued.get():
+            return stock_execute(function, event)
+        with free[(function.get("config") or function).get("FunctionArn", "")]:
+            token = queued.set(False)  # it may call itself once more, in another scope
+            try:
+                return stock_execute(function, event)
+            finally:
+                queued.reset(token)
+
+    service.invoke_async_with_retry, service._execute_function = invoke_asynchronously, execute  # noqa: SLF001
+
+
+def reserve_concurrency_by_template(provisioners: Any, service: Any) -> None:  # noqa: ANN401 -- modules
+    """
+    Let CloudFormation set ReservedConcurrentExecutions of a function, which MiniStack knows from its API only.
+
+    Args:
+        provisioners: the module `ministack.services.cloudformation.provisioners`.
+        service: the module `ministack.services.lambda_svc`.
+    """
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]  # noqa: SLF001 -- we patch it
+    stock_create, stock_update = handlers["create"], handlers["update"]
+
+    def reserve(made: Any, properties: Json) -> Any:  # noqa: ANN401 -- as the originals
+        wanted = properties.get("ReservedConcurrentExecutions")
+        service._functions[made[0]]["concurrency"] = None if wanted is None else int(wanted)  # noqa: SLF001
+        return made
+
+    def create(logical_id: str, properties: Json, *rest: Any) -> Any:  # noqa: ANN401 -- as the original
+        return reserve(stock_create(logical_id, properties, *rest), properties)
+
+    def update(physical_id: str, old: Json, new: Json, *rest: Any, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+        return reserve(stock_update(physical_id, old, new, *rest, **named), new)
+
+    handlers.update(create=create, update=update)
+
+
+def await_reserved_concurrency(service: Any, limit_s: float = 5.0) -> None:  # noqa: ANN401 -- the module `lambda_svc`
+    """
+    Let a stream's delivery wait until its function's reserved concurrency is free, for a while.
+
+    MiniStack's poller takes a busy function for a failing one and leaves it alone for a second. Where one sandbox
+    writes and receives it finds it busy each time, since the stream has the record before the write is answered; the
+    second would be the latency.
+    """
+    delivering = contextvars.ContextVar("delivering", default=False)
+    freed = threading.Condition()
+    stock_poll, stock_execute = service._poll_dynamodb_streams, service._execute_function  # noqa: SLF001 -- wrapped
+    stock_release = service._release_execution_slot  # noqa: SLF001
+
+    def poll() -> Any:  # noqa: ANN401 -- as the original
+        token = delivering.set(True)
+        try:
+            return stock_poll()
+        finally:
+            delivering.reset(token)
+
+    def release(slot: Any) -> None:  # noqa: ANN401 -- as the original
+        stock_release(slot)
+        with freed:
+            freed.notify_all()
+
+    def is_free(function: Json) -> bool:
+        config = function.get("config") or function
+        reserved = service._reserved_concurrency(function, config)  # noqa: SLF001
+        _, by_function = service.executions_in_flight()
+        return not reserved or by_function.get(service._inflight_key(config), 0) < reserved  # noqa: SLF001
+
+    def execute(function: Json, event: Any) -> Any:  # noqa: ANN401 -- JSON
+        if delivering.get():
+            with freed:
+                freed.wait_for(lambda: is_free(function), limit_s)
+        return stock_execute(function, event)
+
+    service._poll_dynamodb_streams, service._execute_function = poll, execute  # noqa: SLF001
+    service._release_execution_slot = release  # noqa: SLF001

@@ -1,0 +1,166 @@
+"""
+Python functions under AWS's own runtime client, each sandbox a process of its own, in place of MiniStack's script.
+
+`shim.py` loads this by path, so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+INHERITED = frozenset({"PATH", "LANG", "LC_ALL", "TZ", "TMPDIR"})
+"""A sandbox gets only these of the emulator's own environment: nobody's credentials, proxies or Python settings."""
+GIVEN = frozenset(
+    {
+        "AWS_ACCESS_KEY_ID",
+        "AWS_DEFAULT_REGION",
+        "AWS_DISABLE_HOST_PREFIX_INJECTION",
+        "AWS_ENDPOINT_URL",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
+        "AWS_LAMBDA_FUNCTION_NAME",
+        "AWS_LAMBDA_FUNCTION_VERSION",
+        "AWS_LAMBDA_LOG_STREAM_NAME",
+        "AWS_LAMBDA_RUNTIME_API",
+        "AWS_REGION",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "LAMBDA_TASK_ROOT",
+        "_HANDLER",
+    }
+)
+"""MiniStack sets these for a sandbox."""
+
+Json = dict[str, Any]
+
+
+def is_python(config: Json) -> bool:
+    """Tell whether a function's configuration names a Python runtime."""
+    return str(config.get("Runtime", "")).startswith("python")
+
+
+def run_under_runtime_client(runtime: Any, service: Any, python: str) -> None:  # noqa: ANN401 -- modules
+    """
+    Send Python functions through the Runtime API server.
+
+    Args:
+        runtime: the module `ministack.core.lambda_runtime`.
+        service: the module `ministack.services.lambda_svc`.
+        python: interpreter that has `awslambdaric` and boto3, as Lambda's own has.
+    """
+    service._provided_runtime_code_dir = with_bootstrap(service, python)  # noqa: SLF001 -- we patch it
+    service._provided_worker_env = sandbox_environment(service)  # noqa: SLF001
+    worker = sandbox_class(runtime.ProvidedWorker, runtime.ProvidedRuntimeError)
+    stock_class, stock_execute = runtime._worker_class_for, service._execute_function_warm  # noqa: SLF001
+
+    def worker_class_for(config: Json) -> Any:  # noqa: ANN401 -- a class of MiniStack's
+        return worker if is_python(config) else stock_class(config)
+
+    def execute_warm(function: Json, event: Any, request_id: str) -> Any:  # noqa: ANN401 -- JSON
+        if is_python(function.get("config") or function):
+            return service._execute_function_provided_warm(function, event, request_id)  # noqa: SLF001
+        return stock_execute(function, event, request_id)
+
+    runtime._worker_class_for = worker_class_for  # noqa: SLF001
+    service._execute_function_warm = execute_warm  # noqa: SLF001
+
+
+def with_bootstrap(service: Any, python: str) -> Callable[[bytes], str]:  # noqa: ANN401 -- a module
+    """Unpack a function's code as before, and put beside it the program that runs it."""
+    stock = service._provided_runtime_code_dir  # noqa: SLF001 -- wrapped
+    sandbox = Path(__file__).with_name("lambda_sandbox.py")
+    script = f"#!/bin/sh\nexec {shlex.quote(python)} -P {shlex.quote(str(sandbox))}\n"
+
+    def code_dir(code_zip: bytes) -> str:
+        directory: str = stock(code_zip)
+        bootstrap = Path(directory) / "bootstrap"
+        with service._provided_code_lock:  # noqa: SLF001 -- no fork may overlap the write (ETXTBSY)
+            if not bootstrap.exists():
+                bootstrap.write_text(script)
+                bootstrap.chmod(0o755)
+        return directory
+
+    return code_dir
+
+
+def sandbox_environment(service: Any) -> Callable[[Json, str, int], dict[str, str]]:  # noqa: ANN401 -- a module
+    """Return a sandbox's environment as on Lambda: the function's variables, Lambda's, and layers on PYTHONPATH."""
+    stock = service._provided_worker_env  # noqa: SLF001 -- wrapped
+
+    def environment(config: Json, code_dir: str, port: int) -> dict[str, str]:
+        made: dict[str, str] = stock(config, code_dir, port)
+        if not is_python(config):
+            return made
+        function = config.get("FunctionName", "")
+        own = service._runtime_env_vars(config)  # noqa: SLF001
+        return {
+            **{name: value for name, value in made.items() if name in INHERITED | GIVEN and value},
+            **{name: value for name, value in own.items() if name not in GIVEN},
+            "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function}",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_{config['Runtime']}",
+            "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
+            "AWS_XRAY_DAEMON_ADDRESS": "127.0.0.1:2000",
+            "PYTHONPATH": os.pathsep.join([code_dir, *layer_paths(service, config)]),
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    return environment
+
+
+def layer_paths(service: Any, config: Json) -> list[str]:  # noqa: ANN401 -- a module
+    """
+    Return where the function's layers were unpacked, in the order in which Lambda finds their modules.
+
+    Lambda unpacks layers over each other into /opt, so a later layer wins; here each has a folder of its own,
+    shared by all functions that use it, so the last comes first.
+    """
+    paths: list[str] = []
+    for layer in reversed(config.get("Layers") or []):
+        blob = service._resolve_layer_zip(layer)  # noqa: SLF001
+        if blob:
+            root = Path(service._docker_extracted_dir(blob, "layer")) / "python"  # noqa: SLF001
+            paths += [str(path) for path in (*sorted(root.glob("lib/python3*/site-packages")), root)]
+    return paths
+
+
+def sandbox_class(provided_worker: Any, init_failed: Any) -> Any:  # noqa: ANN401 -- classes of MiniStack's
+    """Return MiniStack's worker for custom runtimes, without its waits."""
+
+    class Sandbox(provided_worker):  # type: ignore[misc] # known at run time only
+        """A sandbox is one execution environment."""
+
+        def _drain_stderr_bounded(
+            self, first_line_wait: float = 0.002, idle_confirm: float = 0.001, hard_cap: float = 0.25
+        ) -> Any:  # noqa: ANN401 -- text
+            """Wait 2 ms for log lines, not 50: they are in the pipe before the response is."""
+            return super()._drain_stderr_bounded(first_line_wait, idle_confirm, hard_cap)
+
+        def _build_handler_class(self, generation: int, pending: Any) -> Any:  # noqa: ANN401 -- a class
+            """Send headers and body in one segment at once; otherwise Nagle and delayed ACK cost 40 ms a call."""
+            handler = super()._build_handler_class(generation, pending)
+            handler.disable_nagle_algorithm = True
+            handler.wbufsize = 65_536
+            return handler
+
+        def _await_init(self, init_timeout: float | None = None) -> None:
+            """Name an error at import as AWS does (`Runtime.ImportModuleError`), not `Runtime.Unknown`."""
+            try:
+                super()._await_init(init_timeout)
+            except RuntimeError:
+                if isinstance(self._init_error, dict):
+                    said = self._init_error
+                    raise init_failed(said.get("errorMessage", ""), said.get("errorType", "")) from None
+                raise
+
+        def invoke(self, event: Any, request_id: str, **options: Any) -> Any:  # noqa: ANN401 -- JSON
+            """Invoke without two options of stock Python workers, which the Runtime API has no header for."""
+            known = {name: options[name] for name in ("trace_id", "invoked_function_arn") if name in options}
+            return super().invoke(event, request_id, **known)
+
+    return Sandbox

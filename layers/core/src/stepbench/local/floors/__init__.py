@@ -1,0 +1,1 @@
+"""Floors are what an invocation and a store take by themselves, on this machine."""

@@ -1,0 +1,142 @@
+"""The results table and bucket in memory, for short calibration runs and unit tests."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from botocore.exceptions import ClientError
+
+from stepbench.records.storage.run_store import RunStore
+from stepbench.records.storage.trial_table import TrialTable
+from stepbench.settings import Settings
+from stepbench.stages.services import Services
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from boto3.dynamodb.conditions import ConditionBase
+    from mypy_boto3_dynamodb.service_resource import Table
+    from mypy_boto3_s3 import S3Client
+
+    from stepbench.clock import Clock
+
+Item = dict[str, Any]
+
+
+class MemoryTable:
+    """The table does as much of a boto3 DynamoDB `Table` (keys `pk`, `sk`) as `TrialTable` uses."""
+
+    name = "memory"
+
+    def __init__(self) -> None:
+        self.items: dict[tuple[str, str], Item] = {}
+
+    def put_item(self, *, Item: Item, ConditionExpression: ConditionBase | None = None) -> None:  # noqa: N803 -- boto3's
+        """Store one item, if the condition holds for what is there."""
+        key = (str(Item["pk"]), str(Item["sk"]))
+        self._check("PutItem", key, ConditionExpression)
+        self.items[key] = dict(Item)
+
+    def get_item(self, *, Key: Item, **_: object) -> Item:  # noqa: N803 -- boto3's
+        """Return one item, if there is one."""
+        found = self.items.get((Key["pk"], Key["sk"]))
+        return {} if found is None else {"Item": found}
+
+    def delete_item(self, *, Key: Item, ConditionExpression: ConditionBase | None = None) -> None:  # noqa: N803 -- boto3's
+        """Remove one item, if the condition holds for it."""
+        key = (Key["pk"], Key["sk"])
+        self._check("DeleteItem", key, ConditionExpression)
+        self.items.pop(key, None)
+
+    def query(self, *, KeyConditionExpression: ConditionBase, **_: object) -> Item:  # noqa: N803 -- boto3's
+        """Return all items of one partition key that fulfil the condition, by sort key."""
+        return {"Items": [item for _, item in sorted(self.items.items()) if _holds(KeyConditionExpression, item)]}
+
+    def _check(self, operation: str, key: tuple[str, str], condition: ConditionBase | None) -> None:
+        if condition is not None and not _holds(condition, self.items.get(key, {})):
+            raise ClientError({"Error": {"Code": "ConditionalCheckFailedException", "Message": ""}}, operation)
+
+
+def _holds(condition: Any, item: Item) -> bool:  # noqa: ANN401 -- boto3 condition
+    expression = condition.get_expression()
+    operator, values = expression["operator"], expression["values"]
+    if operator in {"AND", "OR"}:
+        return (all if operator == "AND" else any)(_holds(part, item) for part in values)
+    value, arguments = item.get(values[0].name), values[1:]
+    if operator == "attribute_not_exists":
+        return value is None
+    return value is not None and _COMPARE[operator](value, *arguments)
+
+
+_COMPARE: Mapping[str, Callable[..., bool]] = {
+    "=": lambda value, other: bool(value == other),
+    "<": lambda value, other: bool(value < other),
+    "begins_with": lambda value, prefix: str(value).startswith(prefix),
+    "BETWEEN": lambda value, low, high: bool(low <= value <= high),
+}
+
+
+class MemoryBucket:
+    """The bucket does as much of a boto3 S3 client as `RunStore` uses."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def put_object(self, *, Key: str, Body: bytes, **_: object) -> None:  # noqa: N803 -- boto3's
+        """Store one object."""
+        self.objects[Key] = Body
+
+    def upload_file(self, Filename: str, _bucket: str, Key: str) -> None:  # noqa: N803 -- boto3's
+        """Store a file from disk."""
+        self.objects[Key] = Path(Filename).read_bytes()
+
+    def get_object(self, *, Key: str, **_: object) -> dict[str, io.BytesIO]:  # noqa: N803 -- boto3's
+        """Return one object, or raise the error that S3 answers."""
+        if Key not in self.objects:
+            raise ClientError({"Error": {"Code": "NoSuchKey", "Message": Key}}, "GetObject")
+        return {"Body": io.BytesIO(self.objects[Key])}
+
+    def get_paginator(self, _operation: str) -> MemoryBucket:
+        """Return the paginator of `list_objects_v2`, which has one page."""
+        return self
+
+    def paginate(self, *, Prefix: str, **_: object) -> Iterator[Item]:  # noqa: N803 -- boto3's
+        """Yield the keys under a prefix."""
+        yield {"Contents": [{"Key": key} for key in sorted(self.objects) if key.startswith(Prefix)]}
+
+
+class MemoryServices:
+    """
+    The services for stages, with the table and bucket behind them.
+
+    `aws` are boto3 clients by service name, `settings` fields that differ from the defaults here. `bucket` is used in
+    place of `self.bucket`.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        aws: Mapping[str, object] | None = None,
+        bucket: object | None = None,
+        **settings: str | float | bool,
+    ) -> None:
+        self.table = MemoryTable()
+        self.bucket = MemoryBucket()
+        clients = dict(aws or {})
+        defaults = {
+            "results_table": "memory",
+            "results_bucket": "results",
+            "target_bucket": "target",
+            "target_table_prefix": "target-",
+            "postgresql_endpoint": "127.0.0.1:5432/postgres",
+            "etcd_endpoint": "127.0.0.1:2379",
+        }
+        self.services = Services(
+            settings=Settings.model_validate({**defaults, **settings}),
+            runs=RunStore(cast("S3Client", bucket or self.bucket), "results"),
+            table=TrialTable(cast("Table", self.table)),
+            clock=clock,
+            aws=clients.__getitem__,
+        )

@@ -1,0 +1,94 @@
+"""The standard streams of a command: whoever reads them may go away, and the command comes to its end all the same."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import Console
+
+_LOG_COLUMNS = 200
+
+
+class MessageStream:
+    """
+    Messages for people: what cannot be written is dropped, since a closed terminal or a full disk changes no result.
+
+    Args:
+        stream: takes the messages as long as it can; all but writing is its own doing.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write if that is possible; return the text's length in any case."""
+        with suppress(OSError, ValueError):  # ValueError: the stream has been closed
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush if that is possible."""
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 -- the stream's
+        """Return the stream's own attribute."""
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def dropping_messages() -> Iterator[None]:
+    """
+    Let messages on stderr be dropped where they cannot be written.
+
+    Streams that are closed from the start are /dev/null: a server's socket would get their number otherwise, and what
+    children write there.
+    """
+    _open_closed_streams()
+    before = sys.stderr
+    sys.stderr = MessageStream(before)
+    try:
+        yield
+    finally:
+        sys.stderr = before
+
+
+def flush_data() -> OSError | ValueError | None:
+    """Write out what stdout still holds; return why that is impossible, or None. Python does not try again at exit."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:  # ValueError: it has been closed
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
+    return None
+
+
+def message_console() -> Console:
+    """Return the console for messages; one that is no terminal is so wide that nothing has to be left out."""
+    from rich.console import Console  # noqa: PLC0415 -- half a second that most commands do without
+
+    console = Console(stderr=True, emoji=False)
+    return console if console.is_terminal else Console(stderr=True, width=_LOG_COLUMNS, emoji=False)
+
+
+def data_console() -> Console:
+    """Return the console for data, which goes out as it is: `:key:` in a path must not become a picture of a key."""
+    from rich.console import Console  # noqa: PLC0415 -- as above
+
+    return Console(emoji=False, no_color=True)
+
+
+def _open_closed_streams() -> None:
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is this one
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 -- no path; for good

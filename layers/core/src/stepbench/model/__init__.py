@@ -1,0 +1,1 @@
+"""What travels between rooms: requests, results, changes, and the work of one request until its answer."""

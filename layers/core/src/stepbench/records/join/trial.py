@@ -1,0 +1,128 @@
+"""
+What became of every scheduled event: writers' rows and receivers' arrivals, scattered into one array per column.
+
+The rules, beyond reading what is there:
+
+- A slot (a writer's slice) without a `started` mark, a row and an arrival was never offered: its events are unsent.
+- An event without a row in a slot that was started is unrecorded, unless every attempt at the slot ended in good order
+  with all its files: such an attempt has a row for all it sent, so the event was not sent.
+- An arrival proves that its event was sent, whatever a missing record suggests.
+- Where `until` ended a phase before its schedule's end, what was due from then on was not offered. Events are sent in
+  order, so all that stand in their slot before one that was sent nonetheless (its writer saw the stop late) keep the
+  outcome that they have by the other rules. A writer that died without having seen the stop may have sent some of
+  the others, which neither row nor arrival tells.
+- Rows of several attempts at one event: sent before unsent, then the earlier attempt. An arrival counts for the
+  attempt whose row stands; another attempt's is unmatched.
+- The earliest t4 is an event's arrival. More of the same event are duplicates, except one store position seen by two
+  watchers. A duplicate with the request id of an earlier arrival, in another item, is Lambda's own retry.
+- In closed loop nothing is scheduled: an event is an operation that an attempt started. One of which there is no row is
+  unrecorded, and no attempt has another's events.
+- Of operations nothing arrives.
+- An arrival is in a watch gap if a watch was established, or its process went on, only after the event had been
+  acknowledged, nobody else was watching then, and this watch delivered it first, or any after that (see
+  `records.join.watch_gaps`).
+- An arrival after the drain limit (counted from the last acknowledgement, or from the last t0 that may have been
+  sent) is late, which is to say: not arrived. One in a watch gap is not: nobody was there to see it in time.
+
+Files and items are taken in one after the other and none is kept; a column is as narrow as what it holds. A part of the
+events has the same columns as the whole, so that an analysis goes through ten million of them a cache-full at a time.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from stepbench.records.formats.t4_items import ItemColumns
+from stepbench.records.join.arrivals import Arrivals
+from stepbench.records.join.first_arrivals import settle_times
+from stepbench.records.join.joined import Joined
+from stepbench.records.join.sent import Sent
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from stepbench.records.formats.columns import ColumnFile
+    from stepbench.records.formats.t4_items import T4Item
+    from stepbench.records.join.grid import Grid
+    from stepbench.records.join.watch_gaps import WatchGap
+
+ENTRIES_AT_ONCE = 1 << 14
+"""Some 600 kB, which stay in a core's cache."""
+
+
+def join(  # noqa: PLR0913 -- all that a trial leaves
+    grid: Grid,
+    started: Collection[str],
+    files: Iterable[ColumnFile],
+    items: Iterable[T4Item],
+    drain_limit_ns: int,
+    *,
+    stops_ns: Mapping[int, int] | None = None,
+    details: bool = True,
+    notes: ItemColumns | None = None,
+    gaps: Sequence[WatchGap] = (),
+) -> Joined:
+    """
+    Join everything that is known of every scheduled event.
+
+    Args:
+        grid: the schedule.
+        started: ids of the attempts that were about to offer load.
+        files: all column files, in any order; gone through again where arrivals tell no event but a token.
+        items: all t4 items, in any order; gone through once.
+        drain_limit_ns: how long after the last acknowledgement an arrival counts.
+        stops_ns: phase to where it ended, for those that ended before their schedule's end.
+        details: whether to keep t3, batch and batch_index, which only the export needs.
+        notes: where to keep what is to be known of items.
+        gaps: in which nobody watched.
+
+    Raises:
+        AccountingError: records contradict each other, or name events that were never scheduled.
+    """
+    sent = Sent.of(grid, started, files)
+    arrivals = Arrivals(grid, sent, ItemColumns() if notes is None else notes, details)
+    for group in _groups(items):
+        arrivals.add(group)
+    arrivals.complete(lambda tokens: _events_by_token(grid, files, tokens))
+    for phase, stop_at_ns in (stops_ns or {}).items():
+        sent.end_phase(phase, stop_at_ns)
+    limit_ns = sent.drain_end_ns(drain_limit_ns)
+    return Joined(
+        grid=grid,
+        attempt=sent.attempt,
+        outcome=sent.outcome,
+        error=sent.error,
+        lateness_ns=sent.lateness_ns.values,
+        service_ns=sent.service_ns.values,
+        first_arrivals=settle_times(arrivals, limit_ns, details=details, gaps=gaps),
+        errors=tuple(sent.errors),
+        extras={name: column.values for name, column in sent.extras.items()},
+        canaries=arrivals.canaries,
+        unmatched=arrivals.unmatched,
+        sent_twice=sent.sent_twice,
+        limit_ns=limit_ns,
+    )
+
+
+def _groups(items: Iterable[T4Item]) -> Iterator[list[T4Item]]:
+    """Yield groups of items whose entries fill the cache."""
+    source = iter(items)
+    while group := list(islice(source, 1)):
+        entries = group[0].arrivals
+        for item in source:
+            group.append(item)
+            entries += item.arrivals
+            if entries >= ENTRIES_AT_ONCE:
+                break
+        yield group
+
+
+def _events_by_token(grid: Grid, files: Iterable[ColumnFile], tokens: Collection[str]) -> dict[str, int]:
+    known = {}
+    for head, rows in files:
+        slot = grid.slot(head.phase, head.writer, head.slice)
+        if slot >= 0 and rows.tokens:
+            events = (grid.span(slot, head.attempt)[0] + rows.sequence).tolist()
+            known.update({name: event for name, event in zip(rows.tokens, events, strict=True) if name in tokens})
+    return known

@@ -1,0 +1,1 @@
+"""Bucket and table: the only place that spells keys."""

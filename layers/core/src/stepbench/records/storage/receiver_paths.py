@@ -1,0 +1,152 @@
+"""
+The results table and the results bucket as a receiver reaches them: a few small requests, without boto3.
+
+What they store is what `TrialTable` and `RunStore` store; analysis cannot tell which it was.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from stepbench.errors import RecordsUnavailableError
+from stepbench.records.storage import layout
+from stepbench.wire.http1.blocking import BlockingClient, RequestFailedError
+from stepbench.wire.http1.sigv4 import Credentials, Form, s3_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from stepbench.records.storage.layout import ClockSample
+    from stepbench.wire.http1.blocking import RetryLimits
+
+_PUT, _GET = (
+    Form("POST", (("content-type", "application/x-amz-json-1.0"), ("x-amz-target", f"DynamoDB_20120810.{operation}")))
+    for operation in ("PutItem", "GetItem")
+)
+_FILES = {kind: Form("PUT", (("content-type", kind),)) for kind in ("application/json", "text/plain")}
+
+
+class ReceiverTable:
+    """Implements as much of `TrialTable` as a receiver needs. A failure is a RecordsUnavailableError that names it."""
+
+    def __init__(self, client: BlockingClient, name: str, ttl_days: int) -> None:
+        self._client = client
+        self._name = name
+        self._ttl_s = ttl_days * 86_400
+
+    def put_t4(self, tag: str, request_id: str, t4_ns: int, attributes: dict[str, Any]) -> None:
+        """Put one packed item per invocation."""
+        self._put(layout.t4_pk(tag, layout.t4_shard(request_id)), layout.t4_sk(request_id, t4_ns), attributes)
+
+    def put_malformed(self, store: str, t4_ns: int, request_id: str, index: int, body: str) -> None:
+        """Keep an event that names nothing."""
+        shown = {"body": body[: layout.MALFORMED_CHARS]}
+        self._put(layout.malformed_pk(store), layout.malformed_sk(t4_ns, request_id, index), shown)
+
+    def add_clock(self, tag: str, sample: ClockSample) -> None:
+        """Keep one measured offset."""
+        self._put(layout.trial_pk(tag), layout.clock_sk(sample), sample.attributes)
+
+    def flag(self, tag: str, name: str) -> str | None:
+        """Return the reason for which the flag is set, or None."""
+        key = {"pk": {"S": layout.trial_pk(tag)}, "sk": {"S": name}}
+        found = self._request(_GET, {"Key": key, "ConsistentRead": True}).get("Item")
+        return None if found is None else str(found["reason"]["S"])
+
+    def _put(self, pk: str, sk: str, attributes: Mapping[str, Any]) -> None:
+        item = {"pk": pk, "sk": sk, "expires_at": int(time.time()) + self._ttl_s, **attributes}
+        self._request(_PUT, {"Item": {name: _attribute(value) for name, value in item.items()}})
+
+    def _request(self, form: Form, what: dict[str, Any]) -> dict[str, Any]:
+        body = json.dumps({"TableName": self._name, **what}).encode()
+        try:
+            answer: dict[str, Any] = json.loads(self._client.send(form, "/", body).body)
+        except (RequestFailedError, ValueError) as error:
+            message = f"results table {self._name}: {error}"
+            raise RecordsUnavailableError(message) from error
+        return answer
+
+
+class ReceiverBucket:
+    """Implements as much of `RunStore` as a receiver needs."""
+
+    def __init__(self, client: BlockingClient, bucket: str, before_key: str = "") -> None:
+        """`before_key` comes before the key in every path; it is "" where the bucket is part of the host name."""
+        self._client = client
+        self._bucket = bucket
+        self._before_key = before_key
+
+    def put_bytes(self, key: str, body: bytes, content_type: str) -> None:
+        """Store a document of one of the kinds in `_FILES`. Raises RecordsUnavailableError."""
+        try:
+            self._client.send(_FILES[content_type], self._before_key + s3_path(key), body)
+        except RequestFailedError as error:
+            message = f"cannot write s3://{self._bucket}/{key}: {error}"
+            raise RecordsUnavailableError(message) from error
+
+
+def open_table(
+    environ: Mapping[str, str], patience: RetryLimits, started_s: Callable[[], float] | None = None
+) -> ReceiverTable:
+    """
+    Open the table that the environment of a Lambda function names, as `settings.Settings` reads it.
+
+    `patience` and `started_s` go to `BlockingClient`, the latter as `begun_s`.
+
+    Raises:
+        KeyError: it names none.
+    """
+    client = _client("dynamodb", environ, patience, started_s)
+    return ReceiverTable(client, environ["RESULTS_TABLE"], int(environ.get("RECORDS_TTL_DAYS") or 30))
+
+
+def open_bucket(
+    environ: Mapping[str, str], patience: RetryLimits, started_s: Callable[[], float] | None = None
+) -> ReceiverBucket:
+    """
+    Open the bucket that the environment of a Lambda function names.
+
+    On AWS it is a part of the host name, unless it has a dot, which no wildcard certificate covers; with the endpoint
+    of an emulator it begins the path.
+    """
+    bucket = environ["RESULTS_BUCKET"]
+    if "." in bucket or _endpoint("s3", environ):
+        return ReceiverBucket(_client("s3", environ, patience, started_s), bucket, f"/{bucket}")
+    return ReceiverBucket(_client("s3", environ, patience, started_s, f"{bucket}."), bucket)
+
+
+def _client(
+    service: str,
+    environ: Mapping[str, str],
+    patience: RetryLimits,
+    started_s: Callable[[], float] | None,
+    before_host: str = "",
+) -> BlockingClient:
+    region = environ.get("AWS_REGION") or "us-east-1"
+    suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+    url = _endpoint(service, environ) or f"https://{before_host}{service}.{region}.{suffix}"
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    credentials = Credentials(*(environ.get(name, "") for name in names))
+    authorities = environ.get("AWS_CA_BUNDLE")
+    return BlockingClient(service, region, url, credentials, patience, begun_s=started_s, authorities=authorities)
+
+
+def _endpoint(service: str, environ: Mapping[str, str]) -> str:
+    return environ.get(f"AWS_ENDPOINT_URL_{service.upper()}") or environ.get("AWS_ENDPOINT_URL", "")
+
+
+def _attribute(value: Any) -> dict[str, Any]:  # noqa: ANN401 -- what an item holds
+    match value:
+        case bool():  # before int, which it is too
+            return {"BOOL": value}
+        case int():
+            return {"N": str(value)}
+        case str():
+            return {"S": value}
+        case bytes():
+            return {"B": base64.b64encode(value).decode()}
+        case _:
+            return {"L": [{"S": text} for text in value]}

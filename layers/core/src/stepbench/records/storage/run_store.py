@@ -1,0 +1,152 @@
+"""Documents and files of a run in the results bucket."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from boto3.exceptions import Boto3Error
+from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import BaseModel
+
+from stepbench.contracts.base import Contract
+from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.result import Utilisation
+from stepbench.errors import CorruptRecordsError, RecordsUnavailableError
+from stepbench.records.formats.t4_lines import T4Line, parse_t4_line
+from stepbench.records.storage import layout
+from stepbench.records.storage.refusals import unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from mypy_boto3_s3 import S3Client
+
+    from stepbench.contracts.plan import TrialSpec
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class RunStore:
+    """The results bucket, by key. All failures surface as RecordsUnavailableError with the key (see `refusals`)."""
+
+    def __init__(self, client: S3Client, bucket: str) -> None:
+        self._client = client
+        self.bucket = bucket
+
+    def put_bytes(self, key: str, body: bytes, content_type: str = "application/octet-stream") -> None:
+        """Store a file."""
+        try:
+            self._client.put_object(Bucket=self.bucket, Key=key, Body=body, ContentType=content_type)
+        except (BotoCoreError, ClientError) as error:
+            message = f"cannot write s3://{self.bucket}/{key}: {error}"
+            raise unavailable(message, error) from error
+
+    def put_file(self, key: str, path: Path) -> None:
+        """Store a file from disk, in parts if it is large."""
+        try:
+            self._client.upload_file(str(path), self.bucket, key)
+        except (BotoCoreError, ClientError, Boto3Error) as error:
+            message = f"cannot write s3://{self.bucket}/{key}: {error}"
+            raise unavailable(message, error) from error
+
+    def get_bytes(self, key: str) -> bytes:
+        """Read a file's content. A missing file is a RecordsUnavailableError; see `find_bytes`."""
+        body = self.find_bytes(key)
+        if body is None:
+            message = f"s3://{self.bucket}/{key} does not exist"
+            raise RecordsUnavailableError(message)
+        return body
+
+    def find_bytes(self, key: str) -> bytes | None:
+        """Read a file's content; return None if there is no such file."""
+        try:
+            return self._client.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+        except ClientError as error:
+            if error.response["Error"]["Code"] in {"NoSuchKey", "404"}:
+                return None
+            message = f"cannot read s3://{self.bucket}/{key}: {error}"
+            raise unavailable(message, error) from error
+        except BotoCoreError as error:
+            message = f"cannot read s3://{self.bucket}/{key}: {error}"
+            raise unavailable(message, error) from error
+
+    def put_json(self, key: str, document: Any) -> None:  # noqa: ANN401 -- any JSON
+        """Store plain JSON."""
+        self.put_bytes(key, json.dumps(document).encode(), "application/json")
+
+    def find_json(self, key: str) -> Any:  # noqa: ANN401 -- any JSON
+        """Read plain JSON; return None if there is no such document."""
+        body = self.find_bytes(key)
+        return None if body is None else json.loads(body)
+
+    def put_model(self, key: str, model: BaseModel) -> None:
+        """Store a contract as JSON, by alias."""
+        self.put_bytes(key, model.model_dump_json(by_alias=True).encode(), "application/json")
+
+    def get_model(self, key: str, model: type[M]) -> M:
+        """Read a contract. Raises pydantic.ValidationError where the stored document is not one."""
+        return model.model_validate_json(self.get_bytes(key))
+
+    def find_model(self, key: str, model: type[M]) -> M | None:
+        """Read a contract; return None if there is no such document."""
+        body = self.find_bytes(key)
+        return None if body is None else model.model_validate_json(body)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """List all keys under a prefix, in order."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
+        try:
+            for page in pages:
+                for item in page.get("Contents", []):
+                    yield item["Key"]
+        except (BotoCoreError, ClientError) as error:
+            message = f"cannot list s3://{self.bucket}/{prefix}: {error}"
+            raise unavailable(message, error) from error
+
+
+class T4Page(Contract):
+    """The content of one page of FilterLogEvents; stored as `t4-logs/<slice>-<page>.json`."""
+
+    lines: tuple[str, ...]
+
+
+def read_t4_lines(ref: TrialRef, runs: RunStore) -> tuple[tuple[T4Line, ...], tuple[str, ...]]:
+    """
+    Return the trial's lines, each once, and a message for each that is cut or garbled.
+
+    The log may have been read more than once, with other page limits: equal lines are one. (A retry that Lambda makes
+    has another t4, so that no two lines of one trial are equal.)
+
+    Raises:
+        RecordsUnavailableError: the bucket does not answer.
+    """
+    lines: dict[T4Line, None] = {}
+    damaged: dict[str, None] = {}
+    for key in runs.keys(layout.trial_key(ref, "t4-logs/")):
+        for message in runs.get_model(key, T4Page).lines:
+            try:
+                line = parse_t4_line(message, ref.tag)
+            except CorruptRecordsError as error:
+                damaged[str(error)] = None
+            else:
+                if line is not None:
+                    lines[line] = None
+    return tuple(lines), tuple(damaged)
+
+
+def logged_requests(ref: TrialRef, runs: RunStore) -> set[str]:
+    """Return the request ids of which there is a line."""
+    return {line.request_id for line in read_t4_lines(ref, runs)[0]}
+
+
+def read_utilisations(spec: TrialSpec, runs: RunStore) -> tuple[Utilisation, ...]:
+    """Read what `MeasureUtilisation` stored of each phase, in the plan's order."""
+    ref = spec.ref
+    found = (
+        runs.find_model(layout.phase_key(ref, index, "utilisation.json"), Utilisation)
+        for index, phase in enumerate(spec.plan.phases)
+        if phase.probe or phase.uses_found_rate
+    )
+    return tuple(each for each in found if each is not None)

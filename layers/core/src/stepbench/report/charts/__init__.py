@@ -1,0 +1,1 @@
+"""The chart specifications are written by Altair when the layer is built."""

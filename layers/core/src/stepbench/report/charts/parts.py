@@ -1,0 +1,121 @@
+"""The parts that figures share: scales, axes, zooming, lines over time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+_MS_TEXT = (
+    "abs(datum.value) >= 1000 ? format(datum.value / 1000, '~g') + ' s' : "
+    "abs(datum.value) < 1 ? format(datum.value * 1000, '~g') + ' µs' : format(datum.value, '~g') + ' ms'"
+)
+_LEADING_DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
+_DECADES = "log(domain('{scale}')[1] / domain('{scale}')[0]) / LN10"
+Y_EXTENT = 52
+"""All plots begin at the same place, so that those of one trial stand over each other."""
+DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [4, 1]]
+WIDTHS = [3.2, 2.2, 1.4]
+"""The first lies widest and lowest: lines that coincide stay visible."""
+SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
+SHADE = "#808a94"
+LATENCY, FORMULA = "{latency}", "{formula}"
+"""In titles: what the page puts the name of the experiment's latency for, and which times it lies between."""
+TIMES = ["p50", "p90", "max"]
+LABELS = alt.ExprRef("labels")
+"""The names in order, as the page gives them: one domain for all channels, or their legends would not merge."""
+LOW, TOP = alt.ExprRef("low"), alt.ExprRef("top")
+"""Ends of an axis, as the page gives them."""
+SHARE_WITHIN = alt.Tooltip("probability:Q", title="share within", format=".1%")
+_WHEEL = "wheel![event.ctrlKey || event.metaKey]"
+"""Zoom with a modifier only: a page has to scroll under the pointer."""
+_MOUSE_DRAG = "[pointerdown[event.pointerType !== 'touch'], window:pointerup] > window:pointermove!"
+
+
+def named(source: str) -> alt.Chart:
+    """Return a chart over a data set that comes with the page."""
+    return alt.Chart(alt.NamedData(name=source))
+
+
+def tooltips(titles: dict[str, str | None]) -> list[alt.Tooltip]:
+    """Show fields by their titles (None: by their own names), numbers with four significant digits."""
+    return [
+        alt.Tooltip(field, title=title or alt.Undefined, format=",.4~r" if field.endswith(":Q") else alt.Undefined)
+        for field, title in titles.items()
+    ]
+
+
+def touch(source: str, size_px: int = 90, **channels: Any) -> alt.Chart:  # noqa: ANN401 -- Altair's own
+    """Show the numbers of the point under the pointer, by marks that are not to be seen."""
+    points = named(source).mark_point(size=size_px, opacity=0, filled=True, clip=True)
+    chart: alt.Chart = points.encode(**channels)
+    return chart
+
+
+def framed(layers: alt.LayerChart | alt.FacetChart, height_px: int, **params: Any) -> alt.LayerChart | alt.FacetChart:  # noqa: ANN401 -- any JSON
+    """Give the layers a height, the width of their place on the page, and parameters with their defaults."""
+    declared = [alt.param(name=name, value=value) for name, value in params.items()]
+    return layers.add_params(*declared).properties(width="container", height=height_px)
+
+
+def zoom() -> alt.Parameter:
+    """Let the reader move and stretch the horizontal axis."""
+    return alt.selection_interval(name="zoom", bind="scales", encodings=["x"], zoom=_WHEEL, translate=_MOUSE_DRAG)
+
+
+def log_scale(padding_px: int = 8) -> alt.Scale:
+    """Return a logarithmic scale from the least to the greatest number."""
+    return alt.Scale(type="log", nice=False, padding=padding_px)
+
+
+def time_axis(scale: str) -> alt.Axis:
+    """Label a log axis with units; the wider it spans, the fewer of 1, 2, 3 … 9 get a label."""
+    decades = _DECADES.format(scale=scale)
+    shown = f"{decades} > 2.5 ? {_LEADING_DIGIT} === 1 : {decades} < 0.7 || indexof([1, 2, 5], {_LEADING_DIGIT}) >= 0"
+    return alt.Axis(
+        labelExpr=f"({shown}) ? ({_MS_TEXT}) : ''", labelOverlap=True, minExtent=Y_EXTENT if scale == "y" else 0
+    )
+
+
+def distribution(source: str, x: alt.X, y: alt.Y, color: alt.Color) -> alt.Chart:
+    """Draw empirical distributions as steps, one dash for each curve."""
+    dash = alt.StrokeDash("curve:N", title=None, scale=alt.Scale(domain=LABELS, range=DASHES))
+    line = named(source).mark_line(interpolate="step-after", strokeWidth=2, clip=True)
+    chart: alt.Chart = line.encode(x=x, y=y, color=color, strokeDash=dash)
+    return chart
+
+
+def rate_axis() -> alt.Axis:
+    """Return ticks of a linear axis of counts or rates."""
+    return alt.Axis(format=",~r", tickCount=4, minExtent=Y_EXTENT)
+
+
+def seconds(field: str, title: str = "seconds since the first intended send", domain: list[Any] | None = None) -> alt.X:
+    """Return the time axis; without a `domain`, it is as long as the data."""
+    axis = alt.Axis(tickCount=12, tickMinStep=1)
+    return alt.X(f"{field}:Q", title=title, scale=alt.Scale(nice=False, domain=domain or alt.Undefined), axis=axis)
+
+
+def lines(measures: dict[str, alt.Y], x: alt.X, source: str = "seconds", *, steps: bool = False) -> list[alt.Chart]:
+    """
+    Draw one line for each measure; its points are marked, since a lone one between gaps makes no line.
+
+    `steps`: a value holds until the next; then there is no point to mark.
+    """
+    names = list(measures)
+    legend = alt.Legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2)
+    color, dash = alt.Scale(domain=names), alt.Scale(domain=names, range=DASHES[: len(names)])
+    marked = False if steps else alt.OverlayMarkDef(size=9, filled=True)
+    drawn = [
+        named(source)
+        .transform_calculate(series=f"'{name}'")
+        .mark_line(strokeWidth=width, clip=True, point=marked, interpolate="step-after" if steps else alt.Undefined)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("series:N", scale=color, title=None, legend=legend),
+            strokeDash=alt.StrokeDash("series:N", scale=dash, title=None),
+        )
+        for (name, y), width in zip(measures.items(), WIDTHS, strict=False)
+    ]
+    return [drawn[0].add_params(zoom()), *drawn[1:]]

@@ -1,0 +1,102 @@
+"""Trials side by side of which one setting differs, and published numbers beside ours, in careful sentences."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.report.groups import format_value
+from stepbench.report.labels import window_label
+
+if TYPE_CHECKING:
+    from stepbench.contracts.across_trials import SettingComparison
+    from stepbench.contracts.measures import Estimate, Replication
+    from stepbench.contracts.result import RunSummary, TrialSummary
+
+_UNSET = {"target.region": "the stack's own"}
+
+
+@dataclass(frozen=True)
+class SettingRow:
+    """It compares one window of two groups; `window` is empty where the trial has no other."""
+
+    comparison: SettingComparison
+    a: TrialSummary
+    b: TrialSummary
+    window: str
+
+
+@dataclass(frozen=True)
+class SettingPart:
+    """It holds all rows of one setting and two values of it; `heading` is `tls: true against false`."""
+
+    setting: str
+    heading: str
+    rows: tuple[SettingRow, ...]
+
+
+def setting_parts(summary: RunSummary) -> tuple[SettingPart, ...]:
+    """Group the comparisons by setting and values, in the order of the summary."""
+    parts: dict[tuple[str, str, str], list[SettingRow]] = {}
+    for each in summary.settings:
+        a, b = (_first_trial(summary, group) for group in (each.group_a, each.group_b))
+        window = window_label(b, each.phase, each.window) if len(b.windows) > 1 else ""
+        parts.setdefault((each.setting, each.a, each.b), []).append(SettingRow(each, a, b, window))
+    return tuple(
+        SettingPart(setting, _format_heading(setting, a, b), tuple(rows)) for (setting, a, b), rows in parts.items()
+    )
+
+
+def _first_trial(summary: RunSummary, group: str) -> TrialSummary:
+    return next(trial for trial in summary.trials if group == (trial.group or trial.name) and not trial.incomplete)
+
+
+def _format_heading(setting: str, a: str, b: str) -> str:
+    values = (json.loads(value) for value in (a, b))
+    first, second = (_UNSET.get(setting, "none") if value is None else format_value(value) for value in values)
+    return f"{setting.rsplit('.', maxsplit=1)[-1]}: {second} against {first}"
+
+
+def describe_origin(trial: TrialSummary, *, aws_emulated: bool) -> str:
+    """Describe where our number is from; empty if it is from AWS."""
+    if trial.emulated:
+        return "an emulator's number, not AWS's"
+    return "a number of this machine's, not AWS's" if aws_emulated else ""
+
+
+def describe_replication(trial: TrialSummary, each: Replication, *, aws_emulated: bool) -> str:
+    """Compare the published number with ours (of triggers by both readings), and say where ours is from."""
+    window = window_label(trial, each.phase, each.window)
+    where = f"{each.metric} of {window}" if len(trial.windows) > 1 else each.metric
+    over = f" over {each.over}" if each.over else ""
+    ours = _format_ours(each, each.ours, each.ratio)
+    if each.ours_after_ack is not None and each.ratio_after_ack is not None:
+        after_ack = _format_ours(each, each.ours_after_ack, each.ratio_after_ack)
+        ours = f"{ours} from the write's send and {after_ack} from its acknowledgement"
+    sentence = f"{where}{over}: published {format_published(each)} ({each.source}); here {ours}"
+    place = describe_origin(trial, aws_emulated=aws_emulated)
+    return f"{sentence}. This is {place}." if place else f"{sentence}."
+
+
+def format_published(each: Replication) -> str:
+    """Format a time, a rate or a factor as it was published: `above 1,700 ms`, `up to 9 ×`."""  # noqa: RUF002 -- a multiplication sign
+    bound = {"above": "above ", "up_to": "up to ", None: ""}[each.bound]
+    return f"{bound}{_format_number(each, each.published)}"
+
+
+def _format_number(each: Replication, value: float) -> str:
+    if each.unit == "ms":
+        return digits.latency(value)
+    unit = digits.PER_MINUTE if each.unit == "per_minute" else digits.TIMES
+    return f"{digits.rounded(value)} {unit.name}"
+
+
+def _format_ours(each: Replication, ours: Estimate, ratio: Estimate) -> str:
+    if ours.value is None:
+        return f"no value ({ours.reason or 'no events'})"
+    if ratio.value is None:
+        return _format_number(each, ours.value)
+    than = "that limit" if each.bound else "as long" if each.unit == "ms" else "as much"
+    return f"{_format_number(each, ours.value)} ({digits.rounded(ratio.value, 2)} times {than})"

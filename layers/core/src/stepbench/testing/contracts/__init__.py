@@ -1,0 +1,1 @@
+"""What every driver has to do, as pytest classes for its own tests."""

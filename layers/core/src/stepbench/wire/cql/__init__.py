@@ -1,0 +1,1 @@
+"""CQL's native protocol, version 4."""

@@ -1,0 +1,171 @@
+"""Signed requests to one AWS service (or what speaks its protocol), with credentials that stay fresh on the side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+from stepbench.model.errors import is_lasting
+from stepbench.wire.http1.connection import HttpRequest
+from stepbench.wire.http1.sigv4 import Credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from stepbench.clock import Clock
+    from stepbench.wire.connect import ResolvedAddresses
+    from stepbench.wire.http1.connection import HttpExchange
+    from stepbench.wire.http1.messages import HttpAnswer
+    from stepbench.wire.http1.pool import HttpDialled, HttpPool
+    from stepbench.wire.http1.sigv4 import Form, Signer
+
+
+AnswerT = TypeVar("AnswerT")
+Judge: TypeAlias = "Callable[[HttpRequest, int, HttpAnswer | None, str], AnswerT]"
+"""Makes a result of a request, and of what `HttpRequest.finish` is given."""
+REFRESH_EVERY_S = 60.0
+"""botocore renews credentials from 15 minutes before their end on; asking it each minute is soon enough."""
+SIGNED_FOR_NS = 60_000_000_000
+"""AWS takes a signature for five minutes; one that has waited longer than this to be sent is made anew."""
+_log = logging.getLogger(__name__)
+
+
+class CredentialSource:
+    """
+    The credentials to sign with: `load` may read files or the network, so it runs in a thread, off the hot path.
+
+    A failed refresh keeps the old ones: they may still be good, and if not the store's refusals are on record.
+    """
+
+    def __init__(self, load: Callable[[], Credentials | None], every_s: float = REFRESH_EVERY_S) -> None:
+        self._load = load
+        self._every_s = every_s
+        self._task: asyncio.Task[None] | None = None
+        self.current = Credentials("", "")
+
+    async def start(self) -> None:
+        """Load once, then keep refreshing. Raises TargetUnavailableError if there are none."""
+        if self._task is None:
+            await self.refresh()
+            self._task = asyncio.create_task(self._keep_fresh())
+
+    async def refresh(self) -> None:
+        """Load now. Raises TargetUnavailableError if there are none."""
+        try:
+            loaded = await asyncio.to_thread(self._load)
+        except Exception as error:
+            # botocore's providers raise whatever their back ends do (files, processes, STS).
+            message = f"reading AWS credentials failed: {error}"
+            raise TargetUnavailableError(message) from error
+        if loaded is None:
+            message = "no AWS credentials were found; set them in the environment or in ~/.aws/credentials"
+            raise TargetUnavailableError(message)
+        self.current = loaded
+
+    async def stop(self) -> None:
+        """End the refreshing; safe to call twice."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            await asyncio.sleep(self._every_s)
+            try:
+                await self.refresh()
+            except TargetUnavailableError as error:
+                _log.warning("the old AWS credentials stay in use: %s", error)
+
+
+class SignedClient:
+    """Signs requests to one service, and hands them to the pool."""
+
+    def __init__(self, pool: HttpPool, signer: Signer, credentials: CredentialSource, clock: Clock) -> None:
+        self._signer = signer
+        self._credentials = credentials
+        self.pool = pool
+        self.now_ns = clock.now_ns
+
+    async def open(self, connections: int) -> None:
+        """Read credentials and connect. Raises TargetUnavailableError."""
+        await self._credentials.start()
+        await self.warm(connections)
+
+    async def warm(self, connections: int) -> None:
+        """Have so many connections. Raises TargetUnavailableError."""
+        try:
+            await self.pool.warm(connections)
+        except OSError as error:
+            message = f"{self.pool.address.authority} cannot be reached: {error or type(error).__name__}"
+            raise (TargetUnreachableError if is_lasting(error) else TargetUnavailableError)(message) from error
+
+    def signed(self, form: Form, path: str, body: bytes, now_ns: int) -> bytes:
+        """Return a request as it is sent, with the credentials of this moment."""
+        return self._signer.signed(form, path, body, self._credentials.current, now_ns)
+
+    async def find(self) -> ResolvedAddresses:
+        """See `HttpPool.find`."""
+        return await self.pool.find()
+
+    def single_use(self, found: ResolvedAddresses) -> AbstractAsyncContextManager[HttpDialled]:
+        """See `HttpPool.single_use`."""
+        return self.pool.single_use(found)
+
+    async def exchange(self, form: Form, path: str, body: bytes) -> HttpExchange:
+        """Sign and send a request now, and wait for its answer."""
+        return await self.pool.exchange(self.signed(form, path, body, self.now_ns()))
+
+    async def close(self) -> None:
+        """Release connections; safe to call twice."""
+        await self._credentials.stop()
+        await self.pool.close()
+
+
+class SignedRequest(HttpRequest, Generic[AnswerT]):
+    """
+    `PendingRequest` that was signed ahead of its time, without a task or a future.
+
+    Args:
+        client: by which it goes.
+        form: of the request, as path and body are.
+        path: see `Signer.signed`.
+        body: as it is sent.
+        judge: see `Judge`.
+    """
+
+    __slots__ = ("_body", "_client", "_done", "_form", "_judge", "_path", "_signed_ns")
+
+    def __init__(self, client: SignedClient, form: Form, path: str, body: bytes, judge: Judge[AnswerT]) -> None:
+        self._signed_ns = now_ns = client.now_ns()
+        self.t1_ns, self.connection = 0, None  # as `HttpRequest` does, without the call
+        self.data = client.signed(form, path, body, now_ns)
+        self._client = client
+        self._form = form
+        self._path = path
+        self._body = body
+        self._judge = judge
+        self._done: Callable[[AnswerT], None] | None = None
+
+    def send(self, done: Callable[[AnswerT], None]) -> None:
+        """See `PendingRequest`."""
+        now_ns = self._client.now_ns()
+        if now_ns - self._signed_ns > SIGNED_FOR_NS:
+            self.data = self._client.signed(self._form, self._path, self._body, now_ns)
+        self._done = done
+        self._client.pool.send(self, now_ns)
+
+    def abandon(self) -> None:
+        """See `PendingRequest`."""
+        self._client.pool.abandon(self)
+
+    def finish(self, t2_ns: int, answer: HttpAnswer | None, error: str) -> None:
+        """See `HttpRequest`."""
+        done, self._done = self._done, None
+        if done is not None:
+            done(self._judge(self, t2_ns, answer, error))

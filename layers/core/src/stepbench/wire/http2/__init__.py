@@ -1,0 +1,1 @@
+"""HTTP/2, and gRPC over it."""

@@ -1,0 +1,1 @@
+"""What is offered, and when: schedules, keys, payloads and the choices of clients. Pure."""

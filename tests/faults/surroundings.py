@@ -1,0 +1,90 @@
+"""An environment that cases share, and everything that a run could leave behind in it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from tests.end_to_end.deployment import GONE, REST_S, UP_LIMIT_S, Deployment, wait_for
+from tests.leftovers import describe, processes_of
+
+from stepbench.local.processes import family
+from stepbench.records.storage.trial_table import Lease
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """
+    The environment's processes can be traced to its folder.
+
+    Attributes:
+        deployment: the environment.
+        folder: holds its home, its results, its temporary files.
+        temporary: where its commands and servers put temporary files, and nobody else.
+    """
+
+    deployment: Deployment
+    folder: Path
+    temporary: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Self:
+        """Return an environment below the folder; nothing is started."""
+        home, out, temporary = (folder / name for name in ("home", "out", "tmp"))
+        out.mkdir()
+        temporary.mkdir()
+        return cls(Deployment(home, out, {"TMPDIR": str(temporary)}), folder, temporary)
+
+    def ensure_up(self) -> None:
+        """Start the environment, or start it again if anything of it has ended."""
+        if not self.deployment.state.runs():
+            up = self.deployment.command("up", limit_s=UP_LIMIT_S)
+            assert up.code == 0, up.stderr
+
+    def footprint(self) -> dict[str, Any]:
+        """Return what is there: records, leases, data, processes without a server that they belong to, files."""
+        found = {
+            "temporary files": sorted(path.name for path in self.temporary.iterdir()),
+            "strays": self._strays(),
+        }
+        if not self.deployment.state.complete:
+            return found
+        inventory = self.deployment.inventory()
+        return {**found, **inventory, "leases": [each for each in inventory.get("leases", []) if self._reachable(each)]}
+
+    def _reachable(self, lease: Lease) -> bool:
+        """Tell whether the server of a target lives; a lease on one that does not stays until all is started anew."""
+        servers = [server for server in self.deployment.state.servers if server.endpoint in lease.target]
+        return all(server.runs() for server in servers)
+
+    def leftovers(self, before: dict[str, Any]) -> str:
+        """Return what is there now and was not before, once all has come to rest; servers that died left nothing."""
+        wait_for(lambda: not self._differences(before), REST_S)
+        return "; ".join(self._differences(before)) or "nothing"
+
+    def _differences(self, before: dict[str, Any]) -> list[str]:
+        now = self.footprint()
+        return [f"{what}: {value!r}" for what, value in now.items() if value not in (before.get(what), GONE)]
+
+    def _strays(self) -> list[str]:
+        """Return the processes of this folder that descend from no server of the environment."""
+        roots = [each.pid for server in self.deployment.state.servers for each in server.processes if each.find()]
+        known = {each.pid for each in family(roots)}
+        return [describe(each) for each in processes_of(self.folder) if each.pid not in known]
+
+
+@contextmanager
+def fresh_surroundings() -> Iterator[Surroundings]:
+    """Yield an environment of its own, in which nothing is started; at the end nothing of it may be left."""
+    with tempfile.TemporaryDirectory(prefix="stepbench-faults-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # a PostgreSQL that root starts runs as another user
+        surroundings = Surroundings.make(folder)
+        yield surroundings
+        down = surroundings.deployment.command("down")
+        assert down.code == 0, down.stderr
+        assert surroundings.footprint() == {"temporary files": [], "strays": []}

@@ -1,0 +1,112 @@
+"""One etcd as the contracts' tests and the stores' common ones see it: through its JSON gateway, not through gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stepbench.clock import AnchoredClock
+from stepbench.drivers.etcd.cluster import EtcdLimits
+from stepbench.drivers.etcd.operations import EtcdOperations
+from stepbench.drivers.etcd.trigger import EtcdDriver
+from stepbench.local.processes import free_port
+from stepbench.settings import Settings
+from stepbench.testing.contracts.filter import watching
+from stepbench.testing.contracts.operations_subject import SILENT_LIMIT_S, fields_of
+from stepbench.testing.fault_proxy import http2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.local.processes import LocalStore
+    from stepbench.testing.contracts.filter import Arrived
+    from stepbench.testing.fault_proxy import FaultProxy, Framing
+
+LIMITS = EtcdLimits(write_s=SILENT_LIMIT_S, control_s=SILENT_LIMIT_S)
+
+
+def etcd_settings(endpoint: str) -> Settings:
+    """Return settings of a stack that knows this etcd."""
+    return Settings(results_table="unused", results_bucket="unused", etcd_endpoint=endpoint)
+
+
+def etcd_driver(spec: TrialSpec, endpoint: str, limits: EtcdLimits | None = None) -> EtcdDriver:
+    """Return a driver of triggers for the server there."""
+    return EtcdDriver(spec, etcd_settings(endpoint), AnchoredClock(), limits=limits or EtcdLimits())
+
+
+def etcd_operations(spec: TrialSpec, endpoint: str, limits: EtcdLimits | None = None) -> EtcdOperations:
+    """Return a driver of operations for the server there."""
+    return EtcdOperations(spec, etcd_settings(endpoint), AnchoredClock(), limits=limits or EtcdLimits())
+
+
+class EtcdSubject:
+    """See `TriggerSubject`, `WatchSubject`, `FilterSubject` and `OperationsSubject`."""
+
+    target: dict[str, Any] = {"store": "etcd"}  # noqa: RUF012 -- read only
+    framing: Callable[[], Framing] = staticmethod(http2)
+
+    def __init__(self, endpoint: str) -> None:
+        self.upstream = endpoint
+
+    def driver(self, spec: TrialSpec) -> EtcdDriver:
+        """See above."""
+        return etcd_driver(spec, self.upstream)
+
+    def operable(self, spec: TrialSpec) -> EtcdOperations:
+        """See above."""
+        return etcd_operations(spec, self.upstream)
+
+    def unreachable(self, spec: TrialSpec) -> EtcdDriver | EtcdOperations:
+        """See above."""
+        make = etcd_operations if spec.plan.experiment == "operations" else etcd_driver
+        return make(spec, f"127.0.0.1:{free_port()}")
+
+    def through(self, spec: TrialSpec, proxy: FaultProxy) -> EtcdDriver | EtcdOperations:
+        """See above."""
+        make = etcd_operations if spec.plan.experiment == "operations" else etcd_driver
+        return make(spec, proxy.endpoint, LIMITS)
+
+    async def read_back(self, spec: TrialSpec, key: str) -> Any:  # noqa: ANN401 -- bytes, and of operations `Stored`
+        """Return the value under a key."""
+        del spec
+        entries = await self.gateway("kv/range", {"key": _encode(key)})
+        value = base64.b64decode(entries[0]["value"]) if entries else None
+        return fields_of(value) if value is not None and value.startswith(b"{") else value
+
+    async def leftovers(self, spec: TrialSpec) -> list[str]:
+        """Return all keys that begin with the trial's tag, with or without the slash."""
+        entries = await self.gateway("kv/range", {"key": _encode(spec.tag), "range_end": _encode(f"{spec.tag}~")})
+        return [base64.b64decode(entry["key"]).decode() for entry in entries]
+
+    def receiving(self, spec: TrialSpec) -> AbstractAsyncContextManager[Arrived]:
+        """Watch."""
+        return watching(etcd_driver(spec, self.upstream))
+
+    async def gateway(self, path: str, question: dict[str, Any]) -> list[dict[str, str]]:
+        """Ask etcd's JSON gateway."""
+        request = urllib.request.Request(f"http://{self.upstream}/v3/{path}", json.dumps(question).encode())
+
+        def ask() -> list[dict[str, str]]:
+            with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 -- loopback
+                entries: list[dict[str, str]] = json.load(answer).get("kvs", [])
+                return entries
+
+        return await asyncio.to_thread(ask)
+
+
+def _encode(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.fixture
+def subject(etcd_server: LocalStore) -> EtcdSubject:
+    """Return the session's etcd."""
+    return EtcdSubject(etcd_server.endpoint)

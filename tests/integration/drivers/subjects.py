@@ -1,0 +1,99 @@
+"""What the stores' test modules share: contracts on the fixture `subject`, and watches that are established."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import pytest
+
+from stepbench.contracts.workload import Kind
+from stepbench.model.pending import perform
+from stepbench.model.result import Outcome
+from stepbench.testing.contracts.operations_subject import contents_of, operating, operations_spec, until_operated
+from stepbench.testing.contracts.watch import watch
+from stepbench.testing.fault_proxy import Cut, Rule, fault_proxy, plain
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stepbench.drivers.protocol import Driver
+    from stepbench.model.change import ChangeBatch
+    from stepbench.testing.contracts.operations_subject import OperationsSubject
+
+LIMIT_S = 20
+NO_SERVER = "http://127.0.0.1:1"
+"""Nobody listens on port 1."""
+
+
+class SubjectFixture:
+    """Runs a contract on the fixture `subject` of its module or folder."""
+
+    @pytest.fixture
+    def subject(self, subject: Any) -> Any:  # noqa: ANN401 -- each store's own
+        """Return the fixture of the same name."""
+        return subject
+
+
+class UnencryptedOperations(SubjectFixture):
+    """Tests of operations on every store whose requests a proxy can read, besides those of `OperationsContract`."""
+
+    @pytest.mark.parametrize("when", ["before-answer", "in-answer"])
+    @pytest.mark.parametrize("reuse", [True, False])
+    async def test_a_cut_connection_is_unknown_and_is_replaced(
+        self, subject: OperationsSubject, when: Literal["before-answer", "in-answer"], *, reuse: bool
+    ) -> None:
+        """The write has happened; the next operation must not wait for, or die on, what is left of the connection."""
+        spec = operations_spec(subject.target, reuse=reuse)
+        overwrite = contents_of(spec).operation(Kind.OVERWRITE, 1, 9)
+        # Requests without framing may be those of a greeting; the others have no greeting, and their keys are not seen.
+        is_plain = subject.framing is plain
+        match = overwrite.key.encode() if is_plain else b""
+        with fault_proxy(subject.upstream, subject.framing) as proxy:
+            async with operating(subject.through(spec, proxy)) as driver:
+                proxy.follow(Rule(Cut(when, after_bytes=3), match=match, times=1))
+                cut = await perform(driver, overwrite)
+                stored = await subject.read_back(spec, overwrite.key)
+                after = await until_operated(driver, overwrite)
+        assert cut.outcome is Outcome.UNKNOWN
+        assert cut.error == "connection-reset" or (is_plain and cut.error == "connection-closed")
+        assert stored == overwrite.value
+        assert len(after) == 1
+
+    async def test_the_largest_blob_can_be_read(self, subject: OperationsSubject) -> None:
+        """An answer to a write is small, and the wire once took none above 64 KB; batches have bounds in bytes."""
+        largest = {"record": {"shape": "blob", "value_bytes": 350_000}}
+        spec = operations_spec(subject.target, records=30, workload=largest)
+        contents = contents_of(spec)
+        async with operating(subject.operable(spec)) as driver:
+            operated = await perform(driver, contents.operation(Kind.READ, 29, 0))
+            assert (operated.outcome, operated.error) == (Outcome.OK, "")
+            assert await subject.read_back(spec, contents.preloaded(29).key) == contents.preloaded(29).value
+
+
+class SeenChange(NamedTuple):
+    """A change, with the t4 of its batch."""
+
+    value: bytes
+    position: int
+    t4_ns: int
+
+
+@asynccontextmanager
+async def established_watch(
+    driver: Driver, from_position: int | None = None
+) -> AsyncIterator[AsyncIterator[ChangeBatch]]:
+    """Yield a watch whose first batch, which is empty, has come; a TimeoutError fails the test."""
+    async with asyncio.timeout(LIMIT_S), watch(driver, from_position) as batches:
+        assert list((await anext(batches)).changes) == []
+        yield batches
+
+
+async def take_changes(batches: AsyncIterator[ChangeBatch], count: int) -> list[SeenChange]:
+    """Return the next so many changes."""
+    taken: list[SeenChange] = []
+    while len(taken) < count:
+        batch = await anext(batches)
+        taken += [SeenChange(change.value, change.position, batch.t4_ns) for change in batch.changes]
+    return taken

@@ -1,0 +1,64 @@
+"""The results table and bucket in memory, with a clock that a test moves, and small trials that are stored in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import EndpointConnectionError
+
+from stepbench.contracts.identity import trial_tag
+from stepbench.contracts.plan import TrialPlan, TrialRef, TrialSpec
+from stepbench.contracts.result import Failure
+from stepbench.local import memory_services
+from stepbench.records.storage import layout
+from stepbench.testing.fake_clock import FakeClock
+
+RESULTS_TABLE: dict[str, Any] = {
+    "BillingMode": "PAY_PER_REQUEST",
+    "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+    "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in (("pk", "HASH"), ("sk", "RANGE"))],
+}
+"""A results table as CreateTable takes it, and CloudFormation."""
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stepbench.clock import Clock
+    from stepbench.stages.services import Services
+
+
+AWAY = EndpointConnectionError(endpoint_url="http://away")
+
+
+def fail(*_: object, **__: object) -> None:
+    """Fail as table or bucket do while they are away."""
+    raise AWAY
+
+
+class MemoryServices(memory_services.MemoryServices):
+    """`services` for stages; see there. The clock is a FakeClock unless given."""
+
+    def __init__(
+        self, clock: Clock | None = None, aws: Mapping[str, object] | None = None, **settings: str | float | bool
+    ) -> None:
+        super().__init__(clock or FakeClock(), aws, **settings)
+
+    def failure_of(self, ref: TrialRef) -> Failure | None:
+        """Return the trial's failure that is kept for the report."""
+        return self.services.runs.find_model(layout.trial_key(ref, "failure.json"), Failure)
+
+
+def small_plan(store: str = "s3", **fields: Any) -> TrialPlan:  # noqa: ANN401 -- a plan's JSON
+    """Return a plan of two events, one a second; `target` adds to the store's fields, the rest replaces the plan's."""
+    phases = [{"name": "load", "load": [{"rate_per_s": 1, "count": 2}]}]
+    target = {"store": store, **fields.pop("target", {})}
+    return TrialPlan.model_validate({"phases": phases, **fields, "target": target})
+
+
+def stored_trial(services: Services, plan: TrialPlan | None = None, run_id: str = "run-1", trial: int = 0) -> TrialRef:
+    """Store a trial's specification; its reference."""
+    ref = TrialRef(run_id=run_id, trial=trial, tag=trial_tag(run_id, trial))
+    plan = plan or small_plan()
+    spec = TrialSpec(run_id=run_id, index=trial, name=plan.target.store, tag=ref.tag, plan=plan, estimate_usd=0.0)
+    services.runs.put_model(layout.trial_key(ref, "trial.json"), spec)
+    return ref

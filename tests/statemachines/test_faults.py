@@ -1,0 +1,176 @@
+"""What AWS does to an execution: functions that die, are throttled or deleted, a table that is gone, an abort."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from botocore.config import Config
+from tests.samples.services import stored_trial
+from tests.statemachines.conftest import load_machine
+from tests.statemachines.lab import BUCKET, TABLE, Lab, Scenario, open_lab
+
+from stepbench.contracts.result import Failure
+from stepbench.contracts.tasks import SweepTargetsInput
+from stepbench.local.memory_services import MemoryServices
+from stepbench.records.storage import layout
+from stepbench.records.storage.run_store import RunStore
+from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
+from stepbench.stages.services import Services
+from stepbench.stages.sweep_targets import sweep_targets
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.testing.memory_driver import MemoryDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.settings import Settings
+
+pytestmark = pytest.mark.emulator
+
+ALWAYS = 1_000
+TIME_OUT, GONE, THROTTLED = "Sandbox.Timedout", "Lambda.ResourceNotFoundException", "Lambda.TooManyRequestsException"
+NO_TABLE = "DynamoDB.ResourceNotFoundException"
+EVERYTHING = Scenario("none", lanes=(0,), scale=True, until=True, utilisation=True)
+"""Passes every state of the trial machine."""
+STAGES = tuple(state.name for state in load_machine("trial").tasks())
+
+
+class Outcome(NamedTuple):
+    """
+    What becomes of a trial one of whose functions fails for good.
+
+    Attributes:
+        error: the execution's; None: that of the function. Empty: it succeeds, and the analysis has a caveat.
+        calls: how often the function is called at most, if it dies each time; the emulator's Map of two phases goes on
+            after the first has failed.
+        skipped: stages that are not called.
+    """
+
+    error: str | None = None
+    calls: int = 1
+    skipped: frozenset[str] = frozenset()
+
+
+AFTERWARDS = frozenset(("CollectLogs", "AnalyseTrial", "ExportRecords"))
+NO_LOAD = frozenset(("PlanPhase", "RunWriter"))
+OUTCOMES = {
+    "PrepareTarget": Outcome(calls=2, skipped=NO_LOAD | AFTERWARDS | {"AwaitTarget"}),
+    "WatchChanges": Outcome("WatchLostError", calls=4),
+    "AwaitTarget": Outcome(calls=2, skipped=NO_LOAD),
+    "ScaleTarget": Outcome(calls=4, skipped=NO_LOAD),
+    "PlanPhase": Outcome(calls=4, skipped=frozenset({"RunWriter"})),
+    "RunWriter": Outcome("", calls=12),
+    "CheckPrecision": Outcome("", calls=4),
+    "MeasureUtilisation": Outcome("", calls=8),
+    "AwaitArrivals": Outcome(calls=2),
+    "CollectLogs": Outcome(calls=2),
+    "AnalyseTrial": Outcome(calls=2),
+    "ExportRecords": Outcome(calls=2),
+    "TearDownTarget": Outcome(calls=6),
+}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Yield one emulator for the module."""
+    with open_lab(tmp_path_factory.mktemp("lab")) as opened:
+        yield opened
+
+
+def _table(lab: Lab) -> TrialTable:
+    return TrialTable(dynamodb_table(lab.session, TABLE, Config(), lab.endpoint))
+
+
+def test_every_function_of_a_trial_has_its_outcome_here() -> None:
+    """The table has to grow with the machine."""
+    assert OUTCOMES.keys() == set(STAGES)
+
+
+@pytest.mark.parametrize("fault", [TIME_OUT, GONE])
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_function_that_fails_for_good_ends_the_trial_in_order(lab: Lab, stage: str, fault: str) -> None:
+    """Nothing loops, the target is torn down, and who writes the report is told the error's name."""
+    wanted = OUTCOMES[stage]
+    scenario = replace(EVERYTHING, id=f"{stage}-{fault.partition('.')[2]}")
+    if fault == GONE:
+        with lab.without_function(stage):
+            ending = lab.run_trial(scenario)
+        assert ending.called(stage) == []
+    else:
+        ending = lab.run_trial(replace(scenario, fail={stage: (fault, ALWAYS)}))
+        assert 1 <= len(ending.called(stage)) <= wanted.calls
+    error = fault if wanted.error is None else wanted.error
+    assert (ending.status, ending.error) == ("FAILED" if error else "SUCCEEDED", error)
+    assert ending.stages.isdisjoint(wanted.skipped)
+    assert ending.stages | {stage} >= (AFTERWARDS - wanted.skipped) | {"TearDownTarget"}
+    if error and stage != "TearDownTarget":
+        told = ending.called("TearDownTarget")[0]["failure"]
+        assert fault in str(told)
+
+
+def test_a_throttle_of_a_minute_fails_no_trial(lab: Lab) -> None:
+    """Each function is refused seven times, which is a minute of waiting; then the trial goes on as if nothing was."""
+    ending = lab.run_trial(replace(EVERYTHING, id="throttled", fail=dict.fromkeys(STAGES, (THROTTLED, 7))))
+    assert (ending.status, ending.error) == ("SUCCEEDED", "")
+    assert max(event["attempt"] for event in ending.called("RunWriter")) > 2
+
+
+def test_a_slice_that_is_given_up_is_noted_with_its_cause(lab: Lab) -> None:
+    """Through the table's own reader: the analysis would know only that the writer's files do not end."""
+    scenario = Scenario("given-up", {"RunWriter": ("Runtime.OutOfMemory", ALWAYS)})
+    assert lab.run_trial(scenario).status == "SUCCEEDED"
+    missing = _table(lab).missing_writers(scenario.id)
+    assert {slot: error for slot, (error, _) in missing.items()} == dict.fromkeys(
+        [(0, 0, 0), (0, 1, 0)], "Runtime.OutOfMemory"
+    )
+    assert all("as the scenario says" in cause for _, cause in missing.values())
+
+
+@pytest.mark.parametrize(
+    ("stage", "error"),
+    [("WatchChanges", "WatchLostError"), ("AwaitTarget", "KeyError"), ("RunWriter", NO_TABLE), ("", NO_TABLE)],
+)
+def test_a_table_that_is_gone_hides_no_failure_and_holds_no_target(lab: Lab, stage: str, error: str) -> None:
+    """The flags cannot be set then: the first failure keeps its name, and the tear-down stops what runs."""
+    fail = {stage: ("KeyError", ALWAYS)} if stage else {}
+    with lab.without_table():
+        ending = lab.run_trial(Scenario(f"no-table-{stage}", fail, lanes=(0,)))
+    assert (ending.status, ending.error) == ("FAILED", error)
+    assert "TearDownTarget" in ending.stages
+
+
+def _services(lab: Lab) -> Services:
+    settings = MemoryServices(FakeClock()).services.settings
+    clock = FakeClock(now_ns=10**18)
+    return Services(settings, RunStore(lab.aws("s3"), BUCKET), _table(lab), clock, lab.aws)
+
+
+def _in_memory(_spec: TrialSpec, _settings: Settings, clock: Clock) -> MemoryDriver:
+    return MemoryDriver(clock)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_abort_in_any_state_is_swept(lab: Lab, stage: str) -> None:
+    """No Catch runs: the sweeper flags what still runs, notes why, tears down, and frees the target."""
+    scenario = replace(EVERYTHING, id=f"aborted-in-{stage}", hold=stage)
+    arn = lab.start("trial", scenario, lab.trial_input(scenario))
+    lab.await_call(scenario, stage)
+    services, states = _services(lab), lab.aws("stepfunctions")
+    ref = stored_trial(services, run_id=scenario.id)
+    services.table.take_lease("s3#target", ref, arn, 1)
+    try:
+        states.stop_execution(executionArn=arn)
+        swept = sweep_targets(SweepTargetsInput(execution_arn=arn), services, build=_in_memory)
+    finally:
+        lab.release(scenario)
+    assert (swept.swept, swept.pending) == (("s3#target",), ())
+    assert services.table.leases() == []
+    assert services.table.flag(ref.tag, layout.CANCELLED)
+    failure = services.runs.find_model(layout.trial_key(ref, "failure.json"), Failure)
+    assert failure is not None
+    assert failure.error == "ExecutionAborted"
+    assert states.describe_execution(executionArn=arn)["status"] == "ABORTED"

@@ -1,0 +1,98 @@
+"""How AWS is addressed, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+from tests.samples.records import trial_spec
+
+from stepbench.contracts.plan import LoadStep
+from stepbench.contracts.target import DynamoDbTarget
+from stepbench.drivers.aws.access import AwsAccess, bucket_address, limits_of
+from stepbench.errors import TargetUnavailableError
+from stepbench.settings import Settings
+from stepbench.testing.contracts.trigger_subject import contract_spec
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.wire.http1.pool import HttpAddress, PoolLimits
+
+SETTINGS = Settings(results_table="r", results_bucket="r", target_bucket="b")
+
+
+@pytest.mark.parametrize(
+    ("url", "bucket", "host", "before_key"),
+    [
+        ("https://s3.eu-west-1.amazonaws.com", "b", "b.s3.eu-west-1.amazonaws.com", ""),
+        ("https://s3.cn-north-1.amazonaws.com.cn", "b", "b.s3.cn-north-1.amazonaws.com.cn", ""),
+        ("https://s3.eu-west-1.amazonaws.com", "b.c", "s3.eu-west-1.amazonaws.com", "/b.c"),
+        ("https://minio.example", "b", "minio.example", "/b"),
+        ("https://dynamodb.us-east-1.amazonaws.com", "", "dynamodb.us-east-1.amazonaws.com", ""),
+    ],
+)
+def test_the_bucket_is_named_where_the_server_looks_for_it(url: str, bucket: str, host: str, before_key: str) -> None:
+    """AWS serves new buckets by host name only; local servers know no wildcard names."""
+    assert bucket_address(url, bucket) == (HttpAddress(host, 443, tls=True), before_key)
+
+
+async def test_missing_credentials_are_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """'403' a thousand times over would send the user to the bucket's policy."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, "/nonexistent")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.delenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", raising=False)
+    monkeypatch.delenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", raising=False)
+    access = AwsAccess("s3", contract_spec({"store": "s3"}), SETTINGS, FakeClock(), bucket="b")
+    with pytest.raises(TargetUnavailableError, match="no AWS credentials"):
+        await access.open()
+    await access.close()
+
+
+@pytest.mark.parametrize(
+    ("rate_per_s", "most", "warm"), [(20, 256, 16), (6_000, 256, 24), (15_000, 256, 60), (15_000, 40, 40)]
+)
+def test_a_fast_writer_connects_ahead_for_a_standstill(rate_per_s: float, most: int, warm: int) -> None:
+    """What becomes due meanwhile needs a connection each."""
+    plan = trial_spec(
+        DynamoDbTarget(store="dynamodb"), LoadStep(rate_per_s=rate_per_s, duration_s=1), max_in_flight=most
+    ).plan
+    assert limits_of(plan, 5) == PoolLimits(connections=most, answer_s=5, warm=warm)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "emulator", "provider"),
+    [
+        (None, "", "Amazon S3"),
+        (None, "MiniStack 1.5.33", "MiniStack 1.5.33"),
+        ("http://10.0.0.7:9000", "MiniStack 1.5.33", "S3 API at 10.0.0.7:9000"),
+    ],
+)
+def test_the_provider_is_who_answers(endpoint: str | None, emulator: str, provider: str) -> None:
+    """An emulated latency that is printed as Amazon's is the worst thing that a report can say."""
+    settings = SETTINGS.model_copy(update={"emulator": emulator})
+    access = AwsAccess("s3", contract_spec({"store": "s3", "endpoint": endpoint}), settings, FakeClock())
+    assert access.provider("Amazon S3") == provider
+
+
+async def test_a_cancelled_call_ends_when_its_thread_has() -> None:
+    """CreateTable goes on all the same: a table that is there after its caller has cleared up would be nobody's."""
+    access = AwsAccess("dynamodb", contract_spec({"store": "dynamodb"}), SETTINGS, FakeClock())
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def create_table() -> None:
+        begun.set()
+        may_end.wait(10)
+        ended.set()
+
+    calling = asyncio.create_task(access.call(create_table))
+    await asyncio.to_thread(begun.wait, 10)
+    calling.cancel()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not calling.done()
+    may_end.set()
+    await asyncio.wait({calling})
+    assert calling.cancelled()
+    assert ended.is_set()

@@ -1,0 +1,53 @@
+"""What operations on etcd make of answers that are none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from stepbench.contracts.workload import Kind
+from stepbench.drivers.etcd import etcd_pb2 as pb
+from stepbench.drivers.etcd.answers import range_result, write_result
+from stepbench.drivers.etcd.operations import EtcdOperations
+from stepbench.model.errors import GARBAGE
+from stepbench.model.result import Outcome, Result
+from stepbench.settings import Settings
+from stepbench.testing.contracts.operations_subject import contents_of, operations_spec
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepbench.wire.http2.grpc_connection import GrpcConnection
+
+FOUND = pb.RangeResponse(kvs=[pb.KeyValue(key=b"k", value=b"{}", mod_revision=1)]).SerializeToString()
+
+
+class _Scripted(EtcdOperations):
+    """Calls are answered OK, with these bodies in turn."""
+
+    bodies: list[bytes]
+
+    async def _call(self, connection: GrpcConnection, method: str, message: bytes, started_ns: int = 0) -> GrpcAnswer:
+        del connection, method, message, started_ns
+        return GrpcAnswer(1, 2, GrpcStatus.OK, data=self.bodies.pop(0))
+
+
+@pytest.mark.parametrize("read", [range_result, write_result])
+def test_an_ok_that_is_no_protobuf_is_unknown(read: Callable[[GrpcAnswer], Result]) -> None:
+    """An exception here would end in the connection's reader, and the operation never."""
+    assert read(GrpcAnswer(1, 2, GrpcStatus.OK, data=b"\xff")) == Result(1, 2, Outcome.UNKNOWN, error=GARBAGE)
+
+
+@pytest.mark.parametrize("body", [b"\xff", pb.TxnResponse(succeeded=False).SerializeToString()])
+def test_an_update_whose_txn_is_not_understood_is_unknown(body: bytes) -> None:
+    """It may have changed the record; a Txn that failed has to say how the record is."""
+    spec = operations_spec({"store": "etcd", "endpoint": "127.0.0.1:2379"}, "product")
+    driver = _Scripted(spec, Settings(results_table="t", results_bucket="b"), FakeClock())
+    driver.bodies = [FOUND, body]
+    update = contents_of(spec).operation(Kind.UPDATE, 1, 5)
+    operated = asyncio.run(driver._perform(update, cast("GrpcConnection", None)))
+    assert operated == Result(1, 2, Outcome.UNKNOWN, error=GARBAGE)

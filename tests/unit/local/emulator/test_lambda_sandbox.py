@@ -1,0 +1,80 @@
+"""The sandbox's lifeline, and the clock reference's answers: two loops over sockets."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from queue import SimpleQueue
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stepbench.clock import SystemClock
+from stepbench.clock_offset import measure_offset
+from stepbench.local.emulator import lambda_sandbox
+from stepbench.local.stores import clock_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def runtime_api(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """Listen as an emulator does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("AWS_LAMBDA_RUNTIME_API", f"127.0.0.1:{server.getsockname()[1]}")
+        yield server
+
+
+@pytest.mark.parametrize("abrupt", [False, True])
+def test_a_sandbox_ends_when_its_emulator_does(
+    runtime_api: socket.socket, monkeypatch: pytest.MonkeyPatch, *, abrupt: bool
+) -> None:
+    """A connection may be closed or reset; until then the sandbox lives."""
+    killed: SimpleQueue[tuple[int, int]] = SimpleQueue()
+    monkeypatch.setattr("stepbench.local.emulator.lambda_sandbox.os.kill", lambda *call: killed.put(call))
+    lambda_sandbox.hold_lifeline()
+    connection, _ = runtime_api.accept()
+    assert killed.empty()
+    if abrupt:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+    connection.close()
+    assert killed.get(timeout=5) == (os.getpid(), signal.SIGKILL)
+
+
+def test_the_runtime_client_gets_the_handler(runtime_api: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS starts it so."""
+    started: list[list[str]] = []
+    client = ModuleType("awslambdaric.__main__")
+    client.main = started.append  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "awslambdaric", ModuleType("awslambdaric"))
+    monkeypatch.setitem(sys.modules, "awslambdaric.__main__", client)
+    monkeypatch.setattr(lambda_sandbox, "hold_lifeline", lambda: None)
+    monkeypatch.setenv("_HANDLER", "run_writer.handler")
+    lambda_sandbox.main()
+    assert started == [["awslambdaric", "run_writer.handler"]]
+    assert runtime_api.fileno() >= 0
+
+
+def test_the_clock_reference_answers_clients_and_ignores_noise() -> None:
+    """One stray packet must not end it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        threading.Thread(target=_serve, args=(server,), daemon=True).start()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
+            noise.sendto(b"hello", ("127.0.0.1", port))
+        found = measure_offset(f"127.0.0.1:{port}", SystemClock())
+    assert found is not None
+    assert abs(found.offset_ns) < 50_000_000
+
+
+def _serve(server: socket.socket) -> None:
+    try:
+        clock_reference.serve(server)
+    except OSError:
+        return  # the test has closed it

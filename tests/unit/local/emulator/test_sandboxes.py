@@ -1,0 +1,142 @@
+"""Sandboxes under the runtime client, on stand-ins for MiniStack's modules, which has an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from stepbench.local.emulator import sandboxes
+
+
+class ProvidedWorker:
+    """The worker has as much of MiniStack's as we override."""
+
+    _init_error: object = None
+
+    def _drain_stderr_bounded(self, first_line_wait: float, idle_confirm: float, hard_cap: float) -> tuple[float, ...]:
+        return first_line_wait, idle_confirm, hard_cap
+
+    def _build_handler_class(self, generation: int, pending: object) -> type:
+        return type("Handler", (), {"generation": generation, "pending": pending})
+
+    def _await_init(self, _timeout: float | None) -> None:
+        message = "init error"
+        raise RuntimeError(message)
+
+    def invoke(self, event: object, request_id: str, **options: object) -> tuple[object, ...]:
+        """Answer with what came."""
+        return event, request_id, options
+
+
+class InitFailedError(RuntimeError):
+    """The error stands in for MiniStack's ProvidedRuntimeError."""
+
+    def __init__(self, message: str, error_type: str) -> None:
+        super().__init__(message)
+        self.error_type = error_type
+
+
+def lambda_service(tmp_path: Path) -> SimpleNamespace:
+    """Return what stands in for MiniStack's `lambda_svc`; layers are their own unpacked folder's name."""
+    return SimpleNamespace(
+        _provided_code_lock=threading.Lock(),
+        _provided_runtime_code_dir=lambda _zip: str(tmp_path),
+        _provided_worker_env=lambda config, _directory, _port: {
+            **os.environ,
+            "_HANDLER": config["Handler"],
+            "AWS_SESSION_TOKEN": "",
+        },
+        _runtime_env_vars=lambda config: config["Environment"]["Variables"],
+        _resolve_layer_zip=lambda layer: layer.get("zip"),
+        _docker_extracted_dir=lambda blob, kind: str(tmp_path / f"{kind}-{blob}"),
+        _execute_function_warm=lambda _function, _event, _request: "stock",
+        _execute_function_provided_warm=lambda _function, _event, _request: "runtime client",
+    )
+
+
+def test_python_functions_go_to_the_runtime_client_and_others_do_not(tmp_path: Path) -> None:
+    """A custom runtime beside ours has to work as before."""
+    service = lambda_service(tmp_path)
+    runtime = SimpleNamespace(
+        ProvidedWorker=ProvidedWorker, ProvidedRuntimeError=InitFailedError, _worker_class_for=lambda _config: "stock"
+    )
+    sandboxes.run_under_runtime_client(runtime, service, "/usr/bin/python")
+    ours, other = {"Runtime": "python3.11"}, {"Runtime": "nodejs22.x"}
+    assert issubclass(runtime._worker_class_for(ours), ProvidedWorker)
+    assert runtime._worker_class_for(other) == "stock"
+    assert service._execute_function_warm({"config": ours}, {}, "r") == "runtime client"
+    assert service._execute_function_warm(other, {}, "r") == "stock"
+
+
+def test_the_bootstrap_runs_the_sandbox_with_lambdas_interpreter(tmp_path: Path) -> None:
+    """A path with a blank in it must survive the shell; a bootstrap that came with the code stays."""
+    make = sandboxes.with_bootstrap(lambda_service(tmp_path), "/opt/my python/bin/python")
+    make(b"zip")
+    bootstrap = tmp_path / "bootstrap"
+    assert "exec '/opt/my python/bin/python' -P " in bootstrap.read_text()
+    assert os.access(bootstrap, os.X_OK)
+    bootstrap.write_text("own")
+    make(b"zip")
+    assert bootstrap.read_text() == "own"
+
+
+def test_a_sandboxs_environment_is_lambdas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function's own variables may not override Lambda's, and ours do not leak."""
+    monkeypatch.setenv("VIRTUAL_ENV", "/ours")
+    monkeypatch.setenv("TZ", "UTC")
+    environment = sandboxes.sandbox_environment(lambda_service(tmp_path))
+    config = {
+        "Runtime": "python3.12",
+        "FunctionName": "f",
+        "Handler": "h.handler",
+        "Environment": {"Variables": {"MINE": "1", "_HANDLER": "stolen"}},
+        "Layers": [],
+    }
+    made = environment(config, "/code", 1)
+    assert made["MINE"] == "1"
+    assert made["_HANDLER"] == "h.handler"
+    assert made["TZ"] == "UTC"
+    assert made["AWS_LAMBDA_LOG_GROUP_NAME"] == "/aws/lambda/f"
+    assert made["PYTHONPATH"] == "/code"
+    assert not {"VIRTUAL_ENV", "AWS_SESSION_TOKEN"} & made.keys()
+
+
+def test_another_runtimes_environment_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only Python functions are ours."""
+    monkeypatch.setenv("VIRTUAL_ENV", "/ours")
+    environment = sandboxes.sandbox_environment(lambda_service(tmp_path))
+    assert environment({"Runtime": "provided.al2023", "Handler": "h"}, "/code", 1)["VIRTUAL_ENV"] == "/ours"
+
+
+def test_layers_are_searched_from_the_last_to_the_first(tmp_path: Path) -> None:
+    """A layer's site-packages come before its own folder, and layers that are gone are left out."""
+    site = tmp_path / "layer-b/python/lib/python3.12/site-packages"
+    site.mkdir(parents=True)
+    config = {"Layers": [{"zip": "a"}, {"zip": None}, {"zip": "b"}]}
+    found = sandboxes.layer_paths(lambda_service(tmp_path), config)
+    assert found == [str(site), str(tmp_path / "layer-b/python"), str(tmp_path / "layer-a/python")]
+    assert sandboxes.layer_paths(lambda_service(tmp_path), {"Layers": None}) == []
+
+
+def test_a_sandbox_does_not_wait_for_logs_or_nagle() -> None:
+    """Both would be in every latency."""
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError)()
+    assert sandbox._drain_stderr_bounded() == (0.002, 0.001, 0.25)
+    handler = sandbox._build_handler_class(3, "queue")
+    assert (handler.generation, handler.disable_nagle_algorithm, handler.wbufsize) == (3, True, 65_536)
+    assert sandbox.invoke("e", "r", trace_id="t", depth=1, durable={}) == ("e", "r", {"trace_id": "t"})
+
+
+def test_an_error_at_import_keeps_its_type() -> None:
+    """The runtime client's type stands if it reported one; otherwise MiniStack's own words do."""
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError)()
+    with pytest.raises(RuntimeError, match="init error"):
+        sandbox._await_init()
+    sandbox._init_error = {"errorType": "Runtime.ImportModuleError", "errorMessage": "no module"}
+    with pytest.raises(InitFailedError, match="no module") as failed:
+        sandbox._await_init()
+    assert failed.value.error_type == "Runtime.ImportModuleError"

@@ -1,0 +1,100 @@
+"""The shim's patches, on stand-ins for MiniStack's modules: MiniStack itself is in an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stepbench.local.emulator import shim
+
+
+def test_max_concurrency_path_is_resolved_and_a_literal_passed_on() -> None:
+    """The rest of the Map's definition stays as it was."""
+    seen: list[dict[str, Any]] = []
+    service = SimpleNamespace(
+        _run_distributed_map=lambda state, *_rest: seen.append(state),
+        _resolve_path_or_ctx=lambda path, data, _context: data[path.removeprefix("$.")],
+    )
+    shim.accept_max_concurrency_path(service)
+    service._run_distributed_map({"MaxConcurrencyPath": "$.n", "Label": "L"}, {}, {"n": "4"}, {}, {}, {})
+    service._run_distributed_map({"MaxConcurrency": 2}, {}, {}, {}, {}, {})
+    assert seen == [{"MaxConcurrencyPath": "$.n", "Label": "L", "MaxConcurrency": 4}, {"MaxConcurrency": 2}]
+
+
+@pytest.mark.parametrize(("made", "told"), [("Root=1;Parent=2;Sampled=1", "Root=1;Parent=2;Sampled=0"), (None, None)])
+def test_nothing_is_sampled_where_there_is_no_x_ray(made: str | None, told: str | None) -> None:
+    """A function that believed in it would import its SDK at each cold start, and send to nobody."""
+    service = SimpleNamespace(_xray_trace_id_for_invocation=lambda _config, _inbound: made)
+    shim.sample_no_traces(service)
+    assert service._xray_trace_id_for_invocation({}) == told
+
+
+def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
+    """Put modules in place that have every symbol that the shim needs, but one."""
+    for name, symbols in shim.PATCHED.items():
+        module = ModuleType(name)
+        for symbol in symbols:
+            if symbol != without:
+                setattr(module, symbol, lambda *_arguments: None)
+        monkeypatch.setitem(sys.modules, name, module)
+    provisioners: Any = sys.modules["ministack.services.cloudformation.provisioners"]
+    provisioners._RESOURCE_HANDLERS = {
+        "AWS::Lambda::Function": {"create": None, "update": None},
+        "AWS::Lambda::LayerVersion": {"create": None},
+    }
+    methods = {method: None for method in shim.PATCHED_METHODS if method != without}
+    runtime: Any = sys.modules["ministack.core.lambda_runtime"]
+    runtime.ProvidedWorker = type("ProvidedWorker", (), methods)
+
+
+@pytest.mark.parametrize("gone", ["_resolve_layer_zip", "_run_distributed_map", "_await_init"])
+def test_a_missing_symbol_stops_the_start_and_is_named(monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
+    """Another version of MiniStack, half patched, would measure something else."""
+    stand_ins(monkeypatch, without=gone)
+    with pytest.raises(SystemExit, match=rf"has no {gone}.*ministack\[full\]==1\.5\.33"):
+        shim.load()
+
+
+def test_a_missing_ministack_says_what_to_install() -> None:
+    """This environment has none, which is the very case."""
+    with pytest.raises(SystemExit, match=r"cannot import ministack.*install ministack\[full\]==1\.5\.33"):
+        shim.load()
+
+
+def test_all_symbols_in_place_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stand-ins themselves are whole, so the tests above fail for the one symbol only."""
+    stand_ins(monkeypatch)
+    assert shim.load().keys() == shim.PATCHED.keys()
+
+
+@pytest.mark.parametrize("gone", ["LAMBDA_PYTHON", "GATEWAY_PORT", "LAMBDA_LAYERS"])
+def test_main_refuses_to_guess(monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
+    """A default port or interpreter would be somebody else's."""
+    monkeypatch.setenv("LAMBDA_PYTHON", "/python")
+    monkeypatch.setenv("GATEWAY_PORT", "1")
+    monkeypatch.setenv("LAMBDA_LAYERS", "/layers")
+    monkeypatch.delenv(gone)
+    with pytest.raises(SystemExit, match=gone):
+        shim.main()
+
+
+def test_main_serves_on_loopback_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """MiniStack's default is every interface, with an MQTT and an SFTP port beside."""
+    names = ("BIND_HOST", "IOT_MTLS_ENABLED", "SFTP_ENABLED", "AWS_ENDPOINT_URL")
+    for name in names:
+        monkeypatch.setenv(name, "to be replaced")
+    monkeypatch.setenv("LAMBDA_PYTHON", "/python")
+    monkeypatch.setenv("GATEWAY_PORT", "4711")
+    monkeypatch.setenv("LAMBDA_LAYERS", str(tmp_path))
+    stand_ins(monkeypatch)
+    served: list[tuple[str | None, ...]] = []
+    app = ModuleType("ministack.app")
+    app.main = lambda: served.append(tuple(os.environ.get(name) for name in names))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ministack.app", app)
+    shim.main()
+    assert served == [("127.0.0.1", "0", "0", "http://127.0.0.1:4711")]

@@ -1,0 +1,385 @@
+"""Presets: found by name, and offering what was published."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stepbench.analysis.groups import MIN_RUNS
+from stepbench.analysis.share import TrialMedian, share
+from stepbench.contracts.measures import Estimate
+from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.target import DynamoDbTarget
+from stepbench.errors import PlanError, Problem
+from stepbench.planning import check_budget, find_plan, list_plans, parse_plan
+from stepbench.planning.reading import preset_directory
+
+STORES = ("s3", "dynamodb", "postgresql", "etcd")
+
+
+@pytest.mark.parametrize("name", list_plans())
+def test_every_preset_is_a_plan_under_its_budget_and_named_as_its_file(name: str) -> None:
+    """A preset that is refused is the worst first impression."""
+    plan = parse_plan(find_plan(name))
+    assert plan.name == name
+    assert plan.description
+    assert 0 < check_budget(plan) <= plan.budget_usd
+
+
+@pytest.mark.parametrize(("kind", "rate_per_s"), [("quick", 20), ("paper", 1)])
+def test_unloaded_presets_offer_what_the_paper_did(kind: str, rate_per_s: float) -> None:
+    """200 events to warm up and 200 measured, one writer; for all four stores, and for each alone."""
+    plans = [parse_plan(find_plan(name)) for name in (f"{kind}-unloaded", *(f"{kind}-unloaded-{s}" for s in STORES))]
+    assert [[trial.target.store for trial in plan.trials] for plan in plans] == [list(STORES), *([s] for s in STORES)]
+    for trial in (trial for plan in plans for trial in plan.trials):
+        assert [(phase.name, phase.measured) for phase in trial.phases] == [("warm-up", False), ("unloaded", True)]
+        assert [(step.rate_per_s, step.count) for phase in trial.phases for step in phase.load] == [
+            (rate_per_s, 200)
+        ] * 2
+        assert (trial.writers, trial.record.key_bytes, trial.record.value_bytes) == (1, 59, 889)
+
+
+def test_a_file_is_read_whatever_its_name(tmp_path: Path) -> None:
+    """Plans live where users keep them."""
+    path = tmp_path / "mine"
+    path.write_bytes(b"{}")
+    assert find_plan(str(path)) == b"{}"
+
+
+def test_a_misspelt_preset_is_told_its_near_miss(tmp_path: Path) -> None:
+    """The names are long."""
+    (tmp_path / "quick-unloaded.json").write_bytes(b"{}")
+    with pytest.raises(PlanError, match='Did you mean "quick-unloaded"') as refused:
+        find_plan("quick-unload", tmp_path)
+    assert refused.value.problems[0].value == '"quick-unload"'
+
+
+@pytest.mark.parametrize("name", ["missing.json", "folder/missing"])
+def test_a_missing_file_is_not_searched_among_presets(name: str, tmp_path: Path) -> None:
+    """A path means a file."""
+    with pytest.raises(PlanError, match="is no file"):
+        find_plan(name, tmp_path)
+
+
+def test_an_unreadable_preset_is_a_problem_of_the_input(tmp_path: Path) -> None:
+    """A traceback would say the same, less kindly."""
+    (tmp_path / "broken.json").mkdir()
+    with pytest.raises(PlanError, match="cannot be read: Is a directory"):
+        find_plan("broken", tmp_path)
+
+
+def test_a_package_without_its_checkout_says_so(tmp_path: Path) -> None:
+    """Presets are not in the wheel."""
+    with pytest.raises(PlanError, match="installed without its repository"):
+        preset_directory(tmp_path / "layers" / "core" / "src" / "stepbench")
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_elastic_presets_of_the_paper_step_as_the_paper_did(store: str) -> None:
+    """Section VI-C: 15 min (S3: 40) at 2,000/s, then 3 min at 2,000 and 3 min at 4,000; minutes 3 and 4 count."""
+    (trial,) = parse_plan(find_plan(f"paper-elastic-{store}")).trials
+    warm_up, step = trial.phases
+    assert trial.target.store == store
+    assert [(load.rate_per_s, load.duration_s) for load in warm_up.load] == [(2_000, 2_400 if store == "s3" else 900)]
+    assert [(load.rate_per_s, load.duration_s) for load in step.load] == [(2_000, 180), (4_000, 180)]
+    assert [(window.from_s, window.to_s) for window in step.windows] == [(120, 180), (180, 240)]
+    assert (warm_up.measured, step.measured, trial.writers) == (False, True, 10)
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_quick_elastic_presets_double_the_load_inside_one_phase(store: str) -> None:
+    """Windows of 20 s on either side of the step, which blocks of a second fill twenty times."""
+    (trial,) = parse_plan(find_plan(f"quick-elastic-{store}")).trials
+    first, second = trial.phases[1].load
+    assert trial.target.store == store
+    assert second.rate_per_s == 2 * first.rate_per_s
+    before, after = trial.phases[1].windows
+    assert before.to_s == after.from_s == first.duration_s
+    assert before.to_s - before.from_s == after.to_s - after.from_s == 20
+
+
+def test_presets_carry_the_numbers_that_were_published() -> None:
+    """TriggerPerf, sections VI-A and VI-C."""
+    unloaded = {trial.target.store: trial.published for trial in parse_plan(find_plan("paper-unloaded")).trials}
+    numbers = {
+        store: [(each.metric, each.value_ms, each.bound) for each in published] for store, published in unloaded.items()
+    }
+    assert numbers == {
+        "s3": [("p50", 1_157, None), ("p90", 1_700, "above")],
+        "dynamodb": [("p50", 170, None)],
+        "postgresql": [("p50", 103, None)],
+        "etcd": [("p50", 2.6, None)],
+    }
+    for store, published in unloaded.items():
+        assert parse_plan(find_plan(f"paper-unloaded-{store}")).trials[0].published == published
+    elastic = parse_plan(find_plan("paper-elastic-s3")).trials[0].published
+    assert [(each.window, each.value_ms) for each in elastic] == [("before", 1_157), ("after", 1_335)]
+    aurora = parse_plan(find_plan("paper-elastic-postgresql")).trials[0].published
+    assert [(each.metric, each.ratio, each.over or each.over_metric) for each in aurora] == [
+        ("iqr", 2, "before"),
+        ("p90", 9, "p50"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "field", "message"),
+    [
+        ('"metric": "p50"', "value_ms", "is missing, and so is ratio"),
+        ('"metric": "p50", "value_ms": 1, "ratio": 2', "value_ms", "stands beside ratio (2)"),
+        ('"metric": "p50", "value_ms": 1, "over": "w"', "over", "belongs to a ratio, and there is none"),
+        ('"metric": "iqr", "value_ms": 1', "metric", "is iqr, which is scored in ratios only"),
+        ('"metric": "p50", "ratio": 2, "over": "w"', "ratio", "is of a number over itself"),
+        ('"metric": "p50", "ratio": 2, "over": "v"', "over", "names no measured window"),
+    ],
+)
+def test_a_published_number_is_a_time_or_a_ratio(number: str, field: str, message: str) -> None:
+    """A ratio needs two things that are both measured."""
+    plan = f"""{{"name": "one", "trials": [{{"target": {{"store": "etcd"}}, "phases": [
+        {{"name": "w", "load": [{{"rate_per_s": 1, "count": 9}}]}}],
+        "published": [{{{number}, "source": "x", "window": "w"}}]}}]}}"""
+    with pytest.raises(PlanError) as refused:
+        parse_plan(plan.encode())
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.message) == (f"trials[0].published[0].{field}", message)
+
+
+SEARCHED = ("dynamodb", "postgresql", "etcd")
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_load_presets_of_the_paper_hold_it_for_five_minutes(store: str) -> None:
+    """Section VI-B: 5 min, of which the third counts; unloaded before, so that the two stand beside each other."""
+    (trial,) = parse_plan(find_plan(f"paper-load-{store}")).trials
+    warm_up, unloaded, load = trial.phases
+    assert trial.target.store == store
+    assert [(step.rate_per_s, step.count) for phase in (warm_up, unloaded) for step in phase.load] == [(1, 200)] * 2
+    assert (warm_up.measured, unloaded.measured, load.measured, trial.writers) == (False, True, True, 10)
+    assert [step.duration_s for step in load.load] == [300]
+    assert [(window.name, window.from_s, window.to_s) for window in load.windows] == [("minute-3", 120, 180)]
+
+
+@pytest.mark.parametrize("store", SEARCHED)
+def test_load_presets_of_the_paper_look_for_80_per_cent(store: str) -> None:
+    """The share is of CPU, or of write units; each probe holds two whole minutes of CloudWatch's."""
+    (trial,) = parse_plan(find_plan(f"paper-load-{store}")).trials
+    assert trial.find_rate is not None
+    assert (trial.find_rate.utilisation, trial.find_rate.probe_s) == (0.8, 180)
+    assert [step.of_found for step in trial.phases[2].load] == [1]
+    assert trial.phases[2].load[0].rate_per_s >= trial.find_rate.high_per_s
+
+
+@pytest.mark.parametrize("store", ["quick-load-s3", "paper-load-s3"])
+def test_s3_is_given_its_rate(store: str) -> None:
+    """It tells no utilisation."""
+    (trial,) = parse_plan(find_plan(store)).trials
+    assert trial.find_rate is None
+    assert trial.phases[2].load[0].of_found is None
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_quick_load_presets_take_minutes(store: str) -> None:
+    """Probes take 8 s and orchestration as much; windows take 20 s, which blocks of a second fill twenty times."""
+    (trial,) = parse_plan(find_plan(f"quick-load-{store}")).trials
+    assert trial.length_s <= 120
+    (window,) = trial.phases[2].windows
+    assert window.to_s - window.from_s == 20
+    assert window.from_s > 10
+    assert window.to_s < trial.phases[2].length_s
+
+
+def test_load_presets_carry_the_ratios_that_were_published() -> None:
+    """Section VI-B gives no times; of etcd it says nothing in numbers."""
+    told = {
+        store: [
+            (each.metric, each.ratio, each.over, each.over_metric, each.bound)
+            for each in parse_plan(find_plan(f"paper-load-{store}")).trials[0].published
+        ]
+        for store in STORES
+    }
+    assert told == {
+        "s3": [("p90", 10, None, "p50", "up_to")],
+        "dynamodb": [("p90", 1.1, "unloaded", None, None)],
+        "postgresql": [("p90", 3.5, "unloaded", None, "above"), ("p90", 4, "unloaded", None, "up_to")],
+        "etcd": [],
+    }
+
+
+S3_MEDIAN_MS = 1_157
+"""TriggerPerf, Fig. 5."""
+
+
+@pytest.mark.parametrize("preset", ["quick-share", "paper-share"])
+def test_durations_are_those_that_the_published_shares_imply(preset: str) -> None:
+    """2 % to 62 % is all that the paper tells; the third application is made up, and says so."""
+    plan = parse_plan(find_plan(preset))
+    assert [trial.target.store for trial in plan.trials] == ["s3", "dynamodb", "postgresql", "etcd"]
+    s3 = {"measured": TrialMedian("s3", Estimate(value=S3_MEDIAN_MS, low=S3_MEDIAN_MS, high=S3_MEDIAN_MS))}
+    *implied, example = plan.applications
+    found = {each.name: share(each, s3, "s3").share.value for each in implied}
+    assert found == {"Fig. 2, 62 %": pytest.approx(0.62, abs=1e-4), "Fig. 2, 2 %": pytest.approx(0.02, abs=1e-5)}
+    assert all(each.source.startswith("Implied, not measured") for each in implied)
+    assert example.source.startswith("Made up")
+
+
+# Bianchi (2020), the "Throughput Comparison" tables: operations in a minute by 1, 10 and 100 clients. The driver speaks
+# HTTPS with DynamoDB on AWS, so its column is "DynamoDB TLS".
+A_MINUTE = {
+    "redis-read": (89_013, 874_517, 2_040_388),
+    "redis-insert": (83_921, 371_163, 370_851),
+    "redis-overwrite": (83_634, 662_241, 849_334),
+    "redis-update": (90_269, 794_710, 1_336_898),
+    "redis-tls-read": (90_159, 864_270, 1_919_849),
+    "redis-tls-insert": (80_460, 360_779, 370_100),
+    "redis-tls-overwrite": (83_292, 660_878, 835_029),
+    "redis-tls-update": (87_742, 790_974, 1_298_606),
+    "dynamodb-read": (25_574, 173_521, 243_913),
+    "dynamodb-insert": (14_862, 129_753, 135_363),
+    "dynamodb-overwrite": (15_649, 145_962, 133_787),
+    "dynamodb-update": (17_014, 139_004, 136_594),
+}
+
+
+def trials(preset: str) -> dict[str, TrialPlan]:
+    """Return the preset's trials by their names."""
+    return {trial.name or "": trial for trial in parse_plan(find_plan(preset)).trials}
+
+
+@pytest.mark.parametrize("what", A_MINUTE)
+@pytest.mark.parametrize(("place", "clients"), [(0, 1), (1, 10), (2, 100)])
+def test_products_stand_beside_the_throughput_of_the_same_transport(what: str, place: int, clients: int) -> None:
+    """A store with TLS beside numbers without would be twice as slow for no fault of its own (read by 100)."""
+    trial = trials("paper-products")[f"{what}-{clients}"]
+    (published,) = trial.published
+    tls = "without TLS" if what.startswith("redis-") and "tls" not in what else "with TLS"
+    assert (published.metric, published.per_minute) == ("throughput", A_MINUTE[what][place])
+    assert published.source.endswith(tls)
+    assert trial.phases[1].closed is not None
+    assert (trial.phases[1].closed.clients, trial.phases[1].closed.duration_s) == (clients, 60)
+
+
+def test_products_are_inserted_into_an_empty_store() -> None:
+    """The article says "an initially empty database"; the others need what they work on."""
+    for name, trial in trials("paper-products").items():
+        assert trial.workload is not None
+        assert trial.workload.records == (0 if "-insert-" in name else 100_000)
+
+
+def test_latencies_without_tls_say_so_beside_a_store_that_has_it() -> None:
+    """The article prints only inserts with TLS of latency mode: in its text, p99 and p99.9."""
+    pauses = {name: trial.published for name, trial in trials("paper-products").items() if name.endswith("-pauses")}
+    assert len(pauses) == 12
+    assert all(each.source.endswith("without TLS, which ours on AWS has") for each in pauses["dynamodb-read-pauses"])
+    told = {
+        name.removesuffix("-pauses"): [(each.metric, each.value_ms) for each in published if "with TLS" in each.source]
+        for name, published in pauses.items()
+    }
+    assert {name: numbers for name, numbers in told.items() if numbers} == {
+        "dynamodb-insert": [("p99", 5.4), ("p999", 21)],
+        "redis-tls-insert": [("p99", 2.9), ("p999", 8.3)],
+    }
+
+
+def test_dsql_throughput_stands_beside_the_published_but_for_the_map_s_limit() -> None:
+    """Rows a second by 1 to 50 functions; that 100 did no more was the inline Map's doing."""
+    numbers = {trial.writers: trial.published for trial in trials("paper-dsql-throughput").values()}
+    per_s = {writers: each.per_minute / 60 for writers, found in numbers.items() for each in found if each.per_minute}
+    assert per_s == {1: 103, 10: 1_002, 20: 2_048, 30: 3_065, 40: 3_905, 50: 4_996}
+    assert set(numbers) == {*per_s, 100, 200}
+
+
+def test_dsql_regions_are_compared_over_enough_runs() -> None:
+    """Below that, no ratio has an interval."""
+    plan = parse_plan(find_plan("paper-dsql-multiregion"))
+    assert {trial.repeats for trial in plan.trials} == {MIN_RUNS}
+    assert plan.order == "interleaved"
+
+
+def test_dsql_numbers_say_what_they_contain() -> None:
+    """Numbers without reuse hold more than ours from t1; those of one client are nobody's median."""
+    for name, trial in trials("paper-dsql-reuse").items():
+        for published in trial.published:
+            assert ("which ours leaves out" in published.source) == ("-reconnect-" in name)
+            assert ("not said to be a median" in published.source) == name.endswith("-1")
+
+
+EXAMPLE = """
+{"name": "dynamodb-elastic",
+ "trials": [{
+   "experiment": "trigger",
+   "target": {"store": "dynamodb", "batch_size": 100, "batching_window_s": 0, "filter": null},
+   "record": {"operation": "put", "key_bytes": 59, "value_bytes": 889, "distinct_keys": null},
+   "phases": [
+     {"name": "warm-up", "measured": false, "load": [{"rate_per_s": 2000, "duration_s": 900}]},
+     {"name": "step", "settle_s": 10,
+      "load": [{"rate_per_s": 2000, "duration_s": 180}, {"rate_per_s": 4000, "duration_s": 180}],
+      "windows": [{"name": "before", "from_s": 120, "to_s": 180}, {"name": "after", "from_s": 180, "to_s": 240}]}],
+   "arrivals": "constant", "writers": 10, "max_concurrency": 10, "drain_limit_s": 120, "repeats": 1, "seed": 7}],
+ "order": "interleaved", "budget_usd": 5.0}
+"""
+
+
+def test_the_design_s_own_example_is_a_plan() -> None:
+    """It is what every reader tries first."""
+    plan = parse_plan(EXAMPLE)
+    (trial,) = plan.trials
+    assert isinstance(trial.target, DynamoDbTarget)
+    assert trial.events == 2000 * 900 + 2000 * 180 + 4000 * 180
+    assert trial.phases[0].slices == 2
+
+
+def test_text_bytes_and_parsed_json_mean_the_same() -> None:
+    """The command line has bytes, the state machine has an object, an editor may add a byte order mark."""
+    plan = parse_plan(EXAMPLE)
+    assert parse_plan(EXAMPLE.encode()) == plan
+    assert parse_plan(b"\xef\xbb\xbf" + EXAMPLE.encode()) == plan
+    assert parse_plan("\ufeff" + EXAMPLE) == plan
+    assert parse_plan(json.loads(EXAMPLE)) == plan
+
+
+def test_a_plan_has_one_threshold_unless_it_says_otherwise() -> None:
+    """Refused writes fail a run whose author thought of none; an empty list switches that off."""
+    assert parse_plan(EXAMPLE).thresholds == ("errors < 1 %",)
+    assert parse_plan({**json.loads(EXAMPLE), "thresholds": []}).thresholds == ()
+
+
+def test_a_stored_plan_reads_back_as_itself() -> None:
+    """`plan.json` of a run is a plan that can be run again."""
+    plan = parse_plan(EXAMPLE)
+    assert parse_plan(plan.model_dump_json()) == plan
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                ("name", "trials", "target", "store", "phases", "load", "rate_per_s", "count", "windows", "x")
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(JSON)
+def test_no_input_breaks_the_parser_itself(document: object) -> None:
+    """Whatever is pasted into the console, the answer is a list of problems, never a traceback."""
+    problems = _problems(document)
+    assert all(problem.path and problem.remedy for problem in problems)
+    assert problems or document
+
+
+def _problems(document: object) -> tuple[Problem, ...]:
+    try:
+        parse_plan(document)  # type: ignore[arg-type]
+    except PlanError as refused:
+        return refused.problems
+    return ()

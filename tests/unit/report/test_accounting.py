@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.samples.estimates import present
+
+from stepbench.report.accounting import accounting_sections
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import RunSummary
+
+
+def test_every_number_of_the_accounting_is_in_the_tables(summary: RunSummary) -> None:
+    """A number that is not shown is one that nobody can check."""
+    account = present(summary.trials[3].accounting)
+    account = account.model_copy(update={"held_back": 2, "leaked": 1, "cut_off": 3, "watch_gap": 4})
+    shown = {
+        line.field: line.numbers[0] for group in accounting_sections([account]) for line in group.lines if line.field
+    }
+    assert shown == account.model_dump(exclude={"awaited"})
+
+
+def test_the_filter_s_numbers_are_shown_where_there_was_one(summary: RunSummary) -> None:
+    """Two rows of zeros in every other report would say nothing; of the trials beside it, they stand with zeros."""
+    account = present(summary.trials[0].accounting)
+    filtered = account.model_copy(update={"ok_arrived": 90, "held_back": 100, "leaked": 3, "lost": 10})
+    lost = accounting_sections([filtered, account])[3]
+    assert lost.equation == "lost = ok − arrived of ok − held back"  # noqa: RUF001 -- a minus sign
+    assert {line.field: line.numbers for line in lost.lines if line.field} == {
+        "lost": (10, 0),
+        "held_back": (100, 0),
+        "leaked": (3, 0),
+    }
+    assert lost.sums == (("10 = 200 − 90 − 100", True), ("0 = 200 − 200 − 0", True))  # noqa: RUF001 -- as above
+    assert not {"held_back", "leaked", "cut_off", "watch_gap"} & {
+        line.field for group in accounting_sections([account]) for line in group.lines
+    }
+
+
+def test_what_a_stop_cut_off_is_taken_off_the_lost(summary: RunSummary) -> None:
+    """Else the sum would not hold, or they would pass for losses."""
+    account = present(summary.trials[0].accounting)
+    stopped = account.model_copy(update={"ok_arrived": 190, "cut_off": 10})
+    lost = accounting_sections([stopped])[3]
+    assert lost.equation == "lost = ok − arrived of ok − cut off"  # noqa: RUF001 -- a minus sign
+    assert lost.sums == (("0 = 200 − 190 − 10", True),)  # noqa: RUF001 -- as above
+
+
+def test_sums_are_spelled_out_and_hold(summary: RunSummary) -> None:
+    """The reader sees the equation with this trial's numbers in it."""
+    sums = [group.sums for group in accounting_sections([summary.trials[3].accounting])]
+    assert [each[0] for each in sums if each] == [
+        ("200 = 130 + 0 + 70", True),
+        ("130 = 130 + 0 + 0", True),
+        ("165 = 130 + 0 + 0 + 35", True),
+        ("0 = 130 − 130", True),  # noqa: RUF001 -- a minus sign
+    ]
+
+
+def test_a_sum_that_does_not_hold_is_shown_as_such(summary: RunSummary) -> None:
+    """Were the analysis wrong, the report would be the last place to notice."""
+    account = present(summary.trials[0].accounting)
+    wrong = account.model_copy(update={"unsent": 7, "lost": 2})
+    sums = [group.sums[0] for group in accounting_sections([wrong]) if group.sums]
+    assert sums[0] == ("200 ≠ 200 + 7 + 0", False)
+    assert sums[3] == ("2 ≠ 200 − 200", False)  # noqa: RUF001 -- a minus sign
+
+
+def test_what_did_not_arrive_is_worked_out_for_all_but_the_lost(summary: RunSummary) -> None:
+    """`lost` counts acknowledged events only; unrecorded ones may be missing as well."""
+    lost = accounting_sections([summary.trials[3].accounting])[3]
+    assert {line.title: line.numbers[0] for line in lost.lines} == {
+        "lost": 0,
+        "failed, not arrived": 0,
+        "unknown, not arrived": 0,
+        "unrecorded, not arrived": 35,
+    }
+
+
+def test_a_trial_without_accounting_keeps_its_column(summary: RunSummary) -> None:
+    """Columns stand under their trials' names, whatever became of them."""
+    for group in accounting_sections([summary.trials[0].accounting, None]):
+        assert all(len(line.numbers) == 2 and line.numbers[1] is None for line in group.lines)
+        assert all(each == ("–", None) for each in group.sums[1:])  # noqa: RUF001 -- an en dash for "none"

@@ -1,0 +1,131 @@
+"""Trials of which one setting differs, and published numbers, beside ours."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tests.samples.operations import over_trials
+from tests.samples.results import changed, sample_manifest, sample_summary
+
+from stepbench.contracts.measures import Estimate
+from stepbench.report.comparisons import describe_replication, setting_parts
+from stepbench.report.page import render_page
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import RunSummary, TrialResult
+
+
+def test_rows_of_one_comparison_stand_under_one_heading(run: RunSummary) -> None:
+    """Sixteen of them could not be read otherwise."""
+    assert [(part.heading, len(part.rows)) for part in setting_parts(run)] == [
+        ("store: dynamodb against redis", 1),
+        ("store: postgresql against redis", 1),
+        ("store: etcd against redis", 1),
+        ("store: etcd against postgresql", 6),
+        ("tls: true against false", 1),
+        ("reuse: false against true", 1),
+    ]
+
+
+def test_a_region_that_is_not_named_is_the_stacks_own(run: RunSummary) -> None:
+    """`null` would say nothing."""
+    region = {"setting": "target.region", "a": json.dumps(None), "b": json.dumps("us-west-2")}
+    regions = run.model_copy(update={"settings": (run.settings[0].model_copy(update=region),)})
+    assert [part.heading for part in setting_parts(regions)] == ["region: us-west-2 against the stack's own"]
+
+
+def test_a_window_is_named_where_a_trial_has_several(run: RunSummary) -> None:
+    """Two rows of the same two trials would be told apart by nothing."""
+    dynamodb = run.trials[1]
+    two = (dynamodb.windows[0], dynamodb.windows[0].model_copy(update={"name": "late"}))
+    trials = (run.trials[0], dynamodb.model_copy(update={"windows": two}), *run.trials[2:])
+    several = run.model_copy(update={"trials": trials})
+    assert [part.rows[0].window for part in setting_parts(several)][:2] == ["steady", ""]
+
+
+def test_an_emulated_store_is_marked_in_comparisons(operated: tuple[TrialResult, ...]) -> None:
+    """The mark stands wherever its latency is shown: beside its name, and beside no other."""
+    both = (operated[0], changed(operated[1], emulated=True))
+    page = render_page(over_trials(sample_summary(both)), both, sample_manifest())
+    table = page[page.index('id="settings"') :]
+    row = table[table.index('data-setting="target.store"') :]
+    row = row[: row.index("</tr>")]
+    assert row.count("badge emulated") == 1
+    assert row.index("dynamodb") < row.index("badge emulated") < row.index("against redis")
+
+
+def test_curves_without_a_fit_are_in_no_table_of_fits(run: RunSummary, operated: tuple[TrialResult, ...]) -> None:
+    """Five times the same reason in each of twelve rows; the sentence has it once."""
+    page = render_page(run, operated, sample_manifest())
+    fits = page[page.index('id="scaling-table"') :]
+    fits = fits[: fits.index("</table>")]
+    assert 'data-curve="postgresql"' in fits
+    assert 'data-curve="etcd"' not in fits
+    few = tuple(result for result in operated if result.summary.name in {"etcd-1", "etcd-2"})
+    alone = render_page(over_trials(sample_summary(few)), few, sample_manifest())
+    assert 'id="scaling-table"' not in alone
+    assert "No knee is told: 2 different numbers of clients &lt; 4." in alone
+    assert 'data-metric="kept_runs" data-value="1">1 of 1</td>' in alone
+
+
+def test_both_readings_stand_beside_the_published_number(elastic: tuple[TrialResult, ...]) -> None:
+    """The paper describes its start both ways."""
+    trial = elastic[0].summary
+    each = trial.replication[0].model_copy(
+        update={
+            "ours": Estimate(value=1_200.0),
+            "ratio": Estimate(value=1.037),
+            "ours_after_ack": Estimate(value=1_160.0),
+            "ratio_after_ack": Estimate(value=1.0026),
+        }
+    )
+    assert describe_replication(trial, each, aws_emulated=False) == (
+        "p50 of before: published 1,157 ms (TriggerPerf, Fig. 7); here 1,200 ms (1.0 times as long) from the write's "
+        "send and 1,160 ms (1.0 times as long) from its acknowledgement."
+    )
+
+
+def test_an_emulators_number_is_not_taken_for_that_of_aws(elastic: tuple[TrialResult, ...]) -> None:
+    """A real store's number on a laptop is not either; on AWS nothing is added."""
+    real, emulated = (result.summary for result in elastic)
+    said = describe_replication(emulated, emulated.replication[0], aws_emulated=False)
+    assert said.endswith("This is an emulator's number, not AWS's.")
+    said = describe_replication(real, real.replication[0], aws_emulated=True)
+    assert said.endswith("This is a number of this machine's, not AWS's.")
+
+
+def test_a_number_that_is_missing_says_why(elastic: tuple[TrialResult, ...]) -> None:
+    """A trial of one window needs no name for it."""
+    trial = elastic[0].summary.model_copy(update={"windows": elastic[0].summary.windows[:1]})
+    none = Estimate(value=None, reason="n=200 < 368")
+    each = trial.replication[0].model_copy(update={"ours": none, "ratio": none, "metric": "p99"})
+    said = describe_replication(trial, each, aws_emulated=False)
+    assert said.startswith(
+        "p99: published 1,157 ms (TriggerPerf, Fig. 7); here no value (n=200 < 368) from the write's"
+    )
+
+
+def test_a_limit_and_a_ratio_are_called_so(elastic: tuple[TrialResult, ...]) -> None:
+    """A paper that says "up to 9 times the median" has published no number, and no time."""
+    trial = elastic[0].summary
+    each = trial.replication[0].model_copy(
+        update={
+            "metric": "p90",
+            "over": "p50 of after",
+            "published": 9.0,
+            "unit": "ratio",
+            "bound": "up_to",
+            "ours": Estimate(value=3.6),
+            "ratio": Estimate(value=0.4),
+            "ours_after_ack": Estimate(value=None, reason="n=9 < 72"),
+            "ratio_after_ack": Estimate(value=None, reason="n=9 < 72"),
+        }
+    )
+    assert describe_replication(trial, each, aws_emulated=False) == (
+        "p90 of before over p50 of after: published up to 9.00 × (TriggerPerf, Fig. 7); here "  # noqa: RUF001
+        "3.60 × (0.40 times that limit) from the write's send and "  # noqa: RUF001
+        "no value (n=9 < 72) from its acknowledgement."
+    )
+    time = trial.replication[0].model_copy(update={"published": 1_700.0, "bound": "above"})
+    assert "published above 1,700 ms" in describe_replication(trial, time, aws_emulated=False)

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import pytest
+
+from stepbench import digits
+from stepbench.contracts.measures import Estimate
+
+
+@pytest.mark.parametrize(
+    ("value_ms", "text"),
+    [
+        (8.5312, "8.53 ms"),
+        (1157.4, "1,157 ms"),
+        (0.91, "0.910 ms"),
+        (0.0304, "30.4 µs"),
+        (9_999.4, "9,999 ms"),
+        (10_000.0, "10.0 s"),
+        (61_234.0, "61.2 s"),
+        (0.0, "0 ms"),
+        (9.996, "10.0 ms"),
+        (99.96, "100 ms"),
+        (-0.5, "−0.500 ms"),  # noqa: RUF001 -- a real minus sign
+        (None, "–"),  # noqa: RUF001 -- an en dash for "none"
+    ],
+)
+def test_a_time_has_three_significant_digits_and_the_unit_that_keeps_it_short(
+    value_ms: float | None, text: str
+) -> None:
+    """More digits would claim a precision that no sample has; seconds as milliseconds cannot be read."""
+    assert digits.latency(value_ms) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "text"),
+    [
+        (8.5312, 8.41, 8.702, "8.53 ms [8.41, 8.70]"),
+        (0.91, 0.89, 0.94, "0.910 ms [0.890, 0.940]"),
+        (1157.3, 1130.2, 1189.9, "1,157 ms [1,130, 1,190]"),
+        (24.4, 20.1, 47.9, "24 ms [20, 48]"),
+        (0.0304, 0.03035, 0.03045, "30.40 µs [30.35, 30.45]"),
+        (-0.12, -0.31, 0.07, "−0.12 ms [−0.31, 0.07]"),  # noqa: RUF001 -- minus signs
+        (0.5, 0.1, 80.0, "0.50 ms [0.10, 80.00]"),
+        (5.0, 5.0, 5.0, "5.00 ms [5.00, 5.00]"),
+        (1157.3, 1157.2, 1157.4, "1,157 ms [1,157, 1,157]"),
+    ],
+)
+def test_the_interval_decides_how_many_digits_the_value_has(value: float, low: float, high: float, text: str) -> None:
+    """Digits below the interval's second are noise."""
+    assert str(digits.shown(Estimate(value=value, low=low, high=high))) == text
+
+
+@pytest.mark.parametrize(
+    ("estimate", "value", "unit", "note"),
+    [
+        (Estimate(value=None, reason="n=200 < 368"), "", "", "n=200 < 368"),
+        (Estimate(value=None), "", "", "no value"),
+        (Estimate(value=8.5, reason="fewer than 20 blocks"), "8.50", "ms", "fewer than 20 blocks"),
+        (Estimate(value=8.5), "8.50", "ms", "no interval"),
+    ],
+)
+def test_what_is_missing_of_an_estimate_says_why(estimate: Estimate, value: str, unit: str, note: str) -> None:
+    """A blank would be read as zero, or as forgotten."""
+    shown = digits.shown(estimate)
+    assert (shown.value, shown.unit, shown.interval, shown.note) == (value, unit, "", note)
+    assert str(shown) == (f"{value} {unit}" if value else note)
+
+
+@pytest.mark.parametrize(
+    ("offset_ms", "bound_ms", "text"),
+    [
+        (None, None, "unmeasured"),
+        (-0.0021, 0.0104, "−2 ± 10 µs"),  # noqa: RUF001 -- a minus sign
+        (0.8, 1.04, "0.8 ± 1.0 ms"),
+        (0.8, None, "0.800 ms"),
+        (0.0, 0.2, "0.00 ± 0.20 ms"),
+        (-0.00001, 0.2, "0.00 ± 0.20 ms"),
+    ],
+)
+def test_a_clock_offset_is_given_to_its_bounds_second_digit(
+    offset_ms: float | None, bound_ms: float | None, text: str
+) -> None:
+    """An offset with more digits than its bound hides how little is known of it."""
+    assert digits.offset(offset_ms, bound_ms) == text
+
+
+def test_counts_and_rates_and_dollars() -> None:
+    """Whole numbers stay whole, large ones are grouped, small amounts of money keep two digits."""
+    assert [digits.count(n) for n in (0, 1234567, None)] == ["0", "1,234,567", "–"]  # noqa: RUF001 -- an en dash
+    assert [digits.rate(r) for r in (20.0, 2000.0, 19.987, 0.5)] == ["20", "2,000", "20.0", "0.500"]
+    assert [digits.dollars(d) for d in (0.0, 0.00312, 1.5, 1234.5, None)] == [
+        "$0.00",
+        "$0.0031",
+        "$1.50",
+        "$1,234.50",
+        "–",  # noqa: RUF001 -- an en dash
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (1.42, "1.4 s"),
+        (45, "45 s"),
+        (134, "2 min 14 s"),
+        (120, "2 min"),
+        (7_800, "2 h 10 min"),
+        (7_200, "2 h"),
+    ],
+)
+def test_a_duration_names_its_two_largest_units(seconds: float, text: str) -> None:
+    """Nobody reads 7,800 s as two hours and ten minutes."""
+    assert digits.duration(seconds) == text
+
+
+def test_a_moment_is_shown_in_utc() -> None:
+    """Two reports from two time zones have to be comparable; without a zone, the contract says UTC."""
+    assert digits.moment("2025-06-01T14:00:05+02:00") == "2025-06-01 12:00:05 UTC"
+    assert digits.moment("2025-06-01T12:00:05") == "2025-06-01 12:00:05 UTC"
+    assert digits.moment("yesterday") == "yesterday"
+
+
+def test_elapsed_time_needs_two_comparable_moments() -> None:
+    """A summary of another origin may hold any text there; the page still has to render."""
+    assert digits.elapsed_s("2025-06-01T12:00:00+00:00", "2025-06-01T12:02:14+00:00") == 134.0
+    assert digits.elapsed_s("2025-06-01T12:00:00", "2025-06-01T12:02:14+00:00") is None
+    assert digits.elapsed_s("then", "now") is None
+
+
+@pytest.mark.parametrize(
+    ("p", "text"), [(0.4, "p = 0.4"), (0.0123, "p = 0.012"), (0.0004, "p < 0.001"), (1.0, "p = 1")]
+)
+def test_a_probability_has_two_digits_and_no_more_than_three_places(p: float, text: str) -> None:
+    """A resampling of 2,000 knows no finer one."""
+    assert digits.p_value(p) == text
+
+
+def test_a_ratio_in_a_sentence_has_three_digits_and_its_interval_as_many() -> None:
+    """In a table the interval decides; a sentence is read aloud."""
+    assert digits.factor(Estimate(value=1.1502, low=1.1, high=1.2)) == "1.15 (1.10 to 1.20)"
+    assert digits.factor(Estimate(value=0.00542)) == "0.00542"
+    assert digits.factor(Estimate(value=None)) == ""
+
+
+def test_an_estimate_may_have_a_unit_of_its_own() -> None:
+    """A ratio below 0.1 is no microsecond."""
+    assert str(digits.shown(Estimate(value=0.05, low=0.04, high=0.06), digits.TIMES)) == "0.050 × [0.040, 0.060]"  # noqa: RUF001 -- times
+    assert str(digits.shown(Estimate(value=180.0, low=179.9, high=180.1), digits.SECONDS_AS_SUCH)).endswith(
+        "[179.9, 180.1]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("note", "cell"),
+    [
+        ("81 of 1853 independent < 368", "too few: 81~of~368"),
+        ("n=2303 < 3688", "too few: 2,303~of~3,688"),
+        ("2 of 3 runs", "2 of 3 runs"),
+        ("no value", "no value"),
+        ("", ""),
+    ],
+)
+def test_a_cell_tells_a_shortfall_in_few_words(note: str, cell: str) -> None:
+    """Three lines of it in every other cell made tables hard to read; the whole is in its tooltip and the summary."""
+    assert digits.brief(note).replace(digits.NBSP, "~") == cell
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0512, "5.1 %"), (0.0002, "0.02 %"), (0.0, "0.0 %"), (0.296, "30 %"), (1.7, "170 %"), (None, "\N{EN DASH}")],
+)
+def test_a_share_has_two_digits_or_one_where_it_is_tiny(share: float | None, text: str) -> None:
+    """More would claim a precision that no metric has; servers with several cores may show more than 100 %."""
+    assert digits.percent(share) == text

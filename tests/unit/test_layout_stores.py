@@ -1,0 +1,140 @@
+"""A store is complete: each place that `docs/drivers.md` lists for a new store is there for all that there are."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from stepbench.contracts.target import StoreTarget, target_models
+from stepbench.drivers import registry
+from stepbench.drivers.protocol import StoreRoom
+from stepbench.local.session import is_started_here, store_list
+from stepbench.testing.contracts.filter import FilterContract
+from stepbench.testing.contracts.operations import OperationsContract
+from stepbench.testing.contracts.trigger import TriggerContract
+from stepbench.testing.contracts.watch import WatchContract
+
+if TYPE_CHECKING:
+    from stepbench.contracts.target import Target
+
+ROOT = Path(__file__).parents[2]
+DRIVERS = "stepbench.drivers"
+PACKAGE = ROOT / "layers/core/src/stepbench"
+INTEGRATION = ROOT / "tests/integration/drivers"
+EACH_STORE = pytest.mark.parametrize(("store", "model"), target_models().items())
+
+
+@pytest.fixture(scope="module")
+def collected() -> dict[str, dict[str, set[str]]]:
+    """Return the names of the integration tests that pytest collects, by the store's folder and by class."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", str(INTEGRATION)]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for store, group, test in re.findall(r"^tests/integration/drivers/(\w+)/.+?::(\w+)::(\w+)", listed, re.MULTILINE):
+        found[store][group].add(test)
+    return found
+
+
+def test_every_room_has_a_target() -> None:
+    """Whatever is derived from `Target`, which is nearly all here, does not miss a store that is not in it."""
+    folders = [path.parent.name for path in (PACKAGE / "drivers").glob("*/__init__.py")]
+    rooms = {folder for folder in folders if hasattr(import_module(f"{DRIVERS}.{folder}"), "ROOM")}
+    assert rooms == target_models().keys()
+
+
+@EACH_STORE
+def test_a_store_has_a_room_that_offers_what_its_target_declares(store: str, model: type[StoreTarget]) -> None:
+    """A plan that the rules admit would else fail when the run has begun."""
+    room = import_module(f"{DRIVERS}.{store}").ROOM
+    assert isinstance(room, StoreRoom)
+    assert (room.trigger is not None) == (model.trigger is not None)
+    assert (room.operations is not None) == bool(model.operations)
+
+
+@EACH_STORE
+def test_the_registry_finds_the_room(store: str, model: type[StoreTarget]) -> None:
+    """One arm a store, and the right one."""
+    target = cast("Target", model.model_validate({"store": store}))
+    assert registry.room_of(target) is import_module(f"{DRIVERS}.{store}").ROOM
+
+
+@EACH_STORE
+def test_a_store_passes_the_contracts_that_it_declares(
+    collected: dict[str, dict[str, set[str]]], store: str, model: type[StoreTarget]
+) -> None:
+    """What is declared and not tested is a promise; a class that pytest does not collect tests nothing."""
+    declared = {
+        TriggerContract: model.trigger is not None,
+        WatchContract: model.trigger == "pull",
+        FilterContract: model.filters is not None,
+        OperationsContract: bool(model.operations),
+    }
+    assert all(_tests_of(contract) for contract in declared)
+    classes = collected[store].values()
+    assert {each: any(_tests_of(each) <= tests for tests in classes) for each in declared} == declared
+
+
+def _tests_of(contract: type) -> set[str]:
+    return {name for name in dir(contract) if name.startswith("test_")}
+
+
+@EACH_STORE
+def test_a_store_is_described(store: str, model: type[StoreTarget]) -> None:
+    """Whoever picks a store needs to know what its latencies mean, and what a plan may say of it."""
+    assert model.__doc__
+    section = rf"^## \S.* \(`{store}`(, operations only)?\)$"
+    assert re.search(section, (ROOT / "docs/drivers.md").read_text(), re.MULTILINE), section
+    targets = (ROOT / "docs/plans.md").read_text().partition("### `target`")[2].partition("\n### ")[0]
+    (row,) = re.findall(rf"^\| `{store}` \|.+$", targets.partition("\n\n`")[0], re.MULTILINE)
+    fields = model.model_fields.keys() - StoreTarget.model_fields.keys() - {"store"}
+    assert fields - set(re.findall(r"`(\w+)`", row)) == set()
+
+
+@pytest.mark.parametrize(("store", "model"), [each for each in target_models().items() if each[0] != "reference"])
+def test_the_readme_names_a_store(store: str, model: type[StoreTarget]) -> None:
+    """By the names of its section in docs/drivers.md; a trigger has a row. The reference store is nobody's choice."""
+    (names,) = re.findall(rf"^## (.+) \(`{store}`", (ROOT / "docs/drivers.md").read_text(), re.MULTILINE)
+    measured = (ROOT / "README.md").read_text().partition("## What is measured")[2].partition("\n## ")[0]
+    assert [name for name in names.split(" and ") if name not in measured] == []
+    assert bool(re.search(rf"^\| {names} \|", measured, re.MULTILINE)) == (model.trigger is not None)
+
+
+def test_all_stores_are_listed() -> None:
+    """`stepbench stores` is how a user finds out what is here."""
+    rows = {row.store: row for row in store_list()}
+    assert rows.keys() == target_models().keys()
+    assert all(is_started_here(store) or row.here.startswith("skipped: ") for store, row in rows.items())
+
+
+def test_the_walk_through_quotes_the_example_store() -> None:
+    """A newcomer copies what stands in docs/drivers.md."""
+    example = PACKAGE / "testing/example_store"
+    source = {line.strip() for path in example.glob("*.py") for line in path.read_text().splitlines()}
+    quoted = re.findall(r"```python\n(.+?)```", (ROOT / "docs/drivers.md").read_text(), re.DOTALL)
+    lines = {line.split("  # ")[0].strip() for block in quoted for line in block.splitlines()}
+    assert lines - source == set()
+
+
+def test_the_walk_through_names_what_is_there() -> None:
+    """Its list of places is no good if a place has moved."""
+    text = (ROOT / "docs/drivers.md").read_text()
+    files = re.findall(r"`((?:contracts|costs|drivers|local|model|wire)/[a-z0-9_/]+(?:\.py|/))`", text)
+    assert [name for name in files if not (PACKAGE / name).exists()] == []
+    modules = re.findall(r"`((?:wire|model|drivers|testing)(?:\.[a-z0-9_]+)+)(\.[A-Z]\w+|\.[a-z_]+)?`", text)
+    assert [name for name, _ in modules if not _is_there(name)] == []
+
+
+def _is_there(dotted: str) -> bool:
+    """Return whether a dotted name is a module of the package, or a name in one."""
+    try:
+        return bool(import_module(f"stepbench.{dotted}"))
+    except ModuleNotFoundError:
+        module, _, name = dotted.rpartition(".")
+        return hasattr(import_module(f"stepbench.{module}"), name)
