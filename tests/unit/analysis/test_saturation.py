@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from tests.samples.estimates import present
 from tests.samples.finished_trials import SECOND_NS
 from tests.samples.finished_trials import AnalysedTrial as Trial
@@ -26,7 +27,7 @@ def test_a_generator_that_was_late_and_had_no_cpu_to_spare_is_the_bottleneck() -
     """Writes are 3 ms late and take 2 ms."""
     trial = Trial().measured_rows(3 * MS, 2 * MS, cpu_share=MOST_GENERATOR_CPU)
     (caveat,) = trial.caveats("saturated_generator")
-    assert "3.00 ms late, against a median write of 5.00 ms" in caveat.text
+    assert "3.00 ms late, which makes p50 of response times 5.00 ms instead of 2.00 ms" in caveat.text
     assert "more writers" in caveat.remedy
     assert "host_jitter" not in trial.kinds()
 
@@ -38,6 +39,27 @@ def test_a_late_writer_with_cpu_to_spare_suffers_from_its_host() -> None:
     assert "used 3 % of the CPU" in caveat.text
     assert "more writers do not help" in caveat.remedy
     assert "saturated_generator" not in trial.kinds()
+
+
+def test_lateness_that_changes_no_response_time_is_not_worth_a_caveat() -> None:
+    """4 of 200 are sent 2 ms late: their writes take 1 ms, and every fifth of the others 30 ms."""
+    numbers = np.arange(EVENTS)
+    lateness_ns = np.where(numbers % 50 == 0, 2 * MS, 0)
+    trial = Trial().measured_rows(lateness_ns, np.where(numbers % 5 == 1, 30 * MS, MS), cpu_share=0.03)
+    assert not {"saturated_generator", "host_jitter"} & trial.kinds()
+    assert {"host_jitter"} <= Trial().measured_rows(lateness_ns, MS, cpu_share=0.03).kinds()
+
+
+@pytest.mark.parametrize("stop_ns", [0, STOP_NS])
+def test_a_writer_that_stood_still_is_not_saturated_by_what_had_become_due(stop_ns: int) -> None:
+    """It stops for 3 s, or from the beginning; then 60 events wait for two places, for 2 ms each."""
+    since_ns = DUE_NS - stop_ns
+    due = (since_ns >= 0) & (since_ns < 3 * SECOND_NS)
+    lateness_ns = np.where(due, 3 * SECOND_NS - since_ns + (np.cumsum(due) - 1) // 2 * 2 * MS, 0)
+    trial = Trial(max_in_flight=2).measured_rows(lateness_ns, 2 * MS, cpu_share=0.03)
+    (caveat,) = trial.caveats("host_jitter")
+    assert "s of the trial a writer stood still, with events due." in caveat.text
+    assert not {"saturated_generator", "store_stalled"} & trial.kinds()
 
 
 def test_a_writer_whose_cpu_nobody_knows_is_said_to_be_the_bottleneck() -> None:

@@ -355,4 +355,4 @@ def test_what_had_the_whole_drain_limit_to_arrive_is_lost_though_the_run_was_sto
     result = trial.result(STOPPED)
     accounting = present(result.summary.accounting)
     assert (accounting.lost, accounting.cut_off) == (2, 1)
-    assert text_of(result, "lost_events").startswith("2 events had not arrived 1 s after their acknowledgement")
+    assert text_of(result, "lost_events").startswith("2 acknowledged events had not arrived after 1 s")

@@ -185,7 +185,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _validate(options: argparse.Namespace) -> int:
-    from stepbench.digits import count, dollars, duration  # noqa: PLC0415
+    from stepbench.digits import count, counted, dollars, duration  # noqa: PLC0415
     from stepbench.local.session import is_started_here  # noqa: PLC0415 -- see _run
 
     plan = _read_plan(options.plan)
@@ -194,7 +194,7 @@ def _validate(options: argparse.Namespace) -> int:
     specs = expanded(plan)
     events = sum(spec.plan.events for spec in specs)
     length_s = sum(spec.plan.length_s for spec in specs)
-    trials = "1 trial" if len(specs) == 1 else f"{len(specs)} trials"
+    trials = counted(len(specs), "trial")
     most = "up to " if any(phase.closed for spec in specs for phase in spec.plan.phases) else ""
     cost = f"estimate {dollars(check_budget(plan))} on AWS, budget {dollars(plan.budget_usd)}"
     _write(f"{plan.name}: {trials}, {most}{count(events)} events in {duration(length_s)} of load; {cost}")

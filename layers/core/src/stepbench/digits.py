@@ -148,6 +148,11 @@ def count(value: int | None) -> str:
     return NONE if value is None else fixed(value, 0)
 
 
+def counted(value: int, noun: str) -> str:
+    """Format how many there are of a regular noun, given in the singular: `1 event`, `1,800 events`."""
+    return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
+
+
 def rate(per_s: float) -> str:
     """Format events per second, without the unit: whole numbers stay whole."""
     return fixed(per_s, 0) if per_s == round(per_s) else rounded(per_s)

@@ -14,11 +14,12 @@ from stepbench.analysis.omission import find_hidden_stalls
 from stepbench.analysis.outcomes import find_outcome_caveats
 from stepbench.analysis.reconciliation import find_log_disagreements
 from stepbench.analysis.saturation import find_saturation_caveats
-from stepbench.analysis.stalls import find_stall_caveats
+from stepbench.analysis.stall_report import find_stall_caveats
 from stepbench.analysis.watch_gaps import find_watch_gap_caveats
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.target import DynamoDbTarget
+from stepbench.digits import count, counted
 from stepbench.errors import TrialCancelledError
 
 if TYPE_CHECKING:
@@ -42,13 +43,15 @@ _STOPPED_REMEDY = "The run was stopped: run it again, to its end."
 class Findings:
     """The findings are what was computed before the caveats."""
 
-    accounting: tuple[Accounting, ...]
-    """One is of measured phases, one of the others."""
+    accounting: Accounting | None
+    """It is of the measured phases."""
+    warm_up: Accounting | None
+    """It is of the others."""
     windows: tuple[WindowResult, ...]
     clock: Clock
     failure: Failure | None = None
     stopped: tuple[StoppedPhase, ...] = ()
-    measured: tuple[MeasuredWindow, ...] = ()
+    measured_windows: tuple[MeasuredWindow, ...] = ()
     """The windows that `windows` has the results of."""
     stalls: tuple[Stall, ...] = ()
 
@@ -59,7 +62,7 @@ class Findings:
 
     def total(self, name: str) -> int:
         """Sum a count of the accounting over all phases."""
-        return sum(getattr(each, name) for each in self.accounting)
+        return sum(getattr(each, name) for each in (self.accounting, self.warm_up) if each)
 
 
 def find_caveats(evidence: Evidence, findings: Findings) -> tuple[Caveat, ...]:
@@ -67,7 +70,7 @@ def find_caveats(evidence: Evidence, findings: Findings) -> tuple[Caveat, ...]:
     return (
         *_check_end(evidence, findings),
         *_check_losses(evidence, findings),
-        *find_outcome_caveats(evidence, findings.measured),
+        *find_outcome_caveats(evidence, findings.measured_windows),
         *find_watch_gap_caveats(evidence, findings.total("watch_gap")),
         *_check_load(evidence, findings),
         *find_stall_caveats(evidence, findings.stalls),
@@ -93,16 +96,16 @@ def _check_end(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
         if findings.cancelled:
             text = f"The run was stopped ({failure.cause[:200]}); what had been recorded until then is shown."
             if cut_off := findings.total("cut_off"):
-                text += f" {cut_off} acknowledged events had not arrived by then: cut off, not lost."
+                text += f" {counted(cut_off, 'acknowledged event')} had not arrived by then: cut off, not lost."
             remedy = _STOPPED_REMEDY
         yield Caveat(kind="incomplete", text=text, remedy=remedy)
     if evidence.records.damaged:
-        text = f"{len(evidence.records.damaged)} record files do not decode: {evidence.records.damaged[0]}"
+        text = f"Record files that do not decode: {len(evidence.records.damaged)}. {evidence.records.damaged[0]}"
         yield Caveat(kind="unrecorded", text=text, remedy="Look at the bucket's object; run the trial again.")
     missing = _missing_writers(evidence)
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
-        text = f"{len(missing)} writers did not run, or did not end in order: {shown}"
+        text = f"{counted(len(missing), 'writer')} did not run, or did not end in order: {shown}"
         remedy = "See the failed children of OfferLoad's map run, and the log of RunWriter."
         remedy = _STOPPED_REMEDY if findings.cancelled else remedy
         yield Caveat(kind="missing_writer", text=text, remedy=remedy)
@@ -113,21 +116,22 @@ def _check_losses(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     arrives = measure_of(evidence.spec.plan.experiment).arrives
     lost, late = findings.total("lost"), findings.total("late")
     if lost and arrives:
-        text = f"{lost} acknowledged events had not arrived {limit} after the last acknowledgement ({late} came later)."
+        events = counted(lost, "acknowledged event")
+        text = f"{events} had not arrived {limit} after the last acknowledgement ({late} came later)."
         remedy = "Look at the on-failure queues; raise drain_limit_s."
         if findings.cancelled:
-            text = f"{lost} events had not arrived {limit} after their acknowledgement, when the run was stopped."
+            text = f"{events} had not arrived after {limit}, when the run was stopped."
             remedy = _STOPPED_REMEDY
         elif findings.failure is not None:
-            text = f"{lost} acknowledged events had not arrived; the trial failed, and may not have waited {limit}."
+            text = f"{events} had not arrived; the trial failed, and may not have waited {limit}."
             remedy = "Run the trial again: what is lost shows in one that goes to its end."
         text += _describe_failed_invocations(evidence, evidence.spec.plan.target.receiver)
         yield Caveat(kind="lost_events", text=text, remedy=remedy)
     if leaked := findings.total("leaked"):
-        text = f"{leaked} events arrived that the trigger's filter was to hold back; they are in no latency."
+        text = f"{counted(leaked, 'event')} arrived that the trigger's filter was to hold back, and in no latency."
         yield Caveat(kind="filter_leaked", text=text, remedy="Look at the filter as the store has it.")
     if unrecorded := findings.total("unrecorded"):
-        text = f"{unrecorded} events may have been sent without a record of it; they are in no latency."
+        text = f"{counted(unrecorded, 'event')} may have been sent without a record of it, and in no latency."
         text += _describe_failed_invocations(evidence, "RunWriter")
         yield Caveat(kind="unrecorded", text=text, remedy="Find out from its log why a writer ended early.")
 
@@ -147,10 +151,13 @@ def _check_load(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
             text += " What came after that is of fewer clients."
             text += _describe_cut_windows(phase, evidence.records.offered_s(number))
             yield Caveat(kind="unsent", text=text, remedy="Shorten the phase, or split the trial.")
-    if unsent := findings.total("unsent"):
-        text = (
-            f"{unsent} of {findings.total('offered')} scheduled events were not sent: the load was less than planned."
-        )
+    parts = [
+        f"{count(each.unsent)} of {counted(each.offered, 'scheduled event')} of {which}"
+        for each, which in ((findings.accounting, "measured phases"), (findings.warm_up, "the warm-up"))
+        if each and each.unsent
+    ]
+    if parts:
+        text = f"{' and '.join(parts)} were not sent: the load was less than planned."
         remedy = "Give writers more time to start (lead), raise max_in_flight or writers, or lower the rate."
         if findings.cancelled:
             text, remedy = f"{text.partition(':')[0]}: the run was stopped before.", _STOPPED_REMEDY

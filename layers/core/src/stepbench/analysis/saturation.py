@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stepbench.analysis.delays import delayed, find_standstills
 from stepbench.analysis.latency import NS_PER_MS
 from stepbench.analysis.operations import generator_cpu
-from stepbench.analysis.stalls import delayed
-from stepbench.analysis.windows import measured_windows
+from stepbench.analysis.windows import NS_PER_S, measured_windows
 from stepbench.contracts.measures import MOST_GENERATOR_SHARE
 from stepbench.contracts.result import Caveat
+from stepbench.digits import latency
 from stepbench.model.result import Outcome
 from stepbench.stats.quantiles import quantile
 
@@ -20,10 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stepbench.analysis.delays import Span
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.stalls import Stall
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.measures import OperationsResult, WindowResult
+    from stepbench.records.formats.narrow import Ints
+    from stepbench.records.join.joined import Joined
 
 LATENESS_MS = 1.0
 LATENESS_SHARE = 0.1
@@ -31,7 +35,20 @@ QUEUED_SHARE = 0.01
 LITTLE_CPU = 0.5
 """A writer that used less, a quarter of it for punctual sends, had CPU to spare: what made it late was not its work."""
 _P99 = 0.99
-_WHAT = {"trigger": "write", "operations": "operation"}
+_JUDGED = (0.5, 0.9, 0.95, _P99)
+
+
+class _Queues(NamedTuple):
+    """How many measured events waited for a place in flight, of how many, and when which writer stood still."""
+
+    waited: int
+    judged: int
+    standstills: Sequence[tuple[int, Span]]
+    """Each with its phase."""
+
+    @property
+    def matter(self) -> bool:
+        return self.waited > QUEUED_SHARE * self.judged
 
 
 def find_saturation_caveats(
@@ -40,32 +57,33 @@ def find_saturation_caveats(
     """
     Report each window whose events were sent too late, and events that queued at the in-flight cap.
 
-    Too late, in open loop: p99 of lateness above 1 ms and above a tenth of the median response time, which it is a part
-    of. It is the host's jitter if the writers had CPU to spare and no queue. In closed loop: the generator took more
-    than a tenth of its clients' time, their pauses included, or four fifths of its CPU. Not where writes go through
-    `CheckClock`, whose invocation then is in that lateness. What a stall of the store delayed is left out.
+    Too late, in open loop: p99 of lateness above 1 ms, and response times that lateness makes more than a tenth longer
+    at p50, p90, p95 or p99. It is the host's jitter if the writers had CPU to spare and no queue. In closed loop: the
+    generator took more than a tenth of its clients' time, their pauses included, or four fifths of its CPU. Not where
+    writes go through `CheckClock`, whose invocation then is in that lateness. What a stall of the store delayed is left
+    out; what queued behind a writer that had stood still is no queue.
     """
     if evidence.spec.plan.target.receiver == "CheckClock":
         return
     delays = {phase: _delayed_in_phase(evidence, phase, stalls) for phase in {stall.phase for stall in stalls}}
-    queued, judged = _count_queued(evidence, delays)
-    has_queue = queued > QUEUED_SHARE * judged
+    queues = _find_queues(evidence, delays)
     for window in measured_windows(evidence):
         if evidence.spec.plan.phases[window.phase].closed is None:
-            yield from _check_lateness(evidence, window, delays.get(window.phase), has_queue=has_queue)
+            yield from _check_lateness(evidence, window, delays.get(window.phase), queues)
     for result in results:
         if result.operations is not None:
             yield from _check_generator(result.name, result.operations, evidence.spec.plan.writers)
-    if has_queue:
+    if queues.matter:
         text = (
-            f"{queued} of {judged} measured events waited for one of {evidence.spec.plan.max_in_flight} places "
-            "in flight of their writer: response times contain that, latencies from t1 do not."
+            f"{queues.waited} of {queues.judged} measured events waited for one of "
+            f"{evidence.spec.plan.max_in_flight} places in flight of their writer: response times contain that, "
+            "latencies from t1 do not."
         )
         yield Caveat(kind="saturated_generator", text=text, remedy="Raise max_in_flight or writers, or lower the rate.")
 
 
 def _check_lateness(
-    evidence: Evidence, window: MeasuredWindow, delayed_in_phase: NDArray[np.bool_] | None, *, has_queue: bool
+    evidence: Evidence, window: MeasuredWindow, delayed_in_phase: NDArray[np.bool_] | None, queues: _Queues
 ) -> Iterator[Caveat]:
     joined = evidence.joined
     sent = window.scheduled[joined.outcome[window.scheduled] <= Outcome.UNKNOWN]
@@ -75,29 +93,47 @@ def _check_lateness(
         return
     ascending_ms = np.sort(joined.lateness_ns[sent]) / np.float64(NS_PER_MS)
     lateness_ms = quantile(ascending_ms, _P99)
-    response_ns = joined.lateness_ns[sent].astype(np.int64) + joined.service_ns[sent]
-    response_ms = quantile(np.sort(response_ns) / NS_PER_MS, 0.5)
-    if lateness_ms <= max(LATENESS_MS, LATENESS_SHARE * response_ms):
+    if lateness_ms <= LATENESS_MS:
         return
-    text = (
-        f"Window {window.name}: 1 % of the events were sent more than {lateness_ms:.2f} ms late, against a "
-        f"median {_WHAT[evidence.spec.plan.experiment]} of {response_ms:.2f} ms"
-    )
+    effect = _describe_effect(joined.lateness_ns[sent].astype(np.int64), joined.service_ns[sent])
+    if not effect:
+        return
+    text = f"Window {window.name}: 1 % of the events were sent more than {lateness_ms:.2f} ms late, {effect}."
     cpu = _cpu_in_window(evidence, window)
-    if has_queue or cpu is None or cpu >= LITTLE_CPU:
-        text += "; response times contain that."
+    if queues.matter or cpu is None or cpu >= LITTLE_CPU:
         remedy = (
             "Use more writers, more memory (CPU) per writer, or a lower rate; on one machine, close what else runs."
         )
         yield Caveat(kind="saturated_generator", text=text, remedy=remedy)
         return
     text += (
-        f", and up to {ascending_ms[-1]:.2f} ms. Yet the busiest writer used {100 * cpu:.0f} % of the CPU that it can "
-        "get, and no places in flight were missing: the machine gave it the CPU too late (or it was stopped, or waited "
-        "for new connections). Response times contain that, latencies from t1 do not."
+        f" The latest was sent {latency(ascending_ms[-1])} late. Yet the busiest writer used {100 * cpu:.0f} % of the "
+        "CPU that it can get, and no places in flight were missing: the machine gave it the CPU too late (or it was "
+        "stopped, or waited for new connections). Latencies from t1 do not contain that."
     )
+    text += _describe_standstills(evidence, [span for phase, span in queues.standstills if phase == window.phase])
     remedy = "Close what else runs on the machine; more writers do not help. On AWS, give writers more memory (CPU)."
     yield Caveat(kind="host_jitter", text=text, remedy=remedy)
+
+
+def _describe_effect(lateness_ns: NDArray[np.int64], service_ns: Ints) -> str:
+    """Describe which quantile of response times lateness makes longer the most; empty if none by more than a tenth."""
+    response_ms, service_ms = np.sort(lateness_ns + service_ns) / NS_PER_MS, np.sort(service_ns) / NS_PER_MS
+    pairs = ((quantile(response_ms, q), quantile(service_ms, q), q) for q in _JUDGED)
+    with_it_ms, without_ms, q = max(pairs, key=lambda pair: pair[0] / max(pair[1], 1 / NS_PER_MS))
+    if with_it_ms <= (1 + LATENESS_SHARE) * without_ms:
+        return ""
+    return f"which makes p{100 * q:.0f} of response times {latency(with_it_ms)} instead of {latency(without_ms)}"
+
+
+def _describe_standstills(evidence: Evidence, spans: Sequence[Span]) -> str:
+    if not spans:
+        return ""
+    begin_ns, end_ns = max(spans, key=lambda span: span[1] - span[0])
+    zero_ns = evidence.joined.grid.timetable.first_ns()
+    from_s, to_s = ((each_ns - zero_ns) / NS_PER_S for each_ns in (begin_ns, end_ns))
+    others = "" if len(spans) == 1 else f"; it is the longest of {len(spans)} such times"
+    return f" Between {from_s:.1f} s and {to_s:.1f} s of the trial a writer stood still, with events due{others}."
 
 
 def _cpu_in_window(evidence: Evidence, window: MeasuredWindow) -> float | None:
@@ -111,7 +147,8 @@ def _cpu_in_window(evidence: Evidence, window: MeasuredWindow) -> float | None:
 
 def _delayed_in_phase(evidence: Evidence, phase: int, stalls: Sequence[Stall]) -> NDArray[np.bool_]:
     """Return which of a phase's events a stall of the store delayed; none in closed loop, where none is due then."""
-    grid, own = evidence.joined.grid, [stall for stall in stalls if stall.phase == phase]
+    grid = evidence.joined.grid
+    own = [(stall.begin_ns, stall.end_ns) for stall in stalls if stall.phase == phase]
     first, end = grid.span_of_phase(phase)
     found = np.zeros(end - first, dtype=np.bool_)
     if evidence.spec.plan.phases[phase].closed is None:
@@ -141,27 +178,30 @@ def _check_generator(window: str, found: OperationsResult, writers: int) -> Iter
     yield Caveat(kind="saturated_generator", text=text, remedy=remedy)
 
 
-def _count_queued(evidence: Evidence, delays: Mapping[int, NDArray[np.bool_]]) -> tuple[int, int]:
+def _find_queues(evidence: Evidence, delays: Mapping[int, NDArray[np.bool_]]) -> _Queues:
     """Count measured events that were sent late into the last free place, and all that are judged."""
     grid, phases = evidence.joined.grid, evidence.spec.plan.phases
-    counts = [
-        _count_queued_in_slot(evidence, slot, delays.get(phase))
-        for slot, phase in enumerate(grid.phase.tolist())
-        if phases[phase].measured and phases[phase].load
-    ]
-    return sum(queued for queued, _ in counts), sum(judged for _, judged in counts)
+    waited, judged, standstills = 0, 0, []
+    for slot, phase in enumerate(grid.phase.tolist()):
+        if phases[phase].measured and phases[phase].load:
+            events = evidence.joined.of_slot(slot)
+            spans = tuple(find_standstills(events, evidence.spec.plan.max_in_flight))
+            left_out = delayed(spans, events)
+            if phase in delays:
+                first = events.first - grid.span_of_phase(phase)[0]
+                left_out |= delays[phase][first : first + events.size]
+            counts = _count_queued_in_slot(events, left_out, evidence.spec.plan.max_in_flight)
+            waited, judged = waited + counts[0], judged + counts[1]
+            standstills += [(phase, span) for span in spans]
+    return _Queues(waited, judged, standstills)
 
 
-def _count_queued_in_slot(evidence: Evidence, slot: int, delayed_in_phase: NDArray[np.bool_] | None) -> tuple[int, int]:
-    events = evidence.joined.of_slot(slot)
+def _count_queued_in_slot(events: Joined, left_out: NDArray[np.bool_], places: int) -> tuple[int, int]:
     sent = events.outcome <= Outcome.UNKNOWN
-    judged = np.ones(int(np.count_nonzero(sent)), dtype=np.bool_)
-    if delayed_in_phase is not None:
-        first = events.first - evidence.joined.grid.span_of_phase(int(evidence.joined.grid.phase[slot]))[0]
-        judged = ~delayed_in_phase[first : first + events.size][sent]
+    judged = ~left_out[sent]
     t1_ns, t2_ns, lateness_ns = events.t1_ns[sent], events.t2_ns[sent], events.lateness_ns[sent]
     order = np.argsort(t1_ns, kind="stable")
     ended = np.searchsorted(np.sort(t2_ns), t1_ns[order], side="right")
-    full = np.arange(1, order.size + 1) - ended >= evidence.spec.plan.max_in_flight
+    full = np.arange(1, order.size + 1) - ended >= places
     late = lateness_ns[order] > LATENESS_MS * NS_PER_MS
     return int(np.count_nonzero(full & late & judged[order])), int(np.count_nonzero(judged))

@@ -7,19 +7,15 @@ or has as many in flight as it may.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.analysis.windows import NS_PER_S
-from stepbench.contracts.drawn import StallSpan
-from stepbench.contracts.result import Caveat
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -45,10 +41,6 @@ _RARE = 5
 _WAITING = 2
 """One slow request is a tail; where two wait and nobody is answered, it is the store."""
 _LEEWAY_NS = 5_000_000
-ON_TIME_NS = 1_000_000
-"""An event that was sent so late at most was not kept from being sent."""
-MAX_SPANS = 200
-_SHOWN = 3
 
 
 class Requests(NamedTuple):
@@ -79,6 +71,11 @@ class Stall(NamedTuple):
     end_ns: int
     in_flight: int
     events: int
+
+    @property
+    def length_ns(self) -> int:
+        """Return how long it took."""
+        return self.end_ns - self.begin_ns
 
 
 def find_stalls(evidence: Evidence) -> tuple[Stall, ...]:
@@ -126,76 +123,6 @@ def stalls_among(requests: Requests, most_in_flight: int) -> Iterator[tuple[int,
     stores = ~_stood_still(requests, begin, end, 2 * usual) | (in_flight >= most_in_flight)
     columns = (begin, end, in_flight, events)
     yield from zip(*(column[stores].tolist() for column in columns), strict=True)
-
-
-def delayed(stalls: Sequence[Stall], events: Joined) -> NDArray[np.bool_]:
-    """
-    Return which of a slot's events, of open loop, were due in a stall or while its queue was worked off.
-
-    That is until one is sent on time again, and at most for as long as the stall itself: who never catches up is late
-    for another reason.
-    """
-    t0_ns = events.t0_ns
-    on_time = np.append(np.nonzero(events.lateness_ns <= ON_TIME_NS)[0], t0_ns.size)
-    waited = np.zeros(t0_ns.size, dtype=np.bool_)
-    spans_ns = [(stall.begin_ns, stall.end_ns, stall.end_ns + _length_ns(stall)) for stall in stalls]
-    edges = np.searchsorted(t0_ns, np.array(spans_ns, np.int64).reshape(-1, 3))
-    for first, end, latest in edges[edges[:, 0] < edges[:, 2]].tolist():  # of very many stalls, few are in a slot
-        waited[first : min(int(on_time[np.searchsorted(on_time, end)]), latest)] = True
-    return waited
-
-
-def stall_spans(evidence: Evidence, stalls: Sequence[Stall]) -> tuple[StallSpan, ...]:
-    """Return where stalls lie on the trial's time axis; of very many the longest."""
-    zero_ns = evidence.joined.grid.timetable.first_ns()
-    longest = sorted(stalls, key=_length_ns, reverse=True)[:MAX_SPANS]
-    return tuple(
-        StallSpan(
-            phase=evidence.spec.plan.phases[stall.phase].name,
-            from_s=(stall.begin_ns - zero_ns) / NS_PER_S,
-            to_s=(stall.end_ns - zero_ns) / NS_PER_S,
-            in_flight=stall.in_flight,
-            events=stall.events,
-        )
-        for stall in sorted(longest)
-    )
-
-
-def find_stall_caveats(evidence: Evidence, stalls: Sequence[Stall]) -> Iterator[Caveat]:
-    """
-    Report each measured phase in which the store stalled: when, how long, how much waited.
-
-    Not the others: what is cold at first stands still in a warm-up, and that is what it is for. The time line has them.
-    """
-    zero_ns = evidence.joined.grid.timetable.first_ns()
-    for number, phase in enumerate(evidence.spec.plan.phases):
-        own = [stall for stall in stalls if stall.phase == number]
-        if not phase.measured or not own:
-            continue
-        longest = max(own, key=_length_ns)
-        at = datetime.fromtimestamp(longest.begin_ns // NS_PER_S, UTC)
-        text = (
-            f"Phase {phase.name}: the store answered nothing {_describe_span(longest, zero_ns)} of the trial "
-            f"({at:%H:%M:%S} UTC), with up to {longest.in_flight} requests in flight; {longest.events} events waited."
-        )
-        if others := [_describe_span(stall, zero_ns) for stall in own if stall is not longest]:
-            shown = ", ".join(others[:_SHOWN]) + (", …" if len(others) > _SHOWN else "")
-            total = sum(stall.events for stall in own)
-            text += f" It was the longest of {len(own)} stalls; the others: {shown}. In all {total} events waited."
-        remedy = (
-            "Look at the store's log of that time (a pause, a flush, a fail-over). Latencies contain the wait; run the "
-            "trial again if it is not what you measure."
-        )
-        yield Caveat(kind="store_stalled", text=text, remedy=remedy)
-
-
-def _length_ns(stall: Stall) -> int:
-    return stall.end_ns - stall.begin_ns
-
-
-def _describe_span(stall: Stall, zero_ns: int) -> str:
-    from_s, to_s = ((each - zero_ns) / NS_PER_S for each in (stall.begin_ns, stall.end_ns))
-    return f"between {from_s:.1f} s and {to_s:.1f} s"
 
 
 def _most_in_flight(plan: TrialPlan, phase: int) -> int:

@@ -25,7 +25,8 @@ from stepbench.analysis.operations import operations_result
 from stepbench.analysis.outcomes import count_errors
 from stepbench.analysis.precision import shorten_plan, stopped_phases
 from stepbench.analysis.rates import change_points, rates
-from stepbench.analysis.stalls import find_stalls, stall_spans
+from stepbench.analysis.stall_report import stall_spans
+from stepbench.analysis.stalls import find_stalls
 from stepbench.analysis.timeline import phase_spans, series
 from stepbench.analysis.windows import NS_PER_S, measured_windows
 from stepbench.contracts.measures import Latency, WindowResult
@@ -61,10 +62,9 @@ def trial_result(evidence: Evidence) -> TrialResult:
     measured, warm_up = _account(evidence)
     results = tuple(_window_result(evidence, window) for window in windows)
     failure = evidence.failure.failure() or _nothing_measured(evidence, results)
-    accounts = tuple(each for each in (measured, warm_up) if each is not None)
     stopped = tuple(stopped_phases(evidence, results))
     stalls = find_stalls(evidence)
-    findings = Findings(accounts, results, measure_clock(evidence), failure, stopped, tuple(windows), stalls)
+    findings = Findings(measured, warm_up, results, measure_clock(evidence), failure, stopped, tuple(windows), stalls)
     functions, spec = _invocations(evidence), evidence.spec
     summary = TrialSummary(
         **place_in_run(spec),

@@ -48,7 +48,7 @@ class StepGap:
         due = "no event was due in it" if self.due == 0 else f"{digits.count(self.due)} events were due in it"
         if self.due == 1:
             due = "1 event was due in it"
-        bins = "1 bin" if self.bins == 1 else f"{self.bins} bins"
+        bins = digits.counted(self.bins, "bin")
         gap = digits.latency(self.gap_s * 1000)
         return f"the longest time without a send {around} is {gap} or somewhat more ({bins} of {width}); {due}"
 

@@ -173,7 +173,7 @@ def format_kept_runs(point: ScalingPoint) -> str:
 
 
 def _clients(number: int) -> str:
-    return "1 client" if number == 1 else f"{digits.count(number)} clients"
+    return digits.counted(number, "client")
 
 
 def describe_operations(row: WindowRow) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.analysis.traces import fill_durations, function_times
+from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import refuse_traces
 
@@ -135,8 +136,8 @@ def _resolve(application: Application, path: str, services: Services, give_up_ns
     if not times:
         return [_nothing(found, traces, path)]
     until = datetime.fromtimestamp(services.clock.now_ns() / 1e9, UTC)
-    count = "1 trace" if len(documents) == 1 else f"{len(documents)} traces"
-    seen = f"X-Ray, medians of {count}, {found.since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
+    traces_read = counted(len(documents), "trace")
+    seen = f"X-Ray, medians of {traces_read}, {found.since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
     return fill_durations(application, times, seen, path)
 
 
