@@ -128,7 +128,8 @@ def test_a_bad_plan_is_refused_with_path_value_and_remedy(bad: Refused) -> None:
 def test_every_problem_is_told_at_once() -> None:
     """One round of mending, not one per mistake."""
     bad = plan(writers=0, arrivals="poison", phases=[{"name": "load", "load": [{"rate_per_s": 0}]}])
-    assert {problem.path for problem in problems_of_plan(bad)} == {
+    assert {problem.path for problem in problems_of_plan({**bad, "thresholds": ["p98"]})} == {
+        "thresholds[0]",
         "trials[0].phases[0].load[0].rate_per_s",
         "trials[0].arrivals",
         "trials[0].writers",

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from stepbench.contracts.base import BrokenRule, Contract
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from stepbench.contracts.base import BrokenRule, Contract, refuse
 
 ERRORS_BELOW_1_PERCENT = "errors < 1 %"
 _ERRORS = re.compile(r" *errors *< *(\d{1,3}(?:\.\d{1,9})?) *% *", re.ASCII)
@@ -57,10 +54,13 @@ def parse_threshold(text: str) -> Threshold:
     return Threshold(text=text, limit=limit)
 
 
-def threshold_rules(texts: Sequence[str]) -> Iterator[BrokenRule]:
-    """Yield the texts that state no threshold, by their place in the plan."""
-    for index, text in enumerate(texts):
-        try:
-            parse_threshold(text)
-        except ValueError as error:
-            yield BrokenRule(f"thresholds[{index}]", str(error), _REMEDY)
+def _check(text: str) -> str:
+    try:
+        parse_threshold(text)
+    except ValueError as error:
+        refuse([BrokenRule("", str(error), _REMEDY)])
+    return text
+
+
+ThresholdText = Annotated[str, Field(max_length=100), AfterValidator(_check)]
+"""A plan's field, which says at once what is wrong with it."""

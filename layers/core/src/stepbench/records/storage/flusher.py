@@ -88,13 +88,14 @@ class Flusher:
         """
         with self._one_at_a_time:
             error = None
-            for _ in range(FINAL_TRIES):
+            for number in range(FINAL_TRIES):
+                if number:
+                    clock.sleep(FINAL_PAUSE_S)
                 error = self._send()
                 if error is None:
                     return
                 if isinstance(error, RecordsRefusedError):
                     break
-                clock.sleep(FINAL_PAUSE_S)
             lost = [file.size for file in self._waiting if not file.in_bucket]
             if not lost:
                 return
