@@ -14,7 +14,7 @@ from stepbench.contracts.measures import MOST_GENERATOR_SHARE
 from stepbench.contracts.result import Caveat
 from stepbench.digits import latency
 from stepbench.model.result import Outcome
-from stepbench.stats.quantiles import quantile
+from stepbench.stats.quantiles import min_sample, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,8 +34,7 @@ LATENESS_SHARE = 0.1
 QUEUED_SHARE = 0.01
 LITTLE_CPU = 0.5
 """A writer that used less, a quarter of it for punctual sends, had CPU to spare: what made it late was not its work."""
-_P99 = 0.99
-_JUDGED = (0.5, 0.9, 0.95, _P99)
+_JUDGED = (0.5, 0.9, 0.95, 0.99)
 
 
 class _Queues(NamedTuple):
@@ -58,10 +57,11 @@ def find_saturation_caveats(
     Report each window whose events were sent too late, and events that queued at the in-flight cap.
 
     Too late, in open loop: p99 of lateness above 1 ms, and response times that lateness makes more than a tenth longer
-    at p50, p90, p95 or p99. It is the host's jitter if the writers had CPU to spare and no queue. In closed loop: the
-    generator took more than a tenth of its clients' time, their pauses included, or four fifths of its CPU. Not where
-    writes go through `CheckClock`, whose invocation then is in that lateness. What a stall of the store delayed is left
-    out; what queued behind a writer that had stood still is no queue.
+    at p50, p90, p95 or p99; of these, only quantiles that the window has events enough for are judged. It is the host's
+    jitter if the writers had CPU to spare and no queue. In closed loop: the generator took more than a tenth of its
+    clients' time, their pauses included, or four fifths of its CPU. Not where writes go through `CheckClock`, whose
+    invocation then is in that lateness. What a stall of the store delayed is left out; what queued behind a writer that
+    had stood still is no queue.
     """
     if evidence.spec.plan.target.receiver == "CheckClock":
         return
@@ -89,16 +89,21 @@ def _check_lateness(
     sent = window.scheduled[joined.outcome[window.scheduled] <= Outcome.UNKNOWN]
     if delayed_in_phase is not None:
         sent = sent[~delayed_in_phase[sent - joined.grid.span_of_phase(window.phase)[0]]]
-    if sent.size == 0:
+    judged = [q for q in _JUDGED if sent.size >= min_sample(q)]
+    if not judged:
         return
-    ascending_ms = np.sort(joined.lateness_ns[sent]) / np.float64(NS_PER_MS)
-    lateness_ms = quantile(ascending_ms, _P99)
+    lateness_ns = joined.lateness_ns[sent].astype(np.int64)
+    ascending_ms = np.sort(lateness_ns) / NS_PER_MS
+    lateness_ms = quantile(ascending_ms, judged[-1])
     if lateness_ms <= LATENESS_MS:
         return
-    effect = _describe_effect(joined.lateness_ns[sent].astype(np.int64), joined.service_ns[sent])
+    effect = _describe_effect(lateness_ns, joined.service_ns[sent], judged)
     if not effect:
         return
-    text = f"Window {window.name}: 1 % of the events were sent more than {lateness_ms:.2f} ms late, {effect}."
+    text = (
+        f"Window {window.name}: {100 * (1 - judged[-1]):.0f} % of the events were sent more than {lateness_ms:.2f} ms "
+        f"late, {effect}."
+    )
     cpu = _cpu_in_window(evidence, window)
     if queues.matter or cpu is None or cpu >= LITTLE_CPU:
         remedy = (
@@ -116,10 +121,10 @@ def _check_lateness(
     yield Caveat(kind="host_jitter", text=text, remedy=remedy)
 
 
-def _describe_effect(lateness_ns: NDArray[np.int64], service_ns: Ints) -> str:
+def _describe_effect(lateness_ns: NDArray[np.int64], service_ns: Ints, judged: Sequence[float]) -> str:
     """Describe which quantile of response times lateness makes longer the most; empty if none by more than a tenth."""
     response_ms, service_ms = np.sort(lateness_ns + service_ns) / NS_PER_MS, np.sort(service_ns) / NS_PER_MS
-    pairs = ((quantile(response_ms, q), quantile(service_ms, q), q) for q in _JUDGED)
+    pairs = ((quantile(response_ms, q), quantile(service_ms, q), q) for q in judged)
     with_it_ms, without_ms, q = max(pairs, key=lambda pair: pair[0] / max(pair[1], 1 / NS_PER_MS))
     if with_it_ms <= (1 + LATENESS_SHARE) * without_ms:
         return ""
