@@ -17,6 +17,7 @@ import numpy as np
 from stepbench.contracts.measures import Estimate
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import bootstrap
+from stepbench.stats.estimates import NOTHING
 from stepbench.stats.quantiles import CONFIDENCE, at_levels, quantile
 
 if TYPE_CHECKING:
@@ -75,16 +76,18 @@ def ratio_within(sample: Sample, above: QuantileMeasure, below: QuantileMeasure,
     """Return one measure over another of a sample; both are drawn together, since they err together."""
     qs = tuple(sorted({*above.qs, *below.qs}))
     at_above, at_below = ([qs.index(q) for q in measure.qs] for measure in (above, below))
-    try:
-        drawn = quantile_draws(sample, qs, rng)
-    except InsufficientSampleError as shortage:
-        return Estimate(value=None, reason=str(shortage))
+    if sample.values.size == 0:
+        return Estimate(value=None, reason=NOTHING)
     found = np.array([quantile(sample.ascending, q) for q in qs])
     if np.isinf(found).any():
         return Estimate(value=None, reason=f"> drain limit ({sample.drain_limit_s:g} s)")
     value = float(_over(above.compute(found[at_above]), below.compute(found[at_below])))
     if math.isnan(value):
         return Estimate(value=None, reason=f"its {below.name} is not above 0, so there is no ratio to it")
+    try:
+        drawn = quantile_draws(sample, qs, rng)
+    except InsufficientSampleError as shortage:
+        return Estimate(value=value, reason=str(shortage))
     return _interval(
         value, _over(above.compute(drawn[:, at_above]), below.compute(drawn[:, at_below])), sample.drain_limit_s
     )
@@ -129,19 +132,23 @@ def _block_levels(
 def _estimate(
     a: Sample, b: Sample, measures: tuple[QuantileMeasure, QuantileMeasure], combine: Combine, rng: np.random.Generator
 ) -> Estimate:
-    points, drawn = [], []
+    points, drawn, lacking = [], [], ""
     for label, sample, measure in (("a", a, measures[0]), ("b", b, measures[1])):
-        try:
-            drawn.append(measure.compute(quantile_draws(sample, measure.qs, rng)))
-        except InsufficientSampleError as shortage:
-            return Estimate(value=None, reason=f"{label}: {shortage}")
+        if sample.values.size == 0:
+            return Estimate(value=None, reason=f"{label}: {NOTHING}")
         found = np.array([quantile(sample.ascending, q) for q in measure.qs])
         if np.isinf(found).any():
             return Estimate(value=None, reason=f"> drain limit ({sample.drain_limit_s:g} s)")
         points.append(measure.compute(found))
+        try:
+            drawn.append(measure.compute(quantile_draws(sample, measure.qs, rng)))
+        except InsufficientSampleError as shortage:
+            lacking = lacking or f"{label}: {shortage}"
     value = float(combine(points[1], points[0]))
     if math.isnan(value):
         return Estimate(value=None, reason=f"a: its {measures[0].name} is not above 0, so there is no ratio to it")
+    if lacking:
+        return Estimate(value=value, reason=lacking)
     return _interval(value, combine(drawn[1], drawn[0]), max(a.drain_limit_s, b.drain_limit_s))
 
 

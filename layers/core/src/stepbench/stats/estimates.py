@@ -1,5 +1,5 @@
 """
-Which interval a quantile gets, or why it gets none.
+Which interval a quantile gets, or why it gets none; its value is there in any case.
 
 1. No autocorrelation to be seen (Ljung-Box, 5 %, on ranks and on which values lie below the quantile): exact order
    statistics.
@@ -14,7 +14,7 @@ Which interval a quantile gets, or why it gets none.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SIGNIFICANCE = 0.05
+NOTHING = "nothing was measured"
 _BEYOND = "> drain limit"
+_SHOWING = (0.5, 0.9, 0.95, 0.99, 0.999)
 LEVELS = (0.5, 0.75, 0.875, 0.9375, 0.9921875, 0.9990234375, 1.0)
 """HdrHistogram prints such, Bianchi (2020) these: 1 - 2^-k for k = 1, 2, 3, 4, 7, 10, and the maximum."""
 
@@ -49,6 +51,7 @@ class Sample:
     length_s: float
     drain_limit_s: float
     rng: np.random.Generator
+    _clusterings: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def ascending(self) -> NDArray[np.float64]:
@@ -70,10 +73,18 @@ class Sample:
         Return the autocorrelation time in events; 1 where no autocorrelation is to be seen.
 
         Beside the ranks, what counts is how the values above the quantile cluster: stalls make few of them, which
-        hardly show in the ranks.
+        hardly show in the ranks. The higher the quantile, the fewer there are to show it: so what lower ones of
+        `_SHOWING` show holds for it, too, and a sample is never worth more at p99.9 than at p99.
         """
-        at_most = self.values <= quantile(self.ascending, q)
-        return max(self.rank_time, _visible_time(at_most.astype(np.float64)))
+        shown_by = [each for each in _SHOWING if each <= q] or [q]
+        return max(self.rank_time, *map(self._clustering, shown_by))
+
+    def _clustering(self, q: float) -> float:
+        """Return the autocorrelation time of which values lie above a quantile."""
+        if q not in self._clusterings:
+            at_most = self.values <= quantile(self.ascending, q)
+            self._clusterings[q] = _visible_time(at_most.astype(np.float64))
+        return self._clusterings[q]
 
     def count_blocks(self, time: float) -> int:
         """Return how many blocks fit for an autocorrelation time in events; 0 where none are needed."""
@@ -130,15 +141,21 @@ class Sample:
         return levels
 
     def estimate(self, q: float) -> Estimate:
-        """Return the quantile with its interval, or the reason why there is none."""
+        """
+        Return the quantile with its interval, or with the reason why it has none.
+
+        It has no value where nothing was measured, and where it lies in the missing mass.
+        """
         beyond = f"{_BEYOND} ({self.drain_limit_s:g} s)"
-        try:
-            levels = self.levels(q)
-        except InsufficientSampleError as shortage:
-            return Estimate(value=None, reason=str(shortage))
+        if self.values.size == 0:
+            return Estimate(value=None, reason=NOTHING)
         value = quantile(self.ascending, q)
         if math.isinf(value):
             return Estimate(value=None, reason=beyond)
+        try:
+            levels = self.levels(q)
+        except InsufficientSampleError as shortage:
+            return Estimate(value=value, reason=str(shortage))
         low, high = (
             min(at_level(self.ascending, levels.low), value),
             max(at_level(self.ascending, levels.high), value),
@@ -187,7 +204,7 @@ class PercentileEstimate(NamedTuple):
 
 
 def percentile_table(sample: Sample) -> tuple[PercentileEstimate, ...]:
-    """Return a row for each of `LEVELS`; where the sample is too small for an interval, a reason instead of a value."""
+    """Return a row for each of `LEVELS`; where the sample is too small for an interval, with the reason."""
     return tuple(_row(sample, q) for q in LEVELS)
 
 
@@ -199,7 +216,7 @@ def _row(sample: Sample, q: float) -> PercentileEstimate:
 
 def _largest(sample: Sample) -> Estimate:
     if sample.values.size == 0:
-        return Estimate(value=None, reason="n=0 < 1")
+        return Estimate(value=None, reason=NOTHING)
     largest = float(sample.ascending[-1])
     if math.isinf(largest):
         return Estimate(value=None, reason=f"{_BEYOND} ({sample.drain_limit_s:g} s)")
