@@ -296,11 +296,13 @@ def _draw(store: SampleStore, rng: random.Random, *, start: bool) -> float:
 
 
 def _estimate(ordered: Sequence[float], n: int, q: float) -> Estimate:
-    if n < _NEEDED[q]:
-        return Estimate(value=None, reason=f"n={n} < {_NEEDED[q]}")
+    if n == 0:
+        return Estimate(value=None, reason="nothing was measured")
     rank, reach = math.ceil(q * n) - 1, math.ceil(1.96 * math.sqrt(n * q * (1 - q)))
     if rank >= len(ordered):
-        return Estimate(value=None, reason=f"> drain limit ({n - len(ordered)} of {n} not arrived)")
+        return Estimate(value=None, reason="> drain limit (120 s)")
+    if n < _NEEDED[q]:
+        return Estimate(value=ordered[rank], reason=f"n={n} < {_NEEDED[q]}")
     if rank + reach >= len(ordered):
         return Estimate(value=ordered[rank], reason="upper end > drain limit")
     return Estimate(value=ordered[rank], low=ordered[max(0, rank - reach)], high=ordered[rank + reach])

@@ -55,14 +55,22 @@ def test_the_interval_decides_how_many_digits_the_value_has(value: float, low: f
         (Estimate(value=None, reason="n=200 < 368"), "", "", "n=200 < 368"),
         (Estimate(value=None), "", "", "no value"),
         (Estimate(value=8.5, reason="fewer than 20 blocks"), "8.50", "ms", "fewer than 20 blocks"),
-        (Estimate(value=8.5), "8.50", "ms", "no interval"),
+        (Estimate(value=8.5), "8.50", "ms", ""),
     ],
 )
 def test_what_is_missing_of_an_estimate_says_why(estimate: Estimate, value: str, unit: str, note: str) -> None:
     """A blank would be read as zero, or as forgotten."""
     shown = digits.shown(estimate)
     assert (shown.value, shown.unit, shown.interval, shown.note) == (value, unit, "", note)
-    assert str(shown) == (f"{value} {unit}" if value else note)
+    assert str(shown) == (f"{'~' if note else ''}{value} {unit}" if value else note)
+
+
+def test_a_sentence_says_why_there_is_no_interval() -> None:
+    """A bare number would be taken for a sure one."""
+    short, sure = Estimate(value=8.5, reason="n=90 < 368"), Estimate(value=8.5, low=8.0, high=9.0)
+    assert digits.shown(short).in_sentence() == "8.50 ms (no interval: needs about 4 × longer)"  # noqa: RUF001 -- times
+    assert digits.shown(sure).in_sentence() == "8.50 ms (8.00 to 9.00)"
+    assert digits.shown(Estimate(value=8.5)).in_sentence() == "8.50 ms"
 
 
 @pytest.mark.parametrize(
@@ -153,8 +161,10 @@ def test_an_estimate_may_have_a_unit_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("note", "cell"),
     [
-        ("81 of 1853 independent < 368", "too few: 81~of~368"),
-        ("n=2303 < 3688", "too few: 2,303~of~3,688"),
+        ("81 of 1853 independent < 368", "needs about 5 × longer"),  # noqa: RUF001 -- times
+        ("n=2303 < 3688", "needs about 1.6 × longer"),  # noqa: RUF001 -- times
+        ("0 of 20 independent < 6", "needs about 6 × longer"),  # noqa: RUF001 -- times
+        ("n=9 < 3688", "needs about 410 × longer"),  # noqa: RUF001 -- times
         ("2 of 3 runs", "2 of 3 runs"),
         ("no value", "no value"),
         ("", ""),
@@ -162,7 +172,7 @@ def test_an_estimate_may_have_a_unit_of_its_own() -> None:
 )
 def test_a_cell_tells_a_shortfall_in_few_words(note: str, cell: str) -> None:
     """Three lines of it in every other cell made tables hard to read; the whole is in its tooltip and the summary."""
-    assert digits.brief(note).replace(digits.NBSP, "~") == cell
+    assert digits.brief(note) == cell
 
 
 @pytest.mark.parametrize(

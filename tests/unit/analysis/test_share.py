@@ -50,17 +50,20 @@ def test_triggers_of_two_stores_err_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("median", "reason"),
+    ("median", "value", "reason"),
     [
-        (None, "no trial measured s3"),
-        (Estimate(value=None, reason="n=3 < 6"), "s3-2: n=3 < 6"),
-        (Estimate(value=9, low=8, high=None, reason="> drain limit"), "s3-2: > drain limit"),
+        (None, None, "no trial measured s3"),
+        (Estimate(value=None, reason="> drain limit"), None, "s3-2: > drain limit"),
+        (Estimate(value=10, reason="n=3 < 6"), 0.5, "s3-2: n=3 < 6"),
+        (Estimate(value=10, low=8, high=None, reason="upper limit > drain limit"), 0.5, "s3-2: upper limit > drain limit"),
     ],
 )
-def test_without_a_median_there_is_a_reason(median: Estimate | None, reason: str) -> None:
+def test_without_a_median_or_its_interval_there_is_a_reason(
+    median: Estimate | None, value: float | None, reason: str
+) -> None:
     """A share of a latency that nobody knows would be a number out of nowhere."""
     found = share(application((10, "s3")), {"s3": TrialMedian("s3-2", median)} if median else {}, "")
-    assert (found.share.value, found.share.reason) == (None, reason)
+    assert (found.share.value, found.share.low, found.share.reason) == (value, None, reason)
 
 
 def test_each_store_that_was_measured_gets_its_share() -> None:

@@ -156,14 +156,15 @@ def test_published_numbers_stand_beside_ours() -> None:
 
 
 def test_a_published_number_without_ours_says_so() -> None:
-    """The trial failed before its measured phase; and a p99 of 200 events has no interval, so no ratio either."""
+    """The trial failed before its measured phase; and a p99 of 200 events has no interval, nor has its ratio."""
     published = [{"metric": "p99", "value_ms": 10, "source": "A paper"}]
     trial = AnalysedTrial(published=published)
     trial.records.phase(0)
     (found,) = trial.result().summary.replication
     assert (found.window, found.ratio.value, found.ratio.reason) == ("steady", None, "the window was not measured")
     (short,) = AnalysedTrial(published=published).finish().result().summary.replication
-    assert (short.ratio.value, short.ratio.reason) == (None, "n=200 < 368")
+    assert (short.ratio.low, short.ratio.reason) == (None, "n=200 < 368")
+    assert short.ratio.value == pytest.approx(present(short.ours.value) / 10)
 
 
 def test_published_ratios_stand_beside_ours() -> None:

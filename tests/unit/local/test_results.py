@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -82,13 +83,18 @@ def test_a_narrow_terminal_drops_columns_rather_than_digits(width: int, dropped:
     assert max(len(line) for line in text.splitlines()) <= width
 
 
-def test_a_reason_is_no_number() -> None:
-    """A dash stands for too small an n, whatever the reason begins with; it is among the caveats."""
+def test_a_number_without_an_interval_is_marked_and_a_reason_is_none() -> None:
+    """The mark is explained below the table, where there is one; why is among the caveats."""
     lines = printed(run_of(sample_results()), 220)
     assert "n=" not in lines
-    assert [
-        _cell(cell, "p95", "200") for cell in ("65 of 200 independent < 72", "n=200 < 368", "> 30 s", "4.5 ms")
-    ] == [digits.NONE, digits.NONE, "> 30 s", "4.5 ms"]
+    assert re.search(r"~[\d.]+ ms", lines)
+    assert "~ has no interval: the run was too short for it" in lines
+    assert [_cell(cell, "p95", "200") for cell in ("nothing was measured", "> 30 s", "4.5 ms", "~4.5 ms")] == [
+        digits.NONE,
+        "> 30 s",
+        "4.5 ms",
+        "~4.5 ms",
+    ]
 
 
 def test_what_is_emulated_says_so_on_a_narrow_terminal() -> None:

@@ -22,7 +22,7 @@ def summaries(results: tuple[TrialResult, ...]) -> list[TrialSummary]:
 def with_p50(trial: TrialSummary, value: float | None, reason: str = "> drain limit") -> TrialSummary:
     """Return the trial with another median in its only window."""
     window = trial.windows[0]
-    p50 = Estimate(value=value, reason=None if value else reason)
+    p50 = Estimate(value=value, low=value, high=value, reason=None if value else reason)
     times = window.latency_ms.model_copy(update={"p50": p50})
     return trial.model_copy(update={"windows": (window.model_copy(update={"latency_ms": times}),)})
 
@@ -41,14 +41,25 @@ def test_repeats_are_one_row_with_the_median_of_medians_and_its_range() -> None:
     assert (across.shown.value, across.shown.interval, across.shown.note) == ("2.00", "1.00 to 3.00", "")
 
 
-def test_runs_without_a_median_are_counted() -> None:
-    """Two of three: the range is of one run, and has to say so."""
+def test_no_run_is_left_out_of_a_group() -> None:
+    """Those without a value are the worst; of three runs, the other two would look fast."""
     trials = summaries(matrix_results([{}], repeats=3))
-    few = "n=3 < 6"
-    (group,) = groups([with_p50(trial, value, few) for trial, value in zip(trials, (3.0, None, None), strict=True)])
-    assert group.quantile_over_runs("p50").shown.note == "2 without"
-    (group,) = groups([with_p50(trial, None, few) for trial in trials])
-    assert str(group.quantile_over_runs("p50").shown) == "none of 3 runs has one"
+    few = "nothing was measured"
+    (group,) = groups([with_p50(trial, value, few) for trial, value in zip(trials, (3.0, None, 2.0), strict=True)])
+    assert str(group.quantile_over_runs("p50").shown) == "1 of 3 runs have none"
+
+
+def test_runs_that_are_too_short_for_an_interval_count_with_their_values() -> None:
+    """Dropped, they belonged to the worst runs: 94.9 ms beside 5.46 to 6.12."""
+    trials = [with_p50(trial, 5.0) for trial in summaries(matrix_results([{}], repeats=3))]
+    window = trials[1].windows[0]
+    short = {"p50": Estimate(value=94.9, reason="n=3 < 6")}
+    window = window.model_copy(update={"latency_ms": window.latency_ms.model_copy(update=short)})
+    intervals = [trials[0], trials[1].model_copy(update={"windows": (window,)}), trials[2]]
+    (group,) = groups(intervals)
+    across = group.quantile_over_runs("p50")
+    assert (across.median, across.low, across.high) == (5.0, 5.0, 94.9)
+    assert across.note == "1 of 3 runs too short"
 
 
 def test_runs_beyond_the_drain_limit_are_slow_ones() -> None:

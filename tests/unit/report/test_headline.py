@@ -39,7 +39,7 @@ def test_a_row_says_what_a_terminal_has_room_for(summary: RunSummary) -> None:
     row = headline_rows(summary)[1]
     assert row.trial == "dynamodb"
     assert row.provider == "MiniStack 1.5.33 (emulated)"
-    assert (row.n, row.p50, row.p99, row.lost) == ("200", "11.35 ms [10.93, 12.41]", "n=200 < 368", "3")
+    assert (row.n, row.p50, row.p99, row.lost) == ("200", "11.35 ms [10.93, 12.41]", "> drain limit (120 s)", "3")
     assert row.caveats == "emulated, lost events, short sample"
     assert len(row.cells()) == len(HEADINGS)
 
@@ -87,7 +87,7 @@ def test_a_line_stays_short_however_many_windows_there_are(results: tuple[TrialR
     (line,) = headline_lines(sample_summary([changed(results[2], windows=windows)]))
     assert (
         line
-        == "postgresql: w0: n 2, p50 n=2 < 6, w1: n 2, p50 n=2 < 6, w2: n 2, p50 n=2 < 6, and 47 more windows, lost 0"
+        == "postgresql: w0: n 2, p50 ~1.00 ms, w1: n 2, p50 ~1.00 ms, w2: n 2, p50 ~1.00 ms, and 47 more windows, lost 0"
     )
 
 
@@ -95,8 +95,7 @@ def test_the_sentence_answers_the_question(summary: RunSummary) -> None:
     """It is what readers tell their team: how long, how surely, and whether it always happened."""
     first, second, *_ = window_rows(summary.trials)
     assert describe_window(first) == (
-        "Half of the writes had their function running within 9.36 ms (8.82 to 9.64), nine in ten within 14.1 ms; "
-        "all 200 acknowledged events arrived."
+        "Median 9.36 ms (8.82 to 9.64), p90 14.1 ms (13.1 to 15.7); all 200 acknowledged events arrived."
     )
     assert describe_window(second).endswith("3 of 200 acknowledged events had not arrived by the drain limit.")
 
@@ -109,14 +108,17 @@ def sentence_for(results: tuple[TrialResult, ...], times_ms: list[float | None])
 
 def test_the_sentence_never_makes_up_a_median(results: tuple[TrialResult, ...]) -> None:
     """Small, empty and lost samples have no median, and say so."""
-    assert sentence_for(results, []) == "No median: n=0 < 6; no event was acknowledged."
-    assert sentence_for(results, [1.0]) == "No median: n=1 < 6; the one acknowledged event arrived."
+    assert sentence_for(results, []) == "No median: nothing was measured; no event was acknowledged."
+    assert sentence_for(results, [1.0]) == (
+        "Median 1.00 ms (no interval: needs about 6 × longer), p90 1.00 ms (no interval: needs about 36 × longer); "  # noqa: RUF001
+        "the one acknowledged event arrived."
+    )
     assert sentence_for(results, [None] * 10) == (
-        "No median: > drain limit (10 of 10 not arrived); 10 of 10 acknowledged events had not arrived by "
+        "No median: > drain limit (120 s); 10 of 10 acknowledged events had not arrived by "
         "the drain limit."
     )
     assert sentence_for(results, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]) == (
-        "Half of the writes had their function running within 4.0 ms (1.0 to 7.0); all 8 acknowledged events arrived."
+        "Median 4.0 ms (1.0 to 7.0), p90 8.00 ms (no interval: needs about 4 × longer); all 8 acknowledged events arrived."  # noqa: RUF001
     )
 
 

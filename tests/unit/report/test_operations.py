@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def test_the_answer_is_one_sentence(run: RunSummary) -> None:
     """How long, how many a minute, how many came to nothing."""
     redis, dynamodb, *_ = (describe_operations(row) for row in window_rows(run.trials))
-    pattern = r"Half of the operations took up to 0\.7\d+ ms, 99 in a hundred up to [\d.]+ ms; "
+    pattern = r"Median 0\.7\d+ ms \([\d.]+ to [\d.]+\), p99 [\d.]+ ms \([\d.]+ to [\d.]+\); "
     assert re.fullmatch(pattern + "87,000 a minute with 10 clients; none failed.", redis)
     assert dynamodb.endswith("25,800 a minute with 10 clients; 3 failed.")
 

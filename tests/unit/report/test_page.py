@@ -116,7 +116,8 @@ def test_cells_carry_the_raw_numbers(page: str, summary: RunSummary) -> None:
     row = 'data-trial="1" data-name="dynamodb"'
     found = [attribute(page, "latency_ms.p50", name, row) for name in ("value", "low", "high", "unit")]
     assert found == [str(p50.value), str(p50.low), str(p50.high), "ms"]
-    assert attribute(page, "latency_ms.p99", "reason", row) == "n=200 &lt; 368"
+    assert attribute(page, "latency_ms.p99", "reason", row) == "&gt; drain limit (120 s)"
+    assert attribute(page, "latency_ms.p99", "reason", 'data-trial="0"') == "n=200 &lt; 368"
     assert attribute(page, "accounting.lost", "value", row) == "3"
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 MINUS = "\N{MINUS SIGN}"
 NONE = "\N{EN DASH}"
 NBSP = "\N{NO-BREAK SPACE}"
+UNSURE = "~"
+"""It stands before a number that should have an interval and has none."""
 _MAX_DIGITS = 4
 _SHORTFALL = re.compile(r"(?:n=)?(\d+)(?: of \d+ independent)? < (\d+)")
 
@@ -41,7 +43,8 @@ class Shown:
     """
     It holds a formatted estimate, with empty strings for what there is not.
 
-    `interval` is "[low, high]" in the unit of the value; `note` says why there is no value, or no interval.
+    `interval` is "[low, high]" in the unit of the value; `note` says why there is no value, or no interval though there
+    should be one.
     """
 
     value: str
@@ -50,14 +53,17 @@ class Shown:
     note: str
 
     def __str__(self) -> str:
-        """Join the parts on one line: `8.53 ms [8.41, 8.70]`."""
-        return " ".join(part for part in (self.value, self.unit, self.interval) if part) or self.note
+        """Join the parts on one line: `8.53 ms [8.41, 8.70]`; without the interval that it should have, `~8.53 ms`."""
+        mark = UNSURE if self.value and self.note and not self.interval else ""
+        return " ".join(part for part in (f"{mark}{self.value}", self.unit, self.interval) if part) or self.note
 
     def in_sentence(self) -> str:
-        """Join value, unit and interval as a sentence has them: `8.53 ms (8.41 to 8.70)`, `1,850/s`."""
+        """Join the parts as a sentence has them: `8.53 ms (8.41 to 8.70)`, `1,850/s`, `8 ms (no interval: …)`."""
         value = f"{self.value}{self.unit}" if self.unit.startswith("/") else f"{self.value} {self.unit}"
-        interval = self.interval.strip("[]").replace(", ", " to ")
-        return f"{value} ({interval})" if interval else value
+        within = self.interval.strip("[]").replace(", ", " to ") or (
+            f"no interval: {brief(self.note)}" * bool(self.note)
+        )
+        return f"{value} ({within})" if within else value
 
 
 def unit_for(value_ms: float) -> Unit:
@@ -98,7 +104,7 @@ def shown(estimate: Estimate, unit: Unit | None = None) -> Shown:
     unit = unit or unit_for(estimate.value)
     value = estimate.value * unit.per_ms
     if estimate.low is None or estimate.high is None:
-        return Shown(rounded(value), unit.name, "", estimate.reason or "no interval")
+        return Shown(rounded(value), unit.name, "", estimate.reason or "")
     low, high = estimate.low * unit.per_ms, estimate.high * unit.per_ms
     decimals = _interval_decimals(value, (high - low) / 2)
     return Shown(fixed(value, decimals), unit.name, f"[{fixed(low, decimals)}, {fixed(high, decimals)}]", "")
@@ -106,12 +112,15 @@ def shown(estimate: Estimate, unit: Unit | None = None) -> Shown:
 
 def brief(note: str) -> str:
     """
-    Shorten a note for a table's cell: `81 of 1853 independent < 368` becomes `too few: 81 of 368`.
+    Say in a table's cell how much longer the load would have to be, for as many independent events as it takes.
 
-    So many events, of dependent ones so many independent ones that they are worth, of those that a percentile needs.
+    `81 of 1853 independent < 368` is about five times.
     """
     shortfall = _SHORTFALL.fullmatch(note)
-    return f"too few: {int(shortfall[1]):,}{NBSP}of{NBSP}{int(shortfall[2]):,}" if shortfall else note
+    if shortfall is None:
+        return note
+    times = int(shortfall[2]) / max(1, int(shortfall[1]))
+    return f"needs about {rounded(times, 1 if times >= 2 else 2)} {TIMES.name} longer"  # noqa: PLR2004 -- 1.3, 4, 40
 
 
 def factor(estimate: Estimate, digits: int = 3) -> str:

@@ -19,7 +19,7 @@ from stepbench.analysis.watch_gaps import find_watch_gap_caveats
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.digits import count, counted
+from stepbench.digits import brief, count, counted
 from stepbench.errors import TrialCancelledError
 
 if TYPE_CHECKING:
@@ -177,15 +177,14 @@ def _check_samples(findings: Findings) -> Iterator[Caveat]:
     for window in findings.windows:
         measure = window.latency_ms
         named = {"p50": measure.p50, "p90": measure.p90, "p95": measure.p95, "p99": measure.p99}
-        short = {
-            name: each.reason
+        short = [
+            f"{name} {brief(each.reason)}"
             for name, each in named.items()
-            if each.value is None and each.reason and not each.reason.startswith(">")
-        }
+            if each.value is not None and each.low is None and each.reason
+        ]
         if short:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in short.items())
-            text = f"Window {window.name}: too few independent events for an interval ({reasons})."
-            remedy = "Offer more events, over a longer time; p99 needs 368 independent ones, p99.9 3,688."
+            text = f"Window {window.name} is too short for an interval: {', '.join(short)}."
+            remedy = "Offer more events, over a longer time: p99 needs 368 independent ones, p99.9 3,688."
             remedy = _STOPPED_REMEDY if findings.cancelled else remedy
             yield Caveat(kind="short_sample", text=text, remedy=remedy)
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from statistics import fmean, median, variance
+from statistics import fmean, variance
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.comparability import SETTINGS, Setup, drop_setting, in_plan_order, matrix_key
@@ -99,7 +99,7 @@ def _window(key: tuple[str, str], runs: list[WindowResult], first: list[WindowRe
         phase=key[0],
         window=key[1],
         runs=len(runs),
-        **{name: estimate(log_mean(quantiles(runs, name))) for name in QUANTILES},
+        **{name: mean_over_runs(quantiles(runs, name)) for name in QUANTILES},
         median_ratio=None if first is runs else ratio(quantiles(runs, "p50"), quantiles(first, "p50")),
     )
 
@@ -124,13 +124,27 @@ def log_mean(runs: Sequence[Estimate]) -> LogMean | str:
     return LogMean(fmean(logs), (variance(logs) + fmean(within)) / len(runs), len(runs))
 
 
+def _point(runs: Sequence[Estimate]) -> float | None:
+    """Return the runs' geometric mean; None where one of them has no value, or none above 0: none is left out."""
+    values = [run.value or 0.0 for run in runs]
+    return math.exp(fmean(map(math.log, values))) if values and min(values) > 0 else None
+
+
+def mean_over_runs(runs: Sequence[Estimate]) -> Estimate:
+    """Return the runs' geometric mean with its interval, or the reason why it has none."""
+    mean = log_mean(runs)
+    if isinstance(mean, str):
+        return Estimate(value=_point(runs), reason=mean)
+    return _interval(mean.value, mean.variance, mean.runs - 1)
+
+
 def ratio(runs: Sequence[Estimate], first: Sequence[Estimate]) -> Estimate:
-    """Return a group's quantile over the first group's, with its interval, or the reason why there is none."""
+    """Return a group's quantile over the first group's, with its interval, or the reason why it has none."""
     over, under = log_mean(runs), log_mean(first)
-    if isinstance(over, str):
-        return Estimate(value=None, reason=over)
-    if isinstance(under, str):
-        return Estimate(value=None, reason=f"first group: {under}")
+    if isinstance(over, str) or isinstance(under, str):
+        top, bottom = _point(runs), _point(first)
+        reason = over if isinstance(over, str) else f"first group: {under}"
+        return Estimate(value=top / bottom if top and bottom else None, reason=reason)
     return _interval(over.value - under.value, over.variance + under.variance, _welch(over, under))
 
 
@@ -138,13 +152,6 @@ def _welch(one: LogMean, other: LogMean) -> float:
     both = one.variance + other.variance
     each = one.variance**2 / (one.runs - 1) + other.variance**2 / (other.runs - 1)
     return both**2 / each if each > 0 else min(one.runs, other.runs) - 1
-
-
-def estimate(mean: LogMean | str) -> Estimate:
-    """Return the mean with its interval, or the reason why there is none."""
-    if isinstance(mean, str):
-        return Estimate(value=None, reason=mean)
-    return _interval(mean.value, mean.variance, mean.runs - 1)
 
 
 def _interval(log_value: float, log_variance: float, degrees: float) -> Estimate:
@@ -200,33 +207,13 @@ def _comparison(setting: str, place: tuple[str, str], a: _SettingSide, b: _Setti
         group_b=b.group,
         phase=place[0],
         window=place[1],
-        median_a_ms=_median(medians_a),
-        median_b_ms=_median(medians_b),
-        median_ratio=_ratio(medians_b, medians_a),
+        median_a_ms=_one_or_mean(medians_a),
+        median_b_ms=_one_or_mean(medians_b),
+        median_ratio=ratio(medians_b, medians_a),
         throughput_ratio=rate_b / rate_a if rate_a > 0 else None,
     )
 
 
-def _median(runs: Sequence[Estimate]) -> Estimate:
-    """Return a single run's own median; over three runs and more, their geometric mean."""
-    return runs[0] if len(runs) == 1 else estimate(log_mean(runs)) if len(runs) >= MIN_RUNS else _middle(runs)
-
-
-def _ratio(over: Sequence[Estimate], under: Sequence[Estimate]) -> Estimate:
-    """Return the ratio; without repeats it has no interval, since nobody knows how far the next run would lie."""
-    found = ratio(over, under)
-    if found.value is not None:
-        return found
-    top, bottom = _middle(over), _middle(under)
-    if top.value is None or not bottom.value:
-        return Estimate(value=None, reason=top.reason or bottom.reason or "no median")
-    fewest = min(len(over), len(under))
-    why = f"{fewest} of {MIN_RUNS} runs" if fewest < MIN_RUNS else (found.reason or "no value")
-    return Estimate(value=top.value / bottom.value, reason=f"no interval: {why}")
-
-
-def _middle(runs: Sequence[Estimate]) -> Estimate:
-    values = [run.value for run in runs if run.value is not None]
-    if len(values) < len(runs):
-        return Estimate(value=None, reason=next(run.reason for run in runs if run.value is None))
-    return Estimate(value=median(values), reason=f"{len(runs)} of {MIN_RUNS} runs")
+def _one_or_mean(runs: Sequence[Estimate]) -> Estimate:
+    """Return a single run's own quantile, whose interval speaks of that run; else the mean over runs."""
+    return runs[0] if len(runs) == 1 else mean_over_runs(runs)

@@ -106,19 +106,24 @@ def _total(triggers: Sequence[str], stores: Mapping[str, TrialMedian]) -> Estima
 
 
 def _sum(medians: Mapping[TrialMedian, int]) -> Estimate:
-    value, below, above = 0.0, 0.0, 0.0
+    value, below, above, lacking = 0.0, 0.0, 0.0, ""
     for (trial, median), times in medians.items():
-        if median.value is None or median.low is None or median.high is None:
+        if median.value is None:
             return Estimate(value=None, reason=f"{trial}: {median.reason}")
         value += times * median.value
+        if median.low is None or median.high is None:
+            lacking = lacking or f"{trial}: {median.reason}"
+            continue
         below += (times * (median.value - median.low)) ** 2
         above += (times * (median.high - median.value)) ** 2
+    if lacking:
+        return Estimate(value=value, reason=lacking)
     return Estimate(value=value, low=value - math.sqrt(below), high=value + math.sqrt(above))
 
 
 def _share(trigger_ms: Estimate, compute_ms: float) -> Estimate:
     """Return the share with its limits, which follow from the latency's, since it grows with the latency."""
-    if trigger_ms.value is None or trigger_ms.low is None or trigger_ms.high is None:
-        return Estimate(value=None, reason=trigger_ms.reason)
-    low, value, high = (ms / (ms + compute_ms) for ms in (trigger_ms.low, trigger_ms.value, trigger_ms.high))
-    return Estimate(value=value, low=low, high=high)
+    low, value, high = (
+        None if ms is None else ms / (ms + compute_ms) for ms in (trigger_ms.low, trigger_ms.value, trigger_ms.high)
+    )
+    return Estimate(value=value, low=low, high=high, reason=trigger_ms.reason)

@@ -70,6 +70,9 @@ def headline(summary: RunSummary, width: int) -> Table:
         )
     for row in rows:
         table.add_row(*(Text(row[heading]) for heading in shown))
+    if any(row[heading].startswith(digits.UNSURE) for row in rows for heading in shown):
+        table.caption = f"{digits.UNSURE} has no interval: the run was too short for it (see the caveats)"
+        table.caption_justify = "left"
     return table
 
 
@@ -92,8 +95,7 @@ def _cell(cell: str, heading: str, n: str) -> str:
     """Format a cell: a trial without events has the reason there; otherwise what is no number is a dash."""
     if heading not in _QUANTILES or n == "0":
         return cell
-    is_number = digits.brief(cell) == cell and (cell[:1].isdigit() or cell[:1] in {digits.MINUS, ">"})
-    return cell if is_number else digits.NONE
+    return cell if cell[:1].isdigit() or cell[:1] in {digits.MINUS, digits.UNSURE, ">"} else digits.NONE
 
 
 def remedies(summary: RunSummary) -> Iterator[str]:

@@ -36,14 +36,15 @@ class QuantileOverRuns:
     It sums up one quantile over the runs of a group, in ms.
 
     `median` is that of the runs' own values, `low` and `high` their range: no confidence interval; None beyond the
-    drain limit, where `beyond` runs lie. `without`: runs that have no such value for want of events. Of a single run,
-    `single` is its own estimate, with its own interval.
+    drain limit, where `beyond` runs lie. No run is left out: where one has no value at all, all three are None, and
+    `note` says so; it also says how many runs were too short for an interval of their own. Of a single run, `single` is
+    its own estimate, with its own interval.
     """
 
     median: float | None
     low: float | None
     high: float | None
-    without: int
+    note: str
     single: Estimate | None
     beyond: int = 0
 
@@ -53,13 +54,11 @@ class QuantileOverRuns:
         if self.single is not None:
             return digits.shown(self.single)
         if self.median is None or self.low is None:
-            why = f"{BEYOND} in {self.beyond} runs" if self.beyond else f"none of {self.without} runs has one"
-            return digits.Shown("", "", "", why)
+            return digits.Shown("", "", "", f"{BEYOND} in {self.beyond} runs" if self.beyond else self.note)
         unit = digits.unit_for(self.median)
         value, low = (digits.rounded(each * unit.per_ms) for each in (self.median, self.low))
         high = BEYOND if self.high is None else digits.rounded(self.high * unit.per_ms)
-        note = f"{self.without} without" if self.without else ""
-        return digits.Shown(value, unit.name, f"{low} to {high}", note)
+        return digits.Shown(value, unit.name, f"{low} to {high}", self.note)
 
 
 @dataclass(frozen=True)
@@ -85,13 +84,17 @@ class TrialGroup:
     def quantile_over_runs(self, quantile: str) -> QuantileOverRuns:
         """Return a quantile of latency (`p50`, `p90`, …) over the runs."""
         estimates: list[Estimate] = [getattr(run.window.latency_ms, quantile) for run in self.runs]
-        values = [value for each in estimates if (value := _value(each)) is not None]
         single = estimates[0] if len(estimates) == 1 else None
-        if not values:
-            return QuantileOverRuns(None, None, None, len(estimates), single)
-        found = (statistics.median(values), min(values), max(values))
+        values = [_value(each) for each in estimates]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            note = f"{len(values) - len(known)} of {len(values)} runs have none"
+            return QuantileOverRuns(None, None, None, note, single)
+        short = sum(each.value is not None and each.low is None for each in estimates)
+        note = f"{short} of {len(values)} runs too short" if short else ""
+        found = (statistics.median(known), min(known), max(known))
         median, low, high = (each if math.isfinite(each) else None for each in found)
-        return QuantileOverRuns(median, low, high, len(estimates) - len(values), single, values.count(math.inf))
+        return QuantileOverRuns(median, low, high, note, single, known.count(math.inf))
 
 
 def _value(estimate: Estimate) -> float | None:

@@ -10,11 +10,11 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from stepbench import digits
-from stepbench.report.labels import WindowRow, trial_labels, window_labels, window_rows
+from stepbench.report.labels import WindowRow, describe_latency, trial_labels, window_labels, window_rows
 from stepbench.report.operations import describe_operations, per_minute
 
 if TYPE_CHECKING:
-    from stepbench.contracts.measures import Latency, WindowResult
+    from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import Caveat, FoundRate, RunSummary, StoppedPhase, TrialSummary, Utilisation
     from stepbench.contracts.threshold import ThresholdResult
 
@@ -116,7 +116,7 @@ def describe_window(row: WindowRow) -> str:
         if one and accounting and accounting.held_back
         else ""
     )
-    text = f"{_times(row.window.latency_ms)}; {_arrivals(row.window, kind)}{held_back}."
+    text = f"{describe_latency(row.window.latency_ms, 'p90')}; {_arrivals(row.window, kind)}{held_back}."
     return " ".join((text, *(phase.text for phase in row.trial.stopped if phase.phase == row.window.phase)))
 
 
@@ -219,16 +219,6 @@ def _ending(phase: StoppedPhase) -> str:
 def _describe_miss(result: ThresholdResult) -> str:
     share, limit = digits.percent(result.share), f"{100 * result.limit:g} %"
     return f"errors {share} of window {result.window} of trial {result.name}, limit {limit}"
-
-
-def _times(times: Latency) -> str:
-    if times.p50.value is None:
-        return f"No median: {times.p50.reason or 'no events'}"
-    text = f"Half of the writes had their function running within {digits.shown(times.p50).in_sentence()}"
-    if times.p90.value is None:
-        return text
-    p90 = digits.shown(times.p90)
-    return f"{text}, nine in ten within {p90.value} {p90.unit}"
 
 
 def _arrivals(window: WindowResult, kind: str) -> str:

@@ -6,10 +6,12 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from stepbench import digits
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.measures import Latency, WindowResult
     from stepbench.contracts.result import TrialResult, TrialSummary
 
 Value = float | int | str | None
@@ -93,3 +95,12 @@ def columns(names: Sequence[str], rows: Sequence[Row]) -> Columns:
 def short(value: float) -> float:
     """Round to six significant digits: finer than a figure can show, a third of the bytes."""
     return float(f"{value:.6g}")
+
+
+def describe_latency(times: Latency, tail: Literal["p90", "p99"]) -> str:
+    """Describe the median and a quantile of the tail, each with its interval, or why there is none."""
+    if times.p50.value is None:
+        return f"No median: {times.p50.reason or 'nothing was measured'}"
+    text = f"Median {digits.shown(times.p50).in_sentence()}"
+    further = digits.shown(times.p90 if tail == "p90" else times.p99)
+    return f"{text}, {tail} {further.in_sentence()}" if further.value else text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
-from stepbench.report.labels import columns, drawn_windows, short
+from stepbench.report.labels import columns, describe_latency, drawn_windows, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -179,14 +179,9 @@ def _clients(number: int) -> str:
 def describe_operations(row: WindowRow) -> str:
     """Answer for one window of operations: how long, how many a minute, how many came to nothing."""
     window, found = row.window, row.window.operations
-    if window.latency_ms.p50.value is None:
-        sentences = f"No median: {window.latency_ms.p50.reason or 'no operations'}"
-    else:
-        p50, p99 = digits.shown(window.latency_ms.p50), digits.shown(window.latency_ms.p99)
-        sentences = f"Half of the operations took up to {p50.value} {p50.unit}"
-        sentences += f", 99 in a hundred up to {p99.value} {p99.unit}" if p99.value else ""
     clients = f" with {_clients(found.clients)}" if found and found.clients else ""
-    return f"{sentences}; {per_minute(window.achieved_per_s)} a minute{clients}; {_outcomes(found)}."
+    times = describe_latency(window.latency_ms, "p99")
+    return f"{times}; {per_minute(window.achieved_per_s)} a minute{clients}; {_outcomes(found)}."
 
 
 def _outcomes(found: OperationsResult | None) -> str:

@@ -62,9 +62,11 @@ def share_figures(rows: Sequence[ShareRow]) -> tuple[ShareFigure, ...]:
 
 
 def format_share(share: Estimate) -> str:
-    """Format a share as `25 % (21 % to 30 %)`, or say why there is none."""
-    if share.value is None or share.low is None or share.high is None:
+    """Format a share as `25 % (21 % to 30 %)`, or say why there is none, or no interval."""
+    if share.value is None:
         return f"no value ({share.reason})"
+    if share.low is None or share.high is None:
+        return f"{_percent(share.value)} (no interval: {digits.brief(share.reason or '')})"
     return f"{_percent(share.value)} ({_percent(share.low)} to {_percent(share.high)})"
 
 
@@ -83,7 +85,7 @@ def _figure(rows: Sequence[ShareRow]) -> ShareFigure:
         for row in rows
     ]
     description = "; ".join(f"{row.label}: {format_share(row.share.share)}" for row in rows)
-    top = min(1.0, 1.1 * max(row.share.share.high or 0 for row in rows))
+    top = min(1.0, 1.1 * max(row.share.share.high or row.share.share.value or 0 for row in rows))
     return ShareFigure(columns(_COLUMNS, bars), tuple(row.label for row in rows), description, short(top))
 
 
