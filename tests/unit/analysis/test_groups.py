@@ -99,7 +99,8 @@ def test_two_runs_have_a_mean_without_an_interval() -> None:
     """The interval would be useless: with one degree of freedom t is 12.7."""
     (group,) = group_results(repeats(0, "s3", [1, 2]))
     found = group.windows[0].p50
-    assert (found.value, found.low, found.reason) == (pytest.approx(math.sqrt(2)), None, "2 of 3 runs")
+    assert found.value == pytest.approx(math.sqrt(2))
+    assert (found.low, found.reason) == (None, "2 of 3 runs")
 
 
 def test_an_incomplete_run_does_not_count() -> None:
@@ -116,7 +117,11 @@ def test_an_incomplete_run_does_not_count() -> None:
     [
         (Estimate(value=None, reason="> drain limit (30 s)"), None, "of one run: > drain limit (30 s)"),
         (Estimate(value=16, reason="n=200 < 368"), 2, "of one run: n=200 < 368"),
-        (Estimate(value=16, low=1, high=None, reason="upper limit > drain limit"), 2, "of one run: upper limit > drain"),
+        (
+            Estimate(value=16, low=1, high=None, reason="upper limit > drain limit"),
+            2,
+            "of one run: upper limit > drain",
+        ),
         (Estimate(value=16, low=1), 2, "of one run: no interval"),
         (Estimate(value=-0.1, low=-0.2, high=0.3), None, "not above 0 in one run"),
     ],

@@ -55,7 +55,11 @@ def test_triggers_of_two_stores_err_apart() -> None:
         (None, None, "no trial measured s3"),
         (Estimate(value=None, reason="> drain limit"), None, "s3-2: > drain limit"),
         (Estimate(value=10, reason="n=3 < 6"), 0.5, "s3-2: n=3 < 6"),
-        (Estimate(value=10, low=8, high=None, reason="upper limit > drain limit"), 0.5, "s3-2: upper limit > drain limit"),
+        (
+            Estimate(value=10, low=8, high=None, reason="upper limit > drain limit"),
+            0.5,
+            "s3-2: upper limit > drain limit",
+        ),
     ],
 )
 def test_without_a_median_or_its_interval_there_is_a_reason(

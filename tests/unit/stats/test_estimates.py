@@ -71,7 +71,8 @@ def test_a_short_window_of_strongly_autocorrelated_values_gets_no_interval() -> 
     """200 values with phi = 0.98 are worth 2."""
     values = skewed(0.98, 200)
     found = even_sample(values).estimate(0.5)
-    assert (found.value, found.low) == (pytest.approx(np.median(values)), None)
+    assert found.value == pytest.approx(np.median(values))
+    assert found.low is None
     assert re.fullmatch(r"\d of 200 independent < 6", found.reason or "")
 
 

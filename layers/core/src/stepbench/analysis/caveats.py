@@ -16,11 +16,14 @@ from stepbench.analysis.reconciliation import find_log_disagreements
 from stepbench.analysis.saturation import find_saturation_caveats
 from stepbench.analysis.stall_report import find_stall_caveats
 from stepbench.analysis.watch_gaps import find_watch_gap_caveats
+from stepbench.analysis.windows import windows_with
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Caveat
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.digits import brief, count, counted
 from stepbench.errors import TrialCancelledError
+from stepbench.records.formats.columns import UNSENT
+from stepbench.records.join.sent import UNRECORDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,9 +74,9 @@ def find_caveats(evidence: Evidence, findings: Findings) -> tuple[Caveat, ...]:
         *_check_end(evidence, findings),
         *_check_losses(evidence, findings),
         *find_outcome_caveats(evidence, findings.measured_windows),
-        *find_watch_gap_caveats(evidence, findings.total("watch_gap")),
+        *find_watch_gap_caveats(evidence, findings.total("watch_gap"), findings.measured_windows),
         *_check_load(evidence, findings),
-        *find_stall_caveats(evidence, findings.stalls),
+        *find_stall_caveats(evidence, findings.stalls, findings.measured_windows),
         *find_saturation_caveats(evidence, findings.windows, findings.stalls),
         *find_hidden_stalls(evidence, findings.windows),
         *find_rate_caveats(evidence),
@@ -126,14 +129,18 @@ def _check_losses(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
             text = f"{events} had not arrived; the trial failed, and may not have waited {limit}."
             remedy = "Run the trial again: what is lost shows in one that goes to its end."
         text += _describe_failed_invocations(evidence, evidence.spec.plan.target.receiver)
-        yield Caveat(kind="lost_events", text=text, remedy=remedy)
+        joined = evidence.joined
+        about = windows_with(findings.measured_windows, joined.acknowledged & ~joined.arrived)
+        yield Caveat(kind="lost_events", text=text, remedy=remedy, windows=about)
     if leaked := findings.total("leaked"):
         text = f"{counted(leaked, 'event')} arrived that the trigger's filter was to hold back, and in no latency."
         yield Caveat(kind="filter_leaked", text=text, remedy="Look at the filter as the store has it.")
     if unrecorded := findings.total("unrecorded"):
         text = f"{counted(unrecorded, 'event')} may have been sent without a record of it, and in no latency."
         text += _describe_failed_invocations(evidence, "RunWriter")
-        yield Caveat(kind="unrecorded", text=text, remedy="Find out from its log why a writer ended early.")
+        about = windows_with(findings.measured_windows, evidence.joined.outcome == UNRECORDED)
+        remedy = "Find out from its log why a writer ended early."
+        yield Caveat(kind="unrecorded", text=text, remedy=remedy, windows=about)
 
 
 def _describe_failed_invocations(evidence: Evidence, function: str) -> str:
@@ -161,7 +168,8 @@ def _check_load(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
         remedy = "Give writers more time to start (lead), raise max_in_flight or writers, or lower the rate."
         if findings.cancelled:
             text, remedy = f"{text.partition(':')[0]}: the run was stopped before.", _STOPPED_REMEDY
-        yield Caveat(kind="unsent", text=text, remedy=remedy)
+        about = windows_with(findings.measured_windows, evidence.joined.outcome == UNSENT)
+        yield Caveat(kind="unsent", text=text, remedy=remedy, windows=about)
 
 
 def _describe_cut_windows(phase: Phase, offered_s: float) -> str:
@@ -174,7 +182,7 @@ def _describe_cut_windows(phase: Phase, offered_s: float) -> str:
 
 
 def _check_samples(findings: Findings) -> Iterator[Caveat]:
-    for window in findings.windows:
+    for place, window in enumerate(findings.windows):
         measure = window.latency_ms
         named = {"p50": measure.p50, "p90": measure.p90, "p95": measure.p95, "p99": measure.p99}
         short = [
@@ -186,7 +194,7 @@ def _check_samples(findings: Findings) -> Iterator[Caveat]:
             text = f"Window {window.name} is too short for an interval: {', '.join(short)}."
             remedy = "Offer more events, over a longer time: p99 needs 368 independent ones, p99.9 3,688."
             remedy = _STOPPED_REMEDY if findings.cancelled else remedy
-            yield Caveat(kind="short_sample", text=text, remedy=remedy)
+            yield Caveat(kind="short_sample", text=text, remedy=remedy, windows=(place,))
 
 
 def _check_precision(findings: Findings) -> Iterator[Caveat]:
@@ -236,7 +244,9 @@ def _check_deliveries(evidence: Evidence, findings: Findings) -> Iterator[Caveat
     if cold:
         events = "1 measured event was" if cold == 1 else f"{cold} measured events were"
         text = f"{events} received by a function's cold start."
-        yield Caveat(kind="cold_starts", text=text, remedy="Lengthen the warm-up, or use provisioned concurrency.")
+        about = windows_with(findings.measured_windows, evidence.joined.cold)
+        remedy = "Lengthen the warm-up, or use provisioned concurrency."
+        yield Caveat(kind="cold_starts", text=text, remedy=remedy, windows=about)
 
 
 def _check_target(evidence: Evidence) -> Iterator[Caveat]:

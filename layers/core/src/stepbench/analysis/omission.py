@@ -27,7 +27,7 @@ PACE = 0.5
 
 def find_hidden_stalls(evidence: Evidence, results: Sequence[WindowResult]) -> Iterator[Caveat]:
     """Report each closed-loop window whose longest operation took more than `STALL` times p99."""
-    for window, result in zip(measured_windows(evidence), results, strict=True):
+    for place, (window, result) in enumerate(zip(measured_windows(evidence), results, strict=True)):
         p99_ms, longest_ms = result.latency_ms.p99.value, result.latency_ms.max
         if evidence.spec.plan.phases[window.phase].closed is None or p99_ms is None or longest_ms is None:
             continue
@@ -40,7 +40,7 @@ def find_hidden_stalls(evidence: Evidence, results: Sequence[WindowResult]) -> I
                 f"{due:.2g} % would have waited so long."
             )
             remedy = "Give load in place of closed: its response times, from t0, contain the waiting."
-            yield Caveat(kind="stalls_hidden", text=text, remedy=remedy)
+            yield Caveat(kind="stalls_hidden", text=text, remedy=remedy, windows=(place,))
 
 
 def _stalled_shares(evidence: Evidence, window: MeasuredWindow, limit_ms: float) -> tuple[float, float]:

@@ -68,7 +68,7 @@ def find_outcome_caveats(evidence: Evidence, windows: Sequence[MeasuredWindow]) 
     """Report each measured window with failed or unknown outcomes; those outside of all windows in one sentence."""
     what = "writes" if measure_of(evidence.spec.plan.experiment).arrives else "operations"
     for outcome, (kind, ended, meaning, remedy) in _CAVEATS.items():
-        for window in windows:
+        for place, window in enumerate(windows):
             events = _of(evidence.joined, window.unacknowledged, outcome)
             if events.size:
                 share = f"{digits.count(events.size)} of {digits.count(window.sent)} {what}"
@@ -76,11 +76,11 @@ def find_outcome_caveats(evidence: Evidence, windows: Sequence[MeasuredWindow]) 
                 text = f"Window {window.name}: {share} ({digits.percent(events.size / window.sent)}) {ended} {when}: "
                 text += f"{_name_errors(errors)}. {meaning}"
                 text += f"Percentiles are of acknowledged {what} only, so the slowest may be missing."
-                yield Caveat(kind=kind, text=text, remedy=remedy)
+                yield Caveat(kind=kind, text=text, remedy=remedy, windows=(place,))
         if outside := _count_outside(evidence, windows, outcome):
             phases = ", ".join(f"{digits.count(count)} in phase {phase}" for phase, count in outside.items())
             text = f"Outside of the measured windows {what} {ended}: {phases}. {meaning}They are in no latency."
-            yield Caveat(kind=kind, text=text, remedy=remedy)
+            yield Caveat(kind=kind, text=text, remedy=remedy, windows=())
 
 
 def _when(evidence: Evidence, phase: int, events: NDArray[np.int64]) -> str:

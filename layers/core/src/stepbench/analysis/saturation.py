@@ -17,7 +17,7 @@ from stepbench.model.result import Outcome
 from stepbench.stats.quantiles import min_sample, quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -67,12 +67,13 @@ def find_saturation_caveats(
         return
     delays = {phase: _delayed_in_phase(evidence, phase, stalls) for phase in {stall.phase for stall in stalls}}
     queues = _find_queues(evidence, delays)
-    for window in measured_windows(evidence):
+    for place, (window, result) in enumerate(zip(measured_windows(evidence), results, strict=True)):
+        found: Iterable[Caveat] = ()
         if evidence.spec.plan.phases[window.phase].closed is None:
-            yield from _check_lateness(evidence, window, delays.get(window.phase), queues)
-    for result in results:
-        if result.operations is not None:
-            yield from _check_generator(result.name, result.operations, evidence.spec.plan.writers)
+            found = _check_lateness(evidence, window, delays.get(window.phase), queues)
+        elif result.operations is not None:
+            found = _check_generator(result.name, result.operations, evidence.spec.plan.writers)
+        yield from (caveat.model_copy(update={"windows": (place,)}) for caveat in found)
     if queues.matter:
         text = (
             f"{queues.waited} of {queues.judged} measured events waited for one of "

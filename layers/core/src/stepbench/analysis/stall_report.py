@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.stalls import Stall
+    from stepbench.analysis.windows import MeasuredWindow
 
 MAX_SPANS = 200
 _SHOWN = 3
@@ -38,7 +39,9 @@ def stall_spans(evidence: Evidence, stalls: Sequence[Stall]) -> tuple[StallSpan,
     )
 
 
-def find_stall_caveats(evidence: Evidence, stalls: Sequence[Stall]) -> Iterator[Caveat]:
+def find_stall_caveats(
+    evidence: Evidence, stalls: Sequence[Stall], windows: Sequence[MeasuredWindow]
+) -> Iterator[Caveat]:
     """
     Report each measured phase in which the store stalled: when, how long, how much waited.
 
@@ -64,7 +67,12 @@ def find_stall_caveats(evidence: Evidence, stalls: Sequence[Stall]) -> Iterator[
             "Look at the store's log of that time (a pause, a flush, a fail-over). Latencies contain the wait; run the "
             "trial again if it is not what you measure."
         )
-        yield Caveat(kind="store_stalled", text=text, remedy=remedy)
+        about = tuple(
+            place
+            for place, window in enumerate(windows)
+            if window.phase == number and any(window.meets(stall.begin_ns, stall.end_ns) for stall in own)
+        )
+        yield Caveat(kind="store_stalled", text=text, remedy=remedy, windows=about)
 
 
 def _describe_span(stall: Stall, zero_ns: int) -> str:

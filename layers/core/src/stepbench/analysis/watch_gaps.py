@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.windows import NS_PER_S
+from stepbench.analysis.windows import NS_PER_S, windows_with
 from stepbench.contracts.result import Caveat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from stepbench.analysis.evidence import Evidence
+    from stepbench.analysis.windows import MeasuredWindow
     from stepbench.records.join.watch_gaps import WatchGap
 
 _SHOWN = 3
 
 
-def find_watch_gap_caveats(evidence: Evidence, events: int) -> Iterator[Caveat]:
+def find_watch_gap_caveats(evidence: Evidence, events: int, windows: Sequence[MeasuredWindow]) -> Iterator[Caveat]:
     """Yield a caveat if any events were acknowledged while nobody watched."""
     if not events:
         return
@@ -27,7 +28,7 @@ def find_watch_gap_caveats(evidence: Evidence, events: int) -> Iterator[Caveat]:
         "arrived when the watch was taken up again, which says nothing about the store: they are in no latency."
     )
     remedy = "Find out from WatchChanges' log why its watcher ended or stood still; run the trial again."
-    yield Caveat(kind="watch_gap", text=text, remedy=remedy)
+    yield Caveat(kind="watch_gap", text=text, remedy=remedy, windows=windows_with(windows, evidence.joined.watch_gap))
 
 
 def _under_load(evidence: Evidence) -> list[WatchGap]:

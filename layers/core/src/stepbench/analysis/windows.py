@@ -13,7 +13,7 @@ from stepbench.model.result import Outcome
 from stepbench.stats.estimates import Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -159,9 +159,18 @@ class MeasuredWindow:
         """Return the quantiles of a measure that ends at t4; None where nothing is to arrive."""
         return self.latency(measure) if self._arrives else None
 
+    def has_any(self, chosen: NDArray[np.bool_]) -> bool:
+        """Return whether some of its scheduled events are among the chosen; shape (n,), by number in the grid."""
+        parts = (self._inside(part)[0] & chosen[part.first : part.first + part.size] for part in self._events.parts())
+        return any(bool(inside.any()) for inside in parts)
+
+    def meets(self, begin_ns: int, end_ns: int) -> bool:
+        """Return whether the window has a moment of [begin_ns, end_ns), in ns since the epoch."""
+        return self.start_ns < end_ns and begin_ns < self._end_ns
+
     def overlaps(self, other: MeasuredWindow) -> bool:
         """Return whether an event could be in both windows."""
-        return self.phase == other.phase and self.start_ns < other._end_ns and other.start_ns < self._end_ns
+        return self.phase == other.phase and self.meets(other.start_ns, other._end_ns)
 
 
 def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:
@@ -171,3 +180,8 @@ def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:
         if phase in records.starts_ns:
             for number, window in enumerate(planned.all_windows(evidence.records.offered_s(phase))):
                 yield MeasuredWindow(evidence.joined, plan, records.starts_ns[phase], phase, window, number=number)
+
+
+def windows_with(windows: Sequence[MeasuredWindow], chosen: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Return the places of the windows that have some of the chosen events, shape (n,), by number in the grid."""
+    return tuple(place for place, window in enumerate(windows) if window.has_any(chosen))

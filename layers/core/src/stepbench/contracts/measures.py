@@ -15,10 +15,11 @@ from stepbench.contracts.base import Contract
 
 class Estimate(Contract):
     """
-    A number with its 95 % confidence interval, or the reason why there is none.
+    A number with its 95 % confidence interval, or the reason why it has none.
 
-    `value` is None (with a `reason`) where the sample is too small, or where the quantile falls in the mass that
-    had not arrived by the drain limit; then `reason` begins with "> drain limit".
+    `value` is None (with a `reason`) only where nothing was measured, or where the quantile falls in the mass that
+    had not arrived by the drain limit; then `reason` begins with "> drain limit". Without an interval (both limits
+    None, with a `reason`) it is the sample's own, and says little of the next run.
     """
 
     value: float | None

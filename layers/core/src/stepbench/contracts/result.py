@@ -69,6 +69,13 @@ class Caveat(Contract):
     ]
     text: str
     remedy: str
+    windows: tuple[int, ...] | None = Field(
+        default=None, description="Places, in the trial's `windows`, of those that it is about; None: of all of them."
+    )
+
+    def is_about(self, place: int) -> bool:
+        """Tell whether it is about the window at this place."""
+        return self.windows is None or place in self.windows
 
 
 class Accounting(Contract):

@@ -14,6 +14,8 @@ from stepbench.report.labels import WindowRow, describe_latency, trial_labels, w
 from stepbench.report.operations import describe_operations, per_minute
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import Caveat, FoundRate, RunSummary, StoppedPhase, TrialSummary, Utilisation
     from stepbench.contracts.threshold import ThresholdResult
@@ -63,9 +65,9 @@ def format_caveat_kind(caveat: Caveat) -> str:
     return _CAVEAT_NAMES.get(caveat.kind, caveat.kind.replace("_", " "))
 
 
-def format_caveat_kinds(trial: TrialSummary) -> str:
-    """Name the kinds of all caveats, each once."""
-    return ", ".join(dict.fromkeys(format_caveat_kind(caveat) for caveat in trial.caveats))
+def format_caveat_kinds(caveats: Sequence[Caveat]) -> str:
+    """Name the kinds of caveats, each once."""
+    return ", ".join(dict.fromkeys(map(format_caveat_kind, caveats)))
 
 
 def headline_rows(summary: RunSummary) -> tuple[HeadlineRow, ...]:
@@ -157,7 +159,7 @@ def _measured(row: WindowRow) -> HeadlineRow:
         p99=str(digits.shown(times.p99)),
         lost=_lost(trial),
         floor=str(digits.shown(trial.floor_ms.p50)) if trial.floor_ms else digits.NONE,
-        caveats=format_caveat_kinds(trial),
+        caveats=format_caveat_kinds(row.caveats),
     )
 
 
@@ -167,7 +169,7 @@ def _unmeasured(trial: TrialSummary, label: str) -> HeadlineRow:
     blank = digits.NONE
     return HeadlineRow(
         f"{label} ({state_of(trial)})", _provider(trial), "0", reason, blank, blank, blank, lost, blank,
-        format_caveat_kinds(trial),
+        format_caveat_kinds(trial.caveats),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.contracts.measures import Latency, WindowResult
-    from stepbench.contracts.result import TrialResult, TrialSummary
+    from stepbench.contracts.result import Caveat, TrialResult, TrialSummary
 
 Value = float | int | str | None
 Row = tuple[Value, ...]
@@ -27,6 +27,13 @@ class WindowRow:
     window: WindowResult
     window_label: str
     label: str
+    place: int
+    """Its place among the trial's windows."""
+
+    @property
+    def caveats(self) -> tuple[Caveat, ...]:
+        """Return the trial's caveats that are about this window."""
+        return tuple(caveat for caveat in self.trial.caveats if caveat.is_about(self.place))
 
 
 def trial_labels(trials: Sequence[TrialSummary]) -> tuple[str, ...]:
@@ -54,13 +61,14 @@ def window_label(trial: TrialSummary, phase: str, window: str) -> str:
 def window_rows(trials: Sequence[TrialSummary]) -> tuple[WindowRow, ...]:
     """Return all windows of all trials in order; a trial's only window has the trial's name."""
     found = [
-        (trial, label, window, name)
+        (trial, label, name, place)
         for trial, label in zip(trials, trial_labels(trials), strict=True)
-        for window, name in zip(trial.windows, window_labels(trial), strict=True)
+        for place, name in enumerate(window_labels(trial))
     ]
-    labels = _distinct([label if len(trial.windows) == 1 else f"{label} · {name}" for trial, label, _, name in found])
+    labels = _distinct([label if len(trial.windows) == 1 else f"{label} · {name}" for trial, label, name, _ in found])
     return tuple(
-        WindowRow(trial, window, name, label) for (trial, _, window, name), label in zip(found, labels, strict=True)
+        WindowRow(trial, trial.windows[place], name, label, place)
+        for (trial, _, name, place), label in zip(found, labels, strict=True)
     )
 
 
