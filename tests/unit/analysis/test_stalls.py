@@ -157,7 +157,7 @@ def test_stalls_are_named_and_drawn_with_their_times() -> None:
     (caveat,) = trial.caveats("store_stalled")
     assert caveat.text.startswith(
         "Phase steady: the store answered nothing between 10.0 s and 13.0 s of the trial (22:13:30 UTC), "
-        "with up to 60 requests in flight; 60 events waited."
+        "with 60 requests in flight at its end; 60 events waited."
     )
     assert "the longest of 2 stalls; the others: between 15.0 s and 15.5 s. In all 70 events waited." in caveat.text
     spans_s = [(each.from_s, each.to_s) for each in trial.result().stalls]

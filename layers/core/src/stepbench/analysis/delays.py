@@ -8,6 +8,7 @@ import numpy as np
 
 from stepbench.analysis.stalls import LEAST_NS
 from stepbench.model.result import Outcome
+from stepbench.records.join.sent import UNRECORDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +32,8 @@ def delayed(spans: Sequence[Span], events: Joined) -> NDArray[np.bool_]:
     for another reason.
     """
     t0_ns = events.t0_ns
-    on_time = np.append(np.nonzero(events.lateness_ns <= ON_TIME_NS)[0], t0_ns.size)
+    was_on_time = (events.lateness_ns <= ON_TIME_NS) & (events.outcome <= Outcome.UNKNOWN)
+    on_time = np.append(np.nonzero(was_on_time)[0], t0_ns.size)
     waited = np.zeros(t0_ns.size, dtype=np.bool_)
     times_ns = [(begin_ns, end_ns, 2 * end_ns - begin_ns) for begin_ns, end_ns in spans]
     edges = np.searchsorted(t0_ns, np.array(times_ns, np.int64).reshape(-1, 3))
@@ -44,7 +46,8 @@ def find_standstills(events: Joined, places: int) -> Iterator[Span]:
     """
     Yield when a slot's writer, in open loop, stood still: for more than 0.25 s it sent nothing, and nothing held it.
 
-    That is, an event was due in the first half of the time, and there was a place in flight for it.
+    That is, an event was due in the first half of the time, and there was a place in flight for it. Where records are
+    missing, nobody knows.
 
     Args:
         events: of one slot.
@@ -63,5 +66,7 @@ def find_standstills(events: Joined, places: int) -> Iterator[Span]:
     in_flight = pauses - np.searchsorted(np.sort(events.t2_ns[sent]), middle_ns, side="right")
     due = np.searchsorted(due_ns, middle_ns) - np.searchsorted(due_ns, begin_ns, side="right")
     due += pauses == 0  # the first event is what the first pause begins with
-    still = (due > 0) & (in_flight < places)
+    unrecorded_ns = due_ns[events.outcome == UNRECORDED]
+    unknown = np.searchsorted(unrecorded_ns, end_ns) - np.searchsorted(unrecorded_ns, begin_ns)
+    still = (due > 0) & (in_flight < places) & (unknown == 0)
     yield from zip(begin_ns[still].tolist(), end_ns[still].tolist(), strict=True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LATENESS_MS = 1.0
 LATENESS_SHARE = 0.1
+AT_ONCE_NS = 1_000_000
 QUEUED_SHARE = 0.01
 LITTLE_CPU = 0.5
 """A writer that used less, a quarter of it for punctual sends, had CPU to spare: what made it late was not its work."""
@@ -61,7 +62,7 @@ def find_saturation_caveats(
     jitter if the writers had CPU to spare and no queue. In closed loop: the generator took more than a tenth of its
     clients' time, their pauses included, or four fifths of its CPU. Not where writes go through `CheckClock`, whose
     invocation then is in that lateness. What a stall of the store delayed is left out; what queued behind a writer that
-    had stood still is no queue.
+    had stood still is no queue, and that it did is said whatever the quantiles are.
     """
     if evidence.spec.plan.target.receiver == "CheckClock":
         return
@@ -87,24 +88,15 @@ def _check_lateness(
     evidence: Evidence, window: MeasuredWindow, delayed_in_phase: NDArray[np.bool_] | None, queues: _Queues
 ) -> Iterator[Caveat]:
     joined = evidence.joined
-    sent = window.scheduled[joined.outcome[window.scheduled] <= Outcome.UNKNOWN]
+    events = window.acknowledged  # those whose response times are shown
     if delayed_in_phase is not None:
-        sent = sent[~delayed_in_phase[sent - joined.grid.span_of_phase(window.phase)[0]]]
-    judged = [q for q in _JUDGED if sent.size >= min_sample(q)]
-    if not judged:
+        events = events[~delayed_in_phase[events - joined.grid.span_of_phase(window.phase)[0]]]
+    lateness_ns = joined.lateness_ns[events].astype(np.int64)
+    stood_still = [span for phase, span in queues.standstills if phase == window.phase and window.meets(*span)]
+    effect = _describe_effect(lateness_ns, joined.service_ns[events])
+    if not events.size or not (effect or stood_still):
         return
-    lateness_ns = joined.lateness_ns[sent].astype(np.int64)
-    ascending_ms = np.sort(lateness_ns) / NS_PER_MS
-    lateness_ms = quantile(ascending_ms, judged[-1])
-    if lateness_ms <= LATENESS_MS:
-        return
-    effect = _describe_effect(lateness_ns, joined.service_ns[sent], judged)
-    if not effect:
-        return
-    text = (
-        f"Window {window.name}: {100 * (1 - judged[-1]):.0f} % of the events were sent more than {lateness_ms:.2f} ms "
-        f"late, {effect}."
-    )
+    text = f"Window {window.name}: {effect or 'events were sent late'}."
     cpu = _cpu_in_window(evidence, window)
     if queues.matter or cpu is None or cpu >= LITTLE_CPU:
         remedy = (
@@ -113,23 +105,32 @@ def _check_lateness(
         yield Caveat(kind="saturated_generator", text=text, remedy=remedy)
         return
     text += (
-        f" The latest was sent {latency(ascending_ms[-1])} late. Yet the busiest writer used {100 * cpu:.0f} % of the "
-        "CPU that it can get, and no places in flight were missing: the machine gave it the CPU too late (or it was "
-        "stopped, or waited for new connections). Latencies from t1 do not contain that."
+        f" The latest was sent {latency(int(lateness_ns.max()) / NS_PER_MS)} late. Yet the busiest writer used "
+        f"{100 * cpu:.0f} % of the CPU that it can get, and no places in flight were missing: the machine gave it the "
+        "CPU too late (or it was stopped, or waited for new connections). Latencies from t1 do not contain that."
     )
-    text += _describe_standstills(evidence, [span for phase, span in queues.standstills if phase == window.phase])
+    text += _describe_standstills(evidence, stood_still)
     remedy = "Close what else runs on the machine; more writers do not help. On AWS, give writers more memory (CPU)."
     yield Caveat(kind="host_jitter", text=text, remedy=remedy)
 
 
-def _describe_effect(lateness_ns: NDArray[np.int64], service_ns: Ints, judged: Sequence[float]) -> str:
-    """Describe which quantile of response times lateness makes longer the most; empty if none by more than a tenth."""
+def _describe_effect(lateness_ns: NDArray[np.int64], service_ns: Ints) -> str:
+    """Describe how late events were sent, and which quantile of response times that makes longer the most, if any."""
+    judged = [q for q in _JUDGED if lateness_ns.size >= min_sample(q)]
+    if not judged:
+        return ""
+    lateness_ms = quantile(np.sort(lateness_ns) / np.float64(NS_PER_MS), judged[-1])
+    if lateness_ms <= LATENESS_MS:
+        return ""
     response_ms, service_ms = np.sort(lateness_ns + service_ns) / NS_PER_MS, np.sort(service_ns) / NS_PER_MS
     pairs = ((quantile(response_ms, q), quantile(service_ms, q), q) for q in judged)
     with_it_ms, without_ms, q = max(pairs, key=lambda pair: pair[0] / max(pair[1], 1 / NS_PER_MS))
     if with_it_ms <= (1 + LATENESS_SHARE) * without_ms:
         return ""
-    return f"which makes p{100 * q:.0f} of response times {latency(with_it_ms)} instead of {latency(without_ms)}"
+    return (
+        f"{100 * (1 - judged[-1]):.0f} % of the events were sent more than {lateness_ms:.2f} ms late, which makes "
+        f"p{100 * q:.0f} of response times {latency(with_it_ms)} instead of {latency(without_ms)}"
+    )
 
 
 def _describe_standstills(evidence: Evidence, spans: Sequence[Span]) -> str:
@@ -185,7 +186,7 @@ def _check_generator(window: str, found: OperationsResult, writers: int) -> Iter
 
 
 def _find_queues(evidence: Evidence, delays: Mapping[int, NDArray[np.bool_]]) -> _Queues:
-    """Count measured events that were sent late into the last free place, and all that are judged."""
+    """Count measured events that were sent late, as soon as a place was free, and all that are judged."""
     grid, phases = evidence.joined.grid, evidence.spec.plan.phases
     waited, judged, standstills = 0, 0, []
     for slot, phase in enumerate(grid.phase.tolist()):
@@ -207,7 +208,8 @@ def _count_queued_in_slot(events: Joined, left_out: NDArray[np.bool_], places: i
     judged = ~left_out[sent]
     t1_ns, t2_ns, lateness_ns = events.t1_ns[sent], events.t2_ns[sent], events.lateness_ns[sent]
     order = np.argsort(t1_ns, kind="stable")
-    ended = np.searchsorted(np.sort(t2_ns), t1_ns[order], side="right")
-    full = np.arange(1, order.size + 1) - ended >= places
+    # Who waited for a place was sent as soon as an answer freed one: a moment before, all others had taken them all.
+    ended = np.searchsorted(np.sort(t2_ns), t1_ns[order] - AT_ONCE_NS, side="right")
+    full = np.arange(order.size) - ended >= places
     late = lateness_ns[order] > LATENESS_MS * NS_PER_MS
     return int(np.count_nonzero(full & late & judged[order])), int(np.count_nonzero(judged))

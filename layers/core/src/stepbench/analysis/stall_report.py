@@ -56,7 +56,7 @@ def find_stall_caveats(
         at = datetime.fromtimestamp(longest.begin_ns // NS_PER_S, UTC)
         text = (
             f"Phase {phase.name}: the store answered nothing {_describe_span(longest, zero_ns)} of the trial "
-            f"({at:%H:%M:%S} UTC), with up to {counted(longest.in_flight, 'request')} in flight; "
+            f"({at:%H:%M:%S} UTC), with {counted(longest.in_flight, 'request')} in flight at its end; "
             f"{counted(longest.events, 'event')} waited."
         )
         if others := [_describe_span(stall, zero_ns) for stall in own if stall is not longest]:

@@ -108,7 +108,7 @@ def stalls_among(requests: Requests, most_in_flight: int) -> Iterator[tuple[int,
         return
     ended = np.delete(silences, unended) if unended.size else silences
     place = max(0, min(int(_P99 * ended.size), ended.size - 1 - _RARE))
-    usual = int(np.partition(ended, place)[place])
+    usual = int(np.partition(ended, place)[place]) if ended.size > _RARE else 0
     limit = max(LEAST_NS // TICK_NS, TIMES_USUAL * usual, TIMES_SERVICE * _low_service(requests))
     waited, unended = _silences(requests, min(_WAITING, most_in_flight))
     waited[unended] = 0

@@ -28,7 +28,7 @@ STEP_S = 0.25
 _MAX_FAILURES, _MAX_LOCAL_FAILURES = 20, 4
 """So many in a row, each of four requests, lose a run: a network comes back, a dead emulator does not."""
 LOST_S = 300
-"""A run is lost after so long a silence, too: a server that hangs takes 70 s a request, too long for twenty."""
+"""A run is lost after so long a silence, too: a server that hangs takes a minute a request, too long for twenty."""
 
 
 @dataclass
@@ -65,8 +65,8 @@ class Observer:
         Send one request. An answer that does not come is no news.
 
         Raises:
-            ServerEndedError: the emulator has ended.
-            LocalEnvironmentError: nothing has answered for a while.
+            ServerEndedError: the emulator has ended, or has not answered for a while.
+            LocalEnvironmentError: nothing has answered for a while, on a deployed stack.
         """
         try:
             if self.folder is not None and self.look_at_servers():
@@ -78,7 +78,8 @@ class Observer:
             limit = _MAX_FAILURES if self.executions.stack.endpoint is None else _MAX_LOCAL_FAILURES
             if self._failures >= limit or silent_ns > LOST_S * 10**9:
                 message = f"lost sight of run {self.executions.run.run_id}: {error}"
-                raise LocalEnvironmentError(message) from error
+                is_local = self.executions.stack.endpoint is not None  # nobody is left who could be asked to stop it
+                raise (ServerEndedError if is_local else LocalEnvironmentError)(message) from error
 
     def look_at_servers(self) -> bool:
         """

@@ -132,6 +132,10 @@ def _collect(observer: Observer, folder: RunFolder, document: dict[str, Any], ou
         try:
             summary = read_summary(fetch(executions.stack.runs, outcome.run_id, folder.out))
             summary = summary if outcome.stopped else _explain(executions, summary, folder)
+            cause = "" if summary or outcome.stopped else _cause(executions)
+            return replace(outcome, summary=summary, cause=cause)
+        except PlanError:
+            raise
         except KeyboardInterrupt:
             if not outcome.stopped:
                 folder.notify("the run is over; its results are fetched first (interrupt again to leave them)")
@@ -139,9 +143,6 @@ def _collect(observer: Observer, folder: RunFolder, document: dict[str, Any], ou
             error = RunAbandonedError(f"run {outcome.run_id} was interrupted while its results were fetched")
         except (OSError, BotoCoreError, ClientError, StepbenchError) as raised:
             error = _not_fetched(executions, folder, raised)
-        else:
-            cause = "" if summary or outcome.stopped else _cause(executions)
-            return replace(outcome, summary=summary, cause=cause)
     try:
         observer.look_at_servers()
     except ServerEndedError as raised:

@@ -119,7 +119,7 @@ def open_stack(name: str, session: boto3.session.Session, endpoint: str | None) 
 
 REGION = "us-east-1"
 _CONFIG = Config(
-    retries={"mode": "standard", "max_attempts": 4}, connect_timeout=5, read_timeout=70, max_pool_connections=8
+    retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=5, read_timeout=20, max_pool_connections=8
 )
 
 _PATIENT = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=920, tcp_keepalive=True)
