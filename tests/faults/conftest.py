@@ -15,7 +15,7 @@ from tests.faults.surroundings import Surroundings, fresh_surroundings
 
 RUN_S = 14
 CASE_S = 50
-"""What a case takes beside two others, with the run after it and its share of the environments that are started again."""
+"""What a case takes beside two others, with the run after it and its share of the environments started again."""
 VERDICT, CLEAN = "verdict", "clean"
 
 
