@@ -13,9 +13,9 @@ from tests.faults.cases import Case, every_case, tour
 from tests.faults.judging import Verdict, table
 from tests.faults.surroundings import Surroundings, fresh_surroundings
 
-RUN_S = 12
-CASE_S = 30
-"""What a case takes, with the run after it and its share of the environments that have to be started again."""
+RUN_S = 14
+CASE_S = 50
+"""What a case takes beside two others, with the run after it and its share of the environments started again."""
 VERDICT, CLEAN = "verdict", "clean"
 
 
