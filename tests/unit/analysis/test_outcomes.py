@@ -68,6 +68,14 @@ def test_writes_without_an_answer_may_have_happened() -> None:
     assert "Nobody knows whether they happened. Percentiles are of acknowledged writes only" in text
 
 
+def test_an_outage_is_told_with_its_length_however_few_requests_it_refused() -> None:
+    """Of events due from 3 s to 5 s; in closed loop a handful of refusals stands for as long a time."""
+    result = refused(dict.fromkeys(range(60, 100), (FAILED, "connect: refused")))
+    ((_, text),) = caveats(result)
+    assert "of the window, 2" in text
+    assert ", nothing was acknowledged. Percentiles" in text
+
+
 def test_no_more_than_the_most_frequent_errors_are_named() -> None:
     """A store may have a code for every request."""
     result = refused({event: (FAILED, f"E{min(event, 5)}") for event in range(1, 8)})

@@ -278,6 +278,12 @@ def test_what_is_wrong_on_stdin_is_bad_input(
     assert capsys.readouterr().err.startswith(said)
 
 
+def test_of_several_plans_the_bad_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """`trials[0]` is in each of them."""
+    assert main(["run", "quick-unloaded", bad := written({**TRIAL, "writers": 0})]) == 2
+    assert capsys.readouterr().err.startswith(f"stepbench: {bad}: trials[0].writers: ")
+
+
 def test_a_folder_without_a_name_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
     """A script whose variable is empty would fill the folder that it happens to be in."""
     with pytest.raises(SystemExit, match="2"):

@@ -158,3 +158,10 @@ def test_a_run_is_found_by_folder_and_by_id(tmp_path: Path) -> None:
     assert find_run("sample-run", tmp_path) == folder
     with pytest.raises(PlanError, match="neither a run's folder nor a run below"):
         find_run("other", tmp_path)
+
+
+def test_a_run_that_was_killed_is_known(tmp_path: Path) -> None:
+    """Its folder lies there: that it is none would be untrue."""
+    (tmp_path / "killed" / "trials").mkdir(parents=True)
+    with pytest.raises(PlanError, match=r"has no summary\.json: it goes on, or was killed"):
+        find_run("killed", tmp_path)

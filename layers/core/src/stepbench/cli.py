@@ -168,7 +168,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.plans.count(STDIN) > 1:
         _write_errors("PLAN: stdin can be read once only, and - stands there more often")
         return BAD_INPUT
-    plans = [_read_plan(name) for name in options.plans]
+    plans = [_read_plan(name, named=len(options.plans) > 1) for name in options.plans]
     # Optional libraries, and half a second of imports that no other command needs.
     from stepbench.local.commands import Ending, Options, run_here, run_there  # noqa: PLC0415
     from stepbench.local.fetching import expected_bytes, require_writable  # noqa: PLC0415
@@ -295,10 +295,14 @@ def _counted(processes: Sequence[str]) -> str:
     return ", ".join(f"{number} {program}" if number > 1 else program for program, number in sorted(programs.items()))
 
 
-def _read_plan(name: str) -> Plan:
-    """Read a valid plan within its budget; any other is refused before anything is started."""
-    plan = parse_plan(read_text(sys.stdin.buffer) if name == STDIN else find_plan(name))
-    check_budget(plan)
+def _read_plan(name: str, *, named: bool = False) -> Plan:
+    """Read a valid plan within its budget; any other is refused before anything is started, by its name of several."""
+    try:
+        plan = parse_plan(read_text(sys.stdin.buffer) if name == STDIN else find_plan(name))
+        check_budget(plan)
+    except PlanError as error:
+        prefix = f"{name}: " if named else ""
+        raise PlanError([each._replace(path=f"{prefix}{each.path}") for each in error.problems]) from error
     return plan
 
 

@@ -165,7 +165,9 @@ def _check_load(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     ]
     if parts:
         text = f"{' and '.join(parts)} were not sent: the load was less than planned."
-        remedy = "Give writers more time to start (lead), raise max_in_flight or writers, or lower the rate."
+        remedy = "Writers began too late, or had no place in flight: raise max_in_flight or writers, or lower the rate."
+        if findings.failure is not None and not findings.cancelled:
+            text, remedy = f"{text.partition(':')[0]}: the trial had failed before.", "Mend that, and run it again."
         if findings.cancelled:
             text, remedy = f"{text.partition(':')[0]}: the run was stopped before.", _STOPPED_REMEDY
         about = windows_with(findings.measured_windows, evidence.joined.outcome == UNSENT)

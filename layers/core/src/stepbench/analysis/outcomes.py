@@ -32,6 +32,8 @@ class _OutcomeCaveat(NamedTuple):
 
 _NAMED = 3
 """So many errors are named in a caveat; the page has all."""
+_OUTAGE_NS, _TIMES_USUAL = NS_PER_S, 10
+"""A time without an acknowledgement is worth a sentence from a second on, and from ten times the usual one."""
 _CAVEATS: dict[Outcome, _OutcomeCaveat] = {
     Outcome.FAILED: _OutcomeCaveat(
         kind="failed_outcomes",
@@ -74,7 +76,7 @@ def find_outcome_caveats(evidence: Evidence, windows: Sequence[MeasuredWindow]) 
                 share = f"{digits.count(events.size)} of {digits.count(window.sent)} {what}"
                 when, errors = _when(evidence, window.phase, events), count_errors(evidence.joined, events)
                 text = f"Window {window.name}: {share} ({digits.percent(events.size / window.sent)}) {ended} {when}: "
-                text += f"{_name_errors(errors)}. {meaning}"
+                text += f"{_name_errors(errors)}. {meaning}{_describe_outage(evidence, window)}"
                 text += f"Percentiles are of acknowledged {what} only, so the slowest may be missing."
                 yield Caveat(kind=kind, text=text, remedy=remedy, windows=(place,))
         if outside := _count_outside(evidence, windows, outcome):
@@ -88,6 +90,27 @@ def _when(evidence: Evidence, phase: int, events: NDArray[np.int64]) -> str:
     due_ns = (int(evidence.joined.grid.due_ns(event, event + 1)[0]) for event in (int(events[0]), int(events[-1])))
     first_s, last_s = (f"{(each_ns - evidence.records.starts_ns[phase]) / NS_PER_S:.1f} s" for each_ns in due_ns)
     return f"{first_s if first_s == last_s else f'between {first_s} and {last_s}'} after its phase began"
+
+
+def _describe_outage(evidence: Evidence, window: MeasuredWindow) -> str:
+    """
+    Describe the longest time in a window without an acknowledgement, if it is long; empty otherwise.
+
+    In closed loop a client waits after a failure, so that the share of failures says little of how long they lasted.
+    """
+    start_ns, end_ns = window.start_ns, window.start_ns + round(window.length_s * NS_PER_S)
+    done = [np.array([start_ns, end_ns])]
+    for part in evidence.joined.of_phase(window.phase).parts():
+        t2_ns = part.t2_ns[part.outcome == Outcome.OK]
+        done.append(t2_ns[(t2_ns >= start_ns) & (t2_ns < end_ns)])
+    done_ns = np.sort(np.concatenate(done))
+    gaps_ns = np.diff(done_ns)
+    longest = int(gaps_ns.argmax())
+    if gaps_ns[longest] < max(_OUTAGE_NS, _TIMES_USUAL * float(np.median(gaps_ns))):
+        return ""
+    from_s, to_s = ((int(done_ns[place]) - start_ns) / NS_PER_S for place in (longest, longest + 1))
+    share = digits.percent((to_s - from_s) / window.length_s)
+    return f"From {from_s:.1f} s to {to_s:.1f} s of the window, {share} of it, nothing was acknowledged. "
 
 
 def _name_errors(errors: dict[str, int]) -> str:

@@ -117,6 +117,13 @@ def find_run(run: str, out: Path) -> Path:
     for folder in (Path(run), out / run):
         if (folder / SUMMARY).is_file():
             return folder
+    unfinished = next((folder for folder in (Path(run), out / run) if (folder / "trials").is_dir()), None)
+    if unfinished is not None:
+        message, remedy = (
+            f"has no {SUMMARY}: it goes on, or was killed",
+            f"Run it again; what there is lies in {unfinished}.",
+        )
+        raise PlanError([Problem(path="RUN", value=f'"{run}"', message=message, remedy=remedy)])
     message = f"is neither a run's folder nor a run below {out}"
     remedy = f"Give the path of a folder that holds {SUMMARY}, or name with --out the folder of runs."
     raise PlanError([Problem(path="RUN", value=f'"{run}"', message=message, remedy=remedy)])

@@ -133,9 +133,12 @@ def add_ended_server(result: TrialResult, server: EndedServer) -> TrialResult:
     if server.log:
         lines += ["The last lines of its log:", *server.log]
     failure = Failure(error=ServerEndedError.__name__, cause="\n".join(lines))
-    return result.model_copy(
-        update={"summary": result.summary.model_copy(update={"failure": failure, "incomplete": True})}
-    )
+    caveats = result.summary.caveats
+    if not any(caveat.kind == "incomplete" for caveat in caveats):
+        text = f"{server.text}; what had been recorded until then is shown."
+        caveats = (Caveat(kind="incomplete", text=text, remedy="Remove the cause, and run the trial again."), *caveats)
+    update = {"failure": failure, "incomplete": True, "caveats": caveats}
+    return result.model_copy(update={"summary": result.summary.model_copy(update=update)})
 
 
 if __name__ == "__main__":

@@ -112,7 +112,8 @@ def reach_target(spec: TrialSpec, services: Services, build: BuildDriver | None 
                 if isinstance(error, TargetUnreachableError):
                     raise
                 if services.clock.now_ns() + REACH_POLL_S * 10**9 >= until_ns:
-                    raise TargetUnreachableError(str(error)) from error
+                    message = f"{error}. See whether it runs, and whether the plan's endpoint is right"
+                    raise TargetUnreachableError(message) from error
             refuse_if_cancelled(spec.tag, services)
             services.clock.sleep(REACH_POLL_S)
         yield opened
