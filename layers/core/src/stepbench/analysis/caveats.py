@@ -133,10 +133,10 @@ def _check_losses(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
         about = windows_with(findings.measured_windows, joined.acknowledged & ~joined.arrived)
         yield Caveat(kind="lost_events", text=text, remedy=remedy, windows=about)
     if leaked := findings.total("leaked"):
-        text = f"{counted(leaked, 'event')} arrived that the trigger's filter was to hold back, and in no latency."
+        text = f"{counted(leaked, 'event')} arrived that the trigger's filter was to hold back; no latency has them."
         yield Caveat(kind="filter_leaked", text=text, remedy="Look at the filter as the store has it.")
     if unrecorded := findings.total("unrecorded"):
-        text = f"{counted(unrecorded, 'event')} may have been sent without a record of it, and in no latency."
+        text = f"{counted(unrecorded, 'event')} may have been sent without a record of it; no latency has them."
         text += _describe_failed_invocations(evidence, "RunWriter")
         about = windows_with(findings.measured_windows, evidence.joined.outcome == UNRECORDED)
         remedy = "Find out from its log why a writer ended early."

@@ -31,6 +31,8 @@ def delayed(spans: Sequence[Span], events: Joined) -> NDArray[np.bool_]:
     That is until one is sent on time again, and at most for as long as the span itself: who never catches up is late
     for another reason.
     """
+    if not spans:
+        return np.zeros(events.size, dtype=np.bool_)
     t0_ns = events.t0_ns
     was_on_time = (events.lateness_ns <= ON_TIME_NS) & (events.outcome <= Outcome.UNKNOWN)
     on_time = np.append(np.nonzero(was_on_time)[0], t0_ns.size)

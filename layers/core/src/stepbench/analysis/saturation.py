@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.analysis.delays import delayed, find_standstills
+from stepbench.analysis.delays import ON_TIME_NS, delayed, find_standstills
 from stepbench.analysis.latency import NS_PER_MS
 from stepbench.analysis.operations import generator_cpu
 from stepbench.analysis.windows import NS_PER_S, measured_windows
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 LATENESS_MS = 1.0
 LATENESS_SHARE = 0.1
-AT_ONCE_NS = 1_000_000
 QUEUED_SHARE = 0.01
 LITTLE_CPU = 0.5
 """A writer that used less, a quarter of it for punctual sends, had CPU to spare: what made it late was not its work."""
@@ -96,7 +95,7 @@ def _check_lateness(
     effect = _describe_effect(lateness_ns, joined.service_ns[events])
     if not events.size or not (effect or stood_still):
         return
-    text = f"Window {window.name}: {effect or 'events were sent late'}."
+    text = f"Window {window.name}: {effect or 'events were sent late'}.{_describe_standstills(evidence, stood_still)}"
     cpu = _cpu_in_window(evidence, window)
     if queues.matter or cpu is None or cpu >= LITTLE_CPU:
         remedy = (
@@ -109,7 +108,6 @@ def _check_lateness(
         f"{100 * cpu:.0f} % of the CPU that it can get, and no places in flight were missing: the machine gave it the "
         "CPU too late (or it was stopped, or waited for new connections). Latencies from t1 do not contain that."
     )
-    text += _describe_standstills(evidence, stood_still)
     remedy = "Close what else runs on the machine; more writers do not help. On AWS, give writers more memory (CPU)."
     yield Caveat(kind="host_jitter", text=text, remedy=remedy)
 
@@ -209,7 +207,7 @@ def _count_queued_in_slot(events: Joined, left_out: NDArray[np.bool_], places: i
     t1_ns, t2_ns, lateness_ns = events.t1_ns[sent], events.t2_ns[sent], events.lateness_ns[sent]
     order = np.argsort(t1_ns, kind="stable")
     # Who waited for a place was sent as soon as an answer freed one: a moment before, all others had taken them all.
-    ended = np.searchsorted(np.sort(t2_ns), t1_ns[order] - AT_ONCE_NS, side="right")
+    ended = np.searchsorted(np.sort(t2_ns), t1_ns[order] - ON_TIME_NS, side="right")
     full = np.arange(order.size) - ended >= places
     late = lateness_ns[order] > LATENESS_MS * NS_PER_MS
     return int(np.count_nonzero(full & late & judged[order])), int(np.count_nonzero(judged))

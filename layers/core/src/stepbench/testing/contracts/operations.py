@@ -217,7 +217,7 @@ class OperationsContract(LifeContract[OperationsSubject], ConnectionsContract, C
         assert (nothing.outcome, nothing.error) == (Outcome.FAILED, "not_found")
 
     async def test_tear_down_leaves_nothing_and_spares_the_neighbour(self, subject: OperationsSubject) -> None:
-        """What is left behind costs money; trials of other runs may share the database or cluster."""
+        """Data that is left behind costs money; trials of other runs may share the database or cluster."""
         spec, neighbour = operations_spec(subject.target), operations_spec(subject.target)
         async with operating(subject.operable(neighbour)):
             kept = sorted(await subject.leftovers(neighbour))

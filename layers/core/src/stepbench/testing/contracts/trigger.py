@@ -168,7 +168,7 @@ class TriggerContract(LifeContract[TriggerSubject]):
         await offer_to_nobody(driver, lambda: perform(driver, contract_write(spec, 0)))
 
     async def test_tear_down_leaves_nothing(self, subject: TriggerSubject) -> None:
-        """What is left behind costs money, and the next trial's trigger fires on it."""
+        """Data that is left behind costs money, and the next trial's trigger fires on it."""
         spec = contract_spec(subject.target)
         async with running(subject.driver(spec)) as driver:
             await asyncio.gather(*(perform(driver, contract_write(spec, sequence)) for sequence in range(5)))
