@@ -163,6 +163,7 @@ def test_an_estimate_may_have_a_unit_of_its_own() -> None:
     [
         ("81 of 1853 independent < 368", "needs about 5 × longer"),  # noqa: RUF001 -- times
         ("n=2303 < 3688", "needs about 1.6 × longer"),  # noqa: RUF001 -- times
+        ("71 of 200 independent < 72", "needs about 1.1 × longer"),  # noqa: RUF001 -- times
         ("0 of 20 independent < 6", "needs about 6 × longer"),  # noqa: RUF001 -- times
         ("n=9 < 3688", "needs about 410 × longer"),  # noqa: RUF001 -- times
         ("2 of 3 runs", "2 of 3 runs"),

@@ -119,7 +119,7 @@ def brief(note: str) -> str:
     shortfall = _SHORTFALL.fullmatch(note)
     if shortfall is None:
         return note
-    times = int(shortfall[2]) / max(1, int(shortfall[1]))
+    times = max(1.1, int(shortfall[2]) / max(1, int(shortfall[1])))  # "1.0 times longer" would be nothing
     return f"needs about {rounded(times, 1 if times >= 2 else 2)} {TIMES.name} longer"  # noqa: PLR2004 -- 1.3, 4, 40
 
 
