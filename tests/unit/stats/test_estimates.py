@@ -65,6 +65,9 @@ def test_forty_effective_values_are_enough_for_a_median() -> None:
     assert low < high
     assert found.p95.value is not None
     assert found.p95.low is None
+    shortages = [re.fullmatch(r"(\d+) of 200 independent < \d+", each.reason or "") for each in (found.p95, found.p99)]
+    of_p95, of_p99 = (int(each[1]) for each in shortages if each)
+    assert of_p99 <= of_p95 < 200  # what it would take grows with the quantile
 
 
 def test_a_short_window_of_strongly_autocorrelated_values_gets_no_interval() -> None:
