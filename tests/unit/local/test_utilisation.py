@@ -40,10 +40,13 @@ def test_each_whole_second_is_told_once_in_per_cent_of_a_core(
 def test_children_count_while_they_run_and_after() -> None:
     """PostgreSQL has a process a connection, and those come and go."""
     spin = "import os\nwhile os.times().user < 0.3: pass"
-    before, alone = cpu_s([os.getpid()], alone=False), cpu_s([os.getpid()], alone=True)
-    subprocess.run([sys.executable, "-c", spin], check=True, timeout=60)
-    assert cpu_s([os.getpid()], alone=False) - before >= 0.3
-    assert cpu_s([os.getpid()], alone=True) - alone < 0.3
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}]); print(); sys.stdin.read()"
+    command = [sys.executable, "-c", parent]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # the child has come and gone, and its parent does nothing
+        assert cpu_s([process.pid], alone=False) - cpu_s([process.pid], alone=True) >= 0.3
+        process.communicate(timeout=60)
 
 
 def test_a_pid_that_is_gone_has_used_nothing() -> None:
