@@ -1,5 +1,6 @@
 """A command whose streams are closed, broken or full ends as it would else."""
 
+import io
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stepbench.local.processes import identify, spawn
-from stepbench.local.streams import MessageStream
+from stepbench.local.streams import MessageStream, data_console, message_console
 
 SCHEMA = [sys.executable, "-m", "stepbench.cli", "schema"]
 BAD = [sys.executable, "-m", "stepbench.cli", "validate", "/nowhere.json"]
@@ -80,3 +81,18 @@ def test_messages_go_through_to_a_stream_that_takes_them(capsys: pytest.CaptureF
     assert (stream.write("text"), stream.encoding) == (4, sys.stdout.encoding)
     stream.flush()
     assert capsys.readouterr().out == "text"
+
+
+def test_data_goes_out_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich would make a picture of `:key:`, and `--json` promises the very file."""
+    stdout = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stdout)
+    data_console().print('{"path": "/tmp/:key:/[red]"}', soft_wrap=True, markup=False, highlight=False)
+    assert stdout.getvalue() == '{"path": "/tmp/:key:/[red]"}\n'
+
+
+def test_words_in_a_log_file_are_not_cut_to_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CI's logs have no terminal, and the table's columns would be dropped for want of width."""
+    monkeypatch.setattr(sys, "stderr", sys.__stdout__)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    assert message_console().width == 200

@@ -1,0 +1,7 @@
+"""`python -m stepbench.cli`."""
+
+import sys
+
+from stepbench.cli.parser import main
+
+sys.exit(main())

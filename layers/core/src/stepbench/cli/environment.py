@@ -1,0 +1,58 @@
+"""Commands about this machine: `stores`, `up`, `down`."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+
+from stepbench.cli.command import OK, Command
+from stepbench.cli.inputs import clone_paths
+from stepbench.cli.streams import write, write_message
+
+
+def stores(_options: argparse.Namespace) -> int:
+    """List the stores."""
+    from stepbench.local.session import store_list
+
+    for row in store_list():
+        write(f"{row.store:<11} {row.trigger:<45} {row.here}")
+    return OK
+
+
+def up(_options: argparse.Namespace) -> int:
+    """Start the environment, and list its servers."""
+    from stepbench.local.processes import interruptible
+    from stepbench.local.session import start_environment
+
+    with interruptible():
+        state = start_environment(clone_paths(), write_message)
+    for server in state.servers:
+        write(f"{server.name:<16} {server.endpoint:<34} {server.version}")
+    for name, reason in state.skipped.items():
+        write(f"{name:<16} skipped: {reason}")
+    return OK
+
+
+def down(_options: argparse.Namespace) -> int:
+    """End the environment."""
+    from stepbench.local.processes import shielded
+    from stepbench.local.session import stop_environment
+
+    with shielded():
+        ended = stop_environment(clone_paths())
+    write_message(f"ended {_counted(ended)}" if ended else "nothing was running")
+    return OK
+
+
+def _counted(processes: Sequence[str]) -> str:
+    """Count `etcd (pid 7)`, `python (pid 8)`, ... by program."""
+    programs = Counter(process.partition(" (")[0] for process in processes)
+    return ", ".join(f"{number} {program}" if number > 1 else program for program, number in sorted(programs.items()))
+
+
+COMMANDS = (
+    Command("stores", stores, "list the stores, and what stands for each on this machine"),
+    Command("up", up, "start emulator and stores, deploy, and leave everything running"),
+    Command("down", down, "end what `up` has started"),
+)

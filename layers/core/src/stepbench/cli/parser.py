@@ -1,0 +1,102 @@
+"""All commands together: arguments in, one command run, its failure in one line, an exit code out."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import stepbench
+from stepbench.cli import environment, plans, reports, running
+from stepbench.cli.command import BAD_INPUT, EXIT_CODES, FAILED, OK, OneOf
+from stepbench.cli.streams import write_errors
+from stepbench.errors import PlanError, StepbenchError
+from stepbench.local.streams import dropping_messages, flush_data
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.cli.command import Argument, Command
+
+COMMANDS: tuple[Command, ...] = (*running.COMMANDS, *plans.COMMANDS, *reports.COMMANDS, *environment.COMMANDS)
+"""All commands, as `--help` lists them."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. A failure is one line, not a traceback."""
+    with dropping_messages():
+        options = build_parser().parse_args(arguments)
+        code = _run_command(options)
+        error = flush_data()
+        if error is None:
+            return code
+        if code == OK and not isinstance(error, BrokenPipeError):  # `… schema | head -1`: nobody reads on, and knows it
+            write_errors(f"stdout: {error}")
+        return code or FAILED
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="stepbench",
+        description="Latency of the data stores behind serverless applications, measured with an error bar.",
+        epilog=f"Exit codes: {EXIT_CODES}.",
+    )
+    parser.add_argument("--version", action="version", version=f"stepbench {stepbench.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        _add_command(commands, command)
+    return parser
+
+
+def _add_command(commands: Any, command: Command) -> None:  # noqa: ANN401 -- argparse's own type is private
+    description = f"{command.text[0].upper()}{command.text[1:]}."
+    parser = commands.add_parser(command.name, help=command.text, description=description, epilog=command.epilog)
+    parser.set_defaults(command=command.run)
+    for entry in command.arguments:
+        if isinstance(entry, OneOf):
+            group = parser.add_mutually_exclusive_group()
+            for each in entry.arguments:
+                _add_argument(group, each)
+        else:
+            _add_argument(parser, entry)
+
+
+def _add_argument(parser: Any, argument: Argument) -> None:  # noqa: ANN401 -- a parser, or a group of argparse's
+    parser.add_argument(*argument.names, **argument.options)
+
+
+def _run_command(options: argparse.Namespace) -> int:
+    try:
+        code: int = options.command(options)
+    except PlanError as error:
+        write_errors(*(str(problem) for problem in error.problems))
+        return BAD_INPUT
+    except StepbenchError as error:
+        write_errors(str(error))
+    except KeyboardInterrupt:
+        write_errors("interrupted")
+    except ModuleNotFoundError as error:
+        write_errors(f"{error}; install stepbench[analysis,local,report,stores], as `make setup` does")
+    except BrokenPipeError:
+        pass  # see `flush_data`
+    except (OSError, subprocess.SubprocessError) as error:
+        write_errors(str(error))
+    except _aws_errors() as error:
+        write_errors(f"AWS: {_describe(error)}")
+    else:
+        return code
+    return FAILED
+
+
+def _aws_errors() -> tuple[type[Exception], ...]:
+    """Return what AWS's library raises; it is loaded here, where something has been raised."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    return BotoCoreError, ClientError
+
+
+def _describe(error: Exception) -> str:
+    if type(error).__name__ == "NoRegionError":
+        return "no region is set; set AWS_DEFAULT_REGION, or a region in your profile"
+    return str(error)

@@ -1,0 +1,116 @@
+"""Commands that measure: `run`, and `calibrate`, which measures Stepbench itself."""
+
+from __future__ import annotations
+
+import argparse
+
+from stepbench.cli.command import (
+    BAD_INPUT,
+    EXIT_CODES,
+    FAILED,
+    OK,
+    THRESHOLD_MISSED,
+    Command,
+    OneOf,
+    argument,
+    at_least_one,
+    out,
+)
+from stepbench.cli.inputs import STDIN, clone_paths, read_plan
+from stepbench.cli.streams import write, write_errors, write_message
+
+MAX_CALIBRATION_RATE = 5_000
+"""More than one writer of ours offers on two cores; beyond it the writer is what would be measured."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run plans, one after the other."""
+    if options.plans.count(STDIN) > 1:
+        write_errors("PLAN: stdin can be read once only, and - stands there more often")
+        return BAD_INPUT
+    plans = [read_plan(name, named=len(options.plans) > 1) for name in options.plans]
+    from stepbench.local.commands import Ending, Options, run_here, run_there
+    from stepbench.local.fetching import expected_bytes, require_writable
+    from stepbench.local.processes import interruptible
+    from stepbench.local.streams import data_console, message_console
+
+    require_writable(options.out, expected_bytes(plans))
+    how = Options(out=options.out, json=options.json, floors=not options.no_floors)
+    with interruptible():
+        if options.stack:
+            ending = run_there(options.stack, plans, how, message_console(), data_console())
+        else:
+            ending = run_here(clone_paths(), plans, how, message_console(), data_console())
+    return {Ending.WHOLE: OK, Ending.THRESHOLD_MISSED: THRESHOLD_MISSED, Ending.NOT_WHOLE: FAILED}[ending]
+
+
+def calibrate(options: argparse.Namespace) -> int:
+    """Measure the reference store, whose delays and faults are known."""
+    from stepbench.local import calibrating
+    from stepbench.local.fetching import expected_bytes, require_writable
+    from stepbench.local.processes import interruptible
+    from stepbench.local.streams import message_console
+
+    console = message_console()
+    with interruptible():
+        if options.runs:
+            report = calibrating.calibrate_runs(options.runs, options.rate, write_message)
+        else:
+            plan = calibrating.with_rate(read_plan(calibrating.PRESET), options.rate)
+            require_writable(options.out, expected_bytes([plan]))
+            report = calibrating.calibrate_plan(clone_paths(), plan, options.out, console)
+    calibrating.print_report(report, console)
+    if options.json:
+        write(calibrating.to_json(report))
+    return OK if report.passed else FAILED
+
+
+def _rate(text: str) -> float:
+    rate_per_s = float(text)
+    if not 1 <= rate_per_s <= MAX_CALIBRATION_RATE:
+        message = f"{text} is not from 1 to {MAX_CALIBRATION_RATE:,}"
+        raise argparse.ArgumentTypeError(message)
+    return rate_per_s
+
+
+COMMANDS = (
+    Command(
+        "run",
+        run,
+        "run plans, here or on a deployed stack, and fetch their reports",
+        (
+            argument(
+                "plans",
+                metavar="PLAN",
+                nargs="+",
+                help="a file, a preset's name (see `stepbench plans`), or - for stdin",
+            ),
+            OneOf(
+                (
+                    argument("--stack", metavar="NAME", help="on this CloudFormation stack, with your AWS credentials"),
+                    argument("--local", action="store_true", help="on this machine (the default)"),
+                )
+            ),
+            out("results go there"),
+            argument("--json", action="store_true", help="print summary.json on stdout, one line a run"),
+            argument("--no-floors", action="store_true", help="locally: do not measure the machine's floors first"),
+        ),
+        epilog=f"Exit codes: {EXIT_CODES}. The worst of several plans counts, and 1 is worse than 3.",
+    ),
+    Command(
+        "calibrate",
+        calibrate,
+        "measure Stepbench itself, against a store whose delays and faults are known",
+        (
+            argument("--json", action="store_true", help="print the outcome on stdout, in one line"),
+            argument(
+                "--runs",
+                type=at_least_one,
+                metavar="N",
+                help="instead of the plan `calibrate`: so many short seeded runs without an emulator, for their counts",
+            ),
+            argument("--rate", type=_rate, metavar="R", default=500, help="events a second (default: 500)"),
+            out("results of the plan go there"),
+        ),
+    ),
+)

@@ -1,0 +1,69 @@
+"""Plans as files and on stdin, and a stand-in for a run."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stepbench.contracts.plan import Plan
+from stepbench.local import commands
+from stepbench.local.commands import Ending
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.local.commands import Options
+
+PHASES = [{"name": "p", "load": [{"rate_per_s": 20, "count": 200}]}]
+TRIAL = {"target": {"store": "s3"}, "phases": PHASES}
+PLAN = {"name": "one", "trials": [TRIAL]}
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave no folder for results where the tests are run from."""
+    monkeypatch.chdir(tmp_path)
+
+
+def written(*trials: dict[str, Any], **fields: object) -> str:
+    """Write a plan's file, valid unless its trials or fields say otherwise, and return its path."""
+    Path("plan.json").write_text(json.dumps({**PLAN, "trials": trials or [TRIAL], **fields}))
+    return "plan.json"
+
+
+@pytest.fixture
+def plan() -> str:
+    """Return the path of a valid plan's file."""
+    return written()
+
+
+class Recorder:
+    """The recorder stands in for a run: it remembers what it was asked, and answers as told."""
+
+    def __init__(self, answer: Ending | BaseException) -> None:
+        self.answer = answer
+        self.asked: list[tuple[Any, Sequence[Plan], Options]] = []
+
+    def __call__(self, where: Any, plans: Sequence[Plan], options: Options, *_consoles: object) -> Ending:  # noqa: ANN401 -- paths, or a name
+        """Record a call, and answer."""
+        self.asked.append((where, plans, options))
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+def here(monkeypatch: pytest.MonkeyPatch, answer: Ending | BaseException) -> Recorder:
+    """Record the arguments of a run, in place of running."""
+    recorder = Recorder(answer)
+    monkeypatch.setattr(commands, "run_here", recorder)
+    return recorder
+
+
+def from_stdin(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pipe text into the command."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))

@@ -1,0 +1,49 @@
+"""The commands about this machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from stepbench.cli import main
+from stepbench.contracts.target import target_models
+from stepbench.local import session
+from stepbench.local.state import EnvironmentState, Server
+
+
+def test_stores_says_which_are_emulated(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody may take the emulator's latencies for AWS's."""
+    assert main(["stores"]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert rows.keys() == target_models().keys()
+    assert "emulated" in rows["s3"]
+    assert "emulated" in rows["dynamodb"]
+    assert "real" in rows["etcd"]
+    assert "no store under test" in rows["reference"]
+
+
+def test_up_lists_servers_and_what_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The endpoints are what the next command of a user needs."""
+    server = Server(name="etcd", version="3.5.1", endpoint="127.0.0.1:1", processes=())
+    state = EnvironmentState(servers=(server,), skipped={"postgresql": "no compiler"}, complete=True)
+    monkeypatch.setattr(session, "start_environment", lambda _paths, _notify: state)
+    assert main(["up"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["etcd", "127.0.0.1:1", "3.5.1"]
+    assert lines[1].split(maxsplit=1) == ["postgresql", "skipped: no compiler"]
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [(["python (pid 3)", "etcd (pid 1)", "python (pid 2)"], "ended etcd, 2 python\n"), ([], "nothing was running\n")],
+)
+def test_down_says_what_it_ended(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ended: list[str], said: str
+) -> None:
+    """It goes to stderr: there is no data in it."""
+    monkeypatch.setattr(session, "stop_environment", lambda _find_paths: ended)
+    assert main(["down"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == said

@@ -1,0 +1,97 @@
+"""All commands together: arguments, help, failures, exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import NoCredentialsError, NoRegionError
+from tests.unit.cli.conftest import here
+
+from stepbench import __version__
+from stepbench.cli import main
+from stepbench.errors import LocalEnvironmentError
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (LocalEnvironmentError("etcd does not start"), "stepbench: etcd does not start\n"),
+        (KeyboardInterrupt(), "stepbench: interrupted\n"),
+        (NoCredentialsError(), "stepbench: AWS: Unable to locate credentials\n"),
+        (NoRegionError(), "stepbench: AWS: no region is set; set AWS_DEFAULT_REGION"),
+        (
+            ModuleNotFoundError("No module named 'rich'"),
+            "stepbench: No module named 'rich'; install stepbench[analysis,local,report,stores]",
+        ),
+        (OSError(28, "No space left on device"), "stepbench: [Errno 28] No space left on device\n"),
+        (subprocess.TimeoutExpired("etcd", 10), "stepbench: Command 'etcd' timed out after 10 seconds\n"),
+    ],
+)
+def test_what_goes_wrong_is_one_line_and_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, plan: str, capsys: pytest.CaptureFixture[str], error: BaseException, said: str
+) -> None:
+    """A traceback tells a user nothing that they could act on."""
+    here(monkeypatch, error)
+    assert main(["run", plan]) == 1
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["run"], ["frob"], ["run", "x", "--stack", "s", "--local"], ["validate"], ["run", "x", "--frob"]]
+)
+def test_wrong_arguments_are_bad_input(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The exit code is 2, usage goes to stderr, and nothing to stdout."""
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "usage: stepbench" in said.err
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bug reports name it."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"stepbench {__version__}\n"
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """It names the exit codes, too, which scripts depend on."""
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    for command in ("run", "validate", "plans", "stores", "report", "schema", "up", "down"):
+        assert f"\n    {command} " in text
+    assert "Exit codes: 0 ok; 1 " in text
+    assert "3 a run missed a" in text
+
+
+def test_a_reader_that_has_enough_is_no_traceback(tmp_path: Path) -> None:
+    """In `stepbench schema | head -1` the schema is longer than the pipe's reader takes."""
+    program = [sys.executable, "-c", "import sys; from stepbench.cli import main; sys.exit(main(['schema']))"]
+    with (tmp_path / "err").open("w+b") as errors:
+        read, write = os.pipe()
+        os.close(read)
+        code = subprocess.run(program, stdout=write, stderr=errors, check=False, timeout=60).returncode
+        os.close(write)
+        errors.seek(0)
+        assert (code, errors.read()) == (1, b"")
+
+
+def test_help_waits_for_no_library() -> None:
+    """A shell asks for completions and help at every key; contracts, AWS and statistics take half a second."""
+    program = "import sys, stepbench.cli.parser as p; p.build_parser().format_help(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded & {"botocore", "jinja2", "numpy", "pydantic", "rich", "yaml"} == set()
+
+
+def test_it_can_be_run_as_a_module() -> None:
+    """Where the script is not on PATH."""
+    program = [sys.executable, "-m", "stepbench.cli", "--version"]
+    done = subprocess.run(program, check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"stepbench {__version__}\n"
