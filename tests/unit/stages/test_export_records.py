@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.samples.finished_trials import GAP, FinishedTrial, watched_with_a_gap
 from tests.samples.records import column_header, writer_rows
@@ -11,8 +13,9 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.tasks import ExportRecordsInput
+from stepbench.contracts.tasks import ExportRecordsInput, StateError
 from stepbench.records.formats.columns import encode
+from stepbench.records.formats.parquet import METADATA, columns_of
 from stepbench.records.storage import layout
 from stepbench.stages import export_records as stage
 from stepbench.stages.export_records import export_records
@@ -87,13 +90,49 @@ def test_each_row_says_whether_the_filter_was_to_let_it_pass() -> None:
     assert all(file.read()["matching"].to_pylist())
 
 
+def described_as_it_is(schema: pa.Schema, experiment: str) -> bool:
+    """Return whether each column has its own type and description, and none but the optional ones is missing."""
+    columns = columns_of(experiment)
+    found = {field.name: (str(field.type), field.metadata) for field in schema}
+    for name, (type_, metadata) in found.items():
+        assert type_ == columns[name].type, name
+        assert {key.decode(): value.decode() for key, value in metadata.items()} == columns[name].metadata, name
+    return {name for name, column in columns.items() if not column.optional} <= found.keys() <= columns.keys()
+
+
 def test_the_file_says_what_it_holds() -> None:
-    """Units with every column, the trial's name with the file, zstd inside."""
+    """Who finds the file without the program still knows each column's unit and meaning; zstd inside."""
     file, _, _ = exported()
     schema = file.schema_arrow
-    assert all(schema.field(name).metadata[b"unit"] for name in schema.names)
+    assert described_as_it_is(schema, "trigger")
+    assert METADATA.keys() <= {key.decode() for key in schema.metadata}
     assert (schema.metadata[b"store"], schema.metadata[b"run_id"]) == (b"dynamodb", b"run-1")
     assert file.metadata.row_group(0).column(5).compression == "ZSTD"
+
+
+def test_the_file_says_which_rows_are_in_which_window() -> None:
+    """Its phases' time zero and windows are all that it takes, beside the rows, to recompute the report."""
+    windows = [{"name": "late", "from_s": 1, "to_s": 2}]
+    cold = {"name": "warm-up", "measured": False, "load": [{"rate_per_s": 10, "count": 30}]}
+    file, _, _ = exported(phases=[cold, {**PHASES[0], "windows": windows}])
+    (phase,) = json.loads(file.schema_arrow.metadata[b"phases"])  # the load's was never planned
+    expected = {"name": "warm-up", "measured": False, "start_ns": START_NS, "offered_s": 3.0, "windows": []}
+    assert phase == {**expected, "clients": None, "think_ms": None}
+    file, _, _ = exported(phases=[{**PHASES[0], "windows": windows}])
+    (phase,) = json.loads(file.schema_arrow.metadata[b"phases"])
+    assert phase["windows"] == [{"name": "late", "from_s": 1.0, "to_s": 2.0}]
+    at_s = (file.read()["t0_ns"].to_numpy() - phase["start_ns"]) / 1e9
+    assert np.nonzero((at_s >= 1) & (at_s < 2))[0].tolist() == list(range(10, 20))
+
+
+def test_a_broken_off_trial_s_file_names_its_error() -> None:
+    """What a stopped run cut off is not lost: the reader of the file has to know that it was stopped."""
+    memory = MemoryServices()
+    ref = stored_trial(memory.services, small_plan("dynamodb", phases=PHASES))
+    failure = StateError(Error="TrialCancelledError", Cause="stopped")
+    output = export_records(ExportRecordsInput(ref=ref, failure=failure), memory.services)
+    schema = pq.read_schema(io.BytesIO(memory.bucket.objects[output.key]))
+    assert schema.metadata[b"failure"] == b"TrialCancelledError"
 
 
 def test_large_trials_are_written_group_by_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +169,7 @@ def test_operations_have_columns_of_their_own_and_none_of_arrivals() -> None:
     assert (table["attempt"].to_pylist(), table["sequence"].to_pylist()) == ([0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 2, 2])
     assert table["retries"].to_pylist() == [0, 0, 0, 0, 2, 2]
     assert not {"t4_ns", "arrivals", "cold", "matching", "connect_ns"} & set(table.column_names)
-    assert all(field.metadata[b"unit"] for field in file.schema_arrow)
+    assert described_as_it_is(file.schema_arrow, "operations")
 
 
 def test_each_row_says_whether_nobody_watched() -> None:

@@ -278,7 +278,9 @@ class AnalyseTrialOutput(Contract):
 
 
 class ExportRecordsInput(TrialInput):
-    """Write `records.parquet`."""
+    """Write `records.parquet`; a non-empty `failure.Error` says that the trial was broken off."""
+
+    failure: StateError = StateError()
 
 
 class ExportRecordsOutput(Contract):

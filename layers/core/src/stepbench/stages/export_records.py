@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +15,7 @@ import pyarrow.parquet as pq
 
 from stepbench.contracts.tasks import ExportRecordsInput, ExportRecordsOutput
 from stepbench.contracts.workload import OPERATION_KINDS
+from stepbench.records.formats.parquet import DESCRIPTION, METADATA, RECORDS_SCHEMA, ExportedPhase, columns_of
 from stepbench.records.join.reader import read_records
 from stepbench.records.join.sent import NO_ATTEMPT
 from stepbench.records.storage import layout
@@ -24,59 +27,13 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.records.join.joined import Joined
+    from stepbench.records.join.reader import TrialRecords
     from stepbench.stages.services import Services
 
 ROWS_PER_GROUP = 1_000_000
 _SAMPLE = 100
 """One of so many events is read to find where a row group ends."""
 OUTCOMES = ("ok", "failed", "unknown", "unsent", "unrecorded")
-_TIME = "ns since the epoch; null = none"
-_UNITS = {
-    "phase": "name of the phase",
-    "writer": "number, from 0",
-    "slice": "number within the phase, from 0",
-    "attempt": "number, from 0; null = none is known",
-    "sequence": "within the writer's slice, from 0",
-    "t0_ns": f"intended send time, {_TIME}",
-    "t1_ns": f"request handed to the kernel, writer's clock, {_TIME}",
-    "t2_ns": f"answer in hand, writer's clock, {_TIME}",
-    "t3_ns": f"the store's own event time, {_TIME}",
-    "t4_ns": f"first arrival, receiver's clock, {_TIME}",
-    "outcome": "ok, failed, unknown, unsent or unrecorded",
-    "error": "the store's error code; empty = none",
-    "matching": "to pass the trigger's filter; true where there is none",
-    "arrivals": "deliveries, the first included",
-    "retried": "of them, Lambda's own retries",
-    "late": "the first delivery came after the drain limit",
-    "out_of_order": "arrived after an event of the same writer that was due later",
-    "batch": "records delivered together with it",
-    "batch_index": "its place among them, from 0",
-    "cold": "received by a sandbox's first invocation",
-    "watch_gap": "acknowledged while nobody watched: t4 is when the watch was taken up again",
-    "client": "number over all writers; in open loop, of the connection",
-    "kind": "of the operation; of what was not recorded, read",
-    "retries": "after conflicts, by the driver",
-    "connect_ns": "making a connection for this operation, ns",
-    "tls_ns": "of it, the TLS handshake, ns",
-    "authenticate_ns": "of it, authentication, ns",
-    "operate_ns": "the operation itself on that connection, ns",
-}
-_ARRIVAL = frozenset(
-    (
-        "t3_ns",
-        "t4_ns",
-        "matching",
-        "arrivals",
-        "retried",
-        "late",
-        "out_of_order",
-        "batch",
-        "batch_index",
-        "cold",
-        "watch_gap",
-    )
-)
-"""Columns of triggers only."""
 _KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
 
 
@@ -89,17 +46,52 @@ def export_records(task: ExportRecordsInput, services: Services) -> ExportRecord
         RecordsUnavailableError: bucket or table do not answer.
     """
     spec = services.trial(task.ref)
-    joined = read_records(spec, services.runs, services.table, details=True).joined
+    records = read_records(spec, services.runs, services.table, details=True)
+    records = replace(records, broken_off=bool(task.failure.Error))
     key = layout.trial_key(task.ref, "records.parquet")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.parquet"
-        rows = _write(path, spec, joined)
+        rows = _write(path, spec, records.joined, _metadata(records, task.failure.Error))
         services.runs.put_file(key, path)
     return ExportRecordsOutput(key=key, rows=rows)
 
 
-def _write(path: Path, spec: TrialSpec, joined: Joined) -> int:
-    schema = _table(spec, joined.part(0, 0)).schema
+def _metadata(records: TrialRecords, failure: str) -> dict[str, str]:
+    """Return what the file says of its trial: with it, the report's numbers can be computed from the rows."""
+    spec, joined = records.spec, records.joined
+    values = {
+        "description": DESCRIPTION,
+        "schema": str(RECORDS_SCHEMA),
+        "run_id": spec.run_id,
+        "trial": str(spec.index),
+        "name": spec.name,
+        "store": spec.plan.target.store,
+        "experiment": spec.plan.experiment,
+        "drain_limit_s": f"{spec.plan.drain_limit_s:g}",
+        "failure": failure,
+        "phases": json.dumps([phase.model_dump() for phase in _phases(records)]),
+        "beside": json.dumps({"canaries": joined.canaries, "unmatched": joined.unmatched}),
+    }
+    return {key: values[key] for key in METADATA}
+
+
+def _phases(records: TrialRecords) -> Iterator[ExportedPhase]:
+    for number, phase in enumerate(records.spec.plan.phases):
+        if number in records.starts_ns:
+            offered_s, closed = records.offered_s(number), phase.closed
+            yield ExportedPhase(
+                name=phase.name,
+                measured=phase.measured,
+                start_ns=records.starts_ns[number],
+                offered_s=offered_s,
+                windows=phase.all_windows(offered_s),
+                clients=closed.clients if closed else None,
+                think_ms=closed.think_ms if closed else None,
+            )
+
+
+def _write(path: Path, spec: TrialSpec, joined: Joined, metadata: dict[str, str]) -> int:
+    schema = _table(spec, joined.part(0, 0)).schema.with_metadata(metadata)
     # Times grow slowly and are all different: differences suit them, dictionaries do not.
     names = schema.names
     encoding = {name: "DELTA_BINARY_PACKED" for name in names if name.endswith("_ns") or name == "sequence"}
@@ -107,7 +99,7 @@ def _write(path: Path, spec: TrialSpec, joined: Joined) -> int:
     rows = 0
     with pq.ParquetWriter(path, schema, compression="zstd", use_dictionary=texts, column_encoding=encoding) as writer:
         for table in _in_groups(_in_order(spec, joined)):
-            writer.write_table(table)
+            writer.write_table(table.replace_schema_metadata(metadata))
             rows += table.num_rows
     return rows
 
@@ -184,11 +176,11 @@ def _table(spec: TrialSpec, joined: Joined) -> pa.Table:
         "watch_gap": pa.array(joined.watch_gap),
     }
     if not grid.arrives:
-        columns = {name: column for name, column in columns.items() if name not in _ARRIVAL}
         columns.update(_of_operations(joined))
-    fields = [pa.field(name, column.type, metadata={"unit": _UNITS[name]}) for name, column in columns.items()]
-    about = {"run_id": spec.run_id, "trial": str(spec.index), "name": spec.name, "store": spec.plan.target.store}
-    return pa.table(list(columns.values()), schema=pa.schema(fields, metadata=about))
+    described = columns_of(spec.plan.experiment)
+    columns = {name: column for name, column in columns.items() if name in described}
+    fields = [pa.field(name, column.type, metadata=described[name].metadata) for name, column in columns.items()]
+    return pa.table(list(columns.values()), schema=pa.schema(fields))
 
 
 def _of_operations(joined: Joined) -> dict[str, pa.Array]:
