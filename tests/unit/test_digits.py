@@ -150,6 +150,29 @@ def test_a_ratio_in_a_sentence_has_three_digits_and_its_interval_as_many() -> No
     assert digits.factor(Estimate(value=None)) == ""
 
 
+@pytest.mark.parametrize(
+    ("ratio", "said"),
+    [
+        (Estimate(value=0.55, low=0.52, high=0.58), "45 % lower [42 to 48 %]"),
+        (Estimate(value=1.12, low=1.07, high=1.17), "12 % higher [7 to 17 %]"),
+        (Estimate(value=0.88, low=0.70, high=1.08), "12 % lower [30 % lower to 8 % higher]"),
+        (Estimate(value=1.023, low=1.019, high=1.027), "2.3 % higher [1.9 to 2.7 %]"),
+        (Estimate(value=1.0, low=0.94, high=1.06), "the same [6 % lower to 6 % higher]"),
+        (Estimate(value=1.02, low=0.94, high=1.06), "2 % higher [6 % lower to 6 % higher]"),
+        (Estimate(value=2.3, low=2.1, high=2.6), "2.3 × as long [2.1 to 2.6]"),  # noqa: RUF001 -- times
+        (Estimate(value=0.0902, low=0.0833, high=0.1), "11 × shorter [10 to 12]"),  # noqa: RUF001 -- times
+        (Estimate(value=2.3, low=0.5, high=6.0), "2.3 × as long [2.0 × shorter to 6.0 × as long]"),  # noqa: RUF001 -- times
+        (Estimate(value=0.3, low=0.0, high=0.6), "70 % lower [40 to 100 %]"),
+        (Estimate(value=0.55, reason="n=92 < 368"), "about 45 % lower (no interval: needs about 4 × longer)"),  # noqa: RUF001 -- times
+        (Estimate(value=11.2), "about 11 × as long (no interval)"),  # noqa: RUF001 -- times
+        (Estimate(value=None, reason="> drain limit"), "> drain limit"),
+    ],
+)
+def test_a_ratio_is_said_as_a_team_would_say_it(ratio: Estimate, said: str) -> None:
+    """Nobody tells colleagues that the median was 0.547 times as high; both ends of an interval say their direction."""
+    assert digits.effect(ratio) == said
+
+
 def test_an_estimate_may_have_a_unit_of_its_own() -> None:
     """A ratio below 0.1 is no microsecond."""
     assert str(digits.shown(Estimate(value=0.05, low=0.04, high=0.06), digits.TIMES)) == "0.050 × [0.040, 0.060]"  # noqa: RUF001 -- times

@@ -66,6 +66,33 @@ class Shown:
         return f"{value} ({within})" if within else value
 
 
+class _Scale(NamedTuple):
+    """It is a way to say how far a ratio is from 1."""
+
+    below: str
+    above: str
+    unit: str
+    """It stands once, behind an interval."""
+
+    def size(self, ratio: float) -> float:
+        """Return the distance from 1, which is positive to both sides."""
+        if self.unit:
+            return 100 * abs(ratio - 1)
+        return 1 / ratio if ratio < 1 else ratio
+
+    def say(self, ratio: float, decimals: int) -> str:
+        """Say the distance and its direction."""
+        size = fixed(self.size(ratio), decimals)
+        if not size.strip("0."):
+            return "the same"
+        return f"{size} {self.below if ratio < 1 else self.above}"
+
+
+_HALF, _TWICE = 0.5, 2.0
+_PER_CENT = _Scale("% lower", "% higher", " %")
+_MULTIPLE = _Scale("× shorter", "× as long", "")  # noqa: RUF001 -- times
+
+
 def unit_for(value_ms: float) -> Unit:
     """Choose milliseconds, unless the number would be tiny (below 0.1) or long (10,000 and more) in them."""
     size = abs(value_ms)
@@ -131,6 +158,29 @@ def factor(estimate: Estimate, digits: int = 3) -> str:
     if estimate.low is None or estimate.high is None:
         return fixed(estimate.value, decimals)
     return f"{fixed(estimate.value, decimals)} ({fixed(estimate.low, decimals)} to {fixed(estimate.high, decimals)})"
+
+
+def effect(ratio: Estimate) -> str:
+    """
+    Say in words how far two measurements are apart: `45 % lower [42 to 48 %]`, `2.3 × as long [2.1 to 2.6]`.
+
+    In per cent from a half to twice, as a multiple beyond it (`11 × shorter`). An interval that holds 1 names both
+    directions: `12 % lower [30 % lower to 8 % higher]`; what has none is `about 45 % lower (no interval: …)`.
+    """  # noqa: RUF002 -- times
+    if ratio.value is None:
+        return ratio.reason or NONE
+    low, high = ratio.low, ratio.high
+    least = ratio.value if low is None else min(ratio.value, low)
+    scale = _PER_CENT if _HALF <= ratio.value < _TWICE or least <= 0 else _MULTIPLE
+    if low is None or high is None:
+        value = scale.say(ratio.value, _effect_decimals(scale, ratio.value))
+        return f"about {value} (no interval{f': {brief(ratio.reason)}' if ratio.reason else ''})"
+    decimals = _effect_decimals(scale, ratio.value, low, high)
+    value = scale.say(ratio.value, decimals)
+    if low <= 1 <= high:
+        return f"{value} [{scale.say(low, decimals)} to {scale.say(high, decimals)}]"
+    near, far = sorted((scale.size(low), scale.size(high)))
+    return f"{value} [{fixed(near, decimals)} to {fixed(far, decimals)}{scale.unit}]"
 
 
 def offset(offset_ms: float | None, bound_ms: float | None) -> str:
@@ -226,3 +276,12 @@ def _interval_decimals(value: float, half_width: float) -> int:
     most = max(_decimals(value, _MAX_DIGITS), 0) if value else _MAX_DIGITS
     wanted = _decimals(half_width, 2) if half_width > 0 else _decimals(value, 3)
     return min(max(wanted, least, 0), most)
+
+
+def _effect_decimals(scale: _Scale, value: float, low: float = 1.0, high: float = 1.0) -> int:
+    """Choose one digit of the interval's half-width, and at most two places; of a multiple at least two digits."""
+    ends = scale.size(low), scale.size(high)
+    half_width = (sum(ends) if low <= 1 <= high else max(ends) - min(ends)) / 2
+    least = 0 if scale.unit else _decimals(scale.size(value), 2)
+    wanted = _decimals(scale.size(value), 2) if low == high else _decimals(half_width, 1)
+    return min(max(wanted, least, 0), 2)
