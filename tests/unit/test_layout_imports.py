@@ -38,6 +38,7 @@ FLOORS = (
     "analysis",
     "planning",
     "report",
+    "loading",
     "calibration",
     "stages",
     "local",
@@ -158,7 +159,16 @@ def test_nothing_is_called_utils() -> None:
 
 LIMIT_BYTES = 2 * 1024 * 1024
 """Unzipped, without libraries: twice what it takes at present."""
-LEFT_OUT = ("local", "testing", "calibration", "cli", "report/charts")
+LEFT_OUT = (
+    "loading.py",
+    "local",
+    "testing",
+    "calibration",
+    "cli",
+    "report/charts",
+    "report/markdown.py",
+    "report/tables.py",
+)
 DATA = {".css", ".j2", ".js", ".json", ".py", ".sql"}
 """What the package reads at run time; `.pyi` and `.proto` are what generated modules were made with."""
 

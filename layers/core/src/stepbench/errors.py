@@ -94,6 +94,10 @@ class InsufficientSampleError(StepbenchError):
     """The sample is too small for the statistic that was asked for."""
 
 
+class MissingLibraryError(StepbenchError):
+    """A table was asked for in the form of a library that is not installed."""
+
+
 class LocalEnvironmentError(StepbenchError):
     """The embedded run cannot start or stop something on this machine."""
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from stepbench.cli.command import OK, Command, argument, out
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import write, write_message
 from stepbench.errors import PlanError
 
+if TYPE_CHECKING:
+    from stepbench.contracts.result import RunSummary
+
+_FORMATS = (
+    "html: the page, written to the run's folder (the default); md: Markdown on stdout, for a pull request; "
+    "csv: on stdout, a row for each window, measure and statistic"
+)
+
 
 def report(options: argparse.Namespace) -> int:
     """Render a finished run's report again, fetched from a kept environment if need be."""
+    from stepbench.loading import load_run
     from stepbench.local.results import find_run, headline, remedies, rerender
     from stepbench.local.session import fetch_kept
     from stepbench.local.streams import message_console
@@ -23,6 +33,9 @@ def report(options: argparse.Namespace) -> int:
         if kept is None:
             raise
         folder = kept
+    if options.format != "html":
+        write(_render(load_run(folder).summary, options.format).rstrip())
+        return OK
     summary, page = rerender(folder)
     console = message_console()
     console.print(headline(summary, console.width))
@@ -32,11 +45,22 @@ def report(options: argparse.Namespace) -> int:
     return OK
 
 
+def _render(summary: RunSummary, format_: str) -> str:
+    from stepbench.report.markdown import render_markdown
+    from stepbench.report.tables import render_csv
+
+    return render_markdown(summary) if format_ == "md" else render_csv(summary)
+
+
 COMMANDS = (
     Command(
         "report",
         report,
         "render a finished run's report again, fetched from a kept environment if need be, and say where it is",
-        (argument("run", metavar="RUN", help="a run's id, or its folder"), out("where runs are")),
+        (
+            argument("run", metavar="RUN", help="a run's id, or its folder"),
+            argument("--format", choices=("html", "md", "csv"), default="html", help=_FORMATS),
+            out("where runs are"),
+        ),
     ),
 )

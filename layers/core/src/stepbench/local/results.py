@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
 from rich import box
 from rich.cells import cell_len
 from rich.table import Table
@@ -16,6 +15,7 @@ from stepbench import digits
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError, Problem
+from stepbench.loading import read_model
 from stepbench.local.fetching import REPORT, SUMMARY
 from stepbench.report.headline import HEADINGS, describe_status, headline_rows
 from stepbench.report.page import render_page
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.result import TrialSummary
 
-M = TypeVar("M", bound=BaseModel)
 _DROPPED_FIRST = ("caveats", "provider", "p99", "floor p50", "p95", "p90")
 _EMULATED = "(emulated)"
 _WRAPPING, _CAVEATS_WIDTH = "caveats", 30
@@ -41,7 +40,7 @@ def read_summary(folder: Path) -> RunSummary | None:
         CorruptRecordsError: the file is no summary of this version.
     """
     path = folder / SUMMARY
-    return _read_model(path, RunSummary) if path.exists() else None
+    return read_model(path, RunSummary) if path.exists() else None
 
 
 def headline(summary: RunSummary, width: int) -> Table:
@@ -136,9 +135,9 @@ def rerender(folder: Path) -> tuple[RunSummary, Path]:
     Raises:
         CorruptRecordsError: a file of the run is missing, or is not of this version.
     """
-    summary = _read_model(folder / SUMMARY, RunSummary)
+    summary = read_model(folder / SUMMARY, RunSummary)
     results = [_trial_result(folder, trial) for trial in summary.trials]
-    manifest = _read_model(folder / "manifest.json", Manifest)
+    manifest = read_model(folder / "manifest.json", Manifest)
     page = render_page(summary, results, manifest, _read_plan(folder / "plan.json"))
     target = folder / REPORT
     target.write_text(page, "utf-8")
@@ -150,7 +149,7 @@ def _trial_result(folder: Path, trial: TrialSummary) -> TrialResult:
     path = folder / "trials" / f"{trial.index:04d}" / "result.json"
     if not path.exists():
         return TrialResult(summary=trial, series=(), phases=(), ecdf=())
-    return _read_model(path, TrialResult)
+    return read_model(path, TrialResult)
 
 
 def _read_plan(path: Path) -> Any:  # noqa: ANN401 -- JSON, shown as it is
@@ -158,16 +157,4 @@ def _read_plan(path: Path) -> Any:  # noqa: ANN401 -- JSON, shown as it is
         return json.loads(path.read_bytes()) if path.exists() else None
     except ValueError as error:
         message = f"{path} is not JSON: {error}"
-        raise CorruptRecordsError(message) from error
-
-
-def _read_model(path: Path, model: type[M]) -> M:
-    try:
-        return model.model_validate_json(path.read_bytes())
-    except FileNotFoundError as error:
-        message = f"{path} is missing"
-        raise CorruptRecordsError(message) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        message = f"{path} is not of this version: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise CorruptRecordsError(message) from error

@@ -1,0 +1,198 @@
+"""A finished run's results for one's own analysis: summary and manifest typed, numbers and records as tables."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from stepbench.contracts.manifest import Manifest
+from stepbench.contracts.result import Accounting, RunSummary, TrialSummary
+from stepbench.errors import CorruptRecordsError, MissingLibraryError, PlanError, Problem
+from stepbench.planning import parse_plan
+from stepbench.report.headline import state_of
+from stepbench.report.tables import WINDOW_COLUMNS, accounting_table, window_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from stepbench.contracts.plan import Plan
+    from stepbench.report.tables import Row
+
+SUMMARY, MANIFEST, PLAN, RECORDS = "summary.json", "manifest.json", "plan.json", "records.parquet"
+LATEST = "latest"
+Format = Literal["arrow", "pandas", "polars"]
+Table = Any
+"""Arrow's, or a data frame of pandas or polars: they are optional, and so are their types."""
+M = TypeVar("M", bound=BaseModel)
+_ACCOUNTING_COLUMNS: dict[str, type] = {
+    "trial": int,
+    "name": str,
+    "measured": bool,
+    **{name: bool if field.annotation is bool else int for name, field in Accounting.model_fields.items()},
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """
+    A run's folder. Files are read when they are asked for; one that is missing is told then, and hides no other.
+
+    Tables are Arrow's, or data frames with `format="pandas"` or `format="polars"`. Every property and method raises
+    CorruptRecordsError for a file that is missing or cannot be read, and the methods MissingLibraryError for a library
+    that is not installed.
+    """
+
+    folder: Path
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        """Return all numbers with their intervals: `summary.json`."""
+        return read_model(self.folder / SUMMARY, RunSummary)
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """Return versions, region and configuration of what ran: `manifest.json`."""
+        return read_model(self.folder / MANIFEST, Manifest)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Return the plan. Raises PlanError: this version of Stepbench does not run it any more."""
+        return parse_plan(_read_bytes(self.folder / PLAN))
+
+    @property
+    def trials(self) -> tuple[TrialSummary, ...]:
+        """Return the trials, those that failed or were skipped included."""
+        return self.summary.trials
+
+    def windows(self, format: Format = "arrow") -> Table:  # noqa: A002 -- the word that pandas' users expect
+        """Return one row a window: counts, rates, and each measure's quantiles with `_low`, `_high` and `_reason`."""
+        return _convert(_arrow(window_table(self.summary), WINDOW_COLUMNS), format)
+
+    def accounting(self, format: Format = "arrow") -> Table:  # noqa: A002
+        """Return one row for each trial's measured phases, and one for its warm-up: where every event went."""
+        return _convert(_arrow(accounting_table(self.summary), _ACCOUNTING_COLUMNS), format)
+
+    def records(self, trial: int | None = None, format: Format = "arrow") -> Table:  # noqa: A002
+        """
+        Return one row an event (`docs/records.md`): of a trial by its number, or of all, with the number in `trial`.
+
+        Of all: what only some of them have is null for the others, and trials without a file are named in a warning.
+        """
+        return _convert(self._all_records() if trial is None else _read_records(self._records_path(trial)), format)
+
+    def _records_path(self, trial: int) -> Path:
+        return self.folder / "trials" / f"{trial:04d}" / RECORDS
+
+    def _all_records(self) -> Table:
+        pa = _library("pyarrow")
+        found = sorted((self.folder / "trials").glob(f"*/{RECORDS}"))
+        if absent := [name for index, name in self._with_records() if self._records_path(index) not in found]:
+            message = f"no {RECORDS} of {', '.join(absent)} in {self.folder}: what follows is without them"
+            warnings.warn(message, stacklevel=3)
+        tables = []
+        for path in found:
+            table = _read_records(path).replace_schema_metadata(None)
+            number = pa.array([int(path.parent.name)] * table.num_rows, pa.int32())
+            tables.append(table.add_column(0, "trial", number))
+        if not tables:
+            message = f"{self.folder / 'trials'} holds no {RECORDS}"
+            raise CorruptRecordsError(message)
+        return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+
+    def _with_records(self) -> list[tuple[int, str]]:
+        """Return numbers and names of the trials that should have left records; none where there is no summary."""
+        if not (self.folder / SUMMARY).exists():
+            return []
+        return [(trial.index, trial.name) for trial in self.trials if state_of(trial) != "skipped"]
+
+
+def load_run(run: str | Path, out: str | Path = "out") -> Run:
+    """
+    Find a run: by its folder, by its id below `out`, or as `latest`, the newest there.
+
+    Raises:
+        PlanError: there is none.
+    """
+    folders = [Path(run), Path(out) / run] if run != LATEST else _newest_first(Path(out))
+    for folder in folders:
+        if (folder / SUMMARY).is_file() or (folder / "trials").is_dir():
+            return Run(folder)
+    message = f"there is no run below {out}" if run == LATEST else f"is neither a run's folder nor a run below {out}"
+    remedy = f'Give a folder that holds {SUMMARY} or trials/, or name the folder of runs with out="…".'
+    raise PlanError([Problem(path="run", value=f'"{run}"', message=message, remedy=remedy)])
+
+
+def _newest_first(out: Path) -> list[Path]:
+    """Return the folders below, the newest result first."""
+    dated = [(path.stat().st_mtime_ns, path.parent) for path in out.glob(f"*/{SUMMARY}")]
+    return [folder for _, folder in sorted(dated, reverse=True)]
+
+
+def _arrow(rows: Iterable[Row], columns: dict[str, type]) -> Table:
+    pa = _library("pyarrow")
+    types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    return pa.Table.from_pylist(list(rows), schema=pa.schema([(name, types[type_]) for name, type_ in columns.items()]))
+
+
+def _convert(table: Table, format_: Format) -> Table:
+    converters: dict[str, Callable[[Table], Table]] = {"arrow": lambda same: same, "pandas": _pandas, "polars": _polars}
+    if format_ not in converters:
+        remedy = f"Give one of {', '.join(converters)}."
+        raise PlanError([Problem(path="format", value=f'"{format_}"', message="is no kind of table", remedy=remedy)])
+    return converters[format_](table)
+
+
+def _pandas(table: Table) -> Table:
+    """Convert; integers stay integers beside nulls, since a float holds no time to the nanosecond."""
+    pandas, pa = _library("pandas"), _library("pyarrow")
+    nullable = {pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype(), pa.uint8(): pandas.UInt8Dtype()}
+    return table.to_pandas(types_mapper=(nullable | {pa.uint16(): pandas.UInt16Dtype()}).get)
+
+
+def _polars(table: Table) -> Table:
+    return _library("polars").from_arrow(table)
+
+
+def _library(name: str) -> Any:  # noqa: ANN401 -- an optional one, without types
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        other = "" if name == "pyarrow" else ', or leave format at "arrow"'
+        message = f"{name} is not installed; install it (pip install {name}){other}"
+        raise MissingLibraryError(message) from error
+
+
+def _read_records(path: Path) -> Table:
+    pa, parquet = _library("pyarrow"), _library("pyarrow.parquet")
+    try:
+        return parquet.read_table(path)
+    except FileNotFoundError as error:
+        message = f"{path} is missing: its trial left no records, or they were not fetched"
+        raise CorruptRecordsError(message) from error
+    except pa.ArrowInvalid as error:
+        message = f"{path} is no Parquet file: {error}"
+        raise CorruptRecordsError(message) from error
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        message = f"{path} is missing"
+        raise CorruptRecordsError(message) from error
+
+
+def read_model(path: Path, model: type[M]) -> M:
+    """Read a JSON file of a run. Raises CorruptRecordsError: it is missing, or not of this version."""
+    try:
+        return model.model_validate_json(_read_bytes(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = f"{path} is not of this version: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise CorruptRecordsError(message) from error

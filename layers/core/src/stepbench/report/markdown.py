@@ -1,0 +1,77 @@
+"""A run as one pastes it into a pull request: how it ended, a table of its windows, and its caveats once each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.report.headline import HEADINGS, describe_missed, format_caveat_kind, headline_rows
+from stepbench.report.labels import trial_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.contracts.result import Caveat, RunSummary
+
+_LEFT_OUT = {"floor p50", "caveats"}
+_TEXT = {"trial", "provider"}
+_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~"})
+
+
+def render_markdown(summary: RunSummary) -> str:
+    """Render the run, without a word that its report has not."""
+    table = "\n".join(_table(summary))
+    parts = [f"### {_escape(summary.plan)}: {summary.status}", table]
+    if missed := describe_missed(summary):
+        parts.insert(1, f"**{_escape(missed[:1].upper() + missed[1:])}**")
+    if _escape(digits.UNSURE) in table:
+        parts.append(f"{_escape(digits.UNSURE)} without an interval: the run was too short for one.")
+    if failures := list(_failures(summary)):
+        parts.append("\n".join(failures))
+    if caveats := list(_caveats(summary)):
+        parts.append("\n".join(caveats))
+    parts.append(f"Run `{summary.run_id}`, {digits.moment(summary.started_at)}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(summary: RunSummary) -> Iterator[str]:
+    headings = [heading for heading in HEADINGS if heading not in _LEFT_OUT]
+    places = [HEADINGS.index(heading) for heading in headings]
+    yield _line(headings)
+    yield _line(["---" if heading in _TEXT else "---:" for heading in headings])
+    for row in headline_rows(summary):
+        cells = row.cells()
+        yield _line([_escape(cells[place]) for place in places])
+
+
+def _failures(summary: RunSummary) -> Iterator[str]:
+    for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
+        if trial.failure:
+            cause = " ".join(trial.failure.cause.split())
+            yield f"- **{_escape(label)}** {_escape(f'{trial.failure.error}: {cause}')}"
+
+
+def _caveats(summary: RunSummary) -> Iterator[str]:
+    """Yield each kind of caveat once: which trials have it, and the first one's text and remedy."""
+    found: dict[str, list[tuple[str, Caveat]]] = {}
+    for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
+        for caveat in trial.caveats:
+            found.setdefault(format_caveat_kind(caveat), []).append((label, caveat))
+    for kind, each in found.items():
+        labels = list(dict.fromkeys(label for label, _ in each))
+        whom, first = _count(labels, len(summary.trials)), each[0][1]
+        text = _escape(f"{first.text} {first.remedy}")
+        yield f"- **{_escape(kind)}** ({whom}): {text}"
+
+
+def _count(labels: Sequence[str], trials: int) -> str:
+    first = _escape(labels[0])
+    return first if len(labels) == 1 else f"{len(labels)} of {trials} trials, the first {first}"
+
+
+def _escape(text: str) -> str:
+    return text.translate(_SPECIAL)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

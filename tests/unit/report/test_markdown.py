@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from tests.samples.results import refused_result, sample_results, sample_summary
+
+from stepbench.report.markdown import render_markdown
+
+
+def test_a_pull_request_gets_the_table_with_intervals_and_marks() -> None:
+    """A number without an interval is never bare, wherever it is shown."""
+    text = render_markdown(sample_summary(sample_results()))
+    heading, rule, *rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert heading == "| trial | provider | n | p50 | p90 | p95 | p99 | lost |"
+    assert rule.count("---:") == 6
+    assert rows[0].startswith("| s3 | MiniStack 1.5.33 (emulated) | 200 | ")
+    assert all(r"\[" in row.split(" | ")[3] for row in rows)
+    assert [row.split(" | ")[6][:2] for row in rows] == [r"\~", r"\>", r"\~", r"\~"]  # dynamodb's: > drain limit
+    assert r"\~ without an interval" in text
+
+
+def test_status_missed_thresholds_and_failures_come_before_and_after_it() -> None:
+    """Who reads one line learns whether it passed."""
+    results = sample_results()
+    text = render_markdown(sample_summary([refused_result(results[2], {"57P01": 15})]))
+    first, second = text.split("\n\n")[:2]
+    assert first == "### quick-unloaded: succeeded"
+    assert second.startswith("**Threshold missed: errors 7.0 % of window unloaded of trial postgresql")
+    failed = render_markdown(sample_summary(results))  # the sample's last trial ended early
+    assert failed.startswith("### quick-unloaded: failed")
+    assert "\n- **etcd** " in failed
+
+
+def test_a_caveat_of_several_trials_stands_there_once() -> None:
+    """Four times the same sentence hides the one that differs."""
+    text = render_markdown(sample_summary(sample_results()))
+    (line,) = [line for line in text.splitlines() if line.startswith("- **emulated**")]
+    assert "(2 of 4 trials, the first s3)" in line
+
+
+def test_what_a_plan_is_called_stays_text() -> None:
+    """A name such as `a|b` would end its cell, and one in brackets would be a link."""
+    result = sample_results()[0]
+    summary = result.summary.model_copy(update={"name": "a|b", "provider": "[x](javascript:y) <b>"})
+    text = render_markdown(sample_summary([result.model_copy(update={"summary": summary})]))
+    assert r"| a\|b | \[x\](javascript:y) \<b\> (emulated) |" in text

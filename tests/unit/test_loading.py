@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from tests.samples.finished_trials import FinishedTrial
+from tests.samples.results import sample_manifest, sample_results, sample_summary
+from tests.samples.services import MemoryServices, small_plan, stored_trial
+
+import stepbench
+from stepbench import loading
+from stepbench.contracts.tasks import ExportRecordsInput
+from stepbench.errors import CorruptRecordsError, MissingLibraryError, PlanError
+from stepbench.loading import Run, load_run
+from stepbench.stages.export_records import export_records
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START_NS = 1_700_000_000_000_000_001
+PLAN = {
+    "name": "one",
+    "trials": [{"target": {"store": "s3"}, "phases": [{"name": "p", "load": [{"rate_per_s": 2, "count": 9}]}]}],
+}
+SUMMARY = sample_summary(sample_results())
+LOST = 7
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a run of four trials: three left records, the last failed before it had any."""
+    folder = tmp_path / "out" / "run-1"
+    for index, store in enumerate(("s3", "dynamodb", "postgresql")):
+        memory = MemoryServices()
+        plan = small_plan(store, phases=[{"name": "load", "load": [{"rate_per_s": 10, "count": 30}]}])
+        trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
+        trial.phase(0, lost=(LOST,))
+        key = export_records(ExportRecordsInput(ref=trial.ref), memory.services).key
+        path = folder / f"trials/{index:04d}/records.parquet"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(memory.bucket.objects[key])
+    (folder / "summary.json").write_text(SUMMARY.model_dump_json(by_alias=True))
+    (folder / "manifest.json").write_text(sample_manifest().model_dump_json())
+    (folder / "plan.json").write_text(json.dumps(PLAN))
+    return folder
+
+
+def test_a_run_is_found_by_folder_by_id_and_as_the_latest(folder: Path) -> None:
+    """The three ways in which the command line names one."""
+    older = folder.with_name("run-0")
+    older.mkdir()
+    (older / "summary.json").write_text("{}")
+    os.utime(older / "summary.json", (1, 1))
+    assert stepbench.load_run(folder).folder == folder
+    assert load_run("run-1", folder.parent).folder == folder
+    assert load_run("latest", folder.parent).folder == folder
+    for name in ("run-2", "latest"):
+        with pytest.raises(PlanError, match=r"run below .*empty"):
+            load_run(name, folder.parent / "empty")
+
+
+def test_what_is_json_is_typed(folder: Path) -> None:
+    """An editor completes its fields, and a file of another version is refused."""
+    run = load_run(folder)
+    assert run.summary == SUMMARY
+    assert run.trials == SUMMARY.trials
+    assert run.manifest == sample_manifest()
+    assert run.plan.trials[0].target.store == "s3"
+    (folder / "manifest.json").write_text('{"run_id": 1}')
+    with pytest.raises(CorruptRecordsError, match=r"manifest\.json is not of this version"):
+        _ = load_run(folder).manifest
+
+
+def test_windows_and_accounting_are_tables(folder: Path) -> None:
+    """A missing value is null and keeps its column's type, also where a whole column is missing."""
+    windows = load_run(folder).windows()
+    assert windows["latency_ms_p50"].to_pylist() == [t.windows[0].latency_ms.p50.value for t in SUMMARY.trials]
+    assert windows.schema.field("latency_ms_p99_low").type == pa.float64()
+    assert windows["latency_ms_p99_low"].null_count == len(SUMMARY.trials) == windows.num_rows
+    accounting = load_run(folder).accounting()
+    lost = [
+        lost
+        for lost, measured in zip(*(accounting[c].to_pylist() for c in ("lost", "measured")), strict=True)
+        if measured
+    ]
+    assert lost == [0, 3, 0, 0]
+    assert accounting.schema.field("awaited").type == pa.bool_()
+
+
+def test_records_are_the_file_s_or_all_trials_together(folder: Path) -> None:
+    """One trial's as they were written; of all, the number tells whose a row is, and a warning who is missing."""
+    run = load_run(folder)
+    one = run.records(1)
+    assert (one.num_rows, one.schema.metadata[b"store"]) == (30, b"dynamodb")
+    with pytest.warns(UserWarning, match=r"no records\.parquet of etcd"):
+        every = run.records()
+    assert every["trial"].to_pylist() == [0] * 30 + [1] * 30 + [2] * 30
+
+
+@pytest.mark.parametrize("format_", ["pandas", "polars"])
+def test_times_stay_exact_in_a_data_frame(folder: Path, format_: Any) -> None:  # noqa: ANN401 -- a literal
+    """A float has no nanosecond of today: beside one null, pandas would round all times to 256 ns."""
+    frame = load_run(folder).records(0, format_)
+    assert isinstance(frame, {"pandas": pd.DataFrame, "polars": pl.DataFrame}[format_])
+    t4_ns = load_run(folder).records(0)["t4_ns"].to_pylist()
+    assert t4_ns[LOST] is None
+    assert [int(each) for number, each in enumerate(frame["t4_ns"]) if number != LOST] == t4_ns[:LOST] + t4_ns[
+        LOST + 1 :
+    ]
+
+
+def test_what_is_missing_is_told_and_hides_nothing_else(folder: Path) -> None:
+    """Records of a run that was killed are there, and its summary is not."""
+    (folder / "summary.json").unlink()
+    run = load_run(folder)
+    with pytest.raises(CorruptRecordsError, match=r"summary\.json is missing"):
+        _ = run.summary
+    assert run.records().num_rows == 90
+    with pytest.raises(CorruptRecordsError, match=r"0003/records\.parquet is missing: its trial left no records"):
+        run.records(3)
+    (folder / "trials/0000/records.parquet").write_bytes(b"PAR1")
+    with pytest.raises(CorruptRecordsError, match=r"0000/records\.parquet is no Parquet file"):
+        run.records(0)
+
+
+def test_a_library_that_is_not_there_is_named_with_its_remedy(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither pandas nor polars is required."""
+
+    def absent(name: str) -> Any:  # noqa: ANN401 -- a module
+        if name == "pandas":
+            raise ModuleNotFoundError(name=name)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(loading, "import_module", absent)
+    with pytest.raises(MissingLibraryError, match=r"pip install pandas\), or leave format at"):
+        load_run(folder).windows("pandas")
+    assert load_run(folder).windows().num_rows == len(SUMMARY.trials)
+
+
+def test_a_form_that_there_is_not_is_refused(folder: Path) -> None:
+    """With those that there are."""
+    with pytest.raises(PlanError, match="arrow, pandas, polars"):
+        Run(folder).windows("excel")  # type: ignore[arg-type] # what a user may write
