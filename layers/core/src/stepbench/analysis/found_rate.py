@@ -10,6 +10,7 @@ from stepbench.stats.bracketing import decide_after, describe_probe, is_held
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
     from stepbench.contracts.plan import Phase
     from stepbench.contracts.result import Utilisation
@@ -30,7 +31,7 @@ def found_rate(evidence: Evidence) -> FoundRate | None:
     return FoundRate(wanted=find.utilisation, rate_per_s=decision.found_per_s, text=text, phases=evidence.utilisations)
 
 
-def find_rate_caveats(evidence: Evidence) -> Iterator[Caveat]:
+def find_rate_caveats(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
     """Report a rate that was not found, metrics that did not come, and phases that were not as busy as planned."""
     found, find = found_rate(evidence), evidence.spec.plan.find_rate
     if found is None or find is None:

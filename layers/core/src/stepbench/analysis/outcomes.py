@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.records.join.joined import Joined
@@ -66,8 +67,9 @@ def count_errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:
     return dict(counts.most_common())
 
 
-def find_outcome_caveats(evidence: Evidence, windows: Sequence[MeasuredWindow]) -> Iterator[Caveat]:
+def find_outcome_caveats(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report each measured window with failed or unknown outcomes; those outside of all windows in one sentence."""
+    windows = findings.measured_windows
     what = "writes" if measure_of(evidence.spec.plan.experiment).arrives else "operations"
     for outcome, (kind, ended, meaning, remedy) in _CAVEATS.items():
         for place, window in enumerate(windows):

@@ -21,6 +21,7 @@ from stepbench.records.formats.t4_lines import is_logged
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
     from stepbench.records.formats.t4_items import T4Item
     from stepbench.records.formats.t4_lines import T4Line
@@ -85,7 +86,7 @@ def reconcile(items: Sequence[T4Item], lines: Sequence[T4Line], log_t4: str) -> 
     return found
 
 
-def find_log_disagreements(evidence: Evidence) -> Iterator[Caveat]:
+def find_log_disagreements(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
     """Report where the sources disagree; nothing where the plan asks for one source only."""
     log_t4 = evidence.spec.plan.log_t4
     if log_t4 == "none":

@@ -14,9 +14,9 @@ from stepbench.digits import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.stalls import Stall
-    from stepbench.analysis.windows import MeasuredWindow
 
 MAX_SPANS = 200
 _SHOWN = 3
@@ -39,9 +39,7 @@ def stall_spans(evidence: Evidence, stalls: Sequence[Stall]) -> tuple[StallSpan,
     )
 
 
-def find_stall_caveats(
-    evidence: Evidence, stalls: Sequence[Stall], windows: Sequence[MeasuredWindow]
-) -> Iterator[Caveat]:
+def find_stall_caveats(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """
     Report each measured phase in which the store stalled: when, how long, how much waited.
 
@@ -49,7 +47,7 @@ def find_stall_caveats(
     """
     zero_ns = evidence.joined.grid.timetable.first_ns()
     for number, phase in enumerate(evidence.spec.plan.phases):
-        own = [stall for stall in stalls if stall.phase == number]
+        own = [stall for stall in findings.stalls if stall.phase == number]
         if not phase.measured or not own:
             continue
         longest = max(own, key=_LENGTH)
@@ -69,7 +67,7 @@ def find_stall_caveats(
         )
         about = tuple(
             place
-            for place, window in enumerate(windows)
+            for place, window in enumerate(findings.measured_windows)
             if window.phase == number and any(window.meets(stall.begin_ns, stall.end_ns) for stall in own)
         )
         yield Caveat(kind="store_stalled", text=text, remedy=remedy, windows=about)

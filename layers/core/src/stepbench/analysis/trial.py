@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.caveats import Findings, find_caveats
+from stepbench.analysis.caveats.findings import Findings
+from stepbench.analysis.caveats.registry import find_caveats
 from stepbench.analysis.clocks import measure_clock, window_samples
 from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve

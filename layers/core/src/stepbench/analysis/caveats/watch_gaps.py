@@ -8,18 +8,18 @@ from stepbench.analysis.windows import NS_PER_S, windows_with
 from stepbench.contracts.result import Caveat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
+    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
-    from stepbench.analysis.windows import MeasuredWindow
     from stepbench.records.join.watch_gaps import WatchGap
 
 _SHOWN = 3
 
 
-def find_watch_gap_caveats(evidence: Evidence, events: int, windows: Sequence[MeasuredWindow]) -> Iterator[Caveat]:
+def find_watch_gaps(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Yield a caveat if any events were acknowledged while nobody watched."""
-    if not events:
+    if not (events := findings.total("watch_gap")):
         return
     gaps = _under_load(evidence)
     spans = "; ".join(_describe(evidence, gap) for gap in gaps[:_SHOWN]) + ("; …" if len(gaps) > _SHOWN else "")
@@ -28,7 +28,8 @@ def find_watch_gap_caveats(evidence: Evidence, events: int, windows: Sequence[Me
         "arrived when the watch was taken up again, which says nothing about the store: they are in no latency."
     )
     remedy = "Find out from WatchChanges' log why its watcher ended or stood still; run the trial again."
-    yield Caveat(kind="watch_gap", text=text, remedy=remedy, windows=windows_with(windows, evidence.joined.watch_gap))
+    about = windows_with(findings.measured_windows, evidence.joined.watch_gap)
+    yield Caveat(kind="watch_gap", text=text, remedy=remedy, windows=about)
 
 
 def _under_load(evidence: Evidence) -> list[WatchGap]:

@@ -9,7 +9,7 @@ import numpy as np
 from stepbench.analysis.delays import ON_TIME_NS, delayed, find_standstills
 from stepbench.analysis.latency import NS_PER_MS
 from stepbench.analysis.operations import generator_cpu
-from stepbench.analysis.windows import NS_PER_S, measured_windows
+from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measures import MOST_GENERATOR_SHARE
 from stepbench.contracts.result import Caveat
 from stepbench.digits import latency
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.delays import Span
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.stalls import Stall
     from stepbench.analysis.windows import MeasuredWindow
-    from stepbench.contracts.measures import OperationsResult, WindowResult
+    from stepbench.contracts.measures import OperationsResult
     from stepbench.records.formats.narrow import Ints
     from stepbench.records.join.joined import Joined
 
@@ -50,9 +51,7 @@ class _Queues(NamedTuple):
         return self.waited > QUEUED_SHARE * self.judged
 
 
-def find_saturation_caveats(
-    evidence: Evidence, results: Sequence[WindowResult], stalls: Sequence[Stall]
-) -> Iterator[Caveat]:
+def find_saturation(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """
     Report each window whose events were sent too late, and events that queued at the in-flight cap.
 
@@ -65,9 +64,10 @@ def find_saturation_caveats(
     """
     if evidence.spec.plan.target.receiver == "CheckClock":
         return
+    stalls = findings.stalls
     delays = {phase: _delayed_in_phase(evidence, phase, stalls) for phase in {stall.phase for stall in stalls}}
     queues = _find_queues(evidence, delays)
-    for place, (window, result) in enumerate(zip(measured_windows(evidence), results, strict=True)):
+    for place, (window, result) in enumerate(zip(findings.measured_windows, findings.windows, strict=True)):
         found: Iterable[Caveat] = ()
         if evidence.spec.plan.phases[window.phase].closed is None:
             found = _check_lateness(evidence, window, delays.get(window.phase), queues)

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.latency import NS_PER_MS
-from stepbench.analysis.windows import NS_PER_S, measured_windows
+from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.result import Caveat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
+    from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
-    from stepbench.contracts.measures import WindowResult
 
 STALL = 10.0
 """An operation that takes so many times p99 belongs to no tail; something stood still."""
@@ -25,9 +25,9 @@ PACE = 0.5
 """A schedule at a client's own full pace would have no time to catch up, so it has this share of it."""
 
 
-def find_hidden_stalls(evidence: Evidence, results: Sequence[WindowResult]) -> Iterator[Caveat]:
+def find_hidden_stalls(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report each closed-loop window whose longest operation took more than `STALL` times p99."""
-    for place, (window, result) in enumerate(zip(measured_windows(evidence), results, strict=True)):
+    for place, (window, result) in enumerate(zip(findings.measured_windows, findings.windows, strict=True)):
         p99_ms, longest_ms = result.latency_ms.p99.value, result.latency_ms.max
         if evidence.spec.plan.phases[window.phase].closed is None or p99_ms is None or longest_ms is None:
             continue

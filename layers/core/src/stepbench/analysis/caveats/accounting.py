@@ -1,0 +1,65 @@
+"""Events that were acknowledged and did not arrive, or arrived against the plan, or of which there is no record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from stepbench.analysis.caveats.findings import STOPPED_REMEDY
+from stepbench.analysis.windows import windows_with
+from stepbench.contracts.measure import measure_of
+from stepbench.contracts.result import Caveat
+from stepbench.digits import counted
+from stepbench.records.join.sent import UNRECORDED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.analysis.caveats.findings import Findings
+    from stepbench.analysis.evidence import Evidence
+
+
+def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report acknowledged events that did not arrive."""
+    limit = f"{evidence.spec.plan.drain_limit_s:g} s"
+    arrives = measure_of(evidence.spec.plan.experiment).arrives
+    lost, late = findings.total("lost"), findings.total("late")
+    if lost and arrives:
+        events = counted(lost, "acknowledged event")
+        text = f"{events} had not arrived {limit} after the last acknowledgement ({late} came later)."
+        remedy = "Look at the on-failure queues; raise drain_limit_s."
+        if findings.cancelled:
+            text = f"{events} had not arrived after {limit}, when the run was stopped."
+            remedy = STOPPED_REMEDY
+        elif findings.failure is not None:
+            text = f"{events} had not arrived; the trial failed, and may not have waited {limit}."
+            remedy = "Run the trial again: what is lost shows in one that goes to its end."
+        text += _describe_failed_invocations(evidence, evidence.spec.plan.target.receiver)
+        joined = evidence.joined
+        about = windows_with(findings.measured_windows, joined.acknowledged & ~joined.arrived)
+        yield Caveat(kind="lost_events", text=text, remedy=remedy, windows=about)
+
+
+def find_leaked_events(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report events that a filter let through against the plan."""
+    if leaked := findings.total("leaked"):
+        text = f"{counted(leaked, 'event')} arrived that the trigger's filter was to hold back; no latency has them."
+        yield Caveat(kind="filter_leaked", text=text, remedy="Look at the filter as the store has it.")
+
+
+def find_unrecorded_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report events of which no writer left a record."""
+    if unrecorded := findings.total("unrecorded"):
+        text = f"{counted(unrecorded, 'event')} may have been sent without a record of it; no latency has them."
+        text += _describe_failed_invocations(evidence, "RunWriter")
+        about = windows_with(findings.measured_windows, evidence.joined.outcome == UNRECORDED)
+        remedy = "Find out from its log why a writer ended early."
+        yield Caveat(kind="unrecorded", text=text, remedy=remedy, windows=about)
+
+
+def _describe_failed_invocations(evidence: Evidence, function: str) -> str:
+    """Describe how Lambda ended invocations of a function, which took along what they held."""
+    lines = (line for page in evidence.pages if page.function == function for line in page.lines)
+    failures = Counter({line.request_id: line.failure for line in lines if line.failure}.values())
+    counts = ", ".join(f"{count} by {failure}" for failure, count in failures.most_common())
+    return f" Invocations of {function} that Lambda ended: {counts}." if counts else ""

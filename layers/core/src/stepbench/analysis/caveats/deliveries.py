@@ -1,0 +1,64 @@
+"""Arrivals that are repeats, name no event, took a second way, or began with a cold start."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.analysis.windows import windows_with
+from stepbench.contracts.measure import measure_of
+from stepbench.contracts.result import Caveat
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.analysis.caveats.findings import Findings
+    from stepbench.analysis.evidence import Evidence
+
+
+def find_duplicates(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report events that were delivered or sent more than once."""
+    duplicates, twice = findings.total("duplicates"), evidence.joined.sent_twice
+    if not measure_of(evidence.spec.plan.experiment).arrives:
+        if twice:
+            text = f"{twice} operations were sent by two attempts of a writer."
+            yield Caveat(kind="duplicates", text=text, remedy="The earlier attempt's count; look why it was repeated.")
+        return
+    if duplicates or twice:
+        text = f"{duplicates} deliveries were repeats ({findings.total('retried')} of them Lambda's own retries)"
+        text += f"; {twice} events were sent by two attempts of a writer." if twice else "."
+        remedy = "The earliest arrival counts; make receivers of your own idempotent."
+        yield Caveat(kind="duplicates", text=text, remedy=remedy)
+
+
+def find_malformed_events(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report delivered records that name no event."""
+    if evidence.malformed and measure_of(evidence.spec.plan.experiment).arrives:
+        text = f"{evidence.malformed} delivered records named no event."
+        yield Caveat(kind="malformed_events", text=text, remedy="Keep other writers away from the target.")
+
+
+def find_records_in_fallback(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+    """Report arrivals that the results table could not take."""
+    if evidence.records.in_fallback and measure_of(evidence.spec.plan.experiment).arrives:
+        text = f"{evidence.records.in_fallback} arrival records went to the bucket, since the results table was down."
+        yield Caveat(kind="t4_in_fallback", text=text, remedy="Raise the results table's throughput.")
+
+
+def find_cold_starts(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report measured events that a cold start received."""
+    if not measure_of(evidence.spec.plan.experiment).arrives:
+        return
+    cold = sum(
+        int(np.count_nonzero(events.cold & events.arrived))
+        for number, phase in enumerate(evidence.spec.plan.phases)
+        if phase.measured
+        for events in (evidence.joined.of_phase(number),)
+    )
+    if cold:
+        events = "1 measured event was" if cold == 1 else f"{cold} measured events were"
+        text = f"{events} received by a function's cold start."
+        about = windows_with(findings.measured_windows, evidence.joined.cold)
+        remedy = "Lengthen the warm-up, or use provisioned concurrency."
+        yield Caveat(kind="cold_starts", text=text, remedy=remedy, windows=about)

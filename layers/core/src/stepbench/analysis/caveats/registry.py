@@ -1,0 +1,57 @@
+"""The registry names every caveat that a trial may have, the graver first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.analysis.caveats import accounting, clocks, deliveries, ending, load, logs, sample, target
+from stepbench.analysis.caveats.omission import find_hidden_stalls
+from stepbench.analysis.caveats.saturation import find_saturation
+from stepbench.analysis.caveats.watch_gaps import find_watch_gaps
+from stepbench.analysis.found_rate import find_rate_caveats
+from stepbench.analysis.outcomes import find_outcome_caveats
+from stepbench.analysis.reconciliation import find_log_disagreements
+from stepbench.analysis.stall_report import find_stall_caveats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stepbench.analysis.caveats.findings import Findings
+    from stepbench.analysis.evidence import Evidence
+    from stepbench.contracts.result import Caveat
+
+CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
+    ending.find_incomplete,
+    ending.find_damaged_files,
+    ending.find_missing_writers,
+    accounting.find_lost_events,
+    accounting.find_leaked_events,
+    accounting.find_unrecorded_events,
+    find_outcome_caveats,
+    find_watch_gaps,
+    load.find_shortened_phases,
+    load.find_unsent_events,
+    find_stall_caveats,
+    find_saturation,
+    find_hidden_stalls,
+    find_rate_caveats,
+    sample.find_short_windows,
+    sample.find_unsure_phases,
+    clocks.find_unmeasured_clocks,
+    clocks.find_clock_drift,
+    clocks.find_other_sandboxes,
+    deliveries.find_duplicates,
+    deliveries.find_malformed_events,
+    deliveries.find_records_in_fallback,
+    deliveries.find_cold_starts,
+    target.find_emulated_store,
+    target.find_filter,
+    target.find_ignored_batching_window,
+    logs.find_missing_logs,
+    find_log_disagreements,
+)
+
+
+def find_caveats(evidence: Evidence, findings: Findings) -> tuple[Caveat, ...]:
+    """Return all caveats, the graver first."""
+    return tuple(caveat for find in CAVEATS for caveat in find(evidence, findings))
