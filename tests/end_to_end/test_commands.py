@@ -55,8 +55,9 @@ def _small_plan(fresh: Deployment) -> Path:
 
 
 ARGUMENTS: dict[str, Arguments] = {
-    "validate": lambda _: ("quick-unloaded",),
-    "plans": lambda _: (),
+    "init": lambda fresh: (fresh.home.parent / "plan.yaml",),
+    "validate": lambda fresh: ("quick-unloaded", fresh.home.parent / "plan.yaml", "--repeats", "2", "--json"),
+    "plans": lambda _: ("show", "quick-sql", "--yaml"),
     "schema": lambda _: (),
     "stores": lambda _: (),
     "calibrate": lambda _: ("--runs", "1", "--rate", "50", "--json"),

@@ -19,6 +19,7 @@ from stepbench.local.progress import (
     left_s,
     line,
     progress_display,
+    run_s,
     sent,
     share_done,
     trial_s,
@@ -54,7 +55,12 @@ def phase(index: int, start_s: float) -> PhaseStart:
 
 def test_a_trial_takes_its_load_its_rests_and_the_orchestration(specs: tuple[TrialSpec, ...]) -> None:
     """It takes 10 to prepare, 40 of load and rest, 2 x 5 for phases, and 20 to finish."""
-    assert trial_s(specs[0], COSTS) == 80
+    assert trial_s(specs[0].plan, COSTS) == 80
+
+
+def test_a_run_is_predicted_as_long_as_its_progress_begins_with(specs: tuple[TrialSpec, ...]) -> None:
+    """`stepbench validate` says before what the bar says then."""
+    assert run_s((spec.plan for spec in specs), COSTS) == 80 + 80 + 3
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +15,6 @@ from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import check_budget, find_plan, list_plans, parse_plan
-from stepbench.planning.reading import preset_directory
 
 STORES = ("s3", "dynamodb", "postgresql", "etcd")
 
@@ -41,41 +39,6 @@ def test_unloaded_presets_offer_what_the_paper_did(kind: str, rate_per_s: float)
             (rate_per_s, 200)
         ] * 2
         assert (trial.writers, trial.record.key_bytes, trial.record.value_bytes) == (1, 59, 889)
-
-
-def test_a_file_is_read_whatever_its_name(tmp_path: Path) -> None:
-    """Plans live where users keep them."""
-    path = tmp_path / "mine"
-    path.write_bytes(b"{}")
-    assert find_plan(str(path)) == b"{}"
-
-
-def test_a_misspelt_preset_is_told_its_near_miss(tmp_path: Path) -> None:
-    """The names are long."""
-    (tmp_path / "quick-unloaded.json").write_bytes(b"{}")
-    with pytest.raises(PlanError, match='Did you mean "quick-unloaded"') as refused:
-        find_plan("quick-unload", tmp_path)
-    assert refused.value.problems[0].value == '"quick-unload"'
-
-
-@pytest.mark.parametrize("name", ["missing.json", "folder/missing"])
-def test_a_missing_file_is_not_searched_among_presets(name: str, tmp_path: Path) -> None:
-    """A path means a file."""
-    with pytest.raises(PlanError, match="is no file"):
-        find_plan(name, tmp_path)
-
-
-def test_an_unreadable_preset_is_a_problem_of_the_input(tmp_path: Path) -> None:
-    """A traceback would say the same, less kindly."""
-    (tmp_path / "broken.json").mkdir()
-    with pytest.raises(PlanError, match="cannot be read: Is a directory"):
-        find_plan("broken", tmp_path)
-
-
-def test_a_package_without_its_checkout_says_so(tmp_path: Path) -> None:
-    """Presets are not in the wheel."""
-    with pytest.raises(PlanError, match="installed without its repository"):
-        preset_directory(tmp_path / "layers" / "core" / "src" / "stepbench")
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -34,6 +34,7 @@ class Command:
 
     name: what a user types. run: takes the parsed arguments, returns the exit code, and imports what it needs itself,
     so that no command waits for another's libraries. text: one line of help. epilog: stands below its own help.
+    commands: its own, each in place of the command itself.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Command:
     text: str
     arguments: tuple[Argument | OneOf, ...] = ()
     epilog: str = ""
+    commands: tuple[Command, ...] = ()
 
 
 def argument(*names: str, **options: Any) -> Argument:  # noqa: ANN401 -- argparse's
@@ -68,3 +70,45 @@ def at_least_one(text: str) -> int:
 def out(text: str) -> Argument:
     """Return the option that names the folder of runs; the text says what the command does there."""
     return argument("--out", type=folder, default=Path("out"), metavar="DIR", help=f"{text} (default: out)")
+
+
+def _change(text: str) -> tuple[str, Any]:
+    from stepbench.cli.changes import parse_change
+
+    try:
+        return parse_change(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        message = f"{text} is no duration above 0 s"
+        raise argparse.ArgumentTypeError(message)
+    return seconds
+
+
+PLANS = argument(
+    "plans", metavar="PLAN", nargs="+", help="a file (JSON or YAML), a preset (see `stepbench plans`), or - for stdin"
+)
+CHANGES = (
+    argument(
+        "--set",
+        type=_change,
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help="change a field, as in trials[0].phases[1].load[0].rate_per_s=500; the value is JSON, or else text; "
+        "trials[*] is all trials; may be given again",
+    ),
+    argument("--repeats", type=at_least_one, metavar="N", help="run each trial N times"),
+    argument(
+        "--duration",
+        type=_seconds,
+        metavar="S",
+        help="let each measured phase last S seconds: its load steps and windows are stretched in proportion, counts "
+        "become durations, and warm-up stays as it is",
+    ),
+)
+"""Of commands that take a plan with changes; `requested_changes` reads them."""

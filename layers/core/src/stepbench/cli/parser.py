@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import stepbench
-from stepbench.cli import environment, plans, reports, running
+from stepbench.cli import environment, plans, reports, running, validating
 from stepbench.cli.command import BAD_INPUT, EXIT_CODES, FAILED, OK, OneOf
 from stepbench.cli.streams import write_errors
 from stepbench.errors import PlanError, StepbenchError
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
     from stepbench.cli.command import Argument, Command
 
-COMMANDS: tuple[Command, ...] = (*running.COMMANDS, *plans.COMMANDS, *reports.COMMANDS, *environment.COMMANDS)
+COMMANDS: tuple[Command, ...] = (
+    *running.COMMANDS,
+    *validating.COMMANDS,
+    *plans.COMMANDS,
+    *reports.COMMANDS,
+    *environment.COMMANDS,
+)
 """All commands, as `--help` lists them."""
 
 
@@ -60,6 +66,10 @@ def _add_command(commands: Any, command: Command) -> None:  # noqa: ANN401 -- ar
                 _add_argument(group, each)
         else:
             _add_argument(parser, entry)
+    if command.commands:
+        inner = parser.add_subparsers(title="commands", metavar="COMMAND")
+        for below in command.commands:
+            _add_command(inner, below)
 
 
 def _add_argument(parser: Any, argument: Argument) -> None:  # noqa: ANN401 -- a parser, or a group of argparse's

@@ -1,47 +1,63 @@
-"""Commands about plans: `validate`, `plans`, `schema`."""
+"""Commands about plans: `plans`, `schema` and `init`."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from stepbench.cli.command import OK, Command, argument
-from stepbench.cli.inputs import read_plan
-from stepbench.cli.streams import write
+from stepbench.cli.streams import write, write_message
+from stepbench.errors import PlanError, Problem
 
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import Plan
 
-def validate(options: argparse.Namespace) -> int:
-    """Check a plan, and say what it would do."""
-    from stepbench.digits import count, counted, dollars, duration
-    from stepbench.local.session import is_started_here
-    from stepbench.planning import check_budget, expanded, require_servers
-
-    plan = read_plan(options.plan)
-    if not options.stack:
-        require_servers(plan, is_started_here, "this machine", "validate for a deployed stack with --stack")
-    specs = expanded(plan)
-    events = sum(spec.plan.events for spec in specs)
-    length_s = sum(spec.plan.length_s for spec in specs)
-    trials = counted(len(specs), "trial")
-    most = "up to " if any(phase.closed for spec in specs for phase in spec.plan.phases) else ""
-    cost = f"estimate {dollars(check_budget(plan))} on AWS, budget {dollars(plan.budget_usd)}"
-    write(f"{plan.name}: {trials}, {most}{count(events)} events in {duration(length_s)} of load; {cost}")
-    if len(specs) > len(plan.trials):
-        for number, spec in enumerate(specs, 1):
-            values = ", ".join(f"{path}={json.dumps(value)}" for path, value in spec.point.items())
-            write(f"{number:>4}  {spec.name}{f'  {values}' if values else ''}")
-    return OK
+TEMPLATE = Path(__file__).with_name("template.yaml")
 
 
 def list_presets(_options: argparse.Namespace) -> int:
-    """List the presets, one line each."""
-    from stepbench.planning import find_plan, list_plans, parse_plan
+    """List the presets by the question that they answer, one line each."""
+    from stepbench.planning import find_plan, list_plans, parse_plan, questions
 
-    names = list_plans()
-    width = max((len(name) for name in names), default=0)
-    for name in names:
-        plan = parse_plan(find_plan(name))
-        write(f"{name:<{width}}  {plan.description or ', '.join(trial.target.store for trial in plan.trials)}")
+    groups = questions()
+    width = max(map(len, list_plans()))
+    for number, group in enumerate(groups):
+        write(f"{'' if number == 0 else chr(10)}{group.question}")
+        for name in group.presets:
+            write(_shortened(f"  {name:<{width}}  ", _summarise(parse_plan(find_plan(name)))))
+    return OK
+
+
+def _summarise(plan: Plan) -> str:
+    """Return the first sentence of a plan's description, or its stores."""
+    stores = ", ".join(dict.fromkeys(trial.target.store for trial in plan.trials))
+    return (plan.description or stores).partition(". ")[0].rstrip(".")
+
+
+def _shortened(begin: str, text: str) -> str:
+    """Return a line that fits the terminal; elsewhere a line may be as long as it is."""
+    if not sys.stdout.isatty():
+        return f"{begin}{text}"
+    room = max(20, shutil.get_terminal_size().columns - len(begin))
+    return f"{begin}{textwrap.shorten(text, room, placeholder=' …')}"
+
+
+def show_preset(options: argparse.Namespace) -> int:
+    """Print a plan, for somebody to change."""
+    from stepbench.cli.inputs import read_document
+
+    document = read_document(options.name)
+    if options.yaml:
+        from stepbench.cli.yaml_plan import to_yaml
+
+        write(to_yaml(document).rstrip())
+    else:
+        write(json.dumps(document, indent=2, ensure_ascii=False))
     return OK
 
 
@@ -53,20 +69,45 @@ def schema(_options: argparse.Namespace) -> int:
     return OK
 
 
+def init(options: argparse.Namespace) -> int:
+    """Write a commented template, never over a file that is somebody's work."""
+    if options.file.suffix.lower() not in {".yaml", ".yml"}:
+        remedy = "Name it plan.yaml, say; `stepbench plans show NAME` prints presets as JSON."
+        raise _refusal(options.file, "is no name of a YAML file", remedy)
+    try:
+        with options.file.open("w" if options.force else "x", encoding="utf-8") as file:
+            file.write(TEMPLATE.read_text("utf-8"))
+    except FileExistsError as error:
+        raise _refusal(options.file, "exists", "Give another name, or --force to overwrite it.") from error
+    write_message(f"next: stepbench validate {options.file}")
+    write(str(options.file))
+    return OK
+
+
+def _refusal(file: Path, message: str, remedy: str) -> PlanError:
+    return PlanError([Problem(path="FILE", value=f'"{file}"', message=message, remedy=remedy)])
+
+
+_SHOW: tuple[Any, ...] = (
+    argument("name", metavar="NAME", help="a preset's name, or a file"),
+    argument("--yaml", action="store_true", help="as YAML"),
+)
+
 COMMANDS = (
     Command(
-        "validate",
-        validate,
-        "check a plan, and say what it would do",
+        "plans",
+        list_presets,
+        "list the presets by question; `plans show NAME` prints one",
+        commands=(Command("show", show_preset, "print a preset as JSON, for you to change", _SHOW),),
+    ),
+    Command("schema", schema, "print the JSON Schema of a plan"),
+    Command(
+        "init",
+        init,
+        "write a commented plan to begin with",
         (
-            argument("plan", metavar="PLAN", help="a file, a preset's name, or - for stdin"),
-            argument(
-                "--stack",
-                action="store_true",
-                help="for a deployed stack, which may have servers that this machine has not",
-            ),
+            argument("file", type=Path, nargs="?", default=Path("plan.yaml"), metavar="FILE", help="(plan.yaml)"),
+            argument("--force", action="store_true", help="overwrite the file"),
         ),
     ),
-    Command("plans", list_presets, "list the presets"),
-    Command("schema", schema, "print the JSON Schema of a plan"),
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 
 from stepbench.cli.command import (
-    BAD_INPUT,
+    CHANGES,
     EXIT_CODES,
     FAILED,
     OK,
+    PLANS,
     THRESHOLD_MISSED,
     Command,
     OneOf,
@@ -16,8 +17,8 @@ from stepbench.cli.command import (
     at_least_one,
     out,
 )
-from stepbench.cli.inputs import STDIN, clone_paths, read_plan
-from stepbench.cli.streams import write, write_errors, write_message
+from stepbench.cli.inputs import clone_paths, read_plan, read_plans, requested_changes
+from stepbench.cli.streams import write, write_message
 
 MAX_CALIBRATION_RATE = 5_000
 """More than one writer of ours offers on two cores; beyond it the writer is what would be measured."""
@@ -25,10 +26,7 @@ MAX_CALIBRATION_RATE = 5_000
 
 def run(options: argparse.Namespace) -> int:
     """Run plans, one after the other."""
-    if options.plans.count(STDIN) > 1:
-        write_errors("PLAN: stdin can be read once only, and - stands there more often")
-        return BAD_INPUT
-    plans = [read_plan(name, named=len(options.plans) > 1) for name in options.plans]
+    plans = read_plans(options.plans, requested_changes(options))
     from stepbench.local.commands import Ending, Options, run_here, run_there
     from stepbench.local.fetching import expected_bytes, require_writable
     from stepbench.local.processes import interruptible
@@ -79,12 +77,8 @@ COMMANDS = (
         run,
         "run plans, here or on a deployed stack, and fetch their reports",
         (
-            argument(
-                "plans",
-                metavar="PLAN",
-                nargs="+",
-                help="a file, a preset's name (see `stepbench plans`), or - for stdin",
-            ),
+            PLANS,
+            *CHANGES,
             OneOf(
                 (
                     argument("--stack", metavar="NAME", help="on this CloudFormation stack, with your AWS credentials"),

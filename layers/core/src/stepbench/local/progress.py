@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from stepbench.digits import count, duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from rich.console import Console
 
@@ -82,16 +82,20 @@ def sent(beats: Mapping[str, Mapping[str, object]]) -> int:
     return sum(int(each.get("sent", 0)) for each in progress if isinstance(each, dict))
 
 
-def trial_s(spec: TrialSpec, overheads: Overheads) -> float:
+def trial_s(plan: TrialPlan, overheads: Overheads) -> float:
     """Return how many seconds a trial takes, from nothing to torn down."""
-    phases = len(spec.plan.phases) * overheads.phase_s
-    return overheads.prepare_s + spec.plan.length_s + phases + overheads.finish_s
+    return overheads.prepare_s + plan.length_s + len(plan.phases) * overheads.phase_s + overheads.finish_s
+
+
+def run_s(trials: Iterable[TrialPlan], overheads: Overheads) -> float:
+    """Return how many seconds a run of these trials takes, until its report."""
+    return sum(trial_s(plan, overheads) for plan in trials) + overheads.report_s
 
 
 def left_s(snapshot: Snapshot, overheads: Overheads) -> float:
     """Estimate the seconds until the report."""
     following = snapshot.specs[snapshot.done if snapshot.trial is None else snapshot.trial + 1 :]
-    rest = sum(trial_s(spec, overheads) for spec in following) + overheads.report_s
+    rest = run_s((spec.plan for spec in following), overheads)
     if snapshot.trial is None:
         return rest
     return rest + _left_of_trial(snapshot.specs[snapshot.trial], snapshot, overheads)
@@ -99,7 +103,7 @@ def left_s(snapshot: Snapshot, overheads: Overheads) -> float:
 
 def _left_of_trial(spec: TrialSpec, snapshot: Snapshot, overheads: Overheads) -> float:
     if snapshot.phase is None:
-        return trial_s(spec, overheads)
+        return trial_s(spec.plan, overheads)
     current, *following = spec.plan.phases[snapshot.phase.index :]
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
     left = max(0.0, snapshot.phase.offered_s(current) - since_s)

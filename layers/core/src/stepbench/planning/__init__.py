@@ -2,12 +2,15 @@
 
 from stepbench.planning.expansion import Expanded, expand, expanded, group_names
 from stepbench.planning.limits import check_budget, refuse_traces, require_servers
-from stepbench.planning.reading import find_plan, list_plans, parse_plan, read_text
+from stepbench.planning.presets import Question, find_plan, list_plans, questions, read_text
+from stepbench.planning.reading import decode_text, parse_plan, read_json
 from stepbench.planning.schema import plan_schema
 
 __all__ = [
     "Expanded",
+    "Question",
     "check_budget",
+    "decode_text",
     "expand",
     "expanded",
     "find_plan",
@@ -15,6 +18,8 @@ __all__ = [
     "list_plans",
     "parse_plan",
     "plan_schema",
+    "questions",
+    "read_json",
     "read_text",
     "refuse_traces",
     "require_servers",

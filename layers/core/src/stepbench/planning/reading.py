@@ -1,23 +1,17 @@
-"""
-Plans by name or by file, and strictly from text: duplicate names, NaN and a wrong encoding are problems, too.
-
-Presets live in the checkout's `events/plans/`.
-"""
+"""Plans strictly from text: duplicate names, NaN and a wrong encoding are problems, too."""
 
 from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-import stepbench
 from stepbench.contracts.plan import Plan
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.expansion import expanded
-from stepbench.planning.problems import alternatives, near_miss, problems_of, shown
+from stepbench.planning.problems import problems_of, shown
 from stepbench.planning.schema import ROOT, path_text
 
 if TYPE_CHECKING:
@@ -54,7 +48,13 @@ def read_json(source: object) -> dict[str, Any]:
     return value
 
 
-def _decode(source: str | bytes | bytearray) -> Any:  # noqa: ANN401 -- any JSON
+def decode_text(source: str | bytes | bytearray) -> str:
+    """
+    Return a plan's text.
+
+    Raises:
+        PlanError: it is not UTF-8, is empty, or is too long.
+    """
     text = source if isinstance(source, str) else _text(bytes(source))
     text = text.removeprefix("\ufeff")
     if not text.strip():
@@ -63,6 +63,11 @@ def _decode(source: str | bytes | bytearray) -> Any:  # noqa: ANN401 -- any JSON
     if size > MAX_PLAN_BYTES:
         remedy = "Split it into several plans; Step Functions takes no larger input."
         raise PlanError([Problem(ROOT, f"{size:,} bytes", f"is larger than {MAX_PLAN_BYTES:,} bytes", remedy)])
+    return text
+
+
+def _decode(source: str | bytes | bytearray) -> Any:  # noqa: ANN401 -- any JSON
+    text = decode_text(source)
     try:
         return json.loads(text, object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
@@ -148,65 +153,3 @@ def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
         raise PlanError(problems_of(error, document)) from error
     expanded(plan)
     return plan
-
-
-_CHECKOUT_LEVELS = 4
-"""`<checkout>/layers/core/src/stepbench`."""
-
-
-def preset_directory(package: Path | None = None) -> Path:
-    """
-    Return `events/plans` of the checkout that this package runs from.
-
-    Args:
-        package: the package's own folder, for tests.
-
-    Raises:
-        PlanError: the package was installed without its checkout (`pip install .` instead of `-e .`).
-    """
-    folder = package or Path(stepbench.__file__).resolve().parent
-    directory = folder.parents[_CHECKOUT_LEVELS - 1] / "events" / "plans"
-    if directory.is_dir():
-        return directory
-    message = "has no presets: this copy of stepbench was installed without its repository"
-    raise PlanError([Problem("events/plans", shown(str(directory)), message, "Give the path of a plan file instead.")])
-
-
-def list_plans(directory: Path | None = None) -> tuple[str, ...]:
-    """Return the names of all presets, sorted."""
-    return tuple(sorted(path.stem for path in (directory or preset_directory()).glob("*.json")))
-
-
-def find_plan(name_or_path: str, directory: Path | None = None) -> bytes:
-    """
-    Return a plan's text, from a file or from a preset's name; a file of that very name comes first.
-
-    Raises:
-        PlanError: there is no such file and no such preset, or it cannot be read.
-    """
-    path = Path(name_or_path)
-    if path.is_file():
-        return _read(path)
-    if path.suffix == ".json" or path.name != name_or_path:
-        remedy = "Check the path, or give a preset's name; `stepbench plans` lists them."
-        raise PlanError([Problem("PLAN", shown(name_or_path), "is no file", remedy)])
-    presets = directory or preset_directory()
-    if name_or_path in list_plans(presets):
-        return _read(presets / f"{name_or_path}.json")
-    known = list_plans(presets)
-    remedy = f"{near_miss(name_or_path, known)}Presets: {alternatives(known)}."
-    raise PlanError([Problem("PLAN", shown(name_or_path), "is neither a file nor a preset", remedy)])
-
-
-def read_text(stream: BinaryIO) -> bytes:
-    """Read a plan's text, and of one that is too long no more than shows that it is: a stream may have no end."""
-    return stream.read(MAX_PLAN_BYTES + 1)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return read_text(file)
-    except OSError as error:
-        message = f"cannot be read: {error.strerror}"
-        raise PlanError([Problem("PLAN", shown(str(path)), message, "Check the file's permissions.")]) from error

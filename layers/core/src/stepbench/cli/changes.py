@@ -1,0 +1,151 @@
+"""Changes to a plan from the command line: values by path, repeats, and how long what is measured takes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepbench.errors import PlanError, Problem
+from stepbench.planning.problems import alternatives, near_miss, shown
+from stepbench.planning.schema import path_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Step = str | int
+ALL = "*"
+_PATH = re.compile(r"[A-Za-z_]\w*(\[(\d+|\*)\])*(\.[A-Za-z_]\w*(\[(\d+|\*)\])*)*")
+_STEP = re.compile(r"\w+|\*")
+_FORM = "Write it as trials[0].phases[1].load[0].rate_per_s=500, counting from 0, or trials[*] for all trials."
+
+
+class Changes(NamedTuple):
+    """The changes, in this order: `duration_s` of each measured phase, `repeats` of each trial, values by path."""
+
+    duration_s: float | None = None
+    repeats: int | None = None
+    values: tuple[tuple[str, Any], ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether anything is changed."""
+        return self != Changes()
+
+    def __str__(self) -> str:
+        """Return `each measured phase lasts 20 s, trials[*].repeats = 3`."""
+        values = [*([("trials[*].repeats", self.repeats)] if self.repeats else []), *self.values]
+        length = [f"each measured phase lasts {self.duration_s:g} s"] if self.duration_s else []
+        return ", ".join([*length, *(f"{path} = {shown(value)}" for path, value in values)])
+
+
+def parse_change(text: str) -> tuple[str, Any]:
+    """
+    Return path and value of `PATH=VALUE`; the value is JSON, or else text.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    path, equals, value = text.partition("=")
+    if not equals or not _PATH.fullmatch(path.strip()):
+        message = f"{text!r} is no PATH=VALUE. {_FORM}"
+        raise ValueError(message)
+    try:
+        return path.strip(), json.loads(value)
+    except ValueError:
+        return path.strip(), value
+
+
+def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) -> dict[str, Any]:
+    """
+    Return the plan with the changes made.
+
+    Args:
+        document: the plan as its author wrote it.
+        full: the same with every default, which says what there is to be changed.
+        changes: what to change.
+
+    Raises:
+        PlanError: with all paths that lead nowhere.
+    """
+    document = json.loads(json.dumps(document))  # a copy in which no two places share an object, as YAML's aliases do
+    full = copy.deepcopy(full)
+    if changes.duration_s:
+        for trial in document["trials"]:
+            _set_duration(trial, changes.duration_s)
+    if changes.repeats:
+        for trial in document["trials"]:
+            trial["repeats"] = changes.repeats
+    problems: list[Problem] = []
+    for path, value in changes.values:
+        try:
+            for place in _places(full, _steps(path), ()):
+                _put(document, full, place, value)
+        except PlanError as error:
+            problems.extend(error.problems)
+    if problems:
+        raise PlanError(problems)
+    return document
+
+
+def _set_duration(trial: dict[str, Any], duration_s: float) -> None:
+    """Stretch each measured phase to the duration: its steps and windows in proportion; counts become durations."""
+    for phase in trial["phases"]:
+        if not phase.get("measured", True):
+            continue
+        if phase.get("closed"):
+            length_s = phase["closed"].get("duration_s", duration_s)
+            phase["closed"]["duration_s"] = duration_s
+        else:
+            lengths = [step.get("duration_s") or step["count"] / step["rate_per_s"] for step in phase["load"]]
+            length_s = sum(lengths)
+            for step, own_s in zip(phase["load"], lengths, strict=True):
+                step.pop("count", None)
+                step["duration_s"] = round(duration_s * own_s / length_s, 6)
+        for window in phase.get("windows", ()):
+            for edge in ("from_s", "to_s"):
+                window[edge] = round(window[edge] * duration_s / length_s, 6)
+
+
+def _steps(path: str) -> tuple[Step, ...]:
+    return tuple(int(step) if step.isdigit() else step for step in _STEP.findall(path))
+
+
+def _places(full: Any, steps: tuple[Step, ...], before: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:  # noqa: ANN401 -- any JSON
+    """Yield every place that a path names, `*` written out; raises PlanError where it leads nowhere."""
+    if not steps:
+        yield before
+        return
+    step, *rest = steps
+    if isinstance(full, list) and step == ALL and full:
+        for index, entry in enumerate(full):
+            yield from _places(entry, tuple(rest), (*before, index))
+    elif (isinstance(full, dict) and step in full) or (isinstance(full, list) and step in range(len(full))):
+        inner: Any = full
+        yield from _places(inner[step], tuple(rest), (*before, step))
+    else:
+        raise PlanError([_nowhere(full, step, before)])
+
+
+def _nowhere(full: Any, step: Step, before: tuple[Step, ...]) -> Problem:  # noqa: ANN401 -- any JSON
+    path, where = path_text((*before, step)), path_text(before)
+    if isinstance(full, dict):
+        remedy = f"{near_miss(step, full)}Known there: {alternatives(full)}."
+        return Problem(f"--set {path}", shown(str(step)), f"leads nowhere: it is no field of {where}", remedy)
+    if isinstance(full, list):
+        there = f"{where}[0] to {where}[{len(full) - 1}]" if len(full) > 1 else f"{where}[0]" if full else "none"
+        remedy = f"There is {there}; counting begins at 0."
+        return Problem(f"--set {path}", shown(step), f"leads nowhere: it is no entry of {where}", remedy)
+    message = f"leads nowhere: {where} is {shown(full)} in this plan"
+    return Problem(f"--set {path}", shown(step), message, f"Set {where} as a whole, as JSON.")
+
+
+def _put(document: Any, full: Any, place: tuple[Step, ...], value: Any) -> None:  # noqa: ANN401 -- any JSON
+    """Put a value at a place, and what is on the way there and was left out, with its defaults; in both documents."""
+    for step in place[:-1]:
+        full = full[step]
+        if isinstance(document, dict) and document.get(str(step)) is None:
+            document[step] = copy.deepcopy(full)
+        document = document[step]
+    document[place[-1]] = copy.deepcopy(value)
+    full[place[-1]] = copy.deepcopy(value)

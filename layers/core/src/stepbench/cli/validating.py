@@ -1,0 +1,134 @@
+"""The command `validate`: what is wrong with plans, all of it at once, and what they would do and take."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepbench.cli.command import BAD_INPUT, CHANGES, OK, PLANS, Command, argument
+from stepbench.cli.inputs import read_any_plan, requested_changes, require_one_stdin
+from stepbench.cli.streams import write, write_errors
+from stepbench.errors import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepbench.cli.changes import Changes
+    from stepbench.contracts.plan import Plan
+    from stepbench.errors import Problem
+    from stepbench.planning import Expanded
+
+
+class _Checked(NamedTuple):
+    """A plan as it was asked for, what is wrong with it, and the plan itself where it is one."""
+
+    asked: str
+    problems: tuple[Problem, ...]
+    plan: Plan | None = None
+
+
+def validate(options: argparse.Namespace) -> int:
+    """Check plans, and say what they would do."""
+    changes = requested_changes(options)
+    require_one_stdin(options.plans)
+    checked = [_check(name, changes, remote=options.stack) for name in options.plans]
+    for each in checked:
+        if options.json:
+            write(json.dumps(_facts(each, remote=options.stack), ensure_ascii=False))
+            continue
+        prefix = f"{each.asked}: " if len(checked) > 1 else ""
+        write_errors(*(f"{prefix}{problem}" for problem in each.problems))
+        if each.plan and not each.problems:
+            _describe(each, remote=options.stack)
+    return BAD_INPUT if any(each.problems for each in checked) else OK
+
+
+def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
+    from stepbench.local.session import is_started_here
+    from stepbench.planning import check_budget, require_servers
+
+    try:
+        plan = read_any_plan(name, changes)
+    except PlanError as error:
+        return _Checked(name, error.problems)
+    problems = _problems(lambda: check_budget(plan))
+    if not remote:
+        here = ("this machine", "validate for a deployed stack with --stack")
+        problems += _problems(lambda: require_servers(plan, is_started_here, *here))
+    return _Checked(name, problems, plan)
+
+
+def _problems(rule: Callable[[], object]) -> tuple[Problem, ...]:
+    try:
+        rule()
+    except PlanError as error:
+        return error.problems
+    return ()
+
+
+def _facts(checked: _Checked, *, remote: bool) -> dict[str, Any]:
+    """Return the plan's object for `--json`; what needs a valid plan is left out for another."""
+    problems = [problem._asdict() for problem in checked.problems]
+    ok = not problems
+    if checked.plan is None:
+        return {"name": checked.asked, "ok": ok, "problems": problems}
+    return {"name": checked.plan.name, "ok": ok, "problems": problems, **_numbers(checked.plan, remote=remote)}
+
+
+def _numbers(plan: Plan, *, remote: bool) -> dict[str, Any]:
+    from stepbench.costs import estimate
+    from stepbench.local.progress import AWS, LOCAL, run_s
+    from stepbench.planning import expanded
+
+    trials = [trial.plan for trial in expanded(plan)]
+    return {
+        "trials": len(trials),
+        "events": sum(trial.events for trial in trials),
+        "load_s": round(sum(trial.length_s for trial in trials), 3),
+        "wall_s": round(run_s(trials, AWS if remote else LOCAL)),
+        "estimate_usd": round(sum(estimate(trial).total_usd for trial in trials), 4),
+        "budget_usd": plan.budget_usd,
+    }
+
+
+def _describe(checked: _Checked, *, remote: bool) -> None:
+    from stepbench.digits import count, counted, dollars, duration
+    from stepbench.planning import expanded
+
+    plan = checked.plan
+    if plan is None:
+        return
+    numbers, trials = _numbers(plan, remote=remote), expanded(plan)
+    most = "up to " if any(phase.closed for trial in trials for phase in trial.plan.phases) else ""
+    load = f"{most}{count(numbers['events'])} events in {duration(numbers['load_s'])} of load"
+    takes = f"takes about {duration(numbers['wall_s'])} {'on AWS' if remote else 'here'}"
+    cost = f"estimate {dollars(numbers['estimate_usd'])} on AWS, budget {dollars(plan.budget_usd)}"
+    write(f"{plan.name}: {counted(len(trials), 'trial')}, {load}; {takes}; {cost}")
+    if len(trials) > len(plan.trials):
+        for number, trial in enumerate(trials, 1):
+            write(f"{number:>4}  {_name_with_values(trial)}")
+
+
+def _name_with_values(trial: Expanded) -> str:
+    values = ", ".join(f"{path}={json.dumps(value)}" for path, value in trial.point.items())
+    return f"{trial.name}  {values}" if values else trial.name
+
+
+COMMANDS = (
+    Command(
+        "validate",
+        validate,
+        "check plans, and say what they would do, how long they would take and what they would cost",
+        (
+            PLANS,
+            *CHANGES,
+            argument(
+                "--stack",
+                action="store_true",
+                help="for a deployed stack, which may have servers that this machine has not",
+            ),
+            argument("--json", action="store_true", help="print an object a plan on stdout, one line each"),
+        ),
+    ),
+)

@@ -1,0 +1,88 @@
+"""Plans by name or by file. Presets live in the checkout's `events/plans/`; `events/questions.json` says what for."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import stepbench
+from stepbench.errors import PlanError, Problem
+from stepbench.planning.problems import alternatives, shown
+from stepbench.planning.reading import MAX_PLAN_BYTES
+
+NEAREST = 3
+_CHECKOUT_LEVELS = 4
+"""`<checkout>/layers/core/src/stepbench`."""
+
+
+def preset_directory(package: Path | None = None) -> Path:
+    """
+    Return `events/plans` of the checkout that this package runs from.
+
+    Args:
+        package: the package's own folder, for tests.
+
+    Raises:
+        PlanError: the package was installed without its checkout (`pip install .` instead of `-e .`).
+    """
+    folder = package or Path(stepbench.__file__).resolve().parent
+    directory = folder.parents[_CHECKOUT_LEVELS - 1] / "events" / "plans"
+    if directory.is_dir():
+        return directory
+    message = "has no presets: this copy of stepbench was installed without its repository"
+    raise PlanError([Problem("events/plans", shown(str(directory)), message, "Give the path of a plan file instead.")])
+
+
+def list_plans(directory: Path | None = None) -> tuple[str, ...]:
+    """Return the names of all presets, sorted."""
+    return tuple(sorted(path.stem for path in (directory or preset_directory()).glob("*.json")))
+
+
+class Question(NamedTuple):
+    """A question that presets answer; `presets` names them, the one to begin with first."""
+
+    question: str
+    presets: tuple[str, ...]
+
+
+def questions(directory: Path | None = None) -> tuple[Question, ...]:
+    """Return all presets by the question that they answer, as `events/questions.json` has them."""
+    path = (directory or preset_directory()).parent / "questions.json"
+    return tuple(Question(question, tuple(presets)) for question, presets in json.loads(path.read_bytes()).items())
+
+
+def find_plan(name_or_path: str, directory: Path | None = None) -> bytes:
+    """
+    Return a plan's text, from a file or from a preset's name; a file of that very name comes first.
+
+    Raises:
+        PlanError: there is no such file and no such preset, or it cannot be read.
+    """
+    path = Path(name_or_path)
+    if path.is_file():
+        return _read(path)
+    if path.suffix in {".json", ".yaml", ".yml"} or path.name != name_or_path:
+        remedy = "Check the path, or give a preset's name; `stepbench plans` lists them."
+        raise PlanError([Problem("PLAN", shown(name_or_path), "is no file", remedy)])
+    presets = directory or preset_directory()
+    if name_or_path in list_plans(presets):
+        return _read(presets / f"{name_or_path}.json")
+    close = difflib.get_close_matches(name_or_path, list_plans(presets), n=NEAREST, cutoff=0)
+    remedy = f"Did you mean {alternatives(close)}? `stepbench plans` lists all presets."
+    raise PlanError([Problem("PLAN", shown(name_or_path), "is neither a file nor a preset", remedy)])
+
+
+def read_text(stream: BinaryIO) -> bytes:
+    """Read a plan's text, and of one that is too long no more than shows that it is: a stream may have no end."""
+    return stream.read(MAX_PLAN_BYTES + 1)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return read_text(file)
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise PlanError([Problem("PLAN", shown(str(path)), message, "Check the file's permissions.")]) from error
