@@ -29,7 +29,8 @@ from stepbench.contracts.result import (
     TrialResult,
     TrialSummary,
 )
-from stepbench.contracts.threshold import ERRORS_BELOW_1_PERCENT, parse_threshold
+from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.contracts.threshold.words import ERRORS_BELOW_1_PERCENT
 from stepbench.report.page import render_page
 from stepbench.report.summary import RunFacts, summarise
 
@@ -151,6 +152,9 @@ def window_of_writes(  # noqa: PLR0913, PLR0917 -- a window's columns
         name=name,
         phase=phase,
         n=len(times_ms),
+        sent=len(times_ms),
+        lost=missing,
+        duplicates=0,
         offered_per_s=float(rate_per_s),
         achieved_per_s=float(rate_per_s),
         latency_ms=latency(came, missing),

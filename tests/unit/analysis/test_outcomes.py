@@ -46,7 +46,6 @@ def test_failed_writes_are_told_with_share_errors_and_time() -> None:
     (window,) = result.summary.windows
     assert counts(window) == (196, 200, 4, 0)
     assert window.errors == {"57P01": 3, "connect: refused": 1}
-    assert window.error_share == 0.02
     ((kind, text),) = caveats(result)
     assert kind == "failed_outcomes"
     assert text == (

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.samples.operations import operation_results
-from tests.samples.results import sample_window
 
 from stepbench.contracts.measures import WindowResult
-
-
-@pytest.mark.parametrize(("sent", "failed", "unknown", "share"), [(200, 3, 1, 0.02), (200, 0, 0, 0.0), (0, 0, 0, None)])
-def test_the_share_of_errors_is_of_all_that_was_sent(sent: int, failed: int, unknown: int, share: float | None) -> None:
-    """Where nothing was sent there is no share, not one of 0."""
-    counts = {"sent": sent, "failed": failed, "unknown": unknown}
-    assert sample_window("w", [1.0]).model_copy(update=counts).error_share == share
 
 
 def test_an_older_summary_is_read() -> None:

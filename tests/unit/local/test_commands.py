@@ -50,6 +50,19 @@ def test_a_skipped_stores_trials_are_left_out_and_the_others_keep_their_names() 
     assert [(one.name, one.store) for one in skipped_trials(whole, SKIPPED)] == [("etcd", "etcd"), ("etcd-2", "etcd")]
 
 
+def test_thresholds_about_a_skipped_store_are_left_out_with_it() -> None:
+    """The stack would refuse the rest of the plan for naming a window that it does not have."""
+    whole = plan({"store": "etcd"}, {"store": "s3"})
+    own = whole.trials[0].model_copy(update={"phases": (whole.trials[0].phases[0].model_copy(update={"name": "own"}),)})
+    both = whole.model_copy(
+        update={"trials": (own, whole.trials[1]), "thresholds": ("errors < 1 %", "p99 in own < 1 s", "max < 1 s")}
+    )
+    kept = runnable_part(both, SKIPPED)
+    assert kept is not None
+    assert kept.thresholds == ("errors < 1 %", "max < 1 s")
+    assert parse_plan(kept.model_dump(mode="json", exclude_none=True)) == kept
+
+
 def test_nothing_is_left_of_a_plan_for_skipped_stores_only() -> None:
     """Then no run is started at all."""
     assert runnable_part(plan({"store": "etcd"}), SKIPPED) is None

@@ -106,10 +106,21 @@ BAD_PLANS = {
     ),
     "key too small": Refused(plan(record={"key_bytes": 20}), "trials[0].record.key_bytes", "20", "at least 48"),
     "threshold of something else": Refused(
-        {**plan(), "thresholds": ["errors < 2 %", "p99 < 20 ms"]}, "thresholds[1]", '"p99 < 20 ms"', '"errors < 1 %"'
+        {**plan(), "thresholds": ["errors < 2 %", "p98 < 20 ms"]},
+        "thresholds[1]",
+        '"p98 < 20 ms"',
+        'Did you mean "p99"?',
+        'has "p98", which is no measure',
     ),
     "threshold of nothing": Refused(
-        {**plan(), "thresholds": ["errors < 0 %"]}, "thresholds[0]", '"errors < 0 %"', "above 0 and at most 100"
+        {**plan(), "thresholds": ["errors < 0 %"]}, "thresholds[0]", '"errors < 0 %"', "at most 100 %", "nothing keeps"
+    ),
+    "threshold of a window that is not there": Refused(
+        {**plan(), "thresholds": ["p99 in laod < 2 ms"]},
+        "thresholds[0]",
+        '"p99 in laod < 2 ms"',
+        'Did you mean "load"? The plan measures "load".',
+        'names a window that the plan does not measure: "laod"',
     ),
     "threshold no text": Refused({**plan(), "thresholds": [0.01]}, "thresholds[0]", "0.01", "a text"),
     "threshold not in a list": Refused(

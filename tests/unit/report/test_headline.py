@@ -62,7 +62,7 @@ def test_one_line_a_trial(summary: RunSummary) -> None:
 def test_a_missed_threshold_stands_first(results: tuple[TrialResult, ...]) -> None:
     """15 of 215 events; nobody reads a table to find out whether there is something in it."""
     summary = sample_summary([results[0], refused_result(results[2], {"57P01": 12, "timeout": 3}, unknown=3)])
-    missed = "threshold missed: errors 7.0 % of window unloaded of trial postgresql, limit 1 %"
+    missed = "threshold missed: errors < 1 %: 7.0 % in postgresql"
     assert describe_status(summary) == f"succeeded; {missed}"
     assert headline_lines(summary)[0] == missed
     assert len(headline_lines(summary)) == 3
@@ -77,8 +77,8 @@ def test_the_worst_windows_are_named_and_the_others_counted(results: tuple[Trial
     """A terminal's title has room for three."""
     missing = [changed(refused_result(results[0], {"E": 10 * n}), name=f"t{n}") for n in range(1, 6)]
     text = describe_missed(sample_summary(missing))
-    assert text.startswith("threshold missed: errors 20 % of window unloaded of trial t5, limit 1 %; errors 17 % of")
-    assert text.endswith("of trial t3, limit 1 %; and 2 more windows")
+    assert text.startswith("threshold missed: errors < 1 %: 20 % in t5; errors < 1 %: 17 % in t4; ")
+    assert text.endswith("% in t3; and 2 more")
 
 
 def test_a_line_stays_short_however_many_windows_there_are(results: tuple[TrialResult, ...]) -> None:

@@ -104,7 +104,7 @@ def test_the_plans_thresholds_decide_the_verdict_and_not_the_status(plan: dict[s
     output = render(memory, "")
     summary = summary_of(memory)
     assert (output.status, output.verdict, summary.verdict) == ("succeeded", verdict, verdict)
-    missed = "threshold missed: errors 7.0 % of window unloaded of trial postgresql, limit 1 %"
+    missed = "threshold missed: errors < 1 %: 7.0 % in postgresql"
     assert (output.cause, len(output.headline)) == ((missed, 2) if verdict == "failed" else ("", 1))
     assert f'data-verdict="{verdict}"' in page_of(memory)
 

@@ -137,17 +137,26 @@ def shown(estimate: Estimate, unit: Unit | None = None) -> Shown:
     return Shown(fixed(value, decimals), unit.name, f"[{fixed(low, decimals)}, {fixed(high, decimals)}]", "")
 
 
-def brief(note: str) -> str:
+def times_longer(note: str) -> float | None:
     """
-    Say in a table's cell how much longer the load would have to be, for as many independent events as it takes.
+    Return how many times as long the load would have to be, for as many independent events as it takes.
 
-    `81 of 1853 independent < 368` is about five times.
+    `81 of 1853 independent < 368` is about five times; None for a note of something else.
     """
     shortfall = _SHORTFALL.fullmatch(note)
-    if shortfall is None:
-        return note
-    times = max(1.1, int(shortfall[2]) / max(1, int(shortfall[1])))  # "1.0 times longer" would be nothing
-    return f"needs about {rounded(times, 1 if times >= 2 else 2)} {TIMES.name} longer"  # noqa: PLR2004 -- 1.3, 4, 40
+    return None if shortfall is None else int(shortfall[2]) / max(1, int(shortfall[1]))
+
+
+def longer(times: float) -> str:
+    """Say that a load would have to be so many times as long."""
+    times = max(1.1, times)  # "1.0 times longer" would be nothing
+    return f"about {rounded(times, 1 if times >= 2 else 2)} {TIMES.name} longer"  # noqa: PLR2004 -- 1.3, 4, 40
+
+
+def brief(note: str) -> str:
+    """Say in a table's cell what it takes, where a note tells how many events are missing."""
+    times = times_longer(note)
+    return note if times is None else f"needs {longer(times)}"
 
 
 def factor(estimate: Estimate, digits: int = 3) -> str:

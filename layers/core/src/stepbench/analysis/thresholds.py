@@ -1,44 +1,175 @@
-"""Whether a run kept to its plan's thresholds."""
+"""
+Whether a run kept to its plan's thresholds.
+
+A measured quantity is decided by its 95 % interval, and undecidable where the limit lies in it, or where it has none.
+A count, a rate and a maximum are what they are in this run, and have none.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from stepbench.contracts.threshold import ThresholdResult
+from stepbench import digits
+from stepbench.contracts.measures import Estimate
+from stepbench.contracts.threshold.result import ThresholdResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.measures import KindResult, Latency, WindowResult
     from stepbench.contracts.result import TrialSummary
-    from stepbench.contracts.threshold import Threshold
+    from stepbench.contracts.threshold.words import Threshold, Time
+
+NOTHING_SENT = "nothing was sent"
+NOTHING_MEASURED = "nothing was measured"
+NO_WINDOW = "nothing that it is about was measured"
+NOT_COUNTED = "not counted by window in this version's records"
+WITHIN = "the limit lies within the interval"
+MOST_TIMES_LONGER = 100
+"""Beyond it, a run is not longer but another one, and the guess no better than its interval."""
+_BEYOND = "> drain limit"
+_STATES = ("failed", "undecidable", "passed")
+
+
+class Decision(NamedTuple):
+    """What became of a threshold, why if it is undecidable, and what it would take then."""
+
+    state: Literal["passed", "failed", "undecidable"]
+    reason: str | None = None
+    times_longer: float | None = None
 
 
 def judge(thresholds: Sequence[Threshold], trials: Sequence[TrialSummary]) -> tuple[ThresholdResult, ...]:
     """
-    Return for each threshold the windows that miss it, the worst first; where none does, the one that came closest.
+    Return what became of each threshold in each measured window, as `RunSummary.thresholds` orders them.
 
-    Only measured windows have results: neither unmeasured phases nor the probes of `find_rate` are among them. A
-    threshold has no result where nothing was sent in any.
+    Neither unmeasured phases nor the probes of `find_rate` are among the windows. A threshold that is about none that
+    was measured has one result, which says so.
     """
     return tuple(result for threshold in thresholds for result in _judge_one(threshold, trials))
 
 
+def decide(threshold: Threshold, estimate: Estimate) -> Decision:
+    """Decide by the interval where there should be one, otherwise by the value."""
+    if estimate.value is None:
+        beyond = (estimate.reason or "").startswith(_BEYOND)
+        return Decision("failed" if beyond else "undecidable", estimate.reason)
+    if estimate.low is None and estimate.reason:
+        return Decision("undecidable", estimate.reason, digits.times_longer(estimate.reason))
+    low = estimate.value if estimate.low is None else estimate.low
+    high = estimate.high if estimate.high is not None else math.inf if estimate.low is not None else estimate.value
+    kept = {threshold.holds(low), threshold.holds(high)}
+    if len(kept) == 1:
+        return Decision("passed" if True in kept else "failed")
+    if math.isinf(high):
+        return Decision("undecidable", estimate.reason)
+    return Decision("undecidable", WITHIN, _guess_times_longer(estimate.value, low, high, threshold.limit))
+
+
+def _guess_times_longer(value: float, low: float, high: float, limit: float) -> float | None:
+    """Return how much longer it takes until the limit leaves the interval: its width falls with the root of n."""
+    reach, gap = (high - value, limit - value) if value < limit else (value - low, value - limit)
+    times = (reach / gap) ** 2 if gap > 0 else math.inf
+    return times if times <= MOST_TIMES_LONGER else None
+
+
 def _judge_one(threshold: Threshold, trials: Sequence[TrialSummary]) -> list[ThresholdResult]:
-    found = sorted(_in_windows(threshold, trials), key=lambda result: result.share, reverse=True)
-    return [result for result in found if not result.passed] or found[:1]
+    found = sorted(_in_windows(threshold, trials), key=lambda result: _rank(threshold, result))
+    nowhere = ThresholdResult(
+        threshold=threshold.text, state="undecidable", limit=threshold.limit, unit=threshold.quantity, reason=NO_WINDOW
+    )
+    return found or [nowhere]
+
+
+def _rank(threshold: Threshold, result: ThresholdResult) -> tuple[int, float]:
+    """Rank missed ones before the others, and each by how near to or far beyond the limit it is."""
+    value = math.inf if result.value is None else result.value
+    return _STATES.index(result.state), value if threshold.comparison in {">", ">="} else -value
 
 
 def _in_windows(threshold: Threshold, trials: Sequence[TrialSummary]) -> Iterator[ThresholdResult]:
     for trial in trials:
         for window in trial.windows:
-            if (share := window.error_share) is not None:
+            if threshold.window in {None, window.name} and (estimate := _estimate(threshold, window)) is not None:
+                decision = decide(threshold, estimate)
                 yield ThresholdResult(
                     threshold=threshold.text,
                     trial=trial.index,
                     name=trial.name,
                     phase=window.phase,
                     window=window.name,
-                    share=share,
+                    **decision._asdict(),
                     limit=threshold.limit,
-                    passed=share < threshold.limit,
+                    unit=threshold.quantity,
+                    value=estimate.value,
+                    low=estimate.low,
+                    high=estimate.high,
                 )
+
+
+def _estimate(threshold: Threshold, window: WindowResult) -> Estimate | None:
+    """Return what a window has of the measure; None if the threshold is not about such a window."""
+    kind = _kind(threshold.kind, window)
+    if threshold.kind is not None and kind is None:
+        return None
+    match threshold.statistic:
+        case "errors":
+            return _errors(threshold, kind or window)
+        case "throughput":
+            return Estimate(value=window.achieved_per_s)
+        case "lost" | "duplicates":
+            return _arrivals(threshold, window)
+        case statistic:
+            latency = _latency(threshold, window, kind)
+            return None if latency is None else _of_latency(latency, statistic)
+
+
+def _kind(name: str | None, window: WindowResult) -> KindResult | None:
+    kinds = window.operations.kinds if window.operations else ()
+    return next((kind for kind in kinds if kind.kind == name), None)
+
+
+def _errors(threshold: Threshold, counts: KindResult | WindowResult) -> Estimate:
+    sent = counts.sent
+    if sent == 0:
+        return Estimate(value=None, reason=NOTHING_SENT)
+    errors = counts.failed + counts.unknown
+    return Estimate(value=errors / sent if threshold.quantity == "share" else errors)
+
+
+def _arrivals(threshold: Threshold, window: WindowResult) -> Estimate | None:
+    """Return how many events of a trigger were lost, or arrived again, or which share of the acknowledged ones."""
+    if window.operations is not None:
+        return None
+    count = window.lost if threshold.statistic == "lost" else window.duplicates
+    if count is None:
+        return Estimate(value=None, reason=NOT_COUNTED)
+    if window.n == 0:
+        return Estimate(value=None, reason="nothing was acknowledged")
+    return Estimate(value=count / window.n if threshold.quantity == "share" else count)
+
+
+def _latency(threshold: Threshold, window: WindowResult, kind: KindResult | None) -> Latency | None:
+    if kind is not None:
+        return kind.response_ms if threshold.time == "response" else kind.service_ms
+    of_trigger = window.operations is None
+    times: dict[Time, Latency | None] = {
+        "latency": window.latency_ms,
+        "response": window.response_trigger_ms if of_trigger else window.response_write_ms,
+        "service": window.service_ms,
+        "after_ack": window.after_ack_ms,
+        "write_response": window.response_write_ms if of_trigger else None,
+        "lateness": window.lateness_ms,
+    }
+    return times[threshold.time]
+
+
+def _of_latency(latency: Latency, statistic: str) -> Estimate:
+    """Return a quantile, or the largest value: of events that never arrived it lies beyond the drain limit."""
+    if statistic != "max":
+        quantile: Estimate = getattr(latency, statistic)
+        return quantile
+    if latency.missing:
+        return Estimate(value=None, reason=f"{_BEYOND}: {digits.count(latency.missing)} never arrived")
+    return Estimate(value=latency.max, reason=None if latency.max is not None else NOTHING_MEASURED)

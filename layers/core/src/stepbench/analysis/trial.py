@@ -114,6 +114,8 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         failed=int(np.count_nonzero(outcomes == Outcome.FAILED)),
         unknown=int(np.count_nonzero(outcomes == Outcome.UNKNOWN)),
         errors=count_errors(evidence.joined, window.unacknowledged),
+        lost=window.count_lost(_cut_off_ns(evidence)),
+        duplicates=window.count_duplicates(),
         offered_per_s=window.offered / window.length_s,
         achieved_per_s=window.achieved_per_s,
         latency_ms=window.latency(latency_of(evidence.spec.plan)),

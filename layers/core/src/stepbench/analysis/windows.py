@@ -81,6 +81,23 @@ class MeasuredWindow:
     def _chosen(self) -> Iterator[tuple[Joined, NDArray[np.bool_]]]:
         return ((part, self._held[place]) for part, place in self._places())
 
+    def count_duplicates(self) -> int | None:
+        """Return how many arrivals of its events came after their first; None where nothing is to arrive."""
+        if not self._arrives:
+            return None
+        return sum(int(part.first_arrivals.repeats[self._inside(part)[0]].sum()) for part in self._events.parts())
+
+    def count_lost(self, cut_off_ns: int | None) -> int | None:
+        """
+        Return how many of its acknowledged events did not arrive; None where nothing is to arrive.
+
+        cut_off_ns: of a trial that was stopped, since when its acknowledged events have not had the time to.
+        """
+        if not self._arrives:
+            return None
+        parts = ((part, self._inside(part)[0] & part.expected & ~part.arrived) for part in self._events.parts())
+        return sum(int(np.count_nonzero(missing & ~_cut_off(part, cut_off_ns))) for part, missing in parts)
+
     @cached_property
     def scheduled(self) -> NDArray[np.int64]:
         """Return the numbers of its events in the grid, by ascending t0."""
@@ -171,6 +188,10 @@ class MeasuredWindow:
     def overlaps(self, other: MeasuredWindow) -> bool:
         """Return whether an event could be in both windows."""
         return self.phase == other.phase and self.meets(other.start_ns, other._end_ns)
+
+
+def _cut_off(part: Joined, cut_off_ns: int | None) -> NDArray[np.bool_]:
+    return part.t2_ns > cut_off_ns if cut_off_ns is not None else np.zeros(part.size, dtype=np.bool_)
 
 
 def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:

@@ -66,6 +66,11 @@ class KindResult(Contract):
     response_ms: Latency
     percentiles: tuple[PercentileRow, ...]
 
+    @property
+    def sent(self) -> int:
+        """Return how many were sent or tried."""
+        return self.ok + self.failed + self.unknown
+
 
 class ConnectingResult(Contract):
     """
@@ -140,6 +145,16 @@ class WindowResult(Contract):
         default={},
         description="Failed and unknown ones by the store's code, or in words; the most frequent first.",
     )
+    lost: int | None = Field(
+        default=None,
+        ge=0,
+        description="Acknowledged and not arrived by the drain limit; None for operations, and of an older version.",
+    )
+    duplicates: int | None = Field(
+        default=None,
+        ge=0,
+        description="Arrivals of an event whose t0 lies in the window, after its first; None as for `lost`.",
+    )
     offered_per_s: float
     achieved_per_s: float
     latency_ms: Latency = Field(description="Trigger latency, t4 - t1; of operations their service time, t2 - t1.")
@@ -160,11 +175,6 @@ class WindowResult(Contract):
             counts = {"sent": ok + failed + unknown, "failed": failed, "unknown": unknown}
             return {**fields, **counts, "operations": rest, "errors": found["errors"]}
         return fields
-
-    @property
-    def error_share(self) -> float | None:
-        """Return the share of failed and unknown outcomes among all that was sent; None where nothing was."""
-        return (self.failed + self.unknown) / self.sent if self.sent else None
 
 
 class Comparison(Contract):

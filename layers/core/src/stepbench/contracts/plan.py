@@ -15,7 +15,8 @@ from stepbench.contracts.application import Application
 from stepbench.contracts.base import BrokenRule, Contract, refuse, repeated_names
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Until, Window
 from stepbench.contracts.rules import TRIAL_RULES
-from stepbench.contracts.threshold import ERRORS_BELOW_1_PERCENT, ThresholdText
+from stepbench.contracts.threshold.parser import ThresholdText
+from stepbench.contracts.threshold.words import ERRORS_BELOW_1_PERCENT
 from stepbench.contracts.trial import MAX_TRIALS, FindRate, Published, Record, TrialFields
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class Plan(Contract):
     thresholds: tuple[ThresholdText, ...] = Field(
         default=(ERRORS_BELOW_1_PERCENT,),
         max_length=20,
-        description="What a run has to keep to in each measured window, `errors < NUMBER %`: the share of failed and "
-        "unknown outcomes. A run that misses one has the verdict `failed`, and ends with exit code 3.",
+        description="What a run has to keep to in each measured window, such as `p99 of read in steady < 2 ms`. "
+        "A run that misses one has the verdict `failed`, and ends with exit code 3.",
     )
 
     @model_validator(mode="after")

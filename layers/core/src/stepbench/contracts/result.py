@@ -24,7 +24,7 @@ from stepbench.contracts.measures import (
     Replication,
     WindowResult,
 )
-from stepbench.contracts.threshold import ThresholdResult
+from stepbench.contracts.threshold.result import ThresholdResult
 
 SUMMARY_SCHEMA = 2
 Scalar = str | int | float | bool | None
@@ -286,10 +286,13 @@ class RunSummary(Contract):
     status: Literal["succeeded", "failed", "stopped"]
     verdict: Literal["passed", "failed"] | None = Field(
         default=None,
-        description="`failed` if a threshold was missed or the run did not succeed; None: of an older version.",
+        description="`failed` if a threshold was missed or the run did not succeed, which one that is undecidable does "
+        "not do; None: of an older version.",
     )
     thresholds: tuple[ThresholdResult, ...] = Field(
-        default=(), description="Of each in the plan the windows that miss it, or else the one that came closest."
+        default=(),
+        description="Of each in the plan every window that it is about: missed ones first, the worst of them before "
+        "the others, then the undecidable ones.",
     )
     started_at: str = Field(description="ISO 8601, UTC.")
     finished_at: str

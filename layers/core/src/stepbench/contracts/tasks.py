@@ -112,11 +112,13 @@ class RenderReportOutput(Contract):
 
     run_id: str
     status: str
-    verdict: str = Field(description="`failed` if a threshold was missed or the run did not succeed.")
+    verdict: str = Field(
+        description="`failed` if a threshold was missed or the run did not succeed; an undecidable one is not missed."
+    )
     failed_trials: tuple[str, ...]
     cause: str
     headline: tuple[str, ...] = Field(
-        description="A missed threshold; then one line a trial: name, n, p50 with interval, lost."
+        description="Thresholds missed or not decided; then one line a trial: name, n, p50 with interval, lost."
     )
     report: str = Field(description="s3:// address of report.html.")
     summary: str = Field(description="s3:// address of summary.json.")

@@ -22,7 +22,7 @@ from stepbench.local.running import RunOutcome, Terminal, execute
 from stepbench.local.session import LocalSession, local_session, skip_reason
 from stepbench.local.stack import Stack, remote_stack
 from stepbench.local.utilisation import Publisher
-from stepbench.planning import Expanded, expand, expanded, refuse_traces
+from stepbench.planning import Expanded, expand, expanded, refuse_traces, thresholds_about
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
@@ -161,7 +161,10 @@ def runnable_part(plan: Plan, skipped: Mapping[str, str]) -> Plan | None:
         for source, trial in enumerate(plan.trials)
         for left in _runnable_trials(trial, [each for each in runnable if each.source == source])
     )
-    return plan.model_copy(update={"trials": trials}) if trials else None
+    if not trials:
+        return None
+    thresholds = thresholds_about(plan.thresholds, runnable)  # one about what is left out would be refused
+    return plan.model_copy(update={"trials": trials, "thresholds": thresholds})
 
 
 def _runnable_trials(trial: TrialPlan, runnable: Sequence[Expanded]) -> list[TrialPlan]:

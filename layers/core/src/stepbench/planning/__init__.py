@@ -5,6 +5,7 @@ from stepbench.planning.limits import check_budget, refuse_traces, require_serve
 from stepbench.planning.presets import Question, find_plan, list_plans, questions, read_text
 from stepbench.planning.reading import decode_text, parse_plan, read_json
 from stepbench.planning.schema import plan_schema
+from stepbench.planning.thresholds import thresholds_about
 
 __all__ = [
     "Expanded",
@@ -23,4 +24,5 @@ __all__ = [
     "read_text",
     "refuse_traces",
     "require_servers",
+    "thresholds_about",
 ]

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from stepbench.contracts.plan import Plan
+from stepbench.contracts.remedies import alternatives, near_miss
 from stepbench.errors import Problem
-from stepbench.planning.problems import alternatives, near_miss, problems_of, shown
+from stepbench.planning.problems import problems_of, shown
 from stepbench.planning.schema import path_text
 
 if TYPE_CHECKING:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.base import RULE_ERROR
+from stepbench.contracts.remedies import alternatives, near_miss
 from stepbench.errors import Problem
 from stepbench.planning.schema import Location, fields, locate, path_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
@@ -163,17 +161,6 @@ def expectation(node: Node) -> str:
 
 def _plain(number: float) -> str:
     return f"{int(number):,}" if number == int(number) else f"{number:,}"
-
-
-def alternatives(words: Iterable[object]) -> str:
-    """Return `"a", "b", "c"`."""
-    return ", ".join(json.dumps(word) for word in words)
-
-
-def near_miss(word: object, known: Iterable[str]) -> str:
-    """Return `Did you mean "x"? `, or nothing."""
-    close = difflib.get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.5)
-    return f'Did you mean "{close[0]}"? ' if close else ""
 
 
 def shown(value: Any) -> str:  # noqa: ANN401 -- any JSON

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from stepbench.contracts.plan import Plan
+from stepbench.contracts.remedies import alternatives, near_miss
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import problems_of, shown
 from stepbench.planning.schema import ROOT, path_text
+from stepbench.planning.thresholds import threshold_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -151,5 +153,6 @@ def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
         plan = Plan.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         raise PlanError(problems_of(error, document)) from error
-    expanded(plan)
+    if problems := threshold_problems(plan, expanded(plan)):
+        raise PlanError(problems)
     return plan

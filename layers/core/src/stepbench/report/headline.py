@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 from stepbench import digits
 from stepbench.report.labels import WindowRow, describe_latency, trial_labels, window_labels, window_rows
 from stepbench.report.operations import describe_operations, per_minute
+from stepbench.report.thresholds import describe_missed, describe_undecided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import Caveat, FoundRate, RunSummary, StoppedPhase, TrialSummary, Utilisation
-    from stepbench.contracts.threshold import ThresholdResult
 
 State = Literal["complete", "incomplete", "failed", "skipped"]
 HEADINGS = ("trial", "provider", "n", "p50", "p90", "p95", "p99", "lost", "floor p50", "caveats")
@@ -83,27 +83,15 @@ def headline_rows(summary: RunSummary) -> tuple[HeadlineRow, ...]:
 
 
 def headline_lines(summary: RunSummary) -> tuple[str, ...]:
-    """Return what thresholds were missed, and one line for each trial: name, n, p50 with its interval, lost."""
+    """Return which thresholds were missed or not decided, and one line a trial: name, n, p50 with interval, lost."""
     labels = trial_labels(summary.trials)
-    missed = describe_missed(summary)
     lines = tuple(_line(trial, label) for trial, label in zip(summary.trials, labels, strict=True))
-    return (missed, *lines) if missed else lines
-
-
-def describe_missed(summary: RunSummary) -> str:
-    """Describe the windows that missed a threshold, the worst first; empty where none did."""
-    missed = [result for result in summary.thresholds if not result.passed]
-    if not missed:
-        return ""
-    parts = [_describe_miss(result) for result in missed[:_WINDOWS_PER_LINE]]
-    if len(missed) > _WINDOWS_PER_LINE:
-        parts.append(f"and {len(missed) - _WINDOWS_PER_LINE} more windows")
-    return f"threshold missed: {'; '.join(parts)}"
+    return (*filter(None, (describe_missed(summary), describe_undecided(summary))), *lines)
 
 
 def describe_status(summary: RunSummary) -> str:
-    """Return how the run ended, and which thresholds it missed."""
-    return "; ".join(filter(None, (summary.status, describe_missed(summary))))
+    """Return how the run ended, and which thresholds it missed, or was too short for."""
+    return "; ".join(filter(None, (summary.status, describe_missed(summary), describe_undecided(summary))))
 
 
 def describe_window(row: WindowRow) -> str:
@@ -216,11 +204,6 @@ def _ending(phase: StoppedPhase) -> str:
     known = "not known" if width is None else f"known to {100 * width:.2g} %"
     why = phase.reason.replace("_", " ")
     return f"{phase.phase} ended after {phase.stopped_at_s:.0f} s ({why}): {phase.metric} {known}"
-
-
-def _describe_miss(result: ThresholdResult) -> str:
-    share, limit = digits.percent(result.share), f"{100 * result.limit:g} %"
-    return f"errors {share} of window {result.window} of trial {result.name}, limit {limit}"
 
 
 def _arrivals(window: WindowResult, kind: str) -> str:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from stepbench import digits
 from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of
-from stepbench.report import boxes, changes, comparisons, headline, operations
+from stepbench.report import boxes, changes, comparisons, headline, operations, thresholds
 from stepbench.report.accounting import accounting_sections
 from stepbench.report.clock_check import MEASURES as CLOCK_MEASURES
 from stepbench.report.clock_check import clock_drawings, clock_figures
@@ -152,6 +152,8 @@ def render_page(
             unmeasured=unmeasured(summary.trials),
             published=any(trial.replication for trial in summary.trials),
             changed=any(view.changed for view in trials),
+            thresholds=thresholds.threshold_rows(summary),
+            missed=thresholds.describe_missed(summary),
             searching=[view for view in trials if view.summary.found_rate is not None],
             style=Markup(own_file("templates/page.css").read_text("utf-8")),  # noqa: S704 -- our own file
             scripts=[_script(javascript()), _script(own_file("templates/page.js").read_text("utf-8"))],
@@ -218,6 +220,7 @@ _GLOBALS: dict[str, Any] = {
     "ops": operations,
     "format_point": format_point,
     "sentence_case": _sentence_case,
+    "describe_kept": thresholds.describe_kept,
     "format_share": format_share,
     "units": {
         "ms": None,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from stepbench.contracts.threshold import Threshold
+    from stepbench.contracts.threshold.words import Threshold
 
 
 MISSING = "MissingResult"
@@ -62,13 +62,14 @@ def summarise(facts: RunFacts, results: Sequence[TrialResult], thresholds: Seque
     """
     Summarise the run. It is stopped, or failed as soon as one trial is, or succeeded.
 
-    Its verdict is that it passed if it succeeded and missed none of its plan's thresholds.
+    Its verdict is that it passed if it succeeded and missed none of its plan's thresholds. One that is undecidable
+    is not missed: a run that is too short shows neither that a limit is kept to nor that it is not.
     """
     trials = tuple(result.summary for result in results)
     status: Literal["succeeded", "failed", "stopped"] = "failed" if failed_trials(trials) or not trials else "succeeded"
     status = "stopped" if facts.stopped else status
     judged = judge(thresholds, trials)
-    passed = status == "succeeded" and all(result.passed for result in judged)
+    passed = status == "succeeded" and all(result.state != "failed" for result in judged)
     return RunSummary(
         schema=SUMMARY_SCHEMA,
         run_id=facts.run_id,

@@ -17,12 +17,12 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
 from stepbench.contracts.tasks import RenderReportOutput
-from stepbench.contracts.threshold import parse_threshold
+from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.errors import PlanError
 from stepbench.observability import logger
 from stepbench.planning import group_names
 from stepbench.records.storage import layout
-from stepbench.report.headline import describe_missed, headline_lines, state_of
+from stepbench.report.headline import headline_lines, state_of
 from stepbench.report.page import render_page
 from stepbench.report.summary import (
     MISSING,
@@ -36,6 +36,7 @@ from stepbench.report.summary import (
     skipped_result,
     summarise,
 )
+from stepbench.report.thresholds import describe_missed
 from stepbench.stages.run_manifest import run_manifest
 
 if TYPE_CHECKING:

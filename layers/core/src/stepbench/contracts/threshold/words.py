@@ -1,0 +1,97 @@
+"""The words of a threshold, what each is counted in, and the threshold that they make."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+from pydantic import Field
+
+from stepbench.contracts.base import Contract
+from stepbench.contracts.workload import OPERATION_KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ERRORS_BELOW_1_PERCENT = "errors < 1 %"
+Time = Literal["latency", "response", "service", "after_ack", "write_response", "lateness"]
+Quantile = Literal["p50", "p90", "p95", "p99", "p999", "max"]
+Counted = Literal["errors", "lost", "duplicates"]
+Comparison = Literal["<", "<=", ">", ">=", "=="]
+Quantity = Literal["ms", "share", "events", "per_s"]
+
+TIMES: tuple[Time, ...] = get_args(Time)
+QUANTILES: tuple[Quantile, ...] = get_args(Quantile)
+COUNTED: tuple[Counted, ...] = get_args(Counted)
+THROUGHPUT: Literal["throughput"] = "throughput"
+STATISTICS = (*QUANTILES, *COUNTED, THROUGHPUT)
+COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
+KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
+OF_TRIGGERS = frozenset({"after_ack", "write_response", "lost", "duplicates"})
+"""Words of what only a trigger has: an arrival, or a write before it."""
+OF_KINDS = ("latency", "response", "service", "errors")
+"""Words of what is known of each kind of operation by itself."""
+
+
+class Unit(NamedTuple):
+    """A unit of a limit: what it counts, and how much of that one of it is."""
+
+    quantity: Quantity
+    size: Decimal
+
+
+GREEK_US = "μs"
+UNITS: Mapping[str, Unit] = {
+    "us": Unit("ms", Decimal("0.001")),
+    "µs": Unit("ms", Decimal("0.001")),
+    GREEK_US: Unit("ms", Decimal("0.001")),
+    "ms": Unit("ms", Decimal(1)),
+    "s": Unit("ms", Decimal(1_000)),
+    "%": Unit("share", Decimal("0.01")),
+    "": Unit("events", Decimal(1)),
+    "/s": Unit("per_s", Decimal(1)),
+    "ops/s": Unit("per_s", Decimal(1)),
+    "/min": Unit("per_s", Decimal(1) / 60),
+    "ops/min": Unit("per_s", Decimal(1) / 60),
+}
+
+
+def quantities_of(statistic: str) -> tuple[Quantity, ...]:
+    """Return what a statistic may be limited in; an unknown one in anything."""
+    if not statistic:
+        return get_args(Quantity)
+    if statistic in COUNTED:
+        return ("events", "share")
+    return ("per_s",) if statistic == THROUGHPUT else ("ms",)
+
+
+class Threshold(Contract):
+    """What each measured window that it is about has to keep to."""
+
+    text: str = Field(description="As the plan has it.")
+    time: Time = "latency"
+    statistic: Quantile | Counted | Literal["throughput"]
+    kind: str | None = Field(default=None, description="Of operations; None: of all that the window has.")
+    window: str | None = Field(default=None, description="Name of the windows that it is about; None: all.")
+    comparison: Comparison
+    limit: float = Field(ge=0)
+    quantity: Quantity = Field(description="What the limit is counted in.")
+
+    @property
+    def measure(self) -> str:
+        """Return the word that says what is measured: a time's, or the count's own."""
+        return self.time if self.statistic in QUANTILES else self.statistic
+
+    def holds(self, value: float) -> bool:
+        """Tell whether a value keeps to it."""
+        match self.comparison:
+            case "<":
+                return value < self.limit
+            case "<=":
+                return value <= self.limit
+            case ">":
+                return value > self.limit
+            case ">=":
+                return value >= self.limit
+            case "==":
+                return value == self.limit

@@ -1,0 +1,76 @@
+"""Whether a plan measures anything that its thresholds are about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.contracts.remedies import alternatives, near_miss
+from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.contracts.threshold.words import OF_TRIGGERS
+from stepbench.errors import Problem
+from stepbench.planning.problems import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.contracts.plan import Plan
+    from stepbench.contracts.threshold.words import Threshold
+    from stepbench.planning.expansion import Expanded
+
+
+class _Planned(NamedTuple):
+    """A measured window of a plan: its name, whether of a trigger's trial, otherwise its kinds of operations."""
+
+    name: str
+    trigger: bool
+    kinds: frozenset[str]
+
+    def matches(self, threshold: Threshold) -> bool:
+        return (
+            threshold.window in {None, self.name}
+            and (self.trigger or threshold.measure not in OF_TRIGGERS)
+            and (threshold.kind is None or threshold.kind in self.kinds)
+        )
+
+
+def threshold_problems(plan: Plan, trials: Sequence[Expanded]) -> list[Problem]:
+    """Return a problem for each name that none of the trials has, and for each threshold that is about nothing."""
+    windows = list(_windows(trials))
+    return [
+        Problem(f"thresholds[{place}]", shown(text), message, remedy)
+        for place, text in enumerate(plan.thresholds)
+        for message, remedy in _problems(parse_threshold(text), windows)
+    ]
+
+
+def thresholds_about(texts: Sequence[str], trials: Sequence[Expanded]) -> tuple[str, ...]:
+    """Return the thresholds that are about any window of the trials."""
+    windows = list(_windows(trials))
+    return tuple(text for text in texts if any(window.matches(parse_threshold(text)) for window in windows))
+
+
+def _windows(trials: Sequence[Expanded]) -> Iterator[_Planned]:
+    for trial in trials:
+        mix = trial.plan.workload.mix if trial.plan.workload else None
+        kinds = frozenset(kind.name.lower() for kind in mix.kinds) if mix else frozenset()
+        for phase in trial.plan.phases:
+            for window in phase.all_windows():
+                yield _Planned(window.name, trial.plan.experiment == "trigger", kinds)
+
+
+def _problems(threshold: Threshold, windows: Sequence[_Planned]) -> list[tuple[str, str]]:
+    if any(window.matches(threshold) for window in windows):
+        return []
+    names = list(dict.fromkeys(window.name for window in windows))
+    kinds = sorted({kind for window in windows for kind in window.kinds})
+    found = [*_unknown("window", threshold.window, names), *_unknown("kind of operation", threshold.kind, kinds)]
+    if threshold.measure in OF_TRIGGERS and not any(window.trigger for window in windows):
+        remedy = "Remove it; of operations there are latency, response, service, lateness, errors and throughput."
+        found.append((f"limits {threshold.measure}, which triggers have, and the plan has none", remedy))
+    return found or [("is about no window: no trial has all that it names", "Split it, or name less in it.")]
+
+
+def _unknown(what: str, name: str | None, known: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if name is not None and name not in known:
+        there_are = f"The plan measures {alternatives(known)}." if known else "The plan has none."
+        yield f'names a {what} that the plan does not measure: "{name}"', f"{near_miss(name, known)}{there_are}"

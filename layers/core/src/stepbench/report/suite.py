@@ -1,0 +1,54 @@
+"""A run as a suite of tests, for a build server: that each trial ran whole, and each threshold in each window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.report.headline import describe_state, state_of
+from stepbench.report.junit import Case, Suite
+from stepbench.report.labels import trial_labels
+from stepbench.report.thresholds import threshold_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Literal
+
+    from stepbench.contracts.result import RunSummary, TrialSummary
+    from stepbench.report.thresholds import ThresholdRow
+
+RAN_WHOLE = "runs whole"
+_STATES: dict[str, Literal["passed", "failed", "skipped"]] = {
+    "passed": "passed",
+    "failed": "failed",
+    "undecidable": "skipped",
+}
+
+
+def run_suite(summary: RunSummary) -> Suite:
+    """Return the tests. An undecidable threshold is skipped, with what it would take; so is a trial that was."""
+    took_s = digits.elapsed_s(summary.started_at, summary.finished_at)
+    cases = (*_run_cases(summary), *map(_threshold_case, threshold_rows(summary)))
+    return Suite(f"{summary.plan} {summary.run_id}", cases, summary.started_at, took_s or 0)
+
+
+def _run_cases(summary: RunSummary) -> Iterator[Case]:
+    if not summary.trials:
+        yield Case(summary.plan, RAN_WHOLE, "failed", "the run has no trials")
+    for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
+        yield _trial_case(trial, label)
+    if summary.status == "stopped":
+        yield Case(summary.plan, RAN_WHOLE, "failed", "the run was stopped")
+
+
+def _trial_case(trial: TrialSummary, label: str) -> Case:
+    state = state_of(trial)
+    if state == "complete":
+        return Case(label, RAN_WHOLE)
+    why = f" {trial.failure.error}: {trial.failure.cause}" if trial.failure else ""
+    return Case(label, RAN_WHOLE, "skipped" if state == "skipped" else "failed", f"{describe_state(trial)}{why}")
+
+
+def _threshold_case(row: ThresholdRow) -> Case:
+    state = _STATES[row.result.state]
+    return Case(row.label or row.result.threshold, row.result.threshold, state, "" if state == "passed" else str(row))

@@ -1,0 +1,103 @@
+"""The plan's thresholds in words, and as rows of the page's table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.contracts.measures import Estimate
+from stepbench.report.labels import window_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.result import RunSummary
+    from stepbench.contracts.threshold.result import ThresholdResult
+
+_MOST_NAMED = 3
+"""A line of a terminal has room for no more."""
+STATES = ("failed", "undecidable", "passed")
+"""As rows are ordered."""
+
+
+@dataclass(frozen=True)
+class ThresholdRow:
+    """It shows a threshold in one window; `takes` says what an undecidable one would take to be decided."""
+
+    result: ThresholdResult
+    label: str
+    value: str
+    takes: str
+
+    def __str__(self) -> str:
+        """Return `p99 < 20 ms: 19.2 ms [18.1, 21.0] in etcd (needs a run about 4 times longer)`."""
+        takes = f" ({self.takes})" if self.takes and self.takes != self.value else ""
+        where = f" in {self.label}" if self.result.window else ""
+        return f"{self.result.threshold}: {self.value}{where}{takes}"
+
+
+def threshold_rows(summary: RunSummary) -> tuple[ThresholdRow, ...]:
+    """Return a row for each result: missed ones first, passed ones last."""
+    labels = {(row.trial.index, row.window.phase, row.window.name): row.label for row in window_rows(summary.trials)}
+    found = [
+        ThresholdRow(
+            result,
+            labels.get((result.trial or 0, result.phase, result.window), result.window),
+            _format_value(result),
+            _format_takes(result),
+        )
+        for result in summary.thresholds
+    ]
+    return tuple(sorted(found, key=lambda row: STATES.index(row.result.state)))
+
+
+def describe_missed(summary: RunSummary) -> str:
+    """Describe the windows that missed a threshold, the worst of each first; empty where none did."""
+    return _describe("threshold missed", summary, "failed")
+
+
+def describe_undecided(summary: RunSummary) -> str:
+    """Describe the windows that were too short for a threshold to be decided, and what it would take."""
+    return _describe("threshold not decided", summary, "undecidable")
+
+
+def describe_kept(rows: Sequence[ThresholdRow], *, all_kept: bool) -> str:
+    """Describe the thresholds that windows kept to, each with the one that came closest to its limit."""
+    closest: dict[str, ThresholdRow] = {}
+    for row in rows:
+        closest.setdefault(row.result.threshold, row)
+    parts = [f"{text} (closest: {row.value} in {row.label})" for text, row in closest.items()]
+    return f"{'The run kept to all of its thresholds' if all_kept else 'Kept'}: {'; '.join(parts)}."
+
+
+def _describe(title: str, summary: RunSummary, state: str) -> str:
+    rows = [row for row in threshold_rows(summary) if row.result.state == state]
+    if not rows:
+        return ""
+    parts = [str(row) for row in rows[:_MOST_NAMED]]
+    if len(rows) > _MOST_NAMED:
+        parts.append(f"and {len(rows) - _MOST_NAMED} more")
+    return f"{title}: {'; '.join(parts)}"
+
+
+def _format_value(result: ThresholdResult) -> str:
+    if result.value is None:
+        return result.reason or digits.NONE
+    match result.unit:
+        case "ms":
+            reason = result.reason if result.low is None else None
+            return str(digits.shown(Estimate(value=result.value, low=result.low, high=result.high, reason=reason)))
+        case "share":
+            return digits.percent(result.value)
+        case "events":
+            return digits.count(round(result.value))
+        case "per_s":
+            return f"{digits.rate(result.value)}/s"
+
+
+def _format_takes(result: ThresholdResult) -> str:
+    """Say what an undecidable result would take, or why that is not known."""
+    if result.state != "undecidable":
+        return ""
+    return f"needs a run {digits.longer(result.times_longer)}" if result.times_longer else str(result.reason)
