@@ -122,7 +122,7 @@ def test_what_never_arrived_keeps_to_no_limit(text: str, estimate: Estimate, sta
 )
 def test_counts_and_rates_are_decided_by_their_value(text: str, state: str, value: float) -> None:
     """Two events of 200 were lost in this run, without a doubt."""
-    counted = {"n": 200, "lost": 2, "duplicates": 7, "achieved_per_s": 480.0}
+    counted: dict[str, Any] = {"n": 200, "lost": 2, "duplicates": 7, "achieved_per_s": 480.0}
     assert outcome(text, window("w", 203, 3, **counted)) == (state, value, None)
 
 

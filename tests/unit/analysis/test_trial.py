@@ -10,7 +10,7 @@ from tests.samples.estimates import numbers, present
 from tests.samples.finished_trials import GAP, PHASES, SECOND_NS, START_NS, AnalysedTrial, watched_with_a_gap
 
 from stepbench.contracts.result import TrialResult
-from stepbench.contracts.tasks import AwaitArrivalsInput
+from stepbench.contracts.tasks import AwaitArrivalsInput, StateError
 from stepbench.stages.await_arrivals import await_arrivals
 
 STEP: dict[str, Any] = {
@@ -84,6 +84,23 @@ def test_the_windows_are_compared_in_order() -> None:
     for estimate, truth in ((found.median_shift_ms, 0), *((ratio, 1) for ratio in ratios)):
         low, _, high = numbers(estimate)
         assert low <= truth <= high
+
+
+def test_each_window_counts_its_own_lost_events_and_duplicates() -> None:
+    """5 s to 15 s at 20/s are events 100 to 299, then 400 at 40/s; a loss before both windows is in neither."""
+    trial = AnalysedTrial(phases=[PHASES[0], STEP]).finish(lost=(20, 150, 299, 300))
+    for sequence in (250, 251, 252, 720):
+        trial.records.deliver(1, sequence, trial.records.start_of(1) + 29 * SECOND_NS + sequence)
+    before, after = trial.result().summary.windows
+    assert (before.lost, before.duplicates, after.lost, after.duplicates) == (2, 3, 1, 0)
+
+
+def test_what_a_stopped_trial_cut_off_is_not_lost_in_its_window_either() -> None:
+    """With a drain limit of 2 s, event 10 had the time to arrive, and the last one, answered at the end, had not."""
+    trial = AnalysedTrial(drain_limit_s=2).finish(lost=(10, 199))
+    stopped = trial.result(StateError(Error="TrialCancelledError", Cause="stopped by the user")).summary
+    accounting = present(stopped.accounting)
+    assert (accounting.lost, accounting.cut_off, stopped.windows[0].lost) == (1, 1, 1)
 
 
 def test_windows_that_overlap_are_not_compared() -> None:

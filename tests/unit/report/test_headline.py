@@ -13,7 +13,6 @@ from tests.unit.report.test_page import EVIL, without_script_bodies
 from stepbench.contracts.result import Caveat, Failure, FoundRate, StoppedPhase, Utilisation
 from stepbench.report.headline import (
     HEADINGS,
-    describe_missed,
     describe_search,
     describe_state,
     describe_status,
@@ -25,6 +24,7 @@ from stepbench.report.headline import (
 )
 from stepbench.report.labels import window_rows
 from stepbench.report.summary import TrialStore, missing_result
+from stepbench.report.thresholds import describe_missed
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
@@ -71,14 +71,6 @@ def test_a_missed_threshold_stands_first(results: tuple[TrialResult, ...]) -> No
 def test_without_a_missed_threshold_there_is_nothing_to_say(summary: RunSummary) -> None:
     """`failed` and `threshold missed` are two things."""
     assert (describe_missed(summary), describe_status(summary)) == ("", "failed")
-
-
-def test_the_worst_windows_are_named_and_the_others_counted(results: tuple[TrialResult, ...]) -> None:
-    """A terminal's title has room for three."""
-    missing = [changed(refused_result(results[0], {"E": 10 * n}), name=f"t{n}") for n in range(1, 6)]
-    text = describe_missed(sample_summary(missing))
-    assert text.startswith("threshold missed: errors < 1 %: 20 % in t5; errors < 1 %: 17 % in t4; ")
-    assert text.endswith("% in t3; and 2 more")
 
 
 def test_a_line_stays_short_however_many_windows_there_are(results: tuple[TrialResult, ...]) -> None:

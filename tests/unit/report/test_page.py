@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.samples.estimates import present
-from tests.samples.results import changed, refused_result, sample_manifest, sample_page, sample_summary
+from tests.samples.results import changed, refused_result, sample_facts, sample_manifest, sample_page, sample_summary
 
 from stepbench.contracts.across_trials import GroupResult, GroupWindow
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat, Failure
+from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.report.figures import javascript
 from stepbench.report.page import render_page
-from stepbench.report.summary import TrialStore, missing_result
+from stepbench.report.summary import TrialStore, missing_result, summarise
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult
@@ -174,6 +175,34 @@ def test_a_missed_threshold_is_told_under_the_title_with_its_errors_in_the_accou
         r'<tr data-error="(.+?)">.+?data-value="(\d+)".+?<td class="number">(.+?)</td></tr>', accounting, re.DOTALL
     )
     assert rows == [("57P01", "12", "5.6 %"), ("timeout", "3", "1.4 %")]
+
+
+def test_thresholds_that_are_kept_are_one_folded_sentence(page: str) -> None:
+    """Nobody who has no question about them reads a table of what is well."""
+    section = without_script_bodies(page).split('<section id="thresholds"')[1].split("</section>")[0]
+    before, folded = section.split("<details>")
+    assert "<table" not in before
+    assert "The run kept to all of its thresholds: errors &lt; 1 % (closest: 0.0 % in s3)." in folded
+    assert len(re.findall('data-state="passed"', folded)) == 4
+
+
+def test_open_thresholds_are_told_with_their_interval_and_what_they_take(results: tuple[TrialResult, ...]) -> None:
+    """The reader sees how far from the limit it is, and how much longer to run; raw numbers are in the attributes."""
+    thresholds = [parse_threshold(text) for text in ("p50 < 2 ms", "p99 < 900 ms", "max < 1 s")]
+    found = summarise(sample_facts(), results[:1], thresholds)
+    body = without_script_bodies(render_page(found, results[:1], sample_manifest()))
+    section = body.split('<section id="thresholds"')[1].split("</section>")[0]
+    states = re.findall(r'<tr data-threshold="(.+?)" data-state="(.+?)" data-trial="0"', section)
+    assert states == [("p50 &lt; 2 ms", "failed"), ("p99 &lt; 900 ms", "undecidable"), ("max &lt; 1 s", "passed")]
+    assert "needs a run about 1.8 × longer" in section  # noqa: RUF001 -- 368 of 200
+    p50 = results[0].summary.windows[0].latency_ms.p50
+    assert f'data-value="{p50.value}" data-low="{p50.low}" data-high="{p50.high}" data-unit="ms"' in section
+
+
+def test_a_run_without_thresholds_has_no_section_for_them(results: tuple[TrialResult, ...]) -> None:
+    """Its plan said so."""
+    page = render_page(summarise(sample_facts(), results), results, sample_manifest())
+    assert "thresholds" not in without_script_bodies(page)
 
 
 def test_without_errors_there_is_no_table_of_them(page: str) -> None:

@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML 1.0 document may hold, not even escaped: a server's log has them."""
 
@@ -45,7 +46,7 @@ def to_xml(suites: Sequence[Suite]) -> str:
     for suite in suites:
         _add_suite(root, suite)
     ET.indent(root)
-    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    return f"{_DECLARATION}\n{ET.tostring(root, encoding='unicode')}\n"
 
 
 def _add_suite(root: ET.Element, suite: Suite) -> None:

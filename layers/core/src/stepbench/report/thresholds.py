@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from stepbench import digits
@@ -30,11 +31,16 @@ class ThresholdRow:
     value: str
     takes: str
 
-    def __str__(self) -> str:
-        """Return `p99 < 20 ms: 19.2 ms [18.1, 21.0] in etcd (needs a run about 4 times longer)`."""
-        takes = f" ({self.takes})" if self.takes and self.takes != self.value else ""
+    @property
+    def finding(self) -> str:
+        """Return `19.2 ms [18.1, 21.0] in etcd (needs a run about 4 times longer)`."""
         where = f" in {self.label}" if self.result.window else ""
-        return f"{self.result.threshold}: {self.value}{where}{takes}"
+        takes = f" ({self.takes})" if self.takes and self.takes != self.value else ""
+        return f"{self.value}{where}{takes}"
+
+    def __str__(self) -> str:
+        """Put the threshold before it."""
+        return f"{self.result.threshold}: {self.finding}"
 
 
 def threshold_rows(summary: RunSummary) -> tuple[ThresholdRow, ...]:
@@ -72,13 +78,19 @@ def describe_kept(rows: Sequence[ThresholdRow], *, all_kept: bool) -> str:
 
 
 def _describe(title: str, summary: RunSummary, state: str) -> str:
+    """Name of each threshold the windows in a state: `TITLE: p99 < 2 ms: 3 ms in a, 4 ms in b; lost == 0: 3 in a`."""
     rows = [row for row in threshold_rows(summary) if row.result.state == state]
-    if not rows:
-        return ""
-    parts = [str(row) for row in rows[:_MOST_NAMED]]
-    if len(rows) > _MOST_NAMED:
-        parts.append(f"and {len(rows) - _MOST_NAMED} more")
-    return f"{title}: {'; '.join(parts)}"
+    by_text = [list(group) for _, group in groupby(rows, key=lambda row: row.result.threshold)]
+    named = [f"{group[0].result.threshold}: {_join(group)}" for group in by_text[:_MOST_NAMED]]
+    if len(by_text) > _MOST_NAMED:
+        named.append(f"and {len(by_text) - _MOST_NAMED} more")
+    return f"{title}: {'; '.join(named)}" if named else ""
+
+
+def _join(rows: Sequence[ThresholdRow]) -> str:
+    text = ", ".join(row.finding for row in rows[:_MOST_NAMED])
+    rest = len(rows) - _MOST_NAMED
+    return f"{text} and {digits.counted(rest, 'more window')}" if rest > 0 else text
 
 
 def _format_value(result: ThresholdResult) -> str:
