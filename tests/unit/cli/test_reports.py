@@ -19,7 +19,9 @@ def test_a_run_that_is_not_there_is_bad_input(tmp_path: Path, capsys: pytest.Cap
     assert str(tmp_path) in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("format_", "first"), [("md", "### quick-unloaded: failed"), ("csv", "trial,name,store,")])
+@pytest.mark.parametrize(
+    ("format_", "first"), [("md", "### quick-unloaded: failed"), ("csv", "trial,name,store,"), ("junit", "<?xml ")]
+)
 def test_other_forms_go_to_stdout_and_leave_the_page_alone(
     format_: str, first: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

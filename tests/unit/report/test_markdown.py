@@ -23,7 +23,7 @@ def test_status_missed_thresholds_and_failures_come_before_and_after_it() -> Non
     text = render_markdown(sample_summary([refused_result(results[2], {"57P01": 15})]))
     first, second = text.split("\n\n")[:2]
     assert first == "### quick-unloaded: succeeded"
-    assert second.startswith("**Threshold missed: errors 7.0 % of window unloaded of trial postgresql")
+    assert second.startswith(r"**Threshold missed: errors \< 1 %: 7.0 % in postgresql**")
     failed = render_markdown(sample_summary(results))  # the sample's last trial ended early
     assert failed.startswith("### quick-unloaded: failed")
     assert "\n- **etcd** " in failed

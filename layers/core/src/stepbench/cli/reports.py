@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _FORMATS = (
     "html: the page, written to the run's folder (the default); md: Markdown on stdout, for a pull request; "
-    "csv: on stdout, a row for each window, measure and statistic"
+    "csv: on stdout, a row for each window, measure and statistic; junit: on stdout, each trial and threshold as a test"
 )
 
 
@@ -46,10 +46,18 @@ def report(options: argparse.Namespace) -> int:
 
 
 def _render(summary: RunSummary, format_: str) -> str:
+    from stepbench.report.junit import to_xml
     from stepbench.report.markdown import render_markdown
+    from stepbench.report.suite import run_suite
     from stepbench.report.tables import render_csv
 
-    return render_markdown(summary) if format_ == "md" else render_csv(summary)
+    match format_:
+        case "md":
+            return render_markdown(summary)
+        case "junit":
+            return to_xml([run_suite(summary)])
+        case _:
+            return render_csv(summary)
 
 
 COMMANDS = (
@@ -59,7 +67,7 @@ COMMANDS = (
         "render a finished run's report again, fetched from a kept environment if need be, and say where it is",
         (
             argument("run", metavar="RUN", help="a run's id, or its folder"),
-            argument("--format", choices=("html", "md", "csv"), default="html", help=_FORMATS),
+            argument("--format", choices=("html", "md", "csv", "junit"), default="html", help=_FORMATS),
             out("where runs are"),
         ),
     ),

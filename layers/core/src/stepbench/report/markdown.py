@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.headline import HEADINGS, describe_missed, format_caveat_kind, headline_rows
+from stepbench.report.headline import HEADINGS, format_caveat_kind, headline_rows
 from stepbench.report.labels import trial_labels
+from stepbench.report.thresholds import describe_missed, describe_undecided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,8 +23,8 @@ def render_markdown(summary: RunSummary) -> str:
     """Render the run, without a word that its report has not."""
     table = "\n".join(_table(summary))
     parts = [f"### {_escape(summary.plan)}: {summary.status}", table]
-    if missed := describe_missed(summary):
-        parts.insert(1, f"**{_escape(missed[:1].upper() + missed[1:])}**")
+    found = [text for text in (describe_missed(summary), describe_undecided(summary)) if text]
+    parts[1:1] = [f"**{_escape(text[:1].upper() + text[1:])}**" for text in found]
     if _escape(digits.UNSURE) in table:
         parts.append(f"{_escape(digits.UNSURE)} without an interval: the run was too short for one.")
     if failures := list(_failures(summary)):
