@@ -7,8 +7,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepbench.contracts.remedies import alternatives, near_miss
 from stepbench.errors import PlanError, Problem
-from stepbench.planning.problems import alternatives, near_miss, shown
+from stepbench.planning.problems import shown
 from stepbench.planning.schema import path_text
 
 if TYPE_CHECKING:

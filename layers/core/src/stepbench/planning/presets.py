@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import stepbench
+from stepbench.contracts.remedies import alternatives
 from stepbench.errors import PlanError, Problem
-from stepbench.planning.problems import alternatives, shown
+from stepbench.planning.problems import shown
 from stepbench.planning.reading import MAX_PLAN_BYTES
 
 NEAREST = 3

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.remedies import alternatives, near_miss
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import problems_of, shown
