@@ -35,7 +35,7 @@ def test_the_numbers_on_the_page_are_those_of_the_summary(pages: Pages, report: 
         assert raw(cell, "value", "low", "high") == [value, low, high]
         read = present(re.match(r"([\d.]+)\sms", cell.inner_text()))
         assert float(read[1]) == pytest.approx(value, rel=0.01)
-        lost = row.locator("[data-metric='accounting.lost']").get_attribute("data-value")
+        lost = row.locator("[data-metric='lost']").get_attribute("data-value")
         assert lost == str(present(trial.accounting).lost)
 
 

@@ -26,6 +26,14 @@ def stepped(*, lost: tuple[int, ...] = (), **plan: Any) -> tuple[AnalysedTrial, 
     return trial, trial.result()
 
 
+def test_each_window_has_the_losses_of_its_own_events() -> None:
+    """Beside n = 200 the trial's losses would be read as the window's; event 50 is in neither, 200 in `before` only."""
+    _, result = stepped(lost=(50, 200, 310, 320))
+    before, after = result.summary.windows
+    assert (before.n, before.lost, after.n, after.lost) == (200, 1, 400, 2)
+    assert present(result.summary.accounting).lost == 4
+
+
 def test_rates_are_events_in_tenths_of_a_second() -> None:
     """2 a bin, then 4, without a gap at the step; sent 0.02 ms and acknowledged 2.02 ms after they were due."""
     _, result = stepped()

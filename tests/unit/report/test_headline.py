@@ -112,6 +112,14 @@ def test_the_sentence_never_makes_up_a_median(results: tuple[TrialResult, ...]) 
     )
 
 
+def test_lost_events_are_the_windows_own(elastic: tuple[TrialResult, ...]) -> None:
+    """The trial's total beside each window's n would count the same losses twice."""
+    windows = zip(elastic[0].summary.windows, (0, 7), strict=True)
+    own = tuple(window.model_copy(update={"lost": lost}) for window, lost in windows)
+    rows = headline_rows(sample_summary([changed(elastic[0], windows=own)]))
+    assert [row.lost for row in rows] == ["0", "7"]
+
+
 def test_with_a_filter_the_line_tells_what_it_held_back(summary: RunSummary) -> None:
     """The sentence calls the window's events by what they have in common."""
     account = present(summary.trials[0].accounting)

@@ -333,6 +333,7 @@ def test_what_a_stop_cuts_off_is_not_lost() -> None:
     result = trial.result(STOPPED)
     accounting = present(result.summary.accounting)
     assert (accounting.lost, accounting.cut_off, accounting.ok_arrived) == (0, 2, 197)
+    assert result.summary.windows[0].lost == 0
     assert "2 acknowledged events had not arrived by then" in text_of(result, "incomplete")
     assert "the run was stopped before" in text_of(result, "unsent")
     assert "lost_events" not in {caveat.kind for caveat in result.summary.caveats}

@@ -145,14 +145,14 @@ def _measured(row: WindowRow) -> HeadlineRow:
         p90=str(digits.shown(times.p90)),
         p95=str(digits.shown(times.p95)),
         p99=str(digits.shown(times.p99)),
-        lost=_lost(trial),
+        lost=_lost(row),
         floor=str(digits.shown(trial.floor_ms.p50)) if trial.floor_ms else digits.NONE,
         caveats=format_caveat_kinds(row.caveats),
     )
 
 
 def _unmeasured(trial: TrialSummary, label: str) -> HeadlineRow:
-    lost = _lost(trial)
+    lost = digits.count(trial.accounting.lost if trial.accounting and trial.accounting.awaited else None)
     reason = trial.failure.error if trial.failure else state_of(trial)
     blank = digits.NONE
     return HeadlineRow(
@@ -161,12 +161,13 @@ def _unmeasured(trial: TrialSummary, label: str) -> HeadlineRow:
     )  # fmt: skip
 
 
-def _lost(trial: TrialSummary) -> str:
-    accounting = trial.accounting
-    if accounting is not None and not accounting.awaited:
-        return digits.NONE
-    held_back = f" ({digits.count(accounting.held_back)} held back)" if accounting and accounting.held_back else ""
-    return digits.count(accounting.lost if accounting else None) + held_back
+def _lost(row: WindowRow) -> str:
+    """Format the window's lost events; what a filter held back is known of the trial only."""
+    accounting = row.trial.accounting
+    alone = len(row.trial.windows) == 1 and accounting and accounting.held_back
+    return digits.count(row.lost) + (
+        f" ({digits.count(accounting.held_back)} held back)" if accounting and alone else ""
+    )
 
 
 def _provider(trial: TrialSummary) -> str:

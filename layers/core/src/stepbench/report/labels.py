@@ -31,6 +31,14 @@ class WindowRow:
     """Its place among the trial's windows."""
 
     @property
+    def lost(self) -> int | None:
+        """Return how many acknowledged events did not arrive; of older summaries the trial's, if it has one window."""
+        accounting = self.trial.accounting
+        if self.window.lost is not None or len(self.trial.windows) > 1 or accounting is None:
+            return self.window.lost
+        return accounting.lost if accounting.awaited else None
+
+    @property
     def caveats(self) -> tuple[Caveat, ...]:
         """Return the trial's caveats that are about this window."""
         return tuple(caveat for caveat in self.trial.caveats if caveat.is_about(self.place))

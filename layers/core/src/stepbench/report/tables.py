@@ -57,7 +57,7 @@ WINDOW_COLUMNS = (
     }
     | {f"{measure}_{name}": float for measure in MEASURES for name in POINTS}
 )
-"""Types by name, each null where there is nothing; `lost` is the trial's, whose measured phases share it."""
+"""Types by name, each null where there is nothing."""
 
 
 def window_table(summary: RunSummary) -> Iterator[Row]:
@@ -129,10 +129,9 @@ def _trial_cells(trial: TrialSummary) -> Row:
 
 
 def _window_cells(row: WindowRow) -> Row:
-    window, accounting = row.window, row.trial.accounting
+    window = row.window
     own = {name: getattr(window, name) for name in _WINDOW if name not in {"window", "lost"}}
-    lost = accounting.lost if accounting and accounting.awaited else None
-    return {**_trial_cells(row.trial), **own, "window": window.name, "lost": lost}
+    return {**_trial_cells(row.trial), **own, "window": window.name, "lost": row.lost}
 
 
 def _measure_cells(measure: str, times: Latency) -> Row:
