@@ -94,14 +94,15 @@ def test_scaling_shows_the_knee_and_the_generators_limit(seen: Opened, summary: 
     assert raw(cell, "value") == [knee]
 
 
-def test_one_setting_changed_is_a_ratio_with_its_interval(seen: Opened, summary: RunSummary) -> None:
-    """TLS with three runs each; reuse with one says why there is no interval."""
-    rows = seen.page.locator("#settings tr[data-setting]")
-    tls, reuse = (rows.and_(seen.page.locator(f"[data-setting='{path}']")) for path in ("target.tls", "workload.reuse"))
-    (ratio,) = (each.median_ratio for each in summary.settings if each.setting == "target.tls")
-    cell = tls.locator("[data-metric='median_ratio']")
+def test_a_verdict_stands_in_a_sentence_and_with_its_numbers_below(seen: Opened, summary: RunSummary) -> None:
+    """TLS with three runs each; the table has what the sentence is made of."""
+    verdict = next(each for each in summary.verdicts if each.aspect == "target.tls" and each.kind is None)
+    shown = seen.page.locator(".verdicts li[data-aspect='target.tls']").first.inner_text()
+    assert all(part in shown for part in verdict.text.split(": ", maxsplit=1))
+    seen.page.locator("details:has(#verdicts)").evaluate("fold => fold.open = true")
+    cell = seen.page.locator("#verdicts tr[data-aspect='target.tls']").first.locator("[data-metric='p50.ratio']")
+    ratio = present(present(verdict.effect("p50")).ratio)
     assert raw(cell, "value", "low", "high") == [ratio.value, ratio.low, ratio.high]
-    assert "no interval: 1 of 3 runs" in reuse.inner_text()
 
 
 def test_published_numbers_have_one_reading(seen: Opened) -> None:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from tests.samples.results import accounting, ecdf_curve, latency, replication, series_point, trial_summary
 
 from stepbench.analysis.comparability import flatten_setup
-from stepbench.analysis.groups import group_results, setting_comparisons
+from stepbench.analysis.groups import group_results
 from stepbench.analysis.scaling import scaling_curves
+from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, SeriesPoint
 from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult, PercentileRow, WindowResult
 from stepbench.contracts.result import Caveat, Cost, RunSummary, TrialResult
@@ -92,7 +93,7 @@ def over_trials(summary: RunSummary) -> RunSummary:
     """Add what is computed over trials, as `RenderReport` does."""
     trials = summary.trials
     found = {"groups": group_results(trials), "scaling": scaling_curves(trials)}
-    return summary.model_copy(update={**found, "settings": setting_comparisons(trials)})
+    return summary.model_copy(update={**found, "verdicts": plan_verdicts(trials)})
 
 
 def _stores() -> list[Sample]:

@@ -9,8 +9,8 @@ import pytest
 from tests.samples.operations import planned_results
 
 from stepbench.analysis.comparability import ALWAYS, flatten_setup
-from stepbench.analysis.groups import setting_comparisons
 from stepbench.analysis.scaling import scaling_curves
+from stepbench.analysis.verdicts import TRIAL, plan_verdicts
 from stepbench.contracts.plan import TrialPlan
 from stepbench.planning import group_names, parse_plan
 from stepbench.planning.expansion import expand
@@ -32,7 +32,9 @@ def trials_of(plan: Plan) -> list[TrialSummary]:
 def pairs(plan: Plan) -> list[Pair]:
     """Return what is compared."""
     return [
-        (each.setting, each.group_b, each.group_a) for each in setting_comparisons(trials_of(plan), group_names(plan))
+        (each.aspect, each.b.group, each.a.group)
+        for each in plan_verdicts(trials_of(plan), group_names(plan))
+        if each.primary and each.kind is None and each.aspect != TRIAL
     ]
 
 
@@ -130,7 +132,7 @@ def test_two_trials_of_one_store_are_two_sides() -> None:
     ]
     plan = written(*({"name": f"t{place}", "target": target} for place, target in enumerate(targets)))
     assert pairs(plan) == [("target.store", "t1", "t0"), ("target.store", "t2", "t0")]
-    assert all(each.median_ratio.reason == "1 of 3 runs" for each in setting_comparisons(trials_of(plan)))
+    assert not any(each.over_runs for each in plan_verdicts(trials_of(plan)))
 
 
 def test_two_settings_changed_are_no_comparison() -> None:
@@ -223,6 +225,7 @@ def test_a_setup_is_short_and_flat() -> None:
         "workload.mix.insert": 1.0,
         "workload.reuse": True,
         "writers": 1,
+        "arrivals": "constant",
         "phases[steady].closed.clients": 5,
         "phases[steady].closed.duration_s": 8.0,
     }
@@ -274,11 +277,17 @@ def test_a_capacity_that_outlasts_its_phase_is_in_it() -> None:
     assert not any(path.startswith("phases[warm-up].closed") for path in setup)
 
 
-def test_triggers_have_none() -> None:
-    """They are compared by window."""
+def test_triggers_have_their_load_and_arrivals() -> None:
+    """Etcd at constant intervals and by Poisson differ in nothing else."""
     phases = [{"name": "unloaded", "load": [{"rate_per_s": 1, "count": 9}]}]
     plan = parse_plan({"name": "x", "trials": [{"target": {"store": "etcd"}, "phases": phases}]})
-    assert flatten_setup(plan.trials[0]) == {}
+    assert flatten_setup(plan.trials[0]) == {
+        "target.store": "etcd",
+        "writers": 1,
+        "arrivals": "constant",
+        "phases[unloaded].load[0].count": 9,
+        "phases[unloaded].load[0].rate_per_s": 1.0,
+    }
 
 
 def test_what_is_always_told_is_a_field_of_some_plan() -> None:

@@ -7,7 +7,6 @@ from tests.samples.estimates import numbers, present
 from tests.samples.operations import LADDER, operation_results
 from tests.samples.results import sample_results, sample_summary
 
-from stepbench.analysis.groups import setting_comparisons
 from stepbench.analysis.scaling import scaling_curves
 
 if TYPE_CHECKING:
@@ -98,17 +97,3 @@ def test_other_settings_make_curves_of_their_own(trials: tuple[TrialSummary, ...
         "postgresql, target.tls = false",
         "postgresql, target.tls = true",
     ]
-
-
-def test_a_setting_is_compared_where_all_else_is_equal(trials: tuple[TrialSummary, ...]) -> None:
-    """TLS over three runs each, with an interval; reuse over one each, which says that it has none."""
-    found = setting_comparisons(trials)
-    (tls,) = (each for each in found if each.setting == "target.tls")
-    (reuse,) = (each for each in found if each.setting == "workload.reuse")
-    assert (tls.setting, tls.a, tls.b, tls.group_b) == ("target.tls", "false", "true", "redis-tls")
-    low, _, high = numbers(tls.median_ratio)
-    assert low < 0.31 / 0.22 < high
-    assert (reuse.setting, reuse.a, reuse.b) == ("workload.reuse", "true", "false")
-    assert reuse.median_ratio.value == pytest.approx(13 / 1.4, rel=0.05)
-    assert (reuse.median_ratio.low, reuse.median_ratio.reason) == (None, "1 of 3 runs")
-    assert reuse.throughput_ratio == pytest.approx(0.3)

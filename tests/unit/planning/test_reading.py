@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepbench.analysis.groups import MIN_RUNS
 from stepbench.analysis.share import TrialMedian, share
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import check_budget, find_plan, list_plans, parse_plan
+from stepbench.stats.over_runs import MIN_RUNS
 
 STORES = ("s3", "dynamodb", "postgresql", "etcd")
 

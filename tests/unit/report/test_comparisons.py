@@ -1,58 +1,29 @@
-"""Trials of which one setting differs, and published numbers, beside ours."""
+"""Published numbers beside ours."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from tests.samples.operations import over_trials
 from tests.samples.results import changed, sample_manifest, sample_summary
 
 from stepbench.contracts.measures import Estimate
-from stepbench.report.comparisons import describe_replication, setting_parts
+from stepbench.report.comparisons import describe_replication
 from stepbench.report.page import render_page
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary, TrialResult
 
 
-def test_rows_of_one_comparison_stand_under_one_heading(run: RunSummary) -> None:
-    """Sixteen of them could not be read otherwise."""
-    assert [(part.heading, len(part.rows)) for part in setting_parts(run)] == [
-        ("store: dynamodb against redis", 1),
-        ("store: postgresql against redis", 1),
-        ("store: etcd against redis", 1),
-        ("store: etcd against postgresql", 6),
-        ("tls: true against false", 1),
-        ("reuse: false against true", 1),
-    ]
-
-
-def test_a_region_that_is_not_named_is_the_stacks_own(run: RunSummary) -> None:
-    """`null` would say nothing."""
-    region = {"setting": "target.region", "a": json.dumps(None), "b": json.dumps("us-west-2")}
-    regions = run.model_copy(update={"settings": (run.settings[0].model_copy(update=region),)})
-    assert [part.heading for part in setting_parts(regions)] == ["region: us-west-2 against the stack's own"]
-
-
-def test_a_window_is_named_where_a_trial_has_several(run: RunSummary) -> None:
-    """Two rows of the same two trials would be told apart by nothing."""
-    dynamodb = run.trials[1]
-    two = (dynamodb.windows[0], dynamodb.windows[0].model_copy(update={"name": "late"}))
-    trials = (run.trials[0], dynamodb.model_copy(update={"windows": two}), *run.trials[2:])
-    several = run.model_copy(update={"trials": trials})
-    assert [part.rows[0].window for part in setting_parts(several)][:2] == ["steady", ""]
-
-
 def test_an_emulated_store_is_marked_in_comparisons(operated: tuple[TrialResult, ...]) -> None:
     """The mark stands wherever its latency is shown: beside its name, and beside no other."""
     both = (operated[0], changed(operated[1], emulated=True))
     page = render_page(over_trials(sample_summary(both)), both, sample_manifest())
-    table = page[page.index('id="settings"') :]
-    row = table[table.index('data-setting="target.store"') :]
+    table = page[page.index('id="verdicts"') :]
+    row = table[table.index('data-aspect="target.store"') :]
     row = row[: row.index("</tr>")]
     assert row.count("badge emulated") == 1
-    assert row.index("dynamodb") < row.index("badge emulated") < row.index("against redis")
+    assert row.index("dynamodb against redis") < row.index("badge emulated")
 
 
 def test_curves_without_a_fit_are_in_no_table_of_fits(run: RunSummary, operated: tuple[TrialResult, ...]) -> None:

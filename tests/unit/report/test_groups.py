@@ -6,7 +6,8 @@ import pytest
 from tests.samples.experiments import matrix_results
 
 from stepbench.contracts.measures import Estimate
-from stepbench.report.groups import QuantileOverRuns, format_point, format_value, groups, unmeasured
+from stepbench.digits import format_value
+from stepbench.report.groups import QuantileOverRuns, format_point, groups, unmeasured
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult, TrialSummary

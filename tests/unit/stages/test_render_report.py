@@ -344,7 +344,7 @@ def test_operations_are_compared_with_the_first_value_of_the_plan() -> None:
             leave(memory, ref, result)
     render(memory)
     summary = summary_of(memory)
-    compared = [(each.group_b, each.group_a) for each in summary.settings]
+    compared = [(each.b.group, each.a.group) for each in summary.verdicts if each.primary]
     assert compared == [("postgresql", "redis"), ("dynamodb", "redis")]
     (missing,) = (trial for trial in summary.trials if trial.name == "etcd")
     assert missing.setup["phases[steady].closed.clients"] == 5

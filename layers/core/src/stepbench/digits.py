@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepbench.contracts.measures import Estimate
 
 MINUS = "\N{MINUS SIGN}"
@@ -234,6 +237,21 @@ def percent(share: float | None) -> str:
     if 0 < value < 0.1:  # noqa: PLR2004 -- a tenth would round it to nothing
         return f"{rounded(value, 1)} %"
     return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"  # noqa: PLR2004 -- two digits are enough
+
+
+def shorten_path(path: str, paths: Sequence[str]) -> str:
+    """Shorten a dotted path to its last part, unless another path ends with the same one."""
+    last = path.rsplit(".", maxsplit=1)[-1]
+    return path if sum(each.rsplit(".", maxsplit=1)[-1] == last for each in paths) > 1 else last
+
+
+def format_value(value: Any) -> str:  # noqa: ANN401 -- any JSON
+    """Format a setting's value: numbers with thousands separated, text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "none" if value is None else json.dumps(value, ensure_ascii=False)
+    return fixed(value, 0) if value == int(value) else f"{value:g}"
 
 
 def dollars(value: float | None) -> str:

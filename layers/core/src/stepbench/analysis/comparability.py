@@ -1,5 +1,5 @@
 """
-Which trials of operations differ in one setting only, or in their clients only, however the plan has them.
+Which trials differ in one setting only, or in their clients only, however the plan has them.
 
 Their setups are compared (`TrialSummary.setup`), so that trials which the plan writes out are found as those of a
 matrix are. In plain Python, since the report's function has no NumPy.
@@ -28,25 +28,25 @@ _GOES_WITH = {"target.store": _STORES_OWN, "target.cluster": _ADDRESS, "target.r
 _CLIENTS = re.compile(r"phases\[[^\]]+\]\.closed\.clients")
 _WITH_CLIENTS = re.compile(r"phases\[[^\]]+\]\.closed\.operations|writers|max_concurrency")
 """What may grow with the number of clients."""
-ALWAYS = frozenset({"target.tls", "target.cluster", "target.region", "workload.reuse", "writers"})
+ALWAYS = frozenset({"target.tls", "target.cluster", "target.region", "workload.reuse", "writers", "arrivals"})
 """These are in a setup where they have their default, too; all else only where it has not."""
 _PLAN_FIELDS = ("experiment", "name", "repeats", "matrix", "published", "seed", "phases")
-_ARRIVAL_FIELDS = ("record", "find_rate", "log_t4", "drain_limit_s")
-_EXCLUDED: dict[str, bool | set[str]] = {**dict.fromkeys((*_PLAN_FIELDS, *_ARRIVAL_FIELDS), True), "workload": {"seed"}}
-"""Phases are flattened apart from the rest; operations have no arrivals."""
+_ARRIVAL_FIELDS = ("record", "find_rate")
+_HARNESS_FIELDS = ("log_t4", "drain_limit_s")
+_EXCLUDED: dict[str, bool | set[str]] = {**dict.fromkeys((*_PLAN_FIELDS, *_HARNESS_FIELDS), True), "workload": {"seed"}}
+"""Phases are flattened apart from the rest."""
+_NOT_OF_OPERATIONS: dict[str, bool | set[str]] = dict.fromkeys(_ARRIVAL_FIELDS, True)
 
 
 def flatten_setup(plan: TrialPlan) -> dict[str, Scalar]:
     """
     Map dotted paths to values: `{"target.store": "redis", "phases[steady].closed.clients": 5, "writers": 1}`.
 
-    Phases that are not measured are left out, but for a change of the store's capacity that outlasts them. Empty for
-    triggers.
+    Phases that are not measured are left out, but for a change of the store's capacity that outlasts them.
     """
-    if plan.workload is None:
-        return {}
-    changed = plan.model_dump(mode="json", exclude=_EXCLUDED, exclude_defaults=True)
-    whole = plan.model_dump(mode="json", exclude=_EXCLUDED)
+    left_out = _EXCLUDED if plan.workload is None else {**_EXCLUDED, **_NOT_OF_OPERATIONS}
+    changed = plan.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
+    whole = plan.model_dump(mode="json", exclude=left_out)
     always = {path: value for path, value in _flatten(whole) if path in ALWAYS}
     phases = {
         path: value for phase in plan.phases for path, value in _flatten(_dump_phase(phase), f"phases[{phase.name}]")
@@ -68,14 +68,14 @@ def place_in_run(spec: TrialSpec) -> dict[str, Any]:
 
 def in_plan_order(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> list[TrialSummary]:
     """
-    Return the trials of operations that went through whole, in the order of the plan.
+    Return the trials that went through whole, in the order of the plan.
 
     Args:
         trials: the run's, which may have been shuffled.
         listed: their groups' names as the plan has them. Others come last, in the order of execution.
     """
     place = {name: number for number, name in enumerate(listed)}
-    whole = [trial for trial in trials if trial.experiment == "operations" and not trial.incomplete]
+    whole = [trial for trial in trials if not trial.incomplete]
     return sorted(whole, key=lambda trial: (place.get(trial.group or trial.name, len(place)), trial.index))
 
 
@@ -91,6 +91,11 @@ def drop_setting(setup: Mapping[str, Scalar], setting: str) -> Setup:
     if setting == "target.store":
         rest["target.tls"] = setup.get("target.tls", setup[setting] in _TLS_ALWAYS)
     return frozenset(rest.items())
+
+
+def is_clients(path: str) -> bool:
+    """Tell whether a path is a number of clients, over which trials make a curve."""
+    return _CLIENTS.fullmatch(path) is not None
 
 
 def drop_clients(setup: Mapping[str, Scalar]) -> Setup:

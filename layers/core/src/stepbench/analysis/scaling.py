@@ -67,7 +67,8 @@ def scaling_curves(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -
         listed: the groups' names in the order of the plan.
     """
     comparable: dict[tuple[Setup, str, str], list[_ScalingRun]] = {}
-    for trial in in_plan_order(trials, listed):
+    operations = [trial for trial in trials if trial.experiment == "operations"]
+    for trial in in_plan_order(operations, listed):
         for phase, window, run in _runs(trial):
             comparable.setdefault((drop_clients(trial.setup), phase, window), []).append(run)
     found = [

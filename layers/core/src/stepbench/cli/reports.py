@@ -1,11 +1,11 @@
-"""Commands about finished runs: `report`."""
+"""Commands about finished runs: `report` and `compare`."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from stepbench.cli.command import OK, Command, argument, out
+from stepbench.cli.command import FAILED, OK, Command, argument, out
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import write, write_message
 from stepbench.errors import PlanError
@@ -60,6 +60,31 @@ def _render(summary: RunSummary, format_: str) -> str:
             return render_csv(summary)
 
 
+def compare(options: argparse.Namespace) -> int:
+    """Set runs against others, and fail where one is shown to be worse."""
+    from stepbench.local import comparing
+    from stepbench.report import run_comparison
+
+    found = comparing.compare(options.a, options.b, options.out, options.tolerance / 100)
+    formats = {
+        "text": run_comparison.format_text,
+        "md": run_comparison.format_markdown,
+        "json": lambda comparison: comparison.model_dump_json(indent=2),
+        "junit": run_comparison.format_junit,
+    }
+    write(formats[options.format](found))
+    return OK if found.passed else FAILED
+
+
+def _per_cent(text: str) -> float:
+    number = float(text)
+    if not 0 < number <= 1_000:  # noqa: PLR2004 -- ten times as slow is no tolerance
+        message = f"{text} is not above 0 and up to 1,000"
+        raise argparse.ArgumentTypeError(message)
+    return number
+
+
+_RUNS = "a run's id, folder or summary.json, or a folder of several, which are repeats; #TRIAL picks one of its trials"
 COMMANDS = (
     Command(
         "report",
@@ -68,6 +93,29 @@ COMMANDS = (
         (
             argument("run", metavar="RUN", help="a run's id, or its folder"),
             argument("--format", choices=("html", "md", "csv", "junit"), default="html", help=_FORMATS),
+            out("where runs are"),
+        ),
+    ),
+    Command(
+        "compare",
+        compare,
+        "compare run B with run A, and fail (exit code 1) where B is shown to be worse",
+        (
+            argument("a", metavar="A", help=f"what is compared with: {_RUNS}"),
+            argument("b", metavar="B", help="what is judged, named likewise"),
+            argument(
+                "--tolerance",
+                type=_per_cent,
+                default=5.0,
+                metavar="PERCENT",
+                help="what is shown to be worse by no more than this is no regression (default: 5)",
+            ),
+            argument(
+                "--format",
+                choices=("text", "md", "json", "junit"),
+                default="text",
+                help="md for a pull request, junit for a pipeline (default: text)",
+            ),
             out("where runs are"),
         ),
     ),

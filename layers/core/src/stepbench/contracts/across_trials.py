@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from stepbench.contracts.base import Contract
+from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.measures import Estimate
 
 
@@ -28,11 +28,7 @@ class TriggerShare(Contract):
 
 
 class GroupWindow(Contract):
-    """
-    Latency in ms of one window over the repeats of a trial: geometric means of the runs' own quantiles.
-
-    `median_ratio` is the median over that of the first group with such a window, which has none itself.
-    """
+    """Latency in ms of one window over the repeats of a trial: geometric means of the runs' own quantiles."""
 
     window: str
     phase: str
@@ -41,7 +37,12 @@ class GroupWindow(Contract):
     p90: Estimate
     p95: Estimate
     p99: Estimate
-    median_ratio: Estimate | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older(cls, fields: Any) -> Any:  # noqa: ANN401 -- anything may stand there
+        """Pass over the ratio to the first group, which verdicts have instead."""
+        return drop_field(fields, "median_ratio")
 
 
 class GroupResult(Contract):
@@ -87,24 +88,3 @@ class ScalingCurve(Contract):
         description="The most that was achieved beyond the last number of clients with a run in which the generator "
         "did not hold them back; None where nothing lies beyond, or such a run achieved more."
     )
-
-
-class SettingComparison(Contract):
-    """
-    One window of trials that differ in one setting only: with `b` over with `a`.
-
-    Stores may differ in parameters of their own; stores, clusters and regions in their addresses. Medians are those
-    over the repeats, with intervals over runs where there are three or more.
-    """
-
-    setting: str = Field(description="Its dotted path: `target.tls`.")
-    a: str = Field(description="Its first value in the plan, as JSON.")
-    b: str
-    group_a: str
-    group_b: str
-    window: str
-    phase: str
-    median_a_ms: Estimate
-    median_b_ms: Estimate
-    median_ratio: Estimate = Field(description="Of b over a.")
-    throughput_ratio: float | None = Field(description="Achieved rate of b over that of a, means over the repeats.")

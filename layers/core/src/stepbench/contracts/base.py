@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
@@ -41,6 +41,11 @@ def refuse(broken: Iterable[BrokenRule]) -> None:
         text = "; ".join(f"{rule.at}: {rule.message}. {rule.remedy}" for rule in found)
         context = {"text": text, "broken": [rule._asdict() for rule in found]}
         raise PydanticCustomError(RULE_ERROR, "{text}", context)
+
+
+def drop_field(fields: Any, name: str) -> Any:  # noqa: ANN401 -- anything may stand where a model is expected
+    """Return a document without a field that older versions had."""
+    return {key: value for key, value in fields.items() if key != name} if isinstance(fields, dict) else fields
 
 
 def repeated_names(field: str, names: Sequence[str | None]) -> Iterator[BrokenRule]:

@@ -62,6 +62,9 @@ class Plan(Contract):
         "`random` shuffles each of these rounds, by the first trial's seed.",
     )
     budget_usd: float = Field(default=5.0, ge=0, le=100_000, allow_inf_nan=False)
+    question: str | None = Field(
+        default=None, min_length=3, max_length=200, description="What the run is to answer; the report begins with it."
+    )
     description: str | None = Field(default=None, max_length=2_000)
     applications: tuple[Application, ...] = Field(
         default=(), max_length=50, description="Of whose time the report tells the triggers' share."

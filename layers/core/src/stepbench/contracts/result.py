@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from stepbench.contracts.across_trials import GroupResult, ScalingCurve, SettingComparison, TriggerShare
-from stepbench.contracts.base import Contract
+from stepbench.contracts.across_trials import GroupResult, ScalingCurve, TriggerShare
+from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StallSpan, WindowSample
 from stepbench.contracts.measures import (
     ChangePoint,
@@ -25,6 +25,7 @@ from stepbench.contracts.measures import (
     WindowResult,
 )
 from stepbench.contracts.threshold.result import ThresholdResult
+from stepbench.contracts.verdict import Verdict
 
 SUMMARY_SCHEMA = 2
 Scalar = str | int | float | bool | None
@@ -245,8 +246,8 @@ class TrialSummary(Contract):
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
     setup: dict[str, Scalar] = Field(
         default={},
-        description="Of operations: what of its plan can make its numbers differ from another trial's, by dotted path, "
-        "measured phases by name; what has its default is left out, save TLS, cluster, region, reuse and writers.",
+        description="What of its plan can make its numbers differ from another trial's, by dotted path, measured "
+        "phases by name; what has its default is left out, save TLS, cluster, region, reuse, writers and arrivals.",
     )
 
 
@@ -283,6 +284,8 @@ class RunSummary(Contract):
     schema_: int = Field(default=SUMMARY_SCHEMA, alias="schema")
     run_id: str
     plan: str
+    question: str = Field(default="", description="As the plan asks it; empty where it does not.")
+    description: str = Field(default="", description="The plan's.")
     status: Literal["succeeded", "failed", "stopped"]
     verdict: Literal["passed", "failed"] | None = Field(
         default=None,
@@ -303,6 +306,12 @@ class RunSummary(Contract):
     scaling: tuple[ScalingCurve, ...] = Field(
         default=(), description="Of operations trials that differ in clients only, and what grows with them."
     )
-    settings: tuple[SettingComparison, ...] = Field(
-        default=(), description="Of operations trials that differ in store, TLS, cluster, region or reuse only."
+    verdicts: tuple[Verdict, ...] = Field(
+        default=(), description="Of each comparison that the plan makes: settings, stores, trials by name, windows."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older(cls, fields: Any) -> Any:  # noqa: ANN401 -- anything may stand there
+        """Pass over comparisons of settings, which verdicts have instead."""
+        return drop_field(fields, "settings")

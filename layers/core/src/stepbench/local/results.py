@@ -19,6 +19,7 @@ from stepbench.loading import read_model
 from stepbench.local.fetching import REPORT, SUMMARY
 from stepbench.report.headline import HEADINGS, describe_status, headline_rows
 from stepbench.report.page import render_page
+from stepbench.report.verdicts import verdict_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,7 +99,8 @@ def _cell(cell: str, heading: str, n: str) -> str:
 
 
 def remedies(summary: RunSummary) -> Iterator[str]:
-    """Yield every caveat with its remedy, and every failure with its cause."""
+    """Yield what the comparisons come to, every caveat with its remedy, and every failure with its cause."""
+    yield from verdict_lines(summary)
     for trial in summary.trials:
         if trial.failure:
             yield f"{trial.name}: {trial.failure.error}: {trial.failure.cause}"

@@ -1,62 +1,15 @@
-"""Trials side by side of which one setting differs, and published numbers beside ours, in careful sentences."""
+"""Published numbers beside ours, in careful sentences."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.groups import format_value
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
-    from stepbench.contracts.across_trials import SettingComparison
     from stepbench.contracts.measures import Estimate, Replication
-    from stepbench.contracts.result import RunSummary, TrialSummary
-
-_UNSET = {"target.region": "the stack's own"}
-
-
-@dataclass(frozen=True)
-class SettingRow:
-    """It compares one window of two groups; `window` is empty where the trial has no other."""
-
-    comparison: SettingComparison
-    a: TrialSummary
-    b: TrialSummary
-    window: str
-
-
-@dataclass(frozen=True)
-class SettingPart:
-    """It holds all rows of one setting and two values of it; `heading` is `tls: true against false`."""
-
-    setting: str
-    heading: str
-    rows: tuple[SettingRow, ...]
-
-
-def setting_parts(summary: RunSummary) -> tuple[SettingPart, ...]:
-    """Group the comparisons by setting and values, in the order of the summary."""
-    parts: dict[tuple[str, str, str], list[SettingRow]] = {}
-    for each in summary.settings:
-        a, b = (_first_trial(summary, group) for group in (each.group_a, each.group_b))
-        window = window_label(b, each.phase, each.window) if len(b.windows) > 1 else ""
-        parts.setdefault((each.setting, each.a, each.b), []).append(SettingRow(each, a, b, window))
-    return tuple(
-        SettingPart(setting, _format_heading(setting, a, b), tuple(rows)) for (setting, a, b), rows in parts.items()
-    )
-
-
-def _first_trial(summary: RunSummary, group: str) -> TrialSummary:
-    return next(trial for trial in summary.trials if group == (trial.group or trial.name) and not trial.incomplete)
-
-
-def _format_heading(setting: str, a: str, b: str) -> str:
-    values = (json.loads(value) for value in (a, b))
-    first, second = (_UNSET.get(setting, "none") if value is None else format_value(value) for value in values)
-    return f"{setting.rsplit('.', maxsplit=1)[-1]}: {second} against {first}"
+    from stepbench.contracts.result import TrialSummary
 
 
 def describe_origin(trial: TrialSummary, *, aws_emulated: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections import Counter
@@ -77,6 +76,11 @@ class TrialGroup:
         return self.runs[0].trial
 
     @property
+    def operations(self) -> bool:
+        """Tell whether its trials are of operations, of which nothing has to arrive."""
+        return self.trial.experiment == "operations"
+
+    @property
     def label(self) -> str:
         """Return its name, with its window's where the trial has several."""
         return f"{self.name} · {self.window}" if len(self.trial.windows) > 1 else self.name
@@ -134,21 +138,8 @@ def unmeasured(trials: Sequence[TrialSummary]) -> tuple[str, ...]:
     )
 
 
-def shorten_path(path: str, paths: Sequence[str]) -> str:
-    """Shorten a dotted path to its last part, unless another path ends with the same one."""
-    last = path.rsplit(".", maxsplit=1)[-1]
-    return path if sum(each.rsplit(".", maxsplit=1)[-1] == last for each in paths) > 1 else last
-
-
-def format_value(value: Any) -> str:  # noqa: ANN401 -- any JSON
-    """Format a setting's value: numbers with thousands separated, text as it is, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "none" if value is None else json.dumps(value, ensure_ascii=False)
-    return digits.fixed(value, 0) if value == int(value) else f"{value:g}"
-
-
 def format_point(point: dict[str, Any]) -> str:
     """Format a point of a matrix: `batch_size = 100, rate_per_s = 2,000`."""
-    return ", ".join(f"{shorten_path(path, list(point))} = {format_value(value)}" for path, value in point.items())
+    return ", ".join(
+        f"{digits.shorten_path(path, list(point))} = {digits.format_value(value)}" for path, value in point.items()
+    )

@@ -28,6 +28,7 @@ _CAVEAT_NAMES = {
     "clock_unmeasured": "clock unmeasured",
     "saturated_generator": "generator saturated",
     "batching_window_ignored": "batching window ignored",
+    "setting_without_effect": "setting without effect",
 }
 
 
@@ -62,7 +63,12 @@ def state_of(trial: TrialSummary) -> State:
 
 def format_caveat_kind(caveat: Caveat) -> str:
     """Name a caveat's kind in a word or two."""
-    return _CAVEAT_NAMES.get(caveat.kind, caveat.kind.replace("_", " "))
+    return name_caveat_kind(caveat.kind)
+
+
+def name_caveat_kind(kind: str) -> str:
+    """Name a kind of caveat in a word or two."""
+    return _CAVEAT_NAMES.get(kind, kind.replace("_", " "))
 
 
 def format_caveat_kinds(caveats: Sequence[Caveat]) -> str:

@@ -19,8 +19,9 @@ from markupsafe import Markup
 
 from stepbench import digits
 from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of
-from stepbench.report import boxes, changes, comparisons, headline, operations, thresholds
+from stepbench.report import boxes, changes, comparisons, headline, operations, thresholds, verdicts
 from stepbench.report.accounting import accounting_sections
+from stepbench.report.answers import answers
 from stepbench.report.clock_check import MEASURES as CLOCK_MEASURES
 from stepbench.report.clock_check import clock_drawings, clock_figures
 from stepbench.report.datasets import time_figure
@@ -143,6 +144,8 @@ def render_page(
             operating=[view for view in trials if not view.measure.arrives],
             latency_title=_latency_title(summary.trials),
             rows=window_rows(summary.trials),
+            verdicts=verdicts.verdict_views(summary),
+            answers=answers(summary, grouped),
             troubled=[view for view in trials if headline.state_of(view.summary) != "complete"],
             figures=figures,
             groups=grouped,
@@ -231,6 +234,7 @@ _GLOBALS: dict[str, Any] = {
         "per_s": operations.PER_S,
         "share": operations.SHARE,
     },
+    "verdict_words": verdicts,
     "window_label": window_label,
 }
 """The modules, functions and constants that the templates use."""

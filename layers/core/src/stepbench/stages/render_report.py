@@ -9,9 +9,10 @@ from pydantic import BaseModel, ValidationError
 
 from stepbench.analysis.clock_check import clock_checks
 from stepbench.analysis.comparability import place_in_run
-from stepbench.analysis.groups import group_results, setting_comparisons
+from stepbench.analysis.groups import group_results
 from stepbench.analysis.scaling import scaling_curves
 from stepbench.analysis.share import trigger_shares
+from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
@@ -37,6 +38,7 @@ from stepbench.report.summary import (
     summarise,
 )
 from stepbench.report.thresholds import describe_missed
+from stepbench.report.verdicts import verdict_lines
 from stepbench.stages.run_manifest import run_manifest
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 MAX_CAUSE_CHARS = 2_000
 """The cause ends up in the execution's own, which Step Functions cuts at 32,768 characters."""
+
+MAX_VERDICT_LINES = 3
 
 
 class Unreadable(NamedTuple):
@@ -84,7 +88,9 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     checks = clock_checks(specs, results)
     over_trials = {
         "scaling": scaling_curves(summary.trials, listed),
-        "settings": setting_comparisons(summary.trials, listed),
+        "verdicts": plan_verdicts(summary.trials, listed),
+        "question": (parsed.question or "") if parsed else "",
+        "description": (parsed.description or "") if parsed else "",
     }
     summary = summary.model_copy(update={"groups": groups, "shares": shares, "clock_checks": checks, **over_trials})
     manifest = run_manifest(task.run_id, summary.trials, services)
@@ -218,7 +224,7 @@ def _output(summary: RunSummary, bucket: str) -> RenderReportOutput:
         verdict=str(summary.verdict),
         failed_trials=tuple(trial.name for trial in failed),
         cause=_cause(summary)[:MAX_CAUSE_CHARS],
-        headline=headline_lines(summary),
+        headline=(*headline_lines(summary), *verdict_lines(summary, MAX_VERDICT_LINES)),
         report=f"s3://{bucket}/{layout.run_key(summary.run_id, 'report.html')}",
         summary=f"s3://{bucket}/{layout.run_key(summary.run_id, 'summary.json')}",
     )

@@ -1,0 +1,187 @@
+"""
+What one side of a comparison does to latency, throughput, losses and errors, against the other.
+
+Pure, and from summaries alone, in plain Python: the report's function has no NumPy, and whoever compares two runs may
+have no more than their summaries.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from stepbench.contracts.measures import Estimate, KindResult, Latency, WindowResult
+from stepbench.contracts.verdict import Effect, Finding, LatencyMeasure
+from stepbench.stats.over_runs import (
+    MIN_RUNS,
+    mean_over_runs,
+    paired_ratio,
+    ratio,
+    runs_to_show,
+    share_difference,
+    share_interval,
+    times_longer_to_show,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.verdict import Kind
+
+OF_INTEREST = 1.1
+"""
+The smallest difference of interest, as a ratio: 10 %. What is surely less is called the same.
+
+Of single runs nothing smaller is called a difference: runs of one setting may well lie a few per cent apart, and how
+far they do shows from `MIN_RUNS` on. (`benchmarks/verdicts.py`: where runs differ by 3 %, four of ten verdicts on
+single runs of equal settings would be wrong otherwise.)
+"""
+QUANTILES: tuple[LatencyMeasure, ...] = ("p50", "p90", "p99")
+NO_LIMIT = "the largest value of a run has no interval"
+ONE_RATE = "throughput has an interval over three runs or more"
+_AT_LEAST = 1.05
+"""A run a twentieth longer is no advice."""
+
+
+class Runs(NamedTuple):
+    """The runs of one side in one window; `kind` is that of the operations which are compared, None for all."""
+
+    windows: Sequence[WindowResult]
+    kind: Kind | None = None
+
+    def latencies(self) -> list[Latency]:
+        """Return each run's latency: of a kind of operation its service time."""
+        if self.kind is None:
+            return [window.latency_ms for window in self.windows]
+        return [found.service_ms for window in self.windows if (found := find_kind(window, self.kind)) is not None]
+
+    def quantile(self, name: str) -> list[Estimate]:
+        """Return each run's estimate of a quantile."""
+        return [getattr(latency, name) for latency in self.latencies()]
+
+
+def find_kind(window: WindowResult, kind: str) -> KindResult | None:
+    """Return what a window has of one kind of operation."""
+    kinds = window.operations.kinds if window.operations else ()
+    return next((each for each in kinds if each.kind == kind), None)
+
+
+def compare_runs(b: Runs, a: Runs, *, paired: bool = False) -> tuple[Effect, ...]:
+    """
+    Return the effects on p50, p90, p99 and the maximum, and on throughput in closed loop.
+
+    Args:
+        b: the side that is judged.
+        a: what it is set against.
+        paired: they are two windows of the same runs, in one order.
+    """
+    effects = [_quantile_effect(name, b.quantile(name), a.quantile(name), paired=paired) for name in QUANTILES]
+    effects.append(_max_effect(b, a))
+    if b.kind is None and _closed(b) and _closed(a):
+        effects.append(_throughput_effect(b, a, paired=paired))
+    return tuple(effects)
+
+
+def compare_shares(measure: Literal["lost", "errors"], b: Runs, a: Runs) -> Effect:
+    """Return the effect on the share of lost events, or of failed and unknown outcomes, all runs together."""
+    shares = [share_interval(*_count(measure, side)) for side in (a, b)]
+    difference = share_difference(shares[1], shares[0])
+    return Effect(measure=measure, a=shares[0], b=shares[1], difference=difference, finding=_find(difference, 0, None))
+
+
+def finding_of(found: Estimate, *, over_runs: bool) -> Finding:
+    """Return what a ratio's interval shows; `over_runs`: it speaks of further runs, too, or of two windows of one."""
+    finding = _find(found, 1, OF_INTEREST)
+    if over_runs or found.low is None or found.high is None:
+        return finding
+    near = found.low <= OF_INTEREST if finding == "higher" else found.high >= 1 / OF_INTEREST
+    return "undecided" if finding in {"lower", "higher"} and near else finding
+
+
+def _quantile_effect(name: LatencyMeasure, b: list[Estimate], a: list[Estimate], *, paired: bool) -> Effect:
+    found = paired_ratio(b, a) if paired else ratio(b, a)
+    finding = finding_of(found, over_runs=paired or min(len(b), len(a)) >= MIN_RUNS)
+    to_decide = _to_decide(found, b, a, paired=paired) if finding == "undecided" else ""
+    return Effect(measure=name, a=side_value(a), b=side_value(b), ratio=found, finding=finding, to_decide=to_decide)
+
+
+def _max_effect(b: Runs, a: Runs) -> Effect:
+    tops = [_greatest(side) for side in (a, b)]
+    values = [Estimate(value=top, reason=NO_LIMIT) for top in tops]
+    over = tops[1] / tops[0] if tops[0] and tops[1] and tops[0] > 0 else None
+    found = Estimate(value=over, reason=NO_LIMIT)
+    return Effect(measure="max", a=values[0], b=values[1], ratio=found, finding="unknown")
+
+
+def _throughput_effect(b: Runs, a: Runs, *, paired: bool) -> Effect:
+    rates = [[_exactly(window.achieved_per_s) for window in side.windows] for side in (a, b)]
+    found = paired_ratio(rates[1], rates[0]) if paired else ratio(rates[1], rates[0])
+    values = [mean_over_runs(each) for each in rates]
+    if min(map(len, rates)) < MIN_RUNS:
+        found = Estimate(value=found.value, reason=ONE_RATE)
+        values = [Estimate(value=fmean(rate.value or 0 for rate in each), reason=ONE_RATE) for each in rates]
+    return Effect(
+        measure="throughput", a=values[0], b=values[1], ratio=found, finding=finding_of(found, over_runs=True)
+    )
+
+
+def side_value(runs: Sequence[Estimate]) -> Estimate:
+    """Return a single run's own quantile, whose interval speaks of that run; else the mean over runs."""
+    return runs[0] if len(runs) == 1 else mean_over_runs(runs)
+
+
+def _find(found: Estimate, none: float, of_interest: float | None) -> Finding:
+    """Say what an interval shows, where `none` is no difference, and `of_interest` the ratio that is of interest."""
+    if found.value is None or found.low is None or found.high is None:
+        return "unknown"
+    if found.high < none:
+        return "lower"
+    if found.low > none:
+        return "higher"
+    within = of_interest is not None and 1 / of_interest < found.low and found.high < of_interest
+    return "same" if within else "undecided"
+
+
+def _to_decide(found: Estimate, b: list[Estimate], a: list[Estimate], *, paired: bool) -> str:
+    """Say what it takes to show the smallest difference of interest."""
+    if min(len(b), len(a)) >= MIN_RUNS and not paired:
+        runs = runs_to_show(b, a, OF_INTEREST)
+        return "" if runs is None else f"a 10 % difference would take {runs} runs of each"
+    if not paired and found.low is not None and found.high is not None and not found.low <= 1 <= found.high:
+        return f"no more than single runs may differ by; {MIN_RUNS} runs of each would tell"
+    longer = times_longer_to_show(found, OF_INTEREST)
+    if longer is None:
+        return ""
+    if min(len(b), len(a)) >= MIN_RUNS:
+        return f"a 10 % difference would take about {_round_up(longer)} times as many runs"
+    times = max(longer, _AT_LEAST)
+    return f"a 10 % difference would take runs about {_round_up(times)} × as long"  # noqa: RUF001 -- a multiplication sign
+
+
+def _round_up(times: float) -> str:
+    return f"{times:.1f}" if times < 2 else f"{times:,.0f}"  # noqa: PLR2004 -- 1.3, 4, 40
+
+
+def _greatest(side: Runs) -> float | None:
+    found = [latency.max for latency in side.latencies() if latency.max is not None]
+    return max(found, default=None)
+
+
+def _closed(side: Runs) -> bool:
+    return bool(side.windows) and all(
+        window.operations is not None and window.operations.clients is not None for window in side.windows
+    )
+
+
+def _exactly(value: float) -> Estimate:
+    """Return a number without an error of its own: what runs differ in is all that is known of it."""
+    return Estimate(value=value, low=value, high=value)
+
+
+def _count(measure: Literal["lost", "errors"], side: Runs) -> tuple[int, int]:
+    if measure == "lost":
+        return (
+            sum(window.latency_ms.missing for window in side.windows),
+            sum(window.latency_ms.n for window in side.windows),
+        )
+    return sum(window.failed + window.unknown for window in side.windows), sum(window.sent for window in side.windows)

@@ -1,0 +1,64 @@
+"""Which runs a word on the command line means: a run, a folder of runs, the latest, and a group of trials of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepbench.analysis.run_comparison import Selected, compare_summaries
+from stepbench.errors import PlanError, Problem
+from stepbench.local.fetching import SUMMARY
+from stepbench.local.results import find_run, read_summary
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import RunSummary
+    from stepbench.contracts.verdict import RunComparison
+
+OF = "#"
+"""It stands between runs and the group of trials that is meant of them."""
+
+
+def compare(a: str, b: str, out: Path, tolerance: float) -> RunComparison:
+    """
+    Compare the runs that `b` names with those that `a` names.
+
+    Raises:
+        PlanError: there are no such runs, or they have nothing in common (bad input).
+        CorruptRecordsError: a summary is not of this version.
+    """
+    sides = [select(word, out, name) for name, word in (("A", a), ("B", b))]
+    found = compare_summaries(sides[0], sides[1], tolerance)
+    if not found.verdicts:
+        has = [", ".join(side.groups()) or "no trial that went through whole" for side in sides]
+        message = f"has nothing to compare with A: {has[1]} in B, {has[0]} in A"
+        remedy = f"Name a trial on either side, as in RUN{OF}TRIAL, with windows of one name."
+        raise PlanError([Problem(path="B", value=f'"{b}"', message=message, remedy=remedy)])
+    return found
+
+
+def select(word: str, out: Path, side: str) -> Selected:
+    """
+    Return the runs that a word names: `RUN`, or `RUN#GROUP` for one group of its trials.
+
+    RUN is a run's id or folder, its `summary.json`, or a folder of several runs, which are repeats of one another.
+
+    Raises:
+        PlanError: there is no such run, or no such group.
+    """
+    name, _, group = word.partition(OF)
+    selected = Selected(_read(name, out), group)
+    if group and not selected.groups():
+        has = ", ".join(Selected(selected.runs).groups()) or "none that went through whole"
+        message = f"names no trial of that run, whose trials are: {has}"
+        raise PlanError([Problem(path=side, value=f'"{word}"', message=message, remedy="Write one of these behind #.")])
+    return selected
+
+
+def _read(name: str, out: Path) -> list[RunSummary]:
+    path = Path(name)
+    if path.is_file() and path.name == SUMMARY:
+        path = path.parent
+    folders = sorted(each.parent for each in path.glob(f"*/{SUMMARY}")) if path.is_dir() else []
+    if not folders or (path / SUMMARY).is_file():
+        folders = [find_run(str(path), out)]
+    return [summary for folder in folders if (summary := read_summary(folder)) is not None]

@@ -1,0 +1,93 @@
+"""A comparison of runs as text for a terminal, as Markdown for a pull request, and as JUnit for a pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench import digits
+from stepbench.report.junit import Case, Suite, to_xml
+from stepbench.report.verdicts import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.contracts.verdict import Effect, RunComparison, Verdict
+
+_COLUMNS = ("p50", "p90", "p99")
+
+
+def format_text(found: RunComparison) -> str:
+    """Return the outcome in a line, then a line for each comparison, those that regressed first."""
+    return "\n".join([describe_outcome(found), *_sides(found), "", *_lines(found), *_unmatched(found)])
+
+
+def format_markdown(found: RunComparison) -> str:
+    """Return a heading, a table with a row for each comparison, and the sentences of those that regressed."""
+    lines = [
+        f"### {describe_outcome(found)}", "", *_sides(found), "",
+        "| comparison | p50, A | p50, B | p50 | p90 | p99 | |", "|---|---:|---:|---:|---:|---:|---|",
+        *(_row(verdict) for verdict in found.verdicts),
+    ]  # fmt: skip
+    worse = [f"- {_line(verdict)}" for verdict in found.verdicts if regressions(verdict)]
+    return "\n".join([*lines, *([""] if worse else []), *worse, "", *_unmatched(found)]).rstrip()
+
+
+def format_junit(found: RunComparison) -> str:
+    """Return a test case for each comparison; one that regressed is a failure."""
+    cases = tuple(_case(verdict) for verdict in found.verdicts)
+    return to_xml([Suite("stepbench compare", cases)])
+
+
+def _case(verdict: Verdict) -> Case:
+    worse = regressions(verdict)
+    if not worse:
+        return Case(verdict.b.group, verdict.subject)
+    names = ", ".join(effect.measure for effect in worse)
+    return Case(verdict.b.group, verdict.subject, "failed", f"{names} regressed. {describe(verdict)}")
+
+
+def describe_outcome(found: RunComparison) -> str:
+    """Return how many regressions there are."""
+    worse = sum(len(regressions(verdict)) for verdict in found.verdicts)
+    beyond = f"beyond {100 * found.tolerance:g} %"
+    return f"{digits.counted(worse, 'regression')} {beyond}" if worse else f"No regression {beyond} shown"
+
+
+def regressions(verdict: Verdict) -> list[Effect]:
+    """Return the effects that regressed."""
+    return [effect for effect in verdict.effects if effect.regressed]
+
+
+def _sides(found: RunComparison) -> Iterator[str]:
+    yield f"A: {', '.join(found.a)}"
+    yield f"B: {', '.join(found.b)}"
+
+
+def _lines(found: RunComparison) -> Iterator[str]:
+    yield from (f"regressed  {_line(verdict)}" for verdict in found.verdicts if regressions(verdict))
+    yield from (f"           {_line(verdict)}" for verdict in found.verdicts if not regressions(verdict))
+
+
+def _line(verdict: Verdict) -> str:
+    return f"{verdict.subject}: {describe(verdict)}"
+
+
+def _row(verdict: Verdict) -> str:
+    p50 = verdict.effect("p50")
+    sides = [digits.latency(side.value) for side in (p50.a, p50.b)] if p50 else [digits.NONE] * 2
+    cells = [_cell(verdict.effect(name)) for name in _COLUMNS]
+    worse = ", ".join(f"**{effect.measure} regressed**" for effect in regressions(verdict))
+    name = verdict.subject.replace("|", "\\|")
+    return f"| {' | '.join([name, *sides, *cells, worse])} |"
+
+
+def _cell(effect: Effect | None) -> str:
+    if effect is None or effect.ratio is None:
+        return digits.NONE
+    return digits.effect(effect.ratio)
+
+
+def _unmatched(found: RunComparison) -> Iterator[str]:
+    for side, names in (("A", found.only_a), ("B", found.only_b)):
+        if names:
+            yield f"Only in {side}: {', '.join(names)}"

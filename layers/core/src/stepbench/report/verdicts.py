@@ -1,0 +1,85 @@
+"""Which verdicts the first screen shows, and in which words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepbench.report.headline import name_caveat_kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.contracts.result import RunSummary
+    from stepbench.contracts.verdict import Verdict
+
+MOST_SHOWN = 8
+"""More sentences are not read; the table below them has all."""
+TERMINAL_LINES = 6
+ONE_RUN = "Of these runs alone: how far runs differ from one another shows from three on (repeats)."
+
+
+@dataclass(frozen=True)
+class VerdictViews:
+    """It holds the verdicts that are shown as sentences, and all of them for the table."""
+
+    shown: tuple[Verdict, ...]
+    all: tuple[Verdict, ...]
+
+    @property
+    def of_one_run(self) -> bool:
+        """Tell whether some verdict speaks of its own runs alone."""
+        return any(not verdict.over_runs for verdict in self.shown)
+
+
+def verdict_views(summary: RunSummary) -> VerdictViews:
+    """Return what the page shows of the run's verdicts."""
+    return VerdictViews(tuple(first_told(summary.verdicts, MOST_SHOWN)), summary.verdicts)
+
+
+def verdict_lines(summary: RunSummary, most: int = TERMINAL_LINES) -> tuple[str, ...]:
+    """Return a line for each verdict that is told, `most` at most, and how many more there are."""
+    lines = [f"{verdict.subject}: {describe(verdict)}" for verdict in first_told(summary.verdicts, most)]
+    rest = len(summary.verdicts) - len(lines)
+    return (*lines, f"{rest} more comparisons are in the report") if rest and lines else tuple(lines)
+
+
+def describe(verdict: Verdict) -> str:
+    """Return the verdict's sentence, with what may be the reason of a difference beside the setting."""
+    return f"{verdict.text}{describe_doubts(verdict)}"
+
+
+def describe_doubts(verdict: Verdict) -> str:
+    """Name what may be the reason of a difference beside the setting, after a space; empty where there is nothing."""
+    return f" Doubtful: {', '.join(map(name_caveat_kind, verdict.doubts))}." if verdict.doubts else ""
+
+
+def first_told(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
+    """Return so many verdicts at most, in order: the first of each setting, then the second of each, and so on."""
+    told = list(_told(verdicts))
+    seen: Counter[str] = Counter()
+    ranks = []
+    for verdict in told:
+        ranks.append(seen[verdict.aspect])
+        seen[verdict.aspect] += 1
+    chosen = sorted(range(len(told)), key=lambda place: (ranks[place], place))[:most]
+    return [told[place] for place in sorted(chosen)]
+
+
+def _told(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
+    """Yield those against a first value, and of kinds of operations those that do not come to what all together do."""
+    for verdict in verdicts:
+        if not verdict.primary:
+            continue
+        if verdict.kind is None or _lead(verdict) != _lead_of_all_kinds(verdicts, verdict):
+            yield verdict
+
+
+def _lead_of_all_kinds(verdicts: Sequence[Verdict], like: Verdict) -> str:
+    sides = (like.aspect, like.a, like.b)
+    return next((_lead(each) for each in verdicts if each.kind is None and (each.aspect, each.a, each.b) == sides), "")
+
+
+def _lead(verdict: Verdict) -> str:
+    return verdict.text.partition(":")[0]

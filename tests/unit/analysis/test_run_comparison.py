@@ -1,0 +1,87 @@
+"""Runs set against other runs: what is paired, and what is a regression."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.samples.estimates import present
+from tests.samples.results import sample_results, sample_summary
+from tests.unit.analysis.test_verdicts import estimate, trial, window
+
+from stepbench.analysis.run_comparison import Selected, compare_summaries
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import RunSummary, TrialSummary
+
+
+def run(*trials: TrialSummary, run_id: str = "run") -> RunSummary:
+    """Build a run of these trials."""
+    return sample_summary(sample_results()).model_copy(update={"trials": trials, "run_id": run_id})
+
+
+def etcd(p50_ms: float, name: str = "etcd", **changes: Any) -> TrialSummary:  # noqa: ANN401 -- a window's fields
+    """Build a trial with this median."""
+    return trial(name, window(estimate(p50_ms), **changes))
+
+
+def test_a_run_twice_as_slow_is_a_regression() -> None:
+    """Of p50 and p90; p99 has no interval, and decides nothing."""
+    found = compare_summaries(Selected([run(etcd(1.0))]), Selected([run(etcd(2.0))]), 0.05)
+    (verdict,) = found.verdicts
+    assert not found.passed
+    assert [effect.measure for effect in verdict.effects if effect.regressed] == ["p50", "p90"]
+    assert (verdict.subject, verdict.over_runs) == ("etcd", False)
+
+
+def test_a_run_twice_as_fast_is_none() -> None:
+    """The other way round, a pipeline has nothing to stop."""
+    assert compare_summaries(Selected([run(etcd(2.0))]), Selected([run(etcd(1.0))]), 0.05).passed
+
+
+@pytest.mark.parametrize(("tolerance", "passed"), [(0.05, False), (0.2, True)])
+def test_what_is_shown_has_to_lie_beyond_the_tolerance(tolerance: float, passed: bool) -> None:  # noqa: FBT001
+    """15 % slower over three runs each is shown; whether it counts is the team's to say."""
+    a, b = ([run(etcd(ms), run_id=f"{ms}-{place}") for place in range(3)] for ms in (1.0, 1.15))
+    found = compare_summaries(Selected(a), Selected(b), tolerance)
+    assert present(found.verdicts[0].effect("p50")).finding == "higher"
+    assert found.passed is passed
+    assert (len(found.a), found.verdicts[0].over_runs) == (3, True)
+
+
+def test_losses_and_errors_regress_as_soon_as_more_of_them_are_shown() -> None:
+    """50 of 1,000 failed where none did: no tolerance for that."""
+    clean, failing = etcd(1.0, sent=1_000, failed=0, unknown=0), etcd(1.0, sent=1_000, failed=50, unknown=0)
+    found = compare_summaries(Selected([run(clean)]), Selected([run(failing)]), 0.05)
+    assert [effect.measure for effect in found.verdicts[0].effects if effect.regressed] == ["errors"]
+    assert "errors 5.0 % against 0.0 %, more" in found.verdicts[0].text
+
+
+def test_trials_are_paired_by_name_and_others_are_told() -> None:
+    """A trial that is gone is no pass in silence."""
+    a = run(etcd(1.0), etcd(1.0, "redis"))
+    b = run(etcd(1.0), etcd(1.0, "dsql"))
+    found = compare_summaries(Selected([a]), Selected([b]), 0.05)
+    assert [each.b.group for each in found.verdicts] == ["etcd"]
+    assert (found.only_a, found.only_b) == (("redis",), ("dsql",))
+
+
+def test_a_window_without_a_counterpart_is_told() -> None:
+    """It may be the one that got worse."""
+    a = run(trial("etcd", window(estimate(1)), window(estimate(1), "late")))
+    found = compare_summaries(Selected([a]), Selected([run(etcd(1.0))]), 0.05)
+    assert found.only_a == ("etcd · late / late",)
+    assert found.only_b == ()
+
+
+def test_two_groups_of_other_names_are_compared_if_nothing_else_is_meant() -> None:
+    """Any pair can be: `compare RUN#constant RUN#poisson`."""
+    both = run(etcd(1.0, "constant"), etcd(2.0, "poisson"))
+    found = compare_summaries(Selected([both], "constant"), Selected([both], "poisson"), 0.05)
+    assert [each.subject for each in found.verdicts] == ["poisson against constant"]
+
+
+def test_what_has_nothing_in_common_has_no_verdict() -> None:
+    """Its caller refuses it."""
+    a, b = run(etcd(1.0), etcd(1.0, "s3")), run(etcd(1.0, "redis"), etcd(1.0, "dsql"))
+    assert compare_summaries(Selected([a]), Selected([b]), 0.05).verdicts == ()

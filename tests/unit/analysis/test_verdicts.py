@@ -1,0 +1,216 @@
+"""Which comparisons a plan makes, what they find, and in which words."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.samples.estimates import numbers, present
+from tests.samples.operations import operation_results
+from tests.samples.results import sample_results
+
+from stepbench.analysis.effects import NO_LIMIT, Runs, compare_runs, compare_shares
+from stepbench.analysis.verdicts import MOST_SIDES, TRIAL, WINDOW, plan_verdicts
+from stepbench.contracts.measures import Estimate
+from stepbench.contracts.result import Caveat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.result import TrialSummary
+    from stepbench.contracts.verdict import Verdict
+
+SAMPLE = sample_results()[0].summary
+WINDOW_RESULT = SAMPLE.windows[0]
+SHORT = Estimate(value=9, reason="n=200 < 368")
+
+
+def estimate(value: float, half_width: float = 0.02) -> Estimate:
+    """Build an estimate with an interval of this half-width on the logarithmic scale."""
+    return Estimate(value=value, low=value * math.exp(-half_width), high=value * math.exp(half_width))
+
+
+def window(p50: Estimate, name: str = "steady", **changes: Any) -> WindowResult:  # noqa: ANN401 -- a window's fields
+    """Build a window with this median, a p90 of twice it, and too few events for p99."""
+    p90 = Estimate(**{key: value and 2 * value for key, value in p50.model_dump(exclude={"reason"}).items()})
+    latency = WINDOW_RESULT.latency_ms.model_copy(update={"p50": p50, "p90": p90, "p99": SHORT, "max": 12.0})
+    return WINDOW_RESULT.model_copy(update={"name": name, "phase": name, "latency_ms": latency, **changes})
+
+
+def trial(name: str, *windows: WindowResult, index: int = 0, **fields: Any) -> TrialSummary:  # noqa: ANN401 -- a summary's
+    """Build a trial that went through whole."""
+    own = {"name": name, "group": name, "index": index, "windows": windows, "incomplete": False, "caveats": ()}
+    setup = {"target.store": fields.get("store", "etcd"), "arrivals": "constant"}
+    return SAMPLE.model_copy(update={**own, "store": "etcd", "emulated": False, "setup": setup, **fields})
+
+
+def matrix(path: str, medians: dict[Any, Sequence[float]]) -> list[TrialSummary]:
+    """Build a group of runs for each value of a setting, with these medians."""
+    runs = [(value, repeat, ms) for value in medians for repeat, ms in enumerate(medians[value])]
+    return [
+        trial(f"etcd.{value}", window(estimate(ms)), index=index, repeat=repeat, point={path: value}, base="etcd")
+        for index, (value, repeat, ms) in enumerate(runs)
+    ]
+
+
+def only(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the one verdict."""
+    (found,) = verdicts
+    return found
+
+
+def etcd_verdicts(aspect: str, number: int) -> tuple[Verdict, ...]:
+    """Build verdicts of one aspect, each of its own subject."""
+    one = only(plan_verdicts(matrix("writers", {1: [1.0], 2: [3.0]})))
+    return tuple(one.model_copy(update={"aspect": aspect, "subject": f"{aspect} {n}"}) for n in range(number))
+
+
+def test_a_batch_size_is_set_against_the_first_one() -> None:
+    """Half the latency, in words that a team uses: the issue's own question."""
+    found = only(plan_verdicts(matrix("target.batch_size", {1: [1.0] * 3, 100: [0.55] * 3})))
+    assert (found.aspect, found.subject) == ("target.batch_size", "batch_size: 100 against 1")
+    assert found.over_runs
+    assert found.text.startswith("Faster at p50 and p90: p50 45 % lower [")
+    assert "(0.550 against 1.00 ms)" in found.text
+    assert "p99 about the same (no interval: needs about 1.8 × longer)" in found.text  # noqa: RUF001 -- a multiplication sign
+
+
+def test_two_sides_that_overlap_show_no_difference_and_say_what_would() -> None:
+    """That is not the same as none: runs differ by a fifth."""
+    found = only(plan_verdicts(matrix("writers", {1: [1.0, 1.2, 0.9], 2: [0.95, 1.15, 0.85]})))
+    assert found.text.startswith("No difference shown: p50 0.951 × [")  # noqa: RUF001 -- a multiplication sign
+    effect = present(found.effect("p50"))
+    assert effect.finding == "undecided"
+    assert effect.to_decide.startswith("a 10 % difference would take ")
+    assert effect.to_decide in found.text
+
+
+def test_sides_that_are_surely_close_are_called_the_same() -> None:
+    """A narrow interval around 1 is an answer, too."""
+    found = only(plan_verdicts(matrix("writers", {1: [1.0, 1.001, 1.002], 2: [1.0, 1.003, 1.001]})))
+    assert found.text.startswith("The same within 10 % at p50 and p90: p50 the same (1.00 ×")  # noqa: RUF001 -- a multiplication sign
+
+
+def test_one_run_each_is_judged_by_its_own_interval() -> None:
+    """It speaks of these runs alone, and says so."""
+    found = only(plan_verdicts(matrix("writers", {1: [1.0], 2: [3.0]})))
+    assert not found.over_runs
+    low, value, high = numbers(present(present(found.effect("p50")).ratio))
+    assert (low, value, high) == pytest.approx((3 * math.exp(-0.0282843), 3, 3 * math.exp(0.0282843)))
+    assert "p50 3.00 × as long [2.92 to 3.09]" in found.text  # noqa: RUF001 -- a multiplication sign
+
+
+def test_single_runs_that_lie_a_few_per_cent_apart_decide_nothing() -> None:
+    """Runs of one setting do so, too: three of each would tell."""
+    found = only(plan_verdicts(matrix("writers", {1: [1.0], 2: [1.08]})))
+    assert present(found.effect("p50")).finding == "undecided"
+    assert "no more than single runs may differ by; 3 runs of each would tell" in found.text
+    surely = only(plan_verdicts(matrix("writers", {1: [1.0] * 3, 2: [1.08] * 3})))
+    assert present(surely.effect("p50")).finding == "higher"
+
+
+def test_constant_and_poisson_arrivals_are_compared_though_written_out() -> None:
+    """Two trials that differ in nothing else."""
+    constant = trial("constant", window(estimate(1)))
+    poisson = trial("bursty", window(estimate(2)), index=1, setup={**constant.setup, "arrivals": "poisson"})
+    found = only(plan_verdicts([constant, poisson]))
+    assert (found.aspect, found.subject) == ("arrivals", "arrivals: poisson against constant (etcd)")
+
+
+def test_stores_are_called_by_their_names_and_an_emulated_one_is_marked() -> None:
+    """Nobody is to take an emulator's latency for AWS's."""
+    s3 = trial("a", window(estimate(2)), store="s3", emulated=True)
+    found = only(plan_verdicts([s3, trial("b", window(estimate(1)), index=1)]))
+    assert (found.aspect, found.subject) == ("target.store", "etcd against s3")
+    assert (found.a.emulated, found.b.emulated) == (True, False)
+
+
+def test_trials_that_differ_in_several_settings_are_compared_by_name() -> None:
+    """What of it counts nobody knows, but the two trials are what the team asks about."""
+    default = trial("default", window(estimate(1)))
+    tuned = trial("tuned", window(estimate(2)), index=1, setup={**default.setup, "writers": 2, "target.nodes": 3})
+    found = only(plan_verdicts([default, tuned]))
+    assert (found.aspect, found.subject) == (TRIAL, "tuned against default")
+
+
+def test_any_two_of_a_few_values_are_compared_and_of_many_each_with_the_first() -> None:
+    """Three make three pairs; seven would make 21, of which six are told."""
+    three = plan_verdicts(matrix("writers", {1: [1.0], 2: [1.0], 3: [1.0]}))
+    assert [(each.subject, each.primary) for each in three] == [
+        ("writers: 2 against 1", True),
+        ("writers: 3 against 1", True),
+        ("writers: 3 against 2", False),
+    ]
+    many = plan_verdicts(matrix("writers", {value: [1.0] for value in range(1, MOST_SIDES + 2)}))
+    assert [each.a.name for each in many] == ["1"] * MOST_SIDES
+
+
+def test_windows_of_one_trial_are_compared_run_by_run() -> None:
+    """Runs that differ tenfold, each twice as slow after the step: that is no doubt about the step."""
+    runs = [
+        trial("etcd", window(estimate(ms), "before"), window(estimate(2 * ms), "after"), index=index, repeat=index)
+        for index, ms in enumerate((1, 3, 10))
+    ]
+    found = only(plan_verdicts(runs))
+    assert (found.aspect, found.subject) == (WINDOW, "etcd: after against before")
+    assert present(found.effect("p50")).finding == "higher"
+
+
+def test_overlapping_windows_are_not_compared() -> None:
+    """Events in both would be taken for agreement."""
+    overlap = Estimate(value=None, reason="the windows overlap")
+    comparison = sample_comparison(overlap)
+    both = trial("etcd", window(estimate(1), "before"), window(estimate(2), "after"), comparisons=(comparison,))
+    assert plan_verdicts([both]) == ()
+
+
+def sample_comparison(estimate_of_all: Estimate) -> Any:  # noqa: ANN401 -- a contract
+    """Build the comparison of before and after."""
+    from stepbench.contracts.measures import Comparison  # noqa: PLC0415 -- only here
+
+    return Comparison(
+        phase_a="before", a="before", phase_b="after", b="after", median_shift_ms=estimate_of_all,
+        median_ratio=estimate_of_all, iqr_ratio=estimate_of_all, tail_ratio=estimate_of_all,
+    )  # fmt: skip
+
+
+def test_an_incomplete_trial_is_in_no_comparison() -> None:
+    """What it measured until it failed is no answer."""
+    whole, cut = matrix("writers", {1: [1.0], 2: [3.0]})
+    assert plan_verdicts([whole, cut.model_copy(update={"incomplete": True})]) == ()
+
+
+def test_a_caveat_that_may_be_the_reason_stands_beside_the_verdict() -> None:
+    """Of the windows that are compared, and of no others."""
+    late = Caveat(kind="saturated_generator", text="", remedy="", windows=(0,))
+    other = Caveat(kind="host_jitter", text="", remedy="", windows=(1,))
+    one, two = matrix("writers", {1: [1.0], 2: [3.0]})
+    found = only(plan_verdicts([one.model_copy(update={"caveats": (late, other)}), two]))
+    assert found.doubts == ("saturated_generator",)
+
+
+def test_reads_and_writes_have_verdicts_of_their_own() -> None:
+    """A store may be faster at one and slower at the other. Of throughput only all together have one."""
+    trials = [result.summary for result in operation_results()]
+    found = [each for each in plan_verdicts(trials) if each.aspect == "target.store" and each.primary]
+    whole, *kinds = [each for each in found if (each.a.group, each.b.group) == (found[0].a.group, found[0].b.group)]
+    own = present(trials[0].windows[0].operations).kinds
+    assert (whole.kind, [each.kind for each in kinds]) == (None, [kind.kind for kind in own] if len(own) > 1 else [])
+    assert present(whole.effect("throughput")).ratio is not None
+    assert all(each.effect("throughput") is None for each in kinds)
+
+
+def test_a_maximum_is_shown_and_never_judged() -> None:
+    """One event more may double it."""
+    effects = compare_runs(Runs([window(estimate(1))]), Runs([window(estimate(1))]))
+    (top,) = (each for each in effects if each.measure == "max")
+    assert (top.finding, present(top.ratio).reason, top.b.value) == ("unknown", NO_LIMIT, 12.0)
+
+
+def test_more_errors_are_shown_by_the_interval_of_the_difference() -> None:
+    """5 % of 1,000 against none; and 1 of 1,000 against none shows nothing."""
+    none, many, one = (window(estimate(1), sent=1_000, failed=failed, unknown=0) for failed in (0, 50, 1))
+    assert compare_shares("errors", Runs([many]), Runs([none])).finding == "higher"
+    assert compare_shares("errors", Runs([one]), Runs([none])).finding == "undecided"

@@ -1,0 +1,63 @@
+"""Words on the command line, and the runs that they mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.unit.analysis.test_run_comparison import etcd, run
+
+from stepbench.errors import PlanError
+from stepbench.local.comparing import compare, select
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Leave three runs: of two trials, of one, and of another store."""
+    for name, trials in {
+        "one": (etcd(1.0), etcd(1.0, "redis")),
+        "two": (etcd(2.0),),
+        "other": (etcd(1.0, "s3"), etcd(1.0, "dsql")),
+    }.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        summary = run(*trials, run_id=name)
+        (folder / "summary.json").write_text(summary.model_dump_json(by_alias=True), "utf-8")
+    return tmp_path
+
+
+def test_a_run_is_named_by_id_folder_or_summary(out: Path) -> None:
+    """All three are the same run."""
+    for word in ("one", str(out / "one"), str(out / "one/summary.json")):
+        assert [each.run_id for each in select(word, out, "A").runs] == ["one"]
+
+
+def test_a_folder_of_runs_is_all_of_them(out: Path) -> None:
+    """They are repeats of one another."""
+    assert [each.run_id for each in select(str(out), out, "A").runs] == ["one", "other", "two"]
+
+
+def test_any_two_trials_can_be_compared(out: Path) -> None:
+    """Of one run, by their names."""
+    (verdict,) = compare("one#redis", "one#etcd", out, 0.05).verdicts
+    assert verdict.subject == "etcd against redis"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "path", "words"),
+    [
+        ("none", "one", "RUN", "is neither a run's folder nor a run below"),
+        ("one#s3", "two", "A", "whose trials are: etcd, redis"),
+        ("one", "other", "B", "has nothing to compare with A: s3, dsql in B, etcd, redis in A"),
+    ],
+)
+def test_what_cannot_be_compared_is_bad_input(out: Path, a: str, b: str, path: str, words: str) -> None:
+    """With what there is."""
+    with pytest.raises(PlanError) as refused:
+        compare(a, b, out, 0.05)
+    (problem,) = refused.value.problems
+    assert problem.path == path
+    assert words in problem.message

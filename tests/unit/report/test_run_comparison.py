@@ -1,0 +1,60 @@
+"""A comparison of runs in the formats that people and pipelines read."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+import pytest
+from tests.unit.analysis.test_run_comparison import etcd, run
+
+from stepbench.analysis.run_comparison import Selected, compare_summaries
+from stepbench.contracts.verdict import RunComparison
+from stepbench.report.run_comparison import format_junit, format_markdown, format_text
+
+
+@pytest.fixture
+def found() -> RunComparison:
+    """Compare a run of two trials with one of which the first is twice as slow."""
+    a = run(etcd(1.0), etcd(1.0, "redis"), etcd(1.0, "gone"), run_id="before")
+    b = run(etcd(2.0), etcd(1.0, "redis"), run_id="after")
+    return compare_summaries(Selected([a]), Selected([b]), 0.05)
+
+
+def test_text_begins_with_the_outcome_and_what_regressed(found: RunComparison) -> None:
+    """One line is enough for most readers."""
+    outcome, a, b, _, first, second, rest = format_text(found).splitlines()
+    assert outcome == "2 regressions beyond 5 %"
+    assert (a, b) == ("A: before", "B: after")
+    assert first.startswith("regressed  etcd: Slower at p50 and p90: p50 2.0")
+    assert second.startswith("           redis: The same within 10 % at p50 and p90")
+    assert rest == "Only in A: gone"
+
+
+def test_markdown_is_a_table_and_the_sentences_of_what_regressed(found: RunComparison) -> None:
+    """It is pasted into a pull request."""
+    lines = format_markdown(found).splitlines()
+    assert lines[0] == "### 2 regressions beyond 5 %"
+    (row,) = (line for line in lines if line.startswith("| etcd "))
+    assert row.count("|") == 8
+    assert row.endswith("| **p50 regressed**, **p90 regressed** |")
+    assert any(line.startswith("- etcd: Slower") for line in lines)
+
+
+def test_a_pipe_in_a_name_breaks_no_table() -> None:
+    """Names come from plans."""
+    odd = run(etcd(1.0, "a|b"))
+    lines = format_markdown(compare_summaries(Selected([odd]), Selected([odd]), 0.05)).splitlines()
+    assert any(line.startswith("| a\\|b |") for line in lines)
+
+
+def test_junit_has_a_case_a_comparison_and_a_failure_a_regression(found: RunComparison) -> None:
+    """Pipelines show the sentence."""
+    suite = ET.fromstring(format_junit(found))  # noqa: S314 -- our own
+    assert [case.attrib["name"] for case in suite.iter("testcase")] == ["etcd", "redis"]
+    (failure,) = suite.iter("failure")
+    assert "p50, p90 regressed. Slower at p50 and p90" in failure.attrib["message"] + (failure.text or "")
+
+
+def test_json_is_the_contract(found: RunComparison) -> None:
+    """What is printed can be read again."""
+    assert RunComparison.model_validate_json(found.model_dump_json()) == found

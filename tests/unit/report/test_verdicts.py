@@ -1,0 +1,41 @@
+"""Which verdicts stand on the first screen, and in a terminal."""
+
+from __future__ import annotations
+
+from tests.samples.results import sample_results, sample_summary
+from tests.unit.analysis.test_verdicts import etcd_verdicts
+
+from stepbench.report.verdicts import describe, first_told, verdict_lines, verdict_views
+
+
+def test_each_setting_has_a_place_on_the_first_screen() -> None:
+    """Ten stores would leave none to TLS."""
+    stores, tls = etcd_verdicts("target.store", 10), etcd_verdicts("target.tls", 2)
+    found = first_told([*stores, *tls], 4)
+    assert [each.aspect for each in found] == ["target.store"] * 2 + ["target.tls"] * 2
+
+
+def test_other_pairs_and_kinds_that_say_the_same_are_in_the_table_only() -> None:
+    """A reader of the first screen wants to know what differs."""
+    (one,) = etcd_verdicts("writers", 1)
+    other = one.model_copy(update={"primary": False})
+    same = one.model_copy(update={"kind": "read"})
+    apart = one.model_copy(update={"kind": "insert", "text": "Slower: p50 10 % higher."})
+    assert first_told([one, same, apart, other], 8) == [one, apart]
+
+
+def test_a_terminal_has_a_few_lines_and_says_how_many_more_there_are() -> None:
+    """Eighty would push the table away."""
+    run = sample_summary(sample_results()).model_copy(update={"verdicts": etcd_verdicts("writers", 9)})
+    *lines, rest = verdict_lines(run)
+    assert len(lines) == 6
+    assert rest == "3 more comparisons are in the report"
+    assert len(verdict_views(run).shown) == 8
+    assert verdict_lines(run.model_copy(update={"verdicts": ()})) == ()
+
+
+def test_what_may_be_the_reason_is_said_beside_the_verdict() -> None:
+    """Late sends explain more than the setting does."""
+    (one,) = etcd_verdicts("writers", 1)
+    doubted = one.model_copy(update={"doubts": ("host_jitter", "watch_gap")})
+    assert describe(doubted) == f"{one.text} Doubtful: host jitter, watch gap."
