@@ -222,7 +222,7 @@ def test_without_errors_there_is_no_table_of_them(page: str) -> None:
 def test_emulated_stores_are_labelled_wherever_their_numbers_are(page: str) -> None:
     """A latency of an emulator quoted as AWS's would be worse than none."""
     body = without_script_bodies(page)
-    for section in ("answer", "time", "times", "invocations"):
+    for section in ("answer", "thresholds", "time", "times", "invocations"):
         assert 'badge emulated">emulated' in body.split(f'<section id="{section}"')[1].split("</section>")[0]
 
 

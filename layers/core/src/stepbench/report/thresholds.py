@@ -13,8 +13,9 @@ from stepbench.report.labels import window_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import RunSummary
+    from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.contracts.threshold.result import ThresholdResult
+    from stepbench.report.labels import WindowRow
 
 _MOST_NAMED = 3
 """A line of a terminal has room for no more."""
@@ -30,6 +31,7 @@ class ThresholdRow:
     label: str
     value: str
     takes: str
+    trial: TrialSummary | None = None
 
     @property
     def finding(self) -> str:
@@ -45,17 +47,16 @@ class ThresholdRow:
 
 def threshold_rows(summary: RunSummary) -> tuple[ThresholdRow, ...]:
     """Return a row for each result: missed ones first, passed ones last."""
-    labels = {(row.trial.index, row.window.phase, row.window.name): row.label for row in window_rows(summary.trials)}
-    found = [
-        ThresholdRow(
-            result,
-            labels.get((result.trial or 0, result.phase, result.window), result.window),
-            _format_value(result),
-            _format_takes(result),
-        )
-        for result in summary.thresholds
-    ]
+    windows: dict[tuple[int | None, str, str], WindowRow] = {
+        (row.trial.index, row.window.phase, row.window.name): row for row in window_rows(summary.trials)
+    }
+    found = [_row(result, windows.get((result.trial, result.phase, result.window))) for result in summary.thresholds]
     return tuple(sorted(found, key=lambda row: STATES.index(row.result.state)))
+
+
+def _row(result: ThresholdResult, window: WindowRow | None) -> ThresholdRow:
+    label, trial = (window.label, window.trial) if window else (result.window, None)
+    return ThresholdRow(result, label, _format_value(result), _format_takes(result), trial)
 
 
 def describe_missed(summary: RunSummary) -> str:

@@ -42,6 +42,7 @@ _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
 _NUMBER_LIKE = re.compile(r"[-+.]?\d[\d.,_]*(?:[eE][-+]?\d+)?")
 _CLAUSES = {"of": "kind of operation", "in": "window"}
 _SPELLINGS = {"p99.9": "p999"}
+_MEANT = {"=": "==", "=<": "<=", "=>": ">=", "≤": "<=", "≥": ">="}
 _EXAMPLE = "p99 < 20 ms"
 
 
@@ -129,7 +130,10 @@ class _Reader:
         if not self.words or not _is_sign(self.words[0]):
             self._refuse("has no comparison", f"Put one of {alternatives(COMPARISONS)} before the number.")
             return ""
-        found = self._choose(self.words.pop(0), COMPARISONS, "no comparison")
+        found = self.words.pop(0)
+        if found not in COMPARISONS:
+            meant = f'Did you mean "{_MEANT[found]}"? ' if found in _MEANT else ""
+            self._refuse(f'has "{found}", which is no comparison', f"{meant}Use one of {alternatives(COMPARISONS)}.")
         if found == "==" and statistic and statistic not in COUNTED:
             message = f'has "==", and {statistic} is measured: it never is exactly so'
             self._refuse(message, f"Use one of {alternatives(COMPARISONS[:-1])}.")
