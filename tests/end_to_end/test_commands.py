@@ -63,7 +63,9 @@ ARGUMENTS: dict[str, Arguments] = {
     "calibrate": lambda _: ("--runs", "1", "--rate", "50", "--json"),
     "up": lambda _: (),
     "run": lambda fresh: (_small_plan(fresh), "--no-floors", "--out", fresh.out),
-    "report": lambda fresh: (next(fresh.out.iterdir()),),
+    "report": lambda fresh: ("latest", "--out", fresh.out, "--quiet"),
+    "runs": lambda fresh: ("--out", fresh.out),
+    "completion": lambda _: ("bash",),
     "down": lambda _: (),
 }
 """Cheap arguments that do a command's whole work, in the order in which the commands need each other."""

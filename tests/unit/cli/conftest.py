@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.results import sample_manifest, sample_results, sample_summary
 
 from stepbench.contracts.plan import Plan
+from stepbench.contracts.result import RunSummary
 from stepbench.local import commands
 from stepbench.local.commands import Ending
 
@@ -26,8 +28,9 @@ PLAN = {"name": "one", "trials": [TRIAL]}
 
 @pytest.fixture(autouse=True)
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave no folder for results where the tests are run from."""
+    """Leave no folder for results where the tests are run from, and ask no environment that somebody uses."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STEPBENCH_HOME", str(tmp_path / "home"))
 
 
 def written(*trials: dict[str, Any], **fields: object) -> str:
@@ -67,3 +70,17 @@ def here(monkeypatch: pytest.MonkeyPatch, answer: Ending | BaseException) -> Rec
 def from_stdin(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pipe text into the command."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def stored_run(folder: Path, **fields: Any) -> RunSummary:  # noqa: ANN401 -- of a summary
+    """Store a finished run's files in a folder, with some fields of its summary changed, and return the summary."""
+    results = sample_results()
+    summary = sample_summary(results).model_copy(update={"run_id": folder.name, **fields})
+    folder.mkdir(parents=True)
+    (folder / "summary.json").write_text(summary.model_dump_json(by_alias=True))
+    (folder / "manifest.json").write_text(sample_manifest().model_dump_json())
+    for result in results:
+        path = folder / "trials" / f"{result.summary.index:04d}" / "result.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(result.model_dump_json())
+    return summary

@@ -95,3 +95,15 @@ def test_it_can_be_run_as_a_module() -> None:
     program = [sys.executable, "-m", "stepbench.cli", "--version"]
     done = subprocess.run(program, check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout == f"stepbench {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["-v", "run"], ["run", "--verbose"]])
+def test_verbose_shows_where_an_error_came_from(
+    monkeypatch: pytest.MonkeyPatch, plan: str, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    """One line is for users; who reports a bug needs the rest, whichever side of the command the option stands."""
+    here(monkeypatch, LocalEnvironmentError("etcd does not start"))
+    assert main([*arguments, plan]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("Traceback (most recent call last):")
+    assert error.endswith("\nstepbench: etcd does not start\n")

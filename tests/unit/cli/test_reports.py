@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from tests.samples.results import sample_results, sample_summary
+from tests.unit.cli.conftest import stored_run
 
 from stepbench.cli import main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_run_that_is_not_there_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,3 +34,41 @@ def test_other_forms_go_to_stdout_and_leave_the_page_alone(
     output = capsys.readouterr()
     assert output.out.startswith(first)
     assert (output.err, [path.name for path in (tmp_path / "run-1").iterdir()]) == ("", ["summary.json"])
+
+
+def test_the_latest_run_is_the_one_that_runs_lists_first(capsys: pytest.CaptureFixture[str]) -> None:
+    """After a run, nobody copies its id."""
+    for name, age in (("a", 20), ("b", 10), ("c", 30)):
+        stored_run(Path("out") / name)
+        os.utime(Path("out") / name / "summary.json", (1e9 - age, 1e9 - age))
+    assert main(["report", "latest"]) == 0
+    assert capsys.readouterr().out == "out/b/report.html\n"
+
+
+def test_quiet_leaves_the_data_and_verbose_is_its_opposite(capsys: pytest.CaptureFixture[str]) -> None:
+    """A script reads the path; the table and the remedies are for people."""
+    stored_run(Path("out/a"))
+    assert main(["-q", "report", "a"]) == 0
+    assert capsys.readouterr() == ("out/a/report.html\n", "")
+    assert main(["report", "a"]) == 0
+    assert "p50" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["report", "a", "-q", "-v"])
+
+
+@pytest.mark.parametrize("there_is_one", [True, False])
+def test_a_report_is_opened_or_told_where_it_is(tmp_path: Path, there_is_one: bool) -> None:  # noqa: FBT001
+    """On a server there is no browser, and a command that ends in silence leaves its user searching."""
+    stored_run(Path("out/a"))
+    browser, asked = tmp_path / "browser", tmp_path / "asked"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {asked}\n')
+    browser.chmod(0o755)
+    environment = {**os.environ, "BROWSER": f"{browser} %s"} if there_is_one else {"PATH": str(tmp_path / "nothing")}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    command = [sys.executable, "-m", "stepbench.cli", "report", "a", "--open", "--quiet"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, env=environment)
+    address = Path("out/a/report.html").resolve().as_uri()
+    if there_is_one:
+        assert (asked.read_text().strip(), done.stderr) == (address, "")
+    else:
+        assert done.stderr == f"stepbench: no browser could be started; the report is {address}\n"

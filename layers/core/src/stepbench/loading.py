@@ -119,7 +119,7 @@ def load_run(run: str | Path, out: str | Path = "out") -> Run:
     Raises:
         PlanError: there is none.
     """
-    folders = [Path(run), Path(out) / run] if run != LATEST else _newest_first(Path(out))
+    folders = [Path(run), Path(out) / run] if run != LATEST else newest_first(Path(out))
     for folder in folders:
         if (folder / SUMMARY).is_file() or (folder / "trials").is_dir():
             return Run(folder)
@@ -128,8 +128,8 @@ def load_run(run: str | Path, out: str | Path = "out") -> Run:
     raise PlanError([Problem(path="run", value=f'"{run}"', message=message, remedy=remedy)])
 
 
-def _newest_first(out: Path) -> list[Path]:
-    """Return the folders below, the newest result first."""
+def newest_first(out: Path) -> list[Path]:
+    """Return the folders of finished runs below, the newest result first."""
     dated = [(path.stat().st_mtime_ns, path.parent) for path in out.glob(f"*/{SUMMARY}")]
     return [folder for _, folder in sorted(dated, reverse=True)]
 

@@ -90,8 +90,10 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+PLAN = "PLAN"
+"""What an argument that names plans is called in help; completion offers presets for it."""
 PLANS = argument(
-    "plans", metavar="PLAN", nargs="+", help="a file (JSON or YAML), a preset (see `stepbench plans`), or - for stdin"
+    "plans", metavar=PLAN, nargs="+", help="a file (JSON or YAML), a preset (see `stepbench plans`), or - for stdin"
 )
 CHANGES = (
     argument(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from stepbench.cli.command import OK, Command
 from stepbench.cli.inputs import clone_paths
-from stepbench.cli.streams import write, write_message
+from stepbench.cli.streams import messages, write
 
 
 def stores(_options: argparse.Namespace) -> int:
@@ -20,13 +21,15 @@ def stores(_options: argparse.Namespace) -> int:
     return OK
 
 
-def up(_options: argparse.Namespace) -> int:
+def up(options: argparse.Namespace) -> int:
     """Start the environment, and list its servers."""
+    from stepbench.local.logs import following_logs
     from stepbench.local.processes import interruptible
     from stepbench.local.session import start_environment
 
-    with interruptible():
-        state = start_environment(clone_paths(), write_message)
+    paths, notify = clone_paths(), messages(options)
+    with interruptible(), following_logs(paths.logs, notify) if options.verbose else nullcontext():
+        state = start_environment(paths, notify)
     for server in state.servers:
         write(f"{server.name:<16} {server.endpoint:<34} {server.version}")
     for name, reason in state.skipped.items():
@@ -34,14 +37,14 @@ def up(_options: argparse.Namespace) -> int:
     return OK
 
 
-def down(_options: argparse.Namespace) -> int:
+def down(options: argparse.Namespace) -> int:
     """End the environment."""
     from stepbench.local.processes import shielded
     from stepbench.local.session import stop_environment
 
     with shielded():
         ended = stop_environment(clone_paths())
-    write_message(f"ended {_counted(ended)}" if ended else "nothing was running")
+    messages(options)(f"ended {_counted(ended)}" if ended else "nothing was running")
     return OK
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepbench.cli.streams import write_message
+from stepbench.cli.streams import messages
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def requested_changes(options: argparse.Namespace) -> Changes:
 
     changes = Changes(options.duration, options.repeats, tuple(options.set))
     if changes:
-        write_message(f"changed: {changes}")
+        messages(options)(f"changed: {changes}")
     return changes
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import subprocess
+import traceback
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import stepbench
-from stepbench.cli import environment, plans, reports, running, validating
-from stepbench.cli.command import BAD_INPUT, EXIT_CODES, FAILED, OK, OneOf
+from stepbench.cli import completion, environment, plans, reports, run_list, running, validating
+from stepbench.cli.command import BAD_INPUT, EXIT_CODES, FAILED, OK, OneOf, argument
 from stepbench.cli.streams import write_errors
 from stepbench.errors import PlanError, StepbenchError
 from stepbench.local.streams import dropping_messages, flush_data
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stepbench.cli.command import Argument, Command
 
@@ -23,9 +25,25 @@ COMMANDS: tuple[Command, ...] = (
     *validating.COMMANDS,
     *plans.COMMANDS,
     *reports.COMMANDS,
+    *run_list.COMMANDS,
     *environment.COMMANDS,
+    *completion.COMMANDS,
 )
 """All commands, as `--help` lists them."""
+
+VOLUME = OneOf(
+    (
+        argument("-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="only results and errors"),
+        argument(
+            "-v",
+            "--verbose",
+            action="store_true",
+            default=argparse.SUPPRESS,
+            help="also what local servers and tools write, and tracebacks",
+        ),
+    )
+)
+"""Before a command as well as after it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,6 +67,8 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=f"Exit codes: {EXIT_CODES}.",
     )
     parser.add_argument("--version", action="version", version=f"stepbench {stepbench.__version__}")
+    _add_argument_group(parser, VOLUME)
+    parser.set_defaults(quiet=False, verbose=False, parser=parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         _add_command(commands, command)
@@ -59,11 +79,9 @@ def _add_command(commands: Any, command: Command) -> None:  # noqa: ANN401 -- ar
     description = f"{command.text[0].upper()}{command.text[1:]}."
     parser = commands.add_parser(command.name, help=command.text, description=description, epilog=command.epilog)
     parser.set_defaults(command=command.run)
-    for entry in command.arguments:
+    for entry in (*command.arguments, VOLUME):
         if isinstance(entry, OneOf):
-            group = parser.add_mutually_exclusive_group()
-            for each in entry.arguments:
-                _add_argument(group, each)
+            _add_argument_group(parser, entry)
         else:
             _add_argument(parser, entry)
     if command.commands:
@@ -72,13 +90,20 @@ def _add_command(commands: Any, command: Command) -> None:  # noqa: ANN401 -- ar
             _add_command(inner, below)
 
 
-def _add_argument(parser: Any, argument: Argument) -> None:  # noqa: ANN401 -- a parser, or a group of argparse's
-    parser.add_argument(*argument.names, **argument.options)
+def _add_argument_group(parser: argparse.ArgumentParser, one_of: OneOf) -> None:
+    group = parser.add_mutually_exclusive_group()
+    for entry in one_of.arguments:
+        _add_argument(group, entry)
+
+
+def _add_argument(parser: Any, entry: Argument) -> None:  # noqa: ANN401 -- a parser, or a group of argparse's
+    parser.add_argument(*entry.names, **entry.options)
 
 
 def _run_command(options: argparse.Namespace) -> int:
     try:
-        code: int = options.command(options)
+        with _traceback_if(wanted=options.verbose):
+            code: int = options.command(options)
     except PlanError as error:
         write_errors(*(str(problem) for problem in error.problems))
         return BAD_INPUT
@@ -97,6 +122,16 @@ def _run_command(options: argparse.Namespace) -> int:
     else:
         return code
     return FAILED
+
+
+@contextmanager
+def _traceback_if(*, wanted: bool) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        if wanted:
+            traceback.print_exc()
+        raise
 
 
 def _aws_errors() -> tuple[type[Exception], ...]:

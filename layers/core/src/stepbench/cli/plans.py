@@ -10,8 +10,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepbench.cli.command import OK, Command, argument
-from stepbench.cli.streams import write, write_message
+from stepbench.cli.command import OK, PLAN, Command, argument
+from stepbench.cli.streams import messages, write
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def init(options: argparse.Namespace) -> int:
             file.write(TEMPLATE.read_text("utf-8"))
     except FileExistsError as error:
         raise _refusal(options.file, "exists", "Give another name, or --force to overwrite it.") from error
-    write_message(f"next: stepbench validate {options.file}")
+    messages(options)(f"next: stepbench validate {options.file}")
     write(str(options.file))
     return OK
 
@@ -89,7 +89,7 @@ def _refusal(file: Path, message: str, remedy: str) -> PlanError:
 
 
 _SHOW: tuple[Any, ...] = (
-    argument("name", metavar="NAME", help="a preset's name, or a file"),
+    argument("name", metavar=PLAN, help="a preset's name, or a file"),
     argument("--yaml", action="store_true", help="as YAML"),
 )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from stepbench.cli.browser import OPEN, open_page
 from stepbench.cli.command import FAILED, OK, Command, argument, out
 from stepbench.cli.inputs import clone_paths
-from stepbench.cli.streams import write, write_message
+from stepbench.cli.streams import messages, write
 from stepbench.errors import PlanError
 
 if TYPE_CHECKING:
@@ -37,11 +38,13 @@ def report(options: argparse.Namespace) -> int:
         write(_render(load_run(folder).summary, options.format).rstrip())
         return OK
     summary, page = rerender(folder)
-    console = message_console()
+    console = message_console(quiet=options.quiet)
     console.print(headline(summary, console.width))
     for remedy in remedies(summary):
-        write_message(f"  {remedy}")
+        messages(options)(f"  {remedy}")
     write(str(page))
+    if options.open:
+        open_page(page)
     return OK
 
 
@@ -91,8 +94,9 @@ COMMANDS = (
         report,
         "render a finished run's report again, fetched from a kept environment if need be, and say where it is",
         (
-            argument("run", metavar="RUN", help="a run's id, or its folder"),
+            argument("run", metavar="RUN", help="a run's id, its folder, or latest"),
             argument("--format", choices=("html", "md", "csv", "junit"), default="html", help=_FORMATS),
+            OPEN,
             out("where runs are"),
         ),
     ),

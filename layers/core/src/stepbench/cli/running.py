@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from stepbench.cli.browser import OPEN, open_page
 from stepbench.cli.command import (
     CHANGES,
     EXIT_CODES,
@@ -18,7 +19,7 @@ from stepbench.cli.command import (
     out,
 )
 from stepbench.cli.inputs import clone_paths, read_plan, read_plans, requested_changes
-from stepbench.cli.streams import write, write_message
+from stepbench.cli.streams import messages, write
 
 MAX_CALIBRATION_RATE = 5_000
 """More than one writer of ours offers on two cores; beyond it the writer is what would be measured."""
@@ -33,12 +34,20 @@ def run(options: argparse.Namespace) -> int:
     from stepbench.local.streams import data_console, message_console
 
     require_writable(options.out, expected_bytes(plans))
-    how = Options(out=options.out, json=options.json, floors=not options.no_floors)
+    how = Options(
+        out=options.out,
+        json=options.json,
+        floors=not options.no_floors,
+        quiet=options.quiet,
+        verbose=options.verbose,
+        open_page=open_page if options.open else None,
+    )
+    console = message_console(quiet=options.quiet)
     with interruptible():
         if options.stack:
-            ending = run_there(options.stack, plans, how, message_console(), data_console())
+            ending = run_there(options.stack, plans, how, console, data_console())
         else:
-            ending = run_here(clone_paths(), plans, how, message_console(), data_console())
+            ending = run_here(clone_paths(), plans, how, console, data_console())
     return {Ending.WHOLE: OK, Ending.THRESHOLD_MISSED: THRESHOLD_MISSED, Ending.NOT_WHOLE: FAILED}[ending]
 
 
@@ -49,10 +58,10 @@ def calibrate(options: argparse.Namespace) -> int:
     from stepbench.local.processes import interruptible
     from stepbench.local.streams import message_console
 
-    console = message_console()
+    console = message_console(quiet=options.quiet)
     with interruptible():
         if options.runs:
-            report = calibrating.calibrate_runs(options.runs, options.rate, write_message)
+            report = calibrating.calibrate_runs(options.runs, options.rate, messages(options))
         else:
             plan = calibrating.with_rate(read_plan(calibrating.PRESET), options.rate)
             require_writable(options.out, expected_bytes([plan]))
@@ -87,6 +96,7 @@ COMMANDS = (
             ),
             out("results go there"),
             argument("--json", action="store_true", help="print summary.json on stdout, one line a run"),
+            OPEN,
             argument("--no-floors", action="store_true", help="locally: do not measure the machine's floors first"),
         ),
         epilog=f"Exit codes: {EXIT_CODES}. The worst of several plans counts, and 1 is worse than 3.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable
 
 
 def write(text: str) -> None:
@@ -13,6 +15,15 @@ def write(text: str) -> None:
 def write_message(text: str) -> None:
     """Write a line for people."""
     sys.stderr.write(f"{text}\n")
+
+
+def messages(options: argparse.Namespace) -> Callable[[str], None]:
+    """Return what writes lines for people: nothing with --quiet."""
+    return _drop if options.quiet else write_message
+
+
+def _drop(_text: str) -> None:
+    """Write nothing."""
 
 
 def write_errors(*texts: str) -> None:

@@ -16,17 +16,20 @@ from stepbench.local.ended import ServerWatch
 from stepbench.local.executions import Executions, RunSpec, new_run_id
 from stepbench.local.fetching import REPORT, SUMMARY
 from stepbench.local.floors.measuring import DURATION_S, measure_floors
+from stepbench.local.logs import following_logs
 from stepbench.local.progress import AWS, LOCAL, Overheads, progress_display
 from stepbench.local.results import headline, remedies
 from stepbench.local.running import RunOutcome, Terminal, execute
 from stepbench.local.session import LocalSession, local_session, skip_reason
 from stepbench.local.stack import Stack, remote_stack
+from stepbench.local.streams import message_console
 from stepbench.local.utilisation import Publisher
 from stepbench.planning import Expanded, expand, expanded, refuse_traces, thresholds_about
 from stepbench.records.storage import layout
+from stepbench.report.headline import describe_status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -49,11 +52,19 @@ class Ending(IntEnum):
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a run: `json` prints summaries on stdout, `floors` measures them first (here only)."""
+    """
+    The options of a run.
+
+    json: print summaries on stdout. floors: measure them first (here only). quiet: nothing on stderr but what went
+    wrong. verbose: what local servers and tools write. open_page: is given each report.
+    """
 
     out: Path
     json: bool = False
     floors: bool = True
+    quiet: bool = False
+    verbose: bool = False
+    open_page: Callable[[Path], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,9 +101,9 @@ class Runner:
         skipped = self.session.skipped if self.session else {}
         runnable = runnable_part(plan, skipped)
         for trial in skipped_trials(plan, skipped):
-            self.notify(f"{trial.name} is skipped: {trial.reason}")
+            self.warn(f"{trial.name} is skipped: {trial.reason}")
         if runnable is None:
-            self.notify(f"nothing of {plan.name} can run here")
+            self.warn(f"nothing of {plan.name} can run here")
             return None, Ending.NOT_WHOLE
         self._prepare(plan, runnable, run_id, skipped)
         run = RunSpec(run_id, expand(runnable, run_id), datetime.now(UTC))
@@ -135,8 +146,10 @@ class Runner:
         if outcome.summary is None:
             if outcome.error and not outcome.cause:
                 return
-            self.notify(f"no report: {outcome.cause or 'the run was stopped before there was anything to report'}")
+            self.warn(f"no report: {outcome.cause or 'the run was stopped before there was anything to report'}")
             return
+        if self.options.quiet and not outcome.passed:
+            self.warn(f"{outcome.run_id}: {describe_status(outcome.summary)}")
         self.console.print(headline(outcome.summary, self.console.width))
         for remedy in remedies(outcome.summary):
             self.notify(f"  {remedy}")
@@ -145,6 +158,13 @@ class Runner:
             self.output.print(json.dumps(json.loads((outcome.folder / SUMMARY).read_bytes())), **AS_IT_IS)
         elif report.exists():
             self.output.print(str(report), **AS_IT_IS)
+        if self.options.open_page and report.exists():
+            self.options.open_page(report)
+
+    def warn(self, text: str) -> None:
+        """Print what went wrong, however quiet the command is to be."""
+        console = message_console() if self.options.quiet else self.console
+        console.print(text, **AS_IT_IS)
 
     def notify(self, text: str) -> None:
         """Print a sentence for people."""
@@ -194,7 +214,9 @@ def run_here(paths: Paths, plans: Sequence[Plan], options: Options, console: Con
     """
     for plan in plans:
         refuse_traces(plan, "the local emulator")
-    with local_session(paths, partial(console.print, **AS_IT_IS)) as session:
+    notify = partial(console.print, **AS_IT_IS)
+    logs = following_logs(paths.logs, notify) if options.verbose else nullcontext()
+    with logs, local_session(paths, notify) as session:
         return Runner(session.stack, options, LOCAL, console, output, session).run_all(plans)
 
 

@@ -15,7 +15,7 @@ from stepbench import digits
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError, Problem
-from stepbench.loading import read_model
+from stepbench.loading import LATEST, newest_first, read_model
 from stepbench.local.fetching import REPORT, SUMMARY
 from stepbench.report.headline import HEADINGS, describe_status, headline_rows
 from stepbench.report.page import render_page
@@ -110,12 +110,13 @@ def remedies(summary: RunSummary) -> Iterator[str]:
 
 def find_run(run: str, out: Path) -> Path:
     """
-    Return the folder of a run, given as folder or as id.
+    Return the folder of a run, given as folder, as id, or as `latest`, the newest.
 
     Raises:
         PlanError: there is none (bad input), or none with a summary.
     """
-    for folder in (Path(run), out / run):
+    newest = newest_first(out)[:1] if run == LATEST else []
+    for folder in (*newest, Path(run), out / run):
         if (folder / SUMMARY).is_file():
             return folder
     unfinished = next((folder for folder in (Path(run), out / run) if (folder / "trials").is_dir()), None)
@@ -126,7 +127,7 @@ def find_run(run: str, out: Path) -> Path:
         )
         raise PlanError([Problem(path="RUN", value=f'"{run}"', message=message, remedy=remedy)])
     message = f"is neither a run's folder nor a run below {out}"
-    remedy = f"Give the path of a folder that holds {SUMMARY}, or name with --out the folder of runs."
+    remedy = f"Give a folder that holds {SUMMARY}, or with --out the folder of runs; `stepbench runs` lists them."
     raise PlanError([Problem(path="RUN", value=f'"{run}"', message=message, remedy=remedy)])
 
 

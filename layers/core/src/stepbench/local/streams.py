@@ -70,12 +70,12 @@ def flush_data() -> OSError | ValueError | None:
     return None
 
 
-def message_console() -> Console:
+def message_console(*, quiet: bool = False) -> Console:
     """Return the console for messages; one that is no terminal is so wide that nothing has to be left out."""
     from rich.console import Console  # noqa: PLC0415 -- half a second that most commands do without
 
-    console = Console(stderr=True, emoji=False)
-    return console if console.is_terminal else Console(stderr=True, width=_LOG_COLUMNS, emoji=False)
+    console = Console(stderr=True, emoji=False, quiet=quiet)
+    return console if console.is_terminal else Console(stderr=True, width=_LOG_COLUMNS, emoji=False, quiet=quiet)
 
 
 def data_console() -> Console:
