@@ -185,3 +185,14 @@ def test_the_keyboard_reaches_the_answer_first(pages: Pages, report: Path) -> No
         assert seen.page.evaluate("document.activeElement.textContent") == "Skip to the answer"
         seen.page.keyboard.press("Enter")
         assert seen.page.url.endswith("#answer")
+
+
+def test_thresholds_that_are_kept_unfold_and_fit_a_phone(pages: Pages, report: Path) -> None:
+    """One sentence is all that is seen of them, and a tap on it shows each window."""
+    with pages.of_its_own(report, width=390) as seen:
+        row = seen.page.locator("#kept-table tr[data-trial='0']")
+        assert not row.is_visible()
+        seen.page.locator("#thresholds summary").click()
+        assert row.is_visible()
+        assert row.locator("[data-metric='value']").get_attribute("data-value") == "0.0"
+        assert_fits(seen.page, 390)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.samples.operations import operation_results
 from tests.samples.results import sample_window, trial_summary
 
@@ -60,6 +62,18 @@ def outcome(text: str, one: WindowResult) -> tuple[str, float | None, str | None
 def test_the_interval_decides(text: str, low: float, high: float, state: str) -> None:
     """All of it has to keep to the limit, or none of it: the point estimate would be right in half of the cases."""
     assert decide(parse_threshold(text), Estimate(value=(low + high) / 2, low=low, high=high)).state == state
+
+
+@given(st.lists(st.integers(1, 50), min_size=3, max_size=3).map(sorted), st.integers(1, 50), st.integers(0, 50))
+def test_a_looser_limit_never_turns_a_pass_into_a_failure(ends: list[int], limit: int, looser: int) -> None:
+    """And what a limit from above decides, the opposite one decides the other way."""
+    low, value, high = ends
+    estimate = Estimate(value=value, low=low, high=high)
+    order = ("failed", "undecidable", "passed")
+    states = [decide(parse_threshold(f"p99 < {each} ms"), estimate).state for each in (limit, limit + looser)]
+    assert order.index(states[0]) <= order.index(states[1])
+    opposite = decide(parse_threshold(f"p99 >= {limit} ms"), estimate).state
+    assert order.index(opposite) == 2 - order.index(states[0])
 
 
 @pytest.mark.parametrize(
