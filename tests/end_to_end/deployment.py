@@ -130,6 +130,16 @@ class Deployment:
         """Return the folder of a run's results."""
         return self.out / str(finished.summary["run_id"])
 
+    def recompute(self, folder: Path) -> Finished:
+        """Compare all that a run's results show with its records, in a process that imports nothing of ours."""
+        shown = {form: self.out / f"{folder.name}.{form}" for form in ("csv", "md")}
+        for form, path in shown.items():
+            path.write_text(self.command("report", folder, "--format", form).stdout)
+        command = [sys.executable, "-m", "benchmarks.recompute", folder, "--draws", "200"]
+        command += ["--csv", shown["csv"], "--text", shown["md"]]
+        done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=RUN_LIMIT_S)
+        return Finished(done.returncode, done.stdout, done.stderr)
+
     def inventory(self) -> dict[str, Any]:
         """Return everything that a run could leave behind in the account and in the stores, as far as they live."""
         return {**(_account(self.stack) if self.runs("emulator") else {}), **_stores(self)}

@@ -74,6 +74,13 @@ def test_operations_go_through_both_machines_and_every_one_is_accounted_for(fini
         assert trial["emulated"] is False, trial["name"]
 
 
+def test_every_number_that_is_shown_is_what_the_records_say(deployment: Deployment, folder: Path) -> None:
+    """Kinds, percentiles with their counts, and the parts of connecting are in the file as well."""
+    checked = deployment.recompute(folder)
+    assert checked.code == 0, checked.stdout + checked.stderr
+    assert checked.stdout.count(" 0 differ") == 4
+
+
 def test_an_open_loop_sends_what_was_scheduled(finished: Finished) -> None:
     """They are 60 operations at 20/s, each with a connection of its own, none too late."""
     accounting = finished.summary["trials"][ALONE]["accounting"]

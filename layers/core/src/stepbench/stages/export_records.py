@@ -59,19 +59,19 @@ def export_records(task: ExportRecordsInput, services: Services) -> ExportRecord
 def _metadata(records: TrialRecords, failure: str) -> dict[str, str]:
     """Return what the file says of its trial: with it, the report's numbers can be computed from the rows."""
     spec, joined = records.spec, records.joined
-    values = {
-        "description": DESCRIPTION,
-        "schema": str(RECORDS_SCHEMA),
+    facts = {
         "run_id": spec.run_id,
-        "trial": str(spec.index),
+        "trial": spec.index,
         "name": spec.name,
         "store": spec.plan.target.store,
         "experiment": spec.plan.experiment,
-        "drain_limit_s": f"{spec.plan.drain_limit_s:g}",
+        "drain_limit_s": spec.plan.drain_limit_s,
         "failure": failure,
-        "phases": json.dumps([phase.model_dump() for phase in _phases(records)]),
-        "beside": json.dumps({"canaries": joined.canaries, "unmatched": joined.unmatched}),
+        "phases": [phase.model_dump() for phase in _phases(records)],
+        "beside": {"canaries": joined.canaries, "unmatched": joined.unmatched},
     }
+    values = {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()}
+    values |= {"description": DESCRIPTION, "schema": str(RECORDS_SCHEMA), "PANDAS_ATTRS": json.dumps(facts)}
     return {key: values[key] for key in METADATA}
 
 

@@ -103,6 +103,7 @@ METADATA = {
     "long; `windows`, each with its `name`, `from_s` and `to_s` after time zero; of closed loop `clients` and "
     "`think_ms`, of open loop null.",
     "beside": "JSON, arrivals that are no event's, and so in no row: `canaries`, and `unmatched`, which name no event.",
+    "PANDAS_ATTRS": "JSON, all of these but `description` and `schema`: what `pandas.read_parquet` returns as `attrs`.",
 }
 """Keys of the file's own metadata."""
 
