@@ -135,7 +135,7 @@ class Deployment:
         shown = {form: self.out / f"{folder.name}.{form}" for form in ("csv", "md")}
         for form, path in shown.items():
             path.write_text(self.command("report", folder, "--format", form).stdout)
-        command = [sys.executable, "-m", "benchmarks.recompute", folder, "--draws", "200"]
+        command: list[str | Path] = [sys.executable, "-m", "benchmarks.recompute", folder, "--draws", "200"]
         command += ["--csv", shown["csv"], "--text", shown["md"]]
         done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, timeout=RUN_LIMIT_S)
         return Finished(done.returncode, done.stdout, done.stderr)

@@ -3,8 +3,10 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -19,9 +21,7 @@ from stepbench.contracts.tasks import ExportRecordsInput
 from stepbench.errors import CorruptRecordsError, MissingLibraryError, PlanError
 from stepbench.loading import Run, load_run
 from stepbench.stages.export_records import export_records
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from stepbench.stats.quantiles import quantile
 
 START_NS = 1_700_000_000_000_000_001
 PLAN = {
@@ -30,6 +30,7 @@ PLAN = {
 }
 SUMMARY = sample_summary(sample_results())
 LOST = 7
+NOTEBOOK = Path(__file__).parents[2] / "docs/notebook.ipynb"
 
 
 @pytest.fixture
@@ -113,6 +114,26 @@ def test_times_stay_exact_in_a_data_frame(folder: Path, format_: Any) -> None:  
     assert [int(each) for number, each in enumerate(frame["t4_ns"]) if number != LOST] == t4_ns[:LOST] + t4_ns[
         LOST + 1 :
     ]
+
+
+def test_a_data_frame_of_records_has_the_phases_beside_it(folder: Path) -> None:
+    """Without time zero and windows nobody can tell which rows are in a window."""
+    (phase,) = load_run(folder).records(0, "pandas").attrs["phases"]
+    assert (phase["name"], phase["start_ns"], len(phase["windows"])) == ("load", START_NS, 1)
+
+
+def test_the_notebook_runs_and_comes_to_the_report_s_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it shows is what a reader pastes; without outputs, since they would be of somebody's machine."""
+    cells = [cell for cell in json.loads(NOTEBOOK.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert [cell["outputs"] or cell["execution_count"] for cell in cells] == [None] * len(cells)
+    monkeypatch.chdir(folder.parents[1])
+    names: dict[str, Any] = {}
+    for cell in cells:
+        exec("".join(cell["source"]), names)  # noqa: S102 -- our own page
+    took = load_run(folder).records(0).to_pandas()
+    ascending = np.sort(((took["t4_ns"] - took["t1_ns"]) / 1e6).fillna(np.inf).to_numpy())
+    assert names["by_hand"] == pytest.approx(quantile(ascending, 0.5), abs=1e-3)  # `to_pandas` has rounded t4
+    assert names["reported"] == SUMMARY.trials[0].windows[0].latency_ms.p50.value
 
 
 def test_what_is_missing_is_told_and_hides_nothing_else(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import dataclass
 from functools import cached_property
@@ -152,7 +153,9 @@ def _pandas(table: Table) -> Table:
     """Convert; integers stay integers beside nulls, since a float holds no time to the nanosecond."""
     pandas, pa = _library("pandas"), _library("pyarrow")
     nullable = {pa.int64(): pandas.Int64Dtype(), pa.int32(): pandas.Int32Dtype(), pa.uint8(): pandas.UInt8Dtype()}
-    return table.to_pandas(types_mapper=(nullable | {pa.uint16(): pandas.UInt16Dtype()}).get)
+    frame = table.to_pandas(types_mapper=(nullable | {pa.uint16(): pandas.UInt16Dtype()}).get)
+    frame.attrs = json.loads((table.schema.metadata or {}).get(b"PANDAS_ATTRS", b"{}"))
+    return frame
 
 
 def _polars(table: Table) -> Table:
