@@ -114,10 +114,12 @@ def window_numbers(trial: Trial, phase: dict[str, Any], window: dict[str, Any], 
     found |= {("", "ok"): (inside & trial.is_["ok"]).sum(), ("", "clients"): phase["clients"]}
     found |= {("", "offered_per_s"): inside.sum() / length_s, ("", "achieved_per_s"): done.sum() / length_s}
     found["", "per_minute"] = 60 * done.sum() / length_s
+    found |= {("", name): count for name, count in arrivals_numbers(trial, inside).items()}
     refused = inside & (trial.is_["failed"] | trial.is_["unknown"])
     codes = np.where(trial.get("error") == "", trial.get("outcome"), trial.get("error"))[refused]
     found |= {("", f"error.{code}"): count for code, count in Counter(codes.tolist()).items()}
-    found["", "error_share"] = refused.sum() / (inside & trial.sent).sum() if (inside & trial.sent).any() else None
+    found["", "errors"] = refused.sum()
+    found["", "errors.share"] = refused.sum() / (inside & trial.sent).sum() if (inside & trial.sent).any() else None
     values = {("", name): trial.elapsed_ms(held, *stamps) for name, stamps in trial.measures().items()}
     ascending = np.sort(values["", "latency_ms"])
     found |= {("", f"box.{name}"): quantile(ascending, q) for name, q in BOX.items()}
@@ -137,6 +139,13 @@ def window_numbers(trial: Trial, phase: dict[str, Any], window: dict[str, Any], 
         samples[Key(*at, kind, name)] = sample
         found |= {(kind, f"{name}.{shown}"): value for shown, value in measure(sample).items()}
     return {Key(*at, kind, name): value for (kind, name), value in found.items()}
+
+
+def arrivals_numbers(trial: Trial, inside: NDArray[np.bool_]) -> dict[str, int | None]:
+    """Return a window's lost events and its duplicates; none of operations."""
+    if not trial.arrives:
+        return {"lost": None, "duplicates": None}
+    return {name: accounting(trial, inside, measured=True)[name] for name in ("lost", "duplicates")}
 
 
 def operations_numbers(

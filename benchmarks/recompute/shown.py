@@ -30,8 +30,7 @@ def of_summary(summary: dict[str, Any], samples: Samples) -> Iterator[tuple[Key,
             kinds = {kind["kind"]: kind for kind in found.get("kinds", ())}
             for kind, parts in {"": {**window, **found, **(found.get("connecting") or {})}, **kinds}.items():
                 yield from ((Key(*place, kind, name), value) for name, value in _flat(parts))
-    for result in summary["thresholds"]:
-        yield Key(result["trial"], result["phase"], result["window"], "", "error_share"), result.get("share")
+    yield from _of_thresholds(summary["thresholds"])
     for trial in summary["trials"]:
         for step in trial["comparisons"]:
             keys = [Key(trial["index"], step[f"phase_{w}"], step[w], "", "latency_ms") for w in "ab"]
@@ -41,6 +40,17 @@ def of_summary(summary: dict[str, Any], samples: Samples) -> Iterator[tuple[Key,
             ours["tail_ratio"] = b[0.9] / b[0.5] / (a[0.9] / a[0.5])
             for name, value in ours.items():
                 yield keys[1]._replace(metric=f"difference.{name}"), (step[name]["value"] or np.nan) - value
+
+
+def _of_thresholds(results: list[dict[str, Any]]) -> Iterator[tuple[Key, Any]]:
+    """Yield what thresholds of one word are about; those of a kind or of another time than latency are not compared."""
+    metrics = {"lost": "lost", "duplicates": "duplicates", "throughput": "achieved_per_s", "max": "latency_ms.max"}
+    metrics |= {"errors": "errors"} | {name: f"latency_ms.{name}" for name in QUANTILES}
+    for result in results:
+        word, *rest = result["threshold"].split()
+        if word in metrics and rest[:1] in (["<"], [">"], ["<="], [">="]) and result["window"] is not None:
+            metric = f"{metrics[word]}.share" if result["unit"] == "share" else metrics[word]
+            yield Key(result["trial"], result["phase"], result["window"], "", metric), result["value"]
 
 
 def _flat(parts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -93,10 +103,8 @@ def of_csv(text: str) -> Iterator[tuple[Key, Any]]:
             place = Key(int(row["trial"]), row["phase"], row["window"], "", "")
             measure_ms = row["measure"].replace("write_ms", "ms") if row["kind"] else row["measure"]
             yield place._replace(kind=row["kind"], metric=f"{measure_ms}.{row['statistic']}"), _number(row["value"])
-            for name in ("n", "sent", "failed", "unknown", "offered_per_s", "achieved_per_s"):
+            for name in ("n", "sent", "failed", "unknown", "lost", "offered_per_s", "achieved_per_s"):
                 yield place._replace(metric=name), _number(row[name])
-            if row["lost"]:
-                yield Key(place.trial, "", "", "", "accounting.lost"), _number(row["lost"])
 
 
 def of_text(text: str, places: list[Key]) -> Iterator[tuple[Key, Any]]:
@@ -107,10 +115,10 @@ def of_text(text: str, places: list[Key]) -> Iterator[tuple[Key, Any]]:
     for place, cells in zip(places, [row for row in rows if not set(row[0]) <= set("-─:")], strict=False):
         for heading, cell in zip(lines[start], cells, strict=False):
             found = re.match(r"\D{0,2}([\d,]+(?:\.(\d+))?)(?: (µs|ms|s)\b)?", cell)
-            if found and heading in {*QUANTILES, "n"}:
+            if found and heading in {*QUANTILES, "n", "lost"}:
                 scale = MS_PER[found[3] or "ms"]
                 half = scale / 10 ** len(found[2] or "") / 2
-                metric = "n" if heading == "n" else f"latency_ms.{heading}"
+                metric = f"latency_ms.{heading}" if heading in QUANTILES else heading
                 yield place._replace(metric=metric), (float(found[1].replace(",", "")) * scale, half)
 
 

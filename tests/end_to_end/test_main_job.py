@@ -108,7 +108,7 @@ def test_every_number_that_is_shown_is_what_the_records_say(deployment: Deployme
     compared = dict(re.findall(r"^([\w.]+): (\d+) numbers compared, 0 differ$", checked.stdout, re.MULTILINE))
     assert compared.keys() == {"summary.json", "report.html", "csv", "text"}
     assert min(int(compared[name]) for name in ("summary.json", "report.html", "csv")) > 150
-    assert int(compared["text"]) == 5 * len(STORES)
+    assert int(compared["text"]) == 6 * len(STORES)
 
 
 def test_a_number_that_is_not_what_the_records_say_is_found(
