@@ -88,6 +88,8 @@ class Page(HTMLParser):
             return
         kind = (at.get("data-kind") or "").replace("all", "")
         metric = str(own["data-metric"]) + (f".{own['data-percentile']}" if "data-percentile" in own else "")
+        if "data-error" in at:
+            metric = f"error.{at['data-error']}"
         key = Key(int(at["data-trial"] or 0), at.get("data-phase") or "", at.get("data-window") or "", kind, metric)
         self.cells.append((key, _number(own.get("data-value"))))
         if "data-count" in own:

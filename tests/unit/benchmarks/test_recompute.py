@@ -1,0 +1,128 @@
+"""Trials in which not all went well, through analysis, export and page, and computed again from the file alone."""
+
+from __future__ import annotations
+
+import ast
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from benchmarks.recompute import __main__ as recompute
+from tests.samples.finished_trials import PHASES, AnalysedTrial, watched_with_a_gap
+
+from stepbench.contracts.result import RunSummary
+from stepbench.contracts.tasks import ExportRecordsInput, RenderReportInput, StateError
+from stepbench.model.result import Outcome
+from stepbench.records.storage import layout
+from stepbench.report.markdown import render_markdown
+from stepbench.report.tables import render_csv
+from stepbench.stages.export_records import export_records
+from stepbench.stages.render_report import render_report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SOURCES = Path(recompute.__file__).parent
+STOPPED = StateError(Error="TrialCancelledError", Cause="stopped")
+NOTHING = StateError()
+WINDOWS = [{"name": "early", "from_s": 0, "to_s": 3.3}, {"name": "late", "from_s": 3.05, "to_s": 9.95}]
+
+
+def lossy() -> AnalysedTrial:
+    """Return a trial with losses, duplicates and an arrival after the drain limit, in two windows that overlap."""
+    phases = [PHASES[0], {**PHASES[1], "windows": WINDOWS}]
+    trial = AnalysedTrial(phases=phases, drain_limit_s=5).finish(lost=tuple(range(0, 200, 12)))
+    for sequence in (7, 8, 66):
+        trial.records.deliver(1, sequence, trial.records.start_of(1) + 11 * 10**9)
+    trial.records.deliver(1, 24, trial.records.start_of(1) + 60 * 10**9)
+    return trial
+
+
+def filtered() -> AnalysedTrial:
+    """Return a trial whose filter lets half pass, one of which is lost, and with it some that it should not have."""
+    return AnalysedTrial(record={"matching_share": 0.5}).finish(lost=(1, *range(0, 150, 2)))
+
+
+def refused() -> AnalysedTrial:
+    """Return a trial of which some writes failed and some got no answer, and nothing arrived."""
+    trial = AnalysedTrial()
+    trial.records.phase(0)
+    errors = {3: (Outcome.FAILED, "Throttled"), 5: (Outcome.FAILED, "Throttled"), 190: (Outcome.UNKNOWN, "")}
+    trial.records.refused(1, errors)
+    return trial
+
+
+def cut_short() -> AnalysedTrial:
+    """Return a trial whose writer died after four of ten seconds, and of which the last second did not arrive."""
+    return AnalysedTrial(drain_limit_s=1).finish(to_s=4, last=False, lost=(10, *range(70, 80)))
+
+
+CASES: dict[str, tuple[Callable[[], AnalysedTrial], StateError]] = {
+    "lossy": (lossy, NOTHING),
+    "filtered": (filtered, NOTHING),
+    "refused": (refused, NOTHING),
+    "writer died": (cut_short, NOTHING),
+    "stopped": (cut_short, STOPPED),
+    "watch gap": (watched_with_a_gap, NOTHING),
+}
+
+
+def left_by(trial: AnalysedTrial, failure: StateError, folder: Path) -> Path:
+    """Analyse, export and render a trial, and return the folder of its run, with its CSV and Markdown."""
+    trial.result(failure)
+    export_records(ExportRecordsInput(ref=trial.ref, failure=failure), trial.memory.services)
+    task = RenderReportInput(run_id=trial.ref.run_id, started_at=datetime(2026, 1, 2, tzinfo=UTC), outcomes=())
+    render_report(task, trial.memory.services)
+    prefix = layout.run_key(trial.ref.run_id, "")
+    for key, body in trial.memory.bucket.objects.items():
+        if key.startswith(prefix):
+            path = folder / key.removeprefix(prefix)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(body)
+    summary = RunSummary.model_validate_json((folder / "summary.json").read_bytes())
+    (folder / "run.csv").write_text(render_csv(summary))
+    (folder / "run.md").write_text(render_markdown(summary))
+    return folder
+
+
+def compare(folder: Path) -> int:
+    """Compare all that the run shows with its records."""
+    return recompute.main([str(folder), "--draws", "0", "--csv", f"{folder}/run.csv", "--text", f"{folder}/run.md"])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_number_that_is_shown_is_what_the_records_say(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where something is lost, held back, late or cut off, definitions matter; another program knows only them."""
+    trial, failure = CASES[case]
+    code = compare(left_by(trial(), failure, tmp_path))
+    printed = capsys.readouterr().out
+    assert code == 0, printed
+    assert printed.count(" 0 differ") == 4
+
+
+def test_a_number_that_is_not_what_the_records_say_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else no difference would say nothing."""
+    folder = left_by(lossy(), NOTHING, tmp_path)
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["trials"][0]["windows"][1]["lateness_ms"]["p90"]["value"] *= 1.001
+    summary["trials"][0]["accounting"]["duplicates"] += 1
+    (folder / "summary.json").write_text(json.dumps(summary))
+    assert compare(folder) == 1
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.endswith("numbers compared, 2 differ")
+    assert "accounting.duplicates" in rest[0]
+    assert "lateness_ms.p90" in rest[1]
+
+
+def test_it_knows_nothing_of_the_program_that_it_checks() -> None:
+    """Who shares a function with the report shares its mistake."""
+    trees = [ast.parse(path.read_text("utf-8")) for path in SOURCES.glob("*.py")]
+    named = {node.module or "" for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    named |= {
+        each.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names
+    }
+    assert {name for name in named if "stepbench" in name} == set()
