@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.results import latency
 
+from stepbench import digits
 from stepbench.contracts.drawn import PhaseSpan, RateBins, StepSpan, WindowSpan
 from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality
 from stepbench.report.changes import (
@@ -57,7 +59,7 @@ def trial(elastic: tuple[TrialResult, ...]) -> TrialSummary:
 @pytest.mark.parametrize(
     ("ratios", "sentence"),
     [
-        ({"median_ratio": estimate(1.1502, 1.1, 1.2)}, "the median was 1.15 times as high (1.10 to 1.20)."),
+        ({"median_ratio": estimate(1.1502, 1.1, 1.2)}, "the median was 15 % higher [10 to 20 %]{medians}."),
         (
             {
                 "median_ratio": estimate(1.01, 0.98, 1.04),
@@ -65,14 +67,14 @@ def trial(elastic: tuple[TrialResult, ...]) -> TrialSummary:
                 "tail_ratio": estimate(0.5, 0.4, 0.61),
             },
             (
-                "the median was 1.01 times as high (0.98 to 1.04), which is no difference that can be told from chance."
-                " The middle half of the latencies spread 2.00 times as wide (1.80 to 2.20). "
-                "p90 over median was 0.500 times as large (0.400 to 0.610)."
+                "the median was 1 % higher [2 % lower to 4 % higher]{medians}, so no difference is shown. "
+                "The interquartile range was 2.0 × as large [1.8 to 2.2]. "  # noqa: RUF001 -- times
+                "p90 over median was 50 % lower [39 to 60 %]."
             ),
         ),
         (
             {"median_ratio": estimate(1.15, reason="14 blocks < 20")},
-            "the median was 1.15 times as high (no interval: 14 blocks < 20).",
+            "the median was about 15 % higher (no interval: 14 blocks < 20){medians}.",
         ),
         ({}, "the median cannot be compared: 14 blocks < 20."),
     ],
@@ -83,7 +85,36 @@ def test_what_the_step_did_is_said_in_sentences(
 ) -> None:
     """They are read before the table; a bare ratio would look as sure as any."""
     told = describe_comparison(trial, comparison(**ratios), [STEP])
-    assert told == f"After the step from 2,000/s to 4,000/s {sentence}"
+    before, after = (digits.latency(window.latency_ms.p50.value) for window in trial.windows)
+    assert told == f"After the step from 2,000/s to 4,000/s {sentence.format(medians=f', {after} against {before}')}"
+
+
+FLOOR = "That is less than this machine's floor (1.50 ms)"
+FASTER, SLOWER = "More load should not make it faster", "Less load should not make it slower"
+
+
+@pytest.mark.parametrize(
+    ("rates_per_s", "ratio", "shift_ms", "doubt"),
+    [
+        ((2000, 4000), estimate(0.55, 0.52, 0.58), -4.0, FASTER),
+        ((4000, 2000), estimate(1.4, 1.2, 1.6), 4.0, SLOWER),
+        ((2000, 4000), estimate(1.2, 1.1, 1.3), 1.2, FLOOR),
+        ((2000, 4000), estimate(0.55, reason="14 blocks < 20"), -4.0, FASTER),
+        ((2000, 4000), estimate(1.4, 1.2, 1.6), 4.0, ""),
+        ((4000, 2000), estimate(0.55, 0.52, 0.58), -4.0, ""),
+        ((2000, 4000), estimate(0.9, 0.7, 1.1), -0.6, ""),
+    ],
+    ids=["faster", "slower", "below the floor", "no interval", "expected", "expected, too", "no difference"],
+)
+def test_the_step_is_not_blamed_for_what_it_need_not_have_done(
+    rates_per_s: tuple[int, int], ratio: Estimate, shift_ms: float, doubt: str, trial: TrialSummary
+) -> None:
+    """A store that warms up is faster after any step, and a change below the machine's floor may be the machine's."""
+    floored = trial.model_copy(update={"floor_ms": latency([1.5] * 100)})
+    phases = [span(*rates_per_s, windows=(("before", 20, 40), ("after", 40, 60)))]
+    told = describe_comparison(floored, comparison(median_ratio=ratio, median_shift_ms=estimate(shift_ms)), phases)
+    why = f"{doubt}: warming up, or neighbours on this machine, may be why, and not the step."
+    assert told.partition(". ")[2] == (why if doubt else "")
 
 
 @pytest.mark.parametrize(

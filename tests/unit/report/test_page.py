@@ -66,6 +66,15 @@ def without_script_bodies(page: str) -> str:
     return re.sub(r"(<script[^>]*>).*?(</script>)", r"\1\2", page, flags=re.DOTALL)
 
 
+def test_the_plans_description_stands_below_its_title(results: tuple[TrialResult, ...]) -> None:
+    """It says what the numbers are for; it is its author's text, whatever it holds."""
+    summary, manifest = sample_summary(results), sample_manifest()
+    page = without_script_bodies(render_page(summary, results, manifest, {"description": f"Why so slow? {EVIL}"}))
+    assert '<p class="description">Why so slow? &lt;/script&gt;' in page
+    assert EVIL not in page
+    assert 'class="description"' not in render_page(summary, results, manifest, {"name": "a plan"})
+
+
 def test_the_floor_is_explained_only_where_one_was_measured(results: tuple[TrialResult, ...]) -> None:
     """Without floors, as on AWS, "measured in the same run" would be untrue."""
     without = tuple(changed(result, floor_ms=None) for result in results)

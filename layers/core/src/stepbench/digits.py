@@ -93,7 +93,6 @@ class _Scale(NamedTuple):
 
 _HALF, _TWICE = 0.5, 2.0
 _PER_CENT = _Scale("% lower", "% higher", " %")
-_MULTIPLE = _Scale("× shorter", "× as long", "")  # noqa: RUF001 -- times
 
 
 def unit_for(value_ms: float) -> Unit:
@@ -162,28 +161,20 @@ def brief(note: str) -> str:
     return note if times is None else f"needs {longer(times)}"
 
 
-def factor(estimate: Estimate, digits: int = 3) -> str:
-    """Format a ratio for a sentence, `1.15 (1.10 to 1.20)`; empty without a value."""
-    if estimate.value is None:
-        return ""
-    decimals = max(0, _decimals(estimate.value, digits))
-    if estimate.low is None or estimate.high is None:
-        return fixed(estimate.value, decimals)
-    return f"{fixed(estimate.value, decimals)} ({fixed(estimate.low, decimals)} to {fixed(estimate.high, decimals)})"
-
-
-def effect(ratio: Estimate) -> str:
+def effect(ratio: Estimate, *, below: str = "shorter", above: str = "as long") -> str:
     """
     Say in words how far two measurements are apart: `45 % lower [42 to 48 %]`, `2.3 × as long [2.1 to 2.6]`.
 
-    In per cent from a half to twice, as a multiple beyond it (`11 × shorter`). An interval that holds 1 names both
-    directions: `12 % lower [30 % lower to 8 % higher]`; what has none is `about 45 % lower (no interval: …)`.
+    In per cent from a half to twice, as a multiple beyond it (`11 × shorter`), whose words are those for times unless
+    others are given. An interval that holds 1 names both directions: `12 % lower [30 % lower to 8 % higher]`; what has
+    none is `about 45 % lower (no interval: …)`.
     """  # noqa: RUF002 -- times
     if ratio.value is None:
         return ratio.reason or NONE
     low, high = ratio.low, ratio.high
     least = ratio.value if low is None else min(ratio.value, low)
-    scale = _PER_CENT if _HALF <= ratio.value < _TWICE or least <= 0 else _MULTIPLE
+    per_cent = _HALF <= ratio.value < _TWICE or least <= 0
+    scale = _PER_CENT if per_cent else _Scale(f"{TIMES.name} {below}", f"{TIMES.name} {above}", "")
     if low is None or high is None:
         value = scale.say(ratio.value, _effect_decimals(scale, ratio.value))
         return f"about {value} (no interval{f': {brief(ratio.reason)}' if ratio.reason else ''})"

@@ -11,10 +11,10 @@ from stepbench import digits
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.drawn import PhaseSpan, RateBins
-    from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality
+    from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality, WindowResult
     from stepbench.contracts.result import TrialSummary
 
 AROUND_S = 5.0
@@ -54,17 +54,18 @@ class StepGap:
 
 
 def describe_comparison(trial: TrialSummary, comparison: Comparison, phases: Sequence[PhaseSpan] = ()) -> str:
-    """Describe what became of the median, then of the spread and the tail."""
-    lead = _lead(trial, comparison, phases)
+    """Describe what became of the median, then of the spread and the tail, and where the step need not be the cause."""
+    step = step_between(comparison, phases)
+    lead = _lead(trial, comparison, step)
     median, spread, tail = comparison.median_ratio, comparison.iqr_ratio, comparison.tail_ratio
     if median.value is None:
         return f"{lead} the median cannot be compared: {median.reason or 'no value'}."
-    sentences = [f"{lead} the median was {_times(median, 'as high')}."]
-    if spread.value is not None:
-        sentences.append(f"The middle half of the latencies spread {_times(spread, 'as wide')}.")
-    if tail.value is not None:
-        sentences.append(f"p90 over median was {_times(tail, 'as large')}.")
-    return " ".join(sentences)
+    sentences = [f"{lead} the median was {digits.effect(median)}{_medians(trial, comparison)}{_no_difference(median)}."]
+    for what, ratio in (("The interquartile range", spread), ("p90 over median", tail)):
+        if ratio.value is not None:
+            said = digits.effect(ratio, below="smaller", above="as large")
+            sentences.append(f"{what} was {said}{_no_difference(ratio)}.")
+    return " ".join([*sentences, *_other_causes(trial, comparison, step)])
 
 
 def step_between(comparison: Comparison, phases: Sequence[PhaseSpan]) -> tuple[float, float, float] | None:
@@ -138,8 +139,7 @@ def bins_around(bins: RateBins, step_s: float) -> tuple[int, int]:
     return max(0, first), min(loaded, len(bins.sent), last)
 
 
-def _lead(trial: TrialSummary, comparison: Comparison, phases: Sequence[PhaseSpan]) -> str:
-    step = step_between(comparison, phases)
+def _lead(trial: TrialSummary, comparison: Comparison, step: tuple[float, float, float] | None) -> str:
     if step is None:
         b = window_label(trial, comparison.phase_b, comparison.b)
         return f"In {b}, against {window_label(trial, comparison.phase_a, comparison.a)},"
@@ -147,14 +147,53 @@ def _lead(trial: TrialSummary, comparison: Comparison, phases: Sequence[PhaseSpa
     return f"After the step from {digits.rate(before)}/s to {digits.rate(after)}/s"
 
 
-def _times(ratio: Estimate, as_what: str) -> str:
-    """Format a ratio. An interval that holds 1 shows no difference, which does not show that there is none."""
-    times = digits.factor(ratio)
-    if ratio.low is None or ratio.high is None:
-        return f"{times} times {as_what} (no interval: {ratio.reason or 'not told'})"
-    same = ", which is no difference that can be told from chance" if ratio.low <= 1 <= ratio.high else ""
-    interval = times.partition(" ")[2]
-    return f"{times.partition(' ')[0]} times {as_what} {interval}{same}"
+def _medians(trial: TrialSummary, comparison: Comparison) -> str:
+    """Format the two medians of which the ratio is; empty where they are not known."""
+    a, b = (_find_window(trial, *place) for place in _places(comparison))
+    values = [window.latency_ms.p50.value for window in (b, a) if window is not None]
+    known = [digits.latency(value) for value in values if value is not None]
+    return f", {known[0]} against {known[1]}" if len(known) == 2 else ""  # noqa: PLR2004 -- both
+
+
+def _no_difference(ratio: Estimate) -> str:
+    """Say that chance may be all there is; an interval that holds 1 does not show that there is no difference."""
+    holds_one = ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high
+    return ", so no difference is shown" if holds_one else ""
+
+
+def _other_causes(
+    trial: TrialSummary, comparison: Comparison, step: tuple[float, float, float] | None
+) -> Iterator[str]:
+    """Say what else may be why the median changed: against the load's direction, or by less than the floor."""
+    ratio, shift_ms = comparison.median_ratio.value, comparison.median_shift_ms.value
+    if ratio is None or _no_difference(comparison.median_ratio):
+        return
+    before, after = step[1:] if step else _offered(trial, comparison)
+    blamed = "the step" if step else "the load"
+    floor_ms = trial.floor_ms.p50.value if trial.floor_ms else None
+    if after > before and ratio < 1:
+        doubt = "More load should not make it faster"
+    elif after < before and ratio > 1:
+        doubt = "Less load should not make it slower"
+    elif shift_ms is not None and floor_ms is not None and abs(shift_ms) < floor_ms:
+        doubt = f"That is less than this machine's floor ({digits.latency(floor_ms)})"
+    else:
+        return
+    yield f"{doubt}: warming up, or neighbours on this machine, may be why, and not {blamed}."
+
+
+def _offered(trial: TrialSummary, comparison: Comparison) -> tuple[float, float]:
+    """Return the rates that the two windows were offered; 0 and 0 where one is not known."""
+    a, b = (_find_window(trial, *place) for place in _places(comparison))
+    return (a.offered_per_s, b.offered_per_s) if a and b else (0.0, 0.0)
+
+
+def _places(comparison: Comparison) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (comparison.phase_a, comparison.a), (comparison.phase_b, comparison.b)
+
+
+def _find_window(trial: TrialSummary, phase: str, name: str) -> WindowResult | None:
+    return next((window for window in trial.windows if (window.phase, window.name) == (phase, name)), None)
 
 
 def _from_step(at_s: float, steps_s: Sequence[float]) -> str:

@@ -122,7 +122,7 @@ def render_page(
         summary: the run, as `summary.json` has it.
         results: the trials' results in the same order; their summaries are not read.
         manifest: the provenance section.
-        plan: the plan's JSON for the provenance section; None leaves it out.
+        plan: the plan's JSON, for its description and the provenance section; None leaves both out.
     """
     pairs = zip(results, summary.trials, strict=True)
     own = [result.model_copy(update={"summary": trial}) for result, trial in pairs]
@@ -138,6 +138,7 @@ def render_page(
         .render(
             run=summary,
             manifest=manifest,
+            description=plan.get("description") if isinstance(plan, dict) else None,
             plan=None if plan is None else json.dumps(plan, indent=2, ensure_ascii=False),
             trials=trials,
             triggers=[view for view in trials if view.measure.arrives],
