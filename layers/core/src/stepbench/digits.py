@@ -161,6 +161,16 @@ def brief(note: str) -> str:
     return note if times is None else f"needs {longer(times)}"
 
 
+def factor(estimate: Estimate, digits: int = 3) -> str:
+    """Format a ratio for a sentence, `1.15 (1.10 to 1.20)`; empty without a value."""
+    if estimate.value is None:
+        return ""
+    decimals = max(0, _decimals(estimate.value, digits))
+    if estimate.low is None or estimate.high is None:
+        return fixed(estimate.value, decimals)
+    return f"{fixed(estimate.value, decimals)} ({fixed(estimate.low, decimals)} to {fixed(estimate.high, decimals)})"
+
+
 def effect(ratio: Estimate, *, below: str = "shorter", above: str = "as long") -> str:
     """
     Say in words how far two measurements are apart: `45 % lower [42 to 48 %]`, `2.3 × as long [2.1 to 2.6]`.
