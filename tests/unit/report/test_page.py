@@ -346,7 +346,7 @@ def test_tables_and_figures_are_numbered_through(experiments_page: str) -> None:
 def test_what_the_step_did_stands_before_its_table(experiments_page: str) -> None:
     """A person understands the sentence first."""
     steps = section(experiments_page, "steps")
-    sentence = "After the step from 50/s to 100/s the median was 1.15 times as high (1.10 to 1.19)."
+    sentence = "After the step from 50/s to 100/s the median was 15 % higher [10 to 19 %], "
     assert steps.index(sentence) < steps.index('id="comparisons"')
 
 
