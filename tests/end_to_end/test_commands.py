@@ -65,6 +65,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "run": lambda fresh: (_small_plan(fresh), "--no-floors", "--out", fresh.out),
     "report": lambda fresh: ("latest", "--out", fresh.out, "--quiet"),
     "runs": lambda fresh: ("--out", fresh.out),
+    "compare": lambda fresh: ("latest", "latest", "--out", fresh.out),
     "completion": lambda _: ("bash",),
     "down": lambda _: (),
 }

@@ -71,3 +71,15 @@ def test_a_folder_without_a_name_is_bad_input(capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit, match="2"):
         main(["run", "quick-unloaded", "--out", ""])
     assert "--out: names no folder" in capsys.readouterr().err
+
+
+def test_the_plan_that_runs_is_the_changed_one(monkeypatch: pytest.MonkeyPatch, plan: str) -> None:
+    """What a run stores has to be what it did; presets named beside it are changed alike."""
+    recorder = here(monkeypatch, answer=Ending.WHOLE)
+    options = ["--repeats", "3", "--duration", "5", "--set", "trials[*].writers=2", "-q"]
+    assert main(["run", plan, "quick-unloaded-etcd", *options]) == 0
+    [(_, plans, how)] = recorder.asked
+    for each in plans:
+        (trial,) = each.trials
+        assert (trial.repeats, trial.writers, trial.phases[-1].length_s) == (3, 2, 5)
+    assert (how.quiet, how.verbose, how.open_page) == (True, False, None)

@@ -5,18 +5,24 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from rich.console import Console
 
 from stepbench.contracts.plan import Plan
 from stepbench.errors import PlanError
-from stepbench.local.commands import Options, run_here, runnable_part, skipped_trials
+from stepbench.local.commands import Ending, Options, Runner, run_here, runnable_part, skipped_trials
 from stepbench.local.executions import new_run_id
 from stepbench.local.paths import Paths
-from stepbench.local.session import parameters
+from stepbench.local.progress import LOCAL
+from stepbench.local.session import LocalSession, parameters
 from stepbench.local.state import EnvironmentState, Server
+from stepbench.local.streams import message_console
 from stepbench.planning import expanded, parse_plan
+
+if TYPE_CHECKING:
+    from stepbench.local.stack import Stack
 
 PHASES = [{"name": "p", "load": [{"rate_per_s": 20, "count": 200}]}]
 SKIPPED = {"etcd": "no wheel"}
@@ -161,3 +167,18 @@ def test_what_wants_x_ray_is_refused_before_anything_is_started(tmp_path: Path) 
     ):
         run_here(paths, [parse_plan(document)], Options(tmp_path), Console(), Console())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_what_cannot_run_is_told_however_quiet_a_run_is_to_be(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    quiet: bool,  # noqa: FBT001
+) -> None:
+    """Exit code 1 alone does not say why."""
+    stack = cast("Stack", None)  # nothing of the plan gets there
+    session = LocalSession(stack, SKIPPED, None)
+    console = message_console(quiet=quiet)
+    runner = Runner(stack, Options(out=tmp_path, quiet=quiet), LOCAL, console, console, session)
+    assert runner.run_all([plan({"store": "etcd"})]) == Ending.NOT_WHOLE
+    assert capsys.readouterr().err == "etcd is skipped: no wheel\nnothing of p can run here\n"
