@@ -39,10 +39,10 @@ class Pages:
         self._open: dict[tuple[Path, int, Scheme], Opened] = {}
 
     def look(self, path: Path, width: int = 1600, scheme: Scheme = "light") -> Opened:
-        """Return the page; leave it as it is, but for the pointer and where it is scrolled to."""
+        """Return the page, all of it unfolded; leave it as it is, but for the pointer and where it is scrolled to."""
         key = (path, width, scheme)
         if key not in self._open:
-            self._open[key] = _open(self._context(width, scheme), path)
+            self._open[key] = unfold(_open(self._context(width, scheme), path))
         opened = self._open[key]
         opened.page.mouse.move(0, 0)
         return opened
@@ -70,6 +70,14 @@ def _open(context: BrowserContext, path: Path) -> Opened:
     page.on("request", lambda request: seen.requests.append(request.url))
     page.goto(path.as_uri())
     page.wait_for_function(DRAWN, timeout=LIMIT_MS)
+    return seen
+
+
+def unfold(seen: Opened) -> Opened:
+    """Open all that is folded, and wait for its figures."""
+    seen.page.evaluate("for (const fold of document.querySelectorAll('details.fold')) fold.open = true")
+    seen.page.evaluate("new Promise(requestAnimationFrame)")  # `toggle` comes after this turn
+    seen.page.wait_for_function(DRAWN, timeout=LIMIT_MS)
     return seen
 
 

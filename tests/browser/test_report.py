@@ -128,6 +128,18 @@ def test_a_figure_can_be_saved(label: str, start: bytes, pages: Pages, report: P
         )
 
 
+def test_what_few_readers_need_is_folded_and_its_figures_fit_when_it_opens(pages: Pages, report: Path) -> None:
+    """The answer is not to be searched for between ten tables; a figure drawn out of sight has the page's width."""
+    with pages.of_its_own(report, width=390) as seen:
+        fold = seen.page.locator("#time details.fold").first
+        assert not fold.locator("svg.marks").first.is_visible()
+        assert fold.locator("svg.marks").count() == 2
+        fold.locator("summary").first.click()
+        seen.page.wait_for_function("document.documentElement.dataset.charts === 'drawn'", timeout=LIMIT_MS)
+        fold.locator("svg.marks").first.wait_for(timeout=LIMIT_MS)
+        assert_fits(seen.page, 390)
+
+
 def test_printing_makes_a_document_with_everything_in_it(pages: Pages, report: Path) -> None:
     """It has several A4 pages; folded parts unfold for it."""
     with pages.of_its_own(report) as seen:

@@ -67,6 +67,11 @@ def etcd_verdicts(aspect: str, number: int) -> tuple[Verdict, ...]:
     return tuple(one.model_copy(update={"aspect": aspect, "subject": f"{aspect} {n}"}) for n in range(number))
 
 
+def etcd_trials(number: int) -> list[TrialSummary]:
+    """Build trials without repeats and without anything in common but their store."""
+    return [trial(f"t{index}", window(estimate(1)), index=index) for index in range(number)]
+
+
 def test_a_batch_size_is_set_against_the_first_one() -> None:
     """Half the latency, in words that a team uses: the issue's own question."""
     found = only(plan_verdicts(matrix("target.batch_size", {1: [1.0] * 3, 100: [0.55] * 3})))

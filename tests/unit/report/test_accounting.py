@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 from tests.samples.estimates import present
+from tests.samples.results import STORES, sample_result
 
-from stepbench.report.accounting import accounting_sections
+from stepbench.report.accounting import accounting_is_whole, accounting_sections, describe_accounting
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
@@ -82,3 +84,16 @@ def test_a_trial_without_accounting_keeps_its_column(summary: RunSummary) -> Non
     for group in accounting_sections([summary.trials[0].accounting, None]):
         assert all(len(line.numbers) == 2 and line.numbers[1] is None for line in group.lines)
         assert all(each == ("–", None) for each in group.sums[1:])  # noqa: RUF001 -- an en dash for "none"
+
+
+def test_an_accounting_without_anything_amiss_is_one_sentence() -> None:
+    """Its table is folded; with a loss it is open, and the sentence says so."""
+    whole, lossy = (sample_result(store, 0, random.Random(7)).summary for store in STORES[:2])  # noqa: S311
+    offered = present(whole.accounting).offered
+    assert accounting_is_whole([whole.accounting])
+    assert describe_accounting([whole]) == f"All {offered} events were sent, acknowledged, and arrived"
+    assert not accounting_is_whole([whole.accounting, lossy.accounting])
+    assert describe_accounting([whole, lossy]) == f"Of {2 * offered} events: 3 lost"
+    assert not accounting_is_whole([None])
+    missing = whole.model_copy(update={"accounting": None})
+    assert describe_accounting([whole, missing]) == f"Of {offered} events: none amiss; 1 trial without one"

@@ -127,3 +127,10 @@ def test_a_large_matrix_is_cut_to_what_a_page_can_hold() -> None:
     paths = (SIZE, RATE, KEYS, "record.key_bytes", "phases[0].settle_s", "target.batching_window_s")
     found = figures_of(*matrix_results(grid(*[(path, [1, 10]) for path in paths])))
     assert len(found) == MAX_FIGURES
+
+
+def test_no_line_joins_categories() -> None:
+    """Between constant and Poisson arrivals there is nothing to pass through; between 1 and 10 writers there is."""
+    named = figures_of(*matrix_results(grid(("arrivals", ["constant", "poisson"]))))
+    numbered = figures_of(*matrix_results(grid((SIZE, [1, 10]))))
+    assert [figure.joined for figure in (*named, *numbered)] == [False, True]

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 
 if TYPE_CHECKING:
-    from stepbench.contracts.result import Accounting
+    from collections.abc import Sequence
+
+    from stepbench.contracts.result import Accounting, TrialSummary
 
 
 @dataclass(frozen=True)
@@ -119,3 +121,28 @@ def _lost_sum(account: Accounting | None, deducted: list[str]) -> tuple[str, boo
 def _line(accounts: list[Accounting | None], field: str, *, depth: int = 1) -> AccountingLine:
     numbers = tuple(None if account is None else getattr(account, field) for account in accounts)
     return AccountingLine(_TITLES.get(field, field), field, numbers, depth)
+
+
+_HARM = ("unsent", "unrecorded", "failed", "unknown", "lost", "late", "unmatched", "malformed", "cut_off", "leaked")
+
+
+def accounting_is_whole(accounts: list[Accounting | None]) -> bool:
+    """Tell whether every event of every trial went its ordinary way, and every sum holds."""
+    if not all(account is not None and not any(getattr(account, name) for name in _HARM) for account in accounts):
+        return False
+    sections = accounting_sections(accounts)
+    return all(holds is not False for section in sections for _, holds in section.sums)
+
+
+def describe_accounting(trials: Sequence[TrialSummary]) -> str:
+    """Describe in a sentence where all events of the measured phases went."""
+    accounts = [trial.accounting for trial in trials if trial.accounting is not None]
+    sums = {name: sum(getattr(each, name) for each in accounts) for name in ("offered", "ok", *_HARM)}
+    harm = [f"{digits.count(sums[name])} {name.replace('_', ' ')}" for name in _HARM if sums[name]]
+    came = "answered" if all(not each.awaited for each in accounts) else "acknowledged, and arrived"
+    if not harm and len(accounts) == len(trials):
+        return f"All {digits.count(sums['offered'])} events were sent, {came}"
+    missing = (
+        f"; {digits.counted(len(trials) - len(accounts), 'trial')} without one" if len(accounts) < len(trials) else ""
+    )
+    return f"Of {digits.counted(sums['offered'], 'event')}: {', '.join(harm) or 'none amiss'}{missing}"

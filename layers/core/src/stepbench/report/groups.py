@@ -76,6 +76,11 @@ class TrialGroup:
         return self.runs[0].trial
 
     @property
+    def repeated(self) -> bool:
+        """Tell whether there are several runs of it."""
+        return len(self.runs) > 1
+
+    @property
     def operations(self) -> bool:
         """Tell whether its trials are of operations, of which nothing has to arrive."""
         return self.trial.experiment == "operations"

@@ -44,6 +44,11 @@ class MatrixFigure:
     height_px: int | None = None
     experiment: Experiment = "trigger"
 
+    @property
+    def joined(self) -> bool:
+        """Tell whether a line joins the medians."""
+        return bool(self.data.get("medians", {}).get("value"))
+
 
 @dataclass(frozen=True)
 class _Slice:
@@ -125,6 +130,8 @@ def _line_up(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
                 low, high = (p50.low, p50.high) if bounded else (None, None)
                 runs.append((value, run.trial.repeat, run.label, p50.value, low, high, str(digits.shown(p50))))
     names = ("value", "repeat", "trial", "p50_ms", "low_ms", "high_ms", "words")
+    if any(isinstance(group.point[path], str) or group.point[path] is None for group in part.groups):
+        medians = []  # between categories there is nothing for a line to pass through
     ordered = sorted(medians, key=lambda row: _values(part.groups, path).index(str(row[0])))
     data = {"runs": columns(names, runs), "medians": columns(("value", "p50_ms"), ordered)}
     params = {"labels": _values(part.groups, path), "low": ends[0], "top": ends[1]}

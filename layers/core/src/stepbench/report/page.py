@@ -20,8 +20,9 @@ from markupsafe import Markup
 from stepbench import digits
 from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of
 from stepbench.report import boxes, changes, comparisons, headline, operations, thresholds, verdicts
-from stepbench.report.accounting import accounting_sections
+from stepbench.report.accounting import accounting_is_whole, accounting_sections, describe_accounting
 from stepbench.report.answers import answers
+from stepbench.report.caveats import caveat_groups
 from stepbench.report.clock_check import MEASURES as CLOCK_MEASURES
 from stepbench.report.clock_check import clock_drawings, clock_figures
 from stepbench.report.datasets import time_figure
@@ -146,6 +147,7 @@ def render_page(
             latency_title=_latency_title(summary.trials),
             rows=window_rows(summary.trials),
             verdicts=verdicts.verdict_views(summary),
+            caveat_groups=caveat_groups(summary.trials),
             answers=answers(summary, grouped),
             troubled=[view for view in trials if headline.state_of(view.summary) != "complete"],
             figures=figures,
@@ -210,7 +212,9 @@ def _script(text: str) -> Script:
 
 
 _GLOBALS: dict[str, Any] = {
+    "accounting_is_whole": accounting_is_whole,
     "accounting_sections": accounting_sections,
+    "describe_accounting": describe_accounting,
     "boxes": boxes,
     "changes": changes,
     "clock_measures": CLOCK_MEASURES,

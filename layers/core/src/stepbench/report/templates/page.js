@@ -64,6 +64,8 @@
     // An axis over no rows has no extent, and Vega warns of it.
     const layer = chart.layer.filter((each) => each.name || datasets[each.data.name].length);
     const specification = { ...chart, layer, datasets, params, height: figure.height ?? chart.height };
+    // A folded part has no width of its own. Its figures are drawn as wide as the page, so that paper has them, too.
+    if (!place.clientWidth) specification.width = document.querySelector("main").clientWidth;
     const earlier = drawn.get(place.id);
     const result = await vegaEmbed(place, specification, {
       actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
@@ -80,6 +82,7 @@
   };
 
   let turn = 0;
+  let printing = false;
   const drawAll = async () => {
     const mine = ++turn;
     const theme = dark.matches ? "dark" : "light";
@@ -98,9 +101,20 @@
     root.dataset.charts = "drawn";
   };
 
+  let opening = 0;
+  for (const fold of document.querySelectorAll("details.fold")) {
+    fold.addEventListener("toggle", async () => {
+      if (!fold.open || printing) return;
+      opening += 1;
+      root.dataset.charts = "drawing";
+      for (const place of fold.querySelectorAll(".chart")) await draw(place, root.dataset.theme ?? "light");
+      opening -= 1;
+      if (!opening) root.dataset.charts = "drawn";
+    }, { once: true });
+  }
+
   // On paper everything is shown, folded parts too. Figures stay as they are: drawing takes longer than printing
   // waits, and the style sheet fits them to the paper.
-  let printing = false;
   let unfolded = [];
   addEventListener("beforeprint", () => {
     printing = true;

@@ -1,0 +1,61 @@
+"""Caveats of all trials by kind, so that what six trials have in common is read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepbench.report.headline import name_caveat_kind
+from stepbench.report.labels import trial_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.result import Caveat, TrialSummary
+
+_SHOWN = 2
+
+
+@dataclass(frozen=True)
+class CaveatGroup:
+    """It holds all caveats of one kind, each with its trial; `trials` is how many the run has."""
+
+    kind: str
+    caveats: tuple[tuple[TrialSummary, Caveat], ...]
+    labels: dict[int, str]
+    trials: int
+
+    @property
+    def name(self) -> str:
+        """Return the kind's name."""
+        return name_caveat_kind(self.kind)
+
+    @property
+    def extent(self) -> str:
+        """Say how many trials have it: `5 of 6 trials`; empty for a run of one trial."""
+        found = len({trial.index for trial, _ in self.caveats})
+        return f"{found} of {self.trials} trials" if self.trials > 1 else ""
+
+    @property
+    def first(self) -> tuple[tuple[TrialSummary, Caveat], ...]:
+        """Return those that are shown at once."""
+        return self.caveats[:_SHOWN]
+
+    @property
+    def rest(self) -> tuple[tuple[TrialSummary, Caveat], ...]:
+        """Return those that are folded."""
+        return self.caveats[_SHOWN:]
+
+    def label(self, trial: TrialSummary) -> str:
+        """Return a trial's name in this report."""
+        return self.labels[trial.index]
+
+
+def caveat_groups(trials: Sequence[TrialSummary]) -> tuple[CaveatGroup, ...]:
+    """Return the groups in the order in which their kinds come first."""
+    labels = {trial.index: label for trial, label in zip(trials, trial_labels(trials), strict=True)}
+    found: dict[str, list[tuple[TrialSummary, Caveat]]] = {}
+    for trial in trials:
+        for caveat in trial.caveats:
+            found.setdefault(caveat.kind, []).append((trial, caveat))
+    return tuple(CaveatGroup(kind, tuple(each), labels, len(trials)) for kind, each in found.items())
