@@ -149,6 +149,14 @@ class FinishedTrial:
         item = t4_item([entry], source=source, init_ns=250_000_000, **attributes)
         self.services.table.put_t4(self.ref.tag, f"request-{phase}-{sequence}", t4_ns, item)
 
+    def deliver_together(self, phase: int, *batches: range, request: str = "batch") -> None:
+        """Leave an invocation for each of these batches of events, 20 ms after the last of each was due."""
+        t0_ns = phase_offsets_ns(self.plan, phase, 0) + self.start_of(phase)
+        for batch in batches:
+            t4_ns = int(t0_ns[batch[-1]]) + 20_000_000
+            entries = [Entry(phase, 0, 0, 0, place, number, t4_ns) for place, number in enumerate(batch)]
+            self.services.table.put_t4(self.ref.tag, f"{request}-{phase}-{batch[0]}", t4_ns, t4_item(entries))
+
 
 class AnalysedTrial:
     """A trial of a warm-up (40 events) and a measured phase (200), in memory."""

@@ -68,7 +68,7 @@ def test_odd_deliveries_are_caveats() -> None:
 def test_an_emulated_store_is_labelled_and_its_quirks_named() -> None:
     """Nobody should take these latencies for AWS's."""
     target = {"filter": {"eventName": ["INSERT"]}, "batching_window_s": 5}
-    trial = Trial(store="dynamodb", target=target).finish()
+    trial = Trial(store="dynamodb", target=target).finish(lost=(3,))
     noted = {"provider": "MiniStack 1.5.33", "emulated": True}
     trial.memory.services.runs.put_json(layout.trial_key(trial.ref, "provider.json"), noted)
     assert {"emulated", "filtered", "batching_window_ignored"} <= trial.kinds()

@@ -10,6 +10,7 @@ from stepbench.analysis.caveats.findings import Findings
 from stepbench.analysis.caveats.registry import find_caveats
 from stepbench.analysis.clocks import measure_clock, window_samples
 from stepbench.analysis.comparability import place_in_run
+from stepbench.analysis.deliveries import count_deliveries
 from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve
 from stepbench.analysis.evidence import FLOOR_PER_S
 from stepbench.analysis.found_rate import found_rate
@@ -124,6 +125,7 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         response_trigger_ms=window.arrival_latency(response_trigger),
         service_ms=window.latency(service),
         lateness_ms=window.latency(lateness),
+        deliveries=count_deliveries(evidence, window),
         operations=operations_result(evidence, window),
     )
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.deliveries import Deliveries
 
 
 class Estimate(Contract):
@@ -163,6 +164,9 @@ class WindowResult(Contract):
     response_trigger_ms: Latency | None = Field(description="t4 - t0. None for operations.")
     service_ms: Latency = Field(description="t2 - t1.")
     lateness_ms: Latency = Field(description="t1 - t0.")
+    deliveries: Deliveries | None = Field(
+        default=None, description="Records per invocation; None where the trigger hands over one by one, by design."
+    )
     operations: OperationsResult | None = Field(default=None, description="What only operations have.")
 
     @model_validator(mode="before")

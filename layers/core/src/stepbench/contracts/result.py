@@ -67,6 +67,7 @@ class Caveat(Contract):
         "store_stalled",
         "host_jitter",
         "watch_gap",
+        "setting_without_effect",
     ]
     text: str
     remedy: str

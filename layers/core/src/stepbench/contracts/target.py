@@ -34,6 +34,8 @@ class StoreTarget(Contract):
     """What the trigger is made of, in a few words for `stepbench stores`; "" where there is none."""
     deletes: ClassVar[bool] = False
     """Its trigger fires on deletions, too."""
+    delivers_batches: ClassVar[bool] = False
+    """Its trigger may hand several records to one invocation."""
     filters: ClassVar[Literal["key", "value"] | None] = None
     """The part of a record by which the trigger's filter tells events apart; None where there is no filter."""
     operations: ClassVar[frozenset[Kind]] = frozenset()
@@ -144,6 +146,7 @@ class DynamoDbTarget(StoreTarget):
     trigger: ClassVar = "push"
     mechanism: ClassVar = "stream and event source mapping"
     deletes: ClassVar = True
+    delivers_batches: ClassVar = True
     filters: ClassVar = "value"
     operations: ClassVar = UNORDERED_KINDS
     endpoint_form: ClassVar = "url"

@@ -26,6 +26,7 @@ from stepbench.report.caveats import caveat_groups
 from stepbench.report.clock_check import MEASURES as CLOCK_MEASURES
 from stepbench.report.clock_check import clock_drawings, clock_figures
 from stepbench.report.datasets import time_figure
+from stepbench.report.deliveries import describe_deliveries
 from stepbench.report.figures import (
     javascript,
     json_for_script,
@@ -219,6 +220,7 @@ _GLOBALS: dict[str, Any] = {
     "changes": changes,
     "clock_measures": CLOCK_MEASURES,
     "comparisons": comparisons,
+    "describe_deliveries": describe_deliveries,
     "digits": digits,
     "headline": headline,
     "max_matrix_figures": MAX_FIGURES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.caveats import accounting, clocks, deliveries, ending, load, logs, sample, target
+from stepbench.analysis.caveats import accounting, clocks, deliveries, ending, load, logs, sample, settings, target
 from stepbench.analysis.caveats.omission import find_hidden_stalls
 from stepbench.analysis.caveats.saturation import find_saturation
 from stepbench.analysis.caveats.watch_gaps import find_watch_gaps
@@ -45,8 +45,9 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
     deliveries.find_records_in_fallback,
     deliveries.find_cold_starts,
     target.find_emulated_store,
-    target.find_filter,
-    target.find_ignored_batching_window,
+    settings.find_filter,
+    settings.find_ignored_batching_window,
+    settings.find_unreached_batch_size,
     logs.find_missing_logs,
     find_log_disagreements,
 )

@@ -44,6 +44,7 @@ class FirstArrivals(NamedTuple):
     batch: NDArray[np.uint32]
     batch_index: NDArray[np.uint16]
     t3_ns: NDArray[np.int64]
+    item: NDArray[np.uint32]
 
     @property
     def has(self) -> NDArray[np.bool_]:
@@ -64,11 +65,13 @@ class FirstArrivals(NamedTuple):
 def nothing_arrived(events: int) -> FirstArrivals:
     """Return columns without arrivals. Unwritten pages take no memory, and neither does a value that is repeated."""
     response_ns = np.broadcast_to(np.int32(np.iinfo(np.int32).max), events)
-    kinds = (np.uint8, np.int8, np.int8, np.uint32, np.uint16, np.int64)
+    kinds = (np.uint8, np.int8, np.int8, np.uint32, np.uint16, np.int64, np.uint32)
     return FirstArrivals._make([response_ns, *(np.zeros(events, kind) for kind in kinds)])
 
 
-def settle_times(arrivals: Arrivals, limit_ns: int, *, details: bool, gaps: Sequence[WatchGap] = ()) -> FirstArrivals:
+def settle_times(
+    arrivals: Arrivals, limit_ns: int, *, details: bool, batches: bool = False, gaps: Sequence[WatchGap] = ()
+) -> FirstArrivals:
     """
     Turn deliveries into times; `arrivals` is used up, since its columns become these.
 
@@ -76,6 +79,7 @@ def settle_times(arrivals: Arrivals, limit_ns: int, *, details: bool, gaps: Sequ
         arrivals: all of them, matched.
         limit_ns: what arrives after it is late.
         details: whether to keep batch and batch_index; t3 is kept where `arrivals` has it.
+        batches: whether to keep with which item each came.
         gaps: in which nobody watched.
     """
     grid = arrivals.grid
@@ -110,6 +114,8 @@ def settle_times(arrivals: Arrivals, limit_ns: int, *, details: bool, gaps: Sequ
             found.flags[first:end] = flags
         if batch is not None:
             found.batch[first:end] = np.where(has, batch[delivery], 0)
+        if batches:
+            found.item[first:end] = item[delivery]  # of what did not arrive any
     return found._replace(
         response_ns=response.values,
         repeats=repeats,

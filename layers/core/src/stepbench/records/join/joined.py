@@ -34,7 +34,7 @@ class Joined:
     were asked for. arrivals: how many, the first included. retried: how many of them are Lambda's retries. late: the
     first came after `limit_ns`, and somebody watched. disorder: it arrived after an event of the same writer that
     stands later in the schedule. watch_gap: nobody watched when it was acknowledged, so its t4 is when the watch was
-    taken up again.
+    taken up again. item: with which it came first, a row of the trial's `ItemColumns`, where batches were asked for.
 
     lateness_ns, service_ns: t1 - t0 and t2 - t1, 0 where the event was not sent or has no row. first_arrivals: of which
     times are kept as t4 - t0. The times themselves are worked out when they are asked for: of a whole trial
@@ -131,6 +131,11 @@ class Joined:
     def batch_index(self) -> NDArray[np.uint16]:
         """Return the place among them."""
         return self.first_arrivals.batch_index
+
+    @property
+    def item(self) -> NDArray[np.uint32]:
+        """Return with which t4 item each arrived first; nothing of what did not arrive."""
+        return self.first_arrivals.item
 
     @property
     def cold(self) -> NDArray[np.bool_]:

@@ -129,6 +129,7 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         round(spec.plan.drain_limit_s * _SECOND_NS),
         stops_ns=stops_ns,
         details=details,
+        batches=spec.plan.target.delivers_batches,
         notes=arrivals.notes,
         gaps=gaps,
     )

@@ -60,6 +60,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
     *,
     stops_ns: Mapping[int, int] | None = None,
     details: bool = True,
+    batches: bool = False,
     notes: ItemColumns | None = None,
     gaps: Sequence[WatchGap] = (),
 ) -> Joined:
@@ -74,6 +75,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
         drain_limit_ns: how long after the last acknowledgement an arrival counts.
         stops_ns: phase to where it ended, for those that ended before their schedule's end.
         details: whether to keep t3, batch and batch_index, which only the export needs.
+        batches: whether to keep with which item each event came.
         notes: where to keep what is to be known of items.
         gaps: in which nobody watched.
 
@@ -95,7 +97,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
         error=sent.error,
         lateness_ns=sent.lateness_ns.values,
         service_ns=sent.service_ns.values,
-        first_arrivals=settle_times(arrivals, limit_ns, details=details, gaps=gaps),
+        first_arrivals=settle_times(arrivals, limit_ns, details=details, batches=batches, gaps=gaps),
         errors=tuple(sent.errors),
         extras={name: column.values for name, column in sent.extras.items()},
         canaries=arrivals.canaries,
