@@ -1,21 +1,16 @@
-"""Results on this machine: shown whole, rendered again."""
+"""Results on this machine: read, found, rendered again."""
 
 from __future__ import annotations
 
-import io
-import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
-from rich.console import Console
-from tests.samples.results import refused_result, sample_manifest, sample_results, sample_summary
+from tests.samples.results import sample_manifest, sample_results
 
-from stepbench import digits
 from stepbench.contracts.result import Failure, RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError
-from stepbench.local.results import _cell, find_run, headline, read_summary, remedies, rerender
-from stepbench.report.headline import HEADINGS
+from stepbench.local.results import find_run, read_summary, remedies, rerender
 from stepbench.report.summary import RunFacts, TrialStore, missing_result, summarise
 
 if TYPE_CHECKING:
@@ -35,22 +30,6 @@ def failed() -> TrialResult:
     return missing_result("etcd", 0, TrialStore("etcd", "etcd 3.5.1", emulated=False), failure, 0.0)
 
 
-def printed(summary: RunSummary, width: int) -> str:
-    """Return the headline as a terminal of that width shows it."""
-    console = Console(file=io.StringIO(), width=width)
-    console.print(headline(summary, width))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_tables_title_names_a_missed_threshold(width: int) -> None:
-    """It is the first line that a user sees after a run."""
-    shown = printed(sample_summary([refused_result(sample_results()[2], {"57P01": 15})]), width)
-    title = " ".join(shown.split())
-    assert "succeeded; threshold missed: errors < 1 %: 7.0 % in postgresql" in title
-
-
 def test_no_summary_is_none_and_a_broken_one_an_error(tmp_path: Path) -> None:
     """The first is a run that ended early, the second a file of another version."""
     assert read_summary(tmp_path) is None
@@ -59,59 +38,9 @@ def test_no_summary_is_none_and_a_broken_one_an_error(tmp_path: Path) -> None:
         read_summary(tmp_path)
 
 
-def test_a_wide_terminal_shows_everything() -> None:
-    """It has n, quantiles with intervals, lost and caveats."""
-    summary = run_of(sample_results())
-    text = printed(summary, 220)
-    assert "sample-run: " in text
-    for trial in summary.trials:
-        assert trial.name in text
-    assert "caveats" in text
-    assert "emulated" in text
-
-
-@pytest.mark.parametrize(
-    ("width", "dropped"),
-    [(220, set()), (160, {"caveats", "provider"}), (110, {"caveats", "provider", "p99", "floor p50"})],
-)
-def test_a_narrow_terminal_drops_columns_rather_than_digits(width: int, dropped: set[str]) -> None:
-    """Half a number is a wrong number."""
-    table = headline(run_of(sample_results()), width)
-    assert set(HEADINGS) - {str(column.header) for column in table.columns} == dropped
-    text = printed(run_of(sample_results()), width)
-    assert "…" not in text
-    assert max(len(line) for line in text.splitlines()) <= width
-
-
-def test_a_number_without_an_interval_is_marked_and_a_reason_is_none() -> None:
-    """The mark is explained below the table, where there is one; why is among the caveats."""
-    lines = printed(run_of(sample_results()), 220)
-    assert "n=" not in lines
-    assert re.search(r"~[\d.]+ ms", lines)
-    assert "~ has no interval: the run was too short for it" in lines
-    assert [_cell(cell, "p95", "200") for cell in ("nothing was measured", "> 30 s", "4.5 ms", "~4.5 ms")] == [
-        digits.NONE,
-        "> 30 s",
-        "4.5 ms",
-        "~4.5 ms",
-    ]
-
-
-def test_what_is_emulated_says_so_on_a_narrow_terminal() -> None:
-    """Its numbers say nothing about AWS, however little room there is."""
-    table = printed(run_of(sample_results()), 80)
-    assert "provider" not in table
-    emulated = [trial.name for trial in run_of(sample_results()).trials if trial.emulated]
-    assert emulated
-    for name in emulated:
-        assert f"{name} (emulated)" in table
-
-
-def test_a_failed_trial_says_why_in_its_row_and_below() -> None:
+def test_a_failed_trial_says_why_below_the_table() -> None:
     """The row names the error, the line below its cause."""
-    summary = run_of((failed(),))
-    assert "TargetUnavailableError" in printed(summary, 220)
-    assert "etcd: TargetUnavailableError: no etcd at 127.0.0.1:1" in list(remedies(summary))
+    assert "etcd: TargetUnavailableError: no etcd at 127.0.0.1:1" in list(remedies(run_of((failed(),))))
 
 
 def stored(folder: Path, results: tuple[TrialResult, ...]) -> Path:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from tests.samples.results import refused_result, sample_results, sample_summary
+from tests.samples.operations import operation_results
+from tests.samples.results import numbered, refused_result, sample_results, sample_summary
 
 from stepbench.report.markdown import render_markdown
 
@@ -15,6 +16,14 @@ def test_a_pull_request_gets_the_table_with_intervals_and_marks() -> None:
     assert all(r"\[" in row.split(" | ")[3] for row in rows)
     assert [row.split(" | ")[6][:2] for row in rows] == [r"\~", r"\>", r"\~", r"\~"]  # dynamodb's: > drain limit
     assert r"\~ without an interval" in text
+
+
+def test_operations_have_a_table_of_their_own() -> None:
+    """They have a throughput, and nothing that could be lost."""
+    text = render_markdown(sample_summary(numbered((*sample_results(), *operation_results()[:1]))))
+    headings = [line for line in text.splitlines() if line.startswith("| trial")]
+    assert [heading.split(" | ")[-1] for heading in headings] == ["lost |", "throughput |"]
+    assert "| 1,450 ops/s |" in text.split(headings[1])[1]
 
 
 def test_status_missed_thresholds_and_failures_come_before_and_after_it() -> None:

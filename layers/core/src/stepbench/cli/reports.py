@@ -23,7 +23,8 @@ _FORMATS = (
 def report(options: argparse.Namespace) -> int:
     """Render a finished run's report again, fetched from a kept environment if need be."""
     from stepbench.loading import load_run
-    from stepbench.local.results import find_run, headline, remedies, rerender
+    from stepbench.local.headline import headline
+    from stepbench.local.results import find_run, remedies, rerender
     from stepbench.local.session import fetch_kept
     from stepbench.local.streams import message_console
 

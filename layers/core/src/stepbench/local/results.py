@@ -1,4 +1,4 @@
-"""A run's results on this machine: read, shown, and its report rendered again after an update of Stepbench."""
+"""A run's results on this machine: read, and its report rendered again after an update of Stepbench."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.cells import cell_len
-from rich.table import Table
-from rich.text import Text
-
-from stepbench import digits
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError, Problem
 from stepbench.loading import LATEST, newest_first, read_model
 from stepbench.local.fetching import REPORT, SUMMARY
-from stepbench.report.headline import HEADINGS, describe_status, headline_rows
 from stepbench.report.page import render_page
 from stepbench.report.verdicts import verdict_lines
 
@@ -25,12 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.result import TrialSummary
-
-_DROPPED_FIRST = ("caveats", "provider", "p99", "floor p50", "p95", "p90")
-_EMULATED = "(emulated)"
-_WRAPPING, _CAVEATS_WIDTH = "caveats", 30
-_QUANTILES = frozenset({"p50", "p90", "p95", "p99", "floor p50"})
-_NUMBERS = frozenset({"n", "p50", "p90", "p95", "p99", "lost", "floor p50"})
 
 
 def read_summary(folder: Path) -> RunSummary | None:
@@ -42,60 +29,6 @@ def read_summary(folder: Path) -> RunSummary | None:
     """
     path = folder / SUMMARY
     return read_model(path, RunSummary) if path.exists() else None
-
-
-def headline(summary: RunSummary, width: int) -> Table:
-    """
-    Return the table of the numbers that matter, one row a window.
-
-    A number is never cut off: where the terminal is narrow, whole columns are left out, the least needed first. What is
-    emulated says so without its provider, too. A reason for there being no number stands among the caveats below.
-    """
-    rows = [
-        {heading: _cell(cell, heading, row.n) for heading, cell in zip(HEADINGS, row.cells(), strict=True)}
-        for row in headline_rows(summary)
-    ]
-    shown = list(HEADINGS)
-    for heading in _DROPPED_FIRST:
-        if _needed(shown, rows) > width:
-            shown.remove(heading)
-            if heading == "provider":
-                rows = [{**row, "trial": _with_mark(row)} for row in rows]
-    title = f"{summary.run_id}: {describe_status(summary)}"
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
-    for heading in shown:
-        wraps = heading == _WRAPPING
-        table.add_column(
-            heading, justify="right" if heading in _NUMBERS else "left", no_wrap=not wraps, overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*(Text(row[heading]) for heading in shown))
-    if any(row[heading].startswith(digits.UNSURE) for row in rows for heading in shown):
-        table.caption = f"{digits.UNSURE} has no interval: the run was too short for it (see the caveats)"
-        table.caption_justify = "left"
-    return table
-
-
-def _with_mark(row: dict[str, str]) -> str:
-    emulated = _EMULATED in row["provider"] and _EMULATED not in row["trial"]
-    return f"{row['trial']} {_EMULATED}" if emulated else row["trial"]
-
-
-def _needed(headings: list[str], rows: list[dict[str, str]]) -> int:
-    """Return how many columns of a terminal the table takes, with three between two of its own."""
-    widths = [
-        max(cell_len(heading), *(_CAVEATS_WIDTH if heading == _WRAPPING else cell_len(row[heading]) for row in rows))
-        for heading in headings
-        if rows
-    ]
-    return sum(widths) + 3 * len(headings)
-
-
-def _cell(cell: str, heading: str, n: str) -> str:
-    """Format a cell: a trial without events has the reason there; otherwise what is no number is a dash."""
-    if heading not in _QUANTILES or n == "0":
-        return cell
-    return cell if cell[:1].isdigit() or cell[:1] in {digits.MINUS, digits.UNSURE, ">"} else digits.NONE
 
 
 def remedies(summary: RunSummary) -> Iterator[str]:

@@ -15,13 +15,15 @@ from stepbench.report.operations import describe_operations, per_minute
 from stepbench.report.thresholds import describe_missed, describe_undecided
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.measure import Experiment
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import Caveat, FoundRate, RunSummary, StoppedPhase, TrialSummary, Utilisation
 
 State = Literal["complete", "incomplete", "failed", "skipped"]
-HEADINGS = ("trial", "provider", "n", "p50", "p90", "p95", "p99", "lost", "floor p50", "caveats")
+HEADINGS = ("trial", "provider", "n", "p50", "p90", "p95", "p99", "lost", "throughput", "floor p50", "caveats")
+_OF_ONE_EXPERIMENT = {"lost": "trigger", "throughput": "operations"}
 _WINDOWS_PER_LINE = 3
 _CAVEAT_NAMES = {
     "t4_in_fallback": "t4 in fallback",
@@ -44,12 +46,14 @@ class HeadlineRow:
     p95: str
     p99: str
     lost: str
+    throughput: str
     floor: str
     caveats: str
+    experiment: Experiment
 
-    def cells(self) -> tuple[str, ...]:
-        """Return the cells in the order of `HEADINGS`."""
-        return astuple(self)
+    def cells(self) -> dict[str, str]:
+        """Return the cells by `HEADINGS`."""
+        return dict(zip(HEADINGS, astuple(self), strict=False))
 
 
 def state_of(trial: TrialSummary) -> State:
@@ -86,6 +90,17 @@ def headline_rows(summary: RunSummary) -> tuple[HeadlineRow, ...]:
         if not own:
             rows.append(_unmeasured(trial, label))
     return tuple(rows)
+
+
+def headline_tables(summary: RunSummary) -> Iterator[tuple[tuple[str, ...], tuple[HeadlineRow, ...]]]:
+    """Yield headings and rows of each experiment: operations have a throughput, and nothing that could be lost."""
+    for experiment in ("trigger", "operations"):
+        rows = tuple(row for row in headline_rows(summary) if row.experiment == experiment)
+        missing = {heading for heading, of in _OF_ONE_EXPERIMENT.items() if of != experiment}
+        if all(row.floor == digits.NONE for row in rows):
+            missing.add("floor p50")
+        if rows:
+            yield tuple(heading for heading in HEADINGS if heading not in missing), rows
 
 
 def headline_lines(summary: RunSummary) -> tuple[str, ...]:
@@ -152,8 +167,10 @@ def _measured(row: WindowRow) -> HeadlineRow:
         p95=str(digits.shown(times.p95)),
         p99=str(digits.shown(times.p99)),
         lost=_lost(row),
+        throughput=f"{digits.rate(row.window.achieved_per_s)} ops/s",
         floor=str(digits.shown(trial.floor_ms.p50)) if trial.floor_ms else digits.NONE,
         caveats=format_caveat_kinds(row.caveats),
+        experiment=trial.experiment,
     )
 
 
@@ -162,8 +179,8 @@ def _unmeasured(trial: TrialSummary, label: str) -> HeadlineRow:
     reason = trial.failure.error if trial.failure else state_of(trial)
     blank = digits.NONE
     return HeadlineRow(
-        f"{label} ({state_of(trial)})", _provider(trial), "0", reason, blank, blank, blank, lost, blank,
-        format_caveat_kinds(trial.caveats),
+        f"{label} ({state_of(trial)})", _provider(trial), "0", reason, blank, blank, blank, lost, blank, blank,
+        format_caveat_kinds(trial.caveats), trial.experiment,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.headline import HEADINGS, format_caveat_kind, headline_rows
+from stepbench.report.headline import format_caveat_kind, headline_tables
 from stepbench.report.labels import trial_labels
 from stepbench.report.thresholds import describe_missed, describe_undecided
 
@@ -21,7 +21,7 @@ _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<
 
 def render_markdown(summary: RunSummary) -> str:
     """Render the run, without a word that its report has not."""
-    table = "\n".join(_table(summary))
+    table = "\n\n".join(_tables(summary))
     parts = [f"### {_escape(summary.plan)}: {summary.status}", table]
     found = [text for text in (describe_missed(summary), describe_undecided(summary)) if text]
     parts[1:1] = [f"**{_escape(text[:1].upper() + text[1:])}**" for text in found]
@@ -35,14 +35,15 @@ def render_markdown(summary: RunSummary) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _table(summary: RunSummary) -> Iterator[str]:
-    headings = [heading for heading in HEADINGS if heading not in _LEFT_OUT]
-    places = [HEADINGS.index(heading) for heading in headings]
-    yield _line(headings)
-    yield _line(["---" if heading in _TEXT else "---:" for heading in headings])
-    for row in headline_rows(summary):
-        cells = row.cells()
-        yield _line([_escape(cells[place]) for place in places])
+def _tables(summary: RunSummary) -> Iterator[str]:
+    """Yield one table for each experiment."""
+    for found, rows in headline_tables(summary):
+        headings = [heading for heading in found if heading not in _LEFT_OUT]
+        lines = [_line(headings), _line(["---" if heading in _TEXT else "---:" for heading in headings])]
+        for row in rows:
+            cells = row.cells()
+            lines.append(_line([_escape(cells[heading]) for heading in headings]))
+        yield "\n".join(lines)
 
 
 def _failures(summary: RunSummary) -> Iterator[str]:

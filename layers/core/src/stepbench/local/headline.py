@@ -1,0 +1,120 @@
+"""The headline of a run for a terminal of any width: no number and no name is cut, and what is left out is named."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
+
+from stepbench import digits
+from stepbench.report.headline import HEADINGS, describe_status, headline_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import RenderableType
+
+    from stepbench.contracts.result import RunSummary
+
+    Row = dict[str, str]
+
+_NAMES, _CAVEATS = ("trial", "provider"), "caveats"
+_LEFT_OUT_FIRST = ("floor p50", "p95", "p90")
+_QUANTILES = frozenset({"p50", "p90", "p95", "p99", "floor p50"})
+_INDENT = 2
+_GAP = "   "
+
+
+def headline(summary: RunSummary, width: int) -> Group:
+    """
+    Return the numbers that matter, one table for each experiment and one row for each window.
+
+    Where the terminal is too narrow for all of a row, its name stands on a line of its own. Then p90, p95 and the floor
+    are left out until the rest fits, and the last line says so; on a still narrower one each number has its name.
+    """
+    parts: list[RenderableType] = [Text(f"{summary.run_id}: {describe_status(summary)}", style="italic")]
+    everything, missing = "", set[str]()
+    for headings, found in headline_tables(summary):
+        rows = [_row(headings, row.cells()) for row in found]
+        columns = _columns(headings, rows, width)
+        parts += ["", *_table(headings, columns, rows, width)]
+        missing |= set(_LEFT_OUT_FIRST) & set(headings) - set(columns or headings)
+        everything += " ".join(cell for row in rows for cell in row.values())
+    if digits.UNSURE in everything:
+        parts.append(_note(f"{digits.UNSURE} has no interval: the run was too short for it (see the caveats)"))
+    if missing:
+        named = ", ".join(heading for heading in HEADINGS if heading in missing)
+        parts.append(_note(f"left out at {width} columns: {named}; the report has them, and so has a wider terminal"))
+    return Group(*parts)
+
+
+def _row(headings: Sequence[str], cells: Row) -> Row:
+    """Return a row's cells; what is no number is a dash, except where a trial without events has its reason."""
+    return {heading: _cell(cells[heading], heading, cells["n"]) for heading in headings}
+
+
+def _cell(cell: str, heading: str, n: str) -> str:
+    if heading not in _QUANTILES or n == "0":
+        return cell
+    return cell if cell[:1].isdigit() or cell[:1] in {digits.MINUS, digits.UNSURE, ">"} else digits.NONE
+
+
+def _columns(headings: Sequence[str], rows: Sequence[Row], width: int) -> tuple[str, ...]:
+    """Choose the columns: as many as fit, with names if they fit, too; none where not even the needed ones do."""
+    numbers = tuple(heading for heading in headings if heading not in {*_NAMES, _CAVEATS})
+    choices = [(*_NAMES, *numbers), numbers]
+    for dropped in _LEFT_OUT_FIRST:
+        choices.append(tuple(heading for heading in choices[-1] if heading != dropped))
+    return next((choice for choice in choices if sum(_widths(choice, rows)) <= width), ())
+
+
+def _widths(columns: Sequence[str], rows: Sequence[Row]) -> list[int]:
+    """Return how wide each column is, with what stands before it."""
+    widths = [max(cell_len(heading), *(cell_len(row[heading]) for row in rows)) for heading in columns]
+    return [width + (len(_GAP) if place else _INDENT) for place, width in enumerate(widths)]
+
+
+def _table(
+    headings: Sequence[str], columns: Sequence[str], rows: Sequence[Row], width: int
+) -> Iterator[RenderableType]:
+    widths = _widths(columns, rows)
+    if columns:
+        yield Text(_line(columns, columns, widths), style="bold")
+        yield Text("\N{BOX DRAWINGS LIGHT HORIZONTAL}" * sum(widths))
+    for row in rows:
+        if _NAMES[0] not in columns:
+            yield Text(f"{row['trial']} \N{MIDDLE DOT} {row['provider']}", style="bold", overflow="fold")
+        if columns:
+            yield Text(_line([row[heading] for heading in columns], columns, widths))
+        else:
+            yield from (
+                Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in _named_numbers(headings, row, width)
+            )
+        if row[_CAVEATS]:
+            yield Padding(Text(row[_CAVEATS], style="yellow"), (0, 0, 0, 2 * _INDENT), expand=False)
+
+
+def _line(cells: Sequence[str], columns: Sequence[str], widths: Sequence[int]) -> str:
+    """Align the cells, names to the left and numbers to the right."""
+    parts = []
+    for place, (cell, heading, width) in enumerate(zip(cells, columns, widths, strict=True)):
+        before = len(_GAP) if place else _INDENT
+        room = " " * (width - before - cell_len(cell))
+        parts.append(" " * before + (cell + room if heading in _NAMES else room + cell))
+    return "".join(parts).rstrip()
+
+
+def _named_numbers(headings: Sequence[str], row: Row, width: int) -> list[str]:
+    """Return all numbers, each behind its name, on as many lines as they need; none is broken in two."""
+    shown = [heading for heading in headings if heading not in {*_NAMES, _CAVEATS}]
+    pairs = (f"{heading} {row[heading]}".replace(" ", digits.NBSP) for heading in shown)
+    lines = textwrap.wrap(_GAP.join(pairs), max(1, width - _INDENT), break_long_words=False, break_on_hyphens=False)
+    return [line.replace(digits.NBSP, " ") for line in lines]
+
+
+def _note(text: str) -> Text:
+    return Text(text, style="dim italic")
