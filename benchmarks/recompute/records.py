@@ -113,7 +113,6 @@ def window_numbers(trial: Trial, phase: dict[str, Any], window: dict[str, Any], 
     found |= {("", "n"): held.sum(), ("", "sent"): (inside & trial.sent).sum()}
     found |= {("", "ok"): (inside & trial.is_["ok"]).sum(), ("", "clients"): phase["clients"]}
     found |= {("", "offered_per_s"): inside.sum() / length_s, ("", "achieved_per_s"): done.sum() / length_s}
-    found["", "per_minute"] = 60 * done.sum() / length_s
     found |= {("", name): count for name, count in arrivals_numbers(trial, inside).items()}
     refused = inside & (trial.is_["failed"] | trial.is_["unknown"])
     codes = np.where(trial.get("error") == "", trial.get("outcome"), trial.get("error"))[refused]
@@ -131,7 +130,7 @@ def window_numbers(trial: Trial, phase: dict[str, Any], window: dict[str, Any], 
         for kind in np.unique(trial.get("kind")[inside & trial.sent]).tolist():
             own_kind = inside & (trial.get("kind") == kind)
             found |= {(kind, name): (own_kind & trial.is_[name]).sum() for name in ("ok", "failed", "unknown")}
-            found[kind, "per_minute"] = 60 * done.sum() / length_s * found[kind, "ok"] / max(found["", "ok"], 1)
+            found[kind, "per_s"] = done.sum() / length_s * found[kind, "ok"] / max(found["", "ok"], 1)
             values[kind, "service_ms"] = trial.elapsed_ms(own_kind & trial.is_["ok"], "t1_ns", "t2_ns")
             values[kind, "response_ms"] = trial.elapsed_ms(own_kind & trial.is_["ok"], "t0_ns", "t2_ns")
             found |= {(kind, name): each for name, each in percentiles(values[kind, "service_ms"]).items()}

@@ -168,7 +168,7 @@ def test_modes_are_told_in_words() -> None:
     three = Modality(window="a", phase="b", p_value=0.002, modes_ms=(5.0, 12.0, 48.0))
     assert describe_modality(three) == "3 modes, near 5.00 ms, 12.0 ms and 48.0 ms (p = 0.002 for one)"
     assert describe_modality(Modality(window="a", phase="b", p_value=0.4)) == "one mode; no second one seen (p = 0.4)"
-    assert describe_modality(Modality(window="a", phase="b", reason="n=20 < 50")) == "not told: n=20 < 50"
+    assert describe_modality(Modality(window="a", phase="b", reason="n=20 < 50")) == "not told: needs about 2 × longer"  # noqa: RUF001 -- times
 
 
 def bins(offered: Sequence[int], empty: Sequence[int] = ()) -> RateBins:
@@ -179,8 +179,8 @@ def bins(offered: Sequence[int], empty: Sequence[int] = ()) -> RateBins:
 
 EVEN = (1,) * 200
 ENDED = (1,) * 120 + (0,) * 80
-NO_GAP = "no 100 ms bin without a send within 5 s of the step at 10 s"
-GAP = "the longest time without a send within 5 s of the step at 10 s is"
+NO_GAP = "no send gap of 100 ms or more within 5 s of the step at 10 s"
+GAP = "the longest send gap within 5 s of the step at 10 s is"
 
 
 @pytest.mark.parametrize(

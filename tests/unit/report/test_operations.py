@@ -16,7 +16,7 @@ from stepbench.report.operations import (
     describe_operations,
     describe_scaling,
     format_percentile,
-    kind_per_minute,
+    kind_per_s,
     percentile_figures,
     scaling_figures,
 )
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 def test_the_answer_is_one_sentence(run: RunSummary) -> None:
-    """How long, how many a minute, how many came to nothing."""
+    """How long, how many a second, how many came to nothing."""
     redis, dynamodb, *_ = (describe_operations(row) for row in window_rows(run.trials))
     pattern = r"Median 0\.7\d+ ms \([\d.]+ to [\d.]+\), p99 [\d.]+ ms \([\d.]+ to [\d.]+\); "
-    assert re.fullmatch(pattern + "87,000 a minute with 10 clients; none failed.", redis)
-    assert dynamodb.endswith("25,800 a minute with 10 clients; 3 failed.")
+    assert re.fullmatch(pattern + "1,450 ops/s with 10 clients; none failed.", redis)
+    assert dynamodb.endswith("430 ops/s with 10 clients; 3 failed.")
 
 
 def test_the_terminal_has_operations_a_minute_and_nothing_lost(run: RunSummary) -> None:
     """Nothing was to arrive, so a zero would say too much."""
-    assert re.fullmatch(r"redis: n 4,000, p50 0\.7\d+ ms \[[\d., ]+\], 87,000/min", headline_lines(run)[0])
+    assert re.fullmatch(r"redis: n 4,000, p50 0\.7\d+ ms \[[\d., ]+\], 1,450 ops/s", headline_lines(run)[0])
     assert headline_rows(run)[0].lost == "–"  # noqa: RUF001 -- a dash
 
 
@@ -67,9 +67,9 @@ def test_only_the_slowest_operation_is_called_the_largest(operated: tuple[TrialR
 
 
 def test_kinds_share_what_was_achieved(run: RunSummary) -> None:
-    """Four kinds, equally often: a quarter of 87,000 a minute each."""
+    """Four kinds, equally often: a quarter of 1,450 a second each."""
     window = run.trials[0].windows[0]
-    assert [kind_per_minute(window, kind) for kind in present(window.operations).kinds] == pytest.approx([21_750] * 4)
+    assert [kind_per_s(window, kind) for kind in present(window.operations).kinds] == pytest.approx([362.5] * 4)
 
 
 def test_parts_of_a_connection_and_what_is_left(run: RunSummary) -> None:

@@ -377,7 +377,7 @@ def test_change_points_and_modes_are_told_in_words(experiments_page: str) -> Non
 def test_the_gap_at_the_step_is_told_and_marked_when_events_were_due(experiments_page: str) -> None:
     """It is the claim that the experiment stands on."""
     steps = section(experiments_page, "steps")
-    assert "No 100 ms bin without a send within 5 s of the step at 40 s." in steps
+    assert "No send gap of 100 ms or more within 5 s of the step at 40 s." in steps
     assert 'class="gap bad" data-metric="step_gap" data-step="40.0"' in steps
     assert 'data-bins="3" data-due="30"' in steps
 

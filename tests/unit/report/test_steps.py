@@ -137,5 +137,5 @@ def test_the_analysis_tells_where_steps_and_windows_lie_and_the_page_draws_them(
     assert (len(warm_up.steps), warm_up.windows) == (1, ())
     page = sample_page([result])
     assert "After the step from 20/s to 40/s the median" in page
-    assert "No 100 ms bin without a send within 5 s of the step at 6 s." in page
+    assert "No send gap of 100 ms or more within 5 s of the step at 6 s." in page
     assert 'data-metric="box.p50"' in page

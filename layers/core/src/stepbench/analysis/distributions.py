@@ -66,7 +66,9 @@ def modality(evidence: Evidence, window: MeasuredWindow) -> Modality:
     try:
         found = find_modes(sample.values[::every], sample.rng)
     except InsufficientSampleError as shortage:
-        reason = f"every {every}th event: {shortage}" if every > 1 else str(shortage)
+        kept = sample.values[::every].size
+        independent = f"{kept} of {sample.values.size} independent"
+        reason = str(shortage).replace(f"n={kept}", independent) if every > 1 else str(shortage)
         return Modality(window=window.name, phase=phase, reason=reason)
     return Modality(window=window.name, phase=phase, p_value=found.p_value, modes_ms=found.at)
 

@@ -24,7 +24,7 @@ _SERIES = {"achieved_per_s": "acknowledged rate", "latency_ms": "latency"}
 @dataclass(frozen=True)
 class StepGap:
     """
-    It is the longest run of bins without a send within `AROUND_S` of a step.
+    It is the longest run of bins in which nothing was sent, within `AROUND_S` of a step.
 
     `bins` is its length (0: every bin has one), `due` how many events were due in it; `bin_s` the width of a bin.
     """
@@ -44,13 +44,13 @@ class StepGap:
         around = f"within {AROUND_S:g} s of the step at {self.step_s:g} s"
         width = digits.latency(self.bin_s * 1000)
         if self.bins == 0:
-            return f"no {width} bin without a send {around}"
+            return f"no send gap of {width} or more {around}"
         due = "no event was due in it" if self.due == 0 else f"{digits.count(self.due)} events were due in it"
         if self.due == 1:
             due = "1 event was due in it"
         bins = digits.counted(self.bins, "bin")
         gap = digits.latency(self.gap_s * 1000)
-        return f"the longest time without a send {around} is {gap} or somewhat more ({bins} of {width}); {due}"
+        return f"the longest send gap {around} is {gap} or somewhat more ({bins} of {width}); {due}"
 
 
 def describe_comparison(trial: TrialSummary, comparison: Comparison, phases: Sequence[PhaseSpan] = ()) -> str:
@@ -112,7 +112,7 @@ def format_level(change: ChangePoint, value: float | None) -> str:
 def describe_modality(modality: Modality) -> str:
     """Describe how many modes the test leaves, and where they lie."""
     if modality.p_value is None:
-        return f"not told: {modality.reason or 'no value'}"
+        return f"not told: {digits.brief(modality.reason or 'no value')}"
     p = digits.p_value(modality.p_value)
     modes = [digits.latency(mode) for mode in modality.modes_ms]
     if len(modes) > 1:

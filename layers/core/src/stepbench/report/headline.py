@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stepbench import digits
 from stepbench.report.labels import WindowRow, describe_latency, trial_labels, window_labels, window_rows
-from stepbench.report.operations import describe_operations, per_minute
+from stepbench.report.operations import describe_operations, format_throughput
 from stepbench.report.thresholds import describe_missed, describe_undecided
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _WINDOWS_PER_LINE = 3
 _CAVEAT_NAMES = {
     "t4_in_fallback": "t4 in fallback",
     "clock_unmeasured": "clock unmeasured",
-    "saturated_generator": "generator saturated",
+    "saturated_generator": "late sends",
     "batching_window_ignored": "batching window ignored",
     "setting_without_effect": "setting without effect",
 }
@@ -219,7 +219,7 @@ def _line(trial: TrialSummary, label: str) -> str:
 def _window(window: WindowResult, name: str) -> str:
     text = f"n {digits.count(window.n)}, p50 {digits.shown(window.latency_ms.p50)}"
     if window.operations is not None:
-        text += f", {per_minute(window.achieved_per_s)}/min"
+        text += f", {format_throughput(window.achieved_per_s)}"
     return f"{name}: {text}" if name else text
 
 

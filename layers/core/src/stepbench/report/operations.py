@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 CURVES_PER_FIGURE = 8
 _LAW_POINTS = 60
 _ROOM = 1.15
-_SECONDS_A_MINUTE = 60
 CLIENTS = digits.Unit("clients", 1.0)
 LEFT_OUT = "left out"
 PER_S = digits.Unit("/s", 1.0)
@@ -177,11 +176,11 @@ def _clients(number: int) -> str:
 
 
 def describe_operations(row: WindowRow) -> str:
-    """Answer for one window of operations: how long, how many a minute, how many came to nothing."""
+    """Answer for one window of operations: how long, how many a second, how many came to nothing."""
     window, found = row.window, row.window.operations
     clients = f" with {_clients(found.clients)}" if found and found.clients else ""
     times = describe_latency(window.latency_ms, "p99")
-    return f"{times}; {per_minute(window.achieved_per_s)} a minute{clients}; {_outcomes(found)}."
+    return f"{times}; {format_throughput(window.achieved_per_s)}{clients}; {_outcomes(found)}."
 
 
 def _outcomes(found: OperationsResult | None) -> str:
@@ -192,15 +191,20 @@ def _outcomes(found: OperationsResult | None) -> str:
     return ", ".join(sentences) or "none failed"
 
 
-def per_minute(per_s: float) -> str:
-    """Format operations a minute, in whole ones."""
-    return digits.fixed(per_s * _SECONDS_A_MINUTE, 0)
+def format_throughput(per_s: float) -> str:
+    """Format throughput: `1,450 ops/s`."""
+    return f"{digits.rounded(per_s, _digits(per_s))} ops/s"
 
 
-def kind_per_minute(window: WindowResult, kind: KindResult) -> float:
-    """Return the kind's part of what was achieved a minute."""
+def _digits(per_s: float) -> int:
+    """Return so many digits that thousands are whole, and few a second are told to a tenth of a per cent."""
+    return max(3, len(str(int(per_s))))
+
+
+def kind_per_s(window: WindowResult, kind: KindResult) -> float:
+    """Return the kind's part of what was achieved a second."""
     done = sum(each.ok for each in window.operations.kinds) if window.operations else 0
-    return _SECONDS_A_MINUTE * window.achieved_per_s * kind.ok / done if done else 0.0
+    return window.achieved_per_s * kind.ok / done if done else 0.0
 
 
 def format_kind(kind: KindResult) -> str:
