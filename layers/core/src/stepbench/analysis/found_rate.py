@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepbench.analysis.caveats.findings import STOPPED_REMEDY
 from stepbench.contracts.result import Caveat, FoundRate
 from stepbench.stats.bracketing import decide_after, describe_probe, is_held
 
@@ -31,7 +32,7 @@ def found_rate(evidence: Evidence) -> FoundRate | None:
     return FoundRate(wanted=find.utilisation, rate_per_s=decision.found_per_s, text=text, phases=evidence.utilisations)
 
 
-def find_rate_caveats(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
+def find_rate_caveats(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report a rate that was not found, metrics that did not come, and phases that were not as busy as planned."""
     found, find = found_rate(evidence), evidence.spec.plan.find_rate
     if found is None or find is None:
@@ -39,6 +40,7 @@ def find_rate_caveats(evidence: Evidence, _findings: Findings) -> Iterator[Cavea
     if found.rate_per_s is None:
         text = f"No rate was found that makes the store {100 * found.wanted:.0f} % busy: {found.text}."
         remedy = "Widen find_rate.low_per_s and high_per_s, raise probes, tolerance or writers."
+        remedy = STOPPED_REMEDY if findings.cancelled else remedy
         yield Caveat(kind="rate_not_found", text=text, remedy=remedy)
     for phase in found.phases:
         if phase.utilisation is None:

@@ -37,4 +37,5 @@ def find_unsure_phases(_evidence: Evidence, findings: Findings) -> Iterator[Cave
     for phase in findings.stopped:
         if phase.reason != "sure" and (phase.final is None or phase.final > phase.wanted):
             remedy = "Raise until.max_events, ask for a wider interval, or for a quantile that is easier to know."
+            remedy = STOPPED_REMEDY if findings.cancelled else remedy
             yield Caveat(kind="not_sure", text=phase.text, remedy=remedy)
