@@ -140,9 +140,12 @@ def test_a_metric_that_did_not_come_is_told(trial: SearchedTrial) -> None:
     assert kinds(trial.summary()) == {"utilisation_unknown"}
 
 
-def test_a_search_that_was_stopped_has_nothing_to_mend(trial: SearchedTrial) -> None:
+def test_a_search_that_was_stopped_has_nothing_to_mend() -> None:
     """It might have found its rate; wider bounds would not help."""
-    summary = trial.summary(StateError(Error="TrialCancelledError", Cause="stopped by the user"))
+    made = SearchedTrial()
+    made.offered(UNLOADED)
+    made.offered(1, 0.25)
+    summary = made.summary(StateError(Error="TrialCancelledError", Cause="stopped by the user"))
     (caveat,) = (caveat for caveat in summary.caveats if caveat.kind == "rate_not_found")
     assert caveat.remedy == "The run was stopped: run it again, to its end."
 
