@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stepbench.local.display import Show
     from stepbench.local.emulator.server import Emulator
-    from stepbench.local.progress import Show, Snapshot
+    from stepbench.local.progress import Snapshot
 
 pytestmark = pytest.mark.emulator
 

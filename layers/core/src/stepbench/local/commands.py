@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.result import SkippedTrial, SkippedTrials
+from stepbench.local.display import progress_display
 from stepbench.local.ended import ServerWatch
 from stepbench.local.executions import Executions, RunSpec, new_run_id
 from stepbench.local.fetching import REPORT, SUMMARY
 from stepbench.local.floors.measuring import DURATION_S, measure_floors
 from stepbench.local.headline import headline
 from stepbench.local.logs import following_logs
-from stepbench.local.progress import AWS, LOCAL, Overheads, progress_display
+from stepbench.local.progress import AWS, LOCAL, Overheads
 from stepbench.local.results import remedies
 from stepbench.local.running import RunOutcome, Terminal, execute
 from stepbench.local.session import LocalSession, local_session, skip_reason

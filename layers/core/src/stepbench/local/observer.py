@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.errors import LocalEnvironmentError, RecordsUnavailableError, ServerEndedError
 from stepbench.local.environment import EMULATOR
 from stepbench.local.executions import RUNNING
-from stepbench.local.progress import PhaseStart, Snapshot, sent
+from stepbench.local.progress import PhaseStart, RecentRate, Snapshot, counted
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Observer:
     holder: str = ""
     phase: PhaseStart | None = None
     sent: int = 0
+    errors: int = 0
+    _rate: RecentRate = field(default_factory=RecentRate)
     _shards: dict[int, int] = field(default_factory=dict)
     _before_load: dict[int, int] = field(default_factory=dict)
     _failures: int = 0
@@ -113,6 +115,8 @@ class Observer:
             phase=self.phase,
             sent=self.sent,
             received=max(0, sum(self._shards.values()) - before),
+            errors=self.errors,
+            rate_per_s=self._rate.per_s,
         )
 
     def _rounds(self) -> Iterator[Callable[[], None]]:
@@ -138,7 +142,7 @@ class Observer:
             return
         # Trials run one after the other: all before the one that runs are over, and so is one that ran and is gone.
         self.done = trial if trial is not None else (self.trial or 0) + 1
-        self.trial, self.phase, self.sent = trial, None, 0
+        self.trial, self.phase, self.sent, self.errors, self._rate = trial, None, 0, 0, RecentRate()
         self.trial_seen_ns, self.holder = self.clock.now_ns(), ""
         self._shards, self._before_load = {}, {}
 
@@ -147,7 +151,9 @@ class Observer:
         if self.trial is not None and self.phase is None:
             self.holder = self.executions.stack.table.flag(self._tag, layout.WAITING) or ""
         elif self.trial is not None:
-            self.sent = sent(self.executions.stack.table.beats(self._tag))
+            beats = self.executions.stack.table.beats(self._tag)
+            self.sent, self.errors = counted(beats, "sent"), counted(beats, "failed", "unknown")
+            self._rate.add(self.clock.now_ns(), self.sent)
 
     def _read_phase(self) -> None:
         """Read the end of a phase with `until`, once it is fixed; then the next phase, once it is planned."""

@@ -1,29 +1,25 @@
-"""Progress of a run and the time that it will take, as pure functions of what was observed of it.
-
-Progress for people, on stderr: one live line on a terminal, a line now and then elsewhere.
-"""
+"""Progress of a run and the time that it will take, as pure functions of what was observed of it."""
 
 from __future__ import annotations
 
-import contextlib
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
-from stepbench.digits import count, duration
+from stepbench.digits import count, duration, rounded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from rich.console import Console
+    from collections.abc import Iterable, Mapping
 
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import TrialPlan, TrialSpec
 
-    Show = Callable[["Snapshot"], None]
-
 WRITER = "writer#"
+RATE_OVER_S = 10
+LEAST_RATE_OVER_S = 3
+"""Heartbeats are a second old, so a rate over less than that may be a third wrong."""
+_SEPARATOR = " \N{MIDDLE DOT} "
+_LEAST_NAME = 12
 LEASE_WAIT_S = 600
 """So long PrepareTarget is tried again while another run holds the target; the trial machine says so."""
 
@@ -61,7 +57,8 @@ class Snapshot:
     A snapshot holds what is known of a run at one moment.
 
     `trial` is None before the first trial and between two; `phase` is None while the target is prepared. `holder` has
-    the target that the trial waits for; "" while it waits for none.
+    the target that the trial waits for; "" while it waits for none. `sent`, `errors` (failed and unknown outcomes) and
+    `received` are the trial's, `rate_per_s` what its writers have sent of late.
     """
 
     specs: tuple[TrialSpec, ...]
@@ -74,12 +71,35 @@ class Snapshot:
     phase: PhaseStart | None = None
     sent: int = 0
     received: int = 0
+    errors: int = 0
+    rate_per_s: float | None = None
 
 
-def sent(beats: Mapping[str, Mapping[str, object]]) -> int:
-    """Return the events sent by all writers together, by their heartbeats."""
+def counted(beats: Mapping[str, Mapping[str, object]], *outcomes: str) -> int:
+    """Return how many events of all writers together came to one of these outcomes, or were `sent`, by heartbeats."""
     progress = [beat.get("progress") for who, beat in beats.items() if who.startswith(WRITER)]
-    return sum(int(each.get("sent", 0)) for each in progress if isinstance(each, dict))
+    return sum(int(each.get(outcome, 0)) for each in progress if isinstance(each, dict) for outcome in outcomes)
+
+
+@dataclass
+class RecentRate:
+    """The rate of a counter over its last `RATE_OVER_S` seconds, from what was read of it now and then."""
+
+    _seen: deque[tuple[int, int]] = field(default_factory=deque)
+
+    def add(self, at_ns: int, count: int) -> None:
+        """Note the counter, and forget what is older than it takes."""
+        self._seen.append((at_ns, count))
+        while len(self._seen) > 1 and self._seen[1][0] <= at_ns - RATE_OVER_S * 10**9:
+            self._seen.popleft()
+
+    @property
+    def per_s(self) -> float | None:
+        """Return the rate; None until the counter was seen over two heartbeats at least."""
+        if not self._seen or self._seen[-1][0] - self._seen[0][0] < LEAST_RATE_OVER_S * 10**9:
+            return None
+        (from_ns, before), (to_ns, count) = self._seen[0], self._seen[-1]
+        return (count - before) * 1e9 / (to_ns - from_ns)
 
 
 def trial_s(plan: TrialPlan, overheads: Overheads) -> float:
@@ -121,7 +141,7 @@ def activity(snapshot: Snapshot) -> str:
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
     if since_s < 0:
         return f"phase {phase.name}: writers get ready"
-    if since_s < snapshot.phase.offered_s(phase):
+    if _is_offered(snapshot):
         return f"phase {phase.name}"
     last = snapshot.phase.index == len(phases) - 1
     return "arrivals and analysis" if last else f"after phase {phase.name}"
@@ -135,13 +155,72 @@ def share_done(snapshot: Snapshot, overheads: Overheads) -> float:
 
 
 def line(snapshot: Snapshot, overheads: Overheads) -> str:
-    """Format the snapshot as one line of text."""
-    left = f"about {duration(left_s(snapshot, overheads))} left"
+    """Format the snapshot as one line of text, however long."""
+    return _SEPARATOR.join((*_what(snapshot), *_counts(snapshot), _left(snapshot, overheads)))
+
+
+def fitted_lines(snapshot: Snapshot, overheads: Overheads, first: int, width: int) -> list[str]:
+    """
+    Format the snapshot as lines that are no longer than a terminal is wide, the first one no longer than `first`.
+
+    Of what is too long, the trial's name is shortened first, in its middle.
+    """
+    rest = (_left(snapshot, overheads), *_counts(snapshot))
+    head = _SEPARATOR.join((*_what(snapshot, name=""), rest[0]))
+    name = "" if snapshot.trial is None else snapshot.specs[snapshot.trial].name
+    name = shorten_middle(name, max(_LEAST_NAME, first - len(head)))
+    lines = [""]
+    for part in (*_what(snapshot, name=name), *rest):
+        longer = f"{lines[-1]}{_SEPARATOR}{part}" if lines[-1] else part
+        if len(longer) <= (first if len(lines) == 1 else width):
+            lines[-1] = longer
+        elif lines[-1]:
+            lines.append(shorten_middle(part, width))
+        else:
+            lines[-1] = shorten_middle(part, first)
+    return lines
+
+
+def shorten_middle(text: str, length: int) -> str:
+    """Leave out the middle of what is longer: names of trials differ at their ends."""
+    if len(text) <= length:
+        return text
+    tail = max(0, length - 1) // 2
+    return f"{text[: length - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{text[len(text) - tail :]}"
+
+
+def _what(snapshot: Snapshot, name: str | None = None) -> tuple[str, ...]:
+    """Say which trial runs, under another name if one is given, and what happens in it."""
     if snapshot.trial is None:
-        return f"{activity(snapshot)} \N{MIDDLE DOT} {left}"
-    spec = snapshot.specs[snapshot.trial]
-    place = f"trial {snapshot.trial + 1}/{len(snapshot.specs)} {spec.name}"
-    return " \N{MIDDLE DOT} ".join((place, activity(snapshot), _wait(snapshot) or _events(snapshot, spec.plan), left))
+        return (activity(snapshot),)
+    name = snapshot.specs[snapshot.trial].name if name is None else name
+    return f"trial {snapshot.trial + 1}/{len(snapshot.specs)} {name}", activity(snapshot)
+
+
+def _left(snapshot: Snapshot, overheads: Overheads) -> str:
+    return f"about {duration(left_s(snapshot, overheads))} left"
+
+
+def _counts(snapshot: Snapshot) -> tuple[str, ...]:
+    """Format what was counted in this trial; before there is a phase, how long it waits for its target."""
+    if snapshot.trial is None:
+        return ()
+    if wait := _wait(snapshot):
+        return (wait,)
+    found = [f"this trial: {_events(snapshot, snapshot.specs[snapshot.trial].plan)}"]
+    if snapshot.sent:
+        found.append(f"{count(snapshot.errors)} {'error' if snapshot.errors == 1 else 'errors'}")
+    if snapshot.rate_per_s is not None and _is_offered(snapshot):
+        found.append(f"{rounded(snapshot.rate_per_s, 2)}/s")
+    return tuple(found)
+
+
+def _is_offered(snapshot: Snapshot) -> bool:
+    """Tell whether load is being offered: between phases, a rate would be that of the one before."""
+    if snapshot.trial is None or snapshot.phase is None:
+        return False
+    since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
+    return 0 <= since_s < snapshot.phase.offered_s(snapshot.specs[snapshot.trial].plan.phases[snapshot.phase.index])
 
 
 def _wait(snapshot: Snapshot) -> str:
@@ -165,42 +244,3 @@ def _events(snapshot: Snapshot, plan: TrialPlan) -> str:
     received = f"received {count(min(snapshot.received, plan.events))}"
     share = plan.record.matching_share
     return f"{sent}, {received}" if share == 1 else f"{sent}, {received} (the filter lets {share:g} pass)"
-
-
-REDRAWS_PER_S = 2
-"""Drawing costs time on the machine that is being measured."""
-EVERY_NS = 15 * 10**9
-
-
-@contextlib.contextmanager
-def progress_display(console: Console, overheads: Overheads) -> Iterator[Show]:
-    """Yield the function to call with each snapshot."""
-    if not console.is_terminal:
-        yield PlainLines(console, overheads)
-        return
-    columns = (BarColumn(bar_width=20), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=console, refresh_per_second=REDRAWS_PER_S, transient=True) as bars:
-        task: TaskID = bars.add_task("starting", total=1.0)
-
-        def show(snapshot: Snapshot) -> None:
-            bars.update(task, completed=share_done(snapshot, overheads), description=line(snapshot, overheads))
-
-        yield show
-
-
-class PlainLines:
-    """The display prints a line whenever something else happens, and every 15 s while nothing does."""
-
-    def __init__(self, console: Console, overheads: Overheads) -> None:
-        self._console = console
-        self._overheads = overheads
-        self._last: tuple[int | None, str] | None = None
-        self._at_ns = 0
-
-    def __call__(self, snapshot: Snapshot) -> None:
-        """Print the snapshot, if it is time for a line."""
-        what = (snapshot.trial, activity(snapshot))
-        if what == self._last and snapshot.now_ns - self._at_ns < EVERY_NS:
-            return
-        self._last, self._at_ns = what, snapshot.now_ns
-        self._console.print(line(snapshot, self._overheads), markup=False, highlight=False, soft_wrap=True)
