@@ -60,6 +60,8 @@ def _ratio_clause(effect: Effect, ratio: Estimate) -> str:
     if ratio.value is None:
         return f"{effect.measure} cannot be compared ({ratio.reason or 'no value'})"
     change = _factor(ratio) if effect.measure == "throughput" else digits.effect(ratio)
+    if effect.finding == "unknown" and effect.measure == "throughput":  # of one run: a count, and no interval
+        return f"throughput {digits.rounded(ratio.value)} {digits.TIMES.name} ({_values(effect)})"
     if effect.finding == "unknown":
         return f"{effect.measure} {change}"
     if effect.finding in {"lower", "higher"}:
@@ -83,7 +85,7 @@ def _values(effect: Effect) -> str:
     if a is None or b is None:
         return digits.NONE
     if effect.measure == "throughput":
-        return f"{digits.rate(b)} against {digits.rate(a)}/s"
+        return f"{digits.rate(b)} against {digits.rate(a)} ops/s"
     unit = digits.unit_for(max(a, b, key=abs))
     return f"{digits.rounded(b * unit.per_ms)} against {digits.rounded(a * unit.per_ms)} {unit.name}"
 
