@@ -10,7 +10,8 @@ from tests.samples.finished_trials import SECOND_NS, FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.result import TrialResult, Utilisation
+from stepbench.contracts.result import TrialResult
+from stepbench.contracts.search import Utilisation
 from stepbench.contracts.tasks import AnalyseTrialInput, StateError
 from stepbench.records.storage import layout
 from stepbench.stages.analyse_trial import analyse_trial

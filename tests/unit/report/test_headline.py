@@ -10,7 +10,8 @@ from tests.samples.estimates import present
 from tests.samples.results import changed, refused_result, sample_page, sample_summary, sample_window
 from tests.unit.report.test_page import EVIL, without_script_bodies
 
-from stepbench.contracts.result import Caveat, Failure, FoundRate, StoppedPhase, Utilisation
+from stepbench.contracts.result import Caveat, Failure
+from stepbench.contracts.search import FoundRate, StoppedPhase, Utilisation
 from stepbench.report.headline import (
     HEADINGS,
     describe_search,

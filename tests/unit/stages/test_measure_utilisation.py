@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from tests.samples.finished_trials import SECOND_NS, FinishedTrial
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
-from stepbench.contracts.result import Utilisation
+from stepbench.contracts.search import Utilisation
 from stepbench.contracts.tasks import MeasureUtilisationInput
 from stepbench.drivers.protocol import Meter, Reading
 from stepbench.errors import TrialCancelledError

@@ -9,7 +9,7 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.result import Utilisation
+from stepbench.contracts.search import Utilisation
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, ValidatePlanInput, WriterItem
 from stepbench.errors import PlanError, RateNotFoundError, TrialCancelledError
 from stepbench.records.storage import layout

@@ -16,7 +16,7 @@ from stepbench.records.storage.run_store import read_t4_lines, read_utilisations
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.result import Utilisation
+    from stepbench.contracts.search import Utilisation
     from stepbench.contracts.tasks import StateError
     from stepbench.records.formats.t4_lines import T4Line
     from stepbench.records.join.joined import Joined

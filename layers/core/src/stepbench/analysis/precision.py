@@ -15,7 +15,7 @@ import numpy as np
 
 from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
 from stepbench.contracts.phase import LoadStep, PrecisionLook, PrecisionLooks, Window
-from stepbench.contracts.result import StoppedPhase
+from stepbench.contracts.search import StoppedPhase
 from stepbench.model.result import Outcome
 from stepbench.records.join.sent import UNRECORDED
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measure import Experiment
     from stepbench.contracts.measures import WindowResult
-    from stepbench.contracts.result import Caveat, FoundRate, RunSummary, StoppedPhase, TrialSummary, Utilisation
+    from stepbench.contracts.result import Caveat, RunSummary, TrialSummary
+    from stepbench.contracts.search import FoundRate, StoppedPhase, Utilisation
 
 State = Literal["complete", "incomplete", "failed", "skipped"]
 HEADINGS = ("trial", "provider", "n", "p50", "p90", "p95", "p99", "lost", "throughput", "floor p50", "caveats")

@@ -8,8 +8,8 @@ import numpy as np
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.phase import PhaseSchedule
-from stepbench.contracts.result import Utilisation
 from stepbench.contracts.rules.load import METRICS_WAIT_S
+from stepbench.contracts.search import Utilisation
 from stepbench.contracts.tasks import MeasureUtilisationInput, MeasureUtilisationOutput
 from stepbench.drivers.metering import build_meter
 from stepbench.drivers.protocol import Meter, Reading

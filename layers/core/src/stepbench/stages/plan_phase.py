@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.plan import FindRate, Phase, TrialPlan, TrialRef
-    from stepbench.contracts.result import Utilisation
+    from stepbench.contracts.search import Utilisation
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
 

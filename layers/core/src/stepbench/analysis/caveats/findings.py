@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from stepbench.analysis.stalls import Stall
     from stepbench.analysis.windows import MeasuredWindow
     from stepbench.contracts.measures import WindowResult
-    from stepbench.contracts.result import Accounting, Clock, Failure, StoppedPhase
+    from stepbench.contracts.result import Accounting, Clock, Failure
+    from stepbench.contracts.search import StoppedPhase
 
 STOPPED_REMEDY = "The run was stopped: run it again, to its end."
 

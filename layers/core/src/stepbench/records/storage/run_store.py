@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.result import Utilisation
+from stepbench.contracts.search import Utilisation
 from stepbench.errors import CorruptRecordsError, RecordsUnavailableError
 from stepbench.records.formats.t4_lines import T4Line, parse_t4_line
 from stepbench.records.storage import layout
