@@ -1,6 +1,6 @@
 """Task `RenderReport`: all trials' outcomes in, report and summary in the bucket out."""
 
-from stepbench.contracts.tasks import RenderReportInput
+from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.observability import observed
 from stepbench.stages.render_report import render_report
 from stepbench.stages.services import stage_handler

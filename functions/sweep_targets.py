@@ -1,6 +1,6 @@
 """Entry point `SweepTargets`: finish what an execution could not."""
 
-from stepbench.contracts.tasks import SweepTargetsInput
+from stepbench.contracts.run_tasks import SweepTargetsInput
 from stepbench.observability import observed
 from stepbench.stages.services import stage_handler
 from stepbench.stages.sweep_targets import sweep_targets

@@ -1,6 +1,6 @@
 """Task `ValidatePlan`: a user's plan in, stored and priced trials out, or a refusal."""
 
-from stepbench.contracts.tasks import ValidatePlanInput
+from stepbench.contracts.run_tasks import ValidatePlanInput
 from stepbench.observability import observed
 from stepbench.stages.services import stage_handler
 from stepbench.stages.validate_plan import validate_plan

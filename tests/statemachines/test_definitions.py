@@ -17,7 +17,7 @@ import pytest
 from cfnlint.api import lint_all  # type: ignore[import-untyped] # it has none
 
 from stepbench import errors
-from stepbench.contracts import tasks
+from stepbench.contracts import run_tasks, tasks
 from stepbench.contracts.identity import ANY_ATTEMPT
 from stepbench.contracts.plan import TrialPlan
 from stepbench.local.progress import LEASE_WAIT_S
@@ -301,26 +301,26 @@ def test_paths_in_templates_are_marked_as_such(machine: Machine) -> None:
 def test_the_child_gets_a_planned_trial(benchmark_machine: Machine) -> None:
     """One model describes what ValidatePlan makes and what the trial machine begins with."""
     given = _fields(benchmark_machine["RunTrial"].definition["Parameters"]["Input"])
-    assert given - {"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"} == set(tasks.PlannedTrial.model_fields)
+    assert given - {"AWS_STEP_FUNCTIONS_STARTED_BY_EXECUTION_ID"} == set(run_tasks.PlannedTrial.model_fields)
 
 
 def test_the_trial_machine_reads_only_what_the_child_gets(trial: Machine) -> None:
     """Begin copies its input; a field that is not there would end the execution uncaught."""
     copied = trial["Begin"].definition["Parameters"]
     read = {value.removeprefix("$.") for value in copied.values() if isinstance(value, str)}
-    assert read <= set(tasks.PlannedTrial.model_fields)
+    assert read <= set(run_tasks.PlannedTrial.model_fields)
 
 
 def test_outcomes_are_what_the_report_takes(benchmark_machine: Machine) -> None:
     """Both ends of a trial give the same fields, and no cause: 100 of them have to stay under 256 KiB."""
     for name in ("TrialSucceeded", "TrialFailed"):
-        assert _fields(benchmark_machine[name].definition["Parameters"]) == set(tasks.TrialOutcome.model_fields)
+        assert _fields(benchmark_machine[name].definition["Parameters"]) == set(run_tasks.TrialOutcome.model_fields)
 
 
 def test_phases_are_read_as_the_plan_gives_them(trial: Machine) -> None:
     """The phase loop's paths name fields of PhaseRef and WriterItem."""
     text = json.dumps(trial["Phases"].definition)
-    assert set(re.findall(r"\$\.phase\.(\w+)", text)) == set(tasks.PhaseRef.model_fields)
+    assert set(re.findall(r"\$\.phase\.(\w+)", text)) == set(run_tasks.PhaseRef.model_fields)
     barrier = trial["WaitForBarrier"].definition["TimestampPath"]
     assert barrier.removeprefix("$.") in tasks.WriterItem.model_fields
 

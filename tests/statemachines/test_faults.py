@@ -12,7 +12,7 @@ from tests.statemachines.conftest import load_machine
 from tests.statemachines.lab import BUCKET, TABLE, Lab, Scenario, open_lab
 
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import SweepTargetsInput
+from stepbench.contracts.run_tasks import SweepTargetsInput
 from stepbench.local.memory_services import MemoryServices
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore

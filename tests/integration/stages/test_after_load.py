@@ -17,14 +17,8 @@ from tests.samples.services import small_plan, stored_trial
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.result import RunSummary, TrialResult
-from stepbench.contracts.tasks import (
-    AnalyseTrialInput,
-    AwaitArrivalsInput,
-    CollectLogsInput,
-    ExportRecordsInput,
-    RenderReportInput,
-    TrialOutcome,
-)
+from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
+from stepbench.contracts.tasks import AnalyseTrialInput, AwaitArrivalsInput, CollectLogsInput, ExportRecordsInput
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.formats.t4_lines import t4_lines
 from stepbench.records.storage import layout

@@ -10,14 +10,12 @@ import pytest
 
 from stepbench.contracts.identity import parse_event_id
 from stepbench.contracts.phase import PhaseSchedule
+from stepbench.contracts.run_tasks import PlannedTrial, SweepTargetsInput, ValidatePlanInput
 from stepbench.contracts.tasks import (
     AwaitTargetInput,
-    PlannedTrial,
     PlanPhaseInput,
     PrepareTargetInput,
-    SweepTargetsInput,
     TearDownTargetInput,
-    ValidatePlanInput,
     WriterItem,
 )
 from stepbench.errors import PlanError, TargetBusyError, TargetUnavailableError

@@ -13,7 +13,8 @@ from benchmarks.recompute import __main__ as recompute
 from tests.samples.finished_trials import PHASES, AnalysedTrial, watched_with_a_gap
 
 from stepbench.contracts.result import RunSummary
-from stepbench.contracts.tasks import ExportRecordsInput, RenderReportInput, StateError
+from stepbench.contracts.run_tasks import RenderReportInput
+from stepbench.contracts.tasks import ExportRecordsInput, StateError
 from stepbench.model.result import Outcome
 from stepbench.records.storage import layout
 from stepbench.report.markdown import render_markdown

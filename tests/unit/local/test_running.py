@@ -13,7 +13,7 @@ from tests.samples.services import MemoryServices, small_plan
 from stepbench.contracts.ended import EndedServer
 from stepbench.contracts.plan import Plan
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import RenderReportInput
+from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.errors import LocalEnvironmentError, PlanError, RecordsUnavailableError
 from stepbench.local.executions import LOGS_LIMIT_S, Executions, Stopping
 from stepbench.local.fetching import NotFetchedError, RunFolder

@@ -17,7 +17,7 @@ from botocore.stub import Stubber
 from tests.samples.services import MemoryServices
 
 from stepbench.contracts.plan import Plan
-from stepbench.contracts.tasks import ValidatePlanInput
+from stepbench.contracts.run_tasks import ValidatePlanInput
 from stepbench.errors import PlanError
 from stepbench.planning import parse_plan
 from stepbench.records.storage import layout

@@ -9,8 +9,9 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.run_tasks import ValidatePlanInput
 from stepbench.contracts.search import Utilisation
-from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, ValidatePlanInput, WriterItem
+from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
 from stepbench.errors import PlanError, RateNotFoundError, TrialCancelledError
 from stepbench.records.storage import layout
 from stepbench.stages.plan_phase import plan_phase, with_found_rate

@@ -14,7 +14,7 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure, RunSummary
-from stepbench.contracts.tasks import RenderReportInput, TrialOutcome
+from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
 from stepbench.planning import expand, parse_plan
 from stepbench.records.storage import layout
 from stepbench.stages.render_report import MAX_CAUSE_CHARS, render_report
@@ -22,7 +22,7 @@ from stepbench.stages.render_report import MAX_CAUSE_CHARS, render_report
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.result import TrialResult
-    from stepbench.contracts.tasks import RenderReportOutput
+    from stepbench.contracts.run_tasks import RenderReportOutput
 
 RUN = "run-1"
 STARTED = datetime(2023, 11, 14, 22, 0, tzinfo=UTC)

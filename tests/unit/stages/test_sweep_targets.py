@@ -10,7 +10,7 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import SweepTargetsInput, SweepTargetsOutput
+from stepbench.contracts.run_tasks import SweepTargetsInput, SweepTargetsOutput
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import FilePointer

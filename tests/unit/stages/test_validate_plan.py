@@ -8,7 +8,7 @@ from tests.samples.services import MemoryServices
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
-from stepbench.contracts.tasks import PhaseRef, PlannedTrial, ValidatePlanInput
+from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import find_plan
 from stepbench.records.storage import layout

@@ -13,14 +13,8 @@ from pydantic import ValidationError
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import (
-    AnalyseTrialInput,
-    CollectLogsInput,
-    RenderReportInput,
-    StateError,
-    SweepTargetsInput,
-    TrialOutcome,
-)
+from stepbench.contracts.run_tasks import RenderReportInput, SweepTargetsInput, TrialOutcome
+from stepbench.contracts.tasks import AnalyseTrialInput, CollectLogsInput, StateError
 from stepbench.errors import StepbenchError
 from stepbench.local.stack import BENCHMARK, TRIAL, StackError
 from stepbench.records.storage import layout

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import RenderReportInput
+from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.digits import count
 from stepbench.errors import CorruptRecordsError, PlanError, Problem, StepbenchError
 from stepbench.local.emulator.server import NAME as EMULATOR_NAME

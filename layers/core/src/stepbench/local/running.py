@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.result import Failure, RunSummary
-from stepbench.contracts.tasks import RenderReportInput, TrialOutcome
+from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
 from stepbench.errors import (
     PlanError,
     Problem,

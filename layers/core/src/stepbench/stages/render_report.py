@@ -17,7 +17,7 @@ from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
-from stepbench.contracts.tasks import RenderReportOutput
+from stepbench.contracts.run_tasks import RenderReportOutput
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.errors import PlanError
 from stepbench.observability import logger
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stepbench.contracts.result import RunSummary
-    from stepbench.contracts.tasks import RenderReportInput
+    from stepbench.contracts.run_tasks import RenderReportInput
     from stepbench.stages.services import Services
 
 M = TypeVar("M", bound=BaseModel)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import SweepTargetsInput, SweepTargetsOutput
+from stepbench.contracts.run_tasks import SweepTargetsInput, SweepTargetsOutput
 from stepbench.errors import StepbenchError
 from stepbench.observability import logger
 from stepbench.records.storage import layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.tasks import PhaseRef, PlannedTrial, ValidatePlanInput, ValidatePlanOutput
+from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput, ValidatePlanOutput
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import check_budget, expand, expanded, parse_plan, require_servers
 from stepbench.records.storage import layout
