@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,7 @@ from stepbench.local.progress import (
     fitted_lines,
     left_s,
     line,
+    phase_times,
     run_s,
     share_done,
     trial_s,
@@ -176,6 +178,28 @@ def test_a_rate_is_that_of_the_last_seconds() -> None:
         rate.add(second * S, count)
         seen.append(rate.per_s)
     assert seen == [None, None, 50.0, (600 - 90) / 10, (600 - 200) / 10, 0.0]
+
+
+def test_service_times_are_those_of_the_phases_writers() -> None:
+    """A phase is numbered in hexadecimal; the warm-up's times would make the load look slow."""
+    beats: dict[str, dict[str, object]] = {
+        "writer#0a-0000-0000-00": {"service_times": "320:3 328:1"},
+        "writer#0a-0001-0000-00": {"service_times": "320:2"},
+        "writer#0a-0002-0000-00": {},
+        "writer#00-0000-0000-00": {"service_times": "400:9"},
+        "watcher#0": {},
+    }
+    assert phase_times(beats, 10) == {320: 5, 328: 1}
+
+
+@pytest.mark.parametrize(("kind", "named"), [("trigger", "write"), ("operations", "service time")])
+def test_the_quantiles_are_named_for_what_they_are(specs: tuple[TrialSpec, ...], kind: str, named: str) -> None:
+    """Of a trigger it is the write alone; the mark says that they have no interval. 2 ** 20.03 ns are 1.07 ms."""
+    spec = specs[0].model_copy(update={"plan": specs[0].plan.model_copy(update={"experiment": kind})})
+    known = {"trial": 0, "phase": phase(0, 18), "sent": 100}
+    times = Counter({320: 98, 400: 2})
+    assert f" · {named} p50 ~1.1 ms, p99 ~34 ms · " in line(at((spec,), 20, **known, service_times=times), COSTS)
+    assert "p50" not in line(at((spec,), 20, **known), COSTS)
 
 
 def test_between_phases_no_rate_is_shown(specs: tuple[TrialSpec, ...]) -> None:

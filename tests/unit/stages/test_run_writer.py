@@ -130,6 +130,20 @@ def test_started_is_said_before_the_first_event_and_the_end_after_the_last() -> 
     assert writer.ended()["progress"] == {"sent": 10, "ok": 10, "failed": 0, "unknown": 0, "planned": 10}
 
 
+def test_signs_of_life_have_the_service_times_of_what_is_stored() -> None:
+    """Live progress shows their quantiles; what failed took no service, and each row is in one file."""
+    store = {"outcomes": {3: Outcome.FAILED}, "service_ns": (2**20 + 1,)}  # bucket 320 begins at 2 ** 20 ns
+    writer, seen = Writer(duration_s=15, store=store), []
+    writer.at(3, lambda: seen.append(writer.ended()["service_times"]))
+    writer.at(9, lambda: seen.append(writer.ended()["service_times"]))
+    writer.run()
+    assert seen[0] == ""
+    bucket, stored = seen[1].split(":")
+    assert bucket == "320"
+    assert 40 <= int(stored) <= 60  # what was flushed 10 s after the writer began, 5 s before load
+    assert writer.ended()["service_times"] == "320:149"
+
+
 def test_signs_of_life_count_while_load_is_offered() -> None:
     """Live progress shows them; the sweeper takes a writer without them for dead."""
     writer, seen = Writer(), []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.errors import LocalEnvironmentError, RecordsUnavailableError, ServerEndedError
 from stepbench.local.environment import EMULATOR
 from stepbench.local.executions import RUNNING
-from stepbench.local.progress import PhaseStart, RecentRate, Snapshot, counted
+from stepbench.local.progress import PhaseStart, RecentRate, Snapshot, counted, phase_times
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Observer:
     phase: PhaseStart | None = None
     sent: int = 0
     errors: int = 0
+    service_times: Counter[int] = field(default_factory=Counter)
     _rate: RecentRate = field(default_factory=RecentRate)
     _shards: dict[int, int] = field(default_factory=dict)
     _before_load: dict[int, int] = field(default_factory=dict)
@@ -117,6 +119,7 @@ class Observer:
             received=max(0, sum(self._shards.values()) - before),
             errors=self.errors,
             rate_per_s=self._rate.per_s,
+            service_times=self.service_times,
         )
 
     def _rounds(self) -> Iterator[Callable[[], None]]:
@@ -142,7 +145,8 @@ class Observer:
             return
         # Trials run one after the other: all before the one that runs are over, and so is one that ran and is gone.
         self.done = trial if trial is not None else (self.trial or 0) + 1
-        self.trial, self.phase, self.sent, self.errors, self._rate = trial, None, 0, 0, RecentRate()
+        self.trial, self.phase, self.sent, self.errors = trial, None, 0, 0
+        self.service_times, self._rate = Counter(), RecentRate()
         self.trial_seen_ns, self.holder = self.clock.now_ns(), ""
         self._shards, self._before_load = {}, {}
 
@@ -154,6 +158,7 @@ class Observer:
             beats = self.executions.stack.table.beats(self._tag)
             self.sent, self.errors = counted(beats, "sent"), counted(beats, "failed", "unknown")
             self._rate.add(self.clock.now_ns(), self.sent)
+            self.service_times = phase_times(beats, self.phase.index) if self.phase else Counter()
 
     def _read_phase(self) -> None:
         """Read the end of a phase with `until`, once it is fixed; then the next phase, once it is planned."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stepbench.digits import count, duration, rounded
+from stepbench.digits import UNSURE, count, duration, rounded, unit_for
+from stepbench.stats.histogram import histogram_quantile_ns, parse_histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,6 +21,7 @@ LEAST_RATE_OVER_S = 3
 """Heartbeats are a second old, so a rate over less than that may be a third wrong."""
 _SEPARATOR = " \N{MIDDLE DOT} "
 _LEAST_NAME = 12
+_QUANTILES = (("p50", 0.5), ("p99", 0.99))
 LEASE_WAIT_S = 600
 """So long PrepareTarget is tried again while another run holds the target; the trial machine says so."""
 
@@ -58,7 +60,8 @@ class Snapshot:
 
     `trial` is None before the first trial and between two; `phase` is None while the target is prepared. `holder` has
     the target that the trial waits for; "" while it waits for none. `sent`, `errors` (failed and unknown outcomes) and
-    `received` are the trial's, `rate_per_s` what its writers have sent of late.
+    `received` are the trial's, `rate_per_s` what its writers have sent of late,
+    `service_times` a histogram of the phase's acknowledged requests, as far as their records are stored.
     """
 
     specs: tuple[TrialSpec, ...]
@@ -73,12 +76,23 @@ class Snapshot:
     received: int = 0
     errors: int = 0
     rate_per_s: float | None = None
+    service_times: Counter[int] = field(default_factory=Counter)
 
 
 def counted(beats: Mapping[str, Mapping[str, object]], *outcomes: str) -> int:
     """Return how many events of all writers together came to one of these outcomes, or were `sent`, by heartbeats."""
     progress = [beat.get("progress") for who, beat in beats.items() if who.startswith(WRITER)]
     return sum(int(each.get(outcome, 0)) for each in progress if isinstance(each, dict) for outcome in outcomes)
+
+
+def phase_times(beats: Mapping[str, Mapping[str, object]], phase: int) -> Counter[int]:
+    """Return the histogram of service times of all writers of a phase, by their heartbeats."""
+    beginning = f"{WRITER}{phase:02x}-"
+    found: Counter[int] = Counter()
+    for who, beat in beats.items():
+        if who.startswith(beginning):
+            found += parse_histogram(str(beat.get("service_times") or ""))
+    return found
 
 
 @dataclass
@@ -212,7 +226,18 @@ def _counts(snapshot: Snapshot) -> tuple[str, ...]:
         found.append(f"{count(snapshot.errors)} {'error' if snapshot.errors == 1 else 'errors'}")
     if snapshot.rate_per_s is not None and _is_offered(snapshot):
         found.append(f"{rounded(snapshot.rate_per_s, 2)}/s")
+    if snapshot.service_times:
+        writes = snapshot.specs[snapshot.trial].plan.experiment == "trigger"
+        quantiles = ", ".join(f"{name} {_quantile(snapshot.service_times, q)}" for name, q in _QUANTILES)
+        found.append(f"{'write' if writes else 'service time'} {quantiles}")
     return tuple(found)
+
+
+def _quantile(times: Counter[int], q: float) -> str:
+    """Format a quantile with the two digits that a histogram has, marked since it has no interval."""
+    value_ms = (histogram_quantile_ns(times, q) or 0.0) / 1e6
+    unit = unit_for(value_ms)
+    return f"{UNSURE}{rounded(value_ms * unit.per_ms, 2)} {unit.name}"
 
 
 def _is_offered(snapshot: Snapshot) -> bool:

@@ -29,6 +29,7 @@ from stepbench.records.storage.flusher import Flusher
 from stepbench.records.storage.layout import ClockSample
 from stepbench.stages.services import repeat, run_measuring
 from stepbench.stages.target_driver import refuse_if_cancelled
+from stepbench.stats.histogram import histogram_text
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
@@ -207,7 +208,8 @@ def _beat_and_read_flags(attempt: _Attempt) -> tuple[str | None, bool, int | Non
     cancelled = table.flag(tag, layout.CANCELLED)
     of_slice = attempt.id[:-2]
     fenced = any(other > attempt.id for other in table.started(tag, of_slice))
-    table.beat(tag, f"writer#{attempt.id}", attempt.slice.recorder.progress())
+    times = histogram_text(attempt.flusher.service_times)
+    table.beat(tag, f"writer#{attempt.id}", attempt.slice.recorder.progress(), service_times=times)
     return cancelled, fenced, stop_at_ns
 
 
@@ -229,7 +231,8 @@ def _conclude(attempt: _Attempt) -> RunWriterOutput:
     attempt.flusher.finish(attempt.services.clock)
     progress, tag = attempt.slice.recorder.progress(), attempt.task.item.ref.tag
     with contextlib.suppress(RecordsUnavailableError):  # the records are safe; only the progress display is behind
-        attempt.services.table.end_beat(tag, f"writer#{attempt.id}", progress)
+        times = histogram_text(attempt.flusher.service_times)
+        attempt.services.table.end_beat(tag, f"writer#{attempt.id}", progress, service_times=times)
     if attempt.cancelled is not None:
         message = f"writer {attempt.id} stopped after {progress['sent']} events: cancelled ({attempt.cancelled})"
         raise TrialCancelledError(message)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from stepbench.errors import RecordsLostError, RecordsRefusedError, RecordsUnavailableError
+from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import ColumnHeader, PendingRows, encode
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import FilePointer
+from stepbench.stats.histogram import count_times
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -27,6 +30,8 @@ class _File:
         self.header = header
         self.size = rows.size
         self.in_bucket = False
+        self.service_times: Counter[int] = Counter()
+        """Of acknowledged rows, known once the file is encoded."""
         self._content: PendingRows | tuple[FilePointer, bytes] = rows
 
     def encoded(self, attempt_id: str, matching_share: float) -> tuple[FilePointer, bytes]:
@@ -37,6 +42,7 @@ class _File:
             expected = rows.expected(matching_share)
             pointer = FilePointer(attempt_id, header.flush, key, rows.sequence.size, expected, rows.last_t2_ns)
             self._content = pointer, encode(header, rows)
+            self.service_times = count_times((rows.t2_ns - rows.t1_ns)[rows.outcome == Outcome.OK])
         return self._content
 
 
@@ -56,6 +62,8 @@ class Flusher:
         self._id = layout.attempt_id(header.phase, header.writer, header.slice, header.attempt)
         self._flushes = 0
         self._waiting: list[_File] = []
+        self.service_times: Counter[int] = Counter()
+        """Of all files that were sent, as a histogram; replaced, never changed, since heartbeats read it meanwhile."""
         self._one_at_a_time = threading.Lock()
 
     def add(
@@ -117,6 +125,7 @@ class Flusher:
                 pointer, _ = file.encoded(self._id, self._matching_share)
                 self._table.add_file(self._header.ref.tag, pointer)
                 self._waiting.remove(file)
+                self.service_times = self.service_times + file.service_times
         except RecordsUnavailableError as error:
             return error
         return None
