@@ -21,6 +21,7 @@ from stepbench.local.progress import (
     phase_times,
     run_s,
     share_done,
+    told_at_ns,
     trial_s,
 )
 from stepbench.planning import expand
@@ -178,6 +179,17 @@ def test_a_rate_is_that_of_the_last_seconds() -> None:
         rate.add(second * S, count)
         seen.append(rate.per_s)
     assert seen == [None, None, 50.0, (600 - 90) / 10, (600 - 200) / 10, 0.0]
+
+
+def test_counters_are_as_old_as_the_latest_heartbeat() -> None:
+    """It is read up to three seconds later: by then's clock, 200/s looked like 159 and like 212."""
+    beats: dict[str, dict[str, object]] = {
+        "writer#00-0000-0000-00": {"at_ns": 5},
+        "writer#00-0001-0000-00": {"at_ns": 7},
+        "watcher#0": {"at_ns": 9},
+    }
+    assert told_at_ns(beats) == 7
+    assert told_at_ns({"watcher#0": {"at_ns": 9}}) is None
 
 
 def test_service_times_are_those_of_the_phases_writers() -> None:

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.errors import LocalEnvironmentError, RecordsUnavailableError, ServerEndedError
 from stepbench.local.environment import EMULATOR
 from stepbench.local.executions import RUNNING
-from stepbench.local.progress import PhaseStart, RecentRate, Snapshot, counted, phase_times
+from stepbench.local.progress import PhaseStart, RecentRate, Snapshot, counted, phase_times, told_at_ns
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
@@ -157,7 +157,8 @@ class Observer:
         elif self.trial is not None:
             beats = self.executions.stack.table.beats(self._tag)
             self.sent, self.errors = counted(beats, "sent"), counted(beats, "failed", "unknown")
-            self._rate.add(self.clock.now_ns(), self.sent)
+            if (at_ns := told_at_ns(beats)) is not None:
+                self._rate.add(at_ns, self.sent)
             self.service_times = phase_times(beats, self.phase.index) if self.phase else Counter()
 
     def _read_phase(self) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WRITER = "writer#"
 RATE_OVER_S = 10
 LEAST_RATE_OVER_S = 3
-"""Heartbeats are a second old, so a rate over less than that may be a third wrong."""
+"""Several writers' heartbeats are up to a second apart, so a rate over less than that may be a third wrong."""
 _SEPARATOR = " \N{MIDDLE DOT} "
 _LEAST_NAME = 12
 _QUANTILES = (("p50", 0.5), ("p99", 0.99))
@@ -83,6 +83,11 @@ def counted(beats: Mapping[str, Mapping[str, object]], *outcomes: str) -> int:
     """Return how many events of all writers together came to one of these outcomes, or were `sent`, by heartbeats."""
     progress = [beat.get("progress") for who, beat in beats.items() if who.startswith(WRITER)]
     return sum(int(each.get(outcome, 0)) for each in progress if isinstance(each, dict) for outcome in outcomes)
+
+
+def told_at_ns(beats: Mapping[str, Mapping[str, object]]) -> int | None:
+    """Return when the latest of the writers' heartbeats was written: its counters may be read seconds later."""
+    return max((int(str(beat["at_ns"])) for who, beat in beats.items() if who.startswith(WRITER)), default=None)
 
 
 def phase_times(beats: Mapping[str, Mapping[str, object]], phase: int) -> Counter[int]:
