@@ -97,4 +97,4 @@ def test_a_bucket_that_is_gone_fails_the_writer(services: Services) -> None:
 
     threading.Timer(0.4, empty_and_delete).start()
     with pytest.raises(RecordsUnavailableError, match=r"\d+ records of writer 00-0000-0000-00 could not be stored"):
-        offer(services, duration_s=0.5)
+        offer(services, duration_s=2.0)
