@@ -135,7 +135,7 @@ NAMES = (
     "overhead",
     "ycsb",
 )
-"""In the page's order. `omission`, `coverage`, `stopping` and `slices` answer other questions, and are run by hand."""
+"""In the page's order. Run by hand, for other questions: `omission`, `coverage`, `stopping`, `slices`, `verdicts`."""
 PAGE = ROOT / "docs" / "performance.md"
 CHART = ROOT / "docs" / "images" / "performance.svg"
 _LIMIT_S = 3_600

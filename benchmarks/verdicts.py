@@ -4,7 +4,7 @@ How often a verdict is right: 1,000 simulated plans whose truth is known, throug
 Each plan compares two settings, of which the second is the same, 5 %, 20 % or 100 % slower, with one, three or five
 runs of each, events that are independent or autocorrelated, and runs that differ from one another or not. A verdict is
 wrong if it says the opposite of the truth, a difference where there is none, or "the same within 10 %" where there is
-more. `python benchmarks/verdicts.py [PLANS] [SEED]`.
+more. `python -m benchmarks.verdicts [PLANS] [SEED]`.
 """
 
 from __future__ import annotations

@@ -143,13 +143,6 @@ def test_a_probability_has_two_digits_and_no_more_than_three_places(p: float, te
     assert digits.p_value(p) == text
 
 
-def test_a_ratio_in_a_sentence_has_three_digits_and_its_interval_as_many() -> None:
-    """In a table the interval decides; a sentence is read aloud."""
-    assert digits.factor(Estimate(value=1.1502, low=1.1, high=1.2)) == "1.15 (1.10 to 1.20)"
-    assert digits.factor(Estimate(value=0.00542)) == "0.00542"
-    assert digits.factor(Estimate(value=None)) == ""
-
-
 @pytest.mark.parametrize(
     ("ratio", "said"),
     [

@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import pytest
+from tests.samples.comparisons import estimate, etcd, run, trial, window
 from tests.samples.estimates import present
-from tests.samples.results import sample_results, sample_summary
-from tests.unit.analysis.test_verdicts import estimate, trial, window
 
 from stepbench.analysis.run_comparison import Selected, compare_summaries
-
-if TYPE_CHECKING:
-    from stepbench.contracts.result import RunSummary, TrialSummary
-
-
-def run(*trials: TrialSummary, run_id: str = "run") -> RunSummary:
-    """Build a run of these trials."""
-    return sample_summary(sample_results()).model_copy(update={"trials": trials, "run_id": run_id})
-
-
-def etcd(p50_ms: float, name: str = "etcd", **changes: Any) -> TrialSummary:  # noqa: ANN401 -- a window's fields
-    """Build a trial with this median."""
-    return trial(name, window(estimate(p50_ms), **changes))
 
 
 def test_a_run_twice_as_slow_is_a_regression() -> None:

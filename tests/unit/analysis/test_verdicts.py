@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.comparisons import estimate, matrix, trial, window
 from tests.samples.estimates import numbers, present
 from tests.samples.operations import operation_results
-from tests.samples.results import sample_results
 
 from stepbench.analysis.effects import NO_LIMIT, Runs, compare_runs, compare_shares
 from stepbench.analysis.verdicts import MOST_SIDES, TRIAL, WINDOW, plan_verdicts
@@ -18,58 +18,13 @@ from stepbench.contracts.result import Caveat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.measures import WindowResult
-    from stepbench.contracts.result import TrialSummary
     from stepbench.contracts.verdict import Verdict
-
-SAMPLE = sample_results()[0].summary
-WINDOW_RESULT = SAMPLE.windows[0]
-SHORT = Estimate(value=9, reason="n=200 < 368")
-
-
-def estimate(value: float, half_width: float = 0.02) -> Estimate:
-    """Build an estimate with an interval of this half-width on the logarithmic scale."""
-    return Estimate(value=value, low=value * math.exp(-half_width), high=value * math.exp(half_width))
-
-
-def window(p50: Estimate, name: str = "steady", **changes: Any) -> WindowResult:  # noqa: ANN401 -- a window's fields
-    """Build a window with this median, a p90 of twice it, and too few events for p99."""
-    p90 = Estimate(**{key: value and 2 * value for key, value in p50.model_dump(exclude={"reason"}).items()})
-    latency = WINDOW_RESULT.latency_ms.model_copy(update={"p50": p50, "p90": p90, "p99": SHORT, "max": 12.0})
-    return WINDOW_RESULT.model_copy(update={"name": name, "phase": name, "latency_ms": latency, **changes})
-
-
-def trial(name: str, *windows: WindowResult, index: int = 0, **fields: Any) -> TrialSummary:  # noqa: ANN401 -- a summary's
-    """Build a trial that went through whole."""
-    own = {"name": name, "group": name, "index": index, "windows": windows, "incomplete": False, "caveats": ()}
-    setup = {"target.store": fields.get("store", "etcd"), "arrivals": "constant"}
-    return SAMPLE.model_copy(update={**own, "store": "etcd", "emulated": False, "setup": setup, **fields})
-
-
-def matrix(path: str, medians: dict[Any, Sequence[float]]) -> list[TrialSummary]:
-    """Build a group of runs for each value of a setting, with these medians."""
-    runs = [(value, repeat, ms) for value in medians for repeat, ms in enumerate(medians[value])]
-    return [
-        trial(f"etcd.{value}", window(estimate(ms)), index=index, repeat=repeat, point={path: value}, base="etcd")
-        for index, (value, repeat, ms) in enumerate(runs)
-    ]
 
 
 def only(verdicts: Sequence[Verdict]) -> Verdict:
     """Return the one verdict."""
     (found,) = verdicts
     return found
-
-
-def etcd_verdicts(aspect: str, number: int) -> tuple[Verdict, ...]:
-    """Build verdicts of one aspect, each of its own subject."""
-    one = only(plan_verdicts(matrix("writers", {1: [1.0], 2: [3.0]})))
-    return tuple(one.model_copy(update={"aspect": aspect, "subject": f"{aspect} {n}"}) for n in range(number))
-
-
-def etcd_trials(number: int) -> list[TrialSummary]:
-    """Build trials without repeats and without anything in common but their store."""
-    return [trial(f"t{index}", window(estimate(1)), index=index) for index in range(number)]
 
 
 def test_a_batch_size_is_set_against_the_first_one() -> None:
@@ -85,7 +40,7 @@ def test_a_batch_size_is_set_against_the_first_one() -> None:
 def test_two_sides_that_overlap_show_no_difference_and_say_what_would() -> None:
     """That is not the same as none: runs differ by a fifth."""
     found = only(plan_verdicts(matrix("writers", {1: [1.0, 1.2, 0.9], 2: [0.95, 1.15, 0.85]})))
-    assert found.text.startswith("No difference shown: p50 0.951 × [")  # noqa: RUF001 -- a multiplication sign
+    assert found.text.startswith("No difference shown: p50 0.95 × [0.64, 1.40]")  # noqa: RUF001 -- a multiplication sign
     effect = present(found.effect("p50"))
     assert effect.finding == "undecided"
     assert effect.to_decide.startswith("a 10 % difference would take ")
@@ -95,7 +50,7 @@ def test_two_sides_that_overlap_show_no_difference_and_say_what_would() -> None:
 def test_sides_that_are_surely_close_are_called_the_same() -> None:
     """A narrow interval around 1 is an answer, too."""
     found = only(plan_verdicts(matrix("writers", {1: [1.0, 1.001, 1.002], 2: [1.0, 1.003, 1.001]})))
-    assert found.text.startswith("The same within 10 % at p50 and p90: p50 the same (1.00 ×")  # noqa: RUF001 -- a multiplication sign
+    assert found.text.startswith("The same within 10 % at p50 and p90: p50 the same (1.000 × [0.974, 1.027])")  # noqa: RUF001 -- a multiplication sign
 
 
 def test_one_run_each_is_judged_by_its_own_interval() -> None:

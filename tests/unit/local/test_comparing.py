@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.unit.analysis.test_run_comparison import etcd, run
+from tests.samples.comparisons import etcd, run
 
 from stepbench.errors import PlanError
 from stepbench.local.comparing import compare, select

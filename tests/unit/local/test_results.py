@@ -10,7 +10,7 @@ from tests.samples.results import sample_manifest, sample_results
 
 from stepbench.contracts.result import Failure, RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError
-from stepbench.local.results import find_run, read_summary, remedies, rerender
+from stepbench.local.results import find_run, read_summary, rerender, sentences
 from stepbench.report.summary import RunFacts, TrialStore, missing_result, summarise
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_no_summary_is_none_and_a_broken_one_an_error(tmp_path: Path) -> None:
 
 def test_a_failed_trial_says_why_below_the_table() -> None:
     """The row names the error, the line below its cause."""
-    assert "etcd: TargetUnavailableError: no etcd at 127.0.0.1:1" in list(remedies(run_of((failed(),))))
+    assert "etcd: TargetUnavailableError: no etcd at 127.0.0.1:1" in list(sentences(run_of((failed(),))))
 
 
 def stored(folder: Path, results: tuple[TrialResult, ...]) -> Path:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.samples.comparisons import estimate, matrix, trial, window
 from tests.samples.results import sample_results, sample_summary
-from tests.unit.analysis.test_verdicts import estimate, matrix, trial, window
 
 from stepbench.report.answers import answers
 from stepbench.report.groups import groups

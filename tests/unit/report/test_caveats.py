@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.samples.comparisons import etcd_trials
 from tests.samples.results import EMULATED
-from tests.unit.analysis.test_verdicts import etcd_trials
 
 from stepbench.report.caveats import caveat_groups
 

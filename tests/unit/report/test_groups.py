@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.samples.experiments import matrix_results
 
+from stepbench.analysis.comparability import format_value
 from stepbench.contracts.measures import Estimate
-from stepbench.digits import format_value
 from stepbench.report.groups import QuantileOverRuns, format_point, groups, unmeasured
 
 if TYPE_CHECKING:

@@ -68,8 +68,9 @@ def without_script_bodies(page: str) -> str:
 
 def test_the_plans_description_stands_below_its_title(results: tuple[TrialResult, ...]) -> None:
     """It says what the numbers are for; it is its author's text, whatever it holds."""
-    summary, manifest = sample_summary(results), sample_manifest()
-    page = without_script_bodies(render_page(summary, results, manifest, {"description": f"Why so slow? {EVIL}"}))
+    manifest = sample_manifest()
+    summary = sample_summary(results).model_copy(update={"description": f"Why so slow? {EVIL}"})
+    page = without_script_bodies(render_page(summary, results, manifest))
     assert '<p class="description">Why so slow? &lt;/script&gt;' in page
     assert EVIL not in page
     assert 'class="description"' not in render_page(summary, results, manifest, {"name": "a plan"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import pytest
-from tests.unit.analysis.test_run_comparison import etcd, run
+from tests.samples.comparisons import etcd, run
 
 from stepbench.analysis.run_comparison import Selected, compare_summaries
 from stepbench.contracts.verdict import RunComparison

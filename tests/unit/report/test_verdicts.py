@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.samples.comparisons import etcd_verdicts
 from tests.samples.results import sample_results, sample_summary
-from tests.unit.analysis.test_verdicts import etcd_verdicts
 
 from stepbench.report.verdicts import describe, first_told, verdict_lines, verdict_views
 
@@ -29,7 +29,7 @@ def test_a_terminal_has_a_few_lines_and_says_how_many_more_there_are() -> None:
     run = sample_summary(sample_results()).model_copy(update={"verdicts": etcd_verdicts("writers", 9)})
     *lines, rest = verdict_lines(run)
     assert len(lines) == 6
-    assert rest == "3 more comparisons are in the report"
+    assert rest == "3 more comparisons in the report"
     assert len(verdict_views(run).shown) == 8
     assert verdict_lines(run.model_copy(update={"verdicts": ()})) == ()
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from stepbench.contracts.measures import Estimate
 
 MINUS = "\N{MINUS SIGN}"
@@ -161,16 +158,6 @@ def brief(note: str) -> str:
     return note if times is None else f"needs {longer(times)}"
 
 
-def factor(estimate: Estimate, digits: int = 3) -> str:
-    """Format a ratio for a sentence, `1.15 (1.10 to 1.20)`; empty without a value."""
-    if estimate.value is None:
-        return ""
-    decimals = max(0, _decimals(estimate.value, digits))
-    if estimate.low is None or estimate.high is None:
-        return fixed(estimate.value, decimals)
-    return f"{fixed(estimate.value, decimals)} ({fixed(estimate.low, decimals)} to {fixed(estimate.high, decimals)})"
-
-
 def effect(ratio: Estimate, *, below: str = "shorter", above: str = "as long") -> str:
     """
     Say in words how far two measurements are apart: `45 % lower [42 to 48 %]`, `2.3 × as long [2.1 to 2.6]`.
@@ -238,21 +225,6 @@ def percent(share: float | None) -> str:
     if 0 < value < 0.1:  # noqa: PLR2004 -- a tenth would round it to nothing
         return f"{rounded(value, 1)} %"
     return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"  # noqa: PLR2004 -- two digits are enough
-
-
-def shorten_path(path: str, paths: Sequence[str]) -> str:
-    """Shorten a dotted path to its last part, unless another path ends with the same one."""
-    last = path.rsplit(".", maxsplit=1)[-1]
-    return path if sum(each.rsplit(".", maxsplit=1)[-1] == last for each in paths) > 1 else last
-
-
-def format_value(value: Any) -> str:  # noqa: ANN401 -- any JSON
-    """Format a setting's value: numbers with thousands separated, text as it is, anything else as JSON."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return "none" if value is None else json.dumps(value, ensure_ascii=False)
-    return fixed(value, 0) if value == int(value) else f"{value:g}"
 
 
 def dollars(value: float | None) -> str:

@@ -11,6 +11,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from stepbench import digits
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -137,6 +139,21 @@ def format_setup_difference(trial: TrialSummary, others: Sequence[TrialSummary])
             if not _CLIENTS.fullmatch(path) and any(other.setup.get(path) != value for other in others)
         }
     )
+
+
+def shorten_path(path: str, paths: Sequence[str]) -> str:
+    """Shorten a dotted path to its last part, unless another path ends with the same one."""
+    last = path.rsplit(".", maxsplit=1)[-1]
+    return path if sum(each.rsplit(".", maxsplit=1)[-1] == last for each in paths) > 1 else last
+
+
+def format_value(value: Any) -> str:  # noqa: ANN401 -- any JSON
+    """Format a setting's value: numbers with thousands separated, text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "none" if value is None else json.dumps(value, ensure_ascii=False)
+    return digits.fixed(value, 0) if value == int(value) else f"{value:g}"
 
 
 def _format_values(values: Mapping[str, Any]) -> str:

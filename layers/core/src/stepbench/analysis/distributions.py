@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.drawn import BoxStats, EcdfCurve
 from stepbench.contracts.measure import measure_of
-from stepbench.contracts.measures import Comparison, Estimate, Modality, Replication
+from stepbench.contracts.measures import OVERLAP, Comparison, Estimate, Modality, Replication
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.comparison import METRICS, Differences, compare, ratio_between, ratio_within
 from stepbench.stats.modality import find_modes
@@ -101,8 +101,7 @@ def _comparison(evidence: Evidence, a: MeasuredWindow, b: MeasuredWindow) -> Com
 
 def _differences(a: MeasuredWindow, b: MeasuredWindow) -> Differences:
     if a.overlaps(b):
-        # Events in both windows would be taken for agreement between them.
-        none = Estimate(value=None, reason="the windows overlap")
+        none = Estimate(value=None, reason=OVERLAP)
         return Differences(none, none, none, none)
     sample_a, sample_b = a.sample(a.latency_ms()), b.sample(b.latency_ms(), _COMPARISON_PURPOSE)
     return compare(sample_a, sample_b, sample_b.rng)
@@ -191,7 +190,7 @@ def _ours(
     if ours is base:
         return ratio_within(sample, above, below, sample.rng)
     if ours.window.overlaps(base.window):
-        return Estimate(value=None, reason="the windows overlap")
+        return Estimate(value=None, reason=OVERLAP)
     return ratio_between(base.sample(_OVER, after_ack=after_ack), sample, below, above, sample.rng)
 
 

@@ -7,10 +7,9 @@ have no more than their summaries.
 
 from __future__ import annotations
 
-from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from stepbench.contracts.measures import Estimate, KindResult, Latency, WindowResult
+from stepbench.contracts.measures import Estimate, KindName, Latency, WindowResult
 from stepbench.contracts.verdict import Effect, Finding, LatencyMeasure
 from stepbench.stats.over_runs import (
     MIN_RUNS,
@@ -26,8 +25,6 @@ from stepbench.stats.over_runs import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.verdict import Kind
-
 OF_INTEREST = 1.1
 """
 The smallest difference of interest, as a ratio: 10 %. What is surely less is called the same.
@@ -36,6 +33,7 @@ Of single runs nothing smaller is called a difference: runs of one setting may w
 far they do shows from `MIN_RUNS` on. (`benchmarks/verdicts.py`: where runs differ by 3 %, four of ten verdicts on
 single runs of equal settings would be wrong otherwise.)
 """
+OF_INTEREST_WORDS = f"{100 * (OF_INTEREST - 1):.0f} %"
 QUANTILES: tuple[LatencyMeasure, ...] = ("p50", "p90", "p99")
 NO_LIMIT = "the largest value of a run has no interval"
 ONE_RATE = "throughput has an interval over three runs or more"
@@ -47,23 +45,17 @@ class Runs(NamedTuple):
     """The runs of one side in one window; `kind` is that of the operations which are compared, None for all."""
 
     windows: Sequence[WindowResult]
-    kind: Kind | None = None
+    kind: KindName | None = None
 
     def latencies(self) -> list[Latency]:
         """Return each run's latency: of a kind of operation its service time."""
         if self.kind is None:
             return [window.latency_ms for window in self.windows]
-        return [found.service_ms for window in self.windows if (found := find_kind(window, self.kind)) is not None]
+        return [found.service_ms for window in self.windows if (found := window.of_kind(self.kind)) is not None]
 
     def quantile(self, name: str) -> list[Estimate]:
         """Return each run's estimate of a quantile."""
         return [getattr(latency, name) for latency in self.latencies()]
-
-
-def find_kind(window: WindowResult, kind: str) -> KindResult | None:
-    """Return what a window has of one kind of operation."""
-    kinds = window.operations.kinds if window.operations else ()
-    return next((each for each in kinds if each.kind == kind), None)
 
 
 def compare_runs(b: Runs, a: Runs, *, paired: bool = False) -> tuple[Effect, ...]:
@@ -102,7 +94,7 @@ def _quantile_effect(name: LatencyMeasure, b: list[Estimate], a: list[Estimate],
     found = paired_ratio(b, a) if paired else ratio(b, a)
     finding = finding_of(found, over_runs=paired or min(len(b), len(a)) >= MIN_RUNS)
     to_decide = _to_decide(found, b, a, paired=paired) if finding == "undecided" else ""
-    return Effect(measure=name, a=side_value(a), b=side_value(b), ratio=found, finding=finding, to_decide=to_decide)
+    return Effect(measure=name, a=_side_value(a), b=_side_value(b), ratio=found, finding=finding, to_decide=to_decide)
 
 
 def _max_effect(b: Runs, a: Runs) -> Effect:
@@ -118,14 +110,13 @@ def _throughput_effect(b: Runs, a: Runs, *, paired: bool) -> Effect:
     found = paired_ratio(rates[1], rates[0]) if paired else ratio(rates[1], rates[0])
     values = [mean_over_runs(each) for each in rates]
     if min(map(len, rates)) < MIN_RUNS:
-        found = Estimate(value=found.value, reason=ONE_RATE)
-        values = [Estimate(value=fmean(rate.value or 0 for rate in each), reason=ONE_RATE) for each in rates]
+        found, *values = (Estimate(value=each.value, reason=ONE_RATE) for each in (found, *values))
     return Effect(
         measure="throughput", a=values[0], b=values[1], ratio=found, finding=finding_of(found, over_runs=True)
     )
 
 
-def side_value(runs: Sequence[Estimate]) -> Estimate:
+def _side_value(runs: Sequence[Estimate]) -> Estimate:
     """Return a single run's own quantile, whose interval speaks of that run; else the mean over runs."""
     return runs[0] if len(runs) == 1 else mean_over_runs(runs)
 
@@ -146,16 +137,16 @@ def _to_decide(found: Estimate, b: list[Estimate], a: list[Estimate], *, paired:
     """Say what it takes to show the smallest difference of interest."""
     if min(len(b), len(a)) >= MIN_RUNS and not paired:
         runs = runs_to_show(b, a, OF_INTEREST)
-        return "" if runs is None else f"a 10 % difference would take {runs} runs of each"
+        return "" if runs is None else f"a {OF_INTEREST_WORDS} difference would take {runs} runs of each"
     if not paired and found.low is not None and found.high is not None and not found.low <= 1 <= found.high:
         return f"no more than single runs may differ by; {MIN_RUNS} runs of each would tell"
     longer = times_longer_to_show(found, OF_INTEREST)
     if longer is None:
         return ""
     if min(len(b), len(a)) >= MIN_RUNS:
-        return f"a 10 % difference would take about {_round_up(longer)} times as many runs"
-    times = max(longer, _AT_LEAST)
-    return f"a 10 % difference would take runs about {_round_up(times)} × as long"  # noqa: RUF001 -- a multiplication sign
+        return f"a {OF_INTEREST_WORDS} difference would take about {_round_up(longer)} times as many runs"
+    times = _round_up(max(longer, _AT_LEAST))
+    return f"a {OF_INTEREST_WORDS} difference would take runs about {times} × as long"  # noqa: RUF001 -- times
 
 
 def _round_up(times: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
+    from stepbench.contracts.measures import KindName
     from stepbench.records.join.joined import Joined
     from stepbench.stats.estimates import Sample
 
 _NS_PER_MINUTE = 60_000_000_000
-_NAMES: dict[Kind, Literal["read", "insert", "overwrite", "update", "read_modify_write", "scan"]] = {
+_NAMES: dict[Kind, KindName] = {
     Kind.READ: "read",
     Kind.INSERT: "insert",
     Kind.OVERWRITE: "overwrite",

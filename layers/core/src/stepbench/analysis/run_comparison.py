@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.effects import OF_INTEREST, Runs, compare_runs, compare_shares
-from stepbench.analysis.verdict_text import describe_effects
-from stepbench.analysis.verdicts import Group, common_kinds, find_doubts, find_groups
+from stepbench.analysis.effects import Runs, compare_runs, compare_shares
+from stepbench.analysis.verdicts import Group, common_kinds, find_doubts, find_groups, make_verdict
 from stepbench.contracts.measure import measure_of
-from stepbench.contracts.verdict import RunComparison, Side, Verdict
-from stepbench.stats.over_runs import MIN_RUNS
+from stepbench.contracts.verdict import RunComparison, Side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.result import RunSummary
-    from stepbench.contracts.verdict import Effect, Kind
+    from stepbench.contracts.verdict import Effect, Verdict
 
 RUN = "run"
 
@@ -51,34 +49,28 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float) -> RunComparis
         names = [(next(iter(of_a)), next(iter(of_b)))]
     else:
         names = [(name, name) for name in of_b if name in of_a]
-    places: dict[str, tuple[set[str], set[str]]] = {}
-    verdicts = []
-    for name_a, name_b in names:
-        places[name_b] = _places(of_a[name_a]), _places(of_b[name_b])
-        verdicts += list(_compare_groups(of_a[name_a], of_b[name_b], tolerance))
+    pairs = [(of_a[name_a], of_b[name_b]) for name_a, name_b in names]
+    verdicts = [verdict for pair in pairs for verdict in _compare_groups(*pair, tolerance)]
     matched_a, matched_b = {name for name, _ in names}, {name for _, name in names}
     return RunComparison(
         a=tuple(run.run_id for run in a.runs),
         b=tuple(run.run_id for run in b.runs),
         tolerance=tolerance,
         verdicts=tuple(verdicts),
-        only_a=(*(name for name in of_a if name not in matched_a), *_only(places, 0)),
-        only_b=(*(name for name in of_b if name not in matched_b), *_only(places, 1)),
+        only_a=(*(name for name in of_a if name not in matched_a), *_only([(a, b) for a, b in pairs])),
+        only_b=(*(name for name in of_b if name not in matched_b), *_only([(b, a) for a, b in pairs])),
         passed=not any(effect.regressed for verdict in verdicts for effect in verdict.effects),
     )
 
 
-def _places(group: Group) -> set[str]:
-    return {f"{group.name} · {window.phase} / {window.name}" for trial in group.trials for window in trial.windows}
-
-
-def _only(places: dict[str, tuple[set[str], set[str]]], side: int) -> list[str]:
-    """Return the windows that the other side has not; groups of two names are told by the windows' own."""
-    found = []
-    for own in places.values():
-        names = [{place.partition(" · ")[2]: place for place in each} for each in own]
-        found += [place for name, place in sorted(names[side].items()) if name not in names[1 - side]]
-    return found
+def _only(pairs: Sequence[tuple[Group, Group]]) -> list[str]:
+    """Name the windows of each first group that the second has not."""
+    return [
+        f"{one.name} · {phase} / {window}"
+        for one, other in pairs
+        for phase, window in dict.fromkeys((each.phase, each.name) for trial in one.trials for each in trial.windows)
+        if not other.windows(phase, window)
+    ]
 
 
 def _compare_groups(a: Group, b: Group, tolerance: float) -> Iterator[Verdict]:
@@ -110,21 +102,7 @@ def _compare(
              emulated=group.first.emulated)
         for side, group, own in zip(("A", "B"), groups, runs, strict=True)
     ]  # fmt: skip
-    return Verdict(
-        aspect=RUN,
-        subject=_with_kind(subject, a.kind),
-        a=sides[0],
-        b=sides[1],
-        kind=a.kind,
-        effects=judged,
-        over_runs=min(side.runs for side in sides) >= MIN_RUNS,
-        doubts=find_doubts(groups, place),
-        text=describe_effects(judged, OF_INTEREST),
-    )
-
-
-def _with_kind(subject: str, kind: Kind | None) -> str:
-    return f"{subject}, {kind.replace('_', '-')}" if kind else subject
+    return make_verdict(RUN, subject, (sides[0], sides[1]), judged, kind=a.kind, doubts=find_doubts(groups, place))
 
 
 def _regressed(effect: Effect, tolerance: float) -> bool | None:

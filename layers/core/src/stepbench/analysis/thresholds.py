@@ -110,7 +110,7 @@ def _in_windows(threshold: Threshold, trials: Sequence[TrialSummary]) -> Iterato
 
 def _estimate(threshold: Threshold, window: WindowResult) -> Estimate | None:
     """Return what a window has of the measure; None if the threshold is not about such a window."""
-    kind = _kind(threshold.kind, window)
+    kind = window.of_kind(threshold.kind)
     if threshold.kind is not None and kind is None:
         return None
     match threshold.statistic:
@@ -123,11 +123,6 @@ def _estimate(threshold: Threshold, window: WindowResult) -> Estimate | None:
         case statistic:
             latency = _latency(threshold, window, kind)
             return None if latency is None else _of_latency(latency, statistic)
-
-
-def _kind(name: str | None, window: WindowResult) -> KindResult | None:
-    kinds = window.operations.kinds if window.operations else ()
-    return next((kind for kind in kinds if kind.kind == name), None)
 
 
 def _errors(threshold: Threshold, counts: KindResult | WindowResult) -> Estimate:

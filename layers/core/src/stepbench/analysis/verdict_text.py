@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.analysis.effects import OF_INTEREST_WORDS, QUANTILES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,24 +13,15 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.verdict import Effect
 
-_QUANTILES = ("p50", "p90", "p99")
 
-
-def describe_effects(effects: Sequence[Effect], of_interest: float) -> str:
-    """
-    Describe what is shown, and of what is not what it would take.
-
-    Args:
-        effects: of one comparison.
-        of_interest: the smallest difference of interest, as a ratio above 1.
-    """
-    quantiles = [effect for effect in effects if effect.measure in _QUANTILES]
-    lead = _lead(quantiles, of_interest)
+def describe_effects(effects: Sequence[Effect]) -> str:
+    """Describe what the effects of one comparison show, and of what they do not what it would take."""
+    lead = _lead([effect for effect in effects if effect.measure in QUANTILES])
     clauses = [_clause(effect) for effect in effects]
     return f"{lead}: {'; '.join(clause for clause in clauses if clause)}."
 
 
-def _lead(quantiles: Sequence[Effect], of_interest: float) -> str:
+def _lead(quantiles: Sequence[Effect]) -> str:
     by_finding = {
         finding: [effect.measure for effect in quantiles if effect.finding == finding]
         for finding in ("lower", "higher", "same", "undecided", "unknown")
@@ -41,16 +33,15 @@ def _lead(quantiles: Sequence[Effect], of_interest: float) -> str:
     if lower or higher:
         word, measures = ("Faster", lower) if lower else ("Slower", higher)
         return word if len(measures) == len(told) == len(quantiles) else f"{word} at {_join(measures)}"
-    within = f"{100 * (of_interest - 1):.0f} %"
     if by_finding["same"] and not by_finding["undecided"]:
         same = by_finding["same"]
-        return f"The same within {within}" + ("" if len(same) == len(quantiles) else f" at {_join(same)}")
+        return f"The same within {OF_INTEREST_WORDS}" + ("" if len(same) == len(quantiles) else f" at {_join(same)}")
     return "No difference shown" if by_finding["undecided"] else "Not decided"
 
 
 def _clause(effect: Effect) -> str:
     if effect.ratio is None:
-        return describe_share(effect)
+        return _describe_share(effect)
     if effect.measure == "max":
         return f"max {_values(effect)}" if effect.a.value is not None and effect.b.value is not None else ""
     return _ratio_clause(effect, effect.ratio)
@@ -59,19 +50,20 @@ def _clause(effect: Effect) -> str:
 def _ratio_clause(effect: Effect, ratio: Estimate) -> str:
     if ratio.value is None:
         return f"{effect.measure} cannot be compared ({ratio.reason or 'no value'})"
-    change = _factor(ratio) if effect.measure == "throughput" else digits.effect(ratio)
+    factor = digits.shown(ratio, digits.TIMES)
     if effect.finding == "unknown" and effect.measure == "throughput":  # of one run: a count, and no interval
-        return f"throughput {digits.rounded(ratio.value)} {digits.TIMES.name} ({_values(effect)})"
+        return f"throughput {factor.value} {factor.unit} ({_values(effect)})"
+    change = str(factor) if effect.measure == "throughput" else digits.effect(ratio)
     if effect.finding == "unknown":
         return f"{effect.measure} {change}"
     if effect.finding in {"lower", "higher"}:
         return f"{effect.measure} {change} ({_values(effect)})"
     if effect.finding == "same":
-        return f"{effect.measure} the same ({_factor(ratio)})"
-    return f"{effect.measure} {_factor(ratio)}" + (f", {effect.to_decide}" if effect.to_decide else "")
+        return f"{effect.measure} the same ({factor})"
+    return f"{effect.measure} {factor}" + (f", {effect.to_decide}" if effect.to_decide else "")
 
 
-def describe_share(effect: Effect) -> str:
+def _describe_share(effect: Effect) -> str:
     """Describe shares of lost or failed events: `errors 0.4 % against 0.1 %, more`."""
     if effect.a.value is None or effect.b.value is None:
         return ""
@@ -88,12 +80,6 @@ def _values(effect: Effect) -> str:
         return f"{digits.rate(b)} against {digits.rate(a)} ops/s"
     unit = digits.unit_for(max(a, b, key=abs))
     return f"{digits.rounded(b * unit.per_ms)} against {digits.rounded(a * unit.per_ms)} {unit.name}"
-
-
-def _factor(ratio: Estimate) -> str:
-    value, _, interval = digits.factor(ratio).partition(" ")
-    within = f"[{interval.strip('()')}]" if interval else f"(no interval: {digits.brief(ratio.reason or 'not told')})"
-    return f"{value} {digits.TIMES.name} {within}"
 
 
 def _join(names: Sequence[str]) -> str:

@@ -12,26 +12,28 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench import digits
 from stepbench.analysis.comparability import (
     SETTINGS,
     Setup,
     drop_setting,
+    format_value,
     in_plan_order,
     is_clients,
     matrix_key,
+    shorten_path,
 )
-from stepbench.analysis.effects import OF_INTEREST, Runs, compare_runs
+from stepbench.analysis.effects import Runs, compare_runs
 from stepbench.analysis.verdict_text import describe_effects
+from stepbench.contracts.measures import OVERLAP
 from stepbench.contracts.verdict import Side, Verdict
 from stepbench.stats.over_runs import MIN_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.measures import KindName, WindowResult
     from stepbench.contracts.result import TrialSummary
-    from stepbench.contracts.verdict import Kind
+    from stepbench.contracts.verdict import Effect
 
 MOST_SIDES = 6
 """Of more values of one setting, each is compared with the first only."""
@@ -78,10 +80,9 @@ class Group:
 
 
 class Pair(NamedTuple):
-    """Two groups to compare; `family` is what all groups that could be paired so have in common."""
+    """Two groups to compare; `primary`: `a` is the first that `b` could be set against."""
 
     aspect: str
-    family: tuple[Any, ...]
     a: Group
     b: Group
     primary: bool
@@ -145,21 +146,21 @@ def _setting_pairs(setting: str, groups: Sequence[Group]) -> Iterator[Pair]:
         else:
             continue
         families.setdefault(family, []).append(_Member(group, json.dumps(value), matrix))
-    for family, members in families.items():
-        yield from _family_pairs(setting, family, members)
+    for members in families.values():
+        yield from _family_pairs(setting, members)
 
 
-def _family_pairs(setting: str, family: tuple[Any, ...], members: Sequence[_Member]) -> Iterator[Pair]:
+def _family_pairs(setting: str, members: Sequence[_Member]) -> Iterator[Pair]:
     """Yield each member of another value against one of the first value: of its own matrix, else the first."""
     firsts = [member for member in members if member.value == members[0].value]
     others = [member for member in members if member.value != members[0].value]
     for other in others:
         first = next((each for each in firsts if each.matrix == other.matrix), members[0])
-        yield Pair(setting, family, first.group, other.group, primary=True)
+        yield Pair(setting, first.group, other.group, primary=True)
     if len(members) <= MOST_SIDES:
         for one, other in combinations(others, 2):
             if one.value != other.value and one.matrix == other.matrix:
-                yield Pair(setting, family, one.group, other.group, primary=False)
+                yield Pair(setting, one.group, other.group, primary=False)
 
 
 def _named_pairs(groups: Sequence[Group]) -> Iterator[Pair]:
@@ -169,7 +170,7 @@ def _named_pairs(groups: Sequence[Group]) -> Iterator[Pair]:
         members = [group for group in members if not any(is_clients(path) for path in group.first.setup)]
         for place, (a, b) in enumerate(combinations(members, 2)):
             if len(members) <= MOST_SIDES:
-                yield Pair(TRIAL, (experiment,), a, b, primary=place < len(members) - 1)
+                yield Pair(TRIAL, a, b, primary=place < len(members) - 1)
 
 
 def _between(pair: Pair) -> Iterator[Verdict]:
@@ -180,24 +181,23 @@ def _between(pair: Pair) -> Iterator[Verdict]:
             continue
         sides = [_side(pair, group, place, group is pair.a) for group in (pair.a, pair.b)]
         subject = f"{_subject(pair, sides[0], sides[1])}{_context(pair, window.name)}"
+        doubts = find_doubts((pair.a, pair.b), place)
         for kind in (None, *common_kinds(a, b)):
-            yield make_verdict(pair.aspect, subject, (sides[0], sides[1]), (Runs(a, kind), Runs(b, kind)),
-                               doubts=find_doubts((pair.a, pair.b), place), primary=pair.primary)  # fmt: skip
+            effects = compare_runs(Runs(b, kind), Runs(a, kind))
+            found = make_verdict(pair.aspect, subject, (sides[0], sides[1]), effects, kind=kind, doubts=doubts)
+            yield found.model_copy(update={"primary": pair.primary})
 
 
 def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
     aspect: str,
     subject: str,
     sides: tuple[Side, Side],
-    runs: tuple[Runs, Runs],
+    effects: tuple[Effect, ...],
     *,
+    kind: KindName | None = None,
     doubts: tuple[str, ...] = (),
-    primary: bool = True,
-    paired: bool = False,
 ) -> Verdict:
-    """Compare two sides, the first of which is what the second is set against."""
-    effects = compare_runs(runs[1], runs[0], paired=paired)
-    kind = runs[0].kind
+    """Put together what was found of two sides, the first of which is what the second is set against."""
     return Verdict(
         aspect=aspect,
         subject=f"{subject}, {kind.replace('_', '-')}" if kind else subject,
@@ -207,8 +207,7 @@ def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
         effects=effects,
         over_runs=min(side.runs for side in sides) >= MIN_RUNS,
         doubts=doubts,
-        primary=primary,
-        text=describe_effects(effects, OF_INTEREST),
+        text=describe_effects(effects),
     )
 
 
@@ -217,7 +216,7 @@ def _within(group: Group) -> Iterator[Verdict]:
     overlapping = {
         (each.phase_a, each.a, each.phase_b, each.b)
         for each in group.first.comparisons
-        if each.median_ratio.reason == "the windows overlap"
+        if each.median_ratio.reason == OVERLAP
     }
     for before, after in pairwise(group.first.windows):
         places = (before.phase, before.name), (after.phase, after.name)
@@ -232,10 +231,9 @@ def _within(group: Group) -> Iterator[Verdict]:
                  emulated=group.first.emulated)
             for name, place, own in zip(names, places, runs, strict=True)
         ]  # fmt: skip
-        yield make_verdict(
-            WINDOW, f"{group.name}: {names[1]} against {names[0]}", (sides[0], sides[1]),
-            (Runs(runs[0]), Runs(runs[1])), doubts=find_doubts((group,), *places), paired=True,
-        )  # fmt: skip
+        effects = compare_runs(Runs(runs[1]), Runs(runs[0]), paired=True)
+        subject = f"{group.name}: {names[1]} against {names[0]}"
+        yield make_verdict(WINDOW, subject, (sides[0], sides[1]), effects, doubts=find_doubts((group,), *places))
 
 
 def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> Side:  # noqa: FBT001 -- which side
@@ -246,7 +244,7 @@ def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> S
         name = trial.store if trial.store != other.store else group.name
     elif pair.aspect != TRIAL:
         value = trial.point.get(pair.aspect, trial.setup.get(pair.aspect))
-        name = _UNSET.get(pair.aspect, "none") if value is None else digits.format_value(value)
+        name = _UNSET.get(pair.aspect, "none") if value is None else format_value(value)
     return Side(
         name=name, group=group.name, phase=place[0], window=place[1], runs=len(group.windows(*place)),
         emulated=trial.emulated,
@@ -254,7 +252,7 @@ def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> S
 
 
 def _subject(pair: Pair, a: Side, b: Side) -> str:
-    setting = "" if pair.aspect in {TRIAL, "target.store"} else f"{digits.shorten_path(pair.aspect, [pair.aspect])}: "
+    setting = "" if pair.aspect in {TRIAL, "target.store"} else f"{shorten_path(pair.aspect, [pair.aspect])}: "
     return f"{setting}{b.name} against {a.name}"
 
 
@@ -265,7 +263,7 @@ def _context(pair: Pair, window: str) -> str:
     rest = {path: value for path, value in trial.point.items() if path != pair.aspect}
     if trial.base and pair.aspect != TRIAL and trial.base != trial.store:
         parts.append(trial.base)
-    parts += [f"{digits.shorten_path(path, list(rest))} {digits.format_value(value)}" for path, value in rest.items()]
+    parts += [f"{shorten_path(path, list(rest))} {format_value(value)}" for path, value in rest.items()]
     if not trial.point and pair.aspect not in {TRIAL, "target.store"} and not parts:
         parts.append(trial.store)
     if len(trial.windows) > 1:
@@ -273,11 +271,11 @@ def _context(pair: Pair, window: str) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def common_kinds(a: Sequence[WindowResult], b: Sequence[WindowResult]) -> list[Kind]:
+def common_kinds(a: Sequence[WindowResult], b: Sequence[WindowResult]) -> list[KindName]:
     """Return the kinds of operations that all runs have, where there are several."""
     sets = [{each.kind for each in window.operations.kinds} if window.operations else set() for window in (*a, *b)]
     common = set.intersection(*sets) if sets else set()
-    ordered: list[Kind] = (
+    ordered: list[KindName] = (
         [each.kind for each in b[0].operations.kinds if each.kind in common] if b[0].operations else []
     )
     return ordered if len(ordered) > 1 else []

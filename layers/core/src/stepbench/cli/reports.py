@@ -24,7 +24,7 @@ def report(options: argparse.Namespace) -> int:
     """Render a finished run's report again, fetched from a kept environment if need be."""
     from stepbench.loading import load_run
     from stepbench.local.headline import headline
-    from stepbench.local.results import find_run, remedies, rerender
+    from stepbench.local.results import find_run, rerender, sentences
     from stepbench.local.session import fetch_kept
     from stepbench.local.streams import message_console
 
@@ -41,8 +41,8 @@ def report(options: argparse.Namespace) -> int:
     summary, page = rerender(folder)
     console = message_console(quiet=options.quiet)
     console.print(headline(summary, console.width))
-    for remedy in remedies(summary):
-        messages(options)(f"  {remedy}")
+    for sentence in sentences(summary):
+        messages(options)(f"  {sentence}")
     write(str(page))
     if options.open:
         open_page(page)

@@ -52,6 +52,9 @@ class PercentileRow(Contract):
     count: int = Field(ge=0)
 
 
+KindName = Literal["read", "insert", "overwrite", "update", "read_modify_write", "scan"]
+
+
 class KindResult(Contract):
     """
     One kind of operation in a window. ok + failed + unknown is what was sent of it.
@@ -59,7 +62,7 @@ class KindResult(Contract):
     service_ms: t2 - t1. response_ms: t2 - t0. percentiles: of the service time, denser towards the end.
     """
 
-    kind: Literal["read", "insert", "overwrite", "update", "read_modify_write", "scan"]
+    kind: KindName
     ok: int = Field(ge=0)
     failed: int = Field(ge=0)
     unknown: int = Field(ge=0)
@@ -169,6 +172,11 @@ class WindowResult(Contract):
     )
     operations: OperationsResult | None = Field(default=None, description="What only operations have.")
 
+    def of_kind(self, name: str | None) -> KindResult | None:
+        """Return what it has of one kind of operation."""
+        kinds = self.operations.kinds if self.operations else ()
+        return next((each for each in kinds if each.kind == name), None)
+
     @model_validator(mode="before")
     @classmethod
     def _read_older(cls, fields: Any) -> Any:  # noqa: ANN401 -- anything may stand there
@@ -179,6 +187,10 @@ class WindowResult(Contract):
             counts = {"sent": ok + failed + unknown, "failed": failed, "unknown": unknown}
             return {**fields, **counts, "operations": rest, "errors": found["errors"]}
         return fields
+
+
+OVERLAP = "the windows overlap"
+"""The reason why two windows are not compared: events in both would be taken for agreement."""
 
 
 class Comparison(Contract):

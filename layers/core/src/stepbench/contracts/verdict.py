@@ -7,11 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from stepbench.contracts.base import Contract
-from stepbench.contracts.measures import Estimate
+from stepbench.contracts.measures import Estimate, KindName
 
 Finding = Literal["lower", "higher", "same", "undecided", "unknown"]
 LatencyMeasure = Literal["p50", "p90", "p99", "max"]
-Kind = Literal["read", "insert", "overwrite", "update", "read_modify_write", "scan"]
 
 
 class Side(Contract):
@@ -58,7 +57,7 @@ class Verdict(Contract):
     subject: str = Field(description="`b` against `a`, with what both have in common where the plan varies that too.")
     a: Side
     b: Side
-    kind: Kind | None = Field(default=None, description="The kind of operation; None for all together.")
+    kind: KindName | None = Field(default=None, description="The kind of operation; None for all together.")
     effects: tuple[Effect, ...]
     over_runs: bool
     doubts: tuple[str, ...] = Field(

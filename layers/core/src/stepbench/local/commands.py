@@ -20,7 +20,7 @@ from stepbench.local.floors.measuring import DURATION_S, measure_floors
 from stepbench.local.headline import headline
 from stepbench.local.logs import following_logs
 from stepbench.local.progress import AWS, LOCAL, Overheads
-from stepbench.local.results import remedies
+from stepbench.local.results import sentences
 from stepbench.local.running import RunOutcome, Terminal, execute
 from stepbench.local.session import LocalSession, local_session, skip_reason
 from stepbench.local.stack import Stack, remote_stack
@@ -153,8 +153,8 @@ class Runner:
         if self.options.quiet and not outcome.passed:
             self.warn(f"{outcome.run_id}: {describe_status(outcome.summary)}")
         self.console.print(headline(outcome.summary, self.console.width))
-        for remedy in remedies(outcome.summary):
-            self.notify(f"  {remedy}")
+        for sentence in sentences(outcome.summary):
+            self.notify(f"  {sentence}")
         report = outcome.folder / REPORT
         if self.options.json:
             self.output.print(json.dumps(json.loads((outcome.folder / SUMMARY).read_bytes())), **AS_IT_IS)

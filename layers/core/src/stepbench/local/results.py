@@ -31,7 +31,7 @@ def read_summary(folder: Path) -> RunSummary | None:
     return read_model(path, RunSummary) if path.exists() else None
 
 
-def remedies(summary: RunSummary) -> Iterator[str]:
+def sentences(summary: RunSummary) -> Iterator[str]:
     """Yield what the comparisons come to, every caveat with its remedy, and every failure with its cause."""
     yield from verdict_lines(summary)
     for trial in summary.trials:

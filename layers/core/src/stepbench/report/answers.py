@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 def answers(summary: RunSummary, groups: Sequence[TrialGroup]) -> tuple[Answer, ...]:
     """Return all sentences, in the order of the trials; those of groups stand where their first run would."""
-    repeated = [group for group in groups if len(group.runs) > 1]
+    repeated = [group for group in groups if group.repeated]
     firsts = {(group.trial.index, group.phase, group.window): group for group in repeated}
     others = {(run.trial.index, group.phase, group.window) for group in repeated for run in group.runs}
     found = []

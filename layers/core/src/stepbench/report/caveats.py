@@ -33,8 +33,12 @@ class CaveatGroup:
     @property
     def extent(self) -> str:
         """Say how many trials have it: `5 of 6 trials`; empty for a run of one trial."""
-        found = len({trial.index for trial, _ in self.caveats})
-        return f"{found} of {self.trials} trials" if self.trials > 1 else ""
+        return f"{self.affected} of {self.trials} trials" if self.trials > 1 else ""
+
+    @property
+    def affected(self) -> int:
+        """Return how many trials have it."""
+        return len({trial.index for trial, _ in self.caveats})
 
     @property
     def first(self) -> tuple[tuple[TrialSummary, Caveat], ...]:

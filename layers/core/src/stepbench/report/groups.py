@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
+from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.report.boxes import BEYOND
 from stepbench.report.labels import trial_labels
 
@@ -145,6 +146,4 @@ def unmeasured(trials: Sequence[TrialSummary]) -> tuple[str, ...]:
 
 def format_point(point: dict[str, Any]) -> str:
     """Format a point of a matrix: `batch_size = 100, rate_per_s = 2,000`."""
-    return ", ".join(
-        f"{digits.shorten_path(path, list(point))} = {digits.format_value(value)}" for path, value in point.items()
-    )
+    return ", ".join(f"{shorten_path(path, list(point))} = {format_value(value)}" for path, value in point.items())

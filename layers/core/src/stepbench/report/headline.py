@@ -95,8 +95,9 @@ def headline_rows(summary: RunSummary) -> tuple[HeadlineRow, ...]:
 
 def headline_tables(summary: RunSummary) -> Iterator[tuple[tuple[str, ...], tuple[HeadlineRow, ...]]]:
     """Yield headings and rows of each experiment: operations have a throughput, and nothing that could be lost."""
+    every = headline_rows(summary)
     for experiment in ("trigger", "operations"):
-        rows = tuple(row for row in headline_rows(summary) if row.experiment == experiment)
+        rows = tuple(row for row in every if row.experiment == experiment)
         missing = {heading for heading, of in _OF_ONE_EXPERIMENT.items() if of != experiment}
         if all(row.floor == digits.NONE for row in rows):
             missing.add("floor p50")
@@ -168,7 +169,7 @@ def _measured(row: WindowRow) -> HeadlineRow:
         p95=str(digits.shown(times.p95)),
         p99=str(digits.shown(times.p99)),
         lost=_lost(row),
-        throughput=f"{digits.rate(row.window.achieved_per_s)} ops/s",
+        throughput=format_throughput(row.window.achieved_per_s),
         floor=str(digits.shown(trial.floor_ms.p50)) if trial.floor_ms else digits.NONE,
         caveats=format_caveat_kinds(row.caveats),
         experiment=trial.experiment,

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.headline import format_caveat_kind, headline_tables
+from stepbench.report.caveats import caveat_groups
+from stepbench.report.headline import headline_tables
 from stepbench.report.labels import trial_labels
 from stepbench.report.thresholds import describe_missed, describe_undecided
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.result import Caveat, RunSummary
+    from stepbench.contracts.result import RunSummary
 
 _LEFT_OUT = {"floor p50", "caveats"}
 _TEXT = {"trial", "provider"}
@@ -55,20 +56,11 @@ def _failures(summary: RunSummary) -> Iterator[str]:
 
 def _caveats(summary: RunSummary) -> Iterator[str]:
     """Yield each kind of caveat once: which trials have it, and the first one's text and remedy."""
-    found: dict[str, list[tuple[str, Caveat]]] = {}
-    for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
-        for caveat in trial.caveats:
-            found.setdefault(format_caveat_kind(caveat), []).append((label, caveat))
-    for kind, each in found.items():
-        labels = list(dict.fromkeys(label for label, _ in each))
-        whom, first = _count(labels, len(summary.trials)), each[0][1]
-        text = _escape(f"{first.text} {first.remedy}")
-        yield f"- **{_escape(kind)}** ({whom}): {text}"
-
-
-def _count(labels: Sequence[str], trials: int) -> str:
-    first = _escape(labels[0])
-    return first if len(labels) == 1 else f"{len(labels)} of {trials} trials, the first {first}"
+    for group in caveat_groups(summary.trials):
+        (trial, caveat), *_ = group.first
+        first = _escape(group.label(trial))
+        whom = f"{group.extent}, the first {first}" if group.affected > 1 else first
+        yield f"- **{_escape(group.name)}** ({whom}): {_escape(f'{caveat.text} {caveat.remedy}')}"
 
 
 def _escape(text: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepbench import digits
+from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.report.boxes import BEYOND
 from stepbench.report.labels import columns, short
 
@@ -110,7 +111,7 @@ def _slices(matrix: Sequence[TrialGroup], varied: tuple[str, ...]) -> Iterable[_
         first = groups[0]
         titles = [_called(first)] if _called(first) else []
         titles += [first.window] if len(first.trial.windows) > 1 else []
-        titles += [f"{digits.shorten_path(path, paths)} = {digits.format_value(first.point[path])}" for path in rest]
+        titles += [f"{shorten_path(path, paths)} = {format_value(first.point[path])}" for path in rest]
         yield _Slice(", ".join(titles) or "All trials", axes, paths, tuple(groups))
 
 
@@ -119,7 +120,7 @@ def _line_up(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     runs: list[Row] = []
     medians: list[Row] = []
     for group in part.groups:
-        value = digits.format_value(group.point[path])
+        value = format_value(group.point[path])
         median = group.quantile_over_runs("p50").median
         if median is not None and median > 0:
             medians.append((value, short(median)))
@@ -135,7 +136,7 @@ def _line_up(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     ordered = sorted(medians, key=lambda row: _values(part.groups, path).index(str(row[0])))
     data = {"runs": columns(names, runs), "medians": columns(("value", "p50_ms"), ordered)}
     params = {"labels": _values(part.groups, path), "low": ends[0], "top": ends[1]}
-    across = digits.shorten_path(path, part.paths)
+    across = shorten_path(path, part.paths)
     experiment = part.groups[0].trial.experiment
     return MatrixFigure("line-up", part.title, across, "", data, params, _emulated(part), None, experiment)
 
@@ -148,13 +149,13 @@ def _heat_map(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
         visible = p50.median is not None and p50.median > 0
         value = short(p50.median) if visible and p50.median is not None else None
         text = digits.latency(p50.median) if p50.median is not None else BEYOND if p50.beyond else "no median"
-        place = (digits.format_value(group.point[across]), digits.format_value(group.point[down]))
+        place = (format_value(group.point[across]), format_value(group.point[down]))
         rows.append((*place, value, text, len(group.runs), _ink(value, ends)))
     data = {"cells": columns(("column", "row", "p50_ms", "words", "runs", "ink"), rows)}
     labels, lines = _values(part.groups, across), _values(part.groups, down)
     params = {"labels": labels, "rows": lines, "low": ends[0], "top": ends[1]}
     height = ROW_PX * len(lines)
-    names = [digits.shorten_path(path, part.paths) for path in part.axes]
+    names = [shorten_path(path, part.paths) for path in part.axes]
     experiment = part.groups[0].trial.experiment
     return MatrixFigure("heat-map", part.title, names[0], names[1], data, params, _emulated(part), height, experiment)
 
@@ -164,7 +165,7 @@ def _values(found: Sequence[TrialGroup], path: str) -> list[str]:
     values = list({_hashable(group.point[path]): group.point[path] for group in found}.values())
     if all(isinstance(value, int | float) for value in values):
         values.sort()
-    return [digits.format_value(value) for value in values]
+    return [format_value(value) for value in values]
 
 
 def _ends(matrix: Sequence[TrialGroup]) -> tuple[float, float]:

@@ -193,12 +193,7 @@ def _outcomes(found: OperationsResult | None) -> str:
 
 def format_throughput(per_s: float) -> str:
     """Format throughput: `1,450 ops/s`."""
-    return f"{digits.rounded(per_s, _digits(per_s))} ops/s"
-
-
-def _digits(per_s: float) -> int:
-    """Return so many digits that thousands are whole, and few a second are told to a tenth of a per cent."""
-    return max(3, len(str(int(per_s))))
+    return f"{digits.rate(per_s)} ops/s"
 
 
 def kind_per_s(window: WindowResult, kind: KindResult) -> float:

@@ -124,7 +124,7 @@ def render_page(
         summary: the run, as `summary.json` has it.
         results: the trials' results in the same order; their summaries are not read.
         manifest: the provenance section.
-        plan: the plan's JSON, for its description and the provenance section; None leaves both out.
+        plan: the plan's JSON for the provenance section; None leaves it out.
     """
     pairs = zip(results, summary.trials, strict=True)
     own = [result.model_copy(update={"summary": trial}) for result, trial in pairs]
@@ -140,7 +140,6 @@ def render_page(
         .render(
             run=summary,
             manifest=manifest,
-            description=plan.get("description") if isinstance(plan, dict) else None,
             plan=None if plan is None else json.dumps(plan, indent=2, ensure_ascii=False),
             trials=trials,
             triggers=[view for view in trials if view.measure.arrives],
@@ -153,6 +152,7 @@ def render_page(
             troubled=[view for view in trials if headline.state_of(view.summary) != "complete"],
             figures=figures,
             groups=grouped,
+            repeated=any(group.repeated for group in grouped),
             share_rows=shares,
             clock_figures=clocks,
             over_runs=over_runs(summary),

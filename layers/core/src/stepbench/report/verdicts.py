@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepbench import digits
 from stepbench.report.headline import name_caveat_kind
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def verdict_lines(summary: RunSummary, most: int = TERMINAL_LINES) -> tuple[str,
     """Return a line for each verdict that is told, `most` at most, and how many more there are."""
     lines = [f"{verdict.subject}: {describe(verdict)}" for verdict in first_told(summary.verdicts, most)]
     rest = len(summary.verdicts) - len(lines)
-    return (*lines, f"{rest} more comparisons are in the report") if rest and lines else tuple(lines)
+    return (*lines, f"{digits.counted(rest, 'more comparison')} in the report") if rest and lines else tuple(lines)
 
 
 def describe(verdict: Verdict) -> str:

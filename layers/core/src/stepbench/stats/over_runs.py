@@ -59,8 +59,7 @@ def log_mean(runs: Sequence[Estimate]) -> LogMean | str:
     if reason:
         return reason
     logs = [math.log(run.value or 1) for run in runs]
-    within = [(sum(_arms(run)) / (2 * NORMAL_975)) ** 2 for run in runs]
-    return LogMean(fmean(logs), (variance(logs) + fmean(within)) / len(runs), len(runs))
+    return LogMean(fmean(logs), (variance(logs) + fmean(map(_variance_within, runs))) / len(runs), len(runs))
 
 
 def mean_over_runs(runs: Sequence[Estimate]) -> Estimate:
@@ -97,7 +96,7 @@ def paired_ratio(above: Sequence[Estimate], below: Sequence[Estimate]) -> Estima
     if reason or len(pairs) < MIN_RUNS:
         return _with_hull(above, below, pairs, reason)
     logs = [math.log((b.value or 1) / (a.value or 1)) for b, a in pairs]
-    within = fmean((sum(_arms(run)) / (2 * NORMAL_975)) ** 2 for run in (*above, *below)) * 2
+    within = fmean(map(_variance_within, above)) + fmean(map(_variance_within, below))
     return _interval(fmean(logs), (variance(logs) + within) / len(logs), len(logs) - 1)
 
 
@@ -203,6 +202,11 @@ def _arms(run: Estimate) -> tuple[float, float]:
     """Return how far the interval's ends lie from the value, on the logarithmic scale."""
     value, low, high = run.value or 1.0, run.low or 1.0, run.high or 1.0
     return math.log(value / low), math.log(high / value)
+
+
+def _variance_within(run: Estimate) -> float:
+    """Return the variance that a run's own interval stands for, on the logarithmic scale."""
+    return (sum(_arms(run)) / (2 * NORMAL_975)) ** 2
 
 
 def _pair_limits(b: Estimate, a: Estimate) -> tuple[float, float]:
