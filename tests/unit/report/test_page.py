@@ -73,7 +73,7 @@ def test_the_plans_description_stands_below_its_title(results: tuple[TrialResult
     page = without_script_bodies(render_page(summary, results, manifest))
     assert '<p class="description">Why so slow? &lt;/script&gt;' in page
     assert EVIL not in page
-    assert 'class="description"' not in render_page(summary, results, manifest, {"name": "a plan"})
+    assert 'class="description"' not in render_page(sample_summary(results), results, manifest, {"name": "a plan"})
 
 
 def test_the_floor_is_explained_only_where_one_was_measured(results: tuple[TrialResult, ...]) -> None:
