@@ -4,7 +4,8 @@ Whether the report tells what the records say: every number of a run computed ag
     python -m benchmarks.recompute out/RUN [--csv FILE] [--text FILE] [--draws N]
 
 From `records.parquet` of each trial (columns and metadata: docs/records.md) it computes each window's counts, rates,
-quantiles and maxima, those of its kinds of operations, and the accounting, and compares them with `summary.json`, with
+quantiles and maxima, those of its kinds of operations, and the accounting; from these what groups of repeats and
+verdicts say. It compares them with `summary.json`, with
 the cells of `report.html` that say what they show (`data-metric`), and if given with the CSV and the table that
 `stepbench report` prints. Nothing of Stepbench is imported. Numbers that no record tells (clocks, costs, invocations,
 tests, fits) are named, not compared.
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from benchmarks.recompute.intervals import compare_intervals
+from benchmarks.recompute.over_runs import over_runs
 from benchmarks.recompute.records import Key, recompute
 from benchmarks.recompute.shown import Page, of_csv, of_summary, of_text
 
@@ -73,6 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
     summary = json.loads((options.run / "summary.json").read_bytes())
     samples: Samples = {}
     ours = recompute(options.run, samples)
+    ours |= over_runs(summary, ours)
     theirs = list(of_summary(summary, samples))
     differing = compare("summary.json", ours, theirs)
     differing += compare("report.html", ours, Page((options.run / "report.html").read_text("utf-8")).cells)

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from benchmarks.recompute import over_runs
 from benchmarks.recompute.records import QUANTILES, Key, quantile
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def of_summary(summary: dict[str, Any], samples: Samples) -> Iterator[tuple[Key,
             for kind, parts in {"": {**window, **found, **(found.get("connecting") or {})}, **kinds}.items():
                 yield from ((Key(*place, kind, name), value) for name, value in _flat(parts))
     yield from _of_thresholds(summary["thresholds"])
+    yield from over_runs.of_summary(summary)
     for trial in summary["trials"]:
         for step in trial["comparisons"]:
             keys = [Key(trial["index"], step[f"phase_{w}"], step[w], "", "latency_ms") for w in "ab"]
@@ -84,13 +86,21 @@ class Page(HTMLParser):
         if tag in self._around:
             self._around |= {"tbody": own, "tr": {}} if tag == "tbody" else {"tr": own}
         at = {**self._around["tbody"], **self._around["tr"], **own}
-        if tag != "td" or "data-metric" not in own or not (at.get("data-trial") or "").isdigit():
+        if tag != "td" or "data-metric" not in own:
             return
         kind = (at.get("data-kind") or "").replace("all", "")
         metric = str(own["data-metric"]) + (f".{own['data-percentile']}" if "data-percentile" in own else "")
         if "data-error" in at:
             metric = f"error.{at['data-error']}"
-        key = Key(int(at["data-trial"] or 0), at.get("data-phase") or "", at.get("data-window") or "", kind, metric)
+        key = Key(over_runs.ALL, at.get("data-phase") or "", at.get("data-window") or "", kind, metric)
+        if (at.get("data-trial") or "").isdigit():
+            key = key._replace(trial=int(at["data-trial"] or 0))
+        elif "data-verdict" in at:
+            key = Key(int(at["data-verdict"] or 0), over_runs.VERDICT, "", "", metric)
+        elif "data-group" in at:
+            key = over_runs.of_group(at["data-group"] or "", key, metric)
+        else:
+            return
         self.cells.append((key, _number(own.get("data-value"))))
         if "data-count" in own:
             self.cells.append(

@@ -7,6 +7,7 @@ from tests.samples.comparisons import estimate, etcd, run, trial, window
 from tests.samples.estimates import present
 
 from stepbench.analysis.run_comparison import Selected, compare_summaries
+from stepbench.contracts.result import Caveat
 
 
 def test_a_run_twice_as_slow_is_a_regression() -> None:
@@ -56,6 +57,25 @@ def test_a_window_without_a_counterpart_is_told() -> None:
     found = compare_summaries(Selected([a]), Selected([run(etcd(1.0))]), 0.05)
     assert found.only_a == ("etcd · late / late",)
     assert found.only_b == ()
+
+
+@pytest.mark.parametrize(("also_in_a", "passed"), [(False, False), (True, True)])
+def test_a_trial_that_breaks_off_is_no_pass(also_in_a: bool, passed: bool) -> None:  # noqa: FBT001
+    """One of three repeats failed in B: the others are compared, and the gate stays shut unless A's did as well."""
+    whole, broken = etcd(1.0), etcd(1.0).model_copy(update={"incomplete": True})
+    a, b = run(whole, broken if also_in_a else whole), run(whole, whole, broken)
+    found = compare_summaries(Selected([a]), Selected([b]), 0.05)
+    assert (found.unfinished_a, found.unfinished_b) == (("etcd",) if also_in_a else (), ("etcd",))
+    assert (len(found.verdicts), found.verdicts[0].b.runs, found.passed) == (1, 2, passed)
+
+
+def test_a_trial_that_was_to_be_skipped_has_not_failed() -> None:
+    """Its store cannot start there: that is no news of B."""
+    skipped = etcd(1.0, "redis").model_copy(
+        update={"incomplete": True, "caveats": (Caveat(kind="skipped", text="No server.", remedy="Install one."),)}
+    )
+    found = compare_summaries(Selected([run(etcd(1.0), etcd(1.0, "redis"))]), Selected([run(etcd(1.0), skipped)]), 0.05)
+    assert (found.only_a, found.unfinished_b, found.passed) == (("redis",), (), True)
 
 
 def test_two_groups_of_other_names_are_compared_if_nothing_else_is_meant() -> None:

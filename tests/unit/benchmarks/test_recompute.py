@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from benchmarks.recompute import __main__ as recompute
+from benchmarks.recompute import over_runs
+from benchmarks.recompute.records import Key
+from tests.samples.comparisons import matrix, run
 from tests.samples.finished_trials import PHASES, AnalysedTrial, watched_with_a_gap
 
+from stepbench.analysis.groups import group_results
+from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.result import RunSummary
 from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.contracts.tasks import ExportRecordsInput, StateError
@@ -117,6 +122,25 @@ def test_a_number_that_is_not_what_the_records_say_is_found(tmp_path: Path, caps
     assert first.endswith("numbers compared, 2 differ")
     assert "accounting.duplicates" in rest[0]
     assert "lateness_ms.p90" in rest[1]
+
+
+def test_what_several_runs_say_is_computed_from_each_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """Groups of two repeats, the verdict between them, and one effect that was tampered with."""
+    trials = matrix("writers", {1: [1.0, 1.2], 2: [3.0, 3.1]})
+    run_ = run(*trials).model_copy(update={"groups": group_results(trials), "verdicts": plan_verdicts(trials)})
+    summary = json.loads(run_.model_dump_json(by_alias=True))
+    windows = [(trial["index"], window) for trial in summary["trials"] for window in trial["windows"]]
+    latencies = {
+        Key(index, window["phase"], window["name"], "", f"latency_ms.{name}"): each["value"] if name[0] == "p" else each
+        for index, window in windows
+        for name, each in window["latency_ms"].items()
+    }
+    counts = {Key(index, window["phase"], window["name"], "", "n"): window["n"] for index, window in windows}
+    ours = over_runs.over_runs(summary, latencies | counts)
+    assert recompute.compare("summary", ours, list(over_runs.of_summary(summary))) == 0
+    summary["verdicts"][0]["effects"][0]["ratio"]["value"] *= 1.001
+    assert recompute.compare("summary", ours, list(over_runs.of_summary(summary))) == 1
+    assert "(verdict)" in capsys.readouterr().out
 
 
 def test_it_knows_nothing_of_the_program_that_it_checks() -> None:

@@ -46,6 +46,15 @@ def test_any_two_trials_can_be_compared(out: Path) -> None:
     assert verdict.subject == "etcd against redis"
 
 
+def test_a_run_of_which_nothing_went_through_is_worse(out: Path) -> None:
+    """A pipeline stops at a candidate that crashes, and does not take it for bad input."""
+    broken = run(etcd(1.0).model_copy(update={"incomplete": True}), run_id="broken")
+    (out / "broken").mkdir()
+    (out / "broken/summary.json").write_text(broken.model_dump_json(by_alias=True), "utf-8")
+    found = compare("two", "broken", out, 0.05)
+    assert (found.verdicts, found.unfinished_b, found.passed) == ((), ("etcd",), False)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "path", "words"),
     [

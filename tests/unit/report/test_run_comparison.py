@@ -55,6 +55,21 @@ def test_junit_has_a_case_a_comparison_and_a_failure_a_regression(found: RunComp
     assert "p50, p90 regressed. Slower at p50 and p90" in failure.attrib["message"] + (failure.text or "")
 
 
+def test_what_broke_off_is_told_first_and_fails_the_pipeline() -> None:
+    """Also where nothing is left of B to compare."""
+    found = compare_summaries(
+        Selected([run(etcd(1.0))]), Selected([run(etcd(1.0).model_copy(update={"incomplete": True}))]), 0.05
+    )
+    told = "No regression beyond 5 % shown, but etcd failed or broke off in B"
+    assert format_text(found).splitlines()[0] == told
+    assert format_markdown(found).splitlines()[0] == f"### {told}"
+    (failure,) = ET.fromstring(format_junit(found)).iter("failure")  # noqa: S314 -- our own
+    assert failure.attrib["message"] == "in B it failed or broke off"
+    for format_ in (format_text, format_markdown):
+        assert format_(found).splitlines()[-1] == "Failed or broke off in B, and is not compared there: etcd"
+        assert "| comparison |" not in format_(found)
+
+
 def test_json_is_the_contract(found: RunComparison) -> None:
     """What is printed can be read again."""
     assert RunComparison.model_validate_json(found.model_dump_json()) == found

@@ -33,6 +33,12 @@ class Selected(NamedTuple):
         found = find_groups([trial for run in self.runs for trial in run.trials])
         return {group.name: group for group in found if self.group in {"", group.name}}
 
+    def unfinished(self) -> tuple[str, ...]:
+        """Return the names of the groups of which a trial failed or broke off; what was to be skipped is none."""
+        found = [trial for run in self.runs for trial in run.trials if trial.incomplete and not trial.skipped]
+        names = dict.fromkeys(trial.group or trial.name for trial in found)
+        return tuple(name for name in names if self.group in {"", name})
+
 
 def compare_summaries(a: Selected, b: Selected, tolerance: float) -> RunComparison:
     """
@@ -51,6 +57,8 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float) -> RunComparis
         names = [(name, name) for name in of_b if name in of_a]
     pairs = [(of_a[name_a], of_b[name_b]) for name_a, name_b in names]
     verdicts = [verdict for pair in pairs for verdict in _compare_groups(*pair, tolerance)]
+    regressed = any(effect.regressed for verdict in verdicts for effect in verdict.effects)
+    unfinished_a, unfinished_b = a.unfinished(), b.unfinished()
     matched_a, matched_b = {name for name, _ in names}, {name for _, name in names}
     return RunComparison(
         a=tuple(run.run_id for run in a.runs),
@@ -59,7 +67,9 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float) -> RunComparis
         verdicts=tuple(verdicts),
         only_a=(*(name for name in of_a if name not in matched_a), *_only([(a, b) for a, b in pairs])),
         only_b=(*(name for name in of_b if name not in matched_b), *_only([(b, a) for a, b in pairs])),
-        passed=not any(effect.regressed for verdict in verdicts for effect in verdict.effects),
+        unfinished_a=unfinished_a,
+        unfinished_b=unfinished_b,
+        passed=not regressed and set(unfinished_b) <= set(unfinished_a),
     )
 
 

@@ -211,6 +211,11 @@ class TrialSummary(Contract):
         "phases by name; what has its default is left out, save TLS, cluster, region, reuse, writers and arrivals.",
     )
 
+    @property
+    def skipped(self) -> bool:
+        """Tell whether it was not to run where the run was started."""
+        return any(caveat.kind == "skipped" for caveat in self.caveats)
+
 
 class SkippedTrial(Contract):
     """A trial of the plan that was left out, because its store could not start where the run was started."""

@@ -75,7 +75,7 @@ class RunComparison(Contract):
     """
     What `stepbench compare A B` found; `b` is the candidate, `a` what it is compared with.
 
-    `passed` is False as soon as one effect regressed.
+    `passed` is False as soon as one effect regressed, or a trial failed or broke off in b that went through in a.
     """
 
     a: tuple[str, ...] = Field(description="Run ids; several are repeats of one another.")
@@ -84,4 +84,8 @@ class RunComparison(Contract):
     verdicts: tuple[Verdict, ...]
     only_a: tuple[str, ...] = Field(default=(), description="Groups and windows without a counterpart.")
     only_b: tuple[str, ...] = ()
+    unfinished_a: tuple[str, ...] = Field(
+        default=(), description="Groups of which a trial failed or broke off; only the others of it are compared."
+    )
+    unfinished_b: tuple[str, ...] = ()
     passed: bool

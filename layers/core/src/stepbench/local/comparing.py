@@ -28,7 +28,7 @@ def compare(a: str, b: str, out: Path, tolerance: float) -> RunComparison:
     """
     sides = [select(word, out, name) for name, word in (("A", a), ("B", b))]
     found = compare_summaries(sides[0], sides[1], tolerance)
-    if not found.verdicts:
+    if not found.verdicts and not found.unfinished_b:
         has = [", ".join(side.groups()) or "no trial that went through whole" for side in sides]
         message = f"has nothing to compare with A: {has[1]} in B, {has[0]} in A"
         remedy = f"Name a trial on either side, as in RUN{OF}TRIAL, with windows of one name."

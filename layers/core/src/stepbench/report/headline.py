@@ -59,7 +59,7 @@ class HeadlineRow:
 
 def state_of(trial: TrialSummary) -> State:
     """Return `failed` if nothing was measured, `incomplete` if some of it was, `skipped` if it was not to run here."""
-    if any(caveat.kind == "skipped" for caveat in trial.caveats):
+    if trial.skipped:
         return "skipped"
     if not trial.failure and not trial.incomplete:
         return "complete"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.report.junit import Case, Suite, to_xml
+from stepbench.report.suite import RAN_WHOLE
 from stepbench.report.verdicts import describe
 
 if TYPE_CHECKING:
@@ -18,24 +19,23 @@ _COLUMNS = ("p50", "p90", "p99")
 
 def format_text(found: RunComparison) -> str:
     """Return the outcome in a line, then a line for each comparison, those that regressed first."""
-    return "\n".join([describe_outcome(found), *_sides(found), "", *_lines(found), *_unmatched(found)])
+    return "\n".join([describe_outcome(found), *_sides(found), "", *_lines(found), *_left_out(found)])
 
 
 def format_markdown(found: RunComparison) -> str:
     """Return a heading, a table with a row for each comparison, and the sentences of those that regressed."""
-    lines = [
-        f"### {describe_outcome(found)}", "", *_sides(found), "",
-        "| comparison | p50, A | p50, B | p50 | p90 | p99 | |", "|---|---:|---:|---:|---:|---:|---|",
-        *(_row(verdict) for verdict in found.verdicts),
-    ]  # fmt: skip
+    lines = [f"### {describe_outcome(found)}", "", *_sides(found), ""]
+    if found.verdicts:
+        lines += ["| comparison | p50, A | p50, B | p50 | p90 | p99 | |", "|---|---:|---:|---:|---:|---:|---|"]
+    lines += map(_row, found.verdicts)
     worse = [f"- {_line(verdict)}" for verdict in found.verdicts if regressions(verdict)]
-    return "\n".join([*lines, *([""] if worse else []), *worse, "", *_unmatched(found)]).rstrip()
+    return "\n".join([*lines, *([""] if worse else []), *worse, "", *_left_out(found)]).rstrip()
 
 
 def format_junit(found: RunComparison) -> str:
-    """Return a test case for each comparison; one that regressed is a failure."""
-    cases = tuple(_case(verdict) for verdict in found.verdicts)
-    return to_xml([Suite("stepbench compare", cases)])
+    """Return a test case for each comparison, and for each group that broke off; what got worse is a failure."""
+    broken = [Case(name, RAN_WHOLE, "failed", "in B it failed or broke off") for name in _newly_unfinished(found)]
+    return to_xml([Suite("stepbench compare", (*map(_case, found.verdicts), *broken))])
 
 
 def _case(verdict: Verdict) -> Case:
@@ -47,10 +47,12 @@ def _case(verdict: Verdict) -> Case:
 
 
 def describe_outcome(found: RunComparison) -> str:
-    """Return how many regressions there are."""
+    """Return how many regressions there are, and how many trials failed or broke off that did not in A."""
     worse = sum(len(regressions(verdict)) for verdict in found.verdicts)
     beyond = f"beyond {100 * found.tolerance:g} %"
-    return f"{digits.counted(worse, 'regression')} {beyond}" if worse else f"No regression {beyond} shown"
+    told = f"{digits.counted(worse, 'regression')} {beyond}" if worse else f"No regression {beyond} shown"
+    broken = _newly_unfinished(found)
+    return f"{told}, but {', '.join(broken)} failed or broke off in B" if broken else told
 
 
 def regressions(verdict: Verdict) -> list[Effect]:
@@ -87,7 +89,16 @@ def _cell(effect: Effect | None) -> str:
     return digits.effect(effect.ratio)
 
 
-def _unmatched(found: RunComparison) -> Iterator[str]:
-    for side, names in (("A", found.only_a), ("B", found.only_b)):
+def _newly_unfinished(found: RunComparison) -> list[str]:
+    return [name for name in found.unfinished_b if name not in found.unfinished_a]
+
+
+def _left_out(found: RunComparison) -> Iterator[str]:
+    for side, names, unfinished in (
+        ("A", found.only_a, found.unfinished_a),
+        ("B", found.only_b, found.unfinished_b),
+    ):
         if names:
             yield f"Only in {side}: {', '.join(names)}"
+        if unfinished:
+            yield f"Failed or broke off in {side}, and is not compared there: {', '.join(unfinished)}"
