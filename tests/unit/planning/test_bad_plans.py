@@ -70,6 +70,15 @@ BAD_PLANS = {
     "unknown field": Refused(
         load(rate_per_sec=1, rate_per_s=1, count=1), "trials[0].phases[0].load[0].rate_per_sec", "1", '"rate_per_s"?'
     ),
+    "a trial's field at the plan's": Refused(
+        {**plan(), "repeats": 3}, "repeats", "3", "It belongs at trials[0].repeats."
+    ),
+    "a phase's field at the trial's": Refused(
+        plan(rate_per_s=3), "trials[0].rate_per_s", "3", "It belongs at trials[0].phases[0].load[0].rate_per_s."
+    ),
+    "the plan's field at a trial's": Refused(
+        plan(budget_usd=3), "trials[0].budget_usd", "3", "It belongs at budget_usd."
+    ),
     "unknown field with dots": Refused(plan(**{"a.b": 5}), "trials[0].a.b", "5", "Known here"),
     "unknown store": Refused(
         plan(target={"store": "dynamo"}), "trials[0].target.store", '"dynamo"', 'mean "dynamodb"?'

@@ -408,7 +408,9 @@ def test_no_emulated_number_stands_beside_a_published_one_unmarked(
 
 def test_groups_show_their_runs_and_range(experiments_page: str) -> None:
     """Three runs of a point are one row; a range is not set in an interval's brackets."""
-    cells = row(experiments_page, "groups", 'data-group="postgresql-10" data-phase="steady" data-window="steady" data-runs="3"')
+    cells = row(
+        experiments_page, "groups", 'data-group="postgresql-10" data-phase="steady" data-window="steady" data-runs="3"'
+    )
     assert "batch_size = 10" in cells
     found = re.search(
         r'data-metric="across.p50" data-value="([\d.]+)" data-least="([\d.]+)" data-greatest="([\d.]+)"', cells
@@ -417,7 +419,11 @@ def test_groups_show_their_runs_and_range(experiments_page: str) -> None:
     middle, least, greatest = map(float, found.groups())
     assert least < middle < greatest
     assert re.search(r"range [\d.]+ to [\d.]+", cells)
-    assert "[" in row(experiments_page, "groups", 'data-group="dynamodb-100-10" data-phase="steady" data-window="steady" data-runs="1"')
+    assert "[" in row(
+        experiments_page,
+        "groups",
+        'data-group="dynamodb-100-10" data-phase="steady" data-window="steady" data-runs="1"',
+    )
 
 
 def test_the_mean_over_runs_stands_beside_the_runs(experiments: tuple[TrialResult, ...]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench.contracts.base import RULE_ERROR
 from stepbench.contracts.remedies import alternatives, near_miss
 from stepbench.errors import Problem
-from stepbench.planning.schema import Location, fields, locate, path_text
+from stepbench.planning.schema import Location, fields, locate, path_text, place_of
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -86,7 +86,9 @@ def _missing(location: Location, _found: str, _detail: ErrorDetails) -> Problem:
 
 def _unknown_field(location: Location, found: str, _detail: ErrorDetails) -> Problem:
     known = fields(location.parent)
-    remedy = f"{near_miss(location.steps[-1], known)}Known here: {alternatives(known)}."
+    place = place_of(str(location.steps[-1]), location)
+    hint = f"It belongs at {place}. " if place else near_miss(location.steps[-1], known)
+    remedy = f"{hint}Known here: {alternatives(known)}."
     return Problem(path=location.path, value=found, message="is no known field", remedy=remedy)
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepbench.contracts.plan import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Node = dict[str, Any]
 
+_DEEPEST = 6
 ROOT = "plan"
 """The path of a problem with the plan as a whole."""
 
@@ -61,6 +62,27 @@ def fields(node: Node) -> list[str]:
     return list(node.get("properties", {}))
 
 
+def place_of(name: str, around: Location) -> str:
+    """Return the path at which a field of this name may stand: the nearest below an object, else the plan's own."""
+    level = [(around.steps[:-1], around.parent)]
+    while level:
+        level = [(steps, node) for place in level for steps, node in _children(*place) if len(steps) <= _DEEPEST]
+        for steps, node in level:
+            if name in fields(node):
+                return path_text((*steps, name))
+    return name if name in fields(_resolve(plan_schema_cached())) else ""
+
+
+def _children(steps: tuple[str | int, ...], parent: Node) -> Iterator[tuple[tuple[str | int, ...], Node]]:
+    """Yield the objects that stand in an object, of a union each member, of a list the first."""
+    for name in fields(parent):
+        node, below = _step(parent, name), (*steps, name)
+        if "items" in node:
+            node, below = _step(node, 0), (*below, 0)
+        yield below, node
+        yield from ((below, member) for each in _members(node) if (member := _member(node, each)))
+
+
 @cache
 def plan_schema_cached() -> Node:
     """Return `plan_schema`, built once; not to be changed."""
@@ -77,6 +99,10 @@ def _resolve(node: Node) -> Node:
         some = [option for option in node["anyOf"] if option.get("type") != "null"]
         return _resolve({**some[0], **rest}) if len(some) == 1 else node
     return node
+
+
+def _members(node: Node) -> list[str]:
+    return list(node.get("discriminator", {}).get("mapping", {}))
 
 
 def _member(node: Node, segment: str | int) -> Node | None:
