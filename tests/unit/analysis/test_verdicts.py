@@ -174,3 +174,20 @@ def test_more_errors_are_shown_by_the_interval_of_the_difference() -> None:
     none, many, one = (window(estimate(1), sent=1_000, failed=failed, unknown=0) for failed in (0, 50, 1))
     assert compare_shares("errors", Runs([many]), Runs([none])).finding == "higher"
     assert compare_shares("errors", Runs([one]), Runs([none])).finding == "undecided"
+
+
+def test_a_setting_that_took_no_effect_answers_nothing() -> None:
+    """All batches held one record: that the two are equally fast says nothing about batches."""
+    text = "batch_size 100 had no effect: none of 9 invocations was handed more than 1 record. They came one by one."
+    caveat = Caveat(kind="setting_without_effect", text=text, remedy="Raise rate_per_s.", setting="target.batch_size")
+    one, hundred = matrix("target.batch_size", {1: [1.0], 100: [1.0]})
+    found = only(plan_verdicts([one, hundred.model_copy(update={"caveats": (caveat,)})]))
+    told = (
+        "Not answered: batch_size 100 had no effect: none of 9 invocations was handed more than 1 record. p50 the same"
+    )
+    assert found.text.startswith(told)
+    assert found.doubts == ()
+    elsewhere = caveat.model_copy(update={"setting": "target.filter"})
+    found = only(plan_verdicts([one, hundred.model_copy(update={"caveats": (elsewhere,)})]))
+    assert found.text.startswith("The same within 10 %")
+    assert found.doubts == ("setting_without_effect",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.samples.comparisons import etcd_verdicts
+from tests.samples.comparisons import estimate, etcd_verdicts
 from tests.samples.results import sample_results, sample_summary
 
 from stepbench.report.verdicts import describe, first_told, verdict_lines, verdict_views
@@ -20,8 +20,19 @@ def test_other_pairs_and_kinds_that_say_the_same_are_in_the_table_only() -> None
     (one,) = etcd_verdicts("writers", 1)
     other = one.model_copy(update={"primary": False})
     same = one.model_copy(update={"kind": "read"})
-    apart = one.model_copy(update={"kind": "insert", "text": "Slower: p50 10 % higher."})
-    assert first_told([one, same, apart, other], 8) == [one, apart]
+    assert first_told([one, same, other], 8) == [one]
+
+
+def test_kinds_that_differ_are_told_each() -> None:
+    """In their first words, or in how much: an insert that is 7 times as fast, where a read is twice."""
+    (one,) = etcd_verdicts("writers", 1)
+    read = one.model_copy(update={"kind": "read"})
+    slower = one.model_copy(update={"kind": "insert", "text": "Slower: p50 10 % higher."})
+    assert first_told([one, read, slower], 8) == [one, read, slower]
+    effect, *others = one.effects
+    much = effect.model_copy(update={"ratio": estimate(7)})
+    larger = one.model_copy(update={"kind": "insert", "effects": (much, *others)})
+    assert first_told([one, read, larger], 8) == [one, read, larger]
 
 
 def test_a_terminal_has_a_few_lines_and_says_how_many_more_there_are() -> None:

@@ -16,9 +16,16 @@ if TYPE_CHECKING:
 
 def describe_effects(effects: Sequence[Effect]) -> str:
     """Describe what the effects of one comparison show, and of what they do not what it would take."""
-    lead = _lead([effect for effect in effects if effect.measure in QUANTILES])
-    clauses = [_clause(effect) for effect in effects]
-    return f"{lead}: {'; '.join(clause for clause in clauses if clause)}."
+    return f"{_lead([effect for effect in effects if effect.measure in QUANTILES])}: {_clauses(effects)}."
+
+
+def describe_unanswered(effects: Sequence[Effect], why: str) -> str:
+    """Describe effects that are not those of the setting, since it took none; the first sentence of `why` says so."""
+    return f"Not answered: {why.partition('. ')[0].rstrip('.')}. {_clauses(effects)}."
+
+
+def _clauses(effects: Sequence[Effect]) -> str:
+    return "; ".join(clause for effect in effects if (clause := _clause(effect)))
 
 
 def _lead(quantiles: Sequence[Effect]) -> str:

@@ -23,7 +23,7 @@ from stepbench.analysis.comparability import (
     shorten_path,
 )
 from stepbench.analysis.effects import Runs, compare_runs
-from stepbench.analysis.verdict_text import describe_effects
+from stepbench.analysis.verdict_text import describe_effects, describe_unanswered
 from stepbench.contracts.measures import OVERLAP
 from stepbench.contracts.verdict import Side, Verdict
 from stepbench.stats.over_runs import MIN_RUNS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.measures import KindName, WindowResult
-    from stepbench.contracts.result import TrialSummary
+    from stepbench.contracts.result import Caveat, TrialSummary
     from stepbench.contracts.verdict import Effect
 
 MOST_SIDES = 6
@@ -182,10 +182,24 @@ def _between(pair: Pair) -> Iterator[Verdict]:
         sides = [_side(pair, group, place, group is pair.a) for group in (pair.a, pair.b)]
         subject = f"{_subject(pair, sides[0], sides[1])}{_context(pair, window.name)}"
         doubts = find_doubts((pair.a, pair.b), place)
+        without_effect = _find_without_effect(pair, place)
+        if without_effect:
+            doubts = tuple(doubt for doubt in doubts if doubt != without_effect.kind)
         for kind in (None, *common_kinds(a, b)):
             effects = compare_runs(Runs(b, kind), Runs(a, kind))
             found = make_verdict(pair.aspect, subject, (sides[0], sides[1]), effects, kind=kind, doubts=doubts)
-            yield found.model_copy(update={"primary": pair.primary})
+            text = describe_unanswered(effects, without_effect.text) if without_effect else found.text
+            yield found.model_copy(update={"primary": pair.primary, "text": text})
+
+
+def _find_without_effect(pair: Pair, place: tuple[str, str]) -> Caveat | None:
+    """Return the caveat that the setting which tells the two apart took no effect there, on either side."""
+    for trial in (*pair.a.trials, *pair.b.trials):
+        about = [at for at, window in enumerate(trial.windows) if (window.phase, window.name) == place]
+        for caveat in trial.caveats:
+            if caveat.setting == pair.aspect and any(map(caveat.is_about, about)):
+                return caveat
+    return None
 
 
 def make_verdict(  # noqa: PLR0913 -- what a comparison is made of

@@ -75,6 +75,7 @@ class Caveat(Contract):
     windows: tuple[int, ...] | None = Field(
         default=None, description="Places, in the trial's `windows`, of those that it is about; None: of all of them."
     )
+    setting: str = Field(default="", description="Dotted path of the setting that took no effect, if it is about one.")
 
     def is_about(self, place: int) -> bool:
         """Tell whether it is about the window at this place."""

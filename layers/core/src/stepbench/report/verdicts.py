@@ -69,18 +69,18 @@ def first_told(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
 
 
 def _told(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
-    """Yield those against a first value, and of kinds of operations those that do not come to what all together do."""
-    for verdict in verdicts:
-        if not verdict.primary:
-            continue
-        if verdict.kind is None or _lead(verdict) != _lead_of_all_kinds(verdicts, verdict):
+    """Yield those against a first value, and where kinds of operations differ, those of each kind, too."""
+    primary = [verdict for verdict in verdicts if verdict.primary]
+    for verdict in primary:
+        kinds = [each for each in primary if (each.aspect, each.a, each.b) == (verdict.aspect, verdict.a, verdict.b)]
+        if verdict.kind is None or _differ(kinds):
             yield verdict
 
 
-def _lead_of_all_kinds(verdicts: Sequence[Verdict], like: Verdict) -> str:
-    sides = (like.aspect, like.a, like.b)
-    return next((_lead(each) for each in verdicts if each.kind is None and (each.aspect, each.a, each.b) == sides), "")
-
-
-def _lead(verdict: Verdict) -> str:
-    return verdict.text.partition(":")[0]
+def _differ(verdicts: Sequence[Verdict]) -> bool:
+    """Tell whether one comparison comes to something else for one kind: in its first words, or in size at p50."""
+    ratios = [effect.ratio for each in verdicts if (effect := each.effect("p50")) and effect.ratio]
+    lows = [ratio.low for ratio in ratios if ratio.low is not None]
+    highs = [ratio.high for ratio in ratios if ratio.high is not None]
+    apart = bool(lows and highs) and max(lows) > min(highs)
+    return apart or len({each.text.partition(":")[0] for each in verdicts}) > 1

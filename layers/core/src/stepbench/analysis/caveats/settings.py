@@ -22,7 +22,10 @@ def find_ignored_batching_window(evidence: Evidence, _findings: Findings) -> Ite
     target = evidence.spec.plan.target
     if isinstance(target, DynamoDbTarget) and _is_window_ignored(target, evidence):
         text = f"{evidence.provider} ignores the batching window of {target.batching_window_s} s."
-        yield Caveat(kind="batching_window_ignored", text=text, remedy="Measure batching windows on AWS.")
+        yield Caveat(
+            kind="batching_window_ignored", text=text, remedy="Measure batching windows on AWS.",
+            setting="target.batching_window_s",
+        )  # fmt: skip
 
 
 def find_unreached_batch_size(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
@@ -46,7 +49,9 @@ def find_unreached_batch_size(evidence: Evidence, findings: Findings) -> Iterato
             remedy = (
                 f"Raise rate_per_s; or run on AWS with target.batching_window_s, which {evidence.provider} ignores."
             )
-        yield Caveat(kind="setting_without_effect", text=text, remedy=remedy, windows=places)
+        yield Caveat(
+            kind="setting_without_effect", text=text, remedy=remedy, windows=places, setting="target.batch_size"
+        )
 
 
 def find_filter(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
@@ -57,7 +62,7 @@ def find_filter(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     if account and 0 < account.ok == account.ok_arrived:
         text = f"The filter had no effect: all {counted(account.ok, 'acknowledged event')} arrived."
         remedy = "Compare target.filter with the records that the plan writes, and with the filter as the store has it."
-        yield Caveat(kind="setting_without_effect", text=text, remedy=remedy)
+        yield Caveat(kind="setting_without_effect", text=text, remedy=remedy, setting="target.filter")
         return
     text = "A filter holds events back, which count as not arrived."
     yield Caveat(kind="filtered", text=text, remedy="Compare `lost` with what the filter should hold back.")
