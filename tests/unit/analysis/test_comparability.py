@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.samples.operations import planned_results
 
-from stepbench.analysis.comparability import ALWAYS, flatten_setup
+from stepbench.analysis.comparability import ALWAYS, flatten_setup, shorten_path
 from stepbench.analysis.scaling import scaling_curves
 from stepbench.analysis.verdicts import TRIAL, plan_verdicts
 from stepbench.contracts.plan import TrialPlan
@@ -294,3 +294,20 @@ def test_what_is_always_told_is_a_field_of_some_plan() -> None:
     """A renamed field would silently be told only where it has no default."""
     told = {path for store in ("redis", "dsql") for path in flatten_setup(trial(target={"store": store}))}
     assert told >= ALWAYS
+
+
+@pytest.mark.parametrize(
+    ("path", "others", "shown"),
+    [
+        ("record.value_bytes", ["writers"], "value_bytes"),
+        ("phases[0].load[0].rate_per_s", [], "rate_per_s"),
+        ("a.capacity.mode", ["b.mode"], "capacity.mode"),
+        ("phases[0].settle_s", ["phases[1].settle_s"], "phases[0].settle_s"),
+        ("mode", ["capacity.mode"], "mode"),
+    ],
+)
+def test_a_setting_is_called_by_as_little_of_its_path_as_tells_it_apart(
+    path: str, others: list[str], shown: str
+) -> None:
+    """A trial's name, a verdict and a curve's label have room for a word or two."""
+    assert shorten_path(path, [path, *others]) == shown

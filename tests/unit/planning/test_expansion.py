@@ -35,14 +35,14 @@ def test_paths_that_end_alike_are_told_apart() -> None:
     """Names take as many parts of the path as that needs."""
     phases = [PHASES[0], {**PHASES[0], "name": "b"}]
     matrix = {"phases[0].settle_s": [1], "phases[1].settle_s": [2]}
-    assert names(trial(phases=phases, matrix=matrix)) == ["s3.0_settle_s-1.1_settle_s-2"]
+    assert names(trial(phases=phases, matrix=matrix)) == ["s3.phases_0_settle_s-1.phases_1_settle_s-2"]
 
 
 def test_what_does_not_fit_into_a_name_is_left_out_of_it_or_numbered() -> None:
     """Texts with other characters, objects, and values that would read alike."""
     filters = [None, {"eventName": ["INSERT"]}, {"eventName": ["MODIFY"]}]
     found = names(trial("dynamodb", matrix={"target.filter": filters}))
-    assert found == ["dynamodb.filter-null", "dynamodb.filter-2", "dynamodb.filter-3"]
+    assert found == ["dynamodb.filter-none", "dynamodb.filter-2", "dynamodb.filter-3"]
     endpoints = ["http://a.example:1", "http://a.example/1"]
     assert names(trial(matrix={"target.endpoint": endpoints})) == ["s3.endpoint-1", "s3.endpoint-2"]
     assert names(trial(matrix={"arrivals": ["poisson"]})) == ["s3.arrivals-poisson"]

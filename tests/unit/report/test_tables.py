@@ -5,9 +5,10 @@ import io
 
 from tests.samples.results import sample_results, sample_summary
 
+from stepbench.contracts.measure import QUANTILES
 from stepbench.contracts.result import Failure
 from stepbench.report.summary import TrialStore, missing_result
-from stepbench.report.tables import CSV_COLUMNS, MEASURES, POINTS, QUANTILES, accounting_table, render_csv, window_table
+from stepbench.report.tables import CSV_COLUMNS, MEASURES, POINTS, accounting_table, render_csv, window_table
 
 SUMMARY = sample_summary(sample_results())
 
@@ -21,7 +22,7 @@ def test_each_number_of_the_summary_has_a_row_with_its_interval_or_the_reason_wh
     """What is left out of the file is what somebody's plot will lack."""
     rows = read(render_csv(SUMMARY))
     found = {(row["trial"], row["measure"], row["statistic"]): row for row in rows}
-    assert len(found) == len(rows) == len(SUMMARY.trials) * len(MEASURES) * len(QUANTILES + POINTS)
+    assert len(found) == len(rows) == len(SUMMARY.trials) * len(MEASURES) * len((*QUANTILES, *POINTS))
     for trial in SUMMARY.trials:
         (window,) = trial.windows
         p99 = found[str(trial.index), "latency_ms", "p99"]

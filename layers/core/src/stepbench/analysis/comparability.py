@@ -142,9 +142,11 @@ def format_setup_difference(trial: TrialSummary, others: Sequence[TrialSummary])
 
 
 def shorten_path(path: str, paths: Sequence[str]) -> str:
-    """Shorten a dotted path to its last part, unless another path ends with the same one."""
-    last = path.rsplit(".", maxsplit=1)[-1]
-    return path if sum(each.rsplit(".", maxsplit=1)[-1] == last for each in paths) > 1 else last
+    """Shorten a dotted path to its last part, with as many before it as distinguish it from the other paths."""
+    parts = path.split(".")
+    tails = (".".join(parts[-length:]) for length in range(1, len(parts)))
+    others = [f".{other}" for other in paths if other != path]
+    return next((tail for tail in tails if not any(other.endswith(f".{tail}") for other in others)), path)
 
 
 def format_value(value: Any) -> str:  # noqa: ANN401 -- any JSON
@@ -153,7 +155,7 @@ def format_value(value: Any) -> str:  # noqa: ANN401 -- any JSON
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "none" if value is None else json.dumps(value, ensure_ascii=False)
-    return digits.fixed(value, 0) if value == int(value) else f"{value:g}"
+    return digits.fixed(value, 0) if value == int(value) else f"{value:.12g}"
 
 
 def _format_values(values: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.across_trials import GroupResult, GroupWindow
+from stepbench.contracts.measure import HEADLINE_QUANTILES
 from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measures import Estimate, WindowResult
     from stepbench.contracts.result import TrialSummary
-
-QUANTILES = ("p50", "p90", "p95", "p99")
 
 
 def group_results(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> tuple[GroupResult, ...]:
@@ -51,7 +50,7 @@ def _window(key: tuple[str, str], runs: list[WindowResult]) -> GroupWindow:
         phase=key[0],
         window=key[1],
         runs=len(runs),
-        **{name: mean_over_runs(quantiles(runs, name)) for name in QUANTILES},
+        **{name: mean_over_runs(quantiles(runs, name)) for name in HEADLINE_QUANTILES},
     )
 
 

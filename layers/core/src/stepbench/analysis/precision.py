@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
+from stepbench.contracts.measure import QUANTILES
 from stepbench.contracts.phase import LoadStep, PrecisionLook, PrecisionLooks, Window
 from stepbench.contracts.search import StoppedPhase
 from stepbench.model.result import Outcome
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan
     from stepbench.records.join.joined import Joined
 
-QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 SETTLE_S = 15.0
 """Events that are due are looked at so much later: a flush interval of the writers, and time for the file and for
 arrivals. What is still not there then counts as missing: left out, it would make the tail look shorter."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 Experiment = Literal["trigger", "operations"]
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+"""The quantiles that every latency has, and their probabilities."""
+HEADLINE_QUANTILES = ("p50", "p90", "p95", "p99")
+"""Those that stand in the headline; p99.9 takes ten times as many events as p99."""
 
 
 class LatencyDefinition(NamedTuple):

@@ -11,17 +11,8 @@ from typing import Any
 from pydantic import AwareDatetime, Field
 
 from stepbench.contracts.base import Contract
-from stepbench.contracts.custom_resource import BootstrapDsqlInput, BootstrapDsqlOutput  # noqa: F401 -- see there
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.run_tasks import (  # noqa: F401 -- whoever looks for a task's models by its name does so here
-    RenderReportInput,
-    RenderReportOutput,
-    SweepTargetsInput,
-    SweepTargetsOutput,
-    ValidatePlanInput,
-    ValidatePlanOutput,
-)
 
 FLAGS_LIVE_S = 90 * 86_400
 """Longer than any trial: a flag that expired under a running writer would set it free."""

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from stepbench import digits
+from stepbench.contracts.measure import HEADLINE_QUANTILES
 from stepbench.report.headline import HEADINGS, describe_status, headline_tables
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _NAMES, _CAVEATS = ("trial", "provider"), "caveats"
 _LEFT_OUT_FIRST = ("floor p50", "p95", "p90")
-_QUANTILES = frozenset({"p50", "p90", "p95", "p99", "floor p50"})
+_QUANTILES = frozenset({*HEADLINE_QUANTILES, "floor p50"})
 _INDENT = 2
 _GAP = "   "
 

@@ -7,11 +7,11 @@ Names are short, readable, unique, and such as a plan itself may give.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialSpec
 from stepbench.costs import estimate
@@ -184,7 +184,7 @@ def point_name(base: str, point: Mapping[str, Any], matrix: Mapping[str, list[An
         matrix: all values by path.
         number: of the point, from 1.
     """
-    parts = [(_short_path(path, matrix), _format_value(value, matrix[path])) for path, value in point.items()]
+    parts = [(_field_part(path, matrix), _value_part(value, matrix[path])) for path, value in point.items()]
     long = ".".join([base, *(f"{field}-{text}" for field, text in parts)])
     short = ".".join([base, *(text for _, text in parts)])
     by_number = f"{base[: LONGEST_NAME - LONGEST_SUFFIX]}.p{number}"
@@ -203,19 +203,12 @@ def unique(name: str, taken: Container[str], longest: int = LONGEST_NAME) -> str
     return next(each for each in names if each not in taken)
 
 
-def _short_path(path: str, matrix: Mapping[str, list[Any]]) -> str:
-    """Return the path's last part, with as many before it as tell it from the other paths."""
-    parts = _split_path(path)
-    others = [_split_path(other) for other in matrix if other != path]
-    length = next((n for n in range(1, len(parts)) if all(other[-n:] != parts[-n:] for other in others)), len(parts))
-    return "_".join(parts[-length:])
+def _field_part(path: str, matrix: Mapping[str, list[Any]]) -> str:
+    """Return the path as a name has it: `batch_size`."""
+    return re.sub(r"\W+", "_", shorten_path(path, list(matrix)))
 
 
-def _split_path(path: str) -> list[str]:
-    return re.findall(r"\w+", path)
-
-
-def _format_value(value: Any, values: list[Any]) -> str:  # noqa: ANN401 -- any JSON
+def _value_part(value: Any, values: list[Any]) -> str:  # noqa: ANN401 -- any JSON
     """Return the value, or its number in the list (from 1) where it is long, no scalar, or reads like another."""
     text = _plain(value)
     if not text or [_plain(each) for each in values].count(text) > 1:
@@ -226,5 +219,5 @@ def _format_value(value: Any, values: list[Any]) -> str:  # noqa: ANN401 -- any 
 def _plain(value: Any) -> str:  # noqa: ANN401 -- any JSON
     if isinstance(value, dict | list):
         return ""
-    text = value if isinstance(value, str) else json.dumps(value)
+    text = value if isinstance(value, str) else format_value(value).replace(",", "")
     return _FOREIGN.sub("-", text).strip("-") if len(text) <= LONGEST_NAME else ""

@@ -11,6 +11,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from stepbench.contracts.measure import HEADLINE_QUANTILES, QUANTILES
 from stepbench.report.labels import columns, drawn_windows, short
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ CURVES_PER_FIGURE = 8
 _SHORT_PAUSE_S = 0.5
 _STALLS_TOLD = 3
 SECOND_COLUMNS = ("second", "phase", "offered", "acknowledged", "arrived", "p50_ms", "p90_ms", "max_ms")
-_QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99))
 
 
 @dataclass(frozen=True)
@@ -124,13 +124,13 @@ def _ecdf_figure(drawn: Sequence[tuple[WindowRow, EcdfCurve]]) -> EcdfFigure:
 
 def _quantile_marks(row: WindowRow) -> Iterable[Row]:
     times = row.window.latency_ms
-    for name, q in _QUANTILES:
+    for name in HEADLINE_QUANTILES:
         estimate: Estimate = getattr(times, name)
         if estimate.value is None or estimate.value <= 0:
             continue
         bounded = estimate.low is not None and estimate.low > 0 and estimate.high is not None
         low, high = (estimate.low, estimate.high) if bounded else (None, None)
-        yield (row.label, name, q, estimate.value, low, high)
+        yield (row.label, name, QUANTILES[name], estimate.value, low, high)
 
 
 def binned(series: Sequence[SeriesPoint], bin_s: int) -> Iterable[list[Row]]:

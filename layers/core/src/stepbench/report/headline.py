@@ -10,6 +10,7 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from stepbench import digits
+from stepbench.contracts.measure import HEADLINE_QUANTILES
 from stepbench.report.labels import WindowRow, describe_latency, trial_labels, window_labels, window_rows
 from stepbench.report.operations import describe_operations, format_throughput
 from stepbench.report.thresholds import describe_missed, describe_undecided
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.search import FoundRate, StoppedPhase, Utilisation
 
 State = Literal["complete", "incomplete", "failed", "skipped"]
-HEADINGS = ("trial", "provider", "n", "p50", "p90", "p95", "p99", "lost", "throughput", "floor p50", "caveats")
+HEADINGS = ("trial", "provider", "n", *HEADLINE_QUANTILES, "lost", "throughput", "floor p50", "caveats")
 _OF_ONE_EXPERIMENT = {"lost": "trigger", "throughput": "operations"}
 _WINDOWS_PER_LINE = 3
 _CAVEAT_NAMES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.analysis.effects import QUANTILES
 from stepbench.report.junit import Case, Suite, to_xml
 from stepbench.report.suite import RAN_WHOLE
 from stepbench.report.verdicts import describe
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.verdict import Effect, RunComparison, Verdict
-
-_COLUMNS = ("p50", "p90", "p99")
 
 
 def format_text(found: RunComparison) -> str:
@@ -77,7 +76,7 @@ def _line(verdict: Verdict) -> str:
 def _row(verdict: Verdict) -> str:
     p50 = verdict.effect("p50")
     sides = [digits.latency(side.value) for side in (p50.a, p50.b)] if p50 else [digits.NONE] * 2
-    cells = [_cell(verdict.effect(name)) for name in _COLUMNS]
+    cells = [_cell(verdict.effect(name)) for name in QUANTILES]
     worse = ", ".join(f"**{effect.measure} regressed**" for effect in regressions(verdict))
     name = verdict.subject.replace("|", "\\|")
     return f"| {' | '.join([name, *sides, *cells, worse])} |"

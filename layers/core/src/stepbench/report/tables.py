@@ -6,6 +6,7 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.measure import QUANTILES
 from stepbench.report.headline import state_of
 from stepbench.report.labels import trial_labels, window_rows
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
 MEASURES = ("latency_ms", "after_ack_ms", "response_write_ms", "response_trigger_ms", "service_ms", "lateness_ms")
-QUANTILES = ("p50", "p90", "p95", "p99", "p999")
 POINTS = ("min", "mean", "max")
 """Of the sample itself: they have no interval."""
 _TRIAL: dict[str, type] = {"trial": int, "name": str, "store": str, "provider": str, "emulated": bool, "state": str}

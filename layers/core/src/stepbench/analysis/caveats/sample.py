@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.caveats.findings import STOPPED_REMEDY
+from stepbench.contracts.measure import HEADLINE_QUANTILES
 from stepbench.contracts.result import Caveat
 from stepbench.digits import brief
 
@@ -19,7 +20,7 @@ def find_short_windows(_evidence: Evidence, findings: Findings) -> Iterator[Cave
     """Report each window that is too short for the interval of a quantile."""
     for place, window in enumerate(findings.windows):
         measure = window.latency_ms
-        named = {"p50": measure.p50, "p90": measure.p90, "p95": measure.p95, "p99": measure.p99}
+        named = {name: getattr(measure, name) for name in HEADLINE_QUANTILES}
         short = [
             f"{name} {brief(each.reason)}"
             for name, each in named.items()

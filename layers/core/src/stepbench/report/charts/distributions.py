@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from stepbench.report.boxes import ROW_PX
+from stepbench.report.boxes import QUANTILES, ROW_PX
 from stepbench.report.charts.parts import (
     FORMULA,
     LABELS,
@@ -28,7 +28,6 @@ _NAME_PX = -15
 _EDGES = {"start": alt.value(0), "end": alt.value("width")}
 _ARROWS = {"start": alt.value(6), "end": alt.value(alt.ExprRef("width - 6"))}
 _TITLE = f"{LATENCY}, {FORMULA} (log scale)"
-_QUANTILES = ("p1", "p25", "p50", "p75", "p90", "p99")
 
 
 def box_plot() -> alt.LayerChart | alt.FacetChart:
@@ -114,7 +113,7 @@ def _tooltip() -> list[alt.Tooltip]:
     return [
         alt.Tooltip("label:N", title="window"),
         alt.Tooltip("n:Q", format=","),
-        *[alt.Tooltip(f"{name}_words:N", title=name) for name in _QUANTILES],
+        *[alt.Tooltip(f"{name}_words:N", title=name) for name in QUANTILES],
     ]
 
 
