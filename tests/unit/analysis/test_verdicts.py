@@ -11,6 +11,7 @@ from tests.samples.estimates import numbers, present
 from tests.samples.operations import operation_results
 
 from stepbench.analysis.effects import NO_LIMIT, Runs, compare_runs, compare_shares
+from stepbench.analysis.verdict_text import loads
 from stepbench.analysis.verdicts import MOST_SIDES, TRIAL, WINDOW, plan_verdicts
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat
@@ -116,6 +117,44 @@ def test_windows_of_one_trial_are_compared_run_by_run() -> None:
     found = only(plan_verdicts(runs))
     assert (found.aspect, found.subject) == (WINDOW, "etcd: after against before")
     assert present(found.effect("p50")).finding == "higher"
+
+
+@pytest.mark.parametrize(
+    ("rates_per_s", "after_ms", "floor_ms", "doubt"),
+    [
+        ((2000, 4000), 1.0, None, "More load should not make it faster"),
+        ((4000, 2000), 4.0, None, "Less load should not make it slower"),
+        ((2000, 4000), 3.0, 1.5, "That is less than this machine's floor (1.50 ms)"),
+        ((2000, 4000), 4.0, 1.5, ""),
+        ((4000, 2000), 1.0, None, ""),
+        ((2000, 2040), 1.0, None, ""),
+        ((2000, 4000), 2.0, None, ""),
+    ],
+    ids=["faster", "slower", "below the floor", "expected", "expected, too", "the same load", "no difference"],
+)
+def test_a_window_is_not_called_faster_for_more_load_without_a_doubt(
+    rates_per_s: tuple[int, int], after_ms: float, floor_ms: float | None, doubt: str
+) -> None:
+    """The first screen said "63 % lower" after the load had doubled, and nothing of warming up."""
+    before = window(estimate(2.0), "before", offered_per_s=float(rates_per_s[0]))
+    after = window(estimate(after_ms), "after", offered_per_s=float(rates_per_s[1]))
+    floor = None if floor_ms is None else before.latency_ms.model_copy(update={"p50": estimate(floor_ms)})
+    text = only(plan_verdicts([trial("etcd", before, after, floor_ms=floor)])).text
+    why = f" {doubt}: warming up, or neighbours on this machine, may be why, and not the load."
+    assert text.endswith(why) if doubt else "may be why" not in text
+
+
+@pytest.mark.parametrize(("clients", "load"), [((None, None), (10, 20)), ((4, 8), (4, 8)), ((4, None), (0, 0))])
+def test_in_closed_loop_the_load_is_its_clients(
+    clients: tuple[int | None, int | None], load: tuple[float, float]
+) -> None:
+    """What they offer follows from how fast they are answered, so that it cannot be the reason."""
+    operations = present(operation_results()[0].summary.windows[0].operations)
+    a, b = (
+        window(estimate(1), offered_per_s=float(per_s), operations=operations.model_copy(update={"clients": own}))
+        for per_s, own in zip((10, 20), clients, strict=True)
+    )
+    assert loads(a, b) == load
 
 
 def test_overlapping_windows_are_not_compared() -> None:

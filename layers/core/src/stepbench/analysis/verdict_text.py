@@ -1,16 +1,20 @@
-"""What effects come to, in a sentence: `Faster at p50 and p90: p50 45 % lower [42 to 48 %], ….`."""
+"""
+What effects come to, in a sentence: `Faster at p50 and p90: p50 45 % lower [42 to 48 %], ….`.
+
+After it, of two windows of one trial: what else than the load may be why.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.analysis.effects import OF_INTEREST_WORDS, QUANTILES
+from stepbench.analysis.effects import OF_INTEREST, OF_INTEREST_WORDS, QUANTILES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.measures import Estimate
+    from stepbench.contracts.measures import Estimate, Latency, WindowResult
     from stepbench.contracts.verdict import Effect
 
 
@@ -26,6 +30,59 @@ def describe_unanswered(effects: Sequence[Effect], why: str) -> str:
 
 def _clauses(effects: Sequence[Effect]) -> str:
     return "; ".join(clause for effect in effects if (clause := _clause(effect)))
+
+
+def describe_other_causes(effects: Sequence[Effect], a: WindowResult, b: WindowResult, floor: Latency | None) -> str:
+    """Say what else than the load may be why b's latency is not a's, by the first quantile that shows it is not."""
+    shown = (each for each in effects if each.measure in QUANTILES and each.finding in {"lower", "higher"})
+    effect = next(shown, None)
+    if effect is None or effect.ratio is None or effect.a.value is None or effect.b.value is None:
+        return ""
+    return describe_other_cause(effect.ratio, effect.b.value - effect.a.value, loads(a, b), floor, "the load")
+
+
+def describe_other_cause(
+    ratio: Estimate, shift_ms: float | None, load: tuple[float, float], floor: Latency | None, blamed: str
+) -> str:
+    """
+    Say what else may be why latency changed: against the load's direction, or by less than the floor.
+
+    Args:
+        ratio: of latency, after over before.
+        shift_ms: after minus before.
+        load: before and after, in one unit; a change below the smallest difference of interest is none.
+        floor: of this machine, where it is known.
+        blamed: what is not to be taken for the cause: "the load", "the step".
+
+    Returns:
+        A sentence; empty where there is no such doubt.
+    """
+    if ratio.value is None or holds_one(ratio):
+        return ""
+    before, after = load
+    floor_ms = floor.p50.value if floor else None
+    if after > before * OF_INTEREST and ratio.value < 1:
+        doubt = "More load should not make it faster"
+    elif before > after * OF_INTEREST and ratio.value > 1:
+        doubt = "Less load should not make it slower"
+    elif shift_ms is not None and floor_ms is not None and abs(shift_ms) < floor_ms:
+        doubt = f"That is less than this machine's floor ({digits.latency(floor_ms)})"
+    else:
+        return ""
+    return f"{doubt}: warming up, or neighbours on this machine, may be why, and not {blamed}."
+
+
+def loads(a: WindowResult, b: WindowResult) -> tuple[float, float]:
+    """Return the loads of two windows: rates offered, in closed loop clients; 0 and 0 if only one is in closed loop."""
+    before, after = (window.operations.clients if window.operations else None for window in (a, b))
+    if before is None and after is None:
+        return a.offered_per_s, b.offered_per_s
+    return (0, 0) if before is None or after is None else (before, after)
+
+
+def holds_one(ratio: Estimate) -> bool:
+    """Tell whether chance may be all there is; an interval that holds 1 does not show that there is no difference."""
+    return ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high
 
 
 def _lead(quantiles: Sequence[Effect]) -> str:

@@ -23,7 +23,7 @@ from stepbench.analysis.comparability import (
     shorten_path,
 )
 from stepbench.analysis.effects import Runs, compare_runs
-from stepbench.analysis.verdict_text import describe_effects, describe_unanswered
+from stepbench.analysis.verdict_text import describe_effects, describe_other_causes, describe_unanswered
 from stepbench.contracts.measures import OVERLAP
 from stepbench.contracts.verdict import Side, Verdict
 from stepbench.stats.over_runs import MIN_RUNS
@@ -247,7 +247,9 @@ def _within(group: Group) -> Iterator[Verdict]:
         ]  # fmt: skip
         effects = compare_runs(Runs(runs[1]), Runs(runs[0]), paired=True)
         subject = f"{group.name}: {names[1]} against {names[0]}"
-        yield make_verdict(WINDOW, subject, (sides[0], sides[1]), effects, doubts=find_doubts((group,), *places))
+        found = make_verdict(WINDOW, subject, (sides[0], sides[1]), effects, doubts=find_doubts((group,), *places))
+        why = describe_other_causes(effects, runs[0][0], runs[1][0], group.first.floor_ms)
+        yield found.model_copy(update={"text": f"{found.text} {why}".rstrip()})
 
 
 def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> Side:  # noqa: FBT001 -- which side

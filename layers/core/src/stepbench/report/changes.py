@@ -8,10 +8,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.analysis.verdict_text import describe_other_cause, holds_one, loads
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from stepbench.contracts.drawn import PhaseSpan, RateBins
     from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality, WindowResult
@@ -65,7 +66,9 @@ def describe_comparison(trial: TrialSummary, comparison: Comparison, phases: Seq
         if ratio.value is not None:
             said = digits.effect(ratio, below="smaller", above="as large")
             sentences.append(f"{what} was {said}{_no_difference(ratio)}.")
-    return " ".join([*sentences, *_other_causes(trial, comparison, step)])
+    load, blamed = (step[1:], "the step") if step else (_loads(trial, comparison), "the load")
+    why = describe_other_cause(median, comparison.median_shift_ms.value, load, trial.floor_ms, blamed)
+    return " ".join([*sentences, why]).rstrip()
 
 
 def step_between(comparison: Comparison, phases: Sequence[PhaseSpan]) -> tuple[float, float, float] | None:
@@ -156,36 +159,13 @@ def _medians(trial: TrialSummary, comparison: Comparison) -> str:
 
 
 def _no_difference(ratio: Estimate) -> str:
-    """Say that chance may be all there is; an interval that holds 1 does not show that there is no difference."""
-    holds_one = ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high
-    return ", so no difference is shown" if holds_one else ""
+    return ", so no difference is shown" if holds_one(ratio) else ""
 
 
-def _other_causes(
-    trial: TrialSummary, comparison: Comparison, step: tuple[float, float, float] | None
-) -> Iterator[str]:
-    """Say what else may be why the median changed: against the load's direction, or by less than the floor."""
-    ratio, shift_ms = comparison.median_ratio.value, comparison.median_shift_ms.value
-    if ratio is None or _no_difference(comparison.median_ratio):
-        return
-    before, after = step[1:] if step else _offered(trial, comparison)
-    blamed = "the step" if step else "the load"
-    floor_ms = trial.floor_ms.p50.value if trial.floor_ms else None
-    if after > before and ratio < 1:
-        doubt = "More load should not make it faster"
-    elif after < before and ratio > 1:
-        doubt = "Less load should not make it slower"
-    elif shift_ms is not None and floor_ms is not None and abs(shift_ms) < floor_ms:
-        doubt = f"That is less than this machine's floor ({digits.latency(floor_ms)})"
-    else:
-        return
-    yield f"{doubt}: warming up, or neighbours on this machine, may be why, and not {blamed}."
-
-
-def _offered(trial: TrialSummary, comparison: Comparison) -> tuple[float, float]:
-    """Return the rates that the two windows were offered; 0 and 0 where one is not known."""
+def _loads(trial: TrialSummary, comparison: Comparison) -> tuple[float, float]:
+    """Return the loads of the two windows; 0 and 0 where one is not known."""
     a, b = (_find_window(trial, *place) for place in _places(comparison))
-    return (a.offered_per_s, b.offered_per_s) if a and b else (0.0, 0.0)
+    return loads(a, b) if a and b else (0, 0)
 
 
 def _places(comparison: Comparison) -> tuple[tuple[str, str], tuple[str, str]]:
