@@ -157,10 +157,11 @@ def _matrix_result(store: str, index: int, repeat: int, point: dict[str, Any], r
         clock=Clock(offset_ms=0.0, bound_ms=0.01),
         cost_usd=Cost(estimate=0.001, actual=0.001),
         group=group,
+        base="" if "target.store" in point else store,
         repeat=repeat,
         point=point,
     )
-    return TrialResult(summary=summary, series=(), phases=(), ecdf=())
+    return TrialResult(summary=summary, series=(), phases=(), ecdf=(_curve("steady", times, "steady"),))
 
 
 def _events(store: ElasticStore, rng: random.Random) -> list[tuple[float, float | None]]:
@@ -288,8 +289,8 @@ def _bins(events: Sequence[tuple[float, float | None]], gap_bins: int) -> RateBi
     )
 
 
-def _curve(name: str, times_ms: Sequence[float | None]) -> EcdfCurve:
+def _curve(name: str, times_ms: Sequence[float | None], phase: str = _PHASE) -> EcdfCurve:
     came = sorted(time for time in times_ms if time is not None)
     every = max(1, len(came) // _CURVE_POINTS)
     places = sorted({*range(0, len(came), every), len(came) - 1})
-    return ecdf_curve(name, _PHASE, came, len(times_ms), places)
+    return ecdf_curve(name, phase, came, len(times_ms), places)

@@ -83,11 +83,13 @@ def test_boxes_stand_in_the_order_of_the_report_and_emulated_ones_say_so(elastic
     """The figure may be saved and shown without its table."""
     (figure,) = box_figures(elastic)
     assert figure.boxes["caption"] == [
-        "postgresql-elastic · before",
-        "postgresql-elastic · after",
-        "s3-elastic · before (emulated)",
-        "s3-elastic · after (emulated)",
+        "postgresql · before",
+        "postgresql · after",
+        "s3 · before (emulated)",
+        "s3 · after (emulated)",
     ]
+    assert figure.boxes["label"][0] == "postgresql-elastic · before"
+    assert figure.legend.common == "elastic"
 
 
 def test_windows_without_events_have_no_box(results: tuple[TrialResult, ...]) -> None:

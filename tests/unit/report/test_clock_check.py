@@ -35,7 +35,7 @@ def test_the_marked_distance_is_the_tests_own() -> None:
         assert isinstance(low, float)
         assert isinstance(high, float)
         assert high - low == pytest.approx(present(figure.comparison.ks).d)
-        assert figure.labels == ("one-sandbox", "two-sandboxes")
+        assert figure.legend.labels == ("one-sandbox", "two-sandboxes")
         assert len(figure.curves["curve"]) == 400
 
 
@@ -55,7 +55,7 @@ def test_lost_events_keep_a_curve_below_one_and_are_said() -> None:
 def test_a_figure_reaches_the_page_with_its_parameters() -> None:
     """It reaches it in the form that `page.js` takes."""
     drawing = next(clock_drawings(clock_figures(*summarised())))
-    assert (drawing.place, drawing.chart, set(drawing.data)) == ("clock-0", "clock", {"clocks", "gap"})
+    assert (drawing.place, drawing.chart, set(drawing.data)) == ("clock-0", "clock", {"clocks", "clocks-names", "gap"})
     assert drawing.params["low"] < drawing.params["top"]
 
 

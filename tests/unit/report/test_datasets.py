@@ -8,7 +8,7 @@ from tests.samples.results import STORES, changed, sample_result
 
 from stepbench.contracts.drawn import EcdfCurve, SeriesPoint, StallSpan
 from stepbench.contracts.measures import Estimate
-from stepbench.report.datasets import CURVES_PER_FIGURE, MAX_POINTS, ecdf_figures, time_figure
+from stepbench.report.datasets import MAX_POINTS, SERIES_PER_FIGURE, ecdf_figures, time_figure
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult
@@ -36,7 +36,7 @@ def test_a_curve_starts_at_zero_and_ends_at_the_share_that_arrived(results: tupl
         if name == "dynamodb"
     ]
     assert (curve[0], curve[-1]) == (0.0, 0.985)
-    assert figure.labels == ("s3", "dynamodb", "postgresql", "etcd")
+    assert figure.legend.labels == ("s3", "dynamodb", "postgresql", "etcd")
 
 
 def test_quantiles_are_marked_with_their_intervals(results: tuple[TrialResult, ...]) -> None:
@@ -64,8 +64,8 @@ def test_what_a_log_axis_cannot_show_is_said(results: tuple[TrialResult, ...]) -
 
 def test_many_curves_are_spread_over_figures() -> None:
     """Colours and dashes tell only so many curves apart."""
-    many = [sample_result(STORES[0], index, random.Random(index)) for index in range(CURVES_PER_FIGURE + 1)]  # noqa: S311
-    assert [len(figure.labels) for figure in ecdf_figures(many)] == [CURVES_PER_FIGURE, 1]
+    many = [sample_result(STORES[0], index, random.Random(index)) for index in range(SERIES_PER_FIGURE + 1)]  # noqa: S311
+    assert [len(figure.legend.labels) for figure in ecdf_figures(many)] == [SERIES_PER_FIGURE, 1]
 
 
 def test_a_gap_between_phases_breaks_the_line(results: tuple[TrialResult, ...]) -> None:

@@ -24,8 +24,9 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def fields_of(layer: dict[str, Any]) -> Iterator[str]:
-    """Yield the columns that a layer's channels and filters read, less those that it works out itself."""
+    """Yield the columns that a layer's channels and filters read, less those that it works out or looks up itself."""
     own = {each["as"] for each in layer.get("transform", []) if "as" in each}
+    own |= {field for each in layer.get("transform", []) if "lookup" in each for field in each["from"]["fields"]}
     for channel in layer["encoding"].values():
         for each in channel if isinstance(channel, list) else [channel]:
             if "field" in each and each["field"] not in own:
@@ -45,6 +46,11 @@ def test_data_sets_have_the_columns_that_the_figures_read(experiments_page: str)
         for layer in data["charts"][figure["chart"]]["layer"]:
             columns = data["datasets"][figure["data"][layer["data"]["name"]]]
             assert set(fields_of(layer)) <= set(columns), place
+            for each in layer.get("transform", []):
+                if "lookup" in each:
+                    names = data["datasets"][figure["data"][each["from"]["data"]["name"]]]
+                    assert {each["lookup"], *each["from"]["fields"]} == set(names), place
+                    assert set(columns[each["lookup"]]) <= set(names[each["from"]["key"]]), place
 
 
 def test_parameters_are_those_that_the_figures_have(experiments_page: str) -> None:

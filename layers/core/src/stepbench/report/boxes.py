@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.datasets import figure_parts
+from stepbench.report.curves import curve_of, legend_of
+from stepbench.report.datasets import by_series
 from stepbench.report.labels import columns, drawn_windows, short
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.drawn import BoxStats
     from stepbench.contracts.measure import Experiment
     from stepbench.contracts.result import TrialResult
+    from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns, Row, WindowRow
 
 BOXES_PER_FIGURE = 12
@@ -40,12 +42,13 @@ class BoxFigure:
     """
     It holds up to `BOXES_PER_FIGURE` boxes that share an axis; `boxes` are their quantiles, `parts` what is drawn.
 
-    `low_ms`, `top_ms`: ends of the axis.
+    `labels`: the rows' full names. `legend`: what they are captioned with. `low_ms`, `top_ms`: ends of the axis.
     """
 
     boxes: Columns
     parts: Columns
     labels: tuple[str, ...]
+    legend: Legend
     drawn: tuple[Box, ...]
     low_ms: float
     top_ms: float
@@ -56,7 +59,9 @@ def box_figures(results: Sequence[TrialResult]) -> tuple[BoxFigure, ...]:
     """Return all boxes, a few to a figure, in the order of the report."""
     pairs = drawn_windows(results, "boxes")
     drawn = [Box(row, stats, _describe_not_drawn(stats)) for row, stats in pairs if stats.n]
-    return tuple(_figure(tuple(part)) for part in figure_parts(drawn, BOXES_PER_FIGURE, lambda box: box.row))
+    ordered = [[box for runs in series for box in runs] for series in by_series(drawn, lambda box: box.row)]
+    most = BOXES_PER_FIGURE
+    return tuple(_figure(tuple(own[at : at + most])) for own in ordered for at in range(0, len(own), most))
 
 
 def box_quantiles(stats: BoxStats) -> tuple[tuple[str, float | None], ...]:
@@ -68,11 +73,13 @@ def _figure(drawn: tuple[Box, ...]) -> BoxFigure:
     parts = [(box.row.label, *part) for box in drawn for part in _parts(box.stats)]
     tips = {box.row.label: _tip(box) for box in drawn}
     names = ("label", "part", "from_ms", "to_ms", "n", *[f"{name}_words" for name in QUANTILES])
+    legend = legend_of([curve_of(box.row) for box in drawn])
     visible = [value for box in drawn for _, value in box_quantiles(box.stats) if value is not None and value > 0]
     return BoxFigure(
-        columns(_BOX_COLUMNS, [_row(box) for box in drawn]),
+        columns(_BOX_COLUMNS, [_row(*each) for each in zip(drawn, legend.captions, strict=True)]),
         columns(names, [(*part, *tips[str(part[0])]) for part in parts]),
         tuple(box.row.label for box in drawn),
+        legend,
         drawn,
         short(min(visible, default=0.1) / _ROOM),
         short(max(visible, default=1.0) * _ROOM),
@@ -80,10 +87,10 @@ def _figure(drawn: tuple[Box, ...]) -> BoxFigure:
     )
 
 
-def _row(box: Box) -> Row:
+def _row(box: Box, caption: str) -> Row:
     numbers = [None if value is None else short(value) for _, value in box_quantiles(box.stats)]
     n, *latencies = _tip(box)
-    caption = f"{box.row.label} (emulated)" if box.row.trial.emulated else box.row.label
+    caption = f"{caption} (emulated)" if box.row.trial.emulated else caption
     return (box.row.label, caption, n, *numbers, *latencies)
 
 

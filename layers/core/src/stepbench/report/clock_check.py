@@ -6,6 +6,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stepbench.report.curves import Curve, legend_of
 from stepbench.report.figures import Drawing
 from stepbench.report.labels import columns, short
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.drawn import WindowSample
     from stepbench.contracts.measures import ClockCheck, ClockComparison
     from stepbench.contracts.result import RunSummary, TrialResult
+    from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns
 
 MEASURES = {
@@ -47,9 +49,9 @@ class ClockFigure:
         return MEASURES[self.comparison.measure]
 
     @property
-    def labels(self) -> tuple[str, str]:
-        """Return the trials' names."""
-        return self.check.a, self.check.b
+    def legend(self) -> Legend:
+        """Return what its two curves are called."""
+        return legend_of([Curve(name, name, {"name": name}) for name in (self.check.a, self.check.b)])
 
 
 def clock_figures(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[ClockFigure, ...]:
@@ -70,8 +72,10 @@ def clock_figures(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[
 def clock_drawings(figures: Sequence[ClockFigure]) -> Iterator[Drawing]:
     """Yield the figures as the page draws them."""
     for place, figure in enumerate(figures):
-        params = {"labels": figure.labels, "low": figure.low_ms, "top": figure.top_ms}
-        yield Drawing(f"clock-{place}", "clock", {"clocks": figure.curves, "gap": figure.gap}, params)
+        legend = figure.legend
+        params = {"labels": legend.labels, "low": figure.low_ms, "top": figure.top_ms}
+        data = {"clocks": figure.curves, "clocks-names": legend.names, "gap": figure.gap}
+        yield Drawing(f"clock-{place}", "clock", data, params)
 
 
 def _figure(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from stepbench.contracts.measure import HEADLINE_QUANTILES, QUANTILES
+from stepbench.report.curves import curve_of, legend_of, series_of
 from stepbench.report.labels import columns, drawn_windows, short
 
 if TYPE_CHECKING:
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
     from stepbench.contracts.measure import Experiment
     from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import TrialResult
+    from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns, Row, WindowRow
 
 T = TypeVar("T")
 MAX_POINTS = 400
-CURVES_PER_FIGURE = 8
+SERIES_PER_FIGURE = 8
+REPEATED_PER_FIGURE = 7
+"""As many as there are colours (`page.js`): with repeats, dashes tell runs apart and not series."""
 _SHORT_PAUSE_S = 0.5
 _STALLS_TOLD = 3
 SECOND_COLUMNS = ("second", "phase", "offered", "acknowledged", "arrived", "p50_ms", "p90_ms", "max_ms")
@@ -34,14 +38,14 @@ SECOND_COLUMNS = ("second", "phase", "offered", "acknowledged", "arrived", "p50_
 @dataclass(frozen=True)
 class EcdfFigure:
     """
-    It holds up to `CURVES_PER_FIGURE` curves that share axes.
+    It holds the curves of up to `SERIES_PER_FIGURE` series, with all their runs, on the same axes.
 
     `not_drawn` names curves with a part at or below 0 ms, which a log axis cannot show, and that part's share.
     """
 
     curves: Columns
     quantiles: Columns
-    labels: tuple[str, ...]
+    legend: Legend
     not_drawn: tuple[tuple[str, float], ...]
     experiment: Experiment = "trigger"
 
@@ -73,14 +77,25 @@ class TimeFigure:
 def ecdf_figures(results: Sequence[TrialResult]) -> tuple[EcdfFigure, ...]:
     """Return all windows' curves, a few to a figure, in the order of the report."""
     drawn = [(row, curve) for row, curve in drawn_windows(results, "ecdf") if curve.latency_ms]
-    return tuple(_ecdf_figure(part) for part in figure_parts(drawn, CURVES_PER_FIGURE, lambda pair: pair[0]))
+    return tuple(_ecdf_figure(part) for part in figure_parts(drawn, lambda pair: pair[0]))
 
 
-def figure_parts(drawn: Sequence[T], most: int, row_of: Callable[[T], WindowRow]) -> Iterable[Sequence[T]]:
-    """Split into figures of at most `most`; triggers and operations stay apart, since their latencies differ."""
+def figure_parts(drawn: Sequence[T], row_of: Callable[[T], WindowRow]) -> Iterable[list[T]]:
+    """Split into figures of so many series at most, with all their runs."""
+    for series in by_series(drawn, row_of):
+        most = SERIES_PER_FIGURE if all(len(runs) == 1 for runs in series) else REPEATED_PER_FIGURE
+        for start in range(0, len(series), most):
+            yield [each for runs in series[start : start + most] for each in runs]
+
+
+def by_series(drawn: Sequence[T], row_of: Callable[[T], WindowRow]) -> Iterable[list[list[T]]]:
+    """Yield each experiment's series, since their latencies differ; of each series all runs."""
     for experiment in ("trigger", "operations"):
-        own = [each for each in drawn if row_of(each).trial.experiment == experiment]
-        yield from (own[start : start + most] for start in range(0, len(own), most))
+        series: dict[str, list[T]] = {}
+        for each in drawn:
+            if row_of(each).trial.experiment == experiment:
+                series.setdefault(series_of(row_of(each)), []).append(each)
+        yield list(series.values())
 
 
 def time_figure(result: TrialResult) -> TimeFigure | None:
@@ -116,7 +131,7 @@ def _ecdf_figure(drawn: Sequence[tuple[WindowRow, EcdfCurve]]) -> EcdfFigure:
     return EcdfFigure(
         columns(("curve", "latency_ms", "probability"), points),
         columns(("curve", "quantile", "probability", "latency_ms", "low_ms", "high_ms"), marks),
-        tuple(row.label for row, _ in drawn),
+        legend_of([curve_of(row) for row, _ in drawn]),
         tuple(not_drawn),
         drawn[0][0].trial.experiment,
     )

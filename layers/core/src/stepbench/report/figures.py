@@ -70,8 +70,11 @@ def run_figures(
 def run_drawings(figures: Figures) -> Iterator[Drawing]:
     """Yield the drawings of distributions, boxes, matrices, shares, and what only operations have."""
     for place, curves in enumerate(figures.curves):
-        data = {"curves": curves.curves, "quantiles": curves.quantiles}
-        labels = {"labels": curves.labels}
+        names = curves.legend.names
+        data = {
+            "curves": curves.curves, "curves-names": names, "quantiles": curves.quantiles, "quantiles-names": names
+        }  # fmt: skip
+        labels = {"labels": curves.legend.labels}
         yield Drawing(f"ecdf-{place}", "ecdf", data, labels, experiment=curves.experiment)
     for place, boxes in enumerate(figures.boxes):
         axis = {"labels": boxes.labels, "low": boxes.low_ms, "top": boxes.top_ms}
@@ -89,8 +92,10 @@ def run_drawings(figures: Figures) -> Iterator[Drawing]:
 
 def _operation_drawings(figures: Figures) -> Iterator[Drawing]:
     for place, curves in enumerate(figures.percentiles):
-        data, labels = {"percentiles": curves.percentiles}, {"labels": curves.labels}
-        yield Drawing(f"percentiles-{place}", "percentiles", data, labels, experiment="operations")
+        legend = curves.legend
+        data = {"percentiles": curves.percentiles, "percentiles-names": legend.names}
+        chart = "percentiles-runs" if legend.repeated else "percentiles"
+        yield Drawing(f"percentiles-{place}", chart, data, {"labels": legend.labels}, experiment="operations")
     for place, scaling in enumerate(figures.scaling):
         yield Drawing(f"scaling-{place}", "scaling", scaling.data, scaling.params)
 

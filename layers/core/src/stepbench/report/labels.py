@@ -31,6 +31,11 @@ class WindowRow:
     """Its place among the trial's windows."""
 
     @property
+    def trial_label(self) -> str:
+        """Return its trial's name, unique in the report."""
+        return self.label if len(self.trial.windows) == 1 else self.label.removesuffix(f" · {self.window_label}")
+
+    @property
     def lost(self) -> int | None:
         """Return how many acknowledged events did not arrive; of older summaries the trial's, if it has one window."""
         accounting = self.trial.accounting

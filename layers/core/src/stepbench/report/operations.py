@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
+from stepbench.report.curves import curve_of, legend_of
+from stepbench.report.datasets import figure_parts
 from stepbench.report.labels import columns, describe_latency, drawn_windows, short
 
 if TYPE_CHECKING:
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
         WindowResult,
     )
     from stepbench.contracts.result import RunSummary, TrialResult
+    from stepbench.report.curves import Legend
     from stepbench.report.labels import Columns, Row, WindowRow
 
-CURVES_PER_FIGURE = 8
 _LAW_POINTS = 60
 _ROOM = 1.15
 CLIENTS = digits.Unit("clients", 1.0)
@@ -36,10 +38,10 @@ SHARE = digits.Unit("%", 100.0)
 
 @dataclass(frozen=True)
 class PercentileFigure:
-    """It holds up to `CURVES_PER_FIGURE` percentile curves that share axes."""
+    """It holds percentile curves that share axes."""
 
     percentiles: Columns
-    labels: tuple[str, ...]
+    legend: Legend
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,17 @@ class ConnectingPart:
 def percentile_figures(results: Sequence[TrialResult]) -> tuple[PercentileFigure, ...]:
     """Return all operations' windows, a few to a figure, from their empirical distributions."""
     drawn = [
-        (row.label, _curve(row.label, curve, row.window.n))
+        (row, curve)
         for row, curve in drawn_windows(results, "ecdf")
         if row.window.operations is not None and curve.latency_ms
     ]
-    figures = (drawn[start : start + CURVES_PER_FIGURE] for start in range(0, len(drawn), CURVES_PER_FIGURE))
+    return tuple(_percentile_figure(part) for part in figure_parts(drawn, lambda pair: pair[0]))
+
+
+def _percentile_figure(drawn: Sequence[tuple[WindowRow, EcdfCurve]]) -> PercentileFigure:
+    points = [point for row, curve in drawn for point in _curve(row.label, curve, row.window.n)]
     names = ("curve", "position", "percent", "latency_ms")
-    return tuple(
-        PercentileFigure(columns(names, [row for _, rows in part for row in rows]), tuple(label for label, _ in part))
-        for part in figures
-    )
+    return PercentileFigure(columns(names, points), legend_of([curve_of(row) for row, _ in drawn]))
 
 
 def _curve(label: str, curve: EcdfCurve, n: int) -> list[Row]:

@@ -31,6 +31,7 @@ from stepbench.report.charts.parts import (
     lines,
     log_scale,
     named,
+    named_curves,
     rate_axis,
     seconds,
     time_axis,
@@ -52,6 +53,7 @@ def charts() -> dict[str, dict[str, Any]]:
         "rates": _rates(_RATES),
         "operation-rates": _rates(_RATES[:2]),
         "percentiles": percentile_plot(),
+        "percentiles-runs": percentile_plot(repeated=True),
         "scaling": scaling_plot(),
         "step-latency": step_latency(),
         "step-rates": step_rates(),
@@ -69,13 +71,13 @@ def _ecdf() -> alt.LayerChart | alt.FacetChart:
     x = alt.X("latency_ms:Q", scale=log_scale(), axis=time_axis("x"), title=f"{LATENCY}, {FORMULA} (log scale)")
     shares = alt.Axis(values=[0, 0.25, 0.5, 0.75, 0.9, 1], format=".0%", minExtent=Y_EXTENT)
     y = alt.Y("probability:Q", title="share of events", scale=alt.Scale(domain=[0, 1]), axis=shares)
-    pick = alt.selection_point(name="pick", fields=["curve"], bind="legend")
+    pick = alt.selection_point(name="pick", fields=["series"], bind="legend")
     shade = alt.condition(pick, alt.value(1.0), alt.value(0.15))
     legend = alt.Legend(symbolStrokeWidth=0)
-    color = alt.Color("curve:N", title=None, legend=legend, scale=alt.Scale(domain=LABELS))
+    color = alt.Color("series:N", title=None, legend=legend, scale=alt.Scale(domain=LABELS))
     curves = distribution("curves", x, y, color).encode(opacity=shade).add_params(pick, zoom())
-    tooltip = tooltips({"curve:N": "store", "latency_ms:Q": "latency (ms)"})
-    points = touch("curves", x=x, y=y, color=color, tooltip=[*tooltip, SHARE_WITHIN])
+    tooltip = tooltips({"curve:N": "trial", "latency_ms:Q": "latency (ms)"})
+    points = touch("curves", x=x, y=y, tooltip=[*tooltip, SHARE_WITHIN])
     layers = alt.layer(curves, points, _intervals(y, color, shade), _quantiles(x, y, color, shade))
     return framed(layers, 340, labels=[])
 
@@ -83,7 +85,7 @@ def _ecdf() -> alt.LayerChart | alt.FacetChart:
 def _intervals(y: alt.Y, color: alt.Color, shade: Any) -> alt.Chart:  # noqa: ANN401 -- an Altair condition
     """Draw a bar from end to end of a quantile's 95 % interval."""
     chart: alt.Chart = (
-        named("quantiles")
+        named_curves("quantiles")
         .mark_rule(strokeWidth=4, strokeOpacity=0.4, clip=True)
         .encode(x=alt.X("low_ms:Q", scale=log_scale()), x2="high_ms:Q", y=y, color=color, opacity=shade)
         .transform_filter("isValid(datum.low_ms)")
@@ -92,11 +94,11 @@ def _intervals(y: alt.Y, color: alt.Color, shade: Any) -> alt.Chart:  # noqa: AN
 
 
 def _quantiles(x: alt.X, y: alt.Y, color: alt.Color, shade: Any) -> alt.Chart:  # noqa: ANN401 -- an Altair condition
-    tooltip = tooltips({"curve:N": "store", "quantile:N": "quantile", "latency_ms:Q": "latency (ms)"})
+    tooltip = tooltips({"curve:N": "trial", "quantile:N": "quantile", "latency_ms:Q": "latency (ms)"})
     tooltip += tooltips({"low_ms:Q": "95 % from (ms)", "high_ms:Q": "95 % to (ms)"})
-    shape = alt.Shape("curve:N", title=None, scale=alt.Scale(domain=LABELS, range=SHAPES))
+    shape = alt.Shape("series:N", title=None, scale=alt.Scale(domain=LABELS, range=SHAPES))
     chart: alt.Chart = (
-        named("quantiles")
+        named_curves("quantiles")
         .mark_point(size=55, filled=True, opacity=1, clip=True)
         .encode(x=x, y=y, color=color, shape=shape, opacity=shade, tooltip=tooltip)
     )

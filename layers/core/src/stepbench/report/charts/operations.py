@@ -15,7 +15,9 @@ from stepbench.report.charts.parts import (
     framed,
     log_scale,
     named,
+    named_curves,
     rate_axis,
+    run_dash,
     time_axis,
     tooltips,
     touch,
@@ -32,9 +34,11 @@ _LINES = alt.Legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2)
 _MEASURED, _FITTED, _LEFT_OUT = "measured", "fitted law", "left out"
 
 
-def percentile_plot() -> alt.LayerChart | alt.FacetChart:
+def percentile_plot(*, repeated: bool = False) -> alt.LayerChart | alt.FacetChart:
     """
     Draw latency over the percentile, as HdrHistogram does: every further nine takes the same room.
+
+    `repeated`: the dash is that of the run; otherwise it is that of the series, as in the legend.
 
     Source:
         HdrHistogram's plotFiles.html: x is 1 / (1 - q) on a logarithmic scale.
@@ -42,11 +46,13 @@ def percentile_plot() -> alt.LayerChart | alt.FacetChart:
     axis = alt.Axis(values=_POSITIONS, labelExpr=_PERCENT_TEXT, labelOverlap=True)
     x = alt.X("position:Q", title="percentile", scale=alt.Scale(type="log", nice=False), axis=axis)
     y = alt.Y("latency_ms:Q", scale=log_scale(), axis=time_axis("y"), title=f"{LATENCY}, {FORMULA}")
-    color = alt.Color("curve:N", title=None, legend=_LINES, scale=alt.Scale(domain=LABELS))
-    dash = alt.StrokeDash("curve:N", title=None, scale=alt.Scale(domain=LABELS, range=DASHES))
+    color = alt.Color("series:N", title=None, legend=_LINES, scale=alt.Scale(domain=LABELS))
+    of_series = alt.StrokeDash("series:N", title=None, scale=alt.Scale(domain=LABELS, range=DASHES))
+    dash = run_dash() if repeated else of_series
     tooltip = tooltips({"curve:N": "trial", "percent:N": "percentile", "latency_ms:Q": "latency (ms)"})
-    lines = named("percentiles").mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, strokeDash=dash)
-    return framed(alt.layer(lines, touch("percentiles", x=x, y=y, color=color, tooltip=tooltip)), 340, labels=[])
+    line = named_curves("percentiles").mark_line(strokeWidth=2, clip=True)
+    lines = line.encode(x=x, y=y, color=color, strokeDash=dash, detail="curve:N")
+    return framed(alt.layer(lines, touch("percentiles", x=x, y=y, tooltip=tooltip)), 340, labels=[])
 
 
 def scaling_plot() -> alt.LayerChart | alt.FacetChart:

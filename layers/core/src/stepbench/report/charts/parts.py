@@ -15,6 +15,7 @@ _DECADES = "log(domain('{scale}')[1] / domain('{scale}')[0]) / LN10"
 Y_EXTENT = 52
 """All plots begin at the same place, so that those of one trial stand over each other."""
 DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [4, 1]]
+"""As many as `curves.DASHES` says."""
 WIDTHS = [3.2, 2.2, 1.4]
 """The first lies widest and lowest: lines that coincide stay visible."""
 SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
@@ -77,11 +78,22 @@ def time_axis(scale: str) -> alt.Axis:
     )
 
 
+def named_curves(source: str) -> alt.Chart:
+    """Return a chart over the points of curves, which know the full name only: with each one's series and dash."""
+    names = alt.LookupData(data=alt.NamedData(name=f"{source}-names"), key="curve", fields=["series", "dash"])
+    chart: alt.Chart = named(source).transform_lookup(lookup="curve", from_=names)
+    return chart
+
+
+def run_dash() -> alt.StrokeDash:
+    """Return the dash of each curve; in a legend of series it has no place."""
+    return alt.StrokeDash("dash:N", legend=None, scale=alt.Scale(domain=[*range(len(DASHES))], range=DASHES))
+
+
 def distribution(source: str, x: alt.X, y: alt.Y, color: alt.Color) -> alt.Chart:
-    """Draw empirical distributions as steps, one dash for each curve."""
-    dash = alt.StrokeDash("curve:N", title=None, scale=alt.Scale(domain=LABELS, range=DASHES))
-    line = named(source).mark_line(interpolate="step-after", strokeWidth=2, clip=True)
-    chart: alt.Chart = line.encode(x=x, y=y, color=color, strokeDash=dash)
+    """Draw empirical distributions as steps, one line for each curve."""
+    line = named_curves(source).mark_line(interpolate="step-after", strokeWidth=2, clip=True)
+    chart: alt.Chart = line.encode(x=x, y=y, color=color, strokeDash=run_dash(), detail="curve:N")
     return chart
 
 

@@ -1,0 +1,158 @@
+"""How the curves of a figure are told apart: labels without what all share, a colour a setting, a dash a run."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.analysis.comparability import format_value, shorten_path
+from stepbench.report.labels import columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from stepbench.report.labels import Columns, WindowRow
+
+DASHES = 5
+"""How many kinds of lines there are (`charts/parts.py`)."""
+STORE = "target.store"
+_SEPARATOR = re.compile(r"( · |, |[ =-]|(?<!\d)[.,]|[.,](?!\d))")
+"""Words end here; a decimal point and a thousands separator are parts of theirs."""
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+class Curve(NamedTuple):
+    """
+    It names a curve.
+
+    name: in full, unique in the report. series: in full what it shares with its repeats only. parts: what its legend
+    entry can be made of, by what it is: `{"name": "etcd", "writers": "writers 4", "window": "after"}`.
+    """
+
+    name: str
+    series: str
+    parts: Mapping[str, str]
+    repeat: int = 0
+
+
+class Shortened(NamedTuple):
+    """Texts without the words that all of them share; `common` has these, with `…` in place of what differs."""
+
+    common: str
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Legend:
+    """
+    It tells the curves of a figure apart.
+
+    `labels`: one for each series, in order, without what is `common` to all. `names`: the full name, the series and
+    the dash of each curve. `captions`: a label for each curve. `repeated`: some series has several runs.
+    """
+
+    labels: tuple[str, ...]
+    common: str
+    names: Columns
+    captions: tuple[str, ...]
+    repeated: bool
+
+    @property
+    def text(self) -> str:
+        """Return all labels, and what is common to them."""
+        return ", ".join(self.labels) + (f" (common to all: {self.common})" if self.common else "")
+
+
+def legend_of(curves: Sequence[Curve]) -> Legend:
+    """Return the legend of a figure's curves."""
+    parts = {curve.series: curve.parts for curve in curves}
+    common, texts = shorten_series(parts)
+    labels = dict(zip(parts, texts, strict=True))
+    runs = Counter(curve.series for curve in curves)
+    repeated = max(runs.values(), default=0) > 1
+    place = {series: number for number, series in enumerate(parts)}
+    dashes = [(curve.repeat if repeated else place[curve.series]) % DASHES for curve in curves]
+    rows = [(curve.name, labels[curve.series], dash) for curve, dash in zip(curves, dashes, strict=True)]
+    captions = [
+        labels[curve.series] + (f" · run {curve.repeat + 1}" if runs[curve.series] > 1 else "") for curve in curves
+    ]
+    return Legend(texts, common, columns(("curve", "series", "dash"), rows), tuple(captions), repeated)
+
+
+def curve_of(row: WindowRow) -> Curve:
+    """Name the curve of a window: by its trial's settings where a matrix made it, else by the trial's own name."""
+    trial = row.trial
+    parts = {"name": trial.group or row.trial_label}
+    if trial.point and not any(isinstance(value, dict | list) for value in trial.point.values()):
+        parts = {"name": trial.base, **{path: _setting(path, trial.point) for path in trial.point}}
+    if len(trial.windows) > 1:
+        parts["window"] = row.window_label
+    return Curve(row.label, series_of(row), parts, trial.repeat)
+
+
+def series_of(row: WindowRow) -> str:
+    """Return in full what the runs of one setting have in common: their group, and the window of several."""
+    group = row.trial.group or row.trial_label
+    return f"{group} · {row.window_label}" if len(row.trial.windows) > 1 else group
+
+
+def _setting(path: str, point: Mapping[str, object]) -> str:
+    """Return a setting's value with its short name; a store's name says by itself what it is."""
+    value = format_value(point[path])
+    return value if path == STORE else f"{shorten_path(path, list(point))} {value}"
+
+
+def shorten_series(series: Mapping[str, Mapping[str, str]]) -> Shortened:
+    """
+    Name each series by the parts in which it differs from another one.
+
+    Args:
+        series: the parts by the series' full name.
+
+    Returns:
+        Texts that are as different as the full names, none of them empty.
+    """
+    kinds = dict.fromkeys(kind for parts in series.values() for kind in parts)
+    found = {kind: _shorten_kind(kind, [parts.get(kind, "") for parts in series.values()]) for kind in kinds}
+    texts = [" · ".join(filter(None, own)) for own in zip(*(each.texts for each in found.values()), strict=True)]
+    if len(set(texts)) < len(series) or not all(texts):
+        return cut_shared_words(list(series))
+    return Shortened(", ".join(filter(None, (each.common for each in found.values()))), tuple(texts))
+
+
+def _shorten_kind(kind: str, texts: Sequence[str]) -> Shortened:
+    if len(set(texts)) == 1:
+        return Shortened(texts[0], ("",) * len(texts))
+    return cut_shared_words(texts) if kind in {"name", "window"} else Shortened("", tuple(texts))
+
+
+def cut_shared_words(texts: Sequence[str]) -> Shortened:
+    """
+    Leave out the words that all texts begin with, and those that all end with.
+
+    Each keeps a word with a letter in it: a number alone keeps the word before it, since it says nothing by itself.
+    """
+    if len(set(texts)) < 2:  # noqa: PLR2004 -- nothing to tell apart
+        return Shortened("", tuple(texts))
+    cuts = _cuts([_SEPARATOR.split(text) for text in texts])
+    return next(cut for cut in cuts if not cut.common or all(map(_LETTER.search, cut.texts)))
+
+
+def _cuts(texts: Sequence[Sequence[str]]) -> Iterator[Shortened]:
+    """Yield all that can be cut, most first, nothing last; texts have words at even places, separators between."""
+    most = min(len(parts) // 2 for parts in texts)
+    ahead = _shared([parts[: 2 * most] for parts in texts])
+    behind = _shared([parts[::-1][: 2 * (most - ahead)] for parts in texts])
+    for begin, end in [*((n, behind) for n in range(ahead, 0, -1)), *((0, n) for n in range(behind, -1, -1))]:
+        head, tail = texts[0][: 2 * begin], texts[0][len(texts[0]) - 2 * end :]
+        common = "".join([*head, "…", *tail] if head and tail else head[:-1] or tail[1:])
+        yield Shortened(common, tuple("".join(parts[2 * begin : len(parts) - 2 * end]) for parts in texts))
+
+
+def _shared(texts: Sequence[Sequence[str]]) -> int:
+    """Return how many words all begin with, each with the separator after it."""
+    equal = takewhile(lambda parts: len(set(parts)) == 1, zip(*texts, strict=True))
+    return sum(1 for _ in equal) // 2
