@@ -101,6 +101,27 @@ def test_scaling_says_where_more_clients_stop_helping(run: RunSummary) -> None:
     assert ended.data["law"] == {"clients": [], "per_s": [], "kind": []}
 
 
+def test_scaling_figures_are_headed_by_what_differs(run: RunSummary) -> None:
+    """The sentences and the table above have the full names."""
+    names = "dsql, single-insert", "dsql, multi-insert"
+    curves = [each.model_copy(update={"name": name}) for each, name in zip(run.scaling, names, strict=True)]
+    found = scaling_figures(run.model_copy(update={"scaling": tuple(curves)}))
+    assert [(each.title, each.heading, each.common) for each in found] == [
+        (names[0], "single", "dsql, …-insert"),
+        (names[1], "multi", "dsql, …-insert"),
+    ]
+
+
+def test_percentiles_of_repeats_have_a_dash_for_each_run(operated: tuple[TrialResult, ...]) -> None:
+    """The legend then has colours only: its dash would be that of one of the runs."""
+    (two, *_) = percentile_figures(numbered(operated[:2]))
+    assert not two.legend.repeated
+    repeats = [changed(operated[0], group="redis", repeat=repeat, name=f"redis.r{repeat + 1}") for repeat in (0, 1)]
+    page = data_of(sample_page(numbered(repeats)))
+    assert page["figures"]["percentiles-0"]["chart"] == "percentiles-runs-operations"
+    assert page["figures"]["percentiles-0"]["params"]["labels"] == ["redis"]
+
+
 def test_a_page_of_both_experiments_keeps_their_latencies_apart(operated: tuple[TrialResult, ...]) -> None:
     """Two tables, two questions, and no figure with curves of both."""
     both = numbered((*sample_results(), *operated[:2]))

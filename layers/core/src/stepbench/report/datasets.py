@@ -81,11 +81,13 @@ def ecdf_figures(results: Sequence[TrialResult]) -> tuple[EcdfFigure, ...]:
 
 
 def figure_parts(drawn: Sequence[T], row_of: Callable[[T], WindowRow]) -> Iterable[list[T]]:
-    """Split into figures of so many series at most, with all their runs."""
+    """Split into figures of so many series at most, each with all its runs, and of about as many as the others have."""
     for series in by_series(drawn, row_of):
         most = SERIES_PER_FIGURE if all(len(runs) == 1 for runs in series) else REPEATED_PER_FIGURE
-        for start in range(0, len(series), most):
-            yield [each for runs in series[start : start + most] for each in runs]
+        figures = -(-len(series) // most)
+        for number in range(figures):
+            start, end = (len(series) * place // figures for place in (number, number + 1))
+            yield [each for runs in series[start:end] for each in runs]
 
 
 def by_series(drawn: Sequence[T], row_of: Callable[[T], WindowRow]) -> Iterable[list[list[T]]]:

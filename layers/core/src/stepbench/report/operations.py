@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
-from stepbench.report.curves import curve_of, legend_of
+from stepbench.report.curves import curve_of, cut_shared_words, legend_of
 from stepbench.report.datasets import figure_parts
 from stepbench.report.labels import columns, describe_latency, drawn_windows, short
 
@@ -46,10 +46,16 @@ class PercentileFigure:
 
 @dataclass(frozen=True)
 class ScalingFigure:
-    """It shows one scaling curve; `data` has the chart's names, and `params` the ends of its axes."""
+    """
+    It shows one scaling curve; `data` has the chart's names, and `params` the ends of its axes.
+
+    `heading`: its title without what all titles have in `common`.
+    """
 
     curve: ScalingCurve
     title: str
+    heading: str
+    common: str
     data: dict[str, Columns]
     params: dict[str, Any]
 
@@ -105,13 +111,16 @@ def _percent_below_all(share: float) -> float:
 def scaling_figures(summary: RunSummary) -> tuple[ScalingFigure, ...]:
     """Return all curves of the run."""
     names = [curve.name for curve in summary.scaling]
+    titles = [each.name if names.count(each.name) == 1 else f"{each.name} · {each.window}" for each in summary.scaling]
+    common, headings = cut_shared_words(titles)
     return tuple(
-        _scaling_figure(curve, curve.name if names.count(curve.name) == 1 else f"{curve.name} · {curve.window}")
-        for curve in summary.scaling
+        ScalingFigure(curve, title, heading, common, *_scaling_data(curve))
+        for curve, title, heading in zip(summary.scaling, titles, headings, strict=True)
     )
 
 
-def _scaling_figure(curve: ScalingCurve, title: str) -> ScalingFigure:
+def _scaling_data(curve: ScalingCurve) -> tuple[dict[str, Columns], dict[str, Any]]:
+    """Return what is drawn of a curve, and the ends of its axes."""
     points: list[Row] = []
     for point in curve.points:
         kind = LEFT_OUT if point.saturated else "measured"
@@ -128,9 +137,7 @@ def _scaling_figure(curve: ScalingCurve, title: str) -> ScalingFigure:
         "limit": columns(names, [] if limit is None else [(None, short(limit), LEFT_OUT)]),
         "knee": columns(("clients", "words"), [] if knee is None else [(short(knee), f"knee: {knee:.0f} clients")]),
     }
-    return ScalingFigure(
-        curve, title, data, {"top": short(_ROOM * highest), "low": first / _ROOM, "high": last * _ROOM}
-    )
+    return data, {"top": short(_ROOM * highest), "low": first / _ROOM, "high": last * _ROOM}
 
 
 def _law(curve: ScalingCurve) -> Iterator[tuple[float, float]]:
