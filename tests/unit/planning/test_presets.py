@@ -1,27 +1,112 @@
-"""Presets: found by name, grouped by the question that they answer."""
+"""Presets: found by name, grouped by the question that they ask, and made so that they can answer it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from stepbench.analysis.comparability import drop_setting, flatten_setup, is_clients
+from stepbench.cli.plans import OTHERS
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.errors import PlanError
-from stepbench.planning import find_plan, list_plans, questions
+from stepbench.planning import find_plan, list_plans, parse_plan, questions
+from stepbench.planning.expansion import expand
 from stepbench.planning.presets import preset_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stepbench.contracts.plan import Plan
+    from stepbench.planning import Question
 
 README = Path(__file__).parents[3] / "README.md"
 
 
-def test_every_preset_answers_one_question() -> None:
+def test_every_preset_has_its_place_in_the_list() -> None:
     """`stepbench plans` would not show another, and one in two groups is there twice."""
     assert sorted(name for group in questions() for name in group.presets) == sorted(list_plans())
+
+
+def test_every_preset_asks_a_question_but_the_one_that_only_calibrate_can_judge() -> None:
+    """A report that begins without one begins with whatever its trials are."""
+    (silent,) = (group for group in questions() if not group.question)
+    assert (silent.presets, questions()[-1]) == (("calibrate",), silent)
 
 
 def test_the_readme_has_the_same_questions() -> None:
     """A user finds there what the command lists."""
     text = README.read_text()
-    assert [group.question for group in questions() if f"| {group.question} |" not in text] == []
+    assert [group.question for group in questions() if f"| {group.question or OTHERS} |" not in text] == []
+
+
+def only_varies(path: str) -> Callable[[Plan], bool]:
+    """Ask for a matrix of one setting in each trial."""
+    return lambda plan: all(list(trial.matrix or ()) == [path] for trial in plan.trials)
+
+
+def has_setups(path: str, *values: object) -> Callable[[Plan], bool]:
+    """Ask for trials whose setups have each of these values, in pairs that differ in nothing else."""
+
+    def found(plan: Plan) -> bool:
+        setups = [dict(flatten_setup(spec.plan)) for spec in expand(plan, "run")]
+        rests = [{drop_setting(each, path) for each in setups if each.get(path) == value} for value in values]
+        return bool(rests[0]) and all(rest == rests[0] for rest in rests)
+
+    return found
+
+
+ANSWERED: dict[str, Callable[[Plan], bool]] = {
+    "How long after my write does my function run?": lambda plan: {t.experiment for t in plan.trials} == {"trigger"},
+    "Is the trigger slower when its store is under load?": lambda plan: (
+        [phase.name for trial in plan.trials for phase in trial.phases if phase.measured] == ["unloaded", "load"]
+    ),
+    "Does trigger latency change when the load doubles?": lambda plan: all(
+        [window.name for window in phase.windows] == ["before", "after"]
+        and phase.load[1].rate_per_s == 2 * phase.load[0].rate_per_s
+        for trial in plan.trials
+        for phase in trial.phases
+        if phase.measured
+    ),
+    "Do larger records make the trigger slower?": only_varies("record.value_bytes"),
+    "Does a larger batch size make the trigger slower?": only_varies("target.batch_size"),
+    "How long after a write that its filter matches does my function run?": lambda plan: all(
+        trial.record is not None and trial.record.matching_share < 1 for trial in plan.trials
+    ),
+    "How many events does it take to know p90 to 10 %?": lambda plan: all(
+        phase.until and (phase.until.metric, phase.until.relative_width) == ("p90", 0.1)
+        for trial in plan.trials
+        for phase in trial.phases
+        if phase.measured
+    ),
+    "How much of an application's time is its triggers'?": lambda plan: bool(plan.applications),
+    "Which store answers the fastest?": lambda plan: len({trial.target.store for trial in plan.trials}) > 1,
+    "What does a connection for each operation cost?": has_setups("workload.reuse", True, False),  # noqa: FBT003 -- values
+    "What does a second region cost reads and writes?": has_setups("target.cluster", "single", "multi"),
+    "How does throughput grow with the number of clients?": lambda plan: (
+        len(
+            {
+                value
+                for spec in expand(plan, "run")
+                for path, value in flatten_setup(spec.plan).items()
+                if is_clients(path)
+            }
+        )
+        > 5
+    ),
+    "Do two sandboxes' clocks measure another latency than one clock does?": lambda plan: (
+        [isinstance(trial.target, DynamoDbTarget) and trial.target.same_sandbox for trial in plan.trials]
+        == [True, False]
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", [group for group in questions() if group.question], ids=lambda asked: asked.question)
+def test_a_preset_can_answer_what_it_asks(asked: Question) -> None:
+    """The first screen has the question as its title: a plan without the comparison would leave it open."""
+    for name in asked.presets:
+        assert ANSWERED[asked.question](parse_plan(find_plan(name))), name
 
 
 def test_a_file_is_read_whatever_its_name(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import sys
 import textwrap
@@ -17,17 +18,18 @@ from stepbench.errors import PlanError, Problem
 if TYPE_CHECKING:
     from stepbench.contracts.plan import Plan
 
+OTHERS = "Others"
 TEMPLATE = Path(__file__).with_name("template.yaml")
 
 
 def list_presets(_options: argparse.Namespace) -> int:
-    """List the presets by the question that they answer, one line each."""
+    """List the presets by the question that they ask, one line each."""
     from stepbench.planning import find_plan, list_plans, parse_plan, questions
 
     groups = questions()
     width = max(map(len, list_plans()))
     for number, group in enumerate(groups):
-        write(f"{'' if number == 0 else chr(10)}{group.question}")
+        write(f"{'' if number == 0 else chr(10)}{group.question or OTHERS}")
         for name in group.presets:
             write(_shortened(f"  {name:<{width}}  ", _summarise(parse_plan(find_plan(name)))))
     return OK
@@ -36,7 +38,7 @@ def list_presets(_options: argparse.Namespace) -> int:
 def _summarise(plan: Plan) -> str:
     """Return the first sentence of a plan's description, or its stores."""
     stores = ", ".join(dict.fromkeys(trial.target.store for trial in plan.trials))
-    return (plan.description or stores).partition(". ")[0].rstrip(".")
+    return re.split(r"\. (?=[A-Z])", plan.description or stores, maxsplit=1)[0].rstrip(".")
 
 
 def _shortened(begin: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Plans by name or by file. Presets live in the checkout's `events/plans/`; `events/questions.json` says what for."""
+"""Plans by name or by file. Presets live in the checkout's `events/plans/`; `events/presets.json` has their order."""
 
 from __future__ import annotations
 
@@ -42,16 +42,20 @@ def list_plans(directory: Path | None = None) -> tuple[str, ...]:
 
 
 class Question(NamedTuple):
-    """A question that presets answer; `presets` names them, the one to begin with first."""
+    """A question that presets ask, or "" for those that ask none; `presets` names them, the one to begin with first."""
 
     question: str
     presets: tuple[str, ...]
 
 
 def questions(directory: Path | None = None) -> tuple[Question, ...]:
-    """Return all presets by the question that they answer, as `events/questions.json` has them."""
-    path = (directory or preset_directory()).parent / "questions.json"
-    return tuple(Question(question, tuple(presets)) for question, presets in json.loads(path.read_bytes()).items())
+    """Return all presets by the question that they ask, in the order of `events/presets.json`."""
+    presets = directory or preset_directory()
+    asked: dict[str, list[str]] = {}
+    for name in json.loads((presets.parent / "presets.json").read_bytes()):
+        question = json.loads(find_plan(name, presets)).get("question", "")
+        asked.setdefault(question, []).append(name)
+    return tuple(Question(question, tuple(names)) for question, names in asked.items())
 
 
 def find_plan(name_or_path: str, directory: Path | None = None) -> bytes:
