@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 TILES = 4
 """The last trials are those of the matrix of two dimensions."""
-FIGURES = 1 + 1 + 1 + 2 * 3 + 2 + 2 * 2
+FIGURES = 2 + 1 + 1 + 2 * 3 + 2 + 2 * 2
 """Curves, boxes, shares; latency, rates and a close-up of two phases; two matrices; two trials over time."""
 
 
@@ -49,6 +49,32 @@ def test_all_figures_are_drawn_in_silence(pages: Pages, page_file: Path) -> None
     assert seen.console == []
     assert seen.requests == [page_file.as_uri()]
     assert seen.page.locator(".chart svg.marks").count() == FIGURES
+
+
+def test_runs_of_one_setting_have_one_hue_and_one_legend_entry(pages: Pages, page_file: Path) -> None:
+    """Four windows, and a batch size with three runs, in the first figure; two sizes of it, and four points, next."""
+    figures = pages.look(page_file).page.locator("#ecdf-0, #ecdf-1").all()
+    found = []
+    for figure in figures:
+        lines = figure.locator(".mark-line.role-mark path").all()
+        looks = [(str(line.get_attribute("stroke")), line.get_attribute("stroke-dasharray")) for line in lines]
+        entries = figure.locator(".role-legend-label text").all_text_contents()
+        found.append((len(looks), len(set(looks)), len({stroke for stroke, _ in looks}), entries))
+    first = ["postgresql-elastic · before", "postgresql-elastic · after", "s3-elastic · before", "s3-elastic · after"]
+    second = [f"dynamodb · value_bytes {size} · rate_per_s {rate}" for size in ("100", "1,000") for rate in (10, 100)]
+    assert found == [
+        (7, 7, 5, [*first, "postgresql · batch_size 1"]),
+        (10, 10, 6, ["postgresql · batch_size 10", "postgresql · batch_size 100", *second]),
+    ]
+
+
+def test_what_shows_under_the_pointer_has_the_full_name(pages: Pages, page_file: Path) -> None:
+    """The legend's label is short, since a label has room for a word or two."""
+    page = pages.look(page_file).page
+    page.locator("#ecdf-0 .mark-symbol.role-mark").first.locator("path").nth(5).hover(force=True)
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for(timeout=LIMIT_MS)
+    assert "elastic · before" in tooltip.inner_text()
 
 
 def test_comparisons_on_the_page_are_those_of_the_result(

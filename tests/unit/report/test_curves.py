@@ -151,3 +151,12 @@ def test_two_matrices_that_vary_the_same_stay_apart() -> None:
 def test_there_are_as_many_dashes_as_are_drawn() -> None:
     """A dash without a line would draw its curve solid."""
     assert len(DRAWN_DASHES) == DASHES
+
+
+def test_a_legend_leaves_its_longest_label_the_room_that_it_takes() -> None:
+    """Two labels that are cut short may read alike."""
+    short, long = (
+        legend(trial("a", window(estimate(1))), trial(name, window(estimate(1)))) for name in ("b", "b" * 40)
+    )
+    assert short.params["labels"] == ("a", "b")
+    assert long.params["entry_px"] - short.params["entry_px"] > 39 * 6  # a letter of 12 px is about half as wide

@@ -73,7 +73,7 @@ def clock_drawings(figures: Sequence[ClockFigure]) -> Iterator[Drawing]:
     """Yield the figures as the page draws them."""
     for place, figure in enumerate(figures):
         legend = figure.legend
-        params = {"labels": legend.labels, "low": figure.low_ms, "top": figure.top_ms}
+        params = {**legend.params, "low": figure.low_ms, "top": figure.top_ms}
         data = {"clocks": figure.curves, "clocks-names": legend.names, "gap": figure.gap}
         yield Drawing(f"clock-{place}", "clock", data, params)
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.report.labels import columns
@@ -21,6 +21,8 @@ DASHES = 5
 STORE = "target.store"
 _SEPARATOR = re.compile(r"( · |, |[ =-]|(?<!\d)[.,]|[.,](?!\d))")
 """Words end here; a decimal point and a thousands separator are parts of theirs."""
+_SYMBOL_PX, _LETTER_PX = 50, 7
+"""Of a legend's entry, with the room to the next one."""
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -59,6 +61,11 @@ class Legend:
     names: Columns
     captions: tuple[str, ...]
     repeated: bool
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """Return the parameters of a chart that has this legend: labels, and about how wide an entry is."""
+        return {"labels": self.labels, "entry_px": _SYMBOL_PX + _LETTER_PX * max(map(len, self.labels), default=0)}
 
     @property
     def text(self) -> str:

@@ -74,8 +74,7 @@ def run_drawings(figures: Figures) -> Iterator[Drawing]:
         data = {
             "curves": curves.curves, "curves-names": names, "quantiles": curves.quantiles, "quantiles-names": names
         }  # fmt: skip
-        labels = {"labels": curves.legend.labels}
-        yield Drawing(f"ecdf-{place}", "ecdf", data, labels, experiment=curves.experiment)
+        yield Drawing(f"ecdf-{place}", "ecdf", data, curves.legend.params, experiment=curves.experiment)
     for place, boxes in enumerate(figures.boxes):
         axis = {"labels": boxes.labels, "low": boxes.low_ms, "top": boxes.top_ms}
         data = {"boxes": boxes.boxes, "parts": boxes.parts}
@@ -95,7 +94,7 @@ def _operation_drawings(figures: Figures) -> Iterator[Drawing]:
         legend = curves.legend
         data = {"percentiles": curves.percentiles, "percentiles-names": legend.names}
         chart = "percentiles-runs" if legend.repeated else "percentiles"
-        yield Drawing(f"percentiles-{place}", chart, data, {"labels": legend.labels}, experiment="operations")
+        yield Drawing(f"percentiles-{place}", chart, data, legend.params, experiment="operations")
     for place, scaling in enumerate(figures.scaling):
         yield Drawing(f"scaling-{place}", "scaling", scaling.data, scaling.params)
 

@@ -34,6 +34,7 @@ from stepbench.report.charts.parts import (
     named_curves,
     rate_axis,
     seconds,
+    series_legend,
     time_axis,
     tooltips,
     touch,
@@ -73,13 +74,13 @@ def _ecdf() -> alt.LayerChart | alt.FacetChart:
     y = alt.Y("probability:Q", title="share of events", scale=alt.Scale(domain=[0, 1]), axis=shares)
     pick = alt.selection_point(name="pick", fields=["series"], bind="legend")
     shade = alt.condition(pick, alt.value(1.0), alt.value(0.15))
-    legend = alt.Legend(symbolStrokeWidth=0)
+    legend = series_legend(symbolStrokeWidth=0)
     color = alt.Color("series:N", title=None, legend=legend, scale=alt.Scale(domain=LABELS))
     curves = distribution("curves", x, y, color).encode(opacity=shade).add_params(pick, zoom())
     tooltip = tooltips({"curve:N": "trial", "latency_ms:Q": "latency (ms)"})
     points = touch("curves", x=x, y=y, tooltip=[*tooltip, SHARE_WITHIN])
     layers = alt.layer(curves, points, _intervals(y, color, shade), _quantiles(x, y, color, shade))
-    return framed(layers, 340, labels=[])
+    return framed(layers, 340, labels=[], entry_px=100)
 
 
 def _intervals(y: alt.Y, color: alt.Color, shade: Any) -> alt.Chart:  # noqa: ANN401 -- an Altair condition

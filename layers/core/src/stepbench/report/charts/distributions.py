@@ -16,6 +16,7 @@ from stepbench.report.charts.parts import (
     distribution,
     framed,
     named,
+    series_legend,
     time_axis,
     tooltips,
     touch,
@@ -123,11 +124,11 @@ def clock_curves() -> alt.LayerChart | alt.FacetChart:
     x = alt.X("latency_ms:Q", scale=scale, axis=alt.Axis(tickCount=8), title="milliseconds")
     axis = alt.Axis(format=".0%", tickCount=5, minExtent=Y_EXTENT)
     y = alt.Y("probability:Q", title="share of events", scale=alt.Scale(domain=[0, 1]), axis=axis)
-    color = alt.Color("series:N", title=None, scale=alt.Scale(domain=LABELS), legend=alt.Legend(symbolStrokeWidth=0))
+    color = alt.Color("series:N", title=None, scale=alt.Scale(domain=LABELS), legend=series_legend(symbolStrokeWidth=0))
     tooltip = [*tooltips({"curve:N": "trial", "latency_ms:Q": "ms"}), SHARE_WITHIN]
     points = touch("clocks", 70, x=x, y=y, tooltip=tooltip)
     layers = alt.layer(distribution("clocks", x, y, color), points, *_gap())
-    return framed(layers, 260, labels=[], low=0, top=1)
+    return framed(layers, 260, labels=[], entry_px=100, low=0, top=1)
 
 
 def _gap() -> list[alt.Chart]:

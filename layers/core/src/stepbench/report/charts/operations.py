@@ -18,6 +18,7 @@ from stepbench.report.charts.parts import (
     named_curves,
     rate_axis,
     run_dash,
+    series_legend,
     time_axis,
     tooltips,
     touch,
@@ -30,7 +31,6 @@ _PERCENT_TEXT = (
 )
 _POSITIONS = [1, 2, *[10**decades for decades in range(1, 8)]]
 HIGH = alt.ExprRef("high")
-_LINES = alt.Legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2)
 _MEASURED, _FITTED, _LEFT_OUT = "measured", "fitted law", "left out"
 
 
@@ -46,13 +46,18 @@ def percentile_plot(*, repeated: bool = False) -> alt.LayerChart | alt.FacetChar
     axis = alt.Axis(values=_POSITIONS, labelExpr=_PERCENT_TEXT, labelOverlap=True)
     x = alt.X("position:Q", title="percentile", scale=alt.Scale(type="log", nice=False), axis=axis)
     y = alt.Y("latency_ms:Q", scale=log_scale(), axis=time_axis("y"), title=f"{LATENCY}, {FORMULA}")
-    color = alt.Color("series:N", title=None, legend=_LINES, scale=alt.Scale(domain=LABELS))
+    color = alt.Color(
+        "series:N",
+        title=None,
+        legend=series_legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2),
+        scale=alt.Scale(domain=LABELS),
+    )
     of_series = alt.StrokeDash("series:N", title=None, scale=alt.Scale(domain=LABELS, range=DASHES))
     dash = run_dash() if repeated else of_series
     tooltip = tooltips({"curve:N": "trial", "percent:N": "percentile", "latency_ms:Q": "latency (ms)"})
     line = named_curves("percentiles").mark_line(strokeWidth=2, clip=True)
     lines = line.encode(x=x, y=y, color=color, strokeDash=dash, detail="curve:N")
-    return framed(alt.layer(lines, touch("percentiles", x=x, y=y, tooltip=tooltip)), 340, labels=[])
+    return framed(alt.layer(lines, touch("percentiles", x=x, y=y, tooltip=tooltip)), 340, labels=[], entry_px=100)
 
 
 def scaling_plot() -> alt.LayerChart | alt.FacetChart:

@@ -12,6 +12,7 @@ _MS_TEXT = (
 )
 _LEADING_DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
 _DECADES = "log(domain('{scale}')[1] / domain('{scale}')[0]) / LN10"
+_LEGEND_PX = "(min(1200, windowSize()[0]) - 140)"
 Y_EXTENT = 52
 """All plots begin at the same place, so that those of one trial stand over each other."""
 DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [4, 1]]
@@ -83,6 +84,16 @@ def named_curves(source: str) -> alt.Chart:
     names = alt.LookupData(data=alt.NamedData(name=f"{source}-names"), key="curve", fields=["series", "dash"])
     chart: alt.Chart = named(source).transform_lookup(lookup="curve", from_=names)
     return chart
+
+
+def series_legend(**look: Any) -> alt.Legend:  # noqa: ANN401 -- Altair's own
+    """
+    Return a legend of as many columns as the labels leave room for: one that is cut short may read like another.
+
+    The room follows from the window's size: the plot's own width is not yet known when Vega lays out the legend.
+    """
+    columns = alt.ExprRef(f"max(1, floor({_LEGEND_PX} / entry_px))")
+    return alt.Legend(columns=columns, labelLimit=alt.ExprRef(_LEGEND_PX), **look)
 
 
 def run_dash() -> alt.StrokeDash:
