@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.samples.comparisons import estimate, trial, window
 
@@ -46,6 +46,7 @@ def test_names_lose_the_words_that_all_share(names: list[str], labels: list[str]
     assert (list(found.texts), found.common) == (labels, common)
 
 
+@settings(deadline=None)
 @given(st.lists(NAMES, min_size=2, max_size=6, unique=True))
 def test_labels_are_as_different_as_the_names_and_begin_and_end_at_words(names: list[str]) -> None:
     """A curve that is called like another one is a wrong answer; a part of a word is none."""
@@ -62,6 +63,7 @@ def test_labels_are_as_different_as_the_names_and_begin_and_end_at_words(names: 
         )
 
 
+@settings(deadline=None)
 @given(st.lists(NAMES, min_size=2, max_size=6, unique=True), st.randoms(use_true_random=False))
 def test_a_curve_has_one_label_in_whatever_order(names: list[str], rng: Any) -> None:  # noqa: ANN401 -- Hypothesis's
     """A plan in random order has the same figures."""
