@@ -38,6 +38,7 @@ from stepbench.report.charts.parts import (
     time_axis,
     tooltips,
     touch,
+    touch_points,
     zoom,
 )
 from stepbench.report.charts.steps import step_latency, step_rates, step_strip
@@ -78,8 +79,8 @@ def _ecdf() -> alt.LayerChart | alt.FacetChart:
     color = alt.Color("series:N", title=None, legend=legend, scale=alt.Scale(domain=LABELS))
     curves = distribution("curves", x, y, color).encode(opacity=shade).add_params(pick, zoom())
     tooltip = tooltips({"curve:N": "trial", "latency_ms:Q": "latency (ms)"})
-    points = touch("curves", x=x, y=y, tooltip=[*tooltip, SHARE_WITHIN])
-    layers = alt.layer(curves, points, _intervals(y, color, shade), _quantiles(x, y, color, shade))
+    points = touch_points("curves", x, y, tooltip=[*tooltip, SHARE_WITHIN])
+    layers = alt.layer(curves, *points, _intervals(y, color, shade), _quantiles(x, y, color, shade))
     return framed(layers, 340, labels=[], entry_px=100)
 
 
@@ -109,7 +110,7 @@ def _quantiles(x: alt.X, y: alt.Y, color: alt.Color, shade: Any) -> alt.Chart:  
 def _latency() -> alt.LayerChart | alt.FacetChart:
     """Draw one trial's p50, p90 and maximum of each second over its phases."""
     y = {name: alt.Y(f"{name}_ms:Q", scale=log_scale(18), axis=time_axis("y"), title=LATENCY) for name in TIMES}
-    layers = alt.layer(_bands(), *_stalls(), _band_names(), *lines(y, seconds("second")), _touch(_RATES))
+    layers = alt.layer(_bands(), _band_names(), *lines(y, seconds("second")), _touch(_RATES), *_stalls())
     return layers.properties(width="container", height=200)
 
 
@@ -117,21 +118,19 @@ def _rates(names: list[str]) -> alt.LayerChart | alt.FacetChart:
     """Draw one trial's offered, acknowledged and (of triggers) arrived events per second over its phases."""
     scale = alt.Scale(domainMin=0, domainMax=alt.ExprRef("top"), nice=False)
     y = {name: alt.Y(f"{name}:Q", axis=rate_axis(), title="events per second", scale=scale) for name in names}
-    layers = alt.layer(_bands(), *_stalls(), _band_names(), *lines(y, seconds("second")), _touch(names))
+    layers = alt.layer(_bands(), _band_names(), *lines(y, seconds("second")), _touch(names), *_stalls())
     return framed(layers, 140, top=1)
 
 
 def _touch(rates: list[str]) -> alt.Chart:
-    """Show all numbers of the second under the pointer."""
+    """Show all numbers of the nearest second."""
     numbers = [*rates, *[f"{name}_ms" for name in TIMES]]
     tooltip = [
         alt.Tooltip("second:Q", title="second", format=","),
         *tooltips({"phase:N": "phase", **{f"{name}:Q": name.replace("_ms", " (ms)") for name in numbers}}),
     ]
-    chart: alt.Chart = (
-        named("seconds").mark_rule(opacity=0, strokeWidth=8, clip=True).encode(x=seconds("second"), tooltip=tooltip)
-    )
-    return chart
+    rules = named("seconds").mark_rule(clip=True).encode(x=seconds("second"), tooltip=tooltip)
+    return touch(rules, shown=0.5)
 
 
 def _bands() -> alt.Chart:
@@ -145,7 +144,6 @@ def _bands() -> alt.Chart:
             opacity=alt.Opacity(
                 "kind:O", legend=None, scale=alt.Scale(domain=["measured", "not measured"], range=[0.07, 0.24])
             ),
-            tooltip=tooltips({"phase:N": None, "kind:N": " ", "from_s:Q": "from (s)", "to_s:Q": "to (s)"}),
         )
     )
     return chart

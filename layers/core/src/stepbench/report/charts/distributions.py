@@ -13,6 +13,7 @@ from stepbench.report.charts.parts import (
     SHARE_WITHIN,
     TOP,
     Y_EXTENT,
+    across,
     distribution,
     framed,
     named,
@@ -20,6 +21,7 @@ from stepbench.report.charts.parts import (
     time_axis,
     tooltips,
     touch,
+    touch_points,
     zoom,
 )
 from stepbench.report.shares import ROW_PX as SHARE_ROW_PX
@@ -42,10 +44,10 @@ def box_plot() -> alt.LayerChart | alt.FacetChart:
         _part("box").mark_bar(size=_BOX_PX, clip=True, fillOpacity=0.3, strokeWidth=1.5, style="box"),
         _part("whisker").mark_rule(strokeWidth=1.5, clip=True, style="box"),
     ]
-    whole = [chart.encode(x=_x("from_ms"), x2="to_ms:Q", y=_y(), tooltip=_tooltip()) for chart in solid]
+    whole = [chart.encode(x=_x("from_ms"), x2="to_ms:Q", y=_y()) for chart in solid]
     marks = [_tick("p1", 8), _tick("p99", 8), _tick("p90", _BOX_PX / 2), _tick("p50", _BOX_PX + 4, 3.5)]
     params = [alt.param(name="labels", value=[]), alt.param(name="low", value=0.1), alt.param(name="top", value=1)]
-    return alt.layer(whole[0].add_params(*params, zoom()), *whole[1:], *_open(), *marks, _names()).properties(
+    return alt.layer(whole[0].add_params(*params, zoom()), *whole[1:], *_open(), *marks, _names(), _rows()).properties(
         width="container", height=ROW_PX
     )
 
@@ -55,11 +57,11 @@ def _open() -> list[alt.Chart]:
     boxes = [
         _part("open-box")
         .mark_bar(size=_BOX_PX, clip=True, fillOpacity=0.12, strokeDash=[3, 3], style="box")
-        .encode(x=_x("from_ms"), x2=_EDGES["end"], y=_y(), tooltip=_tooltip()),
+        .encode(x=_x("from_ms"), x2=_EDGES["end"], y=_y()),
         *(
             _part(f"open-{part}")
             .mark_rule(strokeWidth=1.5, strokeDash=[3, 3], clip=True, style="box")
-            .encode(x=_x(known), x2=_EDGES[edge], y=_y(), tooltip=_tooltip())
+            .encode(x=_x(known), x2=_EDGES[edge], y=_y())
             for part, known, edge in (("whisker", "from_ms", "end"), ("start", "to_ms", "start"))
         ),
     ]
@@ -67,7 +69,7 @@ def _open() -> list[alt.Chart]:
         named("parts")
         .transform_filter(alt.FieldOneOfPredicate(field="part", oneOf=parts))
         .mark_point(shape=shape, size=70, filled=True, opacity=1, dx=0, style="box-end")
-        .encode(x=x, y=_y(), tooltip=_tooltip())
+        .encode(x=x, y=_y())
         for parts, shape, x in (
             (["open-box", "open-whisker"], "triangle-right", _ARROWS["end"]),
             (["open-start"], "triangle-left", _ARROWS["start"]),
@@ -86,7 +88,7 @@ def _tick(quantile: str, size_px: float, thickness_px: float = 1.5) -> alt.Chart
         named("boxes")
         .transform_filter(f"isValid(datum.{quantile}) && datum.{quantile} > 0")
         .mark_tick(size=size_px, thickness=thickness_px, orient="vertical", clip=True, opacity=1, style="box-end")
-        .encode(x=_x(quantile), y=_y(), tooltip=_tooltip())
+        .encode(x=_x(quantile), y=_y())
     )
     return chart
 
@@ -110,12 +112,14 @@ def _y() -> alt.Y:
     return alt.Y("label:N", sort=None, scale=alt.Scale(domain=LABELS), axis=None)
 
 
-def _tooltip() -> list[alt.Tooltip]:
-    return [
+def _rows() -> alt.Chart:
+    """Show a row's numbers wherever the row is touched."""
+    tooltip = [
         alt.Tooltip("label:N", title="window"),
         alt.Tooltip("n:Q", format=","),
         *[alt.Tooltip(f"{name}_words:N", title=name) for name in QUANTILES],
     ]
+    return touch(across("boxes").encode(y=_y(), tooltip=tooltip), "label", shown=0.15, nearest=False)
 
 
 def clock_curves() -> alt.LayerChart | alt.FacetChart:
@@ -126,8 +130,8 @@ def clock_curves() -> alt.LayerChart | alt.FacetChart:
     y = alt.Y("probability:Q", title="share of events", scale=alt.Scale(domain=[0, 1]), axis=axis)
     color = alt.Color("series:N", title=None, scale=alt.Scale(domain=LABELS), legend=series_legend(symbolStrokeWidth=0))
     tooltip = [*tooltips({"curve:N": "trial", "latency_ms:Q": "ms"}), SHARE_WITHIN]
-    points = touch("clocks", 70, x=x, y=y, tooltip=tooltip)
-    layers = alt.layer(distribution("clocks", x, y, color), points, *_gap())
+    points = touch_points("clocks", x, y, tooltip=tooltip)
+    layers = alt.layer(distribution("clocks", x, y, color), *points, *_gap())
     return framed(layers, 260, labels=[], entry_px=100, low=0, top=1)
 
 
@@ -157,16 +161,17 @@ def share_bars() -> alt.LayerChart | alt.FacetChart:
     bars = (
         named("shares")
         .mark_bar(size=_BAR_PX, fillOpacity=0.35, strokeWidth=1.5, style="box")
-        .encode(x=x, y=y, tooltip=tooltip)
+        .encode(x=x, y=y)
     )
     intervals = (
         named("shares")
         .mark_rule(strokeWidth=3, style="box-end")
-        .encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, tooltip=tooltip)
+        .encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y)
     )
     names = (
         named("shares")
         .mark_text(align="left", baseline="middle", dy=_SHARE_NAME_PX, fontSize=12, style="box-name")
         .encode(x=alt.value(0), y=y, text="caption:N")
     )
-    return framed(alt.layer(bars, intervals, names), SHARE_ROW_PX, labels=[], top=1)
+    rows = touch(across("shares").encode(y=y, tooltip=tooltip), "row", shown=0.15, nearest=False)
+    return framed(alt.layer(bars, intervals, names, rows), SHARE_ROW_PX, labels=[], top=1)

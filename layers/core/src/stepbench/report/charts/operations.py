@@ -10,6 +10,7 @@ from stepbench.report.charts.parts import (
     LABELS,
     LATENCY,
     LOW,
+    SHADE,
     SHAPES,
     TOP,
     framed,
@@ -17,11 +18,13 @@ from stepbench.report.charts.parts import (
     named,
     named_curves,
     rate_axis,
+    ring,
     run_dash,
     series_legend,
     time_axis,
     tooltips,
     touch,
+    touch_points,
 )
 from stepbench.report.matrix import ROW_PX
 
@@ -57,7 +60,7 @@ def percentile_plot(*, repeated: bool = False) -> alt.LayerChart | alt.FacetChar
     tooltip = tooltips({"curve:N": "trial", "percent:N": "percentile", "latency_ms:Q": "latency (ms)"})
     line = named_curves("percentiles").mark_line(strokeWidth=2, clip=True)
     lines = line.encode(x=x, y=y, color=color, strokeDash=dash, detail="curve:N")
-    return framed(alt.layer(lines, touch("percentiles", x=x, y=y, tooltip=tooltip)), 340, labels=[], entry_px=100)
+    return framed(alt.layer(lines, *touch_points("percentiles", x, y, tooltip=tooltip)), 340, labels=[], entry_px=100)
 
 
 def scaling_plot() -> alt.LayerChart | alt.FacetChart:
@@ -72,11 +75,12 @@ def scaling_plot() -> alt.LayerChart | alt.FacetChart:
     domain = [_MEASURED, _FITTED, _LEFT_OUT]
     color = alt.Color("kind:N", title=None, scale=alt.Scale(domain=domain), legend=alt.Legend(symbolStrokeWidth=2))
     shape = alt.Shape("kind:N", title=None, scale=alt.Scale(domain=domain, range=SHAPES[: len(domain)]))
-    law = named("law").mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, tooltip=tooltip)
+    law = named("law").mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color)
+    touched = touch_points("points", x, y, tooltip=[*tooltip, alt.Tooltip("runs:N", title="runs in the fit")])
     points = (
         named("points")
         .mark_point(size=70, filled=True, opacity=1, clip=True)
-        .encode(x=x, y=y, color=color, shape=shape, tooltip=[*tooltip, alt.Tooltip("runs:N", title="runs in the fit")])
+        .encode(x=x, y=y, color=color, shape=shape)
     )
     limit = (
         named("limit")
@@ -89,7 +93,7 @@ def scaling_plot() -> alt.LayerChart | alt.FacetChart:
         .mark_text(align="right", baseline="top", dx=-5, dy=4, fontSize=12, clip=True, style="window-name")
         .encode(x=x, y=alt.value(0), text="words:N")
     )
-    return framed(alt.layer(law, limit, knee, points, name), 240, low=1, high=10, top=1)
+    return framed(alt.layer(law, knee, points, *touched, limit, name), 240, low=1, high=10, top=1)
 
 
 def _client_axis() -> alt.Axis:
@@ -113,14 +117,15 @@ def line_up() -> alt.LayerChart | alt.FacetChart:
         named("runs")
         .transform_filter("isValid(datum.low_ms)")
         .mark_rule(strokeWidth=3, opacity=0.45, clip=True, style="box")
-        .encode(x=x, xOffset=offset, y=alt.Y("low_ms:Q", scale=scale), y2="high_ms:Q", tooltip=tooltip)
+        .encode(x=x, xOffset=offset, y=alt.Y("low_ms:Q", scale=scale), y2="high_ms:Q")
     )
     dots = (
         named("runs")
         .mark_point(size=55, filled=True, opacity=1, clip=True, style="dot")
-        .encode(x=x, xOffset=offset, y=y, tooltip=tooltip)
+        .encode(x=x, xOffset=offset, y=y)
     )
-    return framed(alt.layer(through, bars, dots), 210, labels=[], low=0.1, top=1)
+    touched = touch(ring("runs").encode(x=x, xOffset=offset, y=y, tooltip=tooltip), "value", "trial", shown=1)
+    return framed(alt.layer(through, bars, dots, touched), 210, labels=[], low=0.1, top=1)
 
 
 def heat_map() -> alt.LayerChart | alt.FacetChart:
@@ -134,23 +139,25 @@ def heat_map() -> alt.LayerChart | alt.FacetChart:
         named("cells")
         .transform_filter("isValid(datum.p50_ms)")
         .mark_rect(stroke=None)
-        .encode(x=x, y=y, color=color, tooltip=tooltip)
+        .encode(x=x, y=y, color=color)
     )
     text = {"light": "#ffffff", "dark": "#000000"}
     written = [
         named("cells")
         .transform_filter(alt.FieldEqualPredicate(field="ink", equal=ink))
         .mark_text(fontSize=12, color=hue)
-        .encode(x=x, y=y, text="words:N", tooltip=tooltip)
+        .encode(x=x, y=y, text="words:N")
         for ink, hue in text.items()
     ]
     none = (
         named("cells")
         .transform_filter("!isValid(datum.p50_ms)")
         .mark_text(fontSize=11, style="phase-name")
-        .encode(x=x, y=y, text="words:N", tooltip=tooltip)
+        .encode(x=x, y=y, text="words:N")
     )
-    return framed(alt.layer(tiles, *written, none), ROW_PX, labels=[], rows=[], low=0.1, top=1)
+    cells = named("cells").mark_rect(color=SHADE).encode(x=x, y=y, tooltip=tooltip)
+    touched = touch(cells, "column", "row", shown=0.4, nearest=False)
+    return framed(alt.layer(tiles, touched, *written, none), ROW_PX, labels=[], rows=[], low=0.1, top=1)
 
 
 def _axis() -> alt.Axis:

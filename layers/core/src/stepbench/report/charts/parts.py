@@ -1,4 +1,4 @@
-"""The parts that figures share: scales, axes, zooming, lines over time."""
+"""The parts that figures share: scales, axes, touching, zooming, lines over time."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ LOW, TOP = alt.ExprRef("low"), alt.ExprRef("top")
 SHARE_WITHIN = alt.Tooltip("probability:Q", title="share within", format=".1%")
 _WHEEL = "wheel![event.ctrlKey || event.metaKey]"
 """Zoom with a modifier only: a page has to scroll under the pointer."""
+_TOUCHED = "touched"
 _MOUSE_DRAG = "[pointerdown[event.pointerType !== 'touch'], window:pointerup] > window:pointermove!"
 
 
@@ -47,11 +48,52 @@ def tooltips(titles: dict[str, str | None]) -> list[alt.Tooltip]:
     ]
 
 
-def touch(source: str, size_px: int = 90, **channels: Any) -> alt.Chart:  # noqa: ANN401 -- Altair's own
-    """Show the numbers of the point under the pointer, by marks that are not to be seen."""
-    points = named(source).mark_point(size=size_px, opacity=0, filled=True, clip=True)
-    chart: alt.Chart = points.encode(**channels)
+def touch(marks: alt.Chart, *fields: str, shown: float, nearest: bool = True) -> alt.Chart:
+    """
+    Make the marks the figure's answer to pointer, finger and keyboard: each is seen while it is touched.
+
+    Every figure has one such layer; `page.js` knows it by its name. Marks with tooltips of their own lie above it.
+
+    Args:
+        marks: of one datum each, with a tooltip.
+        fields: what tells one mark from the others; none: its place on the horizontal axis.
+        shown: the opacity of the one that is touched.
+        nearest: whether any place in the plot belongs to the mark that is nearest; else a mark has its own room only.
+    """
+    touched = alt.selection_point(
+        name=_TOUCHED,
+        on="pointerover",
+        clear="pointerout",
+        toggle=False,
+        nearest=nearest,
+        empty=False,
+        **({"fields": list(fields)} if fields else {"encodings": ["x"]}),
+    )
+    opacity = alt.when(touched).then(alt.value(shown)).otherwise(alt.value(0))
+    chart: alt.Chart = marks.encode(opacity=opacity).add_params(touched).properties(name="touch")
     return chart
+
+
+def ring(source: str) -> alt.Chart:
+    """Circle what is touched: the mark itself stays to be seen."""
+    chart: alt.Chart = named(source).mark_point(size=120, strokeWidth=2, filled=False, clip=True, style=_TOUCHED)
+    return chart
+
+
+def across(source: str) -> alt.Chart:
+    """Fill a row from edge to edge."""
+    chart: alt.Chart = named(source).mark_rect(color=SHADE).encode(x=alt.value(0), x2=alt.value("width"))
+    return chart
+
+
+def touch_points(source: str, x: alt.X, y: alt.Y, **channels: Any) -> list[alt.Chart]:  # noqa: ANN401 -- Altair's own
+    """Mark the nearest point, and draw lines through it from axis to axis."""
+    points = ring(source).encode(x=x, y=y, **channels)
+    names = {axis: str(channel.shorthand).split(":")[0] for axis, channel in (("x", x), ("y", y))}
+    at = {axis: f"{_TOUCHED}.{name} ? scale('{axis}', {_TOUCHED}.{name}[0]) : -9" for axis, name in names.items()}
+    rule = named(source).transform_aggregate(rows="count()").mark_rule(opacity=0.5, clip=True)
+    lines = [rule.encode(**{axis: alt.value(alt.ExprRef(place))}) for axis, place in at.items()]
+    return [touch(points, *names.values(), shown=1), *lines]
 
 
 def framed(layers: alt.LayerChart | alt.FacetChart, height_px: int, **params: Any) -> alt.LayerChart | alt.FacetChart:  # noqa: ANN401 -- any JSON

@@ -17,6 +17,7 @@ from stepbench.report.charts.parts import (
     seconds,
     time_axis,
     tooltips,
+    touch,
 )
 
 _RATES = ["offered", "sent", "acknowledged"]
@@ -30,7 +31,7 @@ def step_latency() -> alt.LayerChart | alt.FacetChart:
     """Draw p50, p90 and maximum of each second over a phase of several steps, with windows and change points."""
     scale = alt.Scale(type="log", nice=False, domain=[LOW, TOP])
     y = {name: alt.Y(f"{name}_ms:Q", scale=scale, axis=time_axis("y"), title=LATENCY) for name in TIMES}
-    layers = alt.layer(*_steps(), *_windows(), *_changes("latency_ms"), *lines(y, _x("second")), _touch_latency())
+    layers = alt.layer(*_steps(), *lines(y, _x("second")), _touch_latency(), *_windows(), *_changes("latency_ms"))
     return framed(layers, 240, low=0.1, top=1, end=1)
 
 
@@ -38,10 +39,10 @@ def step_rates() -> alt.LayerChart | alt.FacetChart:
     """Draw the events due, sent and acknowledged in each bin, per second."""
     layers = alt.layer(
         *_steps(),
-        *_windows(),
-        *_changes("achieved_per_s"),
         *lines(_rates("events per second"), _x("from_s"), "rates", steps=True),
         _touch_rates("rates", _x("from_s"), "from (s)"),
+        *_windows(),
+        *_changes("achieved_per_s"),
     )
     return framed(layers, 170, top=1, end=1)
 
@@ -72,11 +73,10 @@ def _rates(title: str) -> dict[str, alt.Y]:
 def _steps() -> list[alt.Chart]:
     """Draw the load's steps as backgrounds, the first without any."""
     shade = alt.Opacity("kind:O", legend=None, scale=alt.Scale(domain=["even", "odd"], range=[0, 0.16]))
-    tooltip = tooltips({"caption:N": "offered", "from_s:Q": "from (s)", "to_s:Q": "to (s)"})
     band = named("steps").mark_rect(clip=True, color=SHADE)
     name = named("steps").mark_text(align="left", baseline="top", dx=6, fontSize=11, clip=True, style="phase-name")
     return [
-        band.encode(x=_x("from_s"), x2="to_s:Q", opacity=shade, tooltip=tooltip),
+        band.encode(x=_x("from_s"), x2="to_s:Q", opacity=shade),
         name.encode(x=_x("from_s"), y=alt.value(4), text=alt.Text("caption:N")),
     ]
 
@@ -110,19 +110,13 @@ def _touch_latency() -> alt.Chart:
     times = {f"{name}_ms:Q": f"{name} (ms)" for name in TIMES}
     rates = dict.fromkeys(("offered:Q", "acknowledged:Q", "arrived:Q"))
     tooltip = tooltips({"second:Q": "second", **times, **rates})
-    chart: alt.Chart = (
-        named("seconds").mark_rule(opacity=0, strokeWidth=6, clip=True).encode(x=_x("second"), tooltip=tooltip)
-    )
-    return chart
+    return touch(named("seconds").mark_rule(clip=True).encode(x=_x("second"), tooltip=tooltip), shown=0.5)
 
 
 def _touch_rates(source: str, x: alt.X, title: str) -> alt.Chart:
-    """Show the bin's own counts under the pointer."""
+    """Show the bin's own counts."""
     tooltip = tooltips({"from_s:Q": title, **dict.fromkeys(f"{name}:Q" for name in _RATES)})
     shown = [*tooltip, *tooltips({"detail:N": "sent, per bin"})] if source == "rates" else tooltip
-    chart: alt.Chart = (
-        named(source)
-        .mark_rect(opacity=0, clip=True)
-        .encode(x=x, x2="to_s:Q", y=alt.value(0), y2=alt.value("height"), tooltip=shown)
-    )
-    return chart
+    bins = named(source).mark_rect(clip=True, color=SHADE)
+    whole = bins.encode(x=x, x2="to_s:Q", y=alt.value(0), y2=alt.value("height"), tooltip=shown)
+    return touch(whole, shown=0.4, nearest=False)

@@ -37,6 +37,7 @@
       "box-end": { color: look.ink },
       "box-name": { color: look.ink },
       dot: { color: look.palette[0] },
+      touched: { color: look.ink },
       window: { color: look.muted, stroke: look.muted },
       "window-name": { color: look.ink },
       change: { color: look.palette[3] },
@@ -54,8 +55,15 @@
     },
   });
 
+  // Vega-Lite looks for names, such as the curve's, in the Voronoi cell; the point in it has them.
+  const answerByPoint = (specification) => {
+    const cells = specification.marks.find((mark) => mark.name === "touch_voronoi");
+    if (cells) cells.encode.update.tooltip = { signal: "datum.tooltip" };
+    return specification;
+  };
+
   const drawn = new Map();
-  const draw = async (place, theme) => {
+  const embed = async (place, theme, earlier) => {
     const figure = page.figures[place.id];
     const datasets = {};
     for (const [name, source] of Object.entries(figure.data)) datasets[name] = rowsOf(page.datasets[source]);
@@ -66,10 +74,10 @@
     const specification = { ...chart, layer, datasets, params, height: figure.height ?? chart.height };
     // A folded part has no width of its own. Its figures are drawn as wide as the page, so that paper has them, too.
     if (!place.clientWidth) specification.width = document.querySelector("main").clientWidth;
-    const earlier = drawn.get(place.id);
     const result = await vegaEmbed(place, specification, {
       actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
       config: config(looks[theme]),
+      patch: answerByPoint,
       downloadFileName: `${document.body.dataset.run}-${place.id}`,
       renderer: "svg",
       scaleFactor: { png: 2 },
@@ -77,41 +85,111 @@
       i18n: { CLICK_TO_VIEW_ACTIONS: "Save this figure" },
     });
     if (earlier) earlier.finalize();
-    drawn.set(place.id, result);
     place.querySelector("summary").setAttribute("aria-label", "Save this figure");
+    return result;
   };
 
+  // Of one place, one drawing after another: two at once would leave two menus. A figure that fails says why, and
+  // the others are drawn.
+  let drawing = 0;
   let turn = 0;
-  let printing = false;
-  const drawAll = async () => {
-    const mine = ++turn;
-    const theme = dark.matches ? "dark" : "light";
+  const draw = async (places) => {
+    const [mine, theme] = [turn, dark.matches ? "dark" : "light"];
+    drawing += 1;
+    release();
     root.dataset.charts = "drawing";
-    for (const place of document.querySelectorAll(".chart")) {
+    for (const place of places) {
+      if (mine !== turn) break;
+      const next = Promise.resolve(drawn.get(place)).then((earlier) => embed(place, theme, earlier));
+      drawn.set(place, next.catch(() => undefined));
+      place.classList.remove("failed");
       try {
-        await draw(place, theme);
+        await next;
       } catch (error) {
+        place.classList.add("failed");
         place.textContent = `This figure could not be drawn: ${error.message}`;
-        root.dataset.charts = "failed";
-        throw error;
+        reportError(error);
       }
-      if (mine !== turn) return;
     }
+    drawing -= 1;
     root.dataset.theme = theme;
-    root.dataset.charts = "drawn";
+    if (!drawing) root.dataset.charts = document.querySelector(".chart.failed") ? "failed" : "drawn";
+  };
+  const drawAll = () => {
+    turn += 1;
+    return draw(document.querySelectorAll(".chart"));
   };
 
-  let opening = 0;
+  let printing = false;
   for (const fold of document.querySelectorAll("details.fold")) {
-    fold.addEventListener("toggle", async () => {
-      if (!fold.open || printing) return;
-      opening += 1;
-      root.dataset.charts = "drawing";
-      for (const place of fold.querySelectorAll(".chart")) await draw(place, root.dataset.theme ?? "light");
-      opening -= 1;
-      if (!opening) root.dataset.charts = "drawn";
-    }, { once: true });
+    fold.addEventListener("toggle", () => fold.open && !printing && draw(fold.querySelectorAll(".chart")), { once: true });
   }
+
+  // What a finger or a key points at is told to Vega as if a mouse did: it shows the tooltip and the crosshair.
+  const spoken = document.getElementById("spoken");
+  let touched = null;
+  const tell = (mark, types, at) => types.forEach((type) => mark.dispatchEvent(new PointerEvent(type, { bubbles: true, ...at })));
+  const leave = (mark) => tell(mark, ["pointerout", "mouseout"]); // the crosshair goes with the first, the tooltip with the second
+  const release = () => {
+    if (touched) leave(touched);
+    touched = null;
+    spoken.textContent = "";
+  };
+  const touch = (mark, at) => {
+    release();
+    touched = mark;
+    tell(mark, ["pointerover", "pointermove"], at);
+    spoken.textContent = Object.entries(mark.__data__.tooltip).map((pair) => pair.join(" ")).join(", ");
+  };
+
+  // The marks of the layer that answers (see `touch` in report/charts/parts.py), or their Voronoi cells, from left to right.
+  const marksOf = (place) => {
+    const marks = (place.querySelector(".touch_voronoi") ?? place.querySelector(".touch_marks"))?.children ?? [];
+    const points = Array.from(marks, (mark) => {
+      const item = mark.__data__.isVoronoi ? mark.__data__.datum : mark.__data__;
+      const { curve, row, label } = item.datum;
+      return { mark, item, series: curve ?? row ?? label, x: (item.bounds.x1 + item.bounds.x2) / 2 };
+    });
+    const names = [...new Set(points.map((each) => each.series))];
+    const shown = points.filter(({ x, item }) => x >= 0 && x <= item.mark.group.width).sort((a, b) => a.x - b.x);
+    return names.map((name) => shown.filter((each) => each.series === name)).filter((each) => each.length);
+  };
+  const nextOf = (rows, key) => {
+    const row = rows.findIndex((each) => each.some(({ mark }) => mark === touched));
+    if (row < 0) return rows[0]?.[0];
+    const own = rows[row];
+    const at = own.findIndex(({ mark }) => mark === touched);
+    const distance = ({ x }) => Math.abs(x - own[at].x);
+    const nearest = (other) => other?.reduce((a, b) => (distance(b) < distance(a) ? b : a));
+    return {
+      ArrowLeft: () => own[Math.max(at - 1, 0)],
+      ArrowRight: () => own[Math.min(at + 1, own.length - 1)],
+      Home: () => own[0],
+      End: () => own.at(-1),
+      ArrowUp: () => nearest(rows[row - 1]),
+      ArrowDown: () => nearest(rows[row + 1]),
+    }[key]();
+  };
+  const KEYS = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End"];
+  for (const place of document.querySelectorAll(".chart")) {
+    place.addEventListener("click", ({ target, clientX, clientY }) => {
+      if (target.__data__?.tooltip) touch(target, { clientX, clientY });
+    });
+    place.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") release();
+      if (event.target !== place || !KEYS.includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
+      const next = nextOf(marksOf(place), event.key);
+      if (!next) return;
+      event.preventDefault();
+      place.scrollIntoView({ block: "nearest", behavior: "instant" });
+      const { left, top, width, height } = next.item._svg.getBoundingClientRect();
+      touch(next.mark, { clientX: left + width / 2, clientY: top + height / 2 });
+    });
+    place.addEventListener("focusout", release);
+    // A finger that scrolls the page leaves no tooltip behind.
+    place.addEventListener("pointerout", ({ target, pointerType }) => pointerType === "touch" && leave(target));
+  }
+  addEventListener("pointerdown", release);
 
   // On paper everything is shown, folded parts too. Figures stay as they are: drawing takes longer than printing
   // waits, and the style sheet fits them to the paper.
