@@ -48,17 +48,23 @@ class Pages:
         return opened
 
     @contextmanager
-    def of_its_own(self, path: Path, width: int = 1600) -> Iterator[Opened]:
-        """Yield a page to type on, to print, to save from."""
-        context = self._context(width, "light")
+    def of_its_own(self, path: Path, width: int = 1600, *, finger: bool = False) -> Iterator[Opened]:
+        """Yield a page to type on, to print, to save from; or on a device without a mouse."""
+        context = self._context(width, "light", finger=finger)
         try:
             yield _open(context, path)
         finally:
             context.close()
 
-    def _context(self, width: int, scheme: Scheme) -> BrowserContext:
+    def _context(self, width: int, scheme: Scheme, *, finger: bool = False) -> BrowserContext:
         return self._browser.new_context(
-            offline=True, viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+            offline=True,
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            accept_downloads=True,
+            has_touch=finger,
+            is_mobile=finger,
+            reduced_motion="reduce",  # where something is does not depend on when it is asked
         )
 
 

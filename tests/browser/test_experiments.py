@@ -149,7 +149,7 @@ def test_a_heat_map_writes_its_numbers_on_its_tiles(
     medians = [result.summary.windows[0].latency_ms.p50.value for result in results[-TILES:]]
     seen = pages.look(page_file)
     figure = seen.page.locator("#matrix-1")
-    assert figure.locator(".mark-rect.role-mark path").count() == TILES
+    assert figure.locator(".mark-rect.role-mark").first.locator("path").count() == TILES
     texts = figure.locator(".mark-text.role-mark text").all_text_contents()
     read = sorted(float(text.removesuffix(" ms")) for text in texts)
     assert read == pytest.approx(sorted(value for value in medians if value is not None), rel=0.01)
@@ -200,7 +200,7 @@ def test_shares_are_drawn_as_long_as_they_are(pages: Pages, page_file: Path) -> 
     cells = seen.page.locator("#share-table [data-metric='share']")
     shares = [raw(cell, "value")[0] for cell in cells.all()]
     assert len(shares) == 4
-    bars = seen.page.locator("#shares-0 .mark-rect.role-mark path")
+    bars = seen.page.locator("#shares-0 .mark-rect.role-mark").first.locator("path")
     widths = [box["width"] for bar in bars.all() if (box := bar.bounding_box())]
     assert [width / widths[0] for width in widths] == pytest.approx([s / shares[0] for s in shares], rel=0.05)
     read = present(re.match(r"([\d.]+) %", cells.first.inner_text()))

@@ -86,7 +86,7 @@ def test_scaling_shows_the_knee_and_the_generators_limit(seen: Opened, summary: 
     """A point a number of clients, the knee by name in one figure, the limit as a line in the other."""
     knee = present(summary.scaling[0].knee_clients.value)
     for place in (0, 1):
-        points = seen.page.locator(f"#scaling-{place} .mark-symbol.role-mark path")
+        points = seen.page.locator(f"#scaling-{place} .mark-symbol.role-mark:not(.touch_marks) path")
         assert points.count() == len(LADDER)
     assert f"knee: {knee:.0f} clients" in (seen.page.locator("#scaling-0 svg.marks").text_content() or "")
     assert "knee" not in (seen.page.locator("#scaling-1 svg.marks").text_content() or "")

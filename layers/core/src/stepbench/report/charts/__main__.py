@@ -130,7 +130,7 @@ def _touch(rates: list[str]) -> alt.Chart:
         *tooltips({"phase:N": "phase", **{f"{name}:Q": name.replace("_ms", " (ms)") for name in numbers}}),
     ]
     rules = named("seconds").mark_rule(clip=True).encode(x=seconds("second"), tooltip=tooltip)
-    return touch(rules, shown=0.5)
+    return touch(rules, "second", shown=0.5)
 
 
 def _bands() -> alt.Chart:

@@ -158,11 +158,7 @@ def share_bars() -> alt.LayerChart | alt.FacetChart:
     y = alt.Y("row:N", sort=None, scale=alt.Scale(domain=LABELS), axis=None)
     titles = {"row:N": "application", "words:N": "share", "trigger:N": "triggers", "compute:N": "functions"}
     tooltip = tooltips(dict(titles))
-    bars = (
-        named("shares")
-        .mark_bar(size=_BAR_PX, fillOpacity=0.35, strokeWidth=1.5, style="box")
-        .encode(x=x, y=y)
-    )
+    bars = named("shares").mark_bar(size=_BAR_PX, fillOpacity=0.35, strokeWidth=1.5, style="box").encode(x=x, y=y)
     intervals = (
         named("shares")
         .mark_rule(strokeWidth=3, style="box-end")

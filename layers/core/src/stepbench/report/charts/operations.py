@@ -136,10 +136,7 @@ def heat_map() -> alt.LayerChart | alt.FacetChart:
     color = alt.Color("p50_ms:Q", title="p50 (ms)", scale=scale, legend=None)
     tooltip = [*tooltips({"column:N": "across", "row:N": "down", "words:N": "p50"}), alt.Tooltip("runs:Q")]
     tiles = (
-        named("cells")
-        .transform_filter("isValid(datum.p50_ms)")
-        .mark_rect(stroke=None)
-        .encode(x=x, y=y, color=color)
+        named("cells").transform_filter("isValid(datum.p50_ms)").mark_rect(stroke=None).encode(x=x, y=y, color=color)
     )
     text = {"light": "#ffffff", "dark": "#000000"}
     written = [

@@ -56,7 +56,7 @@ def touch(marks: alt.Chart, *fields: str, shown: float, nearest: bool = True) ->
 
     Args:
         marks: of one datum each, with a tooltip.
-        fields: what tells one mark from the others; none: its place on the horizontal axis.
+        fields: what tells one mark from the others.
         shown: the opacity of the one that is touched.
         nearest: whether any place in the plot belongs to the mark that is nearest; else a mark has its own room only.
     """
@@ -67,7 +67,7 @@ def touch(marks: alt.Chart, *fields: str, shown: float, nearest: bool = True) ->
         toggle=False,
         nearest=nearest,
         empty=False,
-        **({"fields": list(fields)} if fields else {"encodings": ["x"]}),
+        fields=list(fields),
     )
     opacity = alt.when(touched).then(alt.value(shown)).otherwise(alt.value(0))
     chart: alt.Chart = marks.encode(opacity=opacity).add_params(touched).properties(name="touch")

@@ -110,7 +110,7 @@ def _touch_latency() -> alt.Chart:
     times = {f"{name}_ms:Q": f"{name} (ms)" for name in TIMES}
     rates = dict.fromkeys(("offered:Q", "acknowledged:Q", "arrived:Q"))
     tooltip = tooltips({"second:Q": "second", **times, **rates})
-    return touch(named("seconds").mark_rule(clip=True).encode(x=_x("second"), tooltip=tooltip), shown=0.5)
+    return touch(named("seconds").mark_rule(clip=True).encode(x=_x("second"), tooltip=tooltip), "second", shown=0.5)
 
 
 def _touch_rates(source: str, x: alt.X, title: str) -> alt.Chart:
@@ -119,4 +119,4 @@ def _touch_rates(source: str, x: alt.X, title: str) -> alt.Chart:
     shown = [*tooltip, *tooltips({"detail:N": "sent, per bin"})] if source == "rates" else tooltip
     bins = named(source).mark_rect(clip=True, color=SHADE)
     whole = bins.encode(x=x, x2="to_s:Q", y=alt.value(0), y2=alt.value("height"), tooltip=shown)
-    return touch(whole, shown=0.4, nearest=False)
+    return touch(whole, "from_s", shown=0.4, nearest=False)

@@ -27,6 +27,7 @@
   const config = (look) => ({
     background: look.background,
     font,
+    mark: { aria: false }, // the place has a name, is walked with keys, and speaks
     view: { stroke: null },
     range: { category: look.palette },
     text: { color: look.ink },
@@ -127,6 +128,7 @@
 
   // What a finger or a key points at is told to Vega as if a mouse did: it shows the tooltip and the crosshair.
   const spoken = document.getElementById("spoken");
+  const tooltip = document.getElementById("vg-tooltip-element");
   let touched = null;
   const tell = (mark, types, at) => types.forEach((type) => mark.dispatchEvent(new PointerEvent(type, { bubbles: true, ...at })));
   const leave = (mark) => tell(mark, ["pointerout", "mouseout"]); // the crosshair goes with the first, the tooltip with the second
@@ -139,6 +141,8 @@
     release();
     touched = mark;
     tell(mark, ["pointerover", "pointermove"], at);
+    const { left, width } = tooltip.getBoundingClientRect(); // Vega lets a wide one begin left of a phone's edge
+    tooltip.style.left = `${Math.max(0, Math.min(left, root.clientWidth - width))}px`;
     spoken.textContent = Object.entries(mark.__data__.tooltip).map((pair) => pair.join(" ")).join(", ");
   };
 

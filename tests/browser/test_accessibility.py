@@ -1,0 +1,95 @@
+"""Pages are checked by axe-core, which knows most of what WCAG asks for and a program can see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.browser.conftest import DRAWN, LIMIT_MS, unfold
+from tests.samples.experiments import experiment_run
+from tests.samples.operations import operation_results, over_trials
+from tests.samples.results import (
+    checked_pair,
+    checked_summary,
+    refused_result,
+    sample_manifest,
+    sample_page,
+    sample_results,
+    sample_summary,
+)
+
+from stepbench.report.page import render_page
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.browser.conftest import Pages, Scheme
+
+pytestmark = pytest.mark.browser
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+UNFOLD = "for (const part of document.querySelectorAll('main details')) part.open = !part.closest('.chart')"
+SETTINGS: tuple[tuple[int, Scheme], ...] = ((1280, "light"), (1280, "dark"), (390, "dark"), (390, "light"))
+
+
+def _triggers() -> str:
+    """One trial ended early, another lost events, some are emulated."""
+    results = sample_results()
+    return render_page(sample_summary(results), results, sample_manifest(), {"name": "quick-unloaded"})
+
+
+def _operations() -> str:
+    return render_page(
+        over_trials(sample_summary(operation_results(), "quick-products")), operation_results(), sample_manifest()
+    )
+
+
+def _clock_check() -> str:
+    specs, results = checked_pair(shift_ms=1)
+    return render_page(checked_summary(specs, results), results, sample_manifest())
+
+
+def _stopped() -> str:
+    results = sample_results()[2:3]
+    summary = sample_summary(results).model_copy(update={"status": "stopped"})
+    return render_page(summary, results, sample_manifest())
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "triggers": _triggers,
+    "experiments": lambda: render_page(*experiment_run(), sample_manifest()),
+    "operations": _operations,
+    "clock check": _clock_check,
+    "missed threshold": lambda: sample_page([refused_result(sample_results()[2], {"57P01": 12, "timeout": 3}, 3)]),
+    "stopped": _stopped,
+    "no trials": lambda: sample_page([]),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_axe_finds_no_violation(name: str, pages: Pages, tmp_path: Path) -> None:
+    """All of it unfolded and a figure's tooltip shown, wide and narrow, light and dark."""
+    if not AXE.is_file():
+        pytest.fail("axe-core is missing: `make setup-test` installs it")
+    path = tmp_path / "report.html"
+    path.write_text(PAGES[name](), "utf-8")
+    found: list[tuple[int, Scheme, str, Any]] = []
+    with pages.of_its_own(path) as seen:
+        seen.page.evaluate(UNFOLD)
+        unfold(seen)
+        seen.page.evaluate(AXE.read_text("utf-8"))
+        for width, scheme in SETTINGS:
+            seen.page.set_viewport_size({"width": width, "height": 900})
+            seen.page.emulate_media(color_scheme=scheme)
+            seen.page.wait_for_function(
+                f"{DRAWN} && (theme => !theme || theme === {scheme!r})(document.documentElement.dataset.theme)",
+                timeout=LIMIT_MS,
+            )
+            if seen.page.locator(".chart").count():
+                seen.page.locator(".chart").first.press("Home")
+                seen.page.locator("#vg-tooltip-element.visible").wait_for(timeout=LIMIT_MS)
+            checked = seen.page.evaluate("axe.run({resultTypes: ['violations']})")
+            assert checked["passes"], "axe saw nothing"
+            for each in checked["violations"]:
+                found.append((width, scheme, each["id"], [node["html"][:200] for node in each["nodes"]]))
+    assert found == []
