@@ -30,6 +30,8 @@ pytestmark = pytest.mark.browser
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 UNFOLD = "for (const part of document.querySelectorAll('main details')) part.open = !part.closest('.chart')"
 SETTINGS: tuple[tuple[int, Scheme], ...] = ((1280, "light"), (1280, "dark"), (390, "dark"), (390, "light"))
+"""Inside of the figures only the first is checked: it takes long, and axe cannot tell a figure's contrasts."""
+RUN = "exclude => axe.run({exclude}, {resultTypes: ['violations']})"
 
 
 def _triggers() -> str:
@@ -81,14 +83,13 @@ def test_axe_finds_no_violation(name: str, pages: Pages, tmp_path: Path) -> None
         for width, scheme in SETTINGS:
             seen.page.set_viewport_size({"width": width, "height": 900})
             seen.page.emulate_media(color_scheme=scheme)
-            seen.page.wait_for_function(
-                f"{DRAWN} && (theme => !theme || theme === {scheme!r})(document.documentElement.dataset.theme)",
-                timeout=LIMIT_MS,
-            )
+            seen.page.evaluate("new Promise(requestAnimationFrame)")  # the media's `change` comes before it
+            seen.page.wait_for_function(DRAWN, timeout=LIMIT_MS)
             if seen.page.locator(".chart").count():
                 seen.page.locator(".chart").first.press("Home")
                 seen.page.locator("#vg-tooltip-element.visible").wait_for(timeout=LIMIT_MS)
-            checked = seen.page.evaluate("axe.run({resultTypes: ['violations']})")
+            left_out = [] if (width, scheme) == SETTINGS[0] else [["svg.marks"]]
+            checked = seen.page.evaluate(RUN, left_out)
             assert checked["passes"], "axe saw nothing"
             found += [(width, scheme, each["id"], each["nodes"][0]["html"]) for each in checked["violations"]]
     assert found == []
