@@ -99,7 +99,7 @@ def test_up_and_down_change_the_curve_and_left_and_right_the_point(pages: Pages,
 
         def press(key: str) -> tuple[str, float]:
             place.press(key)
-            found = present(re.match(r"store (\S+), latency \(ms\) ([\d.]+)", present(said.text_content())))
+            found = present(re.match(r"trial (\S+), latency \(ms\) ([\d.]+)", present(said.text_content())))
             return found[1], float(found[2])
 
         first, last = press("Home"), press("End")
