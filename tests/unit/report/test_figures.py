@@ -58,7 +58,7 @@ def test_parameters_are_those_that_the_figures_have(experiments_page: str) -> No
     data = data_of(experiments_page)
     for place, figure in data["figures"].items():
         known = {each["name"] for each in data["charts"][figure["chart"]]["params"]}
-        assert set(figure["params"]) == known - {"zoom", "pick"}, place
+        assert set(figure["params"]) == known - {"zoom", "pick", "touched"}, place
 
 
 def test_every_figure_has_a_place_and_every_place_a_figure(experiments_page: str) -> None:
