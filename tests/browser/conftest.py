@@ -81,7 +81,7 @@ def _open(context: BrowserContext, path: Path) -> Opened:
 
 def unfold(seen: Opened) -> Opened:
     """Open all that is folded, and wait for its figures."""
-    seen.page.evaluate("for (const fold of document.querySelectorAll('details.fold')) fold.open = true")
+    seen.page.evaluate("for (const fold of document.querySelectorAll('.fold, .whole')) fold.open = true")
     seen.page.evaluate("new Promise(requestAnimationFrame)")  # `toggle` comes after this turn
     seen.page.wait_for_function(DRAWN, timeout=LIMIT_MS)
     return seen
@@ -106,7 +106,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assert_fits(page: Page, width: int) -> None:
     """Check that neither page nor figure is wider than the window; wider parts scroll within their own regions."""
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for figure in page.locator(".chart svg.marks").all():
+    for figure in page.locator(".chart svg.marks:visible").all():
         box = present(figure.bounding_box())
         assert box["x"] + box["width"] <= width
 

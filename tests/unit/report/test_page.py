@@ -455,13 +455,16 @@ def test_repeats_alone_are_a_table_without_figures(experiments: tuple[TrialResul
     assert body.count("<tr data-group") == 1
 
 
-def test_many_windows_have_their_sentences_in_the_table(experiments: tuple[TrialResult, ...]) -> None:
+def test_of_many_windows_the_table_comes_first_and_their_sentences_are_folded(
+    experiments: tuple[TrialResult, ...],
+) -> None:
     """A matrix of a hundred has more than anyone reads."""
     made = [changed(experiments[0], index=n, name=f"t{n}", group=f"t{n}", point={}) for n in range(10)]
     body = section(sample_page(made), "answer")
     windows = sum(len(result.summary.windows) for result in made)
-    assert body.count("<li><strong>") == 12
-    assert f"The other {windows - 12} are in the table." in body
+    table, sentences = body.split("<summary>Each in a sentence</summary>")
+    assert table.count("<tr data-trial") == sentences.count("<li><strong>") == windows
+    assert f"<summary>The others in sentences ({windows - 4})</summary>" in sentences
 
 
 def test_no_text_of_an_experiment_becomes_markup(experiments: tuple[TrialResult, ...]) -> None:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.result import Caveat, TrialSummary
 
-_SHOWN = 2
-
 
 @dataclass(frozen=True)
 class CaveatGroup:
@@ -39,16 +37,6 @@ class CaveatGroup:
     def affected(self) -> int:
         """Return how many trials have it."""
         return len({trial.index for trial, _ in self.caveats})
-
-    @property
-    def first(self) -> tuple[tuple[TrialSummary, Caveat], ...]:
-        """Return those that are shown at once."""
-        return self.caveats[:_SHOWN]
-
-    @property
-    def rest(self) -> tuple[tuple[TrialSummary, Caveat], ...]:
-        """Return those that are folded."""
-        return self.caveats[_SHOWN:]
 
     def label(self, trial: TrialSummary) -> str:
         """Return a trial's name in this report."""

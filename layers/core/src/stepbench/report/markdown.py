@@ -57,7 +57,7 @@ def _failures(summary: RunSummary) -> Iterator[str]:
 def _caveats(summary: RunSummary) -> Iterator[str]:
     """Yield each kind of caveat once: which trials have it, and the first one's text and remedy."""
     for group in caveat_groups(summary.trials):
-        (trial, caveat), *_ = group.first
+        trial, caveat = group.caveats[0]
         first = _escape(group.label(trial))
         whom = f"{group.extent}, the first {first}" if group.affected > 1 else first
         yield f"- **{_escape(group.name)}** ({whom}): {_escape(f'{caveat.text} {caveat.remedy}')}"

@@ -20,7 +20,12 @@ from markupsafe import Markup
 from stepbench import digits
 from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of
 from stepbench.report import boxes, changes, comparisons, headline, operations, thresholds, verdicts
-from stepbench.report.accounting import accounting_is_whole, accounting_sections, describe_accounting
+from stepbench.report.accounting import (
+    accounting_adds_up,
+    accounting_is_whole,
+    accounting_sections,
+    describe_accounting,
+)
 from stepbench.report.answers import answers
 from stepbench.report.caveats import caveat_groups
 from stepbench.report.clock_check import MEASURES as CLOCK_MEASURES
@@ -56,8 +61,10 @@ if TYPE_CHECKING:
     from stepbench.report.labels import WindowRow
     from stepbench.report.steps import StepFigure
 
-MAX_SENTENCES = 12
-"""The answer has no more: a matrix would have more than anyone reads."""
+MAX_SENTENCES = 4
+"""More are folded: a matrix would have more than anyone reads."""
+PHONE_ROWS, PHONE_SENTENCES = 6, 2
+"""A phone shows no more rows of a table and sentences of a list at once; `templates/page.css` counts them, too."""
 _LATENESS = ("lateness_ms", "Lateness of the generator", "t1 − t0")  # noqa: RUF001 -- a minus sign
 MEASURES = {
     "trigger": (
@@ -92,6 +99,11 @@ class TrialView:
     def measure(self) -> LatencyDefinition:
         """Return what its latency is."""
         return measure_of(self.summary.experiment)
+
+    @property
+    def whole(self) -> bool:
+        """Return whether every event of it went its ordinary way."""
+        return accounting_is_whole([self.summary.accounting])
 
     @property
     def changed(self) -> bool:
@@ -157,7 +169,8 @@ def render_page(
             clock_figures=clocks,
             over_runs=over_runs(summary),
             unmeasured=unmeasured(summary.trials),
-            published=any(trial.replication for trial in summary.trials),
+            published=[(view, each) for view in trials for each in view.summary.replication],
+            compared=[(view, each) for view in trials for each in view.summary.comparisons],
             changed=any(view.changed for view in trials),
             thresholds=thresholds.threshold_rows(summary),
             missed=thresholds.describe_missed(summary),
@@ -213,7 +226,7 @@ def _script(text: str) -> Script:
 
 
 _GLOBALS: dict[str, Any] = {
-    "accounting_is_whole": accounting_is_whole,
+    "accounting_adds_up": accounting_adds_up,
     "accounting_sections": accounting_sections,
     "describe_accounting": describe_accounting,
     "boxes": boxes,
@@ -225,6 +238,8 @@ _GLOBALS: dict[str, Any] = {
     "headline": headline,
     "max_matrix_figures": MAX_FIGURES,
     "max_sentences": MAX_SENTENCES,
+    "phone_rows": PHONE_ROWS,
+    "phone_sentences": PHONE_SENTENCES,
     "measure_of": measure_of,
     "measures": MEASURES,
     "ops": operations,

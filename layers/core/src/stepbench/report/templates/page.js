@@ -123,7 +123,8 @@
 
   let printing = false;
   for (const fold of document.querySelectorAll("details.fold")) {
-    fold.addEventListener("toggle", () => fold.open && !printing && draw(fold.querySelectorAll(".chart")), { once: true });
+    const own = () => [...fold.querySelectorAll(".chart")].filter((place) => place.closest("details.fold") === fold);
+    fold.addEventListener("toggle", () => fold.open && !printing && draw(own()), { once: true });
   }
 
   // What a finger or a key points at is told to Vega as if a mouse did: it shows the tooltip and the crosshair.
