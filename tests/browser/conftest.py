@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import pytest
 from tests.chromium import chromium
 from tests.samples.estimates import present
+from tests.samples.experiments import experiment_run
+from tests.samples.operations import operation_results, over_trials
 from tests.samples.results import sample_manifest, sample_results, sample_summary
 
 from stepbench.report.page import render_page
@@ -101,6 +103,21 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results, plan = sample_results(), {"name": "quick-unloaded"}
     file.write_text(render_page(sample_summary(results), results, sample_manifest(), plan), "utf-8")
     return file
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Write the pages of four trials of triggers, of 24 of operations, and of 15 with steps and a matrix."""
+    results = operation_results()
+    runs = {
+        "triggers": (sample_summary(sample_results()), sample_results()),
+        "operations": (over_trials(sample_summary(results, "quick-products")), results),
+        "matrix": experiment_run(),
+    }
+    folder = tmp_path_factory.mktemp("samples")
+    for name, run in runs.items():
+        (folder / f"{name}.html").write_text(render_page(*run, sample_manifest(), {"name": name}), "utf-8")
+    return {name: folder / f"{name}.html" for name in runs}
 
 
 def assert_fits(page: Page, width: int) -> None:

@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.browser.conftest import assert_fits
-from tests.samples.experiments import experiment_run
-from tests.samples.operations import operation_results, over_trials
-from tests.samples.results import sample_manifest, sample_results, sample_summary
 
-from stepbench.report.page import PHONE_ROWS, PHONE_SENTENCES, render_page
+from stepbench.report.page import PHONE_ROWS, PHONE_SENTENCES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,33 +15,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator
     from tests.browser.conftest import Pages
 
-    from stepbench.contracts.result import RunSummary, TrialResult
-
 pytestmark = pytest.mark.browser
 MOST_PX = {"triggers": 4_800, "operations": 7_000, "matrix": 6_000}
 """A third of what they took when nothing was folded, or not much more; fonts differ between machines."""
-
-
-def sample(name: str) -> tuple[RunSummary, tuple[TrialResult, ...]]:
-    """Return a run of four trials of triggers, of 24 of operations, or of 15 with a matrix and steps."""
-    match name:
-        case "triggers":
-            results = sample_results()
-            return sample_summary(results), results
-        case "operations":
-            results = operation_results()
-            return over_trials(sample_summary(results)), results
-        case _:
-            return experiment_run()
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write a page for each sample."""
-    folder = tmp_path_factory.mktemp("phone")
-    for name in MOST_PX:
-        (folder / f"{name}.html").write_text(render_page(*sample(name), sample_manifest()), "utf-8")
-    return {name: folder / f"{name}.html" for name in MOST_PX}
 
 
 @pytest.mark.parametrize("name", MOST_PX)

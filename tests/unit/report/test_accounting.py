@@ -4,9 +4,14 @@ import random
 from typing import TYPE_CHECKING
 
 from tests.samples.estimates import present
-from tests.samples.results import STORES, sample_result
+from tests.samples.results import STORES, accounting, sample_result
 
-from stepbench.report.accounting import accounting_is_whole, accounting_sections, describe_accounting
+from stepbench.report.accounting import (
+    accounting_adds_up,
+    accounting_is_whole,
+    accounting_sections,
+    describe_accounting,
+)
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
@@ -87,7 +92,7 @@ def test_a_trial_without_accounting_keeps_its_column(summary: RunSummary) -> Non
 
 
 def test_an_accounting_without_anything_amiss_is_one_sentence() -> None:
-    """Its table is folded; with a loss it is open, and the sentence says so."""
+    """Its table is folded; of a loss the sentence says so."""
     whole, lossy = (sample_result(store, 0, random.Random(7)).summary for store in STORES[:2])  # noqa: S311
     offered = present(whole.accounting).offered
     assert accounting_is_whole([whole.accounting])
@@ -97,3 +102,10 @@ def test_an_accounting_without_anything_amiss_is_one_sentence() -> None:
     assert not accounting_is_whole([None])
     missing = whole.model_copy(update={"accounting": None})
     assert describe_accounting([whole, missing]) == f"Of {offered} events: none amiss; 1 trial without one"
+
+
+def test_operations_are_whole_though_nothing_arrives() -> None:
+    """Nothing of theirs has to arrive, so no sum is about arrivals; a sum that is wrong is seen all the same."""
+    whole = accounting(offered=10, sent=10, ok=10, awaited=False)
+    assert accounting_is_whole([whole])
+    assert not accounting_adds_up([whole.model_copy(update={"sent": 9})])

@@ -46,14 +46,14 @@ def test_both_readings_stand_beside_the_published_number(elastic: tuple[TrialRes
     each = trial.replication[0].model_copy(
         update={
             "ours": Estimate(value=1_200.0),
-            "ratio": Estimate(value=1.037),
+            "ratio": Estimate(value=1.037, low=0.992, high=1.082),
             "ours_after_ack": Estimate(value=1_160.0),
             "ratio_after_ack": Estimate(value=1.0026),
         }
     )
     assert describe_replication(trial, each, aws_emulated=False) == (
-        "p50 of before: published 1,157 ms (TriggerPerf, Fig. 7); here 1,200 ms (1.0 times as long) from the write's "
-        "send and 1,160 ms (1.0 times as long) from its acknowledgement."
+        "p50 of before: published 1,157 ms (TriggerPerf, Fig. 7); here 1,200 ms (1.037 × [0.992, 1.082]) from "  # noqa: RUF001
+        "the write's send and 1,160 ms (1.00 ×) from its acknowledgement."  # noqa: RUF001
     )
 
 
@@ -95,7 +95,7 @@ def test_a_limit_and_a_ratio_are_called_so(elastic: tuple[TrialResult, ...]) -> 
     )
     assert describe_replication(trial, each, aws_emulated=False) == (
         "p90 of before over p50 of after: published up to 9.00 × (TriggerPerf, Fig. 7); here "  # noqa: RUF001
-        "3.60 × (0.40 times that limit) from the write's send and "  # noqa: RUF001
+        "3.60 × (against that limit 0.400 ×) from the write's send and "  # noqa: RUF001
         "no value (n=9 < 72) from its acknowledgement."
     )
     time = trial.replication[0].model_copy(update={"published": 1_700.0, "bound": "above"})

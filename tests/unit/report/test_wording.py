@@ -26,6 +26,7 @@ WORDS = sorted(
 RETIRED = {
     r"had their function running within": "Median 0.54 ms",
     r"times as high": "45 % lower",
+    r"times as (long|much)|times that limit": "1.04 ×",  # noqa: RUF001
     r"too few: ": "needs about 4 × longer",  # noqa: RUF001 -- a multiplication sign
     r"\d+th event|every \{\w+\}th": "needs about 4 × longer",  # noqa: RUF001
     r"generator saturated": "late sends",

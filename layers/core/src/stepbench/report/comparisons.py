@@ -51,5 +51,5 @@ def _format_ours(each: Replication, ours: Estimate, ratio: Estimate) -> str:
         return f"no value ({ours.reason or 'no events'})"
     if ratio.value is None:
         return _format_number(each, ours.value)
-    than = "that limit" if each.bound else "as long" if each.unit == "ms" else "as much"
-    return f"{_format_number(each, ours.value)} ({digits.rounded(ratio.value, 2)} times {than})"
+    against = "against that limit " if each.bound else ""
+    return f"{_format_number(each, ours.value)} ({against}{digits.shown(ratio, digits.TIMES)})"

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 MAX_SENTENCES = 4
 """More are folded: a matrix would have more than anyone reads."""
+MAX_COLUMNS = 6
+"""More trials beside one another are wider than paper."""
 PHONE_ROWS, PHONE_SENTENCES = 6, 2
 """A phone shows no more rows of a table and sentences of a list at once; `templates/page.css` counts them, too."""
 _LATENESS = ("lateness_ms", "Lateness of the generator", "t1 − t0")  # noqa: RUF001 -- a minus sign
@@ -237,6 +239,7 @@ _GLOBALS: dict[str, Any] = {
     "digits": digits,
     "headline": headline,
     "max_matrix_figures": MAX_FIGURES,
+    "max_columns": MAX_COLUMNS,
     "max_sentences": MAX_SENTENCES,
     "phone_rows": PHONE_ROWS,
     "phone_sentences": PHONE_SENTENCES,
