@@ -10,13 +10,14 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 from tests.samples.operations import operation_results
-from tests.samples.results import changed, numbered, refused_result, sample_results, sample_summary
+from tests.samples.results import changed, numbered, refused_result, sample_facts, sample_results, sample_summary
 
 from stepbench import digits
 from stepbench.contracts.result import Failure
+from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.local.headline import headline
 from stepbench.report.headline import headline_rows
-from stepbench.report.summary import TrialStore, missing_result
+from stepbench.report.summary import TrialStore, missing_result, summarise
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
@@ -135,7 +136,21 @@ def test_a_failed_trial_says_why_in_its_row(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_first_line_names_a_missed_threshold(width: int) -> None:
+def test_the_first_lines_name_a_missed_threshold(width: int) -> None:
     """It is what a user sees first after a run."""
     shown = printed(sample_summary([refused_result(sample_results()[2], {"57P01": 15})]), width)
-    assert "succeeded; threshold missed: errors < 1 %: 7.0 % in postgresql" in joined(shown)
+    assert "succeeded threshold missed: errors < 1 %: 7.0 % in postgresql" in joined(shown)
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_each_missed_threshold_has_lines_of_its_own(width: int) -> None:
+    """In the title they would push the numbers away; wrapped and indented, each is found."""
+    thresholds = [parse_threshold(text) for text in ("p50 < 2 ms", "lost == 0")]
+    summary = summarise(sample_facts(), sample_results(), thresholds)
+    title, *lines = printed(summary, width).split("\n\n")[0].splitlines()
+    assert title.strip() == f"{summary.run_id}: failed"
+    assert all(line.startswith("  ") and cell_len(line.rstrip()) <= width for line in lines)
+    assert joined(" ".join(lines)) == (
+        "threshold missed: p50 < 2 ms: 11.35 ms [10.93, 12.41] in dynamodb, 9.36 ms [8.82, 9.64] in s3, "
+        "6.36 ms [6.13, 6.60] in postgresql threshold missed: lost == 0: 3 in dynamodb"
+    )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tests.samples.comparisons import estimate, etcd_verdicts
-from tests.samples.results import sample_results, sample_summary
+from tests.samples.results import sample_manifest, sample_results, sample_summary
 
+from stepbench.contracts.result import RunSummary
+from stepbench.report.page import render_page
 from stepbench.report.verdicts import describe, first_told, verdict_lines, verdict_views
 
 
@@ -43,6 +45,18 @@ def test_a_terminal_has_a_few_lines_and_says_how_many_more_there_are() -> None:
     assert rest == "3 more comparisons in the report"
     assert len(verdict_views(run).shown) == 8
     assert verdict_lines(run.model_copy(update={"verdicts": ()})) == ()
+
+
+def test_comparisons_that_were_not_made_are_counted_with_the_command_that_makes_them() -> None:
+    """A matrix of a hundred would look as if each had been compared."""
+    run = sample_summary(sample_results())
+    cut = run.model_copy(update={"verdicts": etcd_verdicts("writers", 9), "verdicts_left_out": 12})
+    told = "12 further comparisons were left out; `stepbench compare RUN#TRIAL RUN#TRIAL` makes any of them"
+    assert verdict_lines(cut)[-1] == f"3 more comparisons in the report; {told}"
+    page = render_page(cut, sample_results(), sample_manifest())
+    assert f'<p class="note" id="left-out">{told}.</p>' in page
+    assert 'id="left-out"' not in render_page(run, sample_results(), sample_manifest())
+    assert RunSummary.model_validate(run.model_dump(by_alias=True, exclude={"verdicts_left_out"})).verdicts_left_out == 0
 
 
 def test_what_may_be_the_reason_is_said_beside_the_verdict() -> None:

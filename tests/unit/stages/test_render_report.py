@@ -9,6 +9,7 @@ from tests.samples.operations import planned_results
 from tests.samples.results import refused_result, sample_results
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
+from stepbench.analysis.verdicts import MOST_VERDICTS
 from stepbench.contracts.ended import EndedServer, EndedServers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.manifest import Manifest
@@ -329,6 +330,17 @@ def test_repeats_are_taken_together_in_the_order_of_the_plan() -> None:
     assert (missing.repeat, missing.point, its_group.trials[0]) == (0, its_group.point, 0)
     assert its_group.windows[0].runs == 3
     assert all(group.windows[0].p50.value == pytest.approx(6.36, abs=0.005) for group in summary.groups)
+
+
+def test_a_summary_says_how_many_comparisons_it_leaves_out() -> None:
+    """Of 100 values 99 are set against the first."""
+    memory = MemoryServices()
+    for number in range(100):
+        ref = store(memory, number)
+        leave(memory, ref, RESULTS[2], name=f"t{number}", group=f"t{number}", point={"writers": number + 1})
+    render(memory)
+    summary = summary_of(memory)
+    assert (len(summary.verdicts), summary.verdicts_left_out) == (MOST_VERDICTS, 99 - MOST_VERDICTS)
 
 
 def test_operations_are_compared_with_the_first_value_of_the_plan() -> None:

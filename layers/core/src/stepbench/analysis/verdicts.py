@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 MOST_SIDES = 6
 """Of more values of one setting, each is compared with the first only."""
 MOST_VERDICTS = 80
+"""A summary has no more; it says how many it leaves out."""
 TRIAL, WINDOW = "trial", "window"
 WRITTEN_OUT = (*SETTINGS, "arrivals")
 """Settings of which trials that are written out, rather than points of a matrix, are compared."""
@@ -104,7 +105,7 @@ def find_groups(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> l
 
 def plan_verdicts(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> tuple[Verdict, ...]:
     """
-    Return a verdict for each comparison that the plan makes, `MOST_VERDICTS` at most, those with a first value first.
+    Return a verdict for each comparison that the plan makes, those with a first value first.
 
     Args:
         trials: the run's.
@@ -115,7 +116,7 @@ def plan_verdicts(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) ->
     between = [verdict for pair in pairs for verdict in _between(pair)]
     within = [verdict for group in groups for verdict in _within(group)]
     primary = sum(verdict.primary for verdict in between)
-    return tuple([*between[:primary], *within, *between[primary:]][:MOST_VERDICTS])
+    return (*between[:primary], *within, *between[primary:])
 
 
 def find_pairs(groups: Sequence[Group]) -> list[Pair]:

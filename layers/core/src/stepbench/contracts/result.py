@@ -276,6 +276,7 @@ class RunSummary(Contract):
     verdicts: tuple[Verdict, ...] = Field(
         default=(), description="Of each comparison that the plan makes: settings, stores, trials by name, windows."
     )
+    verdicts_left_out: int = Field(default=0, ge=0, description="How many further comparisons have no verdict here.")
 
     @model_validator(mode="before")
     @classmethod

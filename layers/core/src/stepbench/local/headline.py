@@ -12,7 +12,8 @@ from rich.text import Text
 
 from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES
-from stepbench.report.headline import HEADINGS, describe_status, headline_tables
+from stepbench.report.headline import HEADINGS, headline_tables
+from stepbench.report.thresholds import threshold_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,12 +33,13 @@ _GAP = "   "
 
 def headline(summary: RunSummary, width: int) -> Group:
     """
-    Return the numbers that matter, one table for each experiment and one row for each window.
+    Return which thresholds were missed, a line each, and a table for each experiment with one row for each window.
 
     Where the terminal is too narrow for all of a row, its name stands on a line of its own. Then p90, p95 and the floor
     are left out until the rest fits, and the last line says so; on a still narrower one each number has its name.
     """
-    parts: list[RenderableType] = [Text(f"{summary.run_id}: {describe_status(summary)}", style="italic")]
+    parts: list[RenderableType] = [Text(f"{summary.run_id}: {summary.status}", style="italic")]
+    parts += [Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in threshold_lines(summary)]
     everything, missing = "", set[str]()
     for headings, found in headline_tables(summary):
         rows = [_row(headings, row.cells()) for row in found]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.threshold.result import ThresholdResult
     from stepbench.report.labels import WindowRow
 
+_MISSED, _UNDECIDED = "threshold missed", "threshold not decided"
 _MOST_NAMED = 3
 """A line of a terminal has room for no more."""
 STATES = ("failed", "undecidable", "passed")
@@ -61,12 +62,18 @@ def _row(result: ThresholdResult, window: WindowRow | None) -> ThresholdRow:
 
 def describe_missed(summary: RunSummary) -> str:
     """Describe the windows that missed a threshold, the worst of each first; empty where none did."""
-    return _describe("threshold missed", summary, "failed")
+    return _describe(_MISSED, summary, "failed")
 
 
 def describe_undecided(summary: RunSummary) -> str:
     """Describe the windows that were too short for a threshold to be decided, and what it would take."""
-    return _describe("threshold not decided", summary, "undecidable")
+    return _describe(_UNDECIDED, summary, "undecidable")
+
+
+def threshold_lines(summary: RunSummary) -> tuple[str, ...]:
+    """Return a line for each threshold that windows missed, then for each that they were too short for."""
+    missed = (f"{_MISSED}: {text}" for text in _by_threshold(summary, "failed"))
+    return (*missed, *(f"{_UNDECIDED}: {text}" for text in _by_threshold(summary, "undecidable")))
 
 
 def describe_kept(rows: Sequence[ThresholdRow], *, all_kept: bool) -> str:
@@ -80,12 +87,16 @@ def describe_kept(rows: Sequence[ThresholdRow], *, all_kept: bool) -> str:
 
 def _describe(title: str, summary: RunSummary, state: str) -> str:
     """Name of each threshold the windows in a state: `TITLE: p99 < 2 ms: 3 ms in a, 4 ms in b; lost == 0: 3 in a`."""
+    named = _by_threshold(summary, state)
+    return f"{title}: {'; '.join(named)}" if named else ""
+
+
+def _by_threshold(summary: RunSummary, state: str) -> list[str]:
     rows = [row for row in threshold_rows(summary) if row.result.state == state]
     by_text = [list(group) for _, group in groupby(rows, key=lambda row: row.result.threshold)]
     named = [f"{group[0].result.threshold}: {_join(group)}" for group in by_text[:_MOST_NAMED]]
-    if len(by_text) > _MOST_NAMED:
-        named.append(f"and {len(by_text) - _MOST_NAMED} more")
-    return f"{title}: {'; '.join(named)}" if named else ""
+    rest = len(by_text) - _MOST_NAMED
+    return [*named, f"and {rest} more"] if rest > 0 else named
 
 
 def _join(rows: Sequence[ThresholdRow]) -> str:

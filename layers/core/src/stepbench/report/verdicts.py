@@ -43,7 +43,17 @@ def verdict_lines(summary: RunSummary, most: int = TERMINAL_LINES) -> tuple[str,
     """Return a line for each verdict that is told, `most` at most, and how many more there are."""
     lines = [f"{verdict.subject}: {describe(verdict)}" for verdict in first_told(summary.verdicts, most)]
     rest = len(summary.verdicts) - len(lines)
-    return (*lines, f"{digits.counted(rest, 'more comparison')} in the report") if rest and lines else tuple(lines)
+    more = f"{digits.counted(rest, 'more comparison')} in the report" if rest and lines else ""
+    ending = "; ".join(filter(None, (more, describe_left_out(summary))))
+    return (*lines, ending) if ending else tuple(lines)
+
+
+def describe_left_out(summary: RunSummary) -> str:
+    """Tell how many comparisons the summary has no verdict for, and how to make one; empty where it has all."""
+    left_out = summary.verdicts_left_out
+    were = "was" if left_out == 1 else "were"
+    further = f"{digits.counted(left_out, 'further comparison')} {were} left out"
+    return f"{further}; `stepbench compare RUN#TRIAL RUN#TRIAL` makes any of them" if left_out else ""
 
 
 def describe(verdict: Verdict) -> str:

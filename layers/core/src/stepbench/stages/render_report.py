@@ -12,7 +12,7 @@ from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.scaling import scaling_curves
 from stepbench.analysis.share import trigger_shares
-from stepbench.analysis.verdicts import plan_verdicts
+from stepbench.analysis.verdicts import MOST_VERDICTS, plan_verdicts
 from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
@@ -86,9 +86,11 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     shares = tuple(trigger_shares(parsed.applications, summary.trials, listed)) if parsed else ()
     groups = group_results(summary.trials, listed)
     checks = clock_checks(specs, results)
+    verdicts = plan_verdicts(summary.trials, listed)
     over_trials = {
         "scaling": scaling_curves(summary.trials, listed),
-        "verdicts": plan_verdicts(summary.trials, listed),
+        "verdicts": verdicts[:MOST_VERDICTS],
+        "verdicts_left_out": len(verdicts[MOST_VERDICTS:]),
         "question": (parsed.question or "") if parsed else "",
         "description": (parsed.description or "") if parsed else "",
     }
