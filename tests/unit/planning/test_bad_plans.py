@@ -156,6 +156,19 @@ def test_every_problem_is_told_at_once() -> None:
     }
 
 
+def test_a_wrong_name_in_a_threshold_is_told_beside_mistakes_elsewhere() -> None:
+    """The trials are right, so what they measure is known; of trials that are wrong it is not."""
+    texts = ["p98 < 20 ms", "p99 in laod < 2 ms", 7]
+    bad = {**plan(), "question": "?", "thresholds": texts}
+    told = [(problem.path, "laod" in problem.message) for problem in problems_of_plan(bad)]
+    assert told == [
+        ("question", False), ("thresholds[0]", False), ("thresholds[2]", False), ("thresholds[1]", True),
+    ]  # fmt: skip
+    assert {problem.path for problem in problems_of_plan({**bad, "trials": []})} == {
+        "trials", "question", "thresholds[0]", "thresholds[2]",
+    }  # fmt: skip
+
+
 def test_rules_that_span_fields_are_told_at_once_too() -> None:
     """They come from one validator, which would stop at its first."""
     target = {"store": "s3", "endpoint": "minio"}

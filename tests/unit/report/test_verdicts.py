@@ -56,7 +56,9 @@ def test_comparisons_that_were_not_made_are_counted_with_the_command_that_makes_
     page = render_page(cut, sample_results(), sample_manifest())
     assert f'<p class="note" id="left-out">{told}.</p>' in page
     assert 'id="left-out"' not in render_page(run, sample_results(), sample_manifest())
-    assert RunSummary.model_validate(run.model_dump(by_alias=True, exclude={"verdicts_left_out"})).verdicts_left_out == 0
+    assert (
+        RunSummary.model_validate(run.model_dump(by_alias=True, exclude={"verdicts_left_out"})).verdicts_left_out == 0
+    )
 
 
 def test_what_may_be_the_reason_is_said_beside_the_verdict() -> None:

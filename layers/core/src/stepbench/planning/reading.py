@@ -151,7 +151,18 @@ def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
     try:
         plan = Plan.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
-        raise PlanError(problems_of(error, document)) from error
-    if problems := threshold_problems(plan, expanded(plan)):
+        raise PlanError([*problems_of(error, document), *_threshold_problems(document)]) from error
+    if problems := threshold_problems(plan.thresholds, expanded(plan)):
         raise PlanError(problems)
     return plan
+
+
+def _threshold_problems(document: Mapping[str, Any]) -> list[Problem]:
+    """Return what the trials of a wrong plan have nothing of, where at least they are right."""
+    texts = document.get("thresholds")
+    alone = {"name": "plan", "trials": document.get("trials")}
+    try:
+        plan = Plan.model_validate_json(json.dumps(alone), strict=True)
+        return threshold_problems(texts if isinstance(texts, list) else [], expanded(plan))
+    except (ValidationError, PlanError):
+        return []

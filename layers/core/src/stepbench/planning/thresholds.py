@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.remedies import alternatives, near_miss
-from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.contracts.threshold.parser import ThresholdError, parse_threshold
 from stepbench.contracts.threshold.words import OF_TRIGGERS
 from stepbench.errors import Problem
 from stepbench.planning.problems import shown
@@ -13,7 +13,6 @@ from stepbench.planning.problems import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.plan import Plan
     from stepbench.contracts.threshold.words import Threshold
     from stepbench.planning.expansion import Expanded
 
@@ -33,14 +32,28 @@ class _Planned(NamedTuple):
         )
 
 
-def threshold_problems(plan: Plan, trials: Sequence[Expanded]) -> list[Problem]:
-    """Return a problem for each name that none of the trials has, and for each threshold that is about nothing."""
+def threshold_problems(texts: Sequence[Any], trials: Sequence[Expanded]) -> list[Problem]:
+    """
+    Return a problem for each name that none of the trials has, and for each threshold that is about nothing.
+
+    Args:
+        texts: the thresholds; what is none among them is passed over.
+        trials: those of the plan.
+    """
     windows = list(_windows(trials))
     return [
         Problem(f"thresholds[{place}]", shown(text), message, remedy)
-        for place, text in enumerate(plan.thresholds)
-        for message, remedy in _problems(parse_threshold(text), windows)
+        for place, text in enumerate(texts)
+        for threshold in _parsed(text)
+        for message, remedy in _problems(threshold, windows)
     ]
+
+
+def _parsed(text: Any) -> list[Threshold]:  # noqa: ANN401 -- any JSON
+    try:
+        return [parse_threshold(text)] if isinstance(text, str) else []
+    except ThresholdError:
+        return []
 
 
 def thresholds_about(texts: Sequence[str], trials: Sequence[Expanded]) -> tuple[str, ...]:
