@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.samples.results import changed, numbered, refused_result, sample_facts, sample_summary, sample_window
+from tests.samples.results import (
+    changed,
+    numbered,
+    refused_result,
+    sample_facts,
+    sample_manifest,
+    sample_summary,
+    sample_window,
+)
 
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.report.headline import describe_status, headline_lines
+from stepbench.report.page import render_page
 from stepbench.report.summary import summarise
 from stepbench.report.thresholds import describe_kept, describe_missed, describe_undecided, threshold_rows
 
@@ -93,3 +102,12 @@ def test_a_threshold_about_nothing_measured_has_no_window(results: tuple[TrialRe
     """It stays visible: a window that a stopped run never reached was not kept to its limit."""
     text = describe_undecided(run(results[2:3], "p50 in later < 1 ms"))
     assert text == "threshold not decided: p50 in later < 1 ms: nothing that it is about was measured"
+
+
+def test_of_many_missed_thresholds_the_worst_are_shown_and_the_others_folded(results: tuple[TrialResult, ...]) -> None:
+    """Two dozen rows would stand before every figure; none is lost."""
+    missing = numbered(changed(refused_result(results[0], {"E": 10 + n}), name=f"t{n}") for n in range(15))
+    page = render_page(run(missing, "errors < 1 %"), missing, sample_manifest())
+    shown, rest = (page.split(f'id="{name}"')[1].split("</table>")[0] for name in ("threshold-table", "threshold-rest"))
+    assert [shown.count("<tr data-threshold"), rest.count("<tr data-threshold")] == [12, 3]
+    assert "<summary>The others that were missed or are undecidable (3)</summary>" in page

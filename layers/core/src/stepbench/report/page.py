@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 MAX_SENTENCES = 4
 """More are folded: a matrix would have more than anyone reads."""
+MAX_OPEN_THRESHOLDS = 12
+"""More rows are folded: the first are the worst."""
 MAX_COLUMNS = 6
 """More trials beside one another are wider than paper."""
 PHONE_ROWS, PHONE_SENTENCES = 6, 2
@@ -240,6 +242,7 @@ _GLOBALS: dict[str, Any] = {
     "headline": headline,
     "max_matrix_figures": MAX_FIGURES,
     "max_columns": MAX_COLUMNS,
+    "max_open_thresholds": MAX_OPEN_THRESHOLDS,
     "max_sentences": MAX_SENTENCES,
     "phone_rows": PHONE_ROWS,
     "phone_sentences": PHONE_SENTENCES,
