@@ -133,7 +133,7 @@ def middle(place: Locator) -> tuple[float, float]:
     """Return where a finger meets the figure's plot."""
     place.scroll_into_view_if_needed()
     box = present(place.locator("svg.marks").bounding_box())
-    return box["x"] + 0.75 * box["width"], box["y"] + 0.6 * box["height"]
+    return box["x"] + 0.75 * box["width"], box["y"] + 0.5 * box["height"]
 
 
 @pytest.mark.parametrize("name", ["experiments", "operations", "clocks"])
