@@ -11,8 +11,9 @@ from tests.samples.estimates import numbers, present
 from tests.samples.operations import operation_results
 
 from stepbench.analysis.effects import NO_LIMIT, Runs, compare_runs, compare_shares
+from stepbench.analysis.pairs import MOST_SIDES, TRIAL
 from stepbench.analysis.verdict_text import loads
-from stepbench.analysis.verdicts import MOST_SIDES, TRIAL, WINDOW, plan_verdicts
+from stepbench.analysis.verdicts import WINDOW, plan_verdicts
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat
 

@@ -15,6 +15,7 @@ from stepbench.contracts.across_trials import GroupResult, GroupWindow
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat, Failure
 from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.contracts.threshold.words import ERRORS_BELOW_1_PERCENT
 from stepbench.report.figures import javascript
 from stepbench.report.page import render_page
 from stepbench.report.summary import TrialStore, missing_result, summarise
@@ -214,6 +215,25 @@ def test_open_thresholds_are_told_with_their_interval_and_what_they_take(results
     assert "needs a run about 1.8 × longer" in section  # noqa: RUF001 -- 368 of 200
     p50 = results[0].summary.windows[0].latency_ms.p50
     assert f'data-value="{p50.value}" data-low="{p50.low}" data-high="{p50.high}" data-unit="ms"' in section
+
+
+@pytest.mark.parametrize(
+    ("texts", "state", "told"),
+    [
+        (["p50 < 2 ms"], "missed", "Threshold missed: p50 &lt; 2 ms: "),
+        (["p99 < 900 ms"], "undecided", "Threshold not decided: p99 &lt; 900 ms: "),
+        (["max < 1 s"], "kept", "The run kept to all of its thresholds: max &lt; 1 s (closest: "),
+        ([ERRORS_BELOW_1_PERCENT], "", ""),
+    ],
+)
+def test_what_became_of_a_plans_own_thresholds_is_on_the_first_screen(
+    texts: list[str], state: str, told: str, results: tuple[TrialResult, ...]
+) -> None:
+    """Whether p99 keeps to its limit may be all that a plan asks; of the default one only a miss is told."""
+    found = summarise(sample_facts(), results[:1], [parse_threshold(text) for text in texts])
+    head = without_script_bodies(render_page(found, results[:1], sample_manifest())).split("</header>")[0]
+    assert re.findall(r'<p class="told (\w+)">', head) == ([state] if state else [])
+    assert told in head
 
 
 def test_a_run_without_thresholds_has_no_section_for_them(results: tuple[TrialResult, ...]) -> None:

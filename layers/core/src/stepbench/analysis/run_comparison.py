@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.effects import Runs, compare_runs, compare_shares
-from stepbench.analysis.verdicts import Group, common_kinds, find_doubts, find_groups, make_verdict
+from stepbench.analysis.pairs import Group, find_groups
+from stepbench.analysis.verdicts import common_kinds, find_doubts, make_verdict
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.verdict import RunComparison, Side
 

@@ -6,23 +6,12 @@ In plain Python, since the report's function has no NumPy.
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import dataclass
-from itertools import combinations, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from stepbench.analysis.comparability import (
-    SETTINGS,
-    Setup,
-    drop_setting,
-    format_value,
-    in_plan_order,
-    is_clients,
-    matrix_key,
-    shorten_path,
-)
+from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.analysis.effects import Runs, compare_runs
+from stepbench.analysis.pairs import TRIAL, find_groups, find_pairs
 from stepbench.analysis.verdict_text import describe_effects, describe_other_causes, describe_unanswered
 from stepbench.contracts.measures import OVERLAP
 from stepbench.contracts.verdict import Side, Verdict
@@ -31,17 +20,14 @@ from stepbench.stats.over_runs import MIN_RUNS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.analysis.pairs import Group, Pair
     from stepbench.contracts.measures import KindName, WindowResult
     from stepbench.contracts.result import Caveat, TrialSummary
     from stepbench.contracts.verdict import Effect
 
-MOST_SIDES = 6
-"""Of more values of one setting, each is compared with the first only."""
 MOST_VERDICTS = 80
 """A summary has no more; it says how many it leaves out."""
-TRIAL, WINDOW = "trial", "window"
-WRITTEN_OUT = (*SETTINGS, "arrivals")
-"""Settings of which trials that are written out, rather than points of a matrix, are compared."""
+WINDOW = "window"
 _UNSET = {"target.region": "the stack's own region", "target.cluster": "no cluster"}
 _DOUBTS = frozenset(
     {
@@ -63,46 +49,6 @@ _DOUBTS = frozenset(
 """Caveats that may be the reason of a difference, or hide one."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """It holds the repeats of one trial that went through whole."""
-
-    name: str
-    trials: tuple[TrialSummary, ...]
-
-    @property
-    def first(self) -> TrialSummary:
-        """Return the first of its trials, whose setting and store are those of all."""
-        return self.trials[0]
-
-    def windows(self, phase: str, window: str) -> list[WindowResult]:
-        """Return each run's result of a window."""
-        return [each for trial in self.trials for each in trial.windows if (each.phase, each.name) == (phase, window)]
-
-
-class Pair(NamedTuple):
-    """Two groups to compare; `primary`: `a` is the first that `b` could be set against."""
-
-    aspect: str
-    a: Group
-    b: Group
-    primary: bool
-
-
-def find_groups(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> list[Group]:
-    """
-    Return the trials that went through whole, repeats together, in the order of the plan.
-
-    Args:
-        trials: the run's, which may have been shuffled.
-        listed: the groups' names as the plan has them.
-    """
-    found: dict[str, list[TrialSummary]] = {}
-    for trial in in_plan_order(trials, listed):
-        found.setdefault(trial.group or trial.name, []).append(trial)
-    return [Group(name, tuple(members)) for name, members in found.items()]
-
-
 def plan_verdicts(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> tuple[Verdict, ...]:
     """
     Return a verdict for each comparison that the plan makes, those with a first value first.
@@ -117,61 +63,6 @@ def plan_verdicts(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) ->
     within = [verdict for group in groups for verdict in _within(group)]
     primary = sum(verdict.primary for verdict in between)
     return (*between[:primary], *within, *between[primary:])
-
-
-def find_pairs(groups: Sequence[Group]) -> list[Pair]:
-    """Return the pairs of groups that differ in one setting; of groups without any such, those of one experiment."""
-    settings = dict.fromkeys((*WRITTEN_OUT, *(path for group in groups for path in group.first.point)))
-    pairs = [pair for setting in settings if not is_clients(setting) for pair in _setting_pairs(setting, groups)]
-    paired = {group.name for pair in pairs for group in (pair.a, pair.b)}
-    return [*pairs, *_named_pairs([group for group in groups if group.name not in paired])]
-
-
-class _Member(NamedTuple):
-    group: Group
-    value: str
-    matrix: tuple[str, str]
-
-
-def _setting_pairs(setting: str, groups: Sequence[Group]) -> Iterator[Pair]:
-    families: dict[tuple[Any, ...], list[_Member]] = {}
-    for group in groups:
-        trial = group.first
-        matrix = matrix_key(trial, re.compile(re.escape(setting)))
-        family: tuple[Any, ...]
-        if setting in trial.setup and setting in WRITTEN_OUT:
-            rest: Setup = drop_setting(trial.setup, setting)
-            value, family = trial.setup[setting], (setting, rest)
-        elif setting in trial.point:
-            value, family = trial.point[setting], (setting, trial.experiment, *matrix)
-        else:
-            continue
-        families.setdefault(family, []).append(_Member(group, json.dumps(value), matrix))
-    for members in families.values():
-        yield from _family_pairs(setting, members)
-
-
-def _family_pairs(setting: str, members: Sequence[_Member]) -> Iterator[Pair]:
-    """Yield each member of another value against one of the first value: of its own matrix, else the first."""
-    firsts = [member for member in members if member.value == members[0].value]
-    others = [member for member in members if member.value != members[0].value]
-    for other in others:
-        first = next((each for each in firsts if each.matrix == other.matrix), members[0])
-        yield Pair(setting, first.group, other.group, primary=True)
-    if len(members) <= MOST_SIDES:
-        for one, other in combinations(others, 2):
-            if one.value != other.value and one.matrix == other.matrix:
-                yield Pair(setting, one.group, other.group, primary=False)
-
-
-def _named_pairs(groups: Sequence[Group]) -> Iterator[Pair]:
-    """Yield pairs of trials that are written out and differ in several settings: what of it counts is not known."""
-    for experiment in ("trigger", "operations"):
-        members = [group for group in groups if group.first.experiment == experiment and not group.first.point]
-        members = [group for group in members if not any(is_clients(path) for path in group.first.setup)]
-        for place, (a, b) in enumerate(combinations(members, 2)):
-            if len(members) <= MOST_SIDES:
-                yield Pair(TRIAL, a, b, primary=place < len(members) - 1)
 
 
 def _between(pair: Pair) -> Iterator[Verdict]:

@@ -178,6 +178,8 @@ def render_page(
             changed=any(view.changed for view in trials),
             thresholds=thresholds.threshold_rows(summary),
             missed=thresholds.describe_missed(summary),
+            undecided=thresholds.describe_undecided(summary),
+            kept=thresholds.describe_all_kept(summary),
             searching=[view for view in trials if view.summary.found_rate is not None],
             style=Markup(own_file("templates/page.css").read_text("utf-8")),  # noqa: S704 -- our own file
             scripts=[_script(javascript()), _script(own_file("templates/page.js").read_text("utf-8"))],

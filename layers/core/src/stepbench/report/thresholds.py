@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.measures import Estimate
+from stepbench.contracts.threshold.words import ERRORS_BELOW_1_PERCENT
 from stepbench.report.labels import window_rows
 
 if TYPE_CHECKING:
@@ -83,6 +84,14 @@ def describe_kept(rows: Sequence[ThresholdRow], *, all_kept: bool) -> str:
         closest.setdefault(row.result.threshold, row)
     parts = [f"{text} (closest: {row.value} in {row.label})" for text, row in closest.items()]
     return f"{'The run kept to all of its thresholds' if all_kept else 'Kept'}: {'; '.join(parts)}."
+
+
+def describe_all_kept(summary: RunSummary) -> str:
+    """Describe the thresholds of a run that kept to all of them; empty where its plan has none of its own."""
+    rows = threshold_rows(summary)
+    own = [row for row in rows if row.result.threshold != ERRORS_BELOW_1_PERCENT]
+    kept = bool(own) and all(row.result.state == "passed" for row in rows)
+    return describe_kept(own, all_kept=True) if kept else ""
 
 
 def _describe(title: str, summary: RunSummary, state: str) -> str:
