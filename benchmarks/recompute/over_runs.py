@@ -37,9 +37,7 @@ def over_runs(summary: dict[str, Any], found: Numbers) -> Numbers:
             ours[of_group(group["name"], window, "runs")] = len(own)
             for q in QUANTILES:
                 runs = [found[key._replace(metric=f"latency_ms.{q}")] for key in own]
-                middle = float(np.median([np.inf if run is None else run for run in runs])) if runs else None
                 ours[of_group(group["name"], window, f"over_runs.{q}")] = mean(runs)
-                ours[of_group(group["name"], window, f"across.{q}")] = None if middle == np.inf else middle
     for number, verdict in enumerate(summary["verdicts"]):
         sides = [list(_runs(verdict, side, whole, found)) for side in "ab"]
         ours[Key(number, VERDICT, "", "", "runs")] = len(sides[1])

@@ -68,7 +68,7 @@ def test_what_is_missing_of_an_estimate_says_why(estimate: Estimate, value: str,
 def test_a_sentence_says_why_there_is_no_interval() -> None:
     """A bare number would be taken for a sure one."""
     short, sure = Estimate(value=8.5, reason="n=90 < 368"), Estimate(value=8.5, low=8.0, high=9.0)
-    assert digits.shown(short).in_sentence() == "8.50 ms (no interval: needs about 4 × longer)"  # noqa: RUF001 -- times
+    assert digits.shown(short).in_sentence() == "8.50 ms (no interval: needs a run about 4 × longer)"  # noqa: RUF001 -- times
     assert digits.shown(sure).in_sentence() == "8.50 ms (8.00 to 9.00)"
     assert digits.shown(Estimate(value=8.5)).in_sentence() == "8.50 ms"
 
@@ -156,7 +156,7 @@ def test_a_probability_has_two_digits_and_no_more_than_three_places(p: float, te
         (Estimate(value=0.0902, low=0.0833, high=0.1), "11 × shorter [10 to 12]"),  # noqa: RUF001 -- times
         (Estimate(value=2.3, low=0.5, high=6.0), "2.3 × as long [2.0 × shorter to 6.0 × as long]"),  # noqa: RUF001 -- times
         (Estimate(value=0.3, low=0.0, high=0.6), "70 % lower [40 to 100 %]"),
-        (Estimate(value=0.55, reason="n=92 < 368"), "about 45 % lower (no interval: needs about 4 × longer)"),  # noqa: RUF001 -- times
+        (Estimate(value=0.55, reason="n=92 < 368"), "about 45 % lower (no interval: needs a run about 4 × longer)"),  # noqa: RUF001 -- times
         (Estimate(value=11.2), "about 11 × as long (no interval)"),  # noqa: RUF001 -- times
         (Estimate(value=None, reason="> drain limit"), "> drain limit"),
     ],

@@ -36,13 +36,13 @@ def test_a_batch_size_is_set_against_the_first_one() -> None:
     assert found.over_runs
     assert found.text.startswith("Faster at p50 and p90: p50 45 % lower [")
     assert "(0.550 against 1.00 ms)" in found.text
-    assert "p99 about the same (no interval: needs about 1.8 × longer)" in found.text  # noqa: RUF001 -- a multiplication sign
+    assert "p99 about 9.00 against 9.00 ms (no interval: needs a run about 1.8 × longer)" in found.text  # noqa: RUF001 -- a multiplication sign
 
 
 def test_two_sides_that_overlap_show_no_difference_and_say_what_would() -> None:
     """That is not the same as none: runs differ by a fifth."""
     found = only(plan_verdicts(matrix("writers", {1: [1.0, 1.2, 0.9], 2: [0.95, 1.15, 0.85]})))
-    assert found.text.startswith("No difference shown: p50 0.95 × [0.64, 1.40]")  # noqa: RUF001 -- a multiplication sign
+    assert found.text.startswith("Undecided, no difference shown: p50 0.95 × [0.64, 1.40]")  # noqa: RUF001 -- a multiplication sign
     effect = present(found.effect("p50"))
     assert effect.finding == "undecided"
     assert effect.to_decide.startswith("a 10 % difference would take ")
@@ -218,14 +218,13 @@ def test_more_errors_are_shown_by_the_interval_of_the_difference() -> None:
 
 def test_a_setting_that_took_no_effect_answers_nothing() -> None:
     """All batches held one record: that the two are equally fast says nothing about batches."""
-    text = "batch_size 100 had no effect: none of 9 invocations was handed more than 1 record. They came one by one."
+    text = (
+        "batch_size 100 was never reached: none of 9 invocations was handed more than 1 record. They came one by one."
+    )
     caveat = Caveat(kind="setting_without_effect", text=text, remedy="Raise rate_per_s.", setting="target.batch_size")
     one, hundred = matrix("target.batch_size", {1: [1.0], 100: [1.0]})
     found = only(plan_verdicts([one, hundred.model_copy(update={"caveats": (caveat,)})]))
-    told = (
-        "Not answered: batch_size 100 had no effect: none of 9 invocations was handed more than 1 record. p50 the same"
-    )
-    assert found.text.startswith(told)
+    assert found.text.startswith(f"Not answered: {text.partition('. ')[0]}. p50 the same")
     assert found.doubts == ()
     elsewhere = caveat.model_copy(update={"setting": "target.filter"})
     found = only(plan_verdicts([one, hundred.model_copy(update={"caveats": (elsewhere,)})]))

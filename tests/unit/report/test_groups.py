@@ -3,11 +3,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.estimates import present
 from tests.samples.experiments import matrix_results
 
 from stepbench.analysis.comparability import format_value
 from stepbench.contracts.measures import Estimate
 from stepbench.report.groups import QuantileOverRuns, format_point, groups, unmeasured
+from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import TrialResult, TrialSummary
@@ -33,13 +35,16 @@ def test_a_run_without_repeats_or_matrix_has_no_groups(results: tuple[TrialResul
     assert groups(summaries(results)) == ()
 
 
-def test_repeats_are_one_row_with_the_median_of_medians_and_its_range() -> None:
-    """3, 1 and 2 ms: the middle is 2, whatever the order."""
+def test_repeats_are_one_row_with_the_mean_of_medians_and_their_range() -> None:
+    """4, 1 and 2 ms: the mean is 2, as the verdicts have it; a table with the median would contradict them."""
     trials = summaries(matrix_results([{}], repeats=3))
-    (group,) = groups([with_p50(trial, value) for trial, value in zip(trials, (3.0, 1.0, 2.0), strict=True)])
-    across = group.quantile_over_runs("p50")
-    assert (len(group.runs), across.median, across.low, across.high) == (3, 2.0, 1.0, 3.0)
-    assert (across.shown.value, across.shown.interval, across.shown.note) == ("2.00", "1.00 to 3.00", "")
+    (group,) = groups([with_p50(trial, value) for trial, value in zip(trials, (4.0, 1.0, 2.0), strict=True)])
+    over = group.quantile_over_runs("p50")
+    assert over.mean == mean_over_runs([run.window.latency_ms.p50 for run in group.runs])
+    assert present(over.mean.value) == pytest.approx(2.0)
+    assert (len(group.runs), over.least, over.greatest) == (3, 1.0, 4.0)
+    assert (over.shown.value, over.shown.note) == ("2.0", "runs 1.00 to 4.00")
+    assert over.shown.interval.startswith("[")
 
 
 def test_no_run_is_left_out_of_a_group() -> None:
@@ -58,23 +63,22 @@ def test_runs_that_are_too_short_for_an_interval_count_with_their_values() -> No
     window = window.model_copy(update={"latency_ms": window.latency_ms.model_copy(update=short)})
     intervals = [trials[0], trials[1].model_copy(update={"windows": (window,)}), trials[2]]
     (group,) = groups(intervals)
-    across = group.quantile_over_runs("p50")
-    assert (across.median, across.low, across.high) == (5.0, 5.0, 94.9)
-    assert across.note == "1 of 3 runs too short"
+    over = group.quantile_over_runs("p50")
+    assert present(over.mean.value) == pytest.approx(13.336, 1e-4)
+    assert (over.mean.low, over.least, over.greatest) == (None, 5.0, 94.9)
+    assert over.shown.note == "runs 5.00 to 94.9; 1 of 3 runs too short"
 
 
 def test_runs_beyond_the_drain_limit_are_slow_ones() -> None:
     """Left out, they would make a store that loses events look fast."""
     trials = summaries(matrix_results([{}], repeats=3))
 
-    def across(*values: float | None) -> QuantileOverRuns:
+    def over(*values: float | None) -> QuantileOverRuns:
         (group,) = groups([with_p50(trial, value) for trial, value in zip(trials, values, strict=True)])
         return group.quantile_over_runs("p50")
 
-    found = across(3.0, None, 2.0)
-    assert (found.median, found.low, found.high, found.beyond) == (3.0, 2.0, None, 1)
-    assert found.shown.interval == "2.00 to > drain limit"
-    assert str(across(3.0, None, None).shown) == "> drain limit in 2 runs"
+    assert str(over(3.0, None, 2.0).shown) == "> drain limit in 1 of 3 runs"
+    assert str(over(3.0, None, None).shown) == "> drain limit in 2 of 3 runs"
 
 
 def test_an_incomplete_run_is_in_no_row() -> None:
@@ -90,9 +94,9 @@ def test_a_single_run_of_a_matrix_shows_its_own_interval() -> None:
     """A range of one would be no range."""
     found = groups(summaries(matrix_results(POINTS)))
     assert [len(group.runs) for group in found] == [1, 1]
-    over_runs = found[0].quantile_over_runs("p50")
-    assert over_runs.single is not None
-    assert over_runs.shown.interval.startswith("[")
+    over = found[0].quantile_over_runs("p50")
+    assert over.mean == found[0].runs[0].window.latency_ms.p50
+    assert over.shown.interval.startswith("[")
 
 
 def test_repeats_of_a_point_stay_together_whatever_the_order() -> None:

@@ -30,11 +30,11 @@ def test_kinds_that_differ_are_told_each() -> None:
     (one,) = etcd_verdicts("writers", 1)
     read = one.model_copy(update={"kind": "read"})
     slower = one.model_copy(update={"kind": "insert", "text": "Slower: p50 10 % higher."})
-    assert first_told([one, read, slower], 8) == [one, read, slower]
+    assert first_told([one, read, slower], 8) == [read, slower, one]
     effect, *others = one.effects
     much = effect.model_copy(update={"ratio": estimate(7)})
     larger = one.model_copy(update={"kind": "insert", "effects": (much, *others)})
-    assert first_told([one, read, larger], 8) == [one, read, larger]
+    assert first_told([one, read, larger], 8) == [read, larger, one]
 
 
 def test_a_terminal_has_a_few_lines_and_says_how_many_more_there_are() -> None:

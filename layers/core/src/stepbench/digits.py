@@ -61,7 +61,7 @@ class Shown:
         """Join the parts as a sentence has them: `8.53 ms (8.41 to 8.70)`, `1,850/s`, `8 ms (no interval: …)`."""
         value = f"{self.value}{self.unit}" if self.unit.startswith("/") else f"{self.value} {self.unit}"
         within = self.interval.strip("[]").replace(", ", " to ") or (
-            f"no interval: {brief(self.note)}" * bool(self.note)
+            f"no interval: {takes(self.note)}" * bool(self.note)
         )
         return f"{value} ({within})" if within else value
 
@@ -158,6 +158,12 @@ def brief(note: str) -> str:
     return note if times is None else f"needs {longer(times)}"
 
 
+def takes(note: str) -> str:
+    """Say in a sentence what it takes, where a note tells how many events are missing."""
+    times = times_longer(note)
+    return note if times is None else f"needs a run {longer(times)}"
+
+
 def effect(ratio: Estimate, *, below: str = "shorter", above: str = "as long") -> str:
     """
     Say in words how far two measurements are apart: `45 % lower [42 to 48 %]`, `2.3 × as long [2.1 to 2.6]`.
@@ -174,7 +180,7 @@ def effect(ratio: Estimate, *, below: str = "shorter", above: str = "as long") -
     scale = _PER_CENT if per_cent else _Scale(f"{TIMES.name} {below}", f"{TIMES.name} {above}", "")
     if low is None or high is None:
         value = scale.say(ratio.value, _effect_decimals(scale, ratio.value))
-        return f"about {value} (no interval{f': {brief(ratio.reason)}' if ratio.reason else ''})"
+        return f"about {value} (no interval{f': {takes(ratio.reason)}' if ratio.reason else ''})"
     decimals = _effect_decimals(scale, ratio.value, low, high)
     value = scale.say(ratio.value, decimals)
     if low <= 1 <= high:

@@ -39,7 +39,7 @@ def test_a_batch_size_under_study_that_was_never_reached_is_said() -> None:
     """The answer to "1 or 100?" would be a comparison of two equal settings."""
     (caveat,) = settings(*ONE_BY_ONE, point=VARIED, batch_size=100)
     assert caveat.text.startswith(
-        "batch_size 100 had no effect: none of 200 invocations was handed more than 1 record."
+        "batch_size 100 was never reached: none of 200 invocations was handed more than 1 record."
     )
     assert "Without a batching window" in caveat.text
     assert caveat.remedy == "Raise rate_per_s, or target.batching_window_s."
@@ -83,5 +83,5 @@ def test_a_batch_size_that_was_reached_or_is_not_asked_about_is_no_caveat(
 def test_a_filter_that_let_everything_pass_is_said() -> None:
     """What was measured is the store without it."""
     (caveat,) = settings(*ONE_BY_ONE, filter={"eventName": ["INSERT"]})
-    assert caveat.text == "The filter had no effect: all 200 acknowledged events arrived."
+    assert caveat.text == "The filter held nothing back: all 200 acknowledged events arrived."
     assert settings(*ONE_BY_ONE[1:], filter={"eventName": ["INSERT"]}) == []

@@ -7,10 +7,12 @@ have no more than their summaries.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench.contracts.measures import Estimate, KindName, Latency, WindowResult
 from stepbench.contracts.verdict import Effect, Finding, LatencyMeasure
+from stepbench.digits import times_longer
 from stepbench.stats.over_runs import (
     MIN_RUNS,
     mean_over_runs,
@@ -92,9 +94,17 @@ def finding_of(found: Estimate, *, over_runs: bool) -> Finding:
 
 def _quantile_effect(name: LatencyMeasure, b: list[Estimate], a: list[Estimate], *, paired: bool) -> Effect:
     found = paired_ratio(b, a) if paired else ratio(b, a)
+    if found.low is None:
+        found = found.model_copy(update={"reason": _worst_reason([*a, *b]) or found.reason})
     finding = finding_of(found, over_runs=paired or min(len(b), len(a)) >= MIN_RUNS)
     to_decide = _to_decide(found, b, a, paired=paired) if finding == "undecided" else ""
     return Effect(measure=name, a=_side_value(a), b=_side_value(b), ratio=found, finding=finding, to_decide=to_decide)
+
+
+def _worst_reason(runs: Sequence[Estimate]) -> str:
+    """Return why a run has no interval: of those that are too short, the one that would have to be longest."""
+    reasons = [run.reason for run in runs if run.low is None and run.reason]
+    return max(reasons, key=lambda reason: times_longer(reason) or math.inf, default="")
 
 
 def _max_effect(b: Runs, a: Runs) -> Effect:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.effects import Runs, compare_runs, compare_shares
 from stepbench.analysis.pairs import Group, find_groups
-from stepbench.analysis.verdicts import common_kinds, find_doubts, make_verdict
+from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, find_doubts, make_verdict
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.verdict import RunComparison, Side
 
@@ -92,10 +92,10 @@ def _compare_groups(a: Group, b: Group, tolerance: float) -> Iterator[Verdict]:
             continue
         several = f" · {window.name}" if len(b.first.windows) > 1 else ""
         name = b.name if a.name == b.name else f"{b.name} against {a.name}"
-        for kind in (None, *common_kinds(*windows)):
-            yield _compare(
-                f"{name}{several}", (a, b), place, (Runs(windows[0], kind), Runs(windows[1], kind)), tolerance
-            )
+        kinds = common_kinds(*windows)
+        for kind in (None, *kinds):
+            subject = f"{name}{several}, {ALL_KINDS}" if kinds and kind is None else f"{name}{several}"
+            yield _compare(subject, (a, b), place, (Runs(windows[0], kind), Runs(windows[1], kind)), tolerance)
 
 
 def _compare(

@@ -6,7 +6,7 @@ After it, of two windows of one trial: what else than the load may be why.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.analysis.effects import OF_INTEREST, OF_INTEREST_WORDS, QUANTILES
@@ -32,20 +32,29 @@ def _clauses(effects: Sequence[Effect]) -> str:
     return "; ".join(clause for effect in effects if (clause := _clause(effect)))
 
 
-def describe_other_causes(effects: Sequence[Effect], a: WindowResult, b: WindowResult, floor: Latency | None) -> str:
-    """Say what else than the load may be why b's latency is not a's, by the first quantile that shows it is not."""
+class OtherCause(NamedTuple):
+    """What else may be why latency changed: in a few words that follow what was found, and in a sentence."""
+
+    aside: str
+    sentence: str
+
+
+def find_other_cause(
+    effects: Sequence[Effect], a: WindowResult, b: WindowResult, floor: Latency | None
+) -> OtherCause | None:
+    """Return what else than the load may be why b's latency is not a's, by the first quantile that shows it is not."""
     shown = (each for each in effects if each.measure in QUANTILES and each.finding in {"lower", "higher"})
     effect = next(shown, None)
     if effect is None or effect.ratio is None or effect.a.value is None or effect.b.value is None:
-        return ""
-    return describe_other_cause(effect.ratio, effect.b.value - effect.a.value, loads(a, b), floor, "the load")
+        return None
+    return other_cause(effect.ratio, effect.b.value - effect.a.value, loads(a, b), floor, "the load")
 
 
-def describe_other_cause(
+def other_cause(
     ratio: Estimate, shift_ms: float | None, load: tuple[float, float], floor: Latency | None, blamed: str
-) -> str:
+) -> OtherCause | None:
     """
-    Say what else may be why latency changed: against the load's direction, or by less than the floor.
+    Return what else may be why latency changed: against the load's direction, or by less than the floor.
 
     Args:
         ratio: of latency, after over before.
@@ -55,21 +64,22 @@ def describe_other_cause(
         blamed: what is not to be taken for the cause: "the load", "the step".
 
     Returns:
-        A sentence; empty where there is no such doubt.
+        None where there is no such doubt.
     """
     if ratio.value is None or holds_one(ratio):
-        return ""
+        return None
     before, after = load
     floor_ms = floor.p50.value if floor else None
     if after > before * OF_INTEREST and ratio.value < 1:
-        doubt = "More load should not make it faster"
+        aside, doubt = "though the load rose", "More load should not make it faster"
     elif before > after * OF_INTEREST and ratio.value > 1:
-        doubt = "Less load should not make it slower"
+        aside, doubt = "though the load fell", "Less load should not make it slower"
     elif shift_ms is not None and floor_ms is not None and abs(shift_ms) < floor_ms:
+        aside = "by less than the floor"
         doubt = f"That is less than this machine's floor ({digits.latency(floor_ms)})"
     else:
-        return ""
-    return f"{doubt}: warming up, or neighbours on this machine, may be why, and not {blamed}."
+        return None
+    return OtherCause(aside, f"{doubt}: warming up, or neighbours on this machine, may be why, and not {blamed}.")
 
 
 def loads(a: WindowResult, b: WindowResult) -> tuple[float, float]:
@@ -100,7 +110,7 @@ def _lead(quantiles: Sequence[Effect]) -> str:
     if by_finding["same"] and not by_finding["undecided"]:
         same = by_finding["same"]
         return f"The same within {OF_INTEREST_WORDS}" + ("" if len(same) == len(quantiles) else f" at {_join(same)}")
-    return "No difference shown" if by_finding["undecided"] else "Not decided"
+    return "Undecided, no difference shown" if by_finding["undecided"] else "Not decided"
 
 
 def _clause(effect: Effect) -> str:
@@ -119,12 +129,20 @@ def _ratio_clause(effect: Effect, ratio: Estimate) -> str:
         return f"throughput {factor.value} {factor.unit} ({_values(effect)})"
     change = str(factor) if effect.measure == "throughput" else digits.effect(ratio)
     if effect.finding == "unknown":
-        return f"{effect.measure} {change}"
+        return _describe_unknown(effect, ratio, change)
     if effect.finding in {"lower", "higher"}:
         return f"{effect.measure} {change} ({_values(effect)})"
     if effect.finding == "same":
         return f"{effect.measure} the same ({factor})"
     return f"{effect.measure} {factor}" + (f", {effect.to_decide}" if effect.to_decide else "")
+
+
+def _describe_unknown(effect: Effect, ratio: Estimate, change: str) -> str:
+    """Describe both sides where there is no interval: a ratio would be quoted."""
+    if effect.a.value is None or effect.b.value is None:
+        return f"{effect.measure} {change}"
+    why = f": {digits.takes(ratio.reason)}" if ratio.reason else ""
+    return f"{effect.measure} about {_values(effect)} (no interval{why})"
 
 
 def _describe_share(effect: Effect) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.analysis.effects import Runs, compare_runs
 from stepbench.analysis.pairs import TRIAL, find_groups, find_pairs
-from stepbench.analysis.verdict_text import describe_effects, describe_other_causes, describe_unanswered
+from stepbench.analysis.verdict_text import describe_effects, describe_unanswered, find_other_cause
 from stepbench.contracts.measures import OVERLAP
 from stepbench.contracts.verdict import Side, Verdict
 from stepbench.stats.over_runs import MIN_RUNS
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MOST_VERDICTS = 80
 """A summary has no more; it says how many it leaves out."""
 WINDOW = "window"
+ALL_KINDS = "all operations"
 _UNSET = {"target.region": "the stack's own region", "target.cluster": "no cluster"}
 _DOUBTS = frozenset(
     {
@@ -77,9 +78,11 @@ def _between(pair: Pair) -> Iterator[Verdict]:
         without_effect = _find_without_effect(pair, place)
         if without_effect:
             doubts = tuple(doubt for doubt in doubts if doubt != without_effect.kind)
-        for kind in (None, *common_kinds(a, b)):
+        kinds = common_kinds(a, b)
+        for kind in (None, *kinds):
             effects = compare_runs(Runs(b, kind), Runs(a, kind))
-            found = make_verdict(pair.aspect, subject, (sides[0], sides[1]), effects, kind=kind, doubts=doubts)
+            of = f"{subject}, {ALL_KINDS}" if kinds and kind is None else subject
+            found = make_verdict(pair.aspect, of, (sides[0], sides[1]), effects, kind=kind, doubts=doubts)
             text = describe_unanswered(effects, without_effect.text) if without_effect else found.text
             yield found.model_copy(update={"primary": pair.primary, "text": text})
 
@@ -140,8 +143,11 @@ def _within(group: Group) -> Iterator[Verdict]:
         effects = compare_runs(Runs(runs[1]), Runs(runs[0]), paired=True)
         subject = f"{group.name}: {names[1]} against {names[0]}"
         found = make_verdict(WINDOW, subject, (sides[0], sides[1]), effects, doubts=find_doubts((group,), *places))
-        why = describe_other_causes(effects, runs[0][0], runs[1][0], group.first.floor_ms)
-        yield found.model_copy(update={"text": f"{found.text} {why}".rstrip()})
+        why = find_other_cause(effects, runs[0][0], runs[1][0], group.first.floor_ms)
+        if why:
+            lead, _, clauses = found.text.partition(": ")
+            found = found.model_copy(update={"text": f"{lead}, {why.aside}: {clauses} {why.sentence}"})
+        yield found
 
 
 def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> Side:  # noqa: FBT001 -- which side

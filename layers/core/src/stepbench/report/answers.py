@@ -39,14 +39,13 @@ def answers(summary: RunSummary, groups: Sequence[TrialGroup]) -> tuple[Answer, 
 
 
 def describe_group(group: TrialGroup) -> str:
-    """Describe the runs' medians and another quantile, with their ranges, and how many events never arrived."""
+    """Describe the median and another quantile over the runs, with their ranges, and how many events never arrived."""
     parts = []
     for name, words in (("p50", "Median"), ("p99" if group.operations else "p90", "")):
         over = group.quantile_over_runs(name).shown
         if over.value:
-            span = over.interval.strip("[]")
-            note = f"; {over.note}" if over.note else ""
-            parts.append(f"{words or name} {over.value} {over.unit} (runs {span}{note})")
+            within = [over.interval.strip("[]").replace(", ", " to "), over.note]
+            parts.append(f"{words or name} {over.value} {over.unit} ({'; '.join(filter(None, within))})")
         else:
             parts.append(f"{words or name}: {over.note}")
     return f"{', '.join(parts)}, over {digits.counted(len(group.runs), 'run')}; {_came_to_nothing(group)}."

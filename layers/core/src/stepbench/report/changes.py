@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.analysis.verdict_text import describe_other_cause, holds_one, loads
+from stepbench.analysis.verdict_text import holds_one, loads, other_cause
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def describe_comparison(trial: TrialSummary, comparison: Comparison, phases: Seq
             said = digits.effect(ratio, below="smaller", above="as large")
             sentences.append(f"{what} was {said}{_no_difference(ratio)}.")
     load, blamed = (step[1:], "the step") if step else (_loads(trial, comparison), "the load")
-    why = describe_other_cause(median, comparison.median_shift_ms.value, load, trial.floor_ms, blamed)
-    return " ".join([*sentences, why]).rstrip()
+    why = other_cause(median, comparison.median_shift_ms.value, load, trial.floor_ms, blamed)
+    return " ".join([*sentences, why.sentence] if why else sentences)
 
 
 def step_between(comparison: Comparison, phases: Sequence[PhaseSpan]) -> tuple[float, float, float] | None:

@@ -1,24 +1,23 @@
-"""Repeats of one trial as one row: how many runs, the median of their medians, and its range."""
+"""Repeats of one trial as one row: how many runs, the mean of their quantiles with its interval, and their range."""
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
 from stepbench.analysis.comparability import format_value, shorten_path
+from stepbench.contracts.measures import Estimate
 from stepbench.report.boxes import BEYOND
 from stepbench.report.labels import trial_labels
+from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.across_trials import GroupWindow
-    from stepbench.contracts.measures import Estimate, WindowResult
-    from stepbench.contracts.result import RunSummary, TrialSummary
+    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.result import TrialSummary
 
 
 @dataclass(frozen=True)
@@ -35,30 +34,27 @@ class QuantileOverRuns:
     """
     It sums up one quantile over the runs of a group, in ms.
 
-    `median` is that of the runs' own values, `low` and `high` their range: no confidence interval; None beyond the
-    drain limit, where `beyond` runs lie. No run is left out: where one has no value at all, all three are None, and
-    `note` says so; it also says how many runs were too short for an interval of their own. Of a single run, `single` is
-    its own estimate, with its own interval.
+    `mean` is the geometric mean of the runs' own values, as verdicts have it, with its interval where there are runs
+    enough; of a single run it is that run's own estimate. No run is left out: where one has no value, or lies beyond
+    the drain limit, there is no mean. `least` and `greatest` are of the runs; None of a single one.
     """
 
-    median: float | None
-    low: float | None
-    high: float | None
-    note: str
-    single: Estimate | None
-    beyond: int = 0
+    mean: Estimate
+    least: float | None = None
+    greatest: float | None = None
+    short: str = ""
+    """How many runs were too short for an interval of their own."""
 
     @property
     def shown(self) -> digits.Shown:
-        """Return the quantile as it is printed."""
-        if self.single is not None:
-            return digits.shown(self.single)
-        if self.median is None or self.low is None:
-            return digits.Shown("", "", "", f"{BEYOND} in {self.beyond} runs" if self.beyond else self.note)
-        unit = digits.unit_for(self.median)
-        value, low = (digits.rounded(each * unit.per_ms) for each in (self.median, self.low))
-        high = BEYOND if self.high is None else digits.rounded(self.high * unit.per_ms)
-        return digits.Shown(value, unit.name, f"{low} to {high}", self.note)
+        """Return it as it is printed: its note has the range of the runs."""
+        found = digits.shown(self.mean)
+        if not found.value or self.least is None or self.greatest is None:
+            return found
+        unit = digits.unit_for(self.mean.value or 0)
+        least, greatest = (digits.rounded(each * unit.per_ms) for each in (self.least, self.greatest))
+        span = f"runs {least} to {greatest}"
+        return digits.Shown(found.value, found.unit, found.interval, f"{span}; {self.short}" if self.short else span)
 
 
 @dataclass(frozen=True)
@@ -94,23 +90,16 @@ class TrialGroup:
     def quantile_over_runs(self, quantile: str) -> QuantileOverRuns:
         """Return a quantile of latency (`p50`, `p90`, …) over the runs."""
         estimates: list[Estimate] = [getattr(run.window.latency_ms, quantile) for run in self.runs]
-        single = estimates[0] if len(estimates) == 1 else None
-        values = [_value(each) for each in estimates]
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
-            note = f"{len(values) - len(known)} of {len(values)} runs have none"
-            return QuantileOverRuns(None, None, None, note, single)
-        short = sum(each.value is not None and each.low is None for each in estimates)
+        if len(estimates) == 1:
+            return QuantileOverRuns(estimates[0])
+        beyond = sum(each.value is None and (each.reason or "").startswith(BEYOND) for each in estimates)
+        values = [each.value for each in estimates if each.value is not None]
+        if len(values) < len(estimates):
+            of = f"{len(estimates) - len(values)} of {len(estimates)} runs"
+            return QuantileOverRuns(Estimate(value=None, reason=f"{BEYOND} in {of}" if beyond else f"{of} have none"))
+        short = sum(each.low is None for each in estimates)
         note = f"{short} of {len(values)} runs too short" if short else ""
-        found = (statistics.median(known), min(known), max(known))
-        median, low, high = (each if math.isfinite(each) else None for each in found)
-        return QuantileOverRuns(median, low, high, note, single, known.count(math.inf))
-
-
-def _value(estimate: Estimate) -> float | None:
-    """Return the value; `inf` beyond the drain limit, since leaving a slow run out would make its group fast."""
-    beyond = estimate.value is None and (estimate.reason or "").startswith(BEYOND)
-    return math.inf if beyond else estimate.value
+        return QuantileOverRuns(mean_over_runs(estimates), min(values), max(values), note)
 
 
 def groups(trials: Sequence[TrialSummary]) -> tuple[TrialGroup, ...]:
@@ -126,11 +115,6 @@ def groups(trials: Sequence[TrialSummary]) -> tuple[TrialGroup, ...]:
         TrialGroup(name, window, phase, dict(runs[0].trial.point), tuple(runs))
         for (name, phase, window), runs in found.items()
     )
-
-
-def over_runs(summary: RunSummary) -> dict[tuple[str, str, str], GroupWindow]:
-    """Return what the summary says of each group's windows, by group, phase and window."""
-    return {(group.name, each.phase, each.window): each for group in summary.groups for each in group.windows}
 
 
 def unmeasured(trials: Sequence[TrialSummary]) -> tuple[str, ...]:

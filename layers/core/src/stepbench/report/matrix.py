@@ -118,12 +118,12 @@ def _slices(matrix: Sequence[TrialGroup], varied: tuple[str, ...]) -> Iterable[_
 def _line_up(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     (path,) = part.axes
     runs: list[Row] = []
-    medians: list[Row] = []
+    means: list[Row] = []
     for group in part.groups:
         value = format_value(group.point[path])
-        median = group.quantile_over_runs("p50").median
-        if median is not None and median > 0:
-            medians.append((value, short(median)))
+        mean = group.quantile_over_runs("p50").mean.value
+        if mean is not None and mean > 0:
+            means.append((value, short(mean)))
         for run in group.runs:
             p50 = run.window.latency_ms.p50
             if p50.value is not None and p50.value > 0:
@@ -132,8 +132,8 @@ def _line_up(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
                 runs.append((value, run.trial.repeat, run.label, p50.value, low, high, str(digits.shown(p50))))
     names = ("value", "repeat", "trial", "p50_ms", "low_ms", "high_ms", "words")
     if any(isinstance(group.point[path], str) or group.point[path] is None for group in part.groups):
-        medians = []  # between categories there is nothing for a line to pass through
-    ordered = sorted(medians, key=lambda row: _values(part.groups, path).index(str(row[0])))
+        means = []  # between categories there is nothing for a line to pass through
+    ordered = sorted(means, key=lambda row: _values(part.groups, path).index(str(row[0])))
     data = {"runs": columns(names, runs), "medians": columns(("value", "p50_ms"), ordered)}
     params = {"labels": _values(part.groups, path), "low": ends[0], "top": ends[1]}
     across = shorten_path(path, part.paths)
@@ -146,9 +146,11 @@ def _heat_map(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     rows: list[Row] = []
     for group in part.groups:
         p50 = group.quantile_over_runs("p50")
-        visible = p50.median is not None and p50.median > 0
-        value = short(p50.median) if visible and p50.median is not None else None
-        text = digits.latency(p50.median) if p50.median is not None else BEYOND if p50.beyond else "no median"
+        mean = p50.mean.value
+        value = short(mean) if mean is not None and mean > 0 else None
+        text = (
+            digits.latency(mean) if mean is not None else BEYOND if BEYOND in (p50.mean.reason or "") else "no median"
+        )
         place = (format_value(group.point[across]), format_value(group.point[down]))
         rows.append((*place, value, text, len(group.runs), _ink(value, ends)))
     data = {"cells": columns(("column", "row", "p50_ms", "words", "runs", "ink"), rows)}

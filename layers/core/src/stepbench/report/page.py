@@ -42,7 +42,7 @@ from stepbench.report.figures import (
     step_drawings,
     time_drawings,
 )
-from stepbench.report.groups import format_point, groups, over_runs, unmeasured
+from stepbench.report.groups import format_point, groups, unmeasured
 from stepbench.report.labels import trial_labels, window_label, window_rows
 from stepbench.report.matrix import MAX_FIGURES, matrix_figures
 from stepbench.report.operations import scaling_figures
@@ -171,7 +171,6 @@ def render_page(
             repeated=any(group.repeated for group in grouped),
             share_rows=shares,
             clock_figures=clocks,
-            over_runs=over_runs(summary),
             unmeasured=unmeasured(summary.trials),
             published=[(view, each) for view in trials for each in view.summary.replication],
             compared=[(view, each) for view in trials for each in view.summary.comparisons],

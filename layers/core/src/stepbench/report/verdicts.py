@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.result import RunSummary
-    from stepbench.contracts.verdict import Verdict
+    from stepbench.contracts.verdict import Side, Verdict
 
 MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""
 TERMINAL_LINES = 6
-ONE_RUN = "Of these runs alone: how far runs differ from one another shows from three on (repeats)."
+ONE_RUN = "These are single runs: how far runs differ from one another shows with three or more of each (repeats)."
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,14 @@ def first_told(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
 
 
 def _told(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
-    """Yield those against a first value, and where kinds of operations differ, those of each kind, too."""
-    primary = [verdict for verdict in verdicts if verdict.primary]
-    for verdict in primary:
-        kinds = [each for each in primary if (each.aspect, each.a, each.b) == (verdict.aspect, verdict.a, verdict.b)]
-        if verdict.kind is None or _differ(kinds):
-            yield verdict
+    """Yield those against a first value; where kinds of operations differ, those of each kind before that of all."""
+    comparisons: dict[tuple[str, Side, Side], list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.primary:
+            comparisons.setdefault((verdict.aspect, verdict.a, verdict.b), []).append(verdict)
+    for found in comparisons.values():
+        yield from (verdict for verdict in found if verdict.kind is not None and _differ(found))
+        yield from (verdict for verdict in found if verdict.kind is None)
 
 
 def _differ(verdicts: Sequence[Verdict]) -> bool:

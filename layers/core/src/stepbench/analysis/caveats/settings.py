@@ -42,7 +42,7 @@ def find_unreached_batch_size(evidence: Evidence, findings: Findings) -> Iterato
     if places:
         largest = max(found[place].max for place in places)
         invocations = counted(sum(found[place].invocations for place in places), "invocation")
-        text = f"batch_size {count(target.batch_size)} had no effect: none of {invocations} was handed more than "
+        text = f"batch_size {count(target.batch_size)} was never reached: none of {invocations} was handed more than "
         text += f"{counted(largest, 'record')}. {_why_so_small(evidence, target)}"
         remedy = "Raise rate_per_s, or target.batching_window_s."
         if evidence.emulated:
@@ -60,7 +60,7 @@ def find_filter(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     if not isinstance(target, DynamoDbTarget) or target.filter is None:
         return
     if account and 0 < account.ok == account.ok_arrived:
-        text = f"The filter had no effect: all {counted(account.ok, 'acknowledged event')} arrived."
+        text = f"The filter held nothing back: all {counted(account.ok, 'acknowledged event')} arrived."
         remedy = "Compare target.filter with the records that the plan writes, and with the filter as the store has it."
         yield Caveat(kind="setting_without_effect", text=text, remedy=remedy, setting="target.filter")
         return

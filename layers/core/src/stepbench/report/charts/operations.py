@@ -106,7 +106,7 @@ _ROWS = alt.ExprRef("rows")
 
 
 def line_up() -> alt.LayerChart | alt.FacetChart:
-    """Draw p50 against one setting: every run with its interval, a line through the medians of the runs' medians."""
+    """Draw p50 against one setting: every run with its interval, a line through the means of the runs' medians."""
     scale = alt.Scale(type="log", nice=False, domain=[LOW, TOP])
     x = alt.X("value:N", sort=None, scale=alt.Scale(domain=LABELS), axis=_axis(), title=None)
     y = alt.Y("p50_ms:Q", scale=scale, axis=time_axis("y"), title=f"p50, {LATENCY}")
