@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.conftest import assert_fits
+from tests.browser.conftest import assert_fits, unfold
 
 from stepbench.report.page import PHONE_ROWS, PHONE_SENTENCES
 
@@ -59,6 +59,28 @@ def test_rows_sentences_and_plots_beyond_the_first_few_wait_for_a_tap(pages: Pag
     with pages.of_its_own(files["operations"], width=1280) as seen:
         assert seen.page.locator("#groups tbody tr:visible").count() == seen.page.locator("#groups tbody tr").count()
         assert seen.page.locator(".whole:visible").count() == 0
+
+
+SHRUNKEN = """
+[...document.querySelectorAll(".chart svg.marks")].filter((each) => each.checkVisibility())
+  .map((each) => each.getBoundingClientRect().width / each.width.baseVal.value).filter((scale) => Math.abs(scale - 1) > 0.01)
+"""
+"""By how much figures are shrunken, or stretched, and their texts with them."""
+WHOLE = "document.querySelector('#repeats .multiples + .whole')"
+
+
+def test_plots_that_waited_for_a_tap_are_as_wide_as_the_first(pages: Pages, files: dict[str, Path]) -> None:
+    """Drawn while they had no width, their axes had letters of 8.7 px. A short look, or paper, does not spend the tap."""
+    with pages.of_its_own(files["operations"], width=390) as seen:
+        seen.page.evaluate(f"{WHOLE}.open = true; {WHOLE}.open = false")
+        for event in ("beforeprint", "afterprint"):
+            seen.page.evaluate(f"dispatchEvent(new Event('{event}'))")
+            seen.page.evaluate("new Promise(requestAnimationFrame)")
+        hidden = seen.page.locator("#matrix-1 svg.marks")
+        assert not hidden.is_visible()
+        unfold(seen)
+        assert hidden.is_visible()
+        assert seen.page.evaluate(SHRUNKEN) == []
 
 
 @pytest.mark.parametrize("name", MOST_PX)

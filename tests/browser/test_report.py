@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from tests.browser.conftest import LIMIT_MS, assert_fits, raw
+from tests.browser.conftest import LIMIT_MS, assert_fits, raw, unfold
 from tests.samples.estimates import numbers, present
 from tests.samples.results import sample_results, sample_summary
 
@@ -138,6 +138,56 @@ def test_what_few_readers_need_is_folded_and_its_figures_fit_when_it_opens(pages
         seen.page.wait_for_function("document.documentElement.dataset.charts === 'drawn'", timeout=LIMIT_MS)
         fold.locator("svg.marks").first.wait_for(timeout=LIMIT_MS)
         assert_fits(seen.page, 390)
+
+
+def test_a_figure_that_fits_is_not_drawn_again(pages: Pages, report: Path) -> None:
+    """Where the browser lays folded parts out, they are as wide when they open; every drawing takes time."""
+    with pages.of_its_own(report) as seen:
+        seen.page.evaluate("for (const each of document.querySelectorAll('svg.marks')) each.dataset.first = 'yes'")
+        unfold(seen)
+        assert seen.page.locator("svg.marks:visible").count() == FIGURES
+        assert seen.page.locator("svg.marks:not([data-first])").count() == 0
+
+
+def test_a_theme_that_changes_while_printing_is_drawn_after_it(pages: Pages, report: Path) -> None:
+    """Drawing takes longer than printing waits; forgotten, the figures would stay dark ink on a dark page."""
+    with pages.of_its_own(report) as seen:
+        seen.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        seen.page.emulate_media(color_scheme="dark")
+        seen.page.wait_for_function("matchMedia('(prefers-color-scheme: dark)').matches", timeout=LIMIT_MS)
+        seen.page.evaluate("new Promise(requestAnimationFrame)")
+        assert seen.page.evaluate("document.documentElement.dataset.charts") == "drawn"
+        assert seen.page.evaluate("document.documentElement.dataset.theme") == "light"
+        seen.page.evaluate("dispatchEvent(new Event('afterprint'))")
+        seen.page.wait_for_function("document.documentElement.dataset.theme === 'dark'", timeout=LIMIT_MS)
+
+
+SPY = """
+() => {
+  const embed = vegaEmbed;
+  globalThis.finalized = 0;
+  globalThis.vegaEmbed = async (...given) => {
+    const result = await embed(...given);
+    const { finalize } = result;
+    result.finalize = () => { globalThis.finalized += 1; finalize.call(result); };
+    return result;
+  };
+}
+"""
+"""Counts the drawings that are given up."""
+
+
+def test_a_drawing_is_given_up_though_the_next_one_fails(pages: Pages, report: Path) -> None:
+    """Its listeners would stay for as long as the page does."""
+    with pages.of_its_own(report) as seen:
+        seen.page.evaluate(SPY)
+        seen.page.emulate_media(color_scheme="dark")
+        seen.page.wait_for_function("document.documentElement.dataset.theme === 'dark'", timeout=LIMIT_MS)
+        assert seen.page.evaluate("finalized") == 0
+        seen.page.evaluate("() => { globalThis.vegaEmbed = () => { throw new Error('no figure'); }; }")
+        seen.page.emulate_media(color_scheme="light")
+        seen.page.wait_for_function("document.documentElement.dataset.charts === 'failed'", timeout=LIMIT_MS)
+        assert seen.page.evaluate("finalized") == FIGURES
 
 
 def test_printing_makes_a_document_with_everything_in_it(pages: Pages, report: Path) -> None:

@@ -64,7 +64,9 @@
   };
 
   const drawn = new Map();
+  const unseen = new Set(); // places that had no width when they were drawn
   const embed = async (place, theme, earlier) => {
+    if (earlier) earlier.finalize();
     const figure = page.figures[place.id];
     const datasets = {};
     for (const [name, source] of Object.entries(figure.data)) datasets[name] = rowsOf(page.datasets[source]);
@@ -73,8 +75,13 @@
     // An axis over no rows has no extent, and Vega warns of it.
     const layer = chart.layer.filter((each) => each.name || datasets[each.data.name].length);
     const specification = { ...chart, layer, datasets, params, height: figure.height ?? chart.height };
-    // A folded part has no width of its own. Its figures are drawn as wide as the page, so that paper has them, too.
-    if (!place.clientWidth) specification.width = document.querySelector("main").clientWidth;
+    // What is not shown has no width of its own. It is drawn as wide as a section, so that paper has it, too.
+    unseen.delete(place);
+    if (!place.clientWidth) {
+      specification.width = document.querySelector("main > section").clientWidth;
+      specification.autosize = { type: "fit-x", contains: "padding" }; // as Vega-Lite has it for a width of its own
+      unseen.add(place);
+    }
     const result = await vegaEmbed(place, specification, {
       actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
       config: config(looks[theme]),
@@ -85,7 +92,6 @@
       tooltip: { theme },
       i18n: { CLICK_TO_VIEW_ACTIONS: "Save this figure" },
     });
-    if (earlier) earlier.finalize();
     place.querySelector("summary").setAttribute("aria-label", "Save this figure");
     return result;
   };
@@ -95,7 +101,7 @@
   let drawing = 0;
   let turn = 0;
   const draw = async (places) => {
-    const [mine, theme] = [turn, dark.matches ? "dark" : "light"];
+    const [mine, theme] = [turn, look.theme];
     drawing += 1;
     release();
     root.dataset.charts = "drawing";
@@ -116,16 +122,28 @@
     root.dataset.theme = theme;
     if (!drawing) root.dataset.charts = document.querySelector(".chart.failed") ? "failed" : "drawn";
   };
+  const lookNow = () => ({ theme: dark.matches ? "dark" : "light", narrow: narrow.matches });
+  let look = lookNow(); // of what was drawn last
   const drawAll = () => {
     turn += 1;
+    look = lookNow();
     return draw(document.querySelectorAll(".chart"));
   };
 
+  // Draws again what has a width by now; everything, where the look is another.
   let printing = false;
-  for (const fold of document.querySelectorAll("details.fold")) {
-    const own = () => [...fold.querySelectorAll(".chart")].filter((place) => place.closest("details.fold") === fold);
-    fold.addEventListener("toggle", () => fold.open && !printing && draw(own()), { once: true });
-  }
+  const redraw = () => {
+    if (printing) return;
+    const { theme, narrow: isNarrow } = lookNow();
+    if (theme !== look.theme || isNarrow !== look.narrow) {
+      drawAll();
+      return;
+    }
+    const shown = [...unseen].filter((place) => place.clientWidth);
+    for (const place of shown) unseen.delete(place);
+    if (shown.length) draw(shown);
+  };
+  addEventListener("toggle", redraw, true); // of any folded part: it does not bubble
 
   // What a finger or a key points at is told to Vega as if a mouse did: it shows the tooltip and the crosshair.
   const spoken = document.getElementById("spoken");
@@ -207,8 +225,8 @@
   addEventListener("afterprint", () => {
     printing = false;
     for (const part of unfolded) part.open = false;
+    redraw();
   });
-  const redraw = () => printing || drawAll();
   dark.addEventListener("change", redraw);
   narrow.addEventListener("change", redraw);
   drawAll();
