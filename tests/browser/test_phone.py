@@ -63,14 +63,15 @@ def test_rows_sentences_and_plots_beyond_the_first_few_wait_for_a_tap(pages: Pag
 
 SHRUNKEN = """
 [...document.querySelectorAll(".chart svg.marks")].filter((each) => each.checkVisibility())
-  .map((each) => each.getBoundingClientRect().width / each.width.baseVal.value).filter((scale) => Math.abs(scale - 1) > 0.01)
+  .map((each) => each.getBoundingClientRect().width / each.width.baseVal.value)
+  .filter((scale) => Math.abs(scale - 1) > 0.01)
 """
 """By how much figures are shrunken, or stretched, and their texts with them."""
 WHOLE = "document.querySelector('#repeats .multiples + .whole')"
 
 
 def test_plots_that_waited_for_a_tap_are_as_wide_as_the_first(pages: Pages, files: dict[str, Path]) -> None:
-    """Drawn while they had no width, their axes had letters of 8.7 px. A short look, or paper, does not spend the tap."""
+    """Drawn without a width, their axes had letters of 8.7 px. A short look, or paper, does not spend the tap."""
     with pages.of_its_own(files["operations"], width=390) as seen:
         seen.page.evaluate(f"{WHOLE}.open = true; {WHOLE}.open = false")
         for event in ("beforeprint", "afterprint"):

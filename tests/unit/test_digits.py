@@ -199,3 +199,9 @@ def test_a_cell_tells_a_shortfall_in_few_words(note: str, cell: str) -> None:
 def test_a_share_has_two_digits_or_one_where_it_is_tiny(share: float | None, text: str) -> None:
     """More would claim a precision that no metric has; servers with several cores may show more than 100 %."""
     assert digits.percent(share) == text
+
+
+@pytest.mark.parametrize(("names", "text"), [(["p50"], "p50"), (["p50", "p90", "p99"], "p50, p90 and p99")])
+def test_names_are_joined_as_in_a_sentence(names: list[str], text: str) -> None:
+    """Verdicts and notes below box plots list them alike."""
+    assert digits.listed(names) == text

@@ -14,7 +14,7 @@ from stepbench.report.accounting import (
 )
 
 if TYPE_CHECKING:
-    from stepbench.contracts.result import RunSummary
+    from stepbench.contracts.result import Accounting, RunSummary
 
 
 def test_every_number_of_the_accounting_is_in_the_tables(summary: RunSummary) -> None:
@@ -101,7 +101,47 @@ def test_an_accounting_without_anything_amiss_is_one_sentence() -> None:
     assert describe_accounting([whole, lossy]) == f"Of {2 * offered} events: 3 lost"
     assert not accounting_is_whole([None])
     missing = whole.model_copy(update={"accounting": None})
-    assert describe_accounting([whole, missing]) == f"Of {offered} events: none amiss; 1 trial without one"
+    assert describe_accounting([whole, missing]) == (
+        f"All {offered} events were sent, acknowledged, and arrived; 1 trial without accounting"
+    )
+
+
+def described(*accounts: Accounting) -> str:
+    """Describe trials that have these accountings."""
+    summary = sample_result(STORES[0], 0, random.Random(7)).summary  # noqa: S311
+    return describe_accounting([summary.model_copy(update={"accounting": each}) for each in accounts])
+
+
+NOTHING = accounting(offered=0, sent=0, ok=0)
+OPERATIONS = accounting(offered=1_000, sent=1_000, ok=1_000, awaited=False)
+FILTERED = accounting(offered=200, sent=200, ok=200, ok_arrived=100, received=100, held_back=100)
+
+
+def test_what_a_filter_held_back_did_not_arrive() -> None:
+    """It is as it should be, so the table stays folded; but half of the events never came."""
+    assert accounting_is_whole([FILTERED])
+    assert described(FILTERED) == (
+        "All 200 events were sent and acknowledged: 100 arrived, 100 held back by the filter"
+    )
+    lossy = FILTERED.model_copy(update={"ok_arrived": 97, "received": 97, "lost": 3})
+    assert described(lossy) == "Of 200 events: 3 lost, 100 held back by the filter"
+
+
+def test_operations_are_counted_apart_from_events_and_do_not_arrive() -> None:
+    """Beside triggers they passed for events that arrived."""
+    assert described(OPERATIONS) == "All 1,000 operations were sent and answered"
+    failed = OPERATIONS.model_copy(update={"ok": 999, "failed": 1})
+    one = accounting(offered=1, sent=1, ok=1, ok_arrived=1, received=1)
+    assert described(failed, one, OPERATIONS) == (
+        "The one event was sent, acknowledged, and arrived; of 2,000 operations: 1 failed"
+    )
+
+
+def test_nothing_offered_is_said_as_such() -> None:
+    """Nothing can have gone well with "all 0 events"."""
+    assert described() == described(NOTHING) == "No event was offered"
+    assert described(NOTHING.model_copy(update={"awaited": False})) == "No operation was offered"
+    assert described(NOTHING, OPERATIONS) == described(OPERATIONS)
 
 
 def test_operations_are_whole_though_nothing_arrives() -> None:

@@ -133,6 +133,15 @@ def test_the_runs_of_one_setting_are_one_entry_with_a_dash_for_each() -> None:
     assert found.captions[-1] == "writers 4 · run 3"
 
 
+@pytest.mark.parametrize(
+    ("runs", "words"), [(DASHES, ", each with a dash of its own"), (DASHES + 1, " and take turns with 5 dashes")]
+)
+def test_a_caption_promises_each_run_a_dash_only_where_there_are_enough(runs: int, words: str) -> None:
+    """From the sixth run on two of them look alike."""
+    found = legend(*(point("etcd", repeat, writers=writers) for repeat in range(runs) for writers in (1, 4)))
+    assert found.dashes == words
+
+
 def test_windows_of_one_run_are_settings_of_their_own() -> None:
     """Before and after are what is compared: two colours, and without repeats a dash each."""
     found = legend(trial("etcd", window(estimate(1), "before"), window(estimate(2), "after")))

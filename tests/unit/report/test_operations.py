@@ -128,7 +128,7 @@ def test_a_page_of_both_experiments_keeps_their_latencies_apart(operated: tuple[
     page = sample_page(both)
     assert 'id="headline"' in page
     assert 'id="operations-headline"' in page
-    assert 'id="operation-books"' in page
+    assert 'id="operation-accounts"' in page
     assert "How long after a write does the function run? How fast is the store?" in page
     data = data_of(page)
     assert data["figures"]["ecdf-0"]["params"]["labels"] == ["s3", "dynamodb (trial 2)", "postgresql", "etcd"]

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepbench.contracts.measures import Estimate
 
 MINUS = "\N{MINUS SIGN}"
@@ -60,9 +62,8 @@ class Shown:
     def in_sentence(self) -> str:
         """Join the parts as a sentence has them: `8.53 ms (8.41 to 8.70)`, `1,850/s`, `8 ms (no interval: …)`."""
         value = f"{self.value}{self.unit}" if self.unit.startswith("/") else f"{self.value} {self.unit}"
-        within = self.interval.strip("[]").replace(", ", " to ") or (
-            f"no interval: {takes(self.note)}" * bool(self.note)
-        )
+        why = f"no interval: {takes(self.note)}" if self.note else ""
+        within = self.interval.strip("[]").replace(", ", " to ") or why
         return f"{value} ({within})" if within else value
 
 
@@ -216,6 +217,11 @@ def count(value: int | None) -> str:
 def counted(value: int, noun: str) -> str:
     """Format how many there are of a regular noun, given in the singular: `1 event`, `1,800 events`."""
     return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join at least one name as a sentence does: `p50, p90 and p99`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def rate(per_s: float) -> str:

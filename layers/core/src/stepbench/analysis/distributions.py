@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.drawn import BoxStats, EcdfCurve
 from stepbench.contracts.measure import measure_of
-from stepbench.contracts.measures import OVERLAP, Comparison, Estimate, Modality, Replication
+from stepbench.contracts.measures import Comparison, Estimate, Modality, Replication
+from stepbench.contracts.verdict import OVERLAP
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.comparison import METRICS, Differences, compare, ratio_between, ratio_within
 from stepbench.stats.modality import find_modes

@@ -103,13 +103,15 @@ def _lead(quantiles: Sequence[Effect]) -> str:
     lower, higher = by_finding["lower"], by_finding["higher"]
     told = [effect for effect in quantiles if effect.finding != "unknown"]
     if lower and higher:
-        return f"Faster at {_join(lower)}, slower at {_join(higher)}"
+        return f"Faster at {digits.listed(lower)}, slower at {digits.listed(higher)}"
     if lower or higher:
         word, measures = ("Faster", lower) if lower else ("Slower", higher)
-        return word if len(measures) == len(told) == len(quantiles) else f"{word} at {_join(measures)}"
+        return word if len(measures) == len(told) == len(quantiles) else f"{word} at {digits.listed(measures)}"
     if by_finding["same"] and not by_finding["undecided"]:
         same = by_finding["same"]
-        return f"The same within {OF_INTEREST_WORDS}" + ("" if len(same) == len(quantiles) else f" at {_join(same)}")
+        return f"The same within {OF_INTEREST_WORDS}" + (
+            "" if len(same) == len(quantiles) else f" at {digits.listed(same)}"
+        )
     return "Undecided, no difference shown" if by_finding["undecided"] else "Not decided"
 
 
@@ -162,7 +164,3 @@ def _values(effect: Effect) -> str:
         return f"{digits.rate(b)} against {digits.rate(a)} ops/s"
     unit = digits.unit_for(max(a, b, key=abs))
     return f"{digits.rounded(b * unit.per_ms)} against {digits.rounded(a * unit.per_ms)} {unit.name}"
-
-
-def _join(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

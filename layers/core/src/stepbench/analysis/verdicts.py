@@ -13,8 +13,7 @@ from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.analysis.effects import Runs, compare_runs
 from stepbench.analysis.pairs import TRIAL, find_groups, find_pairs
 from stepbench.analysis.verdict_text import describe_effects, describe_unanswered, find_other_cause
-from stepbench.contracts.measures import OVERLAP
-from stepbench.contracts.verdict import Side, Verdict
+from stepbench.contracts.verdict import OVERLAP, Side, Verdict
 from stepbench.stats.over_runs import MIN_RUNS
 
 if TYPE_CHECKING:

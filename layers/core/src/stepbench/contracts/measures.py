@@ -189,10 +189,6 @@ class WindowResult(Contract):
         return fields
 
 
-OVERLAP = "the windows overlap"
-"""The reason why two windows are not compared: events in both would be taken for agreement."""
-
-
 class Comparison(Contract):
     """
     Latency of window `b` against window `a` of the same trial: across a scaling step, what the step did.

@@ -12,6 +12,9 @@ from stepbench.contracts.measures import Estimate, KindName
 Finding = Literal["lower", "higher", "same", "undecided", "unknown"]
 LatencyMeasure = Literal["p50", "p90", "p99", "max"]
 
+OVERLAP = "the windows overlap"
+"""The reason why two windows are not compared: events in both would be taken for agreement."""
+
 
 class Side(Contract):
     """One side of a comparison: the runs of one group of trials, in one window."""

@@ -140,14 +140,30 @@ def accounting_adds_up(accounts: list[Accounting | None]) -> bool:
 
 
 def describe_accounting(trials: Sequence[TrialSummary]) -> str:
-    """Describe in a sentence where all events of the measured phases went."""
+    """Describe in a sentence where all events of the measured phases went, and apart from them all operations."""
     accounts = [trial.accounting for trial in trials if trial.accounting is not None]
-    sums = {name: sum(getattr(each, name) for each in accounts) for name in ("offered", "ok", *_HARM)}
+    by_noun = {"event": [each for each in accounts if each.awaited]}
+    by_noun["operation"] = [each for each in accounts if not each.awaited]
+    clauses = [_describe_kind(noun, own) for noun, own in by_noun.items() if any(each.offered for each in own)]
+    if len(accounts) < len(trials):
+        clauses.append(f"{digits.counted(len(trials) - len(accounts), 'trial')} without accounting")
+    text = "; ".join(clauses) or f"no {'event' if by_noun['event'] or not accounts else 'operation'} was offered"
+    return text[0].upper() + text[1:]
+
+
+def _describe_kind(noun: str, accounts: list[Accounting]) -> str:
+    """Describe events, which are to arrive unless a filter holds them back, or operations, which are to be answered."""
+    sums = {
+        name: sum(getattr(each, name) for each in accounts) for name in ("offered", "received", "held_back", *_HARM)
+    }
+    offered = digits.counted(sums["offered"], noun)
     harm = [f"{digits.count(sums[name])} {name.replace('_', ' ')}" for name in _HARM if sums[name]]
-    came = "answered" if all(not each.awaited for each in accounts) else "acknowledged, and arrived"
-    if not harm and len(accounts) == len(trials):
-        return f"All {digits.count(sums['offered'])} events were sent, {came}"
-    missing = (
-        f"; {digits.counted(len(trials) - len(accounts), 'trial')} without one" if len(accounts) < len(trials) else ""
-    )
-    return f"Of {digits.counted(sums['offered'], 'event')}: {', '.join(harm) or 'none amiss'}{missing}"
+    held_back = [f"{digits.count(sums['held_back'])} held back by the filter"] if sums["held_back"] else []
+    if harm:
+        return f"of {offered}: {', '.join(harm + held_back)}"
+    subject = f"all {offered} were" if sums["offered"] > 1 else f"the one {noun} was"
+    if noun == "operation":
+        return f"{subject} sent and answered"
+    if held_back:
+        return f"{subject} sent and acknowledged: {digits.count(sums['received'])} arrived, {held_back[0]}"
+    return f"{subject} sent, acknowledged, and arrived"

@@ -137,12 +137,8 @@ def _describe_not_drawn(stats: BoxStats) -> str:
     sentences = []
     if missing:
         verb = "lies" if len(missing) == 1 else "lie"
-        sentences.append(f"{_listed(missing)} {verb} beyond the drain limit: the drawing is open to the right")
+        sentences.append(f"{digits.listed(missing)} {verb} beyond the drain limit: the drawing is open to the right")
     if hidden:
         verb = "lies" if len(hidden) == 1 else "lie"
-        sentences.append(f"{_listed(hidden)} {verb} at or below 0 ms (clock error), where a log axis ends")
+        sentences.append(f"{digits.listed(hidden)} {verb} at or below 0 ms (clock error), where a log axis ends")
     return "; ".join(sentences)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -63,6 +63,12 @@ class Legend:
     repeated: bool
 
     @property
+    def dashes(self) -> str:
+        """Describe how the runs of one series are told apart, in words that follow what they have in common."""
+        own = list(zip(self.names["series"], self.names["dash"], strict=True))
+        return ", each with a dash of its own" if len(set(own)) == len(own) else f" and take turns with {DASHES} dashes"
+
+    @property
     def params(self) -> dict[str, Any]:
         """Return the parameters of a chart that has this legend: labels, and about how wide an entry is."""
         return {"labels": self.labels, "entry_px": _SYMBOL_PX + _LETTER_PX * max(map(len, self.labels), default=0)}
