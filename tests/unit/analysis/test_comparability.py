@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.comparisons import estimate, window
+from tests.samples.comparisons import trial as summary_of
 from tests.samples.operations import planned_results
 
 from stepbench.analysis.comparability import ALWAYS, flatten_setup, shorten_path
@@ -17,7 +20,8 @@ from stepbench.planning import group_names, parse_plan
 from stepbench.planning.expansion import expand
 
 if TYPE_CHECKING:
-    from stepbench.contracts.plan import Plan
+    from stepbench.contracts.measures import WindowResult
+    from stepbench.contracts.plan import Plan, TrialSpec
     from stepbench.contracts.result import TrialSummary
 
 PRESETS = Path(__file__).parents[3] / "events/plans"
@@ -68,8 +72,8 @@ def test_product_records_are_compared_by_store_and_tls() -> None:
     plan, kinds = preset("paper-products"), ("read", "insert", "overwrite", "update")
     loads = [f"{kind}-{clients}" for kind in kinds for clients in (1, 10, 100)] + [f"{kind}-pauses" for kind in kinds]
     assert pairs(plan) == [
-        *[("target.store", f"redis-{load}", f"dynamodb-{load}") for load in loads],
         *[("target.tls", f"redis-tls-{load}", f"redis-{load}") for load in loads],
+        *[("target.store", f"redis-{load}", f"dynamodb-{load}") for load in loads],
     ]
     names = [f"{side}-{kind}" for side in ("dynamodb", "redis", "redis-tls") for kind in kinds]
     assert curves(plan) == {name: [1, 10, 100] for name in names}
@@ -121,7 +125,27 @@ def test_stores_are_compared_with_tls_or_without() -> None:
     """One that has no such choice goes without; DSQL, which has TLS always, with it."""
     targets = [{"store": "etcd"}, {"store": "redis"}, {"store": "redis", "tls": True}, {"store": "dsql"}]
     plan = written(*({"name": f"t{place}", "target": target} for place, target in enumerate(targets)))
-    assert pairs(plan) == [("target.store", "t1", "t0"), ("target.store", "t3", "t2"), ("target.tls", "t2", "t1")]
+    assert pairs(plan) == [("target.tls", "t2", "t1"), ("target.store", "t1", "t0"), ("target.store", "t3", "t2")]
+
+
+def _windows(spec: TrialSpec) -> list[WindowResult]:
+    measured = [(phase.name, each.name) for phase in spec.plan.phases if phase.measured for each in phase.all_windows()]
+    return [window(estimate(1)).model_copy(update={"phase": phase, "name": name}) for phase, name in measured]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in PRESETS.glob("*.json")))
+def test_no_two_comparisons_of_a_preset_are_called_the_same(name: str) -> None:
+    """A reader could not tell them apart: a matrix of two stores once had each size's sentence twice."""
+    plan = preset(name)
+    trials = [
+        summary_of(
+            spec.name, *_windows(spec), index=spec.index, group=spec.group, base=spec.base, point=spec.point,
+            repeat=spec.repeat, store=spec.plan.target.store, setup=flatten_setup(spec.plan),
+        )
+        for spec in expand(plan, "run")
+    ]  # fmt: skip
+    subjects = Counter(each.subject for each in plan_verdicts(trials, group_names(plan)))
+    assert [subject for subject, times in subjects.items() if times > 1] == []
 
 
 def test_two_trials_of_one_store_are_two_sides() -> None:

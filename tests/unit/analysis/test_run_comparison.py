@@ -7,6 +7,7 @@ from tests.samples.comparisons import estimate, etcd, run, trial, window
 from tests.samples.estimates import present
 
 from stepbench.analysis.run_comparison import Selected, compare_summaries
+from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat
 
 
@@ -67,6 +68,50 @@ def test_a_trial_that_breaks_off_is_no_pass(also_in_a: bool, passed: bool) -> No
     found = compare_summaries(Selected([a]), Selected([b]), 0.05)
     assert (found.unfinished_a, found.unfinished_b) == (("etcd",) if also_in_a else (), ("etcd",))
     assert (len(found.verdicts), found.verdicts[0].b.runs, found.passed) == (1, 2, passed)
+
+
+def test_a_run_of_which_nothing_went_through_is_no_pass() -> None:
+    """Neither where A had a failure of its own, nor where nothing is left to compare."""
+    whole, broken = etcd(1.0), etcd(1.0).model_copy(update={"incomplete": True})
+    some, none = Selected([run(whole, broken)]), Selected([run(broken, broken)])
+    assert compare_summaries(some, none, 0.05).broken == ("etcd",)
+    for a, b in ((some, none), (none, none)):
+        assert not compare_summaries(a, b, 0.05).passed
+
+
+def test_triggers_and_operations_are_not_compared() -> None:
+    """One's latency is the other's service time and more."""
+    operations = etcd(1.0).model_copy(update={"experiment": "operations"})
+    found = compare_summaries(Selected([run(etcd(1.0))]), Selected([run(operations)]), 0.05)
+    assert (found.verdicts, found.only_a, found.only_b) == ((), ("etcd",), ("etcd",))
+
+
+def test_an_emulated_side_against_a_real_one_is_doubtful() -> None:
+    """The emulator may be all that differs."""
+    emulated = etcd(1.0).model_copy(update={"emulated": True})
+    (verdict,) = compare_summaries(Selected([run(emulated)]), Selected([run(etcd(2.0))]), 0.05).verdicts
+    assert verdict.doubts == ("emulated",)
+
+
+def test_windows_of_one_name_are_told_apart_by_their_phases() -> None:
+    """`steady` after each of two steps is not one thing."""
+    windows = [window(estimate(1)).model_copy(update={"phase": phase}) for phase in ("one", "two")]
+    both = Selected([run(trial("etcd", *windows))])
+    found = compare_summaries(both, both, 0.05)
+    assert [each.subject for each in found.verdicts] == ["etcd · one / steady", "etcd · two / steady"]
+
+
+def test_a_tail_beyond_the_drain_limit_is_slower_than_one_that_is_not() -> None:
+    """Its interval is open above, and begins above all that the other may be."""
+    slow = etcd(1.0)
+    latency = slow.windows[0].latency_ms
+    p90 = Estimate(value=None, low=8.0, reason="> drain limit (120 s)")
+    beyond = slow.windows[0].model_copy(update={"latency_ms": latency.model_copy(update={"p90": p90})})
+    found = compare_summaries(
+        Selected([run(slow)]), Selected([run(slow.model_copy(update={"windows": (beyond,)}))]), 0.05
+    )
+    assert [effect.measure for effect in found.verdicts[0].effects if effect.regressed] == ["p90"]
+    assert found.verdicts[0].text.startswith("Slower at p90: ")
 
 
 def test_a_trial_that_was_to_be_skipped_has_not_failed() -> None:

@@ -14,6 +14,7 @@ from stepbench.analysis.effects import NO_LIMIT, Runs, compare_runs, compare_sha
 from stepbench.analysis.pairs import MOST_SIDES, TRIAL
 from stepbench.analysis.verdict_text import loads
 from stepbench.analysis.verdicts import WINDOW, plan_verdicts
+from stepbench.contracts.deliveries import Deliveries
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat
 
@@ -226,6 +227,11 @@ def test_a_setting_that_took_no_effect_answers_nothing() -> None:
     found = only(plan_verdicts([one, hundred.model_copy(update={"caveats": (caveat,)})]))
     assert found.text.startswith(f"Not answered: {text.partition('. ')[0]}. p50 the same")
     assert found.doubts == ()
+    batches = Deliveries(invocations=9, min=1, p50=60, p90=60, max=60, mean=60, commonest=())
+    held = tuple(each.model_copy(update={"deliveries": batches}) for each in hundred.windows)
+    limited = hundred.model_copy(update={"caveats": (caveat,), "windows": held})
+    found = only(plan_verdicts([one, limited]))  # the limit was not reached, yet batches were 60 times as large
+    assert found.text.startswith("The same within 10 %")
     elsewhere = caveat.model_copy(update={"setting": "target.filter"})
     found = only(plan_verdicts([one, hundred.model_copy(update={"caveats": (elsewhere,)})]))
     assert found.text.startswith("The same within 10 %")

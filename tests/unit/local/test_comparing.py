@@ -55,6 +55,15 @@ def test_a_run_of_which_nothing_went_through_is_worse(out: Path) -> None:
     assert (found.verdicts, found.unfinished_b, found.passed) == ((), ("etcd",), False)
 
 
+def test_a_trial_that_failed_can_be_named(out: Path) -> None:
+    """It is there, and is worse than one that went through."""
+    broken = run(etcd(1.0).model_copy(update={"incomplete": True}), etcd(1.0, "redis"), run_id="half")
+    (out / "half").mkdir()
+    (out / "half/summary.json").write_text(broken.model_dump_json(by_alias=True), "utf-8")
+    found = compare("one#etcd", "half#etcd", out, 0.05)
+    assert (found.broken, found.passed) == (("etcd",), False)
+
+
 @pytest.mark.parametrize(
     ("a", "b", "path", "words"),
     [

@@ -79,6 +79,15 @@ BAD_PLANS = {
     "the plan's field at a trial's": Refused(
         plan(budget_usd=3), "trials[0].budget_usd", "3", "It belongs at budget_usd."
     ),
+    "another store's field": Refused(
+        plan(target={"store": "etcd", "batch_size": 3}), "trials[0].target.batch_size", "3", "Known here"
+    ),
+    "a trial's field within its target": Refused(
+        plan(target={"store": "etcd", "writers": 3}),
+        "trials[0].target.writers",
+        "3",
+        "It belongs at trials[0].writers.",
+    ),
     "unknown field with dots": Refused(plan(**{"a.b": 5}), "trials[0].a.b", "5", "Known here"),
     "unknown store": Refused(
         plan(target={"store": "dynamo"}), "trials[0].target.store", '"dynamo"', 'mean "dynamodb"?'

@@ -101,14 +101,15 @@ def test_the_sentence_never_makes_up_a_median(results: tuple[TrialResult, ...]) 
     """Small, empty and lost samples have no median, and say so."""
     assert sentence_for(results, []) == "No median: nothing was measured; no event was acknowledged."
     assert sentence_for(results, [1.0]) == (
-        "Median 1.00 ms (no interval: needs a run about 6 × longer), p90 1.00 ms (no interval: needs a run about 36 × longer); "  # noqa: RUF001
+        "Median 1.00 ms (no interval: needs a run about 6 × longer), "  # noqa: RUF001 -- times
+        "p90 1.00 ms (no interval: needs a run about 36 × longer); "  # noqa: RUF001 -- times
         "the one acknowledged event arrived."
     )
     assert sentence_for(results, [None] * 10) == (
         "No median: > drain limit (120 s); 10 of 10 acknowledged events had not arrived by the drain limit."
     )
     assert sentence_for(results, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]) == (
-        "Median 4.0 ms (1.0 to 7.0), p90 8.00 ms (no interval: needs about 4 × longer); "  # noqa: RUF001 -- times
+        "Median 4.0 ms (1.0 to 7.0), p90 8.00 ms (no interval: needs a run about 4 × longer); "  # noqa: RUF001 -- times
         "all 8 acknowledged events arrived."
     )
 

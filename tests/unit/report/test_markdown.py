@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from tests.samples.comparisons import etcd_verdicts
 from tests.samples.operations import operation_results
 from tests.samples.results import numbered, refused_result, sample_results, sample_summary
 
@@ -31,11 +32,21 @@ def test_status_missed_thresholds_and_failures_come_before_and_after_it() -> Non
     results = sample_results()
     text = render_markdown(sample_summary([refused_result(results[2], {"57P01": 15})]))
     first, second = text.split("\n\n")[:2]
-    assert first == "### quick-unloaded: succeeded"
+    assert first == "### quick-unloaded: succeeded, a threshold missed"
     assert second.startswith(r"**Threshold missed: errors \< 1 %: 7.0 % in postgresql**")
     failed = render_markdown(sample_summary(results))  # the sample's last trial ended early
     assert failed.startswith("### quick-unloaded: failed")
     assert "\n- **etcd** " in failed
+
+
+def test_question_and_verdicts_come_before_the_table() -> None:
+    """A pull request wants the answer."""
+    asked = sample_summary(sample_results()).model_copy(
+        update={"question": "Is it *fast*?", "verdicts": etcd_verdicts("writers", 1)}
+    )
+    _, question, verdict, *_ = render_markdown(asked).split("\n\n")
+    assert question == r"**Is it \*fast\*?**"
+    assert verdict.startswith("- writers 0: Slower at p50 and p90: ")
 
 
 def test_a_caveat_of_several_trials_stands_there_once() -> None:

@@ -10,6 +10,7 @@ from tests.samples.comparisons import etcd, run
 from stepbench.analysis.run_comparison import Selected, compare_summaries
 from stepbench.contracts.verdict import RunComparison
 from stepbench.report.run_comparison import format_junit, format_markdown, format_text
+from stepbench.report.verdicts import ONE_RUN
 
 
 @pytest.fixture
@@ -22,18 +23,18 @@ def found() -> RunComparison:
 
 def test_text_begins_with_the_outcome_and_what_regressed(found: RunComparison) -> None:
     """One line is enough for most readers."""
-    outcome, a, b, _, first, second, rest = format_text(found).splitlines()
-    assert outcome == "2 regressions beyond 5 %"
+    outcome, a, b, _, first, second, rest, note = format_text(found).splitlines()
+    assert outcome == "2 regressions beyond 5 %; not in B: gone"
     assert (a, b) == ("A: before", "B: after")
     assert first.startswith("regressed  etcd: Slower at p50 and p90: p50 2.0")
     assert second.startswith("           redis: The same within 10 % at p50 and p90")
-    assert rest == "Only in A: gone"
+    assert (rest, note) == ("Only in A: gone", ONE_RUN)
 
 
 def test_markdown_is_a_table_and_the_sentences_of_what_regressed(found: RunComparison) -> None:
     """It is pasted into a pull request."""
     lines = format_markdown(found).splitlines()
-    assert lines[0] == "### 2 regressions beyond 5 %"
+    assert lines[0] == "### 2 regressions beyond 5 %; not in B: gone"
     (row,) = (line for line in lines if line.startswith("| etcd "))
     assert row.count("|") == 8
     assert row.endswith("| **p50 regressed**, **p90 regressed** |")
@@ -50,7 +51,7 @@ def test_a_pipe_in_a_name_breaks_no_table() -> None:
 def test_junit_has_a_case_a_comparison_and_a_failure_a_regression(found: RunComparison) -> None:
     """Pipelines show the sentence."""
     suite = ET.fromstring(format_junit(found))  # noqa: S314 -- our own
-    assert [case.attrib["name"] for case in suite.iter("testcase")] == ["etcd", "redis"]
+    assert [case.attrib["name"] for case in suite.iter("testcase")] == ["etcd", "redis", "is in B"]
     (failure,) = suite.iter("failure")
     assert "p50, p90 regressed. Slower at p50 and p90" in failure.attrib["message"] + (failure.text or "")
 
@@ -66,7 +67,7 @@ def test_what_broke_off_is_told_first_and_fails_the_pipeline() -> None:
     (failure,) = ET.fromstring(format_junit(found)).iter("failure")  # noqa: S314 -- our own
     assert failure.attrib["message"] == "in B it failed or broke off"
     for format_ in (format_text, format_markdown):
-        assert format_(found).splitlines()[-1] == "Failed or broke off in B, and is not compared there: etcd"
+        assert format_(found).splitlines()[-1] == "Failed or broke off in B, those trials are not compared: etcd"
         assert "| comparison |" not in format_(found)
 
 

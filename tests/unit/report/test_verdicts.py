@@ -51,7 +51,7 @@ def test_comparisons_that_were_not_made_are_counted_with_the_command_that_makes_
     """A matrix of a hundred would look as if each had been compared."""
     run = sample_summary(sample_results())
     cut = run.model_copy(update={"verdicts": etcd_verdicts("writers", 9), "verdicts_left_out": 12})
-    told = "12 further comparisons were left out; `stepbench compare RUN#TRIAL RUN#TRIAL` makes any of them"
+    told = "12 further comparisons were left out; `stepbench compare RUN#TRIAL RUN#TRIAL` compares any two trials"
     assert verdict_lines(cut)[-1] == f"3 more comparisons in the report; {told}"
     page = render_page(cut, sample_results(), sample_manifest())
     assert f'<p class="note" id="left-out">{told}.</p>' in page

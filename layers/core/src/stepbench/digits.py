@@ -19,7 +19,7 @@ NBSP = "\N{NO-BREAK SPACE}"
 UNSURE = "~"
 """It stands before a number that should have an interval and has none."""
 _MAX_DIGITS = 4
-_SHORTFALL = re.compile(r"(?:n=)?(\d+)(?: of \d+ independent)? < (\d+)")
+_SHORTFALL = re.compile(r"(?:[ab]: )?(?:n=)?(\d+)(?: of \d+ independent)? < (\d+)")
 
 
 class Unit(NamedTuple):

@@ -96,9 +96,23 @@ def _quantile_effect(name: LatencyMeasure, b: list[Estimate], a: list[Estimate],
     found = paired_ratio(b, a) if paired else ratio(b, a)
     if found.low is None:
         found = found.model_copy(update={"reason": _worst_reason([*a, *b]) or found.reason})
-    finding = finding_of(found, over_runs=paired or min(len(b), len(a)) >= MIN_RUNS)
+    finding = _finding_beyond(b, a) or finding_of(found, over_runs=paired or min(len(b), len(a)) >= MIN_RUNS)
     to_decide = _to_decide(found, b, a, paired=paired) if finding == "undecided" else ""
     return Effect(measure=name, a=_side_value(a), b=_side_value(b), ratio=found, finding=finding, to_decide=to_decide)
+
+
+def _finding_beyond(b: Sequence[Estimate], a: Sequence[Estimate]) -> Finding | None:
+    """Return the finding where one side lies beyond the drain limit: surely above all that the other side may be."""
+    for above, below, finding in ((b, a, "higher"), (a, b, "lower")):
+        lows, highs = [each.low for each in above if each.value is None], [each.high for each in below]
+        if len(lows) == len(above) and _all_above(lows, highs):
+            return "higher" if finding == "higher" else "lower"
+    return None
+
+
+def _all_above(lows: Sequence[float | None], highs: Sequence[float | None]) -> bool:
+    known = [low for low in lows if low is not None], [high for high in highs if high is not None]
+    return bool(len(known[0]) == len(lows) > 0 and len(known[1]) == len(highs) > 0 and min(known[0]) > max(known[1]))
 
 
 def _worst_reason(runs: Sequence[Estimate]) -> str:

@@ -20,8 +20,11 @@ MOST_SIDES = 6
 """Of more values of one setting, each is compared with the first only."""
 TRIAL = "trial"
 """What pairs differ in that differ in several settings at once."""
-WRITTEN_OUT = (*SETTINGS, "arrivals")
-"""Settings of which trials that are written out, rather than points of a matrix, are compared."""
+WRITTEN_OUT = ("arrivals", *reversed(SETTINGS))
+"""
+Settings of which trials that are written out, rather than points of a matrix, are compared; stores last, since whoever
+varies something else asks about that.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,11 @@ class Group:
     def first(self) -> TrialSummary:
         """Return the first of its trials, whose setting and store are those of all."""
         return self.trials[0]
+
+    def window_label(self, phase: str, window: str) -> str:
+        """Return a window's name, with its phase's where two phases have a window of that name."""
+        shared = sum(each.name == window for each in self.first.windows) > 1
+        return f"{phase} / {window}" if shared else window
 
     def windows(self, phase: str, window: str) -> list[WindowResult]:
         """Return each run's result of a window."""
@@ -66,7 +74,7 @@ def find_groups(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> l
 
 def find_pairs(groups: Sequence[Group]) -> list[Pair]:
     """Return the pairs of groups that differ in one setting; of groups without any such, those of one experiment."""
-    settings = dict.fromkeys((*WRITTEN_OUT, *(path for group in groups for path in group.first.point)))
+    settings = dict.fromkeys((*(path for group in groups for path in group.first.point), *WRITTEN_OUT))
     pairs = [pair for setting in settings if not is_clients(setting) for pair in _setting_pairs(setting, groups)]
     paired = {group.name for pair in pairs for group in (pair.a, pair.b)}
     return [*pairs, *_named_pairs([group for group in groups if group.name not in paired])]

@@ -6,6 +6,7 @@ Pure, and from summaries alone. Several runs of one side are repeats of one anot
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.effects import Runs, compare_runs, compare_shares
@@ -17,28 +18,30 @@ from stepbench.contracts.verdict import RunComparison, Side
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.result import RunSummary
+    from stepbench.contracts.result import RunSummary, TrialSummary
     from stepbench.contracts.verdict import Effect, Verdict
 
 RUN = "run"
 
 
 class Selected(NamedTuple):
-    """Runs of one side; with a `group`, only that group of trials of them."""
+    """Runs of one side; with a `group`, only that group of trials of them, or the trial of that name."""
 
     runs: Sequence[RunSummary]
     group: str = ""
 
     def groups(self) -> dict[str, Group]:
         """Return the groups by name, the runs' trials together in order."""
-        found = find_groups([trial for run in self.runs for trial in run.trials])
-        return {group.name: group for group in found if self.group in {"", group.name}}
+        return {group.name: group for group in find_groups(list(self._trials()))}
 
-    def unfinished(self) -> tuple[str, ...]:
-        """Return the names of the groups of which a trial failed or broke off; what was to be skipped is none."""
-        found = [trial for run in self.runs for trial in run.trials if trial.incomplete and not trial.skipped]
-        names = dict.fromkeys(trial.group or trial.name for trial in found)
-        return tuple(name for name in names if self.group in {"", name})
+    def unfinished(self) -> Counter[str]:
+        """Return of each group how many trials failed or broke off; what was to be skipped is none."""
+        found = [trial for trial in self._trials() if trial.incomplete and not trial.skipped]
+        return Counter(trial.group or trial.name for trial in found)
+
+    def _trials(self) -> Iterator[TrialSummary]:
+        every = (trial for run in self.runs for trial in run.trials)
+        yield from (trial for trial in every if self.group in {"", trial.group or trial.name, trial.name})
 
 
 def compare_summaries(a: Selected, b: Selected, tolerance: float) -> RunComparison:
@@ -56,10 +59,12 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float) -> RunComparis
         names = [(next(iter(of_a)), next(iter(of_b)))]
     else:
         names = [(name, name) for name in of_b if name in of_a]
+    names = [(one, other) for one, other in names if of_a[one].first.experiment == of_b[other].first.experiment]
     pairs = [(of_a[name_a], of_b[name_b]) for name_a, name_b in names]
     verdicts = [verdict for pair in pairs for verdict in _compare_groups(*pair, tolerance)]
     regressed = any(effect.regressed for verdict in verdicts for effect in verdict.effects)
-    unfinished_a, unfinished_b = a.unfinished(), b.unfinished()
+    failed_a, failed_b = a.unfinished(), b.unfinished()
+    broken = [name for name in failed_b if failed_b[name] > failed_a[name] or (name in of_a and name not in of_b)]
     matched_a, matched_b = {name for name, _ in names}, {name for _, name in names}
     return RunComparison(
         a=tuple(run.run_id for run in a.runs),
@@ -68,9 +73,10 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float) -> RunComparis
         verdicts=tuple(verdicts),
         only_a=(*(name for name in of_a if name not in matched_a), *_only([(a, b) for a, b in pairs])),
         only_b=(*(name for name in of_b if name not in matched_b), *_only([(b, a) for a, b in pairs])),
-        unfinished_a=unfinished_a,
-        unfinished_b=unfinished_b,
-        passed=not regressed and set(unfinished_b) <= set(unfinished_a),
+        unfinished_a=tuple(failed_a),
+        unfinished_b=tuple(failed_b),
+        broken=tuple(broken),
+        passed=bool(verdicts) and not regressed and not broken,
     )
 
 
@@ -90,7 +96,7 @@ def _compare_groups(a: Group, b: Group, tolerance: float) -> Iterator[Verdict]:
         windows = a.windows(*place), b.windows(*place)
         if not all(windows):
             continue
-        several = f" · {window.name}" if len(b.first.windows) > 1 else ""
+        several = f" · {b.window_label(*place)}" if len(b.first.windows) > 1 else ""
         name = b.name if a.name == b.name else f"{b.name} against {a.name}"
         kinds = common_kinds(*windows)
         for kind in (None, *kinds):
@@ -113,14 +119,17 @@ def _compare(
              emulated=group.first.emulated)
         for side, group, own in zip(("A", "B"), groups, runs, strict=True)
     ]  # fmt: skip
-    return make_verdict(RUN, subject, (sides[0], sides[1]), judged, kind=a.kind, doubts=find_doubts(groups, place))
+    doubts = find_doubts(groups, place)
+    if sides[0].emulated != sides[1].emulated:
+        doubts = (*doubts, "emulated")
+    return make_verdict(RUN, subject, (sides[0], sides[1]), judged, kind=a.kind, doubts=doubts)
 
 
 def _regressed(effect: Effect, tolerance: float) -> bool | None:
     """Tell whether an effect is shown to be for the worse, beyond the tolerance; a maximum tells nothing."""
     if effect.measure == "max":
         return None
-    if effect.ratio is None:
+    if effect.ratio is None or (effect.ratio.value is None and effect.finding == "higher"):
         return effect.finding == "higher"
     if effect.ratio.value is None:
         return None

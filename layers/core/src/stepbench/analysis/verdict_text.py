@@ -150,7 +150,8 @@ def _describe_unknown(effect: Effect, ratio: Estimate, change: str) -> str:
 def _describe_share(effect: Effect) -> str:
     """Describe shares of lost or failed events: `errors 0.4 % against 0.1 %, more`."""
     if effect.a.value is None or effect.b.value is None:
-        return ""
+        reason = effect.a.reason or effect.b.reason
+        return "" if effect.a.value == effect.b.value else f"{effect.measure} cannot be compared ({reason})"
     words = {"lower": "fewer", "higher": "more"}.get(effect.finding, "no difference shown")
     return f"{effect.measure} {digits.percent(effect.b.value)} against {digits.percent(effect.a.value)}, {words}"
 

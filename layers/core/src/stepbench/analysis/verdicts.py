@@ -6,6 +6,7 @@ In plain Python, since the report's function has no NumPy.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ MOST_VERDICTS = 80
 """A summary has no more; it says how many it leaves out."""
 WINDOW = "window"
 ALL_KINDS = "all operations"
+BATCH_SIZE = "target.batch_size"
 _UNSET = {"target.region": "the stack's own region", "target.cluster": "no cluster"}
 _DOUBTS = frozenset(
     {
@@ -59,20 +61,32 @@ def plan_verdicts(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) ->
     """
     groups = find_groups(trials, listed)
     pairs = sorted(find_pairs(groups), key=lambda pair: not pair.primary)
-    between = [verdict for pair in pairs for verdict in _between(pair)]
+    several_stores = len({group.first.store for group in groups}) > 1
+    between = [verdict for pair in pairs for verdict in _between(pair, several_stores=several_stores)]
     within = [verdict for group in groups for verdict in _within(group)]
     primary = sum(verdict.primary for verdict in between)
     return (*between[:primary], *within, *between[primary:])
 
 
-def _between(pair: Pair) -> Iterator[Verdict]:
+def take_turns(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
+    """Return so many verdicts at most, in order: the first of each setting, then the second of each, and so on."""
+    seen: Counter[str] = Counter()
+    ranks = []
+    for verdict in verdicts:
+        ranks.append(seen[verdict.aspect])
+        seen[verdict.aspect] += 1
+    chosen = sorted(range(len(verdicts)), key=lambda place: (ranks[place], place))[:most]
+    return [verdicts[place] for place in sorted(chosen)]
+
+
+def _between(pair: Pair, *, several_stores: bool) -> Iterator[Verdict]:
     for window in pair.b.first.windows:
         place = (window.phase, window.name)
         a, b = pair.a.windows(*place), pair.b.windows(*place)
         if not a or not b:
             continue
         sides = [_side(pair, group, place, group is pair.a) for group in (pair.a, pair.b)]
-        subject = f"{_subject(pair, sides[0], sides[1])}{_context(pair, window.name)}"
+        subject = f"{_subject(pair, sides[0], sides[1])}{_context(pair, place, several_stores=several_stores)}"
         doubts = find_doubts((pair.a, pair.b), place)
         without_effect = _find_without_effect(pair, place)
         if without_effect:
@@ -87,13 +101,25 @@ def _between(pair: Pair) -> Iterator[Verdict]:
 
 
 def _find_without_effect(pair: Pair, place: tuple[str, str]) -> Caveat | None:
-    """Return the caveat that the setting which tells the two apart took no effect there, on either side."""
-    for trial in (*pair.a.trials, *pair.b.trials):
-        about = [at for at, window in enumerate(trial.windows) if (window.phase, window.name) == place]
-        for caveat in trial.caveats:
-            if caveat.setting == pair.aspect and any(map(caveat.is_about, about)):
-                return caveat
+    """Return the caveat that the setting which tells the two apart took no effect there, in any run of one side."""
+    for group, other in ((pair.b, pair.a), (pair.a, pair.b)):
+        found = [_caveat_about(trial, pair.aspect, place) for trial in group.trials]
+        if all(found) and not (pair.aspect == BATCH_SIZE and _batches_differ(group, other, place)):
+            return found[0]
     return None
+
+
+def _caveat_about(trial: TrialSummary, setting: str, place: tuple[str, str]) -> Caveat | None:
+    about = [at for at, window in enumerate(trial.windows) if (window.phase, window.name) == place]
+    caveats = (each for each in trial.caveats if each.setting == setting and any(map(each.is_about, about)))
+    return next(caveats, None)
+
+
+def _batches_differ(group: Group, other: Group, place: tuple[str, str]) -> bool:
+    """Tell whether batches of a group that did not reach its limit were larger than the other's may be."""
+    limit = other.first.point.get(BATCH_SIZE, other.first.setup.get(BATCH_SIZE))
+    largest = max((window.deliveries.max for window in group.windows(*place) if window.deliveries), default=0)
+    return isinstance(limit, int) and largest > limit
 
 
 def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
@@ -169,19 +195,27 @@ def _subject(pair: Pair, a: Side, b: Side) -> str:
     return f"{setting}{b.name} against {a.name}"
 
 
-def _context(pair: Pair, window: str) -> str:
+def _context(pair: Pair, place: tuple[str, str], *, several_stores: bool) -> str:
     """Say what both sides have in common and other pairs of the plan have not: other settings, and the window."""
-    parts = []
+    parts: list[str] = []
     trial = pair.b.first
     rest = {path: value for path, value in trial.point.items() if path != pair.aspect}
-    if trial.base and pair.aspect != TRIAL and trial.base != trial.store:
-        parts.append(trial.base)
+    if pair.aspect != TRIAL:
+        parts += filter(None, [_common_base(pair, several_stores=several_stores)])
     parts += [f"{shorten_path(path, list(rest))} {format_value(value)}" for path, value in rest.items()]
     if not trial.point and pair.aspect not in {TRIAL, "target.store"} and not parts:
         parts.append(trial.store)
     if len(trial.windows) > 1:
-        parts.append(window)
+        parts.append(pair.b.window_label(*place))
     return f" ({', '.join(parts)})" if parts else ""
+
+
+def _common_base(pair: Pair, *, several_stores: bool) -> str:
+    """Return what both trials are called in the plan, less the words in which they differ."""
+    a, b = pair.a.first.base, pair.b.first.base
+    if a == b == pair.b.first.store:
+        return b if several_stores and pair.aspect != "target.store" else ""
+    return b if a == b else "-".join(word for word in b.split("-") if word in a.split("-"))
 
 
 def common_kinds(a: Sequence[WindowResult], b: Sequence[WindowResult]) -> list[KindName]:

@@ -71,6 +71,8 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
     """
     document = json.loads(json.dumps(document))  # a copy in which no two places share an object, as YAML's aliases do
     full = copy.deepcopy(full)
+    if changes:
+        document.pop("description", None)  # it says what the plan was before
     if changes.duration_s:
         for trial in document["trials"]:
             _set_duration(trial, changes.duration_s)

@@ -78,7 +78,7 @@ class RunComparison(Contract):
     """
     What `stepbench compare A B` found; `b` is the candidate, `a` what it is compared with.
 
-    `passed` is False as soon as one effect regressed, or a trial failed or broke off in b that went through in a.
+    `passed` is False as soon as one effect regressed or a group is `broken`, and where there is nothing to compare.
     """
 
     a: tuple[str, ...] = Field(description="Run ids; several are repeats of one another.")
@@ -91,4 +91,7 @@ class RunComparison(Contract):
         default=(), description="Groups of which a trial failed or broke off; only the others of it are compared."
     )
     unfinished_b: tuple[str, ...] = ()
+    broken: tuple[str, ...] = Field(
+        default=(), description="Groups of which more trials failed or broke off in b than in a, or all that a has."
+    )
     passed: bool

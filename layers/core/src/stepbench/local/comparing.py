@@ -47,7 +47,7 @@ def select(word: str, out: Path, side: str) -> Selected:
     """
     name, _, group = word.partition(OF)
     selected = Selected(_read(name, out), group)
-    if group and not selected.groups():
+    if group and not selected.groups() and not selected.unfinished():
         has = ", ".join(Selected(selected.runs).groups()) or "none that went through whole"
         message = f"names no trial of that run, whose trials are: {has}"
         raise PlanError([Problem(path=side, value=f'"{word}"', message=message, remedy="Write one of these behind #.")])

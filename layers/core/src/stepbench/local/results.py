@@ -32,7 +32,9 @@ def read_summary(folder: Path) -> RunSummary | None:
 
 
 def sentences(summary: RunSummary) -> Iterator[str]:
-    """Yield what the comparisons come to, every caveat with its remedy, and every failure with its cause."""
+    """Yield the question, what the comparisons come to, every caveat with its remedy, every failure with its cause."""
+    if summary.question:
+        yield summary.question
     yield from verdict_lines(summary)
     for trial in summary.trials:
         if trial.failure:

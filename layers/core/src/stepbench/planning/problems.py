@@ -58,6 +58,8 @@ def _problems(detail: ErrorDetails, document: dict[str, Any]) -> list[Problem]:
     if detail["type"] == RULE_ERROR:
         return [_rule_problem(location, rule, document) for rule in detail["ctx"]["broken"]]
     found = value_at(document, location.steps)
+    if detail["type"] == "extra_forbidden":
+        return [_unknown_field(location, found, document)]
     return [_TRANSLATIONS.get(detail["type"], _unexpected)(location, found, detail)]
 
 
@@ -84,9 +86,9 @@ def _missing(location: Location, _found: str, _detail: ErrorDetails) -> Problem:
     return Problem(path=location.path, value=NOTHING, message="is missing", remedy=remedy)
 
 
-def _unknown_field(location: Location, found: str, _detail: ErrorDetails) -> Problem:
+def _unknown_field(location: Location, found: str, document: dict[str, Any]) -> Problem:
     known = fields(location.parent)
-    place = place_of(str(location.steps[-1]), location)
+    place = place_of(str(location.steps[-1]), location, document)
     hint = f"It belongs at {place}. " if place else near_miss(location.steps[-1], known)
     remedy = f"{hint}Known here: {alternatives(known)}."
     return Problem(path=location.path, value=found, message="is no known field", remedy=remedy)
@@ -134,7 +136,6 @@ def _message(pydantic_message: str) -> str:
 
 _TRANSLATIONS = {
     "missing": _missing,
-    "extra_forbidden": _unknown_field,
     "union_tag_invalid": _unknown_variant,
     "union_tag_not_found": _missing_variant,
     "literal_error": _wrong_choice,

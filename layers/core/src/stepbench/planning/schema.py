@@ -62,25 +62,57 @@ def fields(node: Node) -> list[str]:
     return list(node.get("properties", {}))
 
 
-def place_of(name: str, around: Location) -> str:
-    """Return the path at which a field of this name may stand: the nearest below an object, else the plan's own."""
+def place_of(name: str, around: Location, document: Node) -> str:
+    """
+    Return the path at which a field of this name may stand: the nearest below the object that it is in, else above it.
+
+    Of a union it is the member that the document has chosen; empty if there is no such place.
+    """
     level = [(around.steps[:-1], around.parent)]
     while level:
-        level = [(steps, node) for place in level for steps, node in _children(*place) if len(steps) <= _DEEPEST]
+        level = [found for place in level for found in _children(*place, document) if len(found[0]) <= _DEEPEST]
         for steps, node in level:
             if name in fields(node):
                 return path_text((*steps, name))
-    return name if name in fields(_resolve(plan_schema_cached())) else ""
+    for depth in range(len(around.steps) - 2, -1, -1):
+        steps = around.steps[:depth]
+        if name in fields(_node_at(steps, document)):
+            return path_text((*steps, name))
+    return ""
 
 
-def _children(steps: tuple[str | int, ...], parent: Node) -> Iterator[tuple[tuple[str | int, ...], Node]]:
-    """Yield the objects that stand in an object, of a union each member, of a list the first."""
+def _node_at(steps: Sequence[str | int], document: Node) -> Node:
+    node = _resolve(plan_schema_cached())
+    for depth, step in enumerate(steps, start=1):
+        node = _chosen(_step(node, step), _value_at(document, steps[:depth]))
+    return node
+
+
+def _chosen(node: Node, value: Any) -> Node:  # noqa: ANN401 -- any JSON
+    """Return the member of a union that a value has chosen by its tag; what is no union as it is."""
+    tag = node.get("discriminator", {}).get("propertyName")
+    named = value.get(tag) if tag and isinstance(value, dict) else None
+    return (_member(node, named) if isinstance(named, str) else None) or node
+
+
+def _children(
+    steps: tuple[str | int, ...], parent: Node, document: Node
+) -> Iterator[tuple[tuple[str | int, ...], Node]]:
+    """Yield the objects that may stand in an object; of a list the first."""
     for name in fields(parent):
         node, below = _step(parent, name), (*steps, name)
         if "items" in node:
             node, below = _step(node, 0), (*below, 0)
-        yield below, node
-        yield from ((below, member) for each in _members(node) if (member := _member(node, each)))
+        yield below, _chosen(node, _value_at(document, below))
+
+
+def _value_at(document: Any, steps: Sequence[str | int]) -> Any:  # noqa: ANN401 -- any JSON
+    for step in steps:
+        try:
+            document = document[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document
 
 
 @cache
@@ -99,10 +131,6 @@ def _resolve(node: Node) -> Node:
         some = [option for option in node["anyOf"] if option.get("type") != "null"]
         return _resolve({**some[0], **rest}) if len(some) == 1 else node
     return node
-
-
-def _members(node: Node) -> list[str]:
-    return list(node.get("discriminator", {}).get("mapping", {}))
 
 
 def _member(node: Node, segment: str | int) -> Node | None:

@@ -32,7 +32,7 @@ _CAVEAT_NAMES = {
     "clock_unmeasured": "clock unmeasured",
     "saturated_generator": "late sends",
     "batching_window_ignored": "batching window ignored",
-    "setting_without_effect": "setting without effect",
+    "setting_without_effect": "setting without full effect",
 }
 
 

@@ -1,4 +1,4 @@
-"""A run as one pastes it into a pull request: how it ended, a table of its windows, and its caveats once each."""
+"""A run as one pastes it into a pull request: how it ended, question and verdicts, a table, its caveats once each."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from stepbench.report.caveats import caveat_groups
 from stepbench.report.headline import headline_tables
 from stepbench.report.labels import trial_labels
 from stepbench.report.thresholds import describe_missed, describe_undecided
+from stepbench.report.verdicts import verdict_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +24,10 @@ _SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<
 def render_markdown(summary: RunSummary) -> str:
     """Render the run, without a word that its report has not."""
     table = "\n\n".join(_tables(summary))
-    parts = [f"### {_escape(summary.plan)}: {summary.status}", table]
+    missed = ", a threshold missed" if summary.verdict == "failed" and summary.status == "succeeded" else ""
+    parts = [f"### {_escape(summary.plan)}: {summary.status}{missed}", table]
+    verdicts = "\n".join(f"- {_escape(line)}" for line in verdict_lines(summary))
+    parts[1:1] = [text for text in (f"**{_escape(summary.question)}**" * bool(summary.question), verdicts) if text]
     found = [text for text in (describe_missed(summary), describe_undecided(summary)) if text]
     parts[1:1] = [f"**{_escape(text[:1].upper() + text[1:])}**" for text in found]
     if _escape(digits.UNSURE) in table:

@@ -8,7 +8,7 @@ from stepbench import digits
 from stepbench.analysis.effects import QUANTILES
 from stepbench.report.junit import Case, Suite, to_xml
 from stepbench.report.suite import RAN_WHOLE
-from stepbench.report.verdicts import describe
+from stepbench.report.verdicts import ONE_RUN, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def format_text(found: RunComparison) -> str:
     """Return the outcome in a line, then a line for each comparison, those that regressed first."""
-    return "\n".join([describe_outcome(found), *_sides(found), "", *_lines(found), *_left_out(found)])
+    return "\n".join([describe_outcome(found), *_sides(found), "", *_lines(found), *_left_out(found), *_single(found)])
 
 
 def format_markdown(found: RunComparison) -> str:
@@ -28,13 +28,14 @@ def format_markdown(found: RunComparison) -> str:
         lines += ["| comparison | p50, A | p50, B | p50 | p90 | p99 | |", "|---|---:|---:|---:|---:|---:|---|"]
     lines += map(_row, found.verdicts)
     worse = [f"- {_line(verdict)}" for verdict in found.verdicts if regressions(verdict)]
-    return "\n".join([*lines, *([""] if worse else []), *worse, "", *_left_out(found)]).rstrip()
+    return "\n".join([*lines, *([""] if worse else []), *worse, "", *_left_out(found), *_single(found)]).rstrip()
 
 
 def format_junit(found: RunComparison) -> str:
     """Return a test case for each comparison, and for each group that broke off; what got worse is a failure."""
-    broken = [Case(name, RAN_WHOLE, "failed", "in B it failed or broke off") for name in _newly_unfinished(found)]
-    return to_xml([Suite("stepbench compare", (*map(_case, found.verdicts), *broken))])
+    broken = [Case(name, RAN_WHOLE, "failed", "in B it failed or broke off") for name in found.broken]
+    gone = [Case(name, "is in B", "skipped", "only in A") for name in found.only_a if name not in found.broken]
+    return to_xml([Suite("stepbench compare", (*map(_case, found.verdicts), *broken, *gone))])
 
 
 def _case(verdict: Verdict) -> Case:
@@ -50,8 +51,9 @@ def describe_outcome(found: RunComparison) -> str:
     worse = sum(len(regressions(verdict)) for verdict in found.verdicts)
     beyond = f"beyond {100 * found.tolerance:g} %"
     told = f"{digits.counted(worse, 'regression')} {beyond}" if worse else f"No regression {beyond} shown"
-    broken = _newly_unfinished(found)
-    return f"{told}, but {', '.join(broken)} failed or broke off in B" if broken else told
+    told += f", but {', '.join(found.broken)} failed or broke off in B" if found.broken else ""
+    gone = [name for name in found.only_a if name not in found.broken]
+    return f"{told}; not in B: {', '.join(gone)}" if gone else told
 
 
 def regressions(verdict: Verdict) -> list[Effect]:
@@ -88,8 +90,9 @@ def _cell(effect: Effect | None) -> str:
     return digits.effect(effect.ratio)
 
 
-def _newly_unfinished(found: RunComparison) -> list[str]:
-    return [name for name in found.unfinished_b if name not in found.unfinished_a]
+def _single(found: RunComparison) -> Iterator[str]:
+    if any(not verdict.over_runs for verdict in found.verdicts):
+        yield ONE_RUN
 
 
 def _left_out(found: RunComparison) -> Iterator[str]:
@@ -100,4 +103,4 @@ def _left_out(found: RunComparison) -> Iterator[str]:
         if names:
             yield f"Only in {side}: {', '.join(names)}"
         if unfinished:
-            yield f"Failed or broke off in {side}, and is not compared there: {', '.join(unfinished)}"
+            yield f"Failed or broke off in {side}, those trials are not compared: {', '.join(unfinished)}"

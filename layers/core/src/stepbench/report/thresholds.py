@@ -90,7 +90,8 @@ def describe_all_kept(summary: RunSummary) -> str:
     """Describe the thresholds of a run that kept to all of them; empty where its plan has none of its own."""
     rows = threshold_rows(summary)
     own = [row for row in rows if row.result.threshold != ERRORS_BELOW_1_PERCENT]
-    kept = bool(own) and all(row.result.state == "passed" for row in rows)
+    whole = summary.status == "succeeded" and not any(trial.incomplete for trial in summary.trials)
+    kept = whole and bool(own) and all(row.result.state == "passed" for row in rows)
     return describe_kept(own, all_kept=True) if kept else ""
 
 

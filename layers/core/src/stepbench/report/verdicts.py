@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.analysis.verdicts import take_turns
 from stepbench.report.headline import name_caveat_kind
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def describe_left_out(summary: RunSummary) -> str:
     left_out = summary.verdicts_left_out
     were = "was" if left_out == 1 else "were"
     further = f"{digits.counted(left_out, 'further comparison')} {were} left out"
-    return f"{further}; `stepbench compare RUN#TRIAL RUN#TRIAL` makes any of them" if left_out else ""
+    return f"{further}; `stepbench compare RUN#TRIAL RUN#TRIAL` compares any two trials" if left_out else ""
 
 
 def describe(verdict: Verdict) -> str:
@@ -68,14 +68,7 @@ def describe_doubts(verdict: Verdict) -> str:
 
 def first_told(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
     """Return so many verdicts at most, in order: the first of each setting, then the second of each, and so on."""
-    told = list(_told(verdicts))
-    seen: Counter[str] = Counter()
-    ranks = []
-    for verdict in told:
-        ranks.append(seen[verdict.aspect])
-        seen[verdict.aspect] += 1
-    chosen = sorted(range(len(told)), key=lambda place: (ranks[place], place))[:most]
-    return [told[place] for place in sorted(chosen)]
+    return take_turns(list(_told(verdicts)), most)
 
 
 def _told(verdicts: Sequence[Verdict]) -> Iterator[Verdict]:

@@ -12,7 +12,7 @@ from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.scaling import scaling_curves
 from stepbench.analysis.share import trigger_shares
-from stepbench.analysis.verdicts import MOST_VERDICTS, plan_verdicts
+from stepbench.analysis.verdicts import MOST_VERDICTS, plan_verdicts, take_turns
 from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
@@ -89,8 +89,8 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     verdicts = plan_verdicts(summary.trials, listed)
     over_trials = {
         "scaling": scaling_curves(summary.trials, listed),
-        "verdicts": verdicts[:MOST_VERDICTS],
-        "verdicts_left_out": len(verdicts[MOST_VERDICTS:]),
+        "verdicts": tuple(take_turns(verdicts, MOST_VERDICTS)),
+        "verdicts_left_out": max(0, len(verdicts) - MOST_VERDICTS),
         "question": (parsed.question or "") if parsed else "",
         "description": (parsed.description or "") if parsed else "",
     }

@@ -72,7 +72,7 @@ def find_change(series: NDArray[np.float64], rng: np.random.Generator) -> LevelC
     levels = np.where(np.arange(n) < bins, ranks[:bins].mean(), ranks[bins:].mean())
     time = _time(ranks - levels)
     if n / time < MIN_INDEPENDENT:
-        message = f"{n / time:.0f} of {n} bins independent < {MIN_INDEPENDENT}"
+        message = f"{int(n / time)} of {n} bins independent < {MIN_INDEPENDENT}"
         raise InsufficientSampleError(message)
     excursion = float(np.abs(_cusum(ranks)).max()) / math.sqrt(variance)
     p_value = float(special.kolmogorov((excursion + _OVERSHOOT) / math.sqrt(n * time)))

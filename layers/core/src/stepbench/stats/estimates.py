@@ -113,7 +113,7 @@ class Sample:
         n, needed = self.values.size, max(min_sample(q) for q in qs)
         time = max(self.autocorrelation_time(q) for q in qs) if n >= min_sample(0.5) else 1.0
         if n / time < needed:  # of dependent values it takes more than of independent ones, however few there are
-            message = f"n={n} < {needed}" if time == 1 else f"{n / time:.0f} of {n} independent < {needed}"
+            message = f"n={n} < {needed}" if time == 1 else f"{int(n / time)} of {n} independent < {needed}"
             raise InsufficientSampleError(message)
         return time
 
