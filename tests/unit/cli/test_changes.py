@@ -124,3 +124,11 @@ def test_changes_are_told_in_the_words_of_the_command() -> None:
     changes = Changes(20, 3, (("trials[0].writers", 4), ("name", "x")))
     assert str(changes) == 'each measured phase lasts 20 s, trials[*].repeats = 3, trials[0].writers = 4, name = "x"'
     assert not Changes()
+
+
+def test_a_changed_plan_loses_the_description_of_what_it_was() -> None:
+    """`About a minute and a half` stood over a run of 41 s; a description that is given with the change stays."""
+    described = {**PLAN, "description": "Steps of 30 s."}
+    assert "description" not in made(document=described, duration_s=5)
+    assert made('description="Steps of 5 s."', document=described, duration_s=5)["description"] == "Steps of 5 s."
+    assert changed(described, described, Changes())["description"] == "Steps of 30 s."
