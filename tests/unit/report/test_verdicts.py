@@ -66,3 +66,11 @@ def test_what_may_be_the_reason_is_said_beside_the_verdict() -> None:
     (one,) = etcd_verdicts("writers", 1)
     doubted = one.model_copy(update={"doubts": ("host_jitter", "watch_gap")})
     assert describe(doubted) == f"{one.text} Doubtful: host jitter, watch gap."
+
+
+def test_stores_that_are_only_listed_are_no_setting() -> None:
+    """`How long after my write …?` is answered for each before one is set against the other."""
+    run = sample_summary(sample_results())
+    for aspect, of_settings in (("target.store", False), ("trial", False), ("writers", True)):
+        views = verdict_views(run.model_copy(update={"verdicts": etcd_verdicts(aspect, 2)}))
+        assert views.of_settings is of_settings

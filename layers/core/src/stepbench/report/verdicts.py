@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.analysis.pairs import TRIAL
 from stepbench.analysis.verdicts import take_turns
 from stepbench.report.headline import name_caveat_kind
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""
 TERMINAL_LINES = 6
+STORE = "target.store"
 ONE_RUN = "These are single runs: how far runs differ from one another shows with three or more of each (repeats)."
 
 
@@ -27,6 +29,11 @@ class VerdictViews:
 
     shown: tuple[Verdict, ...]
     all: tuple[Verdict, ...]
+
+    @property
+    def of_settings(self) -> bool:
+        """Tell whether a setting varies; where stores or trials are only listed, each one has its own answer first."""
+        return any(verdict.aspect not in {STORE, TRIAL} for verdict in self.shown)
 
     @property
     def of_one_run(self) -> bool:
