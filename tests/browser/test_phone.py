@@ -95,6 +95,6 @@ def test_a_wide_screen_begins_with_question_answer_and_the_head_of_a_table(
             "[...document.querySelectorAll(`${each}:not(details *)`)].slice(0, 1)).map("
             "(each) => each.getBoundingClientRect().bottom)"
         )
-        assert len(bottoms) == (2 if name == "matrix" else 3)
+        assert len(bottoms) == 3
         assert bottoms == sorted(bottoms)
         assert bottoms[-1] <= 900

@@ -177,14 +177,14 @@ def test_captions_say_what_this_device_can_do(finger: bool, pages: Pages, report
         assert "keyboard" in hint
 
 
-def test_a_figure_that_cannot_be_drawn_when_its_fold_opens_says_so(pages: Pages, report: Path) -> None:
+def test_a_figure_that_cannot_be_drawn_when_it_is_unfolded_says_so(pages: Pages, files: dict[str, Path]) -> None:
     """The page is not left drawing for ever, and what can be drawn is."""
-    with pages.of_its_own(report, 390) as seen:
+    with pages.of_its_own(files["operations"], 390) as seen:
         draws = "const draw = vegaEmbed; let times = 0; window.vegaEmbed = (...all) => {"
         seen.page.evaluate(draws + " if (!times++) throw new Error('no room'); return draw(...all); }; 0")
-        fold = seen.page.locator("#time details.fold").first
-        fold.locator("summary").first.click()
+        unfold(seen)
         seen.page.wait_for_function("document.documentElement.dataset.charts === 'failed'", timeout=LIMIT_MS)
-        assert fold.locator(".chart").first.inner_text() == "This figure could not be drawn: no room"
-        assert fold.locator(".chart").last.locator("svg.marks").is_visible()
+        failed = seen.page.locator(".chart.failed")
+        assert failed.inner_text() == "This figure could not be drawn: no room"
+        assert seen.page.locator(".chart svg.marks:visible").count() == seen.page.locator(".chart").count() - 1
         assert seen.console == ["pageerror: no room"]
