@@ -207,6 +207,31 @@ async def test_a_function_that_is_gone_took_its_mappings_along(aws: Aws) -> None
     assert await aws.dynamodb().tear_down() is True
 
 
+async def test_what_cannot_be_removed_keeps_nothing_else_from_being(aws: Aws) -> None:
+    """A network without an endpoint for autoscaling, and a mapping that is locked: the table goes all the same."""
+    plan = SPEC.plan
+    target = plan.target.model_copy(update={"capacity": AUTOSCALED})
+    spec = SPEC.model_copy(update={"plan": plan.model_copy(update={"target": target})})
+    aws.answers(SERVICE, "deregister_scalable_target", "AccessDeniedException")
+    aws.maps("Enabled")
+    aws.answers("lambda", "delete_event_source_mapping", "AccessDeniedException")
+    aws.describes("ACTIVE")
+    aws.answers("dynamodb", "delete_table", {})
+    with pytest.raises(TargetUnavailableError, match="DeregisterScalableTarget"):
+        await aws.dynamodb(spec).tear_down()
+
+
+async def test_prepare_waits_for_the_streams_arn(aws: Aws) -> None:
+    """A table can be ACTIVE before its new stream has an ARN."""
+    aws.describes("gone")
+    aws.answers("dynamodb", "create_table", {})
+    streamed = {"StreamSpecification": {"StreamEnabled": True}}
+    aws.describes("CREATING", streamed, streamed | {"LatestStreamArn": STREAM})
+    aws.maps("none")
+    aws.answers("lambda", "create_event_source_mapping", {})
+    await aws.dynamodb().prepare()
+
+
 async def test_one_tear_down_call_is_bounded(aws: Aws) -> None:
     """A Lambda that waits for a slow deletion until its own time-out loses the lease's release."""
     aws.maps(*["Deleting"] * 41)
@@ -218,13 +243,22 @@ DENIED: dict[str, list[tuple[str, str, dict[str, Any] | str]]] = {
     "a mapping that may not be removed": [
         ("lambda", "list_event_source_mappings", {"EventSourceMappings": [MAPPING]}),
         ("lambda", "delete_event_source_mapping", "AccessDeniedException"),
+        ("dynamodb", "describe_table", "ResourceNotFoundException"),
     ],
-    "mappings that may not be listed": [("lambda", "list_event_source_mappings", "AccessDeniedException")],
+    "mappings that may not be listed": [
+        ("lambda", "list_event_source_mappings", "AccessDeniedException"),
+        ("dynamodb", "describe_table", "ResourceNotFoundException"),
+    ],
     "a table that may not be described": [
         ("lambda", "list_event_source_mappings", {"EventSourceMappings": []}),
         ("dynamodb", "describe_table", "AccessDeniedException"),
     ],
-    "a bucket that may not be touched": [("s3", "get_bucket_notification_configuration", "AccessDenied")],
+    "a bucket that may not be touched": [
+        ("s3", "get_bucket_notification_configuration", "AccessDenied"),
+        ("s3", "list_object_versions", {"Versions": [VERSION]}),
+        ("s3", "delete_objects", {}),
+        ("s3", "list_object_versions", {}),
+    ],
     "versions that may not be deleted": [
         ("s3", "get_bucket_notification_configuration", {}),
         ("s3", "list_object_versions", {"Versions": [VERSION]}),

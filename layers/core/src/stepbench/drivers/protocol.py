@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from stepbench.clock import Clock
 from stepbench.contracts.plan import Scale, TrialSpec
+from stepbench.errors import TargetUnavailableError
 from stepbench.model.change import ChangeBatch
 from stepbench.model.pending import PendingRequest
 from stepbench.model.request import Request
@@ -172,6 +173,30 @@ class StoreRoom(NamedTuple):
     trigger: BuildDriver | None = None
     operations: BuildDriver | None = None
     meter: Callable[[TrialSpec, Settings, Callable[[str], Any]], Meter | None] | None = None
+
+
+async def in_turn(*steps: Callable[[], Awaitable[bool]]) -> bool:
+    """
+    Take one step of clearing up after the other, up to the first that is not done yet; return whether all are.
+
+    One that fails keeps none of the others from being taken: what it could not remove is no reason to leave the rest.
+
+    Raises:
+        TargetUnavailableError: what the first that failed raised, when the others have been taken.
+    """
+    failures = []
+    for step in steps:
+        try:
+            if not await step():
+                break
+        except TargetUnavailableError as error:
+            failures.append(error)
+    else:
+        if not failures:
+            return True
+    if failures:
+        raise failures[0]
+    return False
 
 
 async def to_its_end(work: Awaitable[T]) -> T:

@@ -12,6 +12,7 @@ from stepbench.contracts.target import (
     ProvisionedCapacity,
 )
 from stepbench.drivers.aws.access import AwsAccess, error_code
+from stepbench.drivers.protocol import in_turn
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
@@ -64,18 +65,23 @@ class DynamoDbTable:
         """Make it where it is missing, wait until it is active, and return it as described then."""
         if await self.describe() is None:
             await self.call("create_table", **table_request(self._capacity, streamed=streamed))
-        return await self.until_active()
+        return await self.until_active(streamed=streamed)
 
-    async def until_active(self) -> dict[str, Any]:
-        """Wait for the end of a change, and return the table as it is then."""
+    async def until_active(self, *, streamed: bool) -> dict[str, Any]:
+        """
+        Wait for the end of a change, and return the table as it is then.
+
+        `streamed`: wait for the ARN of its stream, too, which a table that is ACTIVE may not have at once.
+        """
         until_ns = self._clock.now_ns() + ACTIVE_WITHIN_NS
         while True:
             table = await self.describe()
-            if table is not None and table["TableStatus"] == "ACTIVE":
+            status = table["TableStatus"] if table else "gone"
+            if table is not None and status == "ACTIVE" and (not streamed or "LatestStreamArn" in table):
                 return table
             if self._clock.now_ns() >= until_ns:
-                status = table["TableStatus"] if table else "gone"
-                message = f"table {self.name} is {status} after {ACTIVE_WITHIN_NS // 10**9} s, not ACTIVE"
+                lacking = "without the ARN of its stream" if status == "ACTIVE" else "not ACTIVE"
+                message = f"table {self.name} is {status} after {ACTIVE_WITHIN_NS // 10**9} s, {lacking}"
                 raise TargetUnavailableError(message)
             await self._clock.sleep_async(_POLL_S)
 
@@ -101,11 +107,12 @@ class DynamoDbTable:
             await self._autoscaling.ensure(scale.capacity)
         return not request
 
-    async def stop_autoscaling(self) -> None:
-        """Deregister autoscaling, where the trial ever asks for it."""
+    async def stop_autoscaling(self) -> bool:
+        """Deregister autoscaling, where the trial ever asks for it; True, since that takes effect at once."""
         asked = [self._capacity, *(phase.scale.capacity for phase in self._spec.plan.phases if phase.scale)]
         if any(isinstance(capacity, AutoscaledCapacity) for capacity in asked):
             await self._autoscaling.remove()
+        return True
 
     async def remove(self) -> bool:
         """Ask for its deletion; True when it is gone."""
@@ -239,13 +246,7 @@ class DynamoDbStore:
 
     async def tear_down(self) -> bool:
         """Remove what belongs to the trial, and see it gone."""
-        until_ns = self._clock.now_ns() + TEAR_DOWN_FOR_NS
-        await self._table.stop_autoscaling()
-        while not await self._remove():
-            if self._clock.now_ns() >= until_ns:
-                return False
-            await self._clock.sleep_async(_POLL_S)
-        return True
+        return await in_turn(self._table.stop_autoscaling, self._remove_in_time)
 
     async def close(self) -> None:
         """End connections."""
@@ -254,6 +255,14 @@ class DynamoDbStore:
     async def provider(self) -> str:
         """Return what serves the table."""
         return self._aws.provider("Amazon DynamoDB")
+
+    async def _remove_in_time(self) -> bool:
+        until_ns = self._clock.now_ns() + TEAR_DOWN_FOR_NS
+        while not await self._remove():
+            if self._clock.now_ns() >= until_ns:
+                return False
+            await self._clock.sleep_async(_POLL_S)
+        return True
 
     async def _remove(self) -> bool:
         return await self._table.remove()

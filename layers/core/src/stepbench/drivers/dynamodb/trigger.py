@@ -10,6 +10,7 @@ from stepbench.drivers.aws.access import ANSWER_LIMIT_S, error_code, limits_of
 from stepbench.drivers.dynamodb.items import ItemRequests
 from stepbench.drivers.dynamodb.table import STREAM, DynamoDbStore
 from stepbench.drivers.preload import preload_keys, write_each
+from stepbench.drivers.protocol import in_turn
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class DynamoDbDriver(DynamoDbStore):
             async with self._aws.opened():
                 await preload_keys(self._spec, write_each(self._prepare_directly), self._clock)
             await self._table.call("update_table", StreamSpecification=STREAM)
-            table = await self._table.until_active()
+        if "LatestStreamArn" not in table:
+            table = await self._table.until_active(streamed=True)
         await self._table.ensure_autoscaling()
         await self._mapping.ensure(table["LatestStreamArn"])
 
@@ -60,7 +62,7 @@ class DynamoDbDriver(DynamoDbStore):
 
     async def _remove(self) -> bool:
         """Remove the mapping, then the table with its stream."""
-        return await self._mapping.remove() and await super()._remove()
+        return await in_turn(self._mapping.remove, super()._remove)
 
 
 RETRIES = 3

@@ -26,6 +26,7 @@ from stepbench.drivers.aws.access import AwsAccess
 from stepbench.drivers.postgresql.cluster import ClusterCapacity
 from stepbench.drivers.postgresql.server import SESSION_OPTIONS, drop_schema, server_name, trial_access
 from stepbench.drivers.preload import preloads
+from stepbench.drivers.protocol import in_turn
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors, target_error
 from stepbench.drivers.sql.executor import FIRST_SESSIONS, SessionLimits, SqlExecutor
 from stepbench.drivers.sql.statements import Table, statements
@@ -154,11 +155,8 @@ class PostgresqlDriver:
         """
         # Whatever this trial asked for: one that was cut short in the middle of scaling may have left its bounds.
         if self._settings.aurora_cluster and self._spec.plan.target.endpoint is None:
-            async with self._cluster() as cluster:
-                if not await cluster.restore():
-                    return False
-        async with self._control() as connection:
-            return await drop_schema(connection, self._schema)
+            return await in_turn(self._restore, self._drop)
+        return await self._drop()
 
     async def scale(self, scale: Scale) -> bool:
         """Ask the stack's Aurora Serverless v2 cluster for other bounds; True once they are in force."""
@@ -178,6 +176,14 @@ class PostgresqlDriver:
             remedy = "Deploy the stack with AuroraPostgresql=serverless, or remove `scale` from the plan."
             raise target_error(self._spec, "this stack has no Aurora Serverless v2 cluster to scale", remedy)
         return self._settings.aurora_cluster
+
+    async def _restore(self) -> bool:
+        async with self._cluster() as cluster:
+            return await cluster.restore()
+
+    async def _drop(self) -> bool:
+        async with self._control() as connection:
+            return await drop_schema(connection, self._schema)
 
     @asynccontextmanager
     async def _cluster(self) -> AsyncIterator[ClusterCapacity]:

@@ -6,6 +6,7 @@ The prefix is the filter: keys of events that it is to hold back have another he
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.identity import matching_head
@@ -13,6 +14,7 @@ from stepbench.contracts.workload import Kind
 from stepbench.drivers.aws.access import ANSWER_LIMIT_S, AwsAccess, error_code
 from stepbench.drivers.aws.answers import write_result, xml_error_code
 from stepbench.drivers.preload import preload_keys, write_each
+from stepbench.drivers.protocol import in_turn
 from stepbench.errors import TargetUnavailableError
 from stepbench.wire.http1.aws import SignedRequest
 from stepbench.wire.http1.sigv4 import Form, s3_path
@@ -93,11 +95,7 @@ class S3Driver:
         """Remove the notification, then every version and delete marker of the trial."""
         s3: S3Client = await self._aws.client()
         try:
-            await self._remove_notification(s3)
-            until_ns = self._clock.now_ns() + _TEAR_DOWN_FOR_NS
-            while await self._delete_page(s3):
-                if self._clock.now_ns() >= until_ns:
-                    return False
+            return await in_turn(partial(self._remove_notification, s3), partial(self._delete_versions, s3))
         except TargetUnavailableError as error:
             if error_code(error) != "NoSuchBucket":
                 raise
@@ -121,7 +119,7 @@ class S3Driver:
         answer = await self._aws.call(s3.get_bucket_notification_configuration, Bucket=self._bucket)
         return {name: value for name, value in answer.items() if name != "ResponseMetadata"}
 
-    async def _remove_notification(self, s3: S3Client) -> None:
+    async def _remove_notification(self, s3: S3Client) -> bool:
         config = await self._notifications(s3)
         if has_notification(config, self._prefix):
             await self._aws.call(
@@ -129,6 +127,14 @@ class S3Driver:
                 Bucket=self._bucket,
                 NotificationConfiguration=without_notification(config, self._prefix),  # type: ignore[arg-type]
             )
+        return True
+
+    async def _delete_versions(self, s3: S3Client) -> bool:
+        until_ns = self._clock.now_ns() + _TEAR_DOWN_FOR_NS
+        while await self._delete_page(s3):
+            if self._clock.now_ns() >= until_ns:
+                return False
+        return True
 
     async def _delete_page(self, s3: S3Client) -> bool:
         """Delete up to 1,000 versions; False if there were none."""
