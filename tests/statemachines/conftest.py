@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MACHINES = ("benchmark", "trial")
-LAMBDA_INVOKE = "arn:aws:states:::lambda:invoke"
+LAMBDA_INVOKE = "arn:${Partition}:states:::lambda:invoke"
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,12 @@ def _scopes(machine: dict[str, Any], scope: tuple[str, ...]) -> Iterator[tuple[t
             yield from _scopes(branch, (*scope, name, str(index)))
         if "ItemProcessor" in state:
             yield from _scopes(state["ItemProcessor"], (*scope, name))
+
+
+def substituted(definition: str, partition: str = "aws") -> str:
+    """Return a machine's text as it is deployed to a partition: what is substituted beside that is a function."""
+    function = f"arn:{partition}:lambda:us-east-1:000000000000:function:any"
+    return re.sub(r"\$\{(\w+)\}", lambda found: partition if found[1] == "Partition" else function, definition)
 
 
 def load_machine(name: str) -> Machine:

@@ -185,7 +185,7 @@ class Lab:
         self.machines[name] = answer["stateMachineArn"]
 
     def _resolve(self, name: str) -> str:
-        known = {"ResultsTableName": TABLE, "TrialStateMachineArn": self.machines.get("trial", "")}
+        known = {"ResultsTableName": TABLE, "TrialStateMachineArn": self.machines.get("trial", ""), "Partition": "aws"}
         function = f"arn:aws:lambda:us-east-1:000000000000:function:{name.removesuffix('FunctionArn')}"
         return known.get(name, function)
 

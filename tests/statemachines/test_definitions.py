@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cfnlint.api import lint_all  # type: ignore[import-untyped] # it has none
+from tests.statemachines.conftest import substituted
 
 from stepbench import errors
 from stepbench.contracts import run_tasks, tasks
@@ -360,7 +361,7 @@ SCHEMA_RULE = "E3601"
 
 
 def _schema_findings(definition: dict[str, Any]) -> list[str]:
-    text = re.sub(r"\$\{\w+\}", "arn:aws:lambda:us-east-1:000000000000:function:any", json.dumps(definition))
+    text = substituted(json.dumps(definition))
     properties = {"RoleArn": "arn:aws:iam::000000000000:role/any", "DefinitionString": text}
     template = {"Resources": {"Machine": {"Type": "AWS::StepFunctions::StateMachine", "Properties": properties}}}
     return [str(found) for found in lint_all(json.dumps(template)) if found.rule.id == SCHEMA_RULE]
@@ -378,7 +379,10 @@ def asl_validator() -> Path:
     return ROOT / "node_modules" / ".bin" / "asl-validator"
 
 
-def _validate(command: Path, path: Path) -> subprocess.CompletedProcess[str]:
+def _validate(
+    command: Path, path: Path, definition: dict[str, Any], partition: str
+) -> subprocess.CompletedProcess[str]:
+    path.write_text(substituted(json.dumps(definition), partition))
     return subprocess.run([command, "--json-path", path], capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -393,9 +397,12 @@ def test_the_schema_check_can_fail(machine: Machine) -> None:
     assert len(_schema_findings(broken)) == 1
 
 
-def test_asl_validator_accepts_the_machine(machine: Machine, asl_validator: Path) -> None:
-    """It knows JSONPath and rules between fields, which the schema does not."""
-    answer = _validate(asl_validator, ROOT / "statemachines" / f"{machine.name}.asl.json")
+@pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov"])
+def test_asl_validator_accepts_the_machine(
+    machine: Machine, asl_validator: Path, tmp_path: Path, partition: str
+) -> None:
+    """It knows JSONPath, rules between fields, and partitions other than `aws`, all of which the schema does not."""
+    answer = _validate(asl_validator, tmp_path / "machine.asl.json", machine.definition, partition)
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
@@ -404,10 +411,14 @@ def test_asl_validator_can_fail(machine: Machine, asl_validator: Path, tmp_path:
     first = machine.definition["StartAt"]
     states = machine.definition["States"]
     broken = {**machine.definition, "States": {**states, first: {**states[first], "Next": "Nowhere"}}}
-    path = tmp_path / "broken.asl.json"
-    path.write_text(json.dumps(broken))
-    answer = _validate(asl_validator, path)
+    answer = _validate(asl_validator, tmp_path / "broken.asl.json", broken, "aws")
     assert answer.returncode != 0
+
+
+def test_no_machine_is_bound_to_a_partition(machine: Machine) -> None:
+    """In China and GovCloud, `arn:aws` names nothing."""
+    arns = re.findall(r"arn:[^:]*", json.dumps(machine.definition))
+    assert set(arns) == {"arn:${Partition}"}
 
 
 def test_the_lock_names_no_registry() -> None:
