@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 
+import boto3
 import pytest
 from tests.samples.templates import ROOT, Json, listed, load_template, statements
 from tests.statemachines.conftest import load_machine
@@ -38,6 +39,7 @@ from stepbench.stages.run_writer import Bench
 from stepbench.stages.watch_changes import WatchPace
 from stepbench.workload.operations import Contents
 
+REGIONAL_S3 = "AWS_S3_US_EAST_1_REGIONAL_ENDPOINT"
 MEASURED = {"CheckClock", "ReceiveEvents", "RunWriter", "WatchChanges"}
 NAMELESS = {
     "lambda:ListEventSourceMappings",
@@ -128,7 +130,16 @@ def test_the_environment_is_what_settings_read() -> None:
     """A variable with another name would be ignored, and the default used in silence."""
     given = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"])
     of_lambda = {"AWS_REGION", "AWS_ENDPOINT_URL", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
-    assert given == {name.upper() for name in Settings.model_fields} - of_lambda
+    assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - of_lambda
+
+
+def test_every_function_goes_to_the_regions_own_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In us-east-1 botocore's default is the global endpoint, which no gateway endpoint has to serve."""
+    value = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"][REGIONAL_S3]
+    monkeypatch.setenv(REGIONAL_S3, value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    session = boto3.session.Session("x", "y", region_name="us-east-1")
+    assert session.client("s3").meta.endpoint_url == "https://s3.us-east-1.amazonaws.com"
 
 
 def test_no_star_where_a_name_can_stand() -> None:

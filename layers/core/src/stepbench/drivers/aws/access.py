@@ -46,12 +46,7 @@ _LASTING_CODES = frozenset(
     }
 )
 _CONTROL = Config(
-    retries={"mode": "standard", "total_max_attempts": 3},
-    connect_timeout=5,
-    read_timeout=20,
-    max_pool_connections=8,
-    # In us-east-1 botocore would take the global endpoint; the region's own is what a gateway endpoint serves.
-    s3={"us_east_1_regional_endpoint": "regional"},
+    retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=5, read_timeout=20, max_pool_connections=8
 )
 
 
