@@ -47,7 +47,7 @@ class Scene:
         self.memory = MemoryServices(aws={"dynamodb": client})
         services = self.memory.services
         store, log = T4Store(services.table, services.runs), T4Log(lambda _: None, print)
-        self.checker = Checker(Receiver(store, log, Sandbox("sandbox-1", T4_NS)), services)
+        self.checker = Checker(Receiver(store, log, Sandbox("sandbox-1", T4_NS, T4_NS)), services)
 
     def invoke(self, event: Any, request_id: str = "request-1") -> dict[str, Any]:  # noqa: ANN401 -- JSON
         """Invoke the function once."""

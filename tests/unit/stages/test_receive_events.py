@@ -20,7 +20,7 @@ from stepbench.records.formats.t4_lines import T4Line, parse_t4_line
 from stepbench.records.storage import layout
 from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.stages import receive_events as stage
-from stepbench.stages.receive_events import TABLE_PATIENCE, Receiver, Sandbox, open_receiver, receive_events
+from stepbench.stages.receive_events import AHEAD_NS, TABLE_PATIENCE, Receiver, Sandbox, open_receiver, receive_events
 from stepbench.wire.http1 import blocking
 
 T4_NS = 1_800_000_000_000_000_000
@@ -44,11 +44,11 @@ def printed() -> list[str]:
 
 @pytest.fixture
 def receiver(behind: MemoryServices, printed: list[str]) -> Receiver:
-    """Return a sandbox whose handler began to load 250 ms before t4."""
+    """Return a sandbox whose handler began to load 250 ms before t4, and took 240 ms."""
     services = behind.services
     store = T4Store(services.table, services.runs)
     log = T4Log(lambda tag: services.table.flag(tag, layout.LOG_T4), printed.append)
-    return Receiver(store, log, Sandbox("sandbox-1", T4_NS - 250_000_000))
+    return Receiver(store, log, Sandbox("sandbox-1", T4_NS - 250_000_000, T4_NS - 10_000_000))
 
 
 def logged(printed: list[str], tag: str = REF.tag) -> list[T4Line]:
@@ -72,11 +72,19 @@ def test_one_item_holds_the_whole_batch(receiver: Receiver, behind: MemoryServic
 
 
 def test_the_first_invocation_is_cold_and_no_other(receiver: Receiver, behind: MemoryServices) -> None:
-    """Cold starts are shown apart; init is what came between import and the first event."""
+    """Cold starts are shown apart; init is what came before the first event."""
     for number in range(2):
         receive_events({"Records": [dynamodb_record(EVENT)]}, T4_NS + number, f"request-{number}", receiver)
     items = sorted(stored(behind), key=lambda item: item.request_id)
-    assert ([item.cold for item in items], {item.init_ns for item in items}) == ([True, False], {250_000_000})
+    assert ([item.cold for item in items], {item.init_ns for item in items}) == ([True, False], {240_000_000})
+
+
+def test_a_sandbox_that_was_made_ahead_starts_nothing_cold(receiver: Receiver, behind: MemoryServices) -> None:
+    """Lambda makes some before they are needed: the time until they are is idle, and no event waits for it."""
+    t4_ns = receiver.sandbox.ready_ns + AHEAD_NS
+    receive_events({"Records": [dynamodb_record(EVENT)]}, t4_ns, "request-1", receiver)
+    (item,) = stored(behind)
+    assert (item.cold, item.init_ns) == (False, 240_000_000)
 
 
 def test_lambdas_retry_is_kept_beside_the_first_try(receiver: Receiver, behind: MemoryServices) -> None:

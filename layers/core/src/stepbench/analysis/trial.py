@@ -231,9 +231,9 @@ def _summarise_function(name: str, lines: Sequence[ReportLine]) -> Invocations:
 
 
 def _add_own_stamps(reported: Invocations, items: ItemColumns) -> Invocations:
-    """Take cold starts from the receivers' own stamps where REPORT lines (of emulators) have none."""
+    """Take cold starts from the receivers' own stamps where no REPORT line tells of any, as an emulator's."""
     cold = [init_ns / NS_PER_MS for init_ns in items.cold_init_ns().values()]
-    if reported.cold_starts >= len(cold):
+    if reported.cold_starts or not cold:
         return reported
     update = {"cold_starts": len(cold), "init_ms_p50": _median(cold), "init_ms_max": max(cold, default=None)}
     return reported.model_copy(update=update)

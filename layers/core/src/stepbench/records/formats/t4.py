@@ -8,7 +8,7 @@ is packed here. An item's attributes:
     entries           `ENTRY` structs, one after the other; more than a few as `pack_planes` packs them
     tokens            the store's names of the changes, one an entry ("" = none); absent if there are none at all
     sandbox           which receiver
-    cold, init_ns     whether this was the sandbox's first invocation; import of the handler to its first statement
+    cold, init_ns     whether the invocation was its sandbox's first, soon after its init; how long that took
     batch             how many records were delivered together (a watcher's item: the largest batch in it)
     source            "receiver" or "watcher#<lane>"
     t3_resolution_ns  how finely the store tells t3; 0 = it does not
