@@ -91,15 +91,20 @@ class EtcdSubject:
         return watching(etcd_driver(spec, self.upstream))
 
     async def gateway(self, path: str, question: dict[str, Any]) -> list[dict[str, str]]:
+        """Return the keys and values in an answer of `ask`."""
+        entries: list[dict[str, str]] = (await self.ask(path, question)).get("kvs", [])
+        return entries
+
+    async def ask(self, path: str, question: dict[str, Any]) -> dict[str, Any]:
         """Ask etcd's JSON gateway."""
         request = urllib.request.Request(f"http://{self.upstream}/v3/{path}", json.dumps(question).encode())
 
-        def ask() -> list[dict[str, str]]:
+        def fetch() -> dict[str, Any]:
             with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310 -- loopback
-                entries: list[dict[str, str]] = json.load(answer).get("kvs", [])
-                return entries
+                found: dict[str, Any] = json.load(answer)
+                return found
 
-        return await asyncio.to_thread(ask)
+        return await asyncio.to_thread(fetch)
 
 
 def _encode(text: str) -> str:

@@ -98,7 +98,7 @@ RULES = {
         finding({**LOAD, "name": "probe-2"}), "phases[0].name", message="is the name of a probe of find_rate"
     ),
     "a server of one's own, which the stack's metric is not about": Refused(
-        finding(target={"store": "etcd", "endpoint": "10.0.0.1:2379"}),
+        finding(target={"store": "etcd", "endpoint": "10.0.0.1:2379", "quota_gib": 8}),
         *("target.endpoint", "", "", "whose metrics nobody knows"),
     ),
     "no units to have a share of": Refused(

@@ -204,6 +204,19 @@ class EtcdTarget(StoreTarget):
     filters: ClassVar = "key"
     operations: ClassVar = ALL_KINDS
     metered: ClassVar = True
+    quota_gib: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        allow_inf_nan=False,
+        description="The server's --quota-backend-bytes, in GiB; a trial that writes more is refused. Without it 8, "
+        "as the stack's and the local server have, and for `endpoint` etcd's default of 2.",
+    )
+
+    @property
+    def quota_bytes(self) -> float:
+        """Return how large the server's file may become."""
+        return 2**30 * (self.quota_gib or (8 if self.endpoint is None else 2))
 
 
 class RedisTarget(StoreTarget):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
 from stepbench.contracts.endpoint import endpoint_problem
-from stepbench.contracts.rules import capacity, load, operations
+from stepbench.contracts.rules import capacity, etcd, load, operations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +73,7 @@ TRIAL_RULES = (
     load.log_rules,
     capacity.find_rules,
     capacity.same_sandbox_rules,
+    etcd.space_rules,
     load.filter_rules,
     operations.experiment_rules,
     operations.workload_rules,

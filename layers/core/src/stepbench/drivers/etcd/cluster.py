@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from stepbench.drivers import access
 from stepbench.drivers.etcd import etcd_pb2 as pb
+from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import ServerRefusalError
 from stepbench.wire.addresses import Endpoint, parse_endpoint, resolve
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
@@ -29,11 +30,10 @@ from stepbench.wire.http2.grpc_connection import (
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.errors import TargetUnavailableError
     from stepbench.settings import Settings
 
 RANGE, PUT, DELETE_RANGE, TXN = (f"/etcdserverpb.KV/{name}" for name in ("Range", "Put", "DeleteRange", "Txn"))
@@ -76,17 +76,17 @@ class CallError(ServerRefusalError):
     """A call besides the load was not answered with OK."""
 
     def __init__(self, answer: GrpcAnswer) -> None:
-        self._status = answer.status
+        self.status = answer.status
         super().__init__(f"{answer.status.name}: {answer.message}")
 
     @property
     def is_lasting(self) -> bool:
         """Return whether waiting is of no use: the server wants to know who we are, or is no etcd."""
-        return self._status in _LASTING
+        return self.status in _LASTING
 
 
 class EtcdCluster:
-    """A trial's cluster; what is not load goes to its first endpoint."""
+    """A trial's cluster; what is not load goes to the first endpoint that answers."""
 
     def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock, limits: EtcdLimits) -> None:
         endpoints = access.choose_endpoint(spec, settings.etcd_endpoint, "etcd")
@@ -117,9 +117,31 @@ class EtcdCluster:
         return await connect_grpc(asked, self.clock)
 
     @asynccontextmanager
-    async def control(self) -> AsyncIterator[GrpcConnection]:
-        """Have a connection to the first endpoint, which answers; its calls' errors become TargetUnavailableError."""
-        endpoint = self.endpoints[0]
+    async def control(self, endpoint: Endpoint | None = None) -> AsyncIterator[GrpcConnection]:
+        """
+        Have a connection to an endpoint, or to the first that answers; its calls' errors become TargetUnavailableError.
+
+        Raises:
+            TargetUnavailableError: that one does not answer, or none does.
+        """
+        found, connection = await self._reach_first([endpoint] if endpoint else self.endpoints)
+        try:
+            yield connection
+        except (CallError, DecodeError) as error:
+            raise unavailable(found, error) from error
+        finally:
+            connection.close()
+
+    async def _reach_first(self, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, GrpcConnection]:
+        failures = []
+        for endpoint in endpoints:
+            try:
+                return endpoint, await self._reach(endpoint)
+            except TargetUnavailableError as error:
+                failures.append(error)
+        raise failures[0]
+
+    async def _reach(self, endpoint: Endpoint) -> GrpcConnection:
         address = await resolve(endpoint)
         try:
             connection = (await self.dial(endpoint, address, self._limits.control_s)).connection
@@ -127,11 +149,12 @@ class EtcdCluster:
             raise unavailable(endpoint, error) from error
         try:
             await make_call(connection, STATUS, b"")
-            yield connection
-        except (CallError, DecodeError) as error:
-            raise unavailable(endpoint, error) from error
-        finally:
+        except BaseException as error:
             connection.close()
+            if isinstance(error, CallError):
+                raise unavailable(endpoint, error) from error
+            raise
+        return connection
 
     async def provider(self) -> str:
         """Return the name and version, `etcd 3.5.1`. Raises TargetUnavailableError."""
@@ -139,7 +162,7 @@ class EtcdCluster:
             return f"etcd {pb.StatusResponse.FromString(await make_call(connection, STATUS, b'')).version}"
 
     async def remove(self, prefix: bytes) -> bool:
-        """Delete all keys that begin so in portions, for some 20 s a call; etcd keeps the history until it compacts."""
+        """Delete all keys that begin so in portions, for some 20 s a call; etcd keeps their history."""
         deadline_ns = self.clock.now_ns() + int(TEAR_DOWN_TURN_S * 1e9)
         async with self.control() as connection:
             while self.clock.now_ns() < deadline_ns:
@@ -159,14 +182,14 @@ class EtcdCluster:
         return http2_tls_context()
 
 
-async def make_call(connection: GrpcConnection, method: str, message: bytes) -> bytes:
+async def make_call(connection: GrpcConnection, method: str, message: bytes, limit_s: float | None = None) -> bytes:
     """
     Make a call besides the load, and return its answer's message.
 
     Raises:
         CallError: it was not answered with OK.
     """
-    answer = await connection.call_and_wait(method, message)
+    answer = await connection.call_and_wait(method, message, limit_s)
     if answer.status is not GrpcStatus.OK:
         raise CallError(answer)
     return answer.data

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.cluster import DEFAULT_LIMITS, RANGE, TXN, CallError, EtcdCluster, EtcdLimits, make_call
+from stepbench.drivers.etcd.maintenance import reclaim_space
 from stepbench.wire.addresses import AddressBook
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _TXN_PUTS, _TXN_BYTES = 100, 1_000_000
 
 
 class EtcdStore:
-    """`Driver` but for `open`, `prepare` and `prepare_request`; what is not load goes to the first endpoint."""
+    """`Driver` but for `open`, `prepare` and `prepare_request`; other calls go to the first endpoint that answers."""
 
     def __init__(
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: EtcdLimits = DEFAULT_LIMITS
@@ -49,8 +50,9 @@ class EtcdStore:
         return True
 
     async def tear_down(self) -> bool:
-        """Delete all keys of the trial in portions, for some 20 s a call; etcd keeps the history until it compacts."""
-        return await self._cluster.remove(self._spec.tag.encode())
+        """Delete all keys of the trial in portions, then reclaim their space; for some 60 s a call at most."""
+        prefix = self._spec.tag.encode()
+        return await self._cluster.remove(prefix) and await reclaim_space(self._cluster)
 
     async def provider(self) -> str:
         """Return the name and version, `etcd 3.5.1`."""

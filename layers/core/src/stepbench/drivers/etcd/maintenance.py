@@ -1,0 +1,98 @@
+"""
+The space that a trial has taken: its history compacted, the files made small again, an alarm about space cleared.
+
+Deleting frees none of it. etcd counts what is free inside its file towards the quota, too, and the alarm that it raises
+at the quota refuses every write until somebody clears it: without all three steps the next trial would be refused.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from stepbench.drivers.etcd import etcd_pb2 as pb
+from stepbench.drivers.etcd.cluster import RANGE, STATUS, TEAR_DOWN_TURN_S, CallError, make_call
+from stepbench.errors import TargetUnavailableError
+from stepbench.wire.http2.grpc_answer import GrpcStatus
+
+if TYPE_CHECKING:
+    from stepbench.clock import Clock
+    from stepbench.drivers.etcd.cluster import EtcdCluster
+    from stepbench.wire.http2.grpc_connection import GrpcConnection
+
+COMPACT = "/etcdserverpb.KV/Compact"
+DEFRAGMENT, ALARM = (f"/etcdserverpb.Maintenance/{name}" for name in ("Defragment", "Alarm"))
+DEFRAGMENT_LIMIT_S = 20.0
+SETTLE_S = 0.25
+_WASTE = 0.1
+"""The share of a file that may be free; a member with more is defragmented."""
+
+
+async def reclaim_space(cluster: EtcdCluster) -> bool:
+    """
+    Compact and defragment every member that answers, for some 40 s a call at most; False: call again.
+
+    Raises:
+        TargetUnavailableError: none answers, or one refuses.
+    """
+    deadline_ns = cluster.clock.now_ns() + int(TEAR_DOWN_TURN_S * 1e9)
+    async with cluster.control() as connection:
+        if not await _compact(connection):
+            return False
+    for endpoint in cluster.endpoints:
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context(cluster.control(endpoint))
+            except TargetUnavailableError:
+                continue  # a member that is down has nothing to give back now
+            if not await _defragment(connection, cluster.clock, deadline_ns):
+                return False
+    async with cluster.control() as connection:
+        await _clear_alarms(connection)
+    return True
+
+
+async def _compact(connection: GrpcConnection) -> bool:
+    """Compact to the newest revision and wait until the pages are free; False where that takes longer."""
+    newest = await make_call(connection, RANGE, pb.RangeRequest(key=b"\0", count_only=True).SerializeToString())
+    revision = pb.RangeResponse.FromString(newest).header.revision
+    asked = pb.CompactionRequest(revision=revision, physical=True).SerializeToString()
+    try:
+        await make_call(connection, COMPACT, asked, TEAR_DOWN_TURN_S)
+    except CallError as error:
+        if error.status is GrpcStatus.DEADLINE_EXCEEDED:
+            return False
+        if error.status is not GrpcStatus.OUT_OF_RANGE:  # that it is compacted already
+            raise
+    return True
+
+
+async def _defragment(connection: GrpcConnection, clock: Clock, deadline_ns: int) -> bool:
+    """Defragment a member if it is worth it, once its own compaction has ended; False where the time is not enough."""
+    before, now = -1, await _status(connection)
+    while now.dbSizeInUse != before:  # only the member that was asked to compact has said when it was done
+        if clock.now_ns() >= deadline_ns:
+            return False
+        await clock.sleep_async(SETTLE_S)
+        before, now = now.dbSizeInUse, await _status(connection)
+    if now.dbSize - now.dbSizeInUse <= _WASTE * now.dbSize:
+        return True
+    try:
+        await make_call(connection, DEFRAGMENT, b"", DEFRAGMENT_LIMIT_S)
+    except CallError as error:
+        if error.status is not GrpcStatus.DEADLINE_EXCEEDED:
+            raise
+        return False
+    return True
+
+
+async def _status(connection: GrpcConnection) -> pb.StatusResponse:
+    return pb.StatusResponse.FromString(await make_call(connection, STATUS, b""))
+
+
+async def _clear_alarms(connection: GrpcConnection) -> None:
+    """Clear alarms about space; one about corruption is for people."""
+    get = pb.AlarmRequest(action=pb.AlarmRequest.GET, alarm=pb.NOSPACE).SerializeToString()
+    for raised in pb.AlarmResponse.FromString(await make_call(connection, ALARM, get)).alarms:
+        cleared = pb.AlarmRequest(action=pb.AlarmRequest.DEACTIVATE, memberID=raised.memberID, alarm=pb.NOSPACE)
+        await make_call(connection, ALARM, cleared.SerializeToString())
