@@ -429,19 +429,6 @@ def test_optional_stacks_are_off_and_go_with_the_stack() -> None:
         assert TEMPLATE["Parameters"][parameter]["Default"] == "off"
 
 
-@pytest.mark.parametrize("stack", ["cassandra", "etcd"])
-def test_a_host_checks_what_it_fetches_and_has_no_key(stack: str) -> None:
-    """Hosts have public addresses, to fetch from; nobody is to come in by them, or with what they fetch."""
-    loaded = load_template(f"stacks/{stack}.yaml")
-    hosts = _of_type("EC2::Instance", loaded)
-    assert hosts
-    for properties in hosts.values():
-        script = str(properties["UserData"])
-        assert "KeyName" not in properties
-        assert properties["MetadataOptions"] == {"HttpTokens": "required"}
-        assert script.index("sha256sum --check") < script.index("tar -xzf")
-
-
 @pytest.mark.parametrize("stack", ["elasticache", "cassandra"])
 def test_a_stores_stack_is_reached_by_the_networks_members_only(stack: str) -> None:
     """It asks for no password."""
