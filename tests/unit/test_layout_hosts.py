@@ -164,6 +164,7 @@ def test_nodes_find_each_other_by_their_tags_and_names() -> None:
     assert flags["--initial-cluster"] == ",".join(f"{each}=http://{each}.{zone}:2380" for each in "abc")
     assert flags["--initial-advertise-peer-urls"] == f"http://$member.{zone}:2380"
     assert flags["--initial-cluster-token"] == "stepbench-$generation"
+    assert {"Ref": "SubnetIds"} in hosts.data["TagSpecifications"][0]["Tags"][0]["Value"]["Fn::Join"]
     subnets = [properties["NetworkInterfaces"][0]["SubnetId"] for properties in nodes.values()]
     assert subnets == [{"Fn::Select": [number, {"Ref": "SubnetIds"}]} for number in range(3)]
 
