@@ -118,11 +118,11 @@ def test_a_store_that_cannot_start_is_skipped_with_its_reason(here: Paths, monke
     """Never replaced by something else, and the other stores run."""
     start = environment.start_store
 
-    def without_etcd(name: str, paths: Paths, lambda_endpoint: str) -> LocalStore:
+    def without_etcd(name: str, paths: Paths, lambda_endpoint: str, members: int) -> tuple[LocalStore, ...]:
         if name == "etcd":
             message = "etcd is not installed"
             raise LocalEnvironmentError(message)
-        return start(name, paths, lambda_endpoint)
+        return start(name, paths, lambda_endpoint, members)
 
     monkeypatch.setattr(environment, "start_store", without_etcd)
     state = up(here, silent, nothing)

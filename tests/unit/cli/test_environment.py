@@ -27,7 +27,7 @@ def test_up_lists_servers_and_what_is_skipped(
     """The endpoints are what the next command of a user needs."""
     server = Server(name="etcd", version="3.5.1", endpoint="127.0.0.1:1", processes=())
     state = EnvironmentState(servers=(server,), skipped={"postgresql": "no compiler"}, complete=True)
-    monkeypatch.setattr(session, "start_environment", lambda _paths, _notify: state)
+    monkeypatch.setattr(session, "start_environment", lambda _paths, _notify, _etcd_members: state)
     assert main(["up"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["etcd", "127.0.0.1:1", "3.5.1"]

@@ -112,7 +112,7 @@ def test_whole_periods_are_averaged_and_the_busiest_server_counts(aws: Aws) -> N
     reading = read(aws, "etcd", 10, 200)
     assert reading.utilisation == pytest.approx(0.7)
     assert reading.whole
-    assert reading.text == "CPUUtilization (AWS/EC2, a; b): 2 periods of 60 s, the busiest of 2"
+    assert reading.text == "CPUUtilization (AWS/EC2, a; b): 2 periods of 60 s, the busiest of 2 (20 %, 70 %)"
 
 
 def test_values_that_are_still_missing_make_a_reading_unfinished(aws: Aws) -> None:

@@ -18,6 +18,7 @@ from stepbench.local.session import (
     bring_up,
     local_session,
     open_session,
+    parameters,
     skip_reason,
     start_environment,
     stop_environment,
@@ -46,8 +47,10 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Record what is done to the environment; nothing real is."""
     done: list[str] = []
 
-    def up(_paths: object, _notify: object, deploy: Callable[[EnvironmentState], str]) -> EnvironmentState:
-        done.append(f"up {deploy(STATE)}")
+    def up(
+        _paths: object, _notify: object, deploy: Callable[[EnvironmentState], str], etcd_members: int | None
+    ) -> EnvironmentState:
+        done.append(f"up {deploy(STATE)}" + (f" with {etcd_members} members" if etcd_members else ""))
         return STATE
 
     monkeypatch.setattr(session, "python_runtime", lambda _find_paths: "python3.11")
@@ -58,6 +61,23 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(session, "is_up", lambda _find_paths: False)
     monkeypatch.setattr(session, "local_stack", lambda name, endpoint: (name, endpoint))
     return done
+
+
+MEMBERS = tuple(Server(name=f"etcd-{n}", version="", endpoint=f"127.0.0.1:{n}", processes=()) for n in (1, 2, 3))
+
+
+def test_clients_are_told_of_all_members() -> None:
+    """Of a cluster whose first member is down, the others are still to be found."""
+    state = EnvironmentState(servers=MEMBERS)
+    assert parameters(state, "python3.12")["EtcdEndpoint"] == "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+
+
+def test_a_trial_needs_all_members() -> None:
+    """The report names the one that ended."""
+    phases = [{"name": "load", "load": [{"rate_per_s": 1, "count": 1}]}]
+    trial = TrialPlan.model_validate({"target": {"store": "etcd"}, "phases": phases})
+    found = LocalSession(cast("Stack", None), {}, None, servers=MEMBERS).needed(trial)
+    assert found == {"emulator", "etcd-1", "etcd-2", "etcd-3"}
 
 
 @pytest.fixture
@@ -141,8 +161,9 @@ def test_what_a_killed_run_left_is_ended_before_the_next_begins(
 def test_up_after_a_killed_run_starts_anew_and_down_forgets_it(environment: list[str], paths: Paths) -> None:
     """It must be so whichever command comes next."""
     killed(paths, warm=False)
-    start_environment(paths, silent)
+    start_environment(paths, silent, etcd_members=3)
     assert environment[0] == "down"
+    assert environment[-1] == "up stepbench with 3 members"
     killed(paths, warm=False)
     stop_environment(paths)
     with occupied(paths.home) as occupancy:

@@ -13,7 +13,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from stepbench.contracts.metric import Metric
 from stepbench.local.state import EnvironmentState, Server
-from stepbench.local.utilisation import Publisher, Sampler, Value, cpu_s, metric_parameters
+from stepbench.local.utilisation import Publisher, Sampler, Value, cpu_s, metric_parameters, server_pids
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,15 @@ def test_each_running_server_has_its_parameter() -> None:
     assert set(parameters) == {"DynamoDbMetric", "EtcdMetric"}
     metric = Metric.model_validate_json(parameters["EtcdMetric"])
     assert (metric.dimensions, metric.period_s) == (({"Server": "etcd"},), 1)
+
+
+def test_a_cluster_has_one_metric_of_all_its_members() -> None:
+    """The busiest counts, which is the leader, and nobody knows beforehand who that is."""
+    servers = [Server(name=f"etcd-{number}", version="3", endpoint="", processes=()) for number in (1, 2, 3)]
+    state = EnvironmentState(servers=tuple(servers))
+    metric = Metric.model_validate_json(metric_parameters(state)["EtcdMetric"])
+    assert [each["Server"] for each in metric.dimensions] == ["etcd-1", "etcd-2", "etcd-3"]
+    assert server_pids(state).keys() == {"etcd-1", "etcd-2", "etcd-3"}
 
 
 class Cloudwatch:

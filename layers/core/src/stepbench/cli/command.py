@@ -115,3 +115,9 @@ CHANGES = (
     ),
 )
 """Of commands that take a plan with changes; `requested_changes` reads them."""
+ETCD_MEMBERS = argument(
+    "--etcd-members",
+    type=int,
+    choices=(1, 3, 5),
+    help="locally: etcd as a cluster of so many (default: what runs already, or 1); another number starts all anew",
+)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from stepbench.cli.command import OK, Command
+from stepbench.cli.command import ETCD_MEMBERS, OK, Command
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import messages, write
 
@@ -29,7 +29,7 @@ def up(options: argparse.Namespace) -> int:
 
     paths, notify = clone_paths(), messages(options)
     with interruptible(), following_logs(paths.logs, notify) if options.verbose else nullcontext():
-        state = start_environment(paths, notify)
+        state = start_environment(paths, notify, options.etcd_members)
     for server in state.servers:
         write(f"{server.name:<16} {server.endpoint:<34} {server.version}")
     for name, reason in state.skipped.items():
@@ -56,6 +56,6 @@ def _counted(processes: Sequence[str]) -> str:
 
 COMMANDS = (
     Command("stores", stores, "list the stores, and what stands for each on this machine"),
-    Command("up", up, "start emulator and stores, deploy, and leave everything running"),
+    Command("up", up, "start emulator and stores, deploy, and leave everything running", (ETCD_MEMBERS,)),
     Command("down", down, "end what `up` has started"),
 )

@@ -7,6 +7,7 @@ import argparse
 from stepbench.cli.browser import OPEN, open_page
 from stepbench.cli.command import (
     CHANGES,
+    ETCD_MEMBERS,
     EXIT_CODES,
     FAILED,
     OK,
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
         quiet=options.quiet,
         verbose=options.verbose,
         open_page=open_page if options.open else None,
+        etcd_members=options.etcd_members,
     )
     console = message_console(quiet=options.quiet)
     with interruptible():
@@ -98,6 +100,7 @@ COMMANDS = (
             argument("--json", action="store_true", help="print summary.json on stdout, one line a run"),
             OPEN,
             argument("--no-floors", action="store_true", help="locally: do not measure the machine's floors first"),
+            ETCD_MEMBERS,
         ),
         epilog=f"Exit codes: {EXIT_CODES}. The worst of several plans counts, and 1 is worse than 3.",
     ),

@@ -40,13 +40,15 @@ def read_utilisation(aws: Callable[[str], Any], series: MetricSeries, from_ns: i
         whole = f"{text} has a value every {period_s} s, and the phase held no whole one"
         return Reading(None, whole=True, text=whole)
     found = _fetch_series(aws, series, first * period_s, last * period_s)
-    averages = [sum(values) / len(values) / series.full for values in found if values]
+    each = [sum(values) / len(values) / series.full if values else None for values in found]
+    averages = [average for average in each if average is not None]
     if not averages:
         return Reading(None, whole=False, text=f"{text} has no value yet")
     came, periods = min(map(len, found)), last - first
     counted = f"{came} of {periods}" if came < periods else f"{periods}"
     plural = "s" if periods > 1 else ""
-    busiest = f", the busiest of {len(found)}" if len(found) > 1 else ""
+    shares = ", ".join("unknown" if average is None else f"{100 * average:.0f} %" for average in each)
+    busiest = f", the busiest of {len(found)} ({shares})" if len(found) > 1 else ""
     return Reading(max(averages), came >= periods, f"{text}: {counted} period{plural} of {period_s} s{busiest}")
 
 

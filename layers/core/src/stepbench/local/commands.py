@@ -58,7 +58,8 @@ class Options:
     The options of a run.
 
     json: print summaries on stdout. floors: measure them first (here only). quiet: nothing on stderr but what went
-    wrong. verbose: what local servers and tools write. open_page: is given each report.
+    wrong. verbose: what local servers and tools write. open_page: is given each report. etcd_members: as
+    `local_session` takes it (here only).
     """
 
     out: Path
@@ -67,6 +68,7 @@ class Options:
     quiet: bool = False
     verbose: bool = False
     open_page: Callable[[Path], None] | None = None
+    etcd_members: int | None = None
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ def run_here(paths: Paths, plans: Sequence[Plan], options: Options, console: Con
         refuse_traces(plan, "the local emulator")
     notify = partial(console.print, **AS_IT_IS)
     logs = following_logs(paths.logs, notify) if options.verbose else nullcontext()
-    with logs, local_session(paths, notify) as session:
+    with logs, local_session(paths, notify, options.etcd_members) as session:
         return Runner(session.stack, options, LOCAL, console, output, session).run_all(plans)
 
 

@@ -53,7 +53,9 @@ def is_up(paths: Paths) -> bool:
     return state.runs() and emulator is not None and answers(emulator.endpoint)
 
 
-def up(paths: Paths, notify: Notify, deploy: Callable[[EnvironmentState], str]) -> EnvironmentState:
+def up(
+    paths: Paths, notify: Notify, deploy: Callable[[EnvironmentState], str], etcd_members: int | None = None
+) -> EnvironmentState:
     """
     Start what is not running, and deploy.
 
@@ -61,26 +63,31 @@ def up(paths: Paths, notify: Notify, deploy: Callable[[EnvironmentState], str]) 
         paths: of this environment.
         notify: for progress.
         deploy: given the running servers, deploys the stack, unless nothing has changed, and returns its name.
+        etcd_members: how many there are to be; None leaves those that run, or else starts one.
 
     Raises:
         LocalEnvironmentError: emulator or clock reference do not start, or the stack cannot be deployed. Nothing is
             left running then.
     """
     state = read_state(paths.home)
-    if not is_up(paths):
+    if not (is_up(paths) and _has_members(state, etcd_members)):
         for text in ended_since(state):
             notify(text)
         down(paths)
         state = EnvironmentState()
     try:
         if not state.complete:
-            state = _start(paths, notify)
+            state = _start(paths, notify, etcd_members or 1)
         state = state.model_copy(update={"stack": deploy(state), "complete": True})
         write_state(paths.home, state)
     except BaseException:
         down(paths)
         raise
     return state
+
+
+def _has_members(state: EnvironmentState, etcd_members: int | None) -> bool:
+    return etcd_members is None or ETCD in state.skipped or len(state.members(ETCD)) == etcd_members
 
 
 def ended_since(state: EnvironmentState) -> list[str]:
@@ -121,7 +128,7 @@ def down(paths: Paths) -> list[str]:
     return names
 
 
-def _start(paths: Paths, notify: Notify) -> EnvironmentState:
+def _start(paths: Paths, notify: Notify, etcd_members: int) -> EnvironmentState:
     shutil.rmtree(paths.logs, ignore_errors=True)
     state = EnvironmentState()
     notify(f"starting {EMULATOR_NAME}")
@@ -132,18 +139,20 @@ def _start(paths: Paths, notify: Notify) -> EnvironmentState:
     for name in LOCAL_STORES:
         notify(f"starting {name}")
         try:
-            store = start_store(name, paths, emulator.endpoint)
+            stores = start_store(name, paths, emulator.endpoint, etcd_members)
         except LocalEnvironmentError as error:
             notify(f"{name} is skipped: {error}")
             state = state.model_copy(update={"skipped": {**state.skipped, name: str(error)}})
         else:
-            state = _record_server(paths, state, running_server(store.name, store.version, store.endpoint, store.pids))
+            for store in stores:
+                server = running_server(store.name, store.version, store.endpoint, store.pids)
+                state = _record_server(paths, state, server)
     return state
 
 
-def start_store(name: str, paths: Paths, lambda_endpoint: str) -> LocalStore:
+def start_store(name: str, paths: Paths, lambda_endpoint: str, etcd_members: int = 1) -> tuple[LocalStore, ...]:
     """
-    Start one local store; imports its module only now, since its libraries are optional.
+    Start one local store, etcd with so many members; imports its module only now, since its libraries are optional.
 
     Raises:
         LocalEnvironmentError: it cannot start on this machine.
@@ -163,6 +172,9 @@ def start_store(name: str, paths: Paths, lambda_endpoint: str) -> LocalStore:
                 store = module.start_redis_with_tls(directory, certificates(paths))
             case "reference":
                 store = module.start_reference(directory)
+            case "etcd" if etcd_members > 1:
+                cluster: tuple[LocalStore, ...] = module.start_etcd_members(directory, etcd_members)
+                return cluster
             case "etcd":
                 store = module.start_etcd(directory)
             case _:
@@ -170,7 +182,7 @@ def start_store(name: str, paths: Paths, lambda_endpoint: str) -> LocalStore:
                 raise LocalEnvironmentError(message)
     except (OSError, subprocess.SubprocessError) as error:
         raise LocalEnvironmentError(str(error)) from error
-    return store
+    return (store,)
 
 
 def certificates(paths: Paths) -> Certificates:

@@ -67,7 +67,10 @@ class LocalSession:
             name = POSTGRESQL_TLS if target.tls or POSTGRESQL_TLS not in self.skipped else POSTGRESQL
         if isinstance(target, RedisTarget) and target.tls:
             name = REDIS_TLS
-        return frozenset({EMULATOR, name} if target.endpoint is None else {EMULATOR})
+        if target.endpoint is not None:
+            return frozenset({EMULATOR})
+        members = {server.name for server in EnvironmentState(servers=self.servers).members(name)}
+        return frozenset({EMULATOR, *(members or {name})})
 
 
 def parameters(state: EnvironmentState, runtime: str, authority: Path | None = None) -> dict[str, str]:
@@ -81,7 +84,7 @@ def parameters(state: EnvironmentState, runtime: str, authority: Path | None = N
         "Emulator": EMULATOR_NAME,
         "PostgresqlEndpoint": servers.get(POSTGRESQL, ""),
         "PostgresqlTlsEndpoint": servers.get(POSTGRESQL_TLS, ""),
-        "EtcdEndpoint": servers.get(ETCD, ""),
+        "EtcdEndpoint": ",".join(server.endpoint for server in state.members(ETCD)),
         "RedisEndpoint": servers.get(REDIS, ""),
         "RedisTlsEndpoint": servers.get(REDIS_TLS, ""),
         "TlsAuthority": str(authority or ""),
@@ -91,9 +94,9 @@ def parameters(state: EnvironmentState, runtime: str, authority: Path | None = N
     }
 
 
-def bring_up(paths: Paths, notify: Notify) -> EnvironmentState:
+def bring_up(paths: Paths, notify: Notify, etcd_members: int | None = None) -> EnvironmentState:
     """
-    Build, start and deploy; what is done already is left as it is.
+    Build, start and deploy; what is done already is left as it is, unless etcd is to have another number of members.
 
     Raises:
         LocalEnvironmentError: something is missing or does not start; nothing is left running.
@@ -102,10 +105,10 @@ def bring_up(paths: Paths, notify: Notify) -> EnvironmentState:
     notify("building (the first time takes minutes, later only what has changed)")
     # One build directory serves all environments of a clone, and it must not change until it is deployed.
     with sole(paths.build, notify):
-        return _build_and_start(paths, runtime, notify)
+        return _build_and_start(paths, runtime, notify, etcd_members)
 
 
-def _build_and_start(paths: Paths, runtime: str, notify: Notify) -> EnvironmentState:
+def _build_and_start(paths: Paths, runtime: str, notify: Notify, etcd_members: int | None) -> EnvironmentState:
     built = build(paths, runtime)
 
     def deploy_to(state: EnvironmentState) -> str:
@@ -114,20 +117,22 @@ def _build_and_start(paths: Paths, runtime: str, notify: Notify) -> EnvironmentS
         deploy(Deployment(paths, _endpoint(state), found), built)
         return STACK
 
-    return up(paths, notify, deploy_to)
+    return up(paths, notify, deploy_to, etcd_members)
 
 
 def open_session(state: EnvironmentState) -> LocalSession:
     """Return the session of a complete environment."""
-    etcd = state.server(ETCD)
+    etcd = next((server.endpoint for server in state.members(ETCD)), None)
     stack = local_stack(state.stack, _endpoint(state))
-    return LocalSession(stack, state.skipped, etcd.endpoint if etcd else None, server_pids(state), state.servers)
+    return LocalSession(stack, state.skipped, etcd, server_pids(state), state.servers)
 
 
 @contextlib.contextmanager
-def local_session(paths: Paths, notify: Notify) -> Iterator[LocalSession]:
+def local_session(paths: Paths, notify: Notify, etcd_members: int | None = None) -> Iterator[LocalSession]:
     """
     Yield the session of an environment that is up; take it down at the end unless it was up before.
+
+    etcd gets so many members; None leaves those that run, or else starts one.
 
     A run that was abandoned half stopped, or not torn down, ends the environment in any case: only so is nothing left.
     One whose results could not be fetched keeps it in any case: it has the only copy.
@@ -140,7 +145,7 @@ def local_session(paths: Paths, notify: Notify) -> Iterator[LocalSession]:
         _end_killed_run(occupancy, paths, notify)
         occupancy.begin(warm=warm)
         try:
-            yield open_session(bring_up(paths, notify))
+            yield open_session(bring_up(paths, notify, etcd_members))
         except (RunAbandonedError, NotFetchedError) as error:
             warm = isinstance(error, NotFetchedError)
             raise
@@ -167,11 +172,11 @@ def fetch_kept(paths: Paths, run_id: str, out: Path) -> Path | None:
         return fetch(runs, run_id, out) if known else None
 
 
-def start_environment(paths: Paths, notify: Notify) -> EnvironmentState:
-    """Bring the environment up for `stepbench up`, and leave it so."""
+def start_environment(paths: Paths, notify: Notify, etcd_members: int | None = None) -> EnvironmentState:
+    """Bring the environment up for `stepbench up`, and leave it so; `etcd_members` as in `local_session`."""
     with occupied(paths.home) as occupancy:
         _end_killed_run(occupancy, paths, notify)
-        return bring_up(paths, notify)
+        return bring_up(paths, notify, etcd_members)
 
 
 def stop_environment(paths: Paths) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -57,6 +58,10 @@ class EnvironmentState(Contract):
     def server(self, name: str) -> Server | None:
         """Return the server of that name, if it was started."""
         return next((server for server in self.servers if server.name == name), None)
+
+    def members(self, name: str) -> tuple[Server, ...]:
+        """Return a store's servers: the one of that name, or those of a cluster, which are numbered (`etcd-1`)."""
+        return tuple(each for each in self.servers if re.fullmatch(rf"{name}(-\d+)?", each.name))
 
     def runs(self) -> bool:
         """Tell whether the environment is complete and everything of it is still there."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 NAMESPACE, METRIC, DIMENSION = "Stepbench/Local", "CpuOfOneCore", "Server"
 PERIOD_S = 1
 PARAMETERS = {"DynamoDbMetric": EMULATOR, "PostgresqlMetric": POSTGRESQL, "EtcdMetric": ETCD}
-"""The template's parameter with a server's metric."""
+"""The template's parameter with the metric of a server, or of a cluster's members."""
 MAX_KEPT = 600
 """Seconds of values that wait for an emulator that does not answer."""
 _STOP_S = 5.0
@@ -48,19 +48,20 @@ class Value(NamedTuple):
 
 def metric_parameters(state: EnvironmentState) -> dict[str, str]:
     """Return the template's parameters for the servers that run."""
+    named = {name: tuple({DIMENSION: each.name} for each in state.members(name)) for name in PARAMETERS.values()}
     return {
         parameter: Metric(
-            namespace=NAMESPACE, metric=METRIC, dimensions=({DIMENSION: server},), period_s=PERIOD_S
+            namespace=NAMESPACE, metric=METRIC, dimensions=named[name], period_s=PERIOD_S
         ).model_dump_json()
-        for parameter, server in PARAMETERS.items()
-        if state.server(server) is not None
+        for parameter, name in PARAMETERS.items()
+        if named[name]
     }
 
 
 def server_pids(state: EnvironmentState) -> dict[str, tuple[int, ...]]:
     """Return the processes of each server that is sampled."""
-    servers = [state.server(name) for name in PARAMETERS.values()]
-    return {server.name: tuple(process.pid for process in server.processes) for server in servers if server}
+    servers = [server for name in PARAMETERS.values() for server in state.members(name)]
+    return {server.name: tuple(process.pid for process in server.processes) for server in servers}
 
 
 def cpu_s(pids: Iterable[int], *, alone: bool) -> float:

@@ -14,11 +14,29 @@ from stepbench.wire.http2.grpc_connection import GrpcConnection
 from stepbench.wire.link import Link
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from stepbench.drivers.etcd.cluster import EtcdCluster
     from stepbench.wire.addresses import AddressBook, Endpoint
     from stepbench.wire.http2.grpc_call import UnaryCall
+
+
+RECONNECT_EVERY_NS = 10**9
+
+
+def first_ready(channels: Sequence[ClientChannel], first: int) -> ClientChannel:
+    """
+    Return a channel that is connected, the one of that number if it is; if none is, one that may be.
+
+    As etcd's own clients do, so that a member that is down costs the requests that it had, and no others. Channels to
+    one and the same member have no use for it: the next request makes the connection anew, and says why it cannot.
+    """
+    chosen = channels[first % len(channels)]
+    if chosen.is_alone or chosen.is_ready():
+        return chosen
+    others = [channels[(first + step) % len(channels)] for step in range(1, len(channels))]
+    ready = next((each for each in others if each.is_ready()), None)
+    return ready or next((each for each in (chosen, *others) if not each.is_down), chosen)
 
 
 class ClientChannel(Link[GrpcConnection]):
@@ -28,10 +46,25 @@ class ClientChannel(Link[GrpcConnection]):
         super().__init__(self._connect_to_endpoint, cluster.clock)
         self._cluster = cluster
         self._endpoint = endpoint
+        self.is_alone = len(cluster.endpoints) == 1
+        self.is_down = False
+        """The last attempt to connect has failed."""
         self._addresses = addresses
         self._users: dict[GrpcConnection, int] = {}
         """Requests that have started over a connection and not ended, many of more than one call."""
         self._retired: set[GrpcConnection] = set()
+        self._reconnecting: asyncio.Task[GrpcConnection | str] | None = None
+        self._next_attempt_ns = 0
+
+    def is_ready(self) -> bool:
+        """Return whether it is connected; where it is not, have it try that by itself, once a second."""
+        if self.find() is not None:
+            return True
+        now_ns = self.clock.now_ns()
+        if now_ns >= self._next_attempt_ns and (self._reconnecting is None or self._reconnecting.done()):
+            self._next_attempt_ns = now_ns + RECONNECT_EVERY_NS
+            self._reconnecting = asyncio.get_running_loop().create_task(self.reach())
+        return False
 
     async def connected(self) -> GrpcConnection:
         """Return an open connection, a new one where there is none. Raises OSError."""
@@ -87,6 +120,8 @@ class ClientChannel(Link[GrpcConnection]):
     def close(self) -> None:
         """End all connections; safe to call twice."""
         retired, self._retired = self._retired, set()
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
         super().close()
         for each in retired:
             each.close()
@@ -99,7 +134,9 @@ class ClientChannel(Link[GrpcConnection]):
 
     async def _connect_to_endpoint(self) -> GrpcConnection:
         host, port = self._endpoint.host, self._endpoint.port
+        self.is_down = True
         connection = await self._addresses.connect(host, port, self._dial_address)
+        self.is_down = False
         if self.connection is not None:  # the server has ended it; what it still answers is awaited
             self.retire(self.connection)
         self._users[connection] = 0

@@ -157,9 +157,11 @@ class EtcdCluster:
         return connection
 
     async def provider(self) -> str:
-        """Return the name and version, `etcd 3.5.1`. Raises TargetUnavailableError."""
+        """Return the name and version, `etcd 3.5.1`, and how many members are used. Raises TargetUnavailableError."""
+        count = len(self.endpoints)
         async with self.control() as connection:
-            return f"etcd {pb.StatusResponse.FromString(await make_call(connection, STATUS, b'')).version}"
+            version = pb.StatusResponse.FromString(await make_call(connection, STATUS, b"")).version
+        return f"etcd {version}" + (f" ({count} members)" if count > 1 else "")
 
     async def remove(self, prefix: bytes) -> bool:
         """Delete all keys that begin so in portions, for some 20 s a call; etcd keeps their history."""

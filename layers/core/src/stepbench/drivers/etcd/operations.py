@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.answers import range_result, write_result
-from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel
+from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel, first_ready
 from stepbench.drivers.etcd.cluster import DEFAULT_LIMITS, PUT, RANGE, TXN, EtcdLimits, end_of
 from stepbench.drivers.etcd.store import PRELOAD_LANES, EtcdStore, Preloading
 from stepbench.drivers.preload import preload_records
@@ -74,14 +74,22 @@ class EtcdOperations(EtcdStore):
             self._channels = [ClientChannel(self._cluster, endpoint, self._addresses) for endpoint in each]
 
     async def warm_up(self) -> None:
-        """Connect all channels, of which there are none without reuse. Raises TargetUnavailableError."""
-        try:
-            for channel in self._channels:
+        """
+        Connect all channels, of which there are none without reuse.
+
+        Raises:
+            TargetUnavailableError: a server does not take as many as there are to be, or no member takes any.
+        """
+        failures: list[OSError] = []
+        for channel in self._channels:
+            try:
                 await channel.connected()
-        except OSError as error:
+            except OSError as error:
+                failures.append(error)
+        if failures and (len(failures) == len(self._channels) or len(self._cluster.endpoints) == 1):
             host, count = self._cluster.endpoints[0].host, len(self._channels)
-            message = f"etcd at {host} does not take {count} connections: {error}"
-            raise TargetUnavailableError(message) from error
+            message = f"etcd at {host} does not take {count} connections: {failures[0]}"
+            raise TargetUnavailableError(message) from failures[0]
 
     async def prepare(self) -> None:
         """Put the records; a cluster needs nothing else. Raises TargetUnavailableError."""
@@ -114,7 +122,7 @@ class EtcdOperations(EtcdStore):
         if not self._channels:
             message = "open the driver before operating"
             raise RuntimeError(message)
-        return self._channels[operation.client // self._spec.plan.writers % len(self._channels)]
+        return first_ready(self._channels, operation.client // self._spec.plan.writers)
 
     async def _over_own(self, operation: Request) -> Result:
         endpoint = self._cluster.endpoints[operation.client % len(self._cluster.endpoints)]

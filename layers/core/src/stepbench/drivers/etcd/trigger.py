@@ -7,7 +7,7 @@ The Watch's range of keys is the filter: events that it is to hold back have key
 from __future__ import annotations
 
 import asyncio
-from itertools import cycle
+from itertools import count
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -16,7 +16,7 @@ from stepbench.contracts.identity import matching_head
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.drivers.etcd.answers import write_result
-from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel
+from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel, first_ready
 from stepbench.drivers.etcd.cluster import DELETE_RANGE, PUT, STATUS, WATCH, CallError, end_of, make_call, unavailable
 from stepbench.drivers.etcd.store import PRELOAD_LANES, EtcdStore, Preloading
 from stepbench.drivers.preload import preload_keys
@@ -32,24 +32,27 @@ if TYPE_CHECKING:
 
 
 class EtcdDriver(EtcdStore):
-    """`Driver` and `Watchable` for one trial's keys; the endpoints are used in turn for writes."""
+    """`Driver` and `Watchable` for one trial's keys; the endpoints that are connected are used in turn for writes."""
 
-    _next_channel: cycle[ClientChannel] = cycle(())
+    _turns: count[int] = count()
 
     async def open(self) -> None:
-        """Connect to every endpoint and see that it answers."""
+        """Connect to every endpoint and see that one answers."""
         await self.close()
-        for endpoint in self._cluster.endpoints:
+        endpoints = self._cluster.endpoints
+        for endpoint in endpoints:
             await self._addresses.find(endpoint.host, endpoint.port)
-        for endpoint in self._cluster.endpoints:
-            channel = ClientChannel(self._cluster, endpoint, self._addresses)
-            self._channels.append(channel)
+        self._channels = [ClientChannel(self._cluster, endpoint, self._addresses) for endpoint in endpoints]
+        self._turns = count()
+        failures = []
+        for channel in self._channels:
             try:
                 await make_call(await channel.connected(), STATUS, b"")
             except OSError as error:
-                await self.close()
-                raise unavailable(endpoint, error) from error
-        self._next_channel = cycle(self._channels)
+                failures.append(error)
+        if len(failures) == len(endpoints):
+            await self.close()
+            raise unavailable(endpoints[0], failures[0]) from failures[0]
 
     async def prepare(self) -> None:
         """Put the keys that updates overwrite and deletes remove; a cluster needs nothing else."""
@@ -65,7 +68,7 @@ class EtcdDriver(EtcdStore):
             method, message = DELETE_RANGE, pb.DeleteRangeRequest(key=key).SerializeToString()
         else:
             method, message = PUT, pb.PutRequest(key=key, value=request.value).SerializeToString()
-        return ChannelCall(next(self._next_channel), method, message, write_result)
+        return ChannelCall(first_ready(self._channels, next(self._turns)), method, message, write_result)
 
     async def watch(self, from_position: int | None) -> AsyncGenerator[ChangeBatch, None]:
         """
