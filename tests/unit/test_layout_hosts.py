@@ -175,3 +175,20 @@ def test_a_name_is_never_unknown() -> None:
     (wildcard,) = (name for name, each in hosts.of_type("Route53::RecordSet").items() if each["Name"].startswith("*."))
     instances = [body for body in hosts.stack["Resources"].values() if body["Type"] == "AWS::EC2::Instance"]
     assert {body["DependsOn"] for body in instances} == {wildcard}
+
+
+@pytest.mark.parametrize(
+    ("zones", "taken"),
+    [
+        ("", True),
+        ("a-1a,a-1b", True),
+        ("a-1a,a-1b,a-1c", True),
+        ("a-1a", False),
+        ("a,b,c,d", False),
+        ("a-1a, a-1b", False),
+    ],
+)
+def test_two_or_three_zones_are_taken(zones: str, *, taken: bool) -> None:
+    """Anything else would fail in the middle of the deployment, at a subnet or at a database."""
+    parameter = load_template("template.yaml")["Parameters"]["AvailabilityZones"]
+    assert bool(re.search(parameter["AllowedPattern"], zones)) == taken

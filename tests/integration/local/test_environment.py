@@ -130,6 +130,16 @@ def test_a_store_that_cannot_start_is_skipped_with_its_reason(here: Paths, monke
     assert state.server("postgresql") is not None
 
 
+def test_etcd_gets_the_members_that_are_asked_for(here: Paths) -> None:
+    """A run that asks for none in particular is not to cost its user the cluster that `up` has started."""
+    three = up(here, silent, nothing, etcd_members=3).members("etcd")
+    assert [each.name for each in three] == ["etcd-1", "etcd-2", "etcd-3"]
+    assert up(here, silent, nothing).members("etcd") == three
+    (one,) = up(here, silent, nothing, etcd_members=1).members("etcd")
+    assert one.name == "etcd"
+    assert not any(each.runs() for each in three)
+
+
 def test_a_failed_deployment_leaves_nothing_running(here: Paths) -> None:
     """`make run` on a machine where the build breaks must end as it began."""
 

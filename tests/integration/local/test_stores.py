@@ -13,14 +13,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import psycopg
 import pytest
 
+from stepbench.contracts.rules.etcd import COMPACTION_S, QUOTA_BYTES
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.processes import family, identify, listening_addresses, spawn, terminate, wait_until, wheel_folder
 from stepbench.local.stores import etcd, postgresql_server, valkey
 from stepbench.local.stores.certificates import Certificates, make_certificates
-from stepbench.local.stores.etcd import start_etcd
+from stepbench.local.stores.etcd import start_etcd, start_etcd_members
 from stepbench.local.stores.postgresql import WHEEL, start_postgresql, start_postgresql_with_tls
 from stepbench.local.stores.postgresql_server import UNPRIVILEGED_USER, discard_postgresql
 from stepbench.local.stores.valkey import start_redis_with_tls, start_valkey
@@ -176,15 +178,26 @@ def test_a_server_that_does_not_come_up_shows_its_log(private_directory: Path, m
             start_postgresql(private_directory, "127.0.0.1:9")
 
 
-def test_an_etcd_that_does_not_come_up_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("members", [1, 3])
+def test_an_etcd_that_does_not_come_up_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: int
+) -> None:
     """A half-started server would hold its port and its directory."""
     started = record_spawns(monkeypatch, etcd)
-    monkeypatch.setattr(etcd, "_is_healthy", lambda _: False)
+    monkeypatch.setattr(etcd, "fetch_direct", lambda *_url, **_timeout: (200, b""))
     monkeypatch.setattr(etcd, "_START_LIMIT_S", 0.1)
-    with pytest.raises(LocalEnvironmentError, match="etcd serves"):
-        start_etcd(tmp_path)
-    assert started
+    with pytest.raises(LocalEnvironmentError, match="etcd-1 serves"):
+        start_etcd_members(tmp_path, members)
+    assert len(started) == members
     assert family(started) == []
+
+
+def test_an_etcd_has_the_space_that_plans_are_held_against(tmp_path: Path) -> None:
+    """With its own default of 2 GiB, a plan that was let through would be refused in the middle."""
+    store = start_etcd(tmp_path)
+    command = psutil.Process(store.pids[0]).cmdline()
+    terminate(store.pids)
+    assert {f"--quota-backend-bytes={QUOTA_BYTES}", f"--auto-compaction-retention={COMPACTION_S}s"} <= set(command)
 
 
 def ask(store: LocalStore, command: bytes) -> bytes:

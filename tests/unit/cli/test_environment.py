@@ -27,8 +27,17 @@ def test_up_lists_servers_and_what_is_skipped(
     """The endpoints are what the next command of a user needs."""
     server = Server(name="etcd", version="3.5.1", endpoint="127.0.0.1:1", processes=())
     state = EnvironmentState(servers=(server,), skipped={"postgresql": "no compiler"}, complete=True)
-    monkeypatch.setattr(session, "start_environment", lambda _paths, _notify, _etcd_members: state)
+    asked: list[int | None] = []
+
+    def start(_paths: object, _notify: object, etcd_members: int | None) -> EnvironmentState:
+        asked.append(etcd_members)
+        return state
+
+    monkeypatch.setattr(session, "start_environment", start)
+    assert main(["up", "--etcd-members", "3"]) == 0
+    capsys.readouterr()
     assert main(["up"]) == 0
+    assert asked == [3, None]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["etcd", "127.0.0.1:1", "3.5.1"]
     assert lines[1].split(maxsplit=1) == ["postgresql", "skipped: no compiler"]
