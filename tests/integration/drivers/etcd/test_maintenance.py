@@ -37,8 +37,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdSubject]:
 
 
 async def _fill(driver: EtcdDriver, tag: str, *, distinct: int) -> Result:
-    """Write until etcd refuses; the last result."""
-    for number in range(2 * QUOTA_BYTES // len(VALUE)):
+    """Write until etcd refuses, which it does when it has seen how large its file is; the last result."""
+    for number in range(20 * QUOTA_BYTES // len(VALUE)):
         result = await perform(driver, Request(Kind.INSERT, f"{tag}/{number % distinct:04d}", VALUE))
         if result.outcome is not Outcome.OK:
             return result
