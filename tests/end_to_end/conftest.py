@@ -10,6 +10,8 @@ import psutil
 import pytest
 from tests.end_to_end.deployment import UP_LIMIT_S, Deployment
 
+from stepbench.local.emulator.server import DECISIONS
+
 
 @pytest.fixture(scope="session")
 def deployment() -> Iterator[Deployment]:
@@ -17,7 +19,7 @@ def deployment() -> Iterator[Deployment]:
     with tempfile.TemporaryDirectory(prefix="stepbench-e2e-") as folder:
         home, out = Path(folder, "home"), Path(folder, "out")
         out.mkdir()
-        deployment = Deployment(home, out)
+        deployment = Deployment(home, out, {DECISIONS: str(out / "decisions.jsonl")})
         up = deployment.command("up", limit_s=UP_LIMIT_S)
         assert up.code == 0, up.stderr
         yield deployment

@@ -21,6 +21,7 @@ import psutil
 import psycopg
 
 from stepbench.contracts.identity import trial_tag
+from stepbench.local.emulator.server import DECISIONS
 from stepbench.local.stack import BENCHMARK, TRIAL, Stack, local_stack
 from stepbench.local.state import EnvironmentState, read_state
 from stepbench.records.storage import layout
@@ -83,6 +84,11 @@ class Deployment:
         """Tell whether a server is still there."""
         server = self.state.server(name)
         return server is not None and server.runs()
+
+    @property
+    def decisions(self) -> Path:
+        """Return the file of what was asked for in a role's name."""
+        return Path(self.variables[DECISIONS])
 
     @property
     def stack(self) -> Stack:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 NAME = "MiniStack 1.5.33"
 SHIM = "shim.py"
+DECISIONS = "STEPBENCH_DECISIONS"
+"""Variable with a file: functions may then do what their roles allow, and nothing else; the file has each decision."""
 START_S = 60
 _HEALTH = "/_ministack/health"
 
@@ -78,4 +80,5 @@ def _environment(paths: Paths, port: int, scratch: Path, wait_scale: float) -> d
         "LAMBDA_LAYERS": str(paths.layers),
         "LOG_LEVEL": "WARNING",
         "SFN_WAIT_SCALE": f"{wait_scale:g}",
+        **({"AUTH": "true", "DECISIONS": os.environ[DECISIONS]} if os.environ.get(DECISIONS) else {}),
     }

@@ -22,6 +22,8 @@ from typing import Any
 SUPPORTED = "1.5.33"
 PATCHED = {
     "ministack.core.lambda_runtime": ("ProvidedRuntimeError", "ProvidedWorker", "_worker_class_for"),
+    "ministack.core.iam_actions": ("request_tag_context",),
+    "ministack.core.iam_evaluator": ("enforce", "evaluate", "is_root_access_key"),
     "ministack.services.lambda_svc": (
         "_docker_extracted_dir",
         "_execute_function",
@@ -132,6 +134,10 @@ def main() -> None:
     sample_no_traces(service)
     concurrency.await_reserved_concurrency(service)
     accept_max_concurrency_path(modules["ministack.services.stepfunctions"])
+    if decisions := os.environ.get("DECISIONS"):
+        evaluator, permissions = modules["ministack.core.iam_evaluator"], neighbour("permissions")
+        permissions.record_decisions(evaluator, Path(decisions))
+        permissions.supply_condition_keys(modules["ministack.core.iam_actions"])
     importlib.import_module("ministack.app").main()
 
 

@@ -1,0 +1,131 @@
+"""
+Each role may do what it has to, and nothing else: calls recorded on the emulator, judged by the template's policies.
+
+The deployment refuses what a function's role does not allow (STEPBENCH_DECISIONS), so every test here is one of the
+policies, too. This module adds runs that between them take every path of every driver that the emulator knows.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.end_to_end.deployment import (
+    MEASURED_ATTEMPT,
+    ROOT,
+    Deployment,
+    finish,
+    plan,
+    started_attempts,
+    wait_for,
+)
+from tests.samples.roles import Roles
+from tests.samples.service_calls import service_calls
+
+from stepbench.local.stack import BENCHMARK
+
+RUNS_LIMIT_S = 500
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(RUNS_LIMIT_S + 200)]
+
+JUDGE = Path(__file__).with_name("judge_permissions.py")
+PYTHON = ROOT / ".stepbench/venvs/emulator/bin/python"
+KEPT: dict[tuple[str, str], str] = {}
+"""What no call needs, by policy and action or resource, and why it stays all the same."""
+Json = dict[str, Any]
+
+
+def _load(count: int, rate_per_s: int = 20, **fields: Any) -> Json:  # noqa: ANN401 -- a phase's fields
+    return {"load": [{"rate_per_s": rate_per_s, "count": count}], **fields}
+
+
+def _trials() -> list[Json]:
+    warm_up = _load(20, name="warm-up", measured=False)
+    steady = _load(60, name="steady")
+    units = [{"capacity": {"mode": "provisioned", "write_units": units}} for units in (50, 100)]
+    scaled = _load(40, name="scaled", scale=units[1])
+    until = {"metric": "p50", "relative_width": 2, "max_events": 2_000}
+    found = {"utilisation": 0.6, "tolerance": 0.1, "low_per_s": 5, "high_per_s": 20, "probe_s": 5, "probes": 3}
+    at_found = {"name": "load", "load": [{"rate_per_s": 20, "of_found": 1, "duration_s": 4}]}
+    products = {"mix": {"read": 1, "insert": 1, "overwrite": 1, "update": 1}, "records": 50}
+    closed = [{"name": "steady", "closed": {"clients": 2, "duration_s": 3}}]
+    updates, capacity = {"operation": "update", "distinct_keys": 20}, {"store": "dynamodb", **units[0]}
+    return [
+        {"name": "s3", "target": {"store": "s3"}, "record": {"operation": "delete"}, "phases": [warm_up, steady]},
+        {"name": "scaled", "target": capacity, "record": updates, "phases": [warm_up, steady, scaled], "log_t4": "all"},
+        {"name": "deleted", "target": {"store": "dynamodb"}, "record": {"operation": "delete"},
+         "phases": [warm_up, steady]},
+        {"name": "one-sandbox", "target": {"store": "dynamodb", "same_sandbox": True, "batch_size": 1},
+         "phases": [_load(8, 8, name="warm-up", measured=False), _load(16, 8, name="steady")]},
+        {"name": "until", "target": {"store": "etcd"},
+         "phases": [{"name": "steady", "load": [{"rate_per_s": 50, "duration_s": 5}], "until": until}]},
+        {"name": "busy", "target": capacity, "phases": [warm_up, at_found], "find_rate": found},
+        {"name": "items", "experiment": "operations", "target": {"store": "dynamodb"},
+         "workload": {**products, "record": {"shape": "product"}}, "phases": closed},
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def calls(deployment: Deployment) -> list[Json]:
+    """Run what takes every path, abort a run as from the console, and return what was asked for in a role's name."""
+    with deployment.running({"name": "permissions", "trials": _trials()}) as process:
+        finished = finish(process, RUNS_LIMIT_S)
+    failures = {trial["name"]: (trial["failure"] or {}).get("error") for trial in finished.summary["trials"]}
+    no_rate = failures.pop("busy")  # how busy the store was, is asked all the same
+    assert no_rate in {None, "RateNotFoundError"}, finished.stderr
+    assert set(failures.values()) == {None}, finished.stderr
+    name = "permissions-aborted"
+    before = deployment.inventory()
+    with deployment.running(plan(name, "dynamodb", measured=400)) as process:
+        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 90)
+        machine = deployment.stack.outputs[BENCHMARK]
+        step_functions = deployment.stack.aws("stepfunctions")
+        (running,) = step_functions.list_executions(stateMachineArn=machine, statusFilter="RUNNING")["executions"]
+        step_functions.stop_execution(executionArn=running["executionArn"], cause="from the console")
+        assert wait_for(lambda: deployment.inventory() == before, 90), deployment.inventory()
+        finish(process)
+    return [json.loads(line) for line in deployment.decisions.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def roles(deployment: Deployment) -> Roles:
+    """Return the template's roles, by the names that the stack gave its resources."""
+    pages = deployment.stack.aws("cloudformation").get_paginator("list_stack_resources")
+    listed = [
+        each for page in pages.paginate(StackName=deployment.state.stack) for each in page["StackResourceSummaries"]
+    ]
+    return Roles(deployment.state.stack, {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in listed})
+
+
+@pytest.fixture(scope="module")
+def judged(roles: Roles, calls: list[Json]) -> Json:
+    """Return what the emulator's evaluator says of all calls, recorded and from AWS's pages, and of the policies."""
+    recorded = [{**call, "role": roles.owner(call["session"])} for call in calls]
+    known = [{**call._asdict(), "context": dict(call.context)} for call in service_calls(roles)]
+    given = {"policies": roles.policies(), "attached": roles.attached(), "calls": [*recorded, *known]}
+    done = subprocess.run(
+        [PYTHON, JUDGE], input=json.dumps(given), capture_output=True, text=True, check=True, timeout=120
+    )
+    found: Json = json.loads(done.stdout)
+    return found
+
+
+def test_nothing_that_was_asked_for_is_refused(calls: list[Json], judged: Json) -> None:
+    """By the emulator as it ran, and by the template's policies with what AWS's services do in a role's name."""
+    assert [call for call in calls if call["decision"] != "Allow"] == []
+    assert judged["denied"] == []
+
+
+def test_nothing_is_allowed_that_no_call_needs(judged: Json) -> None:
+    """Whatever action or resource is taken from a policy, some call is refused; what is kept has a reason."""
+    found = {(each["policy"], each.get("Action") or each["Resource"]) for each in judged["unneeded"]}
+    assert found == set(KEPT)
+    assert judged["tried"] > 200
+
+
+def test_every_function_with_a_role_of_its_own_was_seen(roles: Roles, calls: list[Json]) -> None:
+    """One that never ran has calls that nobody has seen."""
+    seen = {roles.owner(call["session"]) for call in calls}
+    assert {name for name in roles.attached() if name.endswith("Function")} - seen == {"BootstrapDsqlFunction"}

@@ -1,0 +1,184 @@
+"""
+Calls in the name of a role that no emulator here makes, each with the page that says who makes it.
+
+AWS's services use a function's or a machine's role themselves; some services are not emulated; some stores run on AWS
+only; and some of our own calls belong to failures that cannot be brought about here.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.samples.roles import ACCOUNT, REGION
+from tests.statemachines.conftest import load_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tests.samples.roles import Roles
+
+_DOCS = "https://docs.aws.amazon.com/"
+_TARGET_TABLE = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/stepbench-target-abc-0000"
+
+
+class Call(NamedTuple):
+    """A call of whoever has the role: of what on what, and what conditions look at. `source`: a page, or why."""
+
+    role: str
+    action: str
+    resource: str
+    source: str
+    context: Mapping[str, Any] = MappingProxyType({})
+
+
+def service_calls(roles: Roles) -> list[Call]:
+    """Return all of them, for the roles of a stack."""
+    found = [*_streams(roles), *_machines(roles), *_autoscaling(), *_traces(), *_other_stores(roles), *_dsql(roles)]
+    return [*found, *_failures(roles), *_console(roles), *_not_seen(roles)]
+
+
+def _streams(roles: Roles) -> Iterator[Call]:
+    source = f"{_DOCS}lambda/latest/dg/services-dynamodb-eventsourcemapping.html"
+    for function in ("ReceiveEventsFunction", "CheckClockFunction"):
+        for action in ("DescribeStream", "GetRecords", "GetShardIterator"):
+            yield Call(function, f"dynamodb:{action}", f"{_TARGET_TABLE}/stream/2026-01-01T00:00:00.000", source)
+        yield Call(function, "dynamodb:ListStreams", "*", source)
+        yield Call(function, "sqs:SendMessage", roles.arn("StreamFailuresQueue"), source)
+    asynchronous = f"{_DOCS}lambda/latest/dg/invocation-async-retain-records.html"
+    yield Call("ReceiveEventsFunction", "sqs:SendMessage", roles.arn("InvokeFailuresQueue"), asynchronous)
+
+
+def _machines(roles: Roles) -> Iterator[Call]:
+    """Yield what the definitions ask for, by the pages on each integration."""
+    integrations = f"{_DOCS}step-functions/latest/dg/service-integration-iam-templates.html"
+    logs = f"{_DOCS}step-functions/latest/dg/cw-logs.html"
+    execution = f"arn:aws:states:{REGION}:{ACCOUNT}:execution:stepbench-Trial"
+    for name, owner in (("benchmark", "BenchmarkStateMachine"), ("trial", "TrialStateMachine")):
+        for task in load_machine(name).tasks():
+            yield Call(owner, "lambda:InvokeFunction", roles.arn(f"{task.name}Function"), integrations)
+        for action in ("Create", "Get", "Update", "Delete"):
+            yield Call(owner, f"logs:{action}LogDelivery", "*", logs)
+        for action in ("ListLogDeliveries", "PutResourcePolicy", "DescribeResourcePolicies", "DescribeLogGroups"):
+            yield Call(owner, f"logs:{action}", "*", logs)
+        yield Call(owner, "states:StartExecution", roles.arn("TrialStateMachine"), integrations)
+        for action in ("DescribeExecution", "StopExecution"):
+            yield Call(owner, f"states:{action}", f"{execution}:run", integrations)
+    for action in ("DescribeExecution", "StopExecution"):
+        yield Call("TrialStateMachine", f"states:{action}", f"{execution}/OfferLoad:child", integrations)
+    rule = f"arn:aws:events:{REGION}:{ACCOUNT}:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
+    for action in ("PutTargets", "PutRule", "DescribeRule"):
+        yield Call("BenchmarkStateMachine", f"events:{action}", rule, integrations)
+    yield Call("TrialStateMachine", "s3:GetObject", f"{roles.arn('ResultsBucket')}/runs/r/items.json", integrations)
+    yield Call("TrialStateMachine", "dynamodb:PutItem", roles.arn("ResultsTable"), integrations)
+
+
+def _autoscaling() -> Iterator[Call]:
+    source = f"{_DOCS}amazondynamodb/latest/developerguide/AutoScaling.Permissions.html"
+    service = "application-autoscaling"
+    target = f"arn:aws:{service}:{REGION}:{ACCOUNT}:scalable-target/1234"
+    of = {f"{service}:service-namespace": "dynamodb"}
+    of[f"{service}:scalable-dimension"] = "dynamodb:table:WriteCapacityUnits"
+    alarm = f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:TargetTracking-table/stepbench-target-abc-0000-AlarmHigh-1"
+    linked = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/dynamodb.{service}.amazonaws.com/"
+    name = {"iam:AWSServiceName": f"dynamodb.{service}.amazonaws.com"}
+    for role in ("PrepareTargetFunction", "ScaleTargetFunction", "TearDownTargetFunction", "SweepTargetsFunction"):
+        for action in ("RegisterScalableTarget", "PutScalingPolicy", "DeregisterScalableTarget"):
+            yield Call(role, f"{service}:{action}", target, source, of)
+        for action in ("PutMetricAlarm", "DeleteAlarms", "DescribeAlarms"):
+            yield Call(role, f"cloudwatch:{action}", alarm, source)
+        yield Call(role, "iam:CreateServiceLinkedRole", f"{linked}AWSServiceRoleForDynamoDB", source, name)
+
+
+def _traces() -> Iterator[Call]:
+    source = f"{_DOCS}xray/latest/devguide/xray-api-gettingdata.html"
+    for action in ("GetTraceSummaries", "BatchGetTraces"):
+        yield Call("ValidatePlanFunction", f"xray:{action}", "*", source)
+
+
+def _other_stores(roles: Roles) -> Iterator[Call]:
+    secrets = f"{_DOCS}secretsmanager/latest/userguide/retrieving-secrets.html"
+    aurora = roles.arn("AuroraPostgresqlStack", "Outputs.SecretArn")
+    given = [roles.resolve({"Ref": f"{store}SecretArn"}) for store in ("Postgresql", "Redis", "Cassandra")]
+    for role in ("PrepareTargetFunction", "AwaitTargetFunction", "RunWriterFunction", "TearDownTargetFunction"):
+        for secret in (*given, aurora):
+            yield Call(role, "secretsmanager:GetSecretValue", secret, secrets)
+    for secret in (given[0], aurora):  # only PostgreSQL's server can be scaled
+        yield Call("ScaleTargetFunction", "secretsmanager:GetSecretValue", secret, secrets)
+    capacity = f"{_DOCS}AmazonRDS/latest/AuroraUserGuide/aurora-serverless-v2.html"
+    cluster = roles.arn("AuroraPostgresqlStack", "Outputs.Arn")
+    for action in ("DescribeDBClusters", "ModifyDBCluster", "AddTagsToResource", "RemoveTagsFromResource"):
+        yield Call("ScaleTargetFunction", f"rds:{action}", cluster, capacity)
+    trigger = f"{_DOCS}AmazonRDS/latest/AuroraUserGuide/PostgreSQL-Lambda.html"
+    yield Call("PostgresqlInvokeRole", "lambda:InvokeFunction", roles.arn("ReceiveEventsFunction"), trigger)
+
+
+def _dsql(roles: Roles) -> Iterator[Call]:
+    """Yield what writers and the custom resource do, by DSQL's page on actions, resources and condition keys."""
+    source = f"{_DOCS}service-authorization/latest/reference/list_amazonauroradsql.html"
+    stack, pair = roles.arn("DsqlStack", "Outputs.SingleArn"), roles.arn("DsqlStack", "Outputs.PairArn")
+    remote, peer = roles.arn("DsqlRemoteCluster"), roles.arn("DsqlPeerCluster")
+    given = roles.resolve({"Ref": "DsqlClusterArns"})
+    for role in ("PrepareTargetFunction", "TearDownTargetFunction"):
+        for cluster in (stack, pair, remote, peer, given):
+            yield Call(role, "dsql:DbConnect", cluster, source)
+    for cluster in (stack, pair, remote):
+        yield Call("BootstrapDsqlFunction", "dsql:DbConnectAdmin", cluster, source)
+    regions = {name: str(roles.resolve({"Ref": f"Dsql{name}Region"})) for name in ("Remote", "Peer", "Witness")}
+    made = {name: f"arn:aws:dsql:{region}:{ACCOUNT}:cluster/made" for name, region in regions.items()}
+    tagged, own = {"aws:RequestTag/stepbench:stack": roles.stack}, {"aws:ResourceTag/stepbench:stack": roles.stack}
+    witness = {"dsql:WitnessRegion": regions["Witness"]}
+    asked: list[tuple[str, tuple[str, ...], Mapping[str, str]]] = [
+        *((action, (made["Remote"], made["Peer"]), tagged) for action in ("CreateCluster", "TagResource")),
+        ("GetCluster", (made["Remote"], made["Peer"], pair), {}),
+        ("DeleteCluster", (made["Remote"], made["Peer"]), own),
+        ("UpdateCluster", (pair,), {}),
+        *((action, (pair, made["Peer"]), {}) for action in ("PutMultiRegionProperties", "AddPeerCluster")),
+        ("RemovePeerCluster", (made["Peer"], f"arn:aws:dsql:{REGION}:{ACCOUNT}:cluster/pair"), {}),
+        ("PutWitnessRegion", (pair, made["Peer"], made["Witness"]), witness),
+    ]
+    for action, clusters, context in asked:
+        for cluster in clusters:
+            yield Call("BootstrapDsqlFunction", f"dsql:{action}", cluster, source, context)
+
+
+def _failures(roles: Roles) -> Iterator[Call]:
+    """Yield what our own code asks for when something has failed in a way that is not brought about here."""
+    why = "the results table does not answer: stages/receive_events.py"
+    for role in ("ReceiveEventsFunction", "CheckClockFunction"):
+        for prefix in ("t4-fallback", "malformed-fallback"):
+            yield Call(role, "s3:PutObject", f"{roles.arn('ResultsBucket')}/{prefix}/t/1", why)
+    why = "an upload in parts breaks off: boto3's transfer manager"
+    yield Call("ExportRecordsFunction", "s3:AbortMultipartUpload", f"{roles.arn('ResultsBucket')}/runs/r/x", why)
+    why = "PrepareTarget is cancelled, or finds what an earlier trial of its run has left: stages/prepare_target.py"
+    bucket = roles.arn("TargetBucket")
+    yield Call("PrepareTargetFunction", "s3:ListBucketVersions", bucket, why)
+    for action in ("DeleteObject", "DeleteObjectVersion"):
+        yield Call("PrepareTargetFunction", f"s3:{action}", f"{bucket}/abc-0000/1", why)
+    yield Call("PrepareTargetFunction", "dynamodb:DeleteItem", roles.arn("ResultsTable"), why)
+    yield Call("PrepareTargetFunction", "dynamodb:DeleteTable", _TARGET_TABLE, why)
+    mapping = f"arn:aws:lambda:{REGION}:{ACCOUNT}:event-source-mapping:1234"
+    function = {"lambda:FunctionArn": roles.arn("ReceiveEventsFunction")}
+    yield Call("PrepareTargetFunction", "lambda:DeleteEventSourceMapping", mapping, why, function)
+
+
+def _console(roles: Roles) -> Iterator[Call]:
+    why = "an execution is stopped whose parent is gone: stages/sweep_targets.py"
+    for machine in ("Benchmark", "Trial"):
+        execution = f"arn:aws:states:{REGION}:{ACCOUNT}:execution:{roles.stack}-{machine}:run"
+        for action in ("DescribeExecution", "StopExecution"):
+            yield Call("SweepTargetsFunction", f"states:{action}", execution, why)
+
+
+def _not_seen(roles: Roles) -> Iterator[Call]:
+    """Yield what the emulator is asked for and does not name, or has measured otherwise than AWS."""
+    mapping = f"arn:aws:lambda:{REGION}:{ACCOUNT}:event-source-mapping:1234"
+    for role in ("TearDownTargetFunction", "SweepTargetsFunction"):
+        for function in ("ReceiveEventsFunction", "CheckClockFunction"):
+            context = {"lambda:FunctionArn": roles.arn(function)}
+            why = "MiniStack finds no action in the request: drivers/dynamodb/trigger.py"
+            yield Call(role, "lambda:DeleteEventSourceMapping", mapping, why, context)
+    why = "a table's units, which the emulator's own utilisation stands for: drivers/dynamodb/meter.py"
+    yield Call("MeasureUtilisationFunction", "dynamodb:DescribeTable", _TARGET_TABLE, why)
+    why = "deletions for a target with same_sandbox: stages/check_clock.py"
+    yield Call("CheckClockFunction", "dynamodb:DeleteItem", _TARGET_TABLE, why)
