@@ -95,6 +95,12 @@ class Deployment:
         """Return the deployed stack."""
         return local_stack(self.state.stack, self.endpoint("emulator"))
 
+    def abort(self) -> None:
+        """Stop the one running execution as from the console: nothing is caught, no function is stopped."""
+        step_functions, machine = self.stack.aws("stepfunctions"), self.stack.outputs[BENCHMARK]
+        (running,) = step_functions.list_executions(stateMachineArn=machine, statusFilter="RUNNING")["executions"]
+        step_functions.stop_execution(executionArn=running["executionArn"], cause="from the console")
+
     def command(self, *arguments: str | Path, limit_s: float = RUN_LIMIT_S) -> Finished:
         """Run `stepbench …` to its end."""
         done = subprocess.run(

@@ -221,10 +221,7 @@ def test_an_execution_aborted_from_the_console_is_swept(deployment: Deployment) 
     before = deployment.inventory()
     with deployment.running(plan(name, "postgresql", measured=400)) as process:
         assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 90)
-        machine = deployment.stack.outputs[BENCHMARK]
-        step_functions = deployment.stack.aws("stepfunctions")
-        (running,) = step_functions.list_executions(stateMachineArn=machine, statusFilter="RUNNING")["executions"]
-        step_functions.stop_execution(executionArn=running["executionArn"], cause="from the console")
+        deployment.abort()
         assert wait_for(lambda: deployment.inventory() == before, 90), deployment.inventory()
         finished = finish(process)
     assert finished.code == 1

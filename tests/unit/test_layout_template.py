@@ -18,6 +18,7 @@ from stepbench.contracts.metric import Metric
 from stepbench.contracts.plan import SLICE_S
 from stepbench.contracts.workload import Kind, ProductRecord, Workload
 from stepbench.drivers.dynamodb.requests import OperationRequests
+from stepbench.drivers.etcd.cluster import TEAR_DOWN_LIMIT_S
 from stepbench.drivers.preload import PRELOAD_FOR_S
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S
 from stepbench.records.storage.flusher import FINAL_PAUSE_S, FINAL_TRIES
@@ -288,7 +289,8 @@ def test_a_writer_ends_before_its_function() -> None:
     assert needed_s <= FUNCTIONS["RunWriter"]["Timeout"]
 
 
-FORMER_S = prepare_target.FORMER_LIMIT_S + tear_down_target.CALL_LIMIT_S + CONTROL_LIMIT_S
+TEAR_DOWN_S = tear_down_target.CALL_LIMIT_S + max(CONTROL_LIMIT_S, TEAR_DOWN_LIMIT_S)
+FORMER_S = prepare_target.FORMER_LIMIT_S + TEAR_DOWN_S
 OWN_LIMITS_S = {
     "ValidatePlan": application_traces.LIMIT_S,
     "PrepareTarget": FORMER_S + target_driver.REACH_LIMIT_S + PRELOAD_FOR_S + prepare_target.READY_LIMIT_S,
@@ -296,8 +298,8 @@ OWN_LIMITS_S = {
     "WatchChanges": WatchPace().turn_s + WatchPace().overlap_s + watch_changes.FINAL_TRIES * WatchPace().tick_s,
     "AwaitArrivals": await_arrivals.PATIENCE_S,
     "CollectLogs": collect_logs.BUDGET_NS / 1e9,
-    "TearDownTarget": tear_down_target.CALL_LIMIT_S + CONTROL_LIMIT_S,
-    "SweepTargets": sweep_targets.SWEEP_LIMIT_S + tear_down_target.CALL_LIMIT_S + CONTROL_LIMIT_S,
+    "TearDownTarget": TEAR_DOWN_S,
+    "SweepTargets": sweep_targets.SWEEP_LIMIT_S + TEAR_DOWN_S,
     "BootstrapDsql": bootstrap_dsql.BINDING_LIMIT_S,
 }
 """How long a stage that waits does so by its own limits."""

@@ -34,7 +34,7 @@ def test_one_dimension_is_a_line_up_in_the_order_of_its_values() -> None:
     (figure,) = figures_of(*matrix_results(grid((SIZE, [100, 1, 10])), repeats=2))
     assert (figure.chart, figure.title, figure.across) == ("line-up", "postgresql", "batch_size")
     assert figure.params["labels"] == ["1", "10", "100"]
-    assert figure.data["medians"]["value"] == ["1", "10", "100"]
+    assert figure.data["means"]["value"] == ["1", "10", "100"]
     assert len(figure.data["runs"]["p50_ms"]) == 6
 
 
@@ -65,7 +65,7 @@ def test_a_combination_without_a_median_is_no_colour() -> None:
     cells = figure.data["cells"]
     assert (cells["p50_ms"][0], cells["words"][0], cells["ink"][0]) == (None, "> drain limit", None)
     (figure,) = figures_of(*results[:1], *results[2:3])
-    assert len(figure.data["runs"]["p50_ms"]) == len(figure.data["medians"]["p50_ms"]) == 1
+    assert len(figure.data["runs"]["p50_ms"]) == len(figure.data["means"]["p50_ms"]) == 1
 
 
 def test_a_third_dimension_makes_small_multiples_on_one_scale() -> None:

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan, TrialSpec
     from stepbench.contracts.result import Scalar, TrialSummary
 
-SETTINGS = ("target.store", "target.tls", "target.cluster", "target.region", "workload.reuse")
+STORE = "target.store"
+SETTINGS = (STORE, "target.tls", "target.cluster", "target.region", "workload.reuse")
 Setup = frozenset[tuple[str, "Scalar"]]
 _TLS_ALWAYS = frozenset({"dsql"})
 _STORES_OWN = re.compile(r"target\..+")
 _ADDRESS = re.compile(r"target\.endpoint")
-_GOES_WITH = {"target.store": _STORES_OWN, "target.cluster": _ADDRESS, "target.region": _ADDRESS}
+_GOES_WITH = {STORE: _STORES_OWN, "target.cluster": _ADDRESS, "target.region": _ADDRESS}
 """What differs with a setting of necessity: no two stores have one address, or each other's parameters."""
 _CLIENTS = re.compile(r"phases\[[^\]]+\]\.closed\.clients")
 _WITH_CLIENTS = re.compile(r"phases\[[^\]]+\]\.closed\.operations|writers|max_concurrency")
@@ -90,7 +91,7 @@ def drop_setting(setup: Mapping[str, Scalar], setting: str) -> Setup:
     """
     goes = _GOES_WITH.get(setting)
     rest = {path: value for path, value in setup.items() if path != setting and not (goes and goes.fullmatch(path))}
-    if setting == "target.store":
+    if setting == STORE:
         rest["target.tls"] = setup.get("target.tls", setup[setting] in _TLS_ALWAYS)
     return frozenset(rest.items())
 

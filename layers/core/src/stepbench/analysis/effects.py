@@ -103,16 +103,17 @@ def _quantile_effect(name: LatencyMeasure, b: list[Estimate], a: list[Estimate],
 
 def _finding_beyond(b: Sequence[Estimate], a: Sequence[Estimate]) -> Finding | None:
     """Return the finding where one side lies beyond the drain limit: surely above all that the other side may be."""
-    for above, below, finding in ((b, a, "higher"), (a, b, "lower")):
-        lows, highs = [each.low for each in above if each.value is None], [each.high for each in below]
-        if len(lows) == len(above) and _all_above(lows, highs):
-            return "higher" if finding == "higher" else "lower"
-    return None
+    if _lies_beyond(b, a):
+        return "higher"
+    return "lower" if _lies_beyond(a, b) else None
 
 
-def _all_above(lows: Sequence[float | None], highs: Sequence[float | None]) -> bool:
-    known = [low for low in lows if low is not None], [high for high in highs if high is not None]
-    return bool(len(known[0]) == len(lows) > 0 and len(known[1]) == len(highs) > 0 and min(known[0]) > max(known[1]))
+def _lies_beyond(above: Sequence[Estimate], below: Sequence[Estimate]) -> bool:
+    """Tell whether no run of one side has a value, only a lower limit, and all of these exceed the other's upper."""
+    lows = [each.low for each in above if each.value is None and each.low is not None]
+    highs = [each.high for each in below if each.high is not None]
+    all_known = 0 < len(lows) == len(above) and 0 < len(highs) == len(below)
+    return all_known and min(lows) > max(highs)
 
 
 def _worst_reason(runs: Sequence[Estimate]) -> str:

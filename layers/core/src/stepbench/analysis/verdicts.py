@@ -10,7 +10,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.comparability import format_value, shorten_path
+from stepbench.analysis.comparability import STORE, format_value, shorten_path
 from stepbench.analysis.effects import Runs, compare_runs
 from stepbench.analysis.pairs import TRIAL, find_groups, find_pairs
 from stepbench.analysis.verdict_text import describe_effects, describe_unanswered, find_other_cause
@@ -178,7 +178,7 @@ def _within(group: Group) -> Iterator[Verdict]:
 def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> Side:  # noqa: FBT001 -- which side
     trial = group.first
     name = group.name
-    if pair.aspect == "target.store":
+    if pair.aspect == STORE:
         other = (pair.b if is_first else pair.a).first
         name = trial.store if trial.store != other.store else group.name
     elif pair.aspect != TRIAL:
@@ -191,7 +191,7 @@ def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> S
 
 
 def _subject(pair: Pair, a: Side, b: Side) -> str:
-    setting = "" if pair.aspect in {TRIAL, "target.store"} else f"{shorten_path(pair.aspect, [pair.aspect])}: "
+    setting = "" if pair.aspect in {TRIAL, STORE} else f"{shorten_path(pair.aspect, [pair.aspect])}: "
     return f"{setting}{b.name} against {a.name}"
 
 
@@ -203,7 +203,7 @@ def _context(pair: Pair, place: tuple[str, str], *, several_stores: bool) -> str
     if pair.aspect != TRIAL:
         parts += filter(None, [_common_base(pair, several_stores=several_stores)])
     parts += [f"{shorten_path(path, list(rest))} {format_value(value)}" for path, value in rest.items()]
-    if not trial.point and pair.aspect not in {TRIAL, "target.store"} and not parts:
+    if not trial.point and pair.aspect not in {TRIAL, STORE} and not parts:
         parts.append(trial.store)
     if len(trial.windows) > 1:
         parts.append(pair.b.window_label(*place))
@@ -214,7 +214,7 @@ def _common_base(pair: Pair, *, several_stores: bool) -> str:
     """Return what both trials are called in the plan, less the words in which they differ."""
     a, b = pair.a.first.base, pair.b.first.base
     if a == b == pair.b.first.store:
-        return b if several_stores and pair.aspect != "target.store" else ""
+        return b if several_stores and pair.aspect != STORE else ""
     return b if a == b else "-".join(word for word in b.split("-") if word in a.split("-"))
 
 

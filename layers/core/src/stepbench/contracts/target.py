@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Receiver = Literal["ReceiveEvents", "CheckClock"]
+ETCD_QUOTA_GIB = 8  # of the stack's nodes and the local server: the most that etcd's documentation suggests
 ALL_KINDS = frozenset(OPERATION_KINDS)
 UNORDERED_KINDS = ALL_KINDS - {Kind.SCAN}
 """The operations of a store that keeps its records in no order of keys."""
@@ -213,7 +214,7 @@ class EtcdTarget(StoreTarget):
     @property
     def quota_bytes(self) -> float:
         """Return how large the server's file may become."""
-        return 2**30 * (self.quota_gib or (8 if self.endpoint is None else 2))
+        return 2**30 * (self.quota_gib or (ETCD_QUOTA_GIB if self.endpoint is None else 2))
 
 
 class RedisTarget(StoreTarget):

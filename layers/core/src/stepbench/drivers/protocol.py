@@ -64,7 +64,7 @@ class Driver(Protocol):
         ...
 
     async def tear_down(self) -> bool:
-        """Remove a part of what `prepare` and the writers made, in at most some 30 s; True when nothing is left."""
+        """Remove a part of what `prepare` and the writers made, in at most some 60 s; True when nothing is left."""
         ...
 
     async def close(self) -> None:
@@ -184,19 +184,17 @@ async def in_turn(*steps: Callable[[], Awaitable[bool]]) -> bool:
     Raises:
         TargetUnavailableError: what the first that failed raised, when the others have been taken.
     """
-    failures = []
+    done, failures = True, []
     for step in steps:
         try:
-            if not await step():
-                break
+            done = await step()
         except TargetUnavailableError as error:
             failures.append(error)
-    else:
-        if not failures:
-            return True
+        if not done:
+            break
     if failures:
         raise failures[0]
-    return False
+    return done
 
 
 async def to_its_end(work: Awaitable[T]) -> T:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench.contracts.base import RULE_ERROR
 from stepbench.contracts.remedies import alternatives, near_miss
 from stepbench.errors import Problem
-from stepbench.planning.schema import Location, fields, locate, path_text, place_of
+from stepbench.planning.schema import Location, fields, locate, path_text, place_of, value_at
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stepbench.planning.schema import Node
 
 NOTHING = "nothing"
+_ABSENT = object()
 _STEP = re.compile(r"[^.\[\]]+")
 """A step of the paths that our own rules name, such as `phases[1].load`."""
 UNSUPPORTED_STORES = ("efs", "eventbridge", "kinesis", "sns", "sqs")
@@ -57,27 +58,22 @@ def _problems(detail: ErrorDetails, document: dict[str, Any]) -> list[Problem]:
     location = locate(detail["loc"])
     if detail["type"] == RULE_ERROR:
         return [_rule_problem(location, rule, document) for rule in detail["ctx"]["broken"]]
-    found = value_at(document, location.steps)
+    found = shown_at(document, location.steps)
     if detail["type"] == "extra_forbidden":
         return [_unknown_field(location, found, document)]
     return [_TRANSLATIONS.get(detail["type"], _unexpected)(location, found, detail)]
 
 
-def value_at(document: dict[str, Any], steps: tuple[str | int, ...]) -> str:
+def shown_at(document: dict[str, Any], steps: tuple[str | int, ...]) -> str:
     """Return what the document holds there, as `shown`; "nothing" where it holds nothing."""
-    value: Any = document
-    for step in steps:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return NOTHING
-    return shown(value)
+    value = value_at(document, steps, _ABSENT)
+    return NOTHING if value is _ABSENT else shown(value)
 
 
 def _rule_problem(location: Location, rule: dict[str, str], document: dict[str, Any]) -> Problem:
     below = (int(name) if name.isdigit() else name for name in _STEP.findall(rule["at"]))
     steps = (*location.steps, *below)
-    found = value_at(document, steps)
+    found = shown_at(document, steps)
     return Problem(path=path_text(steps), value=found, message=rule["message"], remedy=rule["remedy"])
 
 

@@ -84,7 +84,7 @@ def place_of(name: str, around: Location, document: Node) -> str:
 def _node_at(steps: Sequence[str | int], document: Node) -> Node:
     node = _resolve(plan_schema_cached())
     for depth, step in enumerate(steps, start=1):
-        node = _chosen(_step(node, step), _value_at(document, steps[:depth]))
+        node = _chosen(_step(node, step), value_at(document, steps[:depth]))
     return node
 
 
@@ -103,15 +103,16 @@ def _children(
         node, below = _step(parent, name), (*steps, name)
         if "items" in node:
             node, below = _step(node, 0), (*below, 0)
-        yield below, _chosen(node, _value_at(document, below))
+        yield below, _chosen(node, value_at(document, below))
 
 
-def _value_at(document: Any, steps: Sequence[str | int]) -> Any:  # noqa: ANN401 -- any JSON
+def value_at(document: Any, steps: Sequence[str | int], default: Any = None) -> Any:  # noqa: ANN401 -- any JSON
+    """Return what a document holds at some steps, `default` where it holds nothing."""
     for step in steps:
         try:
             document = document[step]
         except (KeyError, IndexError, TypeError):
-            return None
+            return default
     return document
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.analysis.comparability import format_value, shorten_path
+from stepbench.analysis.comparability import STORE, format_value, shorten_path
 from stepbench.report.labels import columns
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 DASHES = 5
 """How many kinds of lines there are (`charts/parts.py`)."""
-STORE = "target.store"
 _SEPARATOR = re.compile(r"( · |, |[ =-]|(?<!\d)[.,]|[.,](?!\d))")
 """Words end here; a decimal point and a thousands separator are parts of theirs."""
 _SYMBOL_PX, _LETTER_PX = 50, 7

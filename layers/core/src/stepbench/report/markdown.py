@@ -25,11 +25,12 @@ def render_markdown(summary: RunSummary) -> str:
     """Render the run, without a word that its report has not."""
     table = "\n\n".join(_tables(summary))
     missed = ", a threshold missed" if summary.verdict == "failed" and summary.status == "succeeded" else ""
-    parts = [f"### {_escape(summary.plan)}: {summary.status}{missed}", table]
-    verdicts = "\n".join(f"- {_escape(line)}" for line in verdict_lines(summary))
-    parts[1:1] = [text for text in (f"**{_escape(summary.question)}**" * bool(summary.question), verdicts) if text]
-    found = [text for text in (describe_missed(summary), describe_undecided(summary)) if text]
-    parts[1:1] = [f"**{_escape(text[:1].upper() + text[1:])}**" for text in found]
+    parts = [f"### {_escape(summary.plan)}: {summary.status}{missed}"]
+    answers = (describe_missed(summary), describe_undecided(summary), summary.question)
+    parts.extend(f"**{_escape(text[:1].upper() + text[1:])}**" for text in answers if text)
+    if verdicts := verdict_lines(summary):
+        parts.append("\n".join(f"- {_escape(line)}" for line in verdicts))
+    parts.append(table)
     if _escape(digits.UNSURE) in table:
         parts.append(f"{_escape(digits.UNSURE)} without an interval: the run was too short for one.")
     if failures := list(_failures(summary)):

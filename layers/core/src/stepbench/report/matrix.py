@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepbench import digits
-from stepbench.analysis.comparability import format_value, shorten_path
+from stepbench.analysis.comparability import STORE, format_value, shorten_path
 from stepbench.report.boxes import BEYOND
 from stepbench.report.labels import columns, short
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 MAX_FIGURES = 12
 ROW_PX = 40
-_STORE = "target.store"
 _MIDDLE = 0.5
 """The colour scale's middle: darker tiles are written on in white."""
 
@@ -48,7 +47,7 @@ class MatrixFigure:
     @property
     def joined(self) -> bool:
         """Tell whether a line joins the medians."""
-        return bool(self.data.get("medians", {}).get("value"))
+        return bool(self.data.get("means", {}).get("value"))
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def _matrices(found: Sequence[TrialGroup]) -> Iterable[list[TrialGroup]]:
 
 def _called(group: TrialGroup) -> str:
     """Return the trial's name in the plan, or its store; nothing where the store is a setting."""
-    return group.trial.base or ("" if _STORE in group.point else group.trial.store)
+    return group.trial.base or ("" if STORE in group.point else group.trial.store)
 
 
 def _varied(matrix: Sequence[TrialGroup]) -> tuple[str, ...]:
@@ -134,7 +133,7 @@ def _line_up(part: _Slice, ends: tuple[float, float]) -> MatrixFigure:
     if any(isinstance(group.point[path], str) or group.point[path] is None for group in part.groups):
         means = []  # between categories there is nothing for a line to pass through
     ordered = sorted(means, key=lambda row: _values(part.groups, path).index(str(row[0])))
-    data = {"runs": columns(names, runs), "medians": columns(("value", "p50_ms"), ordered)}
+    data = {"runs": columns(names, runs), "means": columns(("value", "p50_ms"), ordered)}
     params = {"labels": _values(part.groups, path), "low": ends[0], "top": ends[1]}
     across = shorten_path(path, part.paths)
     experiment = part.groups[0].trial.experiment

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.analysis.comparability import STORE
 from stepbench.analysis.pairs import TRIAL
 from stepbench.analysis.verdicts import take_turns
 from stepbench.report.headline import name_caveat_kind
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""
 TERMINAL_LINES = 6
-STORE = "target.store"
 ONE_RUN = "These are single runs: how far runs differ from one another shows with three or more of each (repeats)."
 
 

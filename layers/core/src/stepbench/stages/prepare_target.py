@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stepbench.stages.services import Services
     from stepbench.stages.target_driver import BuildDriver, OpenDriver
 
-READY_LIMIT_S = 150
+READY_LIMIT_S = 120
 """Tables and mappings take up to a minute or two; a retry goes on waiting where this ended."""
 DELIVERY_LIMIT_S = 600
 """A new S3 notification or event source mapping may take minutes to act on AWS."""

@@ -78,7 +78,7 @@ def tear_down(
     ref: TrialRef, services: Services, *, build: BuildDriver | None = None, limit_s: float | None = None
 ) -> bool:
     """
-    Tear down for some 50 s at most; return True when nothing is left and the target is free.
+    Tear down for some 80 s at most; return True when nothing is left and the target is free.
 
     `limit_s` is for connecting, as `open_driver` takes it. Raises TargetUnavailableError: the store does not answer.
     """

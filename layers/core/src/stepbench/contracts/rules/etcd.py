@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule
-from stepbench.contracts.target import EtcdTarget
+from stepbench.contracts.target import ETCD_QUOTA_GIB, EtcdTarget
 from stepbench.contracts.workload import Kind, ProductRecord
 
 if TYPE_CHECKING:
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.trial import TrialFields
 
 GIB = 2**30
-QUOTA_BYTES = 8 * GIB
-"""`--quota-backend-bytes` of the stack's nodes and of the local server: the most that etcd's documentation suggests."""
-DEFAULT_QUOTA_BYTES = 2 * GIB
-"""The quota of an etcd that was told none."""
+QUOTA_BYTES = ETCD_QUOTA_GIB * GIB
 COMPACTION_S = 300
 """`--auto-compaction-retention` of both; an etcd that was told none compacts never."""
 _HISTORY_S = 2 * COMPACTION_S + 60

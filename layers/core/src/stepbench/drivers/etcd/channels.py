@@ -45,7 +45,7 @@ class ClientChannel(Link[GrpcConnection]):
     def __init__(self, cluster: EtcdCluster, endpoint: Endpoint, addresses: AddressBook) -> None:
         super().__init__(self._connect_to_endpoint, cluster.clock)
         self._cluster = cluster
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self.is_alone = len(cluster.endpoints) == 1
         self.is_down = False
         """The last attempt to connect has failed."""
@@ -133,7 +133,7 @@ class ClientChannel(Link[GrpcConnection]):
             connection.close()
 
     async def _connect_to_endpoint(self) -> GrpcConnection:
-        host, port = self._endpoint.host, self._endpoint.port
+        host, port = self.endpoint.host, self.endpoint.port
         self.is_down = True
         connection = await self._addresses.connect(host, port, self._dial_address)
         self.is_down = False
@@ -143,7 +143,7 @@ class ClientChannel(Link[GrpcConnection]):
         return connection
 
     async def _dial_address(self, address: str) -> GrpcConnection:
-        return (await self._cluster.dial(self._endpoint, address)).connection
+        return (await self._cluster.dial(self.endpoint, address)).connection
 
 
 class ChannelCall:

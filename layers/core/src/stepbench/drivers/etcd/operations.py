@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.model.pending import PendingRequest
     from stepbench.settings import Settings
+    from stepbench.wire.addresses import Endpoint
     from stepbench.wire.http2.grpc_connection import GrpcConnection
 
 CONFLICT = "conflict"
@@ -80,16 +81,19 @@ class EtcdOperations(EtcdStore):
         Raises:
             TargetUnavailableError: a server does not take as many as there are to be, or no member takes any.
         """
-        failures: list[OSError] = []
+        failures: dict[Endpoint, OSError] = {}
         for channel in self._channels:
+            if channel.endpoint in failures:
+                continue  # a member that is cut off would take the time limit for each of its channels
             try:
                 await channel.connected()
             except OSError as error:
-                failures.append(error)
-        if failures and (len(failures) == len(self._channels) or len(self._cluster.endpoints) == 1):
-            host, count = self._cluster.endpoints[0].host, len(self._channels)
-            message = f"etcd at {host} does not take {count} connections: {failures[0]}"
-            raise TargetUnavailableError(message) from failures[0]
+                failures[channel.endpoint] = error
+        if failures and len(failures) == len({channel.endpoint for channel in self._channels}):
+            endpoint, failure = next(iter(failures.items()))
+            host, count = endpoint.host, len(self._channels)
+            message = f"etcd at {host} does not take {count} connections: {failure}"
+            raise TargetUnavailableError(message) from failure
 
     async def prepare(self) -> None:
         """Put the records; a cluster needs nothing else. Raises TargetUnavailableError."""

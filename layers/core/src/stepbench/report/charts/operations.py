@@ -112,7 +112,7 @@ def line_up() -> alt.LayerChart | alt.FacetChart:
     y = alt.Y("p50_ms:Q", scale=scale, axis=time_axis("y"), title=f"p50, {LATENCY}")
     offset = alt.XOffset("repeat:O", scale=alt.Scale(paddingOuter=1))
     tooltip = tooltips({"value:N": "setting", "trial:N": None, "words:N": "p50"})
-    through = named("medians").mark_line(strokeWidth=1.5, opacity=0.6, clip=True).encode(x=x, y=y)
+    through = named("means").mark_line(strokeWidth=1.5, opacity=0.6, clip=True).encode(x=x, y=y)
     bars = (
         named("runs")
         .transform_filter("isValid(datum.low_ms)")
