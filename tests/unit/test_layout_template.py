@@ -230,11 +230,11 @@ def test_every_ending_without_a_catch_starts_the_sweeper() -> None:
 def test_layers_are_built_for_what_runs_them() -> None:
     """One parameter decides, so that an interpreter and its wheels cannot drift apart."""
     layers = {name: body for name, body in TEMPLATE["Resources"].items() if name.endswith("Layer")}
-    assert len(layers) == 8
+    assert len(layers) == 9
     for name, layer in layers.items():
         assert layer["Metadata"] == {
             "BuildMethod": "makefile"
-            if name in {"CoreLayer", "TracingLayer", "DrawingLayer"}
+            if name in {"CoreLayer", "TracingLayer", "DrawingLayer", "AuthoritiesLayer"}
             else {"Ref": "PythonRuntime"},
             "BuildArchitecture": {"Ref": "Architecture"},
         }

@@ -21,6 +21,7 @@ from psycopg import sql
 
 from stepbench.contracts.target import DsqlTarget
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, DEFAULT_PORT, Access, Tls
+from stepbench.drivers.sql.authorities import find_authorities
 from stepbench.drivers.sql.executor import CONFLICTS, pause_s
 from stepbench.errors import TargetUnavailableError
 from stepbench.wire.addresses import Endpoint, endpoint_error, parse_endpoint
@@ -137,9 +138,8 @@ def cluster_access(
 ) -> Access:
     """Return the functions' access (`DATABASE_ROLE`, action DbConnect), or the one of `ADMIN` (DbConnectAdmin)."""
     tokens = Tokens(signer(cluster, login), clock)
-    return token_access(
-        cluster.endpoint, tokens, Tls(wanted=True, authority=settings.tls_authority), login, control_limit_s
-    )
+    tls = Tls(wanted=True, authority=settings.tls_authority or find_authorities(cluster.endpoint.host))
+    return token_access(cluster.endpoint, tokens, tls, login, control_limit_s)
 
 
 def token_access(

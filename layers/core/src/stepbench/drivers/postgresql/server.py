@@ -9,7 +9,8 @@ from psycopg import sql
 
 from stepbench.contracts.target import PostgresqlTarget
 from stepbench.drivers.access import ServerLogin, choose_endpoint
-from stepbench.drivers.sql.access import CONTROL_LIMIT_S, DEFAULT_PORT, Access, Tls
+from stepbench.drivers.sql.access import CONTROL_LIMIT_S, DEFAULT_PORT, Access, Tls, target_error
+from stepbench.drivers.sql.authorities import find_authorities, rds_region
 from stepbench.wire.addresses import parse_endpoint
 
 if TYPE_CHECKING:
@@ -33,15 +34,30 @@ def trial_access(spec: TrialSpec, settings: Settings, control_limit_s: float = C
     without TLS, too: so the two differ in TLS only, and not in the server. Without a secret, `postgres` is trusted.
 
     Raises:
-        PlanError: neither names a server.
+        PlanError: neither names a server, or nobody here knows the authorities of RDS in its region.
     """
     target, known, tls = spec.plan.target, settings.postgresql_endpoint, None
     if spec.plan.experiment == "operations":
         known = settings.postgresql_tls_endpoint or known
-        tls = Tls(isinstance(target, PostgresqlTarget) and target.tls, settings.tls_authority)
     endpoint = parse_endpoint(choose_endpoint(spec, known, "postgresql"), DEFAULT_PORT)
+    if spec.plan.experiment == "operations":
+        encrypted = isinstance(target, PostgresqlTarget) and target.tls
+        tls = Tls(encrypted, settings.tls_authority or (_authorities(spec, endpoint.host) if encrypted else ""))
     login = ServerLogin(spec, settings, settings.postgresql_secret_arn, ("postgres", ""))
     return Access("PostgreSQL", endpoint, login.read, tls, control_limit_s)
+
+
+def _authorities(spec: TrialSpec, host: str) -> str:
+    """Return who signs the server's certificate, as `Tls` takes it. Raises PlanError: a server of RDS, and unknown."""
+    found, region = find_authorities(host), rds_region(host)
+    if region and not found:
+        message = f"asks for TLS, and this stack has no authorities of Amazon RDS in {region}"
+        remedy = (
+            "Build and deploy it again where npm is, which fetches them (layers/authorities); or name a PEM file of"
+            " AWS's for this region in the parameter TlsAuthority; or set tls to false."
+        )
+        raise target_error(spec, message, remedy)
+    return found
 
 
 async def server_name(connection: BoundedConnection) -> str:

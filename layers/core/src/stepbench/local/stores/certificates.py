@@ -15,6 +15,7 @@ from cryptography.x509.oid import NameOID
 from stepbench.local.processes import LOOPBACK
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 NAMES = (x509.IPAddress(ipaddress.ip_address(LOOPBACK)), x509.DNSName("localhost"))
@@ -31,14 +32,15 @@ class Certificates(NamedTuple):
     authority: Path
 
 
-def make_certificates(directory: Path) -> Certificates:
+def make_certificates(directory: Path, names: Sequence[x509.GeneralName] = NAMES) -> Certificates:
     """
-    Make an authority and a certificate of 127.0.0.1 and localhost, valid for 30 days from an hour ago.
+    Make an authority and a certificate, valid for 30 days from an hour ago.
 
     The authority's key is never written, so nothing else can ever be signed with it; the server's is 0600.
 
     Args:
         directory: made if need be; what an earlier call left in it is replaced.
+        names: of the server; 127.0.0.1 and localhost without them.
     """
     directory.mkdir(parents=True, exist_ok=True)
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -47,7 +49,7 @@ def make_certificates(directory: Path) -> Certificates:
     authority = authority.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     authority = authority.add_extension(_usage(signs=True), critical=True)
     server = _builder(_named("localhost"), issuer, key.public_key())
-    server = server.add_extension(x509.SubjectAlternativeName(NAMES), critical=False)
+    server = server.add_extension(x509.SubjectAlternativeName(names), critical=False)
     server = server.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     server = server.add_extension(_usage(signs=False), critical=True)
     server = server.add_extension(
