@@ -1,9 +1,10 @@
 """
 Judges calls by policies, and finds what no call needs; run by the emulator's Python, whose evaluator of IAM it asks.
 
-Standard input: JSON with `policies` (name to statements), `attached` (role to names of policies) and `calls` (role,
-action, resource, context). Standard output: `denied`, calls that no policy of their role allows, and `unneeded`, what
-can be taken from a statement so that every call is allowed all the same, with `tried`, how much was taken in turn.
+Standard input: JSON with `policies` (name to statements), `attached` (role to names of policies), `calls` (role,
+action, resource, context) and `others`, calls that nobody made. Standard output: `denied`, calls that no policy of
+their role allows, and `unneeded`, what can be taken from a statement so that every call is allowed all the same, with
+`tried`, how much was taken in turn; `allowed_others`, which of the others would be allowed.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def main() -> None:
                         if call not in denied
                     ):
                         unneeded.append({"policy": name, "statement": place, part: value, "of": statement})
-    json.dump({"denied": denied, "unneeded": unneeded, "tried": tried}, sys.stdout)
+    others = [call for call in given["others"] if allowed(call, [parsed[name] for name in names[call["role"]]])]
+    json.dump({"denied": denied, "unneeded": unneeded, "tried": tried, "allowed_others": others}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from tests.end_to_end.deployment import (
     wait_for,
 )
 from tests.samples.roles import Roles
+from tests.samples.second_opinion import SecondOpinion
 from tests.samples.service_calls import service_calls
 
 RUNS_LIMIT_S = 500
@@ -93,13 +94,23 @@ def roles(deployment: Deployment) -> Roles:
 
 
 @pytest.fixture(scope="module")
-def judged(roles: Roles, calls: list[Json]) -> Json:
-    """Return what the emulator's evaluator says of all calls, recorded and from AWS's pages, and of the policies."""
+def asked(roles: Roles, calls: list[Json]) -> Json:
+    """Return policies, and all unlike calls: recorded ones, AWS's pages', and each of them once in another's name."""
     recorded = [{**call, "role": roles.owner(call["session"])} for call in calls]
     known = [{**call._asdict(), "context": dict(call.context)} for call in service_calls(roles)]
-    given = {"policies": roles.policies(), "attached": roles.attached(), "calls": [*recorded, *known]}
+    parts = ("role", "action", "resource", "context")
+    every = [{part: call[part] for part in parts} for call in (*recorded, *known)]
+    unlike = list({json.dumps(call, sort_keys=True): call for call in every}.values())
+    names = sorted(roles.attached())
+    others = [{**call, "role": names[place % len(names)]} for place, call in enumerate(unlike)]
+    return {"policies": roles.policies(), "attached": roles.attached(), "calls": unlike, "others": others}
+
+
+@pytest.fixture(scope="module")
+def judged(asked: Json) -> Json:
+    """Return what the emulator's evaluator says of all calls, and of the policies."""
     done = subprocess.run(
-        [PYTHON, JUDGE], input=json.dumps(given), capture_output=True, text=True, check=True, timeout=120
+        [PYTHON, JUDGE], input=json.dumps(asked), capture_output=True, text=True, check=True, timeout=120
     )
     found: Json = json.loads(done.stdout)
     return found
@@ -115,6 +126,15 @@ def test_nothing_is_allowed_that_no_call_needs(judged: Json) -> None:
     """Whatever action or resource is taken from a policy, some call is refused."""
     assert judged["unneeded"] == []
     assert judged["tried"] > 200
+
+
+def test_a_solver_that_reads_the_policies_decides_as_the_emulator_does(asked: Json, judged: Json) -> None:
+    """Neither reading of IAM's rules is AWS's; they share no code, so a slip of one of them would show."""
+    opinion = SecondOpinion(asked["policies"], asked["attached"])
+    assert [call for call in asked["calls"] if opinion.allows(call) != (call not in judged["denied"])] == []
+    allowed = [call for call in asked["others"] if opinion.allows(call)]
+    assert allowed == judged["allowed_others"]
+    assert 0 < len(allowed) < len(asked["others"]) / 2, "most of what another may do, a role may not"
 
 
 def test_every_function_with_a_role_of_its_own_was_seen(roles: Roles, calls: list[Json]) -> None:

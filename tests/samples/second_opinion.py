@@ -1,0 +1,56 @@
+"""
+What iamprover says of a call: a second reading of IAM's rules, by a solver, beside the emulator's.
+
+To it a condition on a key that a request does not name may hold, so each key that a policy names is given its value in
+the request, or none. It takes conditions with an operator that it does not know to hold: none of ours may have one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import z3
+from iamprover.engine.conditions import encode_condition
+from iamprover.engine.context import Context
+from iamprover.engine.encoder import allowed
+from iamprover.model import Condition, Policy, Principal, Statement
+from tests.samples.roles import ACCOUNT
+from tests.samples.templates import Json, listed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class SecondOpinion:
+    """It judges calls by the policies of roles, given as `Roles` returns them."""
+
+    def __init__(self, policies: Mapping[str, Sequence[Json]], attached: Mapping[str, Sequence[str]]) -> None:
+        read = {name: Policy(name, [_statement(each) for each in own]) for name, own in policies.items()}
+        self._roles = {
+            role: Principal(f"arn:aws:iam::{ACCOUNT}:role/{role}", [read[name] for name in names if name in read])
+            for role, names in attached.items()
+        }
+        conditions = [each for policy in read.values() for one in policy.statements for each in one.conditions]
+        unknown = [each for each in conditions if encode_condition(each, Context()) is None]
+        assert unknown == [], "the solver does not know what these conditions ask for"
+        self._keys = {each.key.lower() for each in conditions}
+
+    def allows(self, call: Json) -> bool:
+        """Tell whether a role's policies allow a call."""
+        context = Context()
+        action, resource = z3.StringVal(call["action"].lower()), z3.StringVal(call["resource"])
+        term = allowed(self._roles[call["role"]], action, resource, context)
+        given = {key.lower(): value for key, value in call["context"].items()}
+        pinned = [(context.string(key), z3.StringVal(given.get(key, ""))) for key in self._keys]
+        decided = z3.simplify(z3.substitute(term, *pinned))
+        assert z3.is_true(decided) or z3.is_false(decided), f"{call} is left open: {decided}"
+        return bool(z3.is_true(decided))
+
+
+def _statement(given: Json) -> Statement:
+    conditions = [
+        Condition(operator, key, [str(value) for value in listed(values)])
+        for operator, tests in given.get("Condition", {}).items()
+        for key, values in tests.items()
+    ]
+    return Statement(given["Effect"], actions=given["Action"], resources=given["Resource"], conditions=conditions)
