@@ -14,7 +14,7 @@ PARALLEL := --numprocesses=2 --dist=loadscope --no-loadscope-reorder
 # Of the tour's, two thirds are; more than three environments at once would keep runs waiting for a core.
 TOUR := --numprocesses=3
 
-.PHONY: run test test-faults coverage check format lock bench setup setup-test down clean help
+.PHONY: run test test-faults coverage check check-security format lock bench setup setup-test down clean help
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ check: $(VENV)/.dev ## Format, lint, types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy layers/core/src functions tests benchmarks
+
+check-security: $(TOOLS)/security/.ready ## The template and its stacks by checkov's rules; exceptions with reasons in .checkov.yaml
+	LOG_LEVEL=ERROR $(TOOLS)/security/bin/checkov --config-file .checkov.yaml
 
 format: $(VENV)/.dev ## Format and mend what ruff can mend
 	$(VENV)/bin/ruff format .
@@ -104,4 +107,4 @@ lock: | $(UV) ## Resolve every requirements file anew
 	$(COMPILE) pyproject.toml --extra analysis --extra local --extra report --extra stores -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) --group charts -c requirements/dev.txt -o layers/core/requirements.txt
-	for tool in bench emulator lambda sam uv; do $(COMPILE) requirements/$$tool.in -o requirements/$$tool.txt || exit 1; done
+	for tool in bench emulator lambda sam security uv; do $(COMPILE) requirements/$$tool.in -o requirements/$$tool.txt || exit 1; done
