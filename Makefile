@@ -9,10 +9,9 @@ TOOLS := .stepbench/venvs
 UV := $(TOOLS)/uv/bin/uv
 INSTALL := $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(UV) pip install --quiet --require-hashes --only-binary :all:
 
-# Half of the suite's time is waiting for state machines. What stays together: see tests/conftest.py.
-PARALLEL := --numprocesses=2 --dist=loadscope --no-loadscope-reorder
-# Of the tour's, two thirds are; more than three environments at once would keep runs waiting for a core.
-TOUR := --numprocesses=3
+# More than half of the suite's time is waiting for state machines; more than three environments at once would keep runs
+# waiting for a core. What stays together: see tests/conftest.py.
+PARALLEL := --numprocesses=3 --dist=loadscope --no-loadscope-reorder
 
 .PHONY: run test test-faults coverage check check-security format lock bench setup setup-test down clean help
 
@@ -22,14 +21,14 @@ help: ## This list
 run: setup ## Set up, run PLAN (quick-unloaded) on this machine, leave a report in out/
 	$(VENV)/bin/stepbench run $(PLAN)
 
-test: setup setup-test ## Set up, then the whole suite, two modules at a time
+test: setup setup-test ## Set up, then the whole suite, three modules at a time
 	$(VENV)/bin/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 coverage: setup setup-test ## The same, with the lines that no test ran (takes longer)
 	$(VENV)/bin/python -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 test-faults: setup setup-test ## Set up, then the fault tour (16 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
-	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL) $(TOUR)) \
+	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results $(RESULTS)) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types

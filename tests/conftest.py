@@ -32,24 +32,21 @@ if TYPE_CHECKING:
 pytest.register_assert_rewrite("stepbench.testing.contracts", "tests.samples.estimates", "tests.samples.refusals")
 
 ROOT = Path(__file__).parent.parent
-WHOLE_SYSTEM = ("tests/end_to_end/",)
 FAULTS = "tests/faults/"
 RUN_FOLDER = pytest.StashKey[Path]()
 
 
 class _Modules(LoadScopeScheduling):  # type: ignore[misc]  # untyped
     """
-    With several processes, a module stays in one, and all that run the whole system stay together.
+    With several processes, a module stays in one, so that its servers are started once.
 
-    So each server is started once, and no two systems share the machine. Cases of the fault tour are dealt out one by
-    one: each process has an environment of its own for them.
+    Cases of the fault tour are dealt out one by one. Each process that meets a module or case of the whole system has an
+    environment of its own for all of them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
-        if module.startswith(FAULTS):
-            return nodeid
-        return next((folder for folder in WHOLE_SYSTEM if module.startswith(folder)), module)
+        return nodeid if module.startswith(FAULTS) else module
 
 
 def pytest_configure(config: pytest.Config) -> None:
