@@ -64,7 +64,7 @@ def test_a_trial_takes_its_load_its_rests_and_the_orchestration(specs: tuple[Tri
 
 
 def test_a_phase_that_follows_without_a_gap_costs_no_orchestration() -> None:
-    """Its writers were started with those of the phase before; 10 to prepare, 15 of load, 5 for phases, 20 to finish."""
+    """Its writers start with those of the phase before: 10 to prepare, 15 of load, 5 for phases, 20 to finish."""
     phases = [
         {"name": "warm-up", "load": [{"rate_per_s": 1, "count": 10}]},
         {"name": "step", "gapless": True, "load": [{"rate_per_s": 1, "count": 5}]},
