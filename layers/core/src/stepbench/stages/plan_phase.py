@@ -67,7 +67,8 @@ def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> Plan
     lead_s = writers_lead_s(spec, services.settings)
     ahead_s = lead_s + MARGIN_OF_LEAD * lead_s + MARGIN_PER_WRITER_S * spec.plan.writers
     start_at_ns = services.clock.now_ns() + math.ceil(ahead_s * _SECOND_NS)
-    phases, items = _planned_together(spec, task.phase), []
+    phases = _planned_together(spec, task.phase)
+    items: list[WriterItem] = []
     for phase in phases:
         items += _items(task.ref, spec, phase, start_at_ns, lead_s)
         key = layout.phase_key(task.ref, phase, "plan.json")
