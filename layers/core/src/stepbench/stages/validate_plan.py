@@ -6,7 +6,6 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput, ValidatePlanOutput
-from stepbench.contracts.target import AutoscaledCapacity, DynamoDbTarget
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import check_budget, expand, expanded, parse_plan, require_servers
 from stepbench.records.storage import layout
@@ -16,7 +15,7 @@ from stepbench.stages.plan_phase import finding_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.plan import Plan, TrialPlan, TrialSpec
+    from stepbench.contracts.plan import Plan, TrialSpec
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
 
@@ -51,27 +50,12 @@ def _stack_problems(plan: Plan, settings: Settings) -> Iterator[Problem]:
         if target.receiver == "CheckClock" and not settings.check_clock_function_arn:
             message = "needs the function CheckClock, which this stack leaves out"
             yield Problem(f"{at}.target.same_sandbox", "true", message, "Remove it, or deploy with ClockCheck=on.")
-        if settings.emulator:
-            yield from _emulator_problems(at, trial.plan)
         for index, phase in enumerate(trial.plan.phases):
             if phase.scale and target.store == "postgresql" and not settings.aurora_cluster:
                 message = "needs an Aurora Serverless v2 cluster, and this stack has none"
                 remedy = "Remove it, or deploy with AuroraPostgresql=serverless."
                 yield Problem(f"{at}.phases[{index}].scale", "serverless_v2", message, remedy)
         yield from finding_problems(trial.source, trial.plan, settings)
-
-
-def _emulator_problems(at: str, trial: TrialPlan) -> Iterator[Problem]:
-    """Yield what no emulator of AWS moves: a table with bounds would stay at the lower one."""
-    capacities = {f"{at}.phases[{index}].scale": phase.scale for index, phase in enumerate(trial.phases)}
-    asked = {path: scale.capacity for path, scale in capacities.items() if scale}
-    if isinstance(trial.target, DynamoDbTarget):
-        asked[f"{at}.target"] = trial.target.capacity
-    for path, capacity in asked.items():
-        if isinstance(capacity, AutoscaledCapacity):
-            message = "needs Application Auto Scaling, which this stack's emulator has not"
-            remedy = f"""Run it on AWS, or change it: --set '{path}.capacity={{"mode": "on_demand"}}'."""
-            yield Problem(f"{path}.capacity.mode", "autoscaled", message, remedy)
 
 
 def _store(spec: TrialSpec, services: Services) -> PlannedTrial:
