@@ -95,7 +95,7 @@ def values_at(node: Any, steps: list[str]) -> Iterator[Any]:  # noqa: ANN401 -- 
     elif steps[0] == "*":
         for each in node or []:
             yield from values_at(each, steps[1:])
-    elif isinstance(node, list):
+    elif isinstance(node, list) and node:
         yield from values_at(node[int(steps[0])], steps[1:])
     elif isinstance(node, dict) and steps[0] in node:
         yield from values_at(node[steps[0]], steps[1:])
