@@ -67,9 +67,8 @@ def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> Plan
     lead_s = writers_lead_s(spec, services.settings)
     ahead_s = lead_s + MARGIN_OF_LEAD * lead_s + MARGIN_PER_WRITER_S * spec.plan.writers
     start_at_ns = services.clock.now_ns() + math.ceil(ahead_s * _SECOND_NS)
-    phases = _planned_together(spec, task.phase)
     items: list[WriterItem] = []
-    for phase in phases:
+    for phase in _planned_together(spec.plan, task.phase):
         items += _items(task.ref, spec, phase, start_at_ns, lead_s)
         key = layout.phase_key(task.ref, phase, "plan.json")
         services.runs.put_model(key, PhaseSchedule(start_at_ns=start_at_ns))
@@ -77,14 +76,14 @@ def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> Plan
     items_key = layout.phase_key(task.ref, task.phase, "items.json")
     services.runs.put_json(items_key, [item.model_dump(mode="json") for item in items])
     return PlanPhaseOutput(
-        items_bucket=services.runs.bucket, items_key=items_key, max_concurrency=_concurrency(spec, phases)
+        items_bucket=services.runs.bucket, items_key=items_key, max_concurrency=concurrency(spec.plan, task.phase)
     )
 
 
-def _planned_together(spec: TrialSpec, phase: int) -> range:
+def _planned_together(plan: TrialPlan, phase: int) -> range:
     """Return the phase's number, and those of the phases that follow it without a gap."""
-    later = range(phase + 1, len(spec.plan.phases))
-    return range(phase, next((each for each in later if not spec.plan.phases[each].gapless), later.stop))
+    later = range(phase + 1, len(plan.phases))
+    return range(phase, next((each for each in later if not plan.phases[each].gapless), later.stop))
 
 
 def writers_lead_s(spec: TrialSpec, settings: Settings) -> float:
@@ -104,15 +103,15 @@ def _items(ref: TrialRef, spec: TrialSpec, phase: int, start_at_ns: int, lead_s:
             )
 
 
-def _concurrency(spec: TrialSpec, phases: range) -> int:
+def concurrency(plan: TrialPlan, phase: int) -> int:
     """
-    Let each slice's successor wait beside it.
+    Return how many writers run at once, those that wait for their slice included.
 
-    A phase's last slice may be so short that the one after it has to wait already when it begins; the others are long.
+    A slice's successor waits beside it. A phase's last slice may be so short that the one after it, of the phase that
+    follows without a gap, has to wait already when it begins; the others are long.
     """
-    at_once = spec.plan.max_concurrency or spec.plan.writers
-    slices = sum(spec.plan.phases[phase].slices for phase in phases)
-    return at_once * min(slices, 1 + len(phases))
+    at_once, phases = plan.max_concurrency or plan.writers, _planned_together(plan, phase)
+    return at_once * min(sum(plan.phases[each].slices for each in phases), 1 + len(phases))
 
 
 def _iso_ms(at_ns: int) -> str:
