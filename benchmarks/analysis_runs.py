@@ -79,7 +79,7 @@ def _joined(folder: Path, spec: TrialSpec) -> Joined:
     starts_ns = {0: START_NS}
     drain_limit_ns = round(spec.plan.drain_limit_s * 1e9)
     grid = build_grid(spec.plan, starts_ns)
-    return join(grid, set(), _Files(folder), _items(folder), drain_limit_ns, details=False)
+    return join(grid, set(), _Files(folder), _items(folder), drain_limit_ns, details=False, event_times=False)
 
 
 def ours(folder: Path, *, intervals: bool = False) -> dict[str, float]:

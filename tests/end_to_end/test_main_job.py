@@ -160,6 +160,24 @@ def test_a_phase_ends_when_it_is_sure_and_the_report_says_why(deployment: Deploy
     assert stopped["text"] in (run / "report.html").read_text()
 
 
+def test_what_is_measured_follows_its_warm_up_without_a_gap(deployment: Deployment) -> None:
+    """One Map offers both phases, which are accounted for apart; the state machine passes over the second's turn."""
+    load = [{"rate_per_s": RATE_PER_S, "duration_s": 5}]
+    phases = [
+        {"name": "warm-up", "measured": False, "load": load},
+        {"name": "step", "gapless": True, "load": [*load, {"rate_per_s": 2 * RATE_PER_S, "duration_s": 5}]},
+    ]
+    trial: dict[str, Any] = {"target": {"store": "etcd"}, "phases": phases, "writers": 2, "drain_limit_s": 10}
+    finished = deployment.run({"name": "gapless", "trials": [trial]})
+    assert finished.code == 0, finished.stderr
+    warm_up, accounting = finished.trial["warm_up"], finished.trial["accounting"]
+    assert (warm_up["offered"], accounting["offered"]) == (5 * RATE_PER_S, 15 * RATE_PER_S)
+    assert [each["ok"] + each["unsent"] for each in (warm_up, accounting)] == [5 * RATE_PER_S, 15 * RATE_PER_S]
+    assert [each["ok"] for each in (warm_up, accounting)] == [each["received"] for each in (warm_up, accounting)]
+    t0_ns = pq.read_table(next(deployment.folder(finished).rglob("records.parquet")))["t0_ns"].to_numpy()
+    assert set(np.diff(t0_ns[: 10 * RATE_PER_S]).tolist()) == {10**9 // RATE_PER_S}
+
+
 @pytest.mark.parametrize("store", ["s3", "etcd"])
 def test_arrivals_come_by_the_log_as_well_and_agree(deployment: Deployment, store: str) -> None:
     """What a receiver and a watcher print comes through CloudWatch Logs, and is what they stored, byte by byte."""

@@ -75,6 +75,7 @@ class FinishedTrial:
         clocks: bool = True,
         to_s: float = math.inf,
         last: bool = True,
+        event_ns: int | None = None,
     ) -> None:
         """
         Leave everything that a phase leaves.
@@ -86,6 +87,7 @@ class FinishedTrial:
             clocks: whether clocks were measured.
             to_s: events that are due so many seconds after its start, or later, were not offered.
             last: whether the writer has ended.
+            event_ns: how long after t1 the store says that the event happened; None where it does not say.
         """
         start_ns = self.start_of(phase)
         self.plan_phase(phase)
@@ -97,7 +99,8 @@ class FinishedTrial:
         self.rows(phase, t0_ns, last=last)
         t4_ns = t0_ns + LATENESS_NS + latency_ns
         for number in np.setdiff1d(np.arange(t0_ns.size), lost).tolist():
-            self.deliver(phase, number, int(t4_ns[number]), source=source, cold=number == 0)
+            t3_ns = 0 if event_ns is None else int(t0_ns[number]) + LATENESS_NS + event_ns
+            self.deliver(phase, number, int(t4_ns[number]), t3_ns, source=source, cold=number == 0)
         if clocks:
             for role in ("writer", "receiver"):
                 sample = ClockSample(role, f"{role}-{phase}", start_ns, 1_000 if role == "receiver" else 0, 500)
@@ -143,9 +146,18 @@ class FinishedTrial:
         expected = rows.expected(self.plan.record.matching_share)
         self.services.table.add_file(self.ref.tag, FilePointer(attempt, 0, key, n, expected, rows.last_t2_ns))
 
-    def deliver(self, phase: int, sequence: int, t4_ns: int, *, source: str = "receiver", **attributes: Any) -> None:  # noqa: ANN401 -- an item's
+    def deliver(
+        self,
+        phase: int,
+        sequence: int,
+        t4_ns: int,
+        t3_ns: int = 0,
+        *,
+        source: str = "receiver",
+        **attributes: Any,  # noqa: ANN401 -- an item's
+    ) -> None:
         """Leave one invocation with one event."""
-        entry = Entry(phase, 0, 0, 0, 0, sequence, t4_ns)
+        entry = Entry(phase, 0, 0, 0, 0, sequence, t4_ns, t3_ns)
         item = t4_item([entry], source=source, init_ns=250_000_000, **attributes)
         self.services.table.put_t4(self.ref.tag, f"request-{phase}-{sequence}", t4_ns, item)
 

@@ -439,3 +439,31 @@ def test_a_stores_stack_is_reached_by_the_networks_members_only(stack: str) -> N
     assert not _of_type("EC2::SecurityGroup", loaded)
     assert {"SubnetIds", "SecurityGroupId"} <= loaded["Parameters"].keys()
     assert "0.0.0.0/0" not in text
+
+
+def test_a_nested_stack_is_given_what_it_asks_for() -> None:
+    """What the root does not pass on is a setting that nobody can make; another name fails the deployment."""
+    for name, properties in _of_type("CloudFormation::Stack").items():
+        asked = load_template(properties["TemplateURL"])["Parameters"]
+        needed = {parameter for parameter, body in asked.items() if "Default" not in body}
+        assert needed <= properties.get("Parameters", {}).keys() <= asked.keys(), name
+
+
+@pytest.mark.parametrize(
+    ("parameter", "taken", "refused"),
+    [
+        ("AuroraInstanceClass", ["db.r6g.2xlarge", "db.t4g.medium", "db.r6id.large"], ["r6g.large", "db.r6g"]),
+        ("AuroraEngineVersion", ["15.4", "15.10", "17.7"], ["15", "15.10.1", "aurora"]),
+        ("EtcdInstanceType", ["i4i.2xlarge", "m7i-flex.large", "g4dn.xlarge"], ["i4g.large", "m6g.large", "a1.large"]),
+        ("ElastiCacheNodeType", ["cache.r5.large", "cache.t4g.micro"], ["r5.large", "cache.r5"]),
+        ("CassandraInstanceType", ["i3.large", "i7ie.large", "m6id.large"], ["im4gn.large", "x2gd.large", "i3"]),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused_before_anything_is_made(
+    parameter: str, taken: list[str], refused: list[str]
+) -> None:
+    """An image for x86 does not start on Graviton, and the deployment would find out after minutes."""
+    body = TEMPLATE["Parameters"][parameter]
+    pattern = re.compile(body["AllowedPattern"])
+    assert all(pattern.search(each) for each in [body["Default"], *taken])
+    assert not any(pattern.search(each) for each in refused)

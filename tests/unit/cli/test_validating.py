@@ -58,6 +58,17 @@ def test_validate_refuses_a_store_that_this_machine_does_not_start(
     assert ("Give the endpoint of a server of your own" in error) == (code == 2)
 
 
+def test_validate_refuses_a_table_that_no_emulator_scales(capsys: pytest.CaptureFixture[str]) -> None:
+    """The plan is for a deployed stack, and its remedy makes it one for here."""
+    assert main(["validate", "paper-unloaded-dynamodb"]) == 2
+    error = capsys.readouterr().err
+    path = "trials[0].target.capacity"
+    assert f"{path}.mode: needs Application Auto Scaling, which the local emulator does not have" in error
+    assert f'--set \'{path}={{"mode": "on_demand"}}\'' in error
+    assert main(["validate", "paper-unloaded-dynamodb", "--set", f'{path}={{"mode": "on_demand"}}']) == 0
+    assert main(["validate", "paper-unloaded-dynamodb", "--stack"]) == 0
+
+
 def test_a_plan_comes_from_stdin_under_the_name_of_a_dash(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,7 +107,7 @@ def test_what_is_wrong_on_stdin_is_bad_input(
 def test_validate_knows_nothing_against_traces_and_asks_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     """The stack has to find out if X-Ray shows them."""
     application = {"name": "app", "source": "ours", "traces": {"name": "chain"}}
-    assert main(["validate", written(applications=[application])]) == 0
+    assert main(["validate", written(applications=[application]), "--stack"]) == 0
     assert capsys.readouterr().err == ""
 
 

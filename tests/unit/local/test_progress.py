@@ -63,6 +63,19 @@ def test_a_trial_takes_its_load_its_rests_and_the_orchestration(specs: tuple[Tri
     assert trial_s(specs[0].plan, COSTS) == 80
 
 
+def test_a_phase_that_follows_without_a_gap_costs_no_orchestration() -> None:
+    """Its writers start with those of the phase before: 10 to prepare, 15 of load, 5 for phases, 20 to finish."""
+    phases = [
+        {"name": "warm-up", "load": [{"rate_per_s": 1, "count": 10}]},
+        {"name": "step", "gapless": True, "load": [{"rate_per_s": 1, "count": 5}]},
+    ]
+    plan = Plan.model_validate({"name": "one", "trials": [{"target": {"store": "s3"}, "phases": phases}]})
+    (spec,) = expand(plan, "run-1")
+    assert trial_s(spec.plan, COSTS) == 10 + 15 + 5 + 20
+    begun = at((spec,), 1, trial=0, phase=phase(0, 0))
+    assert left_s(begun, COSTS) == 9 + 5 + 20 + COSTS.report_s
+
+
 def test_a_run_is_predicted_as_long_as_its_progress_begins_with(specs: tuple[TrialSpec, ...]) -> None:
     """`stepbench validate` says before what the bar says then."""
     assert run_s((spec.plan for spec in specs), COSTS) == 80 + 80 + 3

@@ -127,6 +127,19 @@ def test_the_phase_after_this_one_is_seen_though_a_search_ends_early(
     assert set(runs.asked) <= asked
 
 
+@pytest.mark.parametrize(("now_ns", "seen"), [(4, PhaseStart(0, 0)), (5, PhaseStart(1, 5))])
+def test_a_phase_that_was_planned_with_the_one_before_is_seen_when_it_begins(now_ns: int, seen: PhaseStart) -> None:
+    """Its schedule is there minutes earlier, while the other phase's load is still offered."""
+    load = [{"rate_per_s": 1, "count": 2}]
+    phases = [{"name": "warm-up", "load": load}, {"name": "step", "gapless": True, "load": load}]
+    stack = SimpleNamespace(endpoint=None, table=None, runs=Planned(0, 1))
+    run = started({"target": {"store": "s3"}, "phases": phases})
+    executions = cast("Executions", SimpleNamespace(run=run, stack=stack))
+    observer = Observer(executions, FakeClock(now_ns=now_ns), trial=0, phase=PhaseStart(0, 0))
+    observer._read_phase()
+    assert observer.phase == seen
+
+
 def test_who_holds_the_target_is_read_until_the_first_phase_is_planned() -> None:
     """PrepareTarget notes it in the results table, which a run on AWS has as well."""
     memory = MemoryServices()

@@ -50,7 +50,7 @@ def test_elastic_presets_of_the_paper_step_as_the_paper_did(store: str) -> None:
     assert [(load.rate_per_s, load.duration_s) for load in warm_up.load] == [(2_000, 2_400 if store == "s3" else 900)]
     assert [(load.rate_per_s, load.duration_s) for load in step.load] == [(2_000, 180), (4_000, 180)]
     assert [(window.from_s, window.to_s) for window in step.windows] == [(120, 180), (180, 240)]
-    assert (warm_up.measured, step.measured, trial.writers) == (False, True, 10)
+    assert (warm_up.measured, step.measured, step.gapless, trial.writers) == (False, True, True, 10)
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -59,6 +59,7 @@ def test_quick_elastic_presets_double_the_load_inside_one_phase(store: str) -> N
     (trial,) = parse_plan(find_plan(f"quick-elastic-{store}")).trials
     first, second = trial.phases[1].load
     assert trial.target.store == store
+    assert trial.phases[1].gapless
     assert second.rate_per_s == 2 * first.rate_per_s
     before, after = trial.phases[1].windows
     assert before.to_s == after.from_s == first.duration_s

@@ -493,3 +493,19 @@ def test_no_text_of_an_experiment_becomes_markup(experiments: tuple[TrialResult,
     assert Elements(page).all("img") == []
     assert len(Elements(page).all("script")) == 3
     assert "<img" not in page.replace(javascript(), "")
+
+
+def test_event_times_stand_in_the_table_of_all_times_where_the_store_tells_them(
+    results: tuple[TrialResult, ...],
+) -> None:
+    """With t3's resolution beside them: rounded down to a second, a part may be negative."""
+    told = next(result for result in results if result.summary.store == "s3")
+    table = section(sample_page((told,)), "times")
+    assert "t3 is told to 1 ms" in table
+    assert "t4 − t3" in table  # noqa: RUF001 -- a minus sign
+    windows = tuple(
+        window.model_copy(update={"event_resolution_ms": None, "to_event_ms": None, "from_event_ms": None})
+        for window in told.summary.windows
+    )
+    untold = section(sample_page((changed(told, windows=windows),)), "times")
+    assert "t3" not in untold

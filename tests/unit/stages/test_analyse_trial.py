@@ -60,6 +60,31 @@ def test_the_six_measures_are_the_differences_of_the_time_points() -> None:
     assert window.response_trigger_ms.min == pytest.approx(window.latency_ms.min + 0.02)
 
 
+@pytest.mark.parametrize(("store", "resolution_ms"), [("s3", 1), ("dynamodb", 1_000), ("postgresql", 0.001)])
+def test_where_the_store_tells_when_an_event_happened_latency_has_two_parts(store: str, resolution_ms: float) -> None:
+    """t3 lies 1.5 ms after t1, by construction: what remains until t4 is the trigger's own."""
+    (window,) = Trial(store=store).finish(event_ns=1_500_000).result().summary.windows
+    assert window.event_resolution_ms == resolution_ms
+    assert window.to_event_ms is not None
+    assert window.from_event_ms is not None
+    assert (window.to_event_ms.min, window.to_event_ms.max) == pytest.approx((1.5, 1.5))
+    assert window.from_event_ms.max == pytest.approx((window.latency_ms.max or 0) - 1.5)
+    assert (window.to_event_ms.n, window.to_event_ms.missing) == (200, 0)
+
+
+def test_a_store_that_tells_no_event_time_has_no_parts_of_it() -> None:
+    """An etcd event carries a revision and no time: 0 would be the year 1970."""
+    (window,) = Trial(store="etcd").finish(source="watcher-a").result().summary.windows
+    assert (window.event_resolution_ms, window.to_event_ms, window.from_event_ms) == (None, None, None)
+
+
+def test_an_arrival_without_an_event_time_is_missing_from_its_parts() -> None:
+    """A delivery may leave it out; its other times stand."""
+    (window,) = Trial(store="s3").finish().result().summary.windows
+    assert window.to_event_ms is not None
+    assert (window.to_event_ms.missing, window.latency_ms.missing) == (200, 0)
+
+
 def test_windows_select_by_intended_time() -> None:
     """From 2 s to 5 s of a phase at 20/s: events 40 to 99."""
     phases = [{**PHASES[1], "windows": [{"name": "middle", "from_s": 2, "to_s": 5}]}]

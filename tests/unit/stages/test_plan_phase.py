@@ -94,6 +94,45 @@ def test_successors_wait_beside_their_predecessors(duration_s: float, fields: di
     assert output.max_concurrency == at_once
 
 
+def warmed_up(*lengths_s: float) -> list[dict[str, Any]]:
+    """Return phases of these lengths, each right after the one before; only the last is measured."""
+    phases = [
+        {**phase(length_s)[0], "name": f"p{number}", "gapless": number > 0, "measured": False}
+        for number, length_s in enumerate(lengths_s)
+    ]
+    phases[-1]["measured"] = True
+    return phases
+
+
+def test_what_follows_without_a_gap_is_planned_with_the_phase_before() -> None:
+    """15 minutes to warm up, then 6 that are measured: nobody is called in between, so no store cools down."""
+    memory = MemoryServices(FakeClock(NOW_NS))
+    ref = stored_trial(memory.services, small_plan(writers=2, phases=warmed_up(900, 360)))
+    first, second = (plan_phase(PlanPhaseInput(ref=ref, phase=number), memory.services) for number in range(2))
+    items = [WriterItem.model_validate(item) for item in memory.services.runs.find_json(first.items_key)]
+    starts_ns = [
+        memory.services.runs.get_model(layout.phase_key(ref, number, "plan.json"), PhaseSchedule).start_at_ns
+        for number in range(2)
+    ]
+    assert starts_ns[1] - starts_ns[0] == 900 * SECOND_NS
+    assert [(item.phase, item.slice, (item.start_at_ns - starts_ns[0]) // SECOND_NS) for item in items[::2]] == [
+        (0, 0, 0),
+        (0, 1, 600),
+        (1, 0, 900),
+    ]
+    assert [item.writer for item in items] == [0, 1] * 3
+    assert not second.needed
+
+
+@pytest.mark.parametrize(
+    ("lengths_s", "waves"), [([60, 60], 2), ([900, 360], 3), ([2_400, 360], 3), ([601, 1, 601], 4), ([1, 1, 1], 3)]
+)
+def test_a_short_slice_lets_its_successor_wait_beside_it(lengths_s: list[float], waves: int) -> None:
+    """The last second of 601 is too short to start the next phase's writers in."""
+    output, _, _ = planned(small_plan(writers=4, phases=warmed_up(*lengths_s)))
+    assert output.max_concurrency == 4 * waves
+
+
 def test_the_items_are_where_the_map_s_reader_is_told() -> None:
     """Bucket and key are all that passes through the state machine."""
     output, _, _ = planned(small_plan())

@@ -126,6 +126,23 @@ def test_a_store_that_nobody_runs_is_refused_before_anything_is_created() -> Non
     assert len(validate_plan(task(plan), MemoryServices(allow_custom_endpoints=True).services).trials) == 6
 
 
+@pytest.mark.parametrize("field", ["target", "phases[0].scale"])
+def test_a_table_that_is_to_scale_itself_is_refused_on_an_emulator(field: str) -> None:
+    """Its bounds would have no effect there, or the trial would fail after it had begun."""
+    capacity = {"mode": "autoscaled", "min_write_units": 5, "max_write_units": 50}
+    phase: dict[str, Any] = {"name": "p", "load": [{"rate_per_s": 10, "count": 20}]}
+    trial: dict[str, Any] = {"target": {"store": "dynamodb"}, "phases": [phase]}
+    if field == "target":
+        trial["target"]["capacity"] = capacity
+    else:
+        phase["scale"] = {"capacity": capacity}
+    plan = {"name": "p", "trials": [trial]}
+    problem = problem_of(plan, MemoryServices(emulator="MiniStack 1"))
+    assert (problem.path, problem.value) == (f"trials[0].{field}.capacity.mode", "autoscaled")
+    assert f"--set 'trials[0].{field}.capacity=" in problem.remedy
+    assert validate_plan(task(plan), MemoryServices().services).trials
+
+
 def scaled(**trial: Any) -> dict[str, Any]:  # noqa: ANN401 -- JSON
     """Return a PostgreSQL trial whose second phase is scaled."""
     load = [{"rate_per_s": 10, "count": 20}]

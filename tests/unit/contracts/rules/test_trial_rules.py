@@ -18,6 +18,7 @@ UNITS = {"mode": "provisioned", "write_units": 100}
 TABLE = {"store": "dynamodb", "capacity": UNITS}
 TRIAL = {"target": {"store": "s3"}, "phases": [PHASE]}
 MINUTES = [{"name": name, "from_s": start, "to_s": start + 5} for name, start in (("one", 0), ("two", 5))]
+NEXT = {**PHASE, "name": "next", "gapless": True}
 BY_HAND = [{"name": "f", "duration_ms": 5, "trigger": "measured"}]
 
 
@@ -64,6 +65,18 @@ RULES = {
         *("phases[1].windows", "from_s", "measured: true"),
     ),
     "phase names": Refused({"phases": [PHASE, PHASE]}, "phases[1].name", '"load"', "a name of its own"),
+    "nothing to follow": Refused(phase(gapless=True), "phases[0].gapless", "true", "Remove it"),
+    "a pause without a gap": Refused(
+        {"phases": [PHASE, {**NEXT, "settle_s": 1}]}, "phases[1].settle_s", "1", "Move it to the phase before"
+    ),
+    "a rate to be found, and what follows it": Refused(
+        {"target": TABLE, "find_rate": FIND, "phases": [FOUND, NEXT]},
+        *("phases[1].gapless", "true", "Take closed, until and of_found from phase load"),
+    ),
+    "an end to be found, and what follows it": Refused(
+        {"phases": [{**PHASE, "until": {"relative_width": 0.1, "max_events": 10}}, NEXT]},
+        *("phases[1].gapless", "true", "Take closed, until and of_found from phase load"),
+    ),
     "watched for days": Refused(
         {"target": {"store": "etcd"}, **load(rate_per_s=1, duration_s=28_801)}, "phases", "28801", "split the trial"
     ),
@@ -179,6 +192,7 @@ RUNNABLE = {
         "log_t4": "all",
         **load(rate_per_s=1_000, count=500_001),
     },
+    "two phases without a gap": {"phases": [{**PHASE, "settle_s": 5}, NEXT, {**NEXT, "name": "last"}]},
     "the only window": {"published": published()},
     "a window by name": {"phases": [{**PHASE, "windows": MINUTES}], "published": published(window="two")},
     "a rate for provisioned units": {"target": TABLE, "phases": [FOUND], "find_rate": FIND},

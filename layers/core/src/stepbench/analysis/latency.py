@@ -66,6 +66,16 @@ def after_ack(part: Joined) -> Elapsed:
     return Elapsed(ns, part.arrived)
 
 
+def to_event(part: Joined) -> Elapsed:
+    """Return the time from t1 to t3, where the store has told t3."""
+    return Elapsed(part.t3_ns - part.t1_ns, part.arrived & (part.t3_ns != 0))
+
+
+def from_event(part: Joined) -> Elapsed:
+    """Return the time from t3 to t4, where the store has told t3."""
+    return Elapsed(part.t4_ns - part.t3_ns, part.arrived & (part.t3_ns != 0))
+
+
 def latency_of(plan: TrialPlan) -> Measure:
     """Return the experiment's latency: t4 - t1 for triggers, t2 - t1 for operations."""
     return end_to_end if measure_of(plan.experiment).arrives else service

@@ -17,11 +17,13 @@ from stepbench.analysis.found_rate import found_rate
 from stepbench.analysis.latency import (
     NS_PER_MS,
     after_ack,
+    from_event,
     latency_of,
     lateness,
     response_trigger,
     response_write,
     service,
+    to_event,
 )
 from stepbench.analysis.operations import operations_result
 from stepbench.analysis.outcomes import count_errors
@@ -38,6 +40,7 @@ from stepbench.errors import TrialCancelledError
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.records.join.accounting import account
+from stepbench.records.join.reader import tells_event_time
 from stepbench.stats.estimates import Sample
 from stepbench.stats.quantiles import quantile
 
@@ -107,6 +110,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
 def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
     """Return what the summary says of a window."""
     outcomes = evidence.joined.outcome[window.unacknowledged]
+    resolution_ns = tells_event_time(evidence.spec)
     return WindowResult(
         name=window.name,
         phase=evidence.spec.plan.phases[window.phase].name,
@@ -121,6 +125,9 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         achieved_per_s=window.achieved_per_s,
         latency_ms=window.latency(latency_of(evidence.spec.plan)),
         after_ack_ms=window.arrival_latency(after_ack),
+        event_resolution_ms=resolution_ns / NS_PER_MS if resolution_ns else None,
+        to_event_ms=window.latency(to_event) if resolution_ns else None,
+        from_event_ms=window.latency(from_event) if resolution_ns else None,
         response_write_ms=window.latency(response_write),
         response_trigger_ms=window.arrival_latency(response_trigger),
         service_ms=window.latency(service),

@@ -46,7 +46,7 @@ def validate(options: argparse.Namespace) -> int:
 
 def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
     from stepbench.local.session import is_started_here
-    from stepbench.planning import check_budget, require_servers
+    from stepbench.planning import check_budget, refuse_on_emulator, require_servers
 
     try:
         plan = read_any_plan(name, changes)
@@ -56,6 +56,7 @@ def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
     if not remote:
         here = ("this machine", "validate for a deployed stack with --stack")
         problems += _problems(lambda: require_servers(plan, is_started_here, *here))
+        problems += _problems(lambda: refuse_on_emulator(plan, "the local emulator"))
     return _Checked(name, problems, plan)
 
 

@@ -154,15 +154,14 @@ class WindowResult(Contract):
         ge=0,
         description="Acknowledged and not arrived by the drain limit; None for operations, and of an older version.",
     )
-    duplicates: int | None = Field(
-        default=None,
-        ge=0,
-        description="Arrivals of an event whose t0 lies in the window, after its first; None as for `lost`.",
-    )
+    duplicates: int | None = Field(default=None, ge=0, description="Arrivals after an event's first; None as `lost`.")
     offered_per_s: float
     achieved_per_s: float
     latency_ms: Latency = Field(description="Trigger latency, t4 - t1; of operations their service time, t2 - t1.")
     after_ack_ms: Latency | None = Field(description="t4 - t2; may be negative. None for operations.")
+    event_resolution_ms: float | None = Field(default=None, description="Of t3; None where the store tells none.")
+    to_event_ms: Latency | None = Field(default=None, description="t3 - t1; t3 is by the store's own clock.")
+    from_event_ms: Latency | None = Field(default=None, description="t4 - t3.")
     response_write_ms: Latency = Field(description="t2 - t0.")
     response_trigger_ms: Latency | None = Field(description="t4 - t0. None for operations.")
     service_ms: Latency = Field(description="t2 - t1.")

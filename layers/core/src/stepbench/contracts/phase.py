@@ -91,6 +91,9 @@ class Phase(Contract):
     name: Name
     measured: bool = True
     settle_s: float = Field(default=0, ge=0, le=86_400, allow_inf_nan=False)
+    gapless: bool = Field(
+        default=False, description="Follow on the phase before without a gap: the two are planned together."
+    )
     scale: Scale | None = None
     load: tuple[LoadStep, ...] = Field(default=(), max_length=100, description="Open loop: offered rates.")
     closed: ClosedLoad | None = Field(default=None, description="Closed loop, in operations, in place of `load`.")

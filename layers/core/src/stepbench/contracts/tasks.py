@@ -123,7 +123,8 @@ class PlanPhaseOutput(Contract):
     """
     The object that `OfferLoad`'s ItemReader reads (a JSON array of WriterItem), and how many items run at once.
 
-    `needed` is False for a probe that the search can do without: the phase is passed over.
+    `needed` is False for a probe that the search can do without, and for a phase that was offered with the one before:
+    it is passed over.
     """
 
     needed: bool = True

@@ -26,7 +26,7 @@ from stepbench.local.session import LocalSession, local_session, skip_reason
 from stepbench.local.stack import Stack, remote_stack
 from stepbench.local.streams import message_console
 from stepbench.local.utilisation import Publisher
-from stepbench.planning import Expanded, expand, expanded, refuse_traces, thresholds_about
+from stepbench.planning import Expanded, expand, expanded, refuse_on_emulator, thresholds_about
 from stepbench.records.storage import layout
 from stepbench.report.headline import describe_status
 
@@ -214,10 +214,10 @@ def run_here(paths: Paths, plans: Sequence[Plan], options: Options, console: Con
     Run on this machine, and return the worst that became of a plan.
 
     Raises:
-        PlanError: a plan wants X-Ray.
+        PlanError: a plan wants what no emulator plays.
     """
     for plan in plans:
-        refuse_traces(plan, "the local emulator")
+        refuse_on_emulator(plan, "the local emulator")
     notify = partial(console.print, **AS_IT_IS)
     logs = following_logs(paths.logs, notify) if options.verbose else nullcontext()
     with logs, local_session(paths, notify, options.etcd_members) as session:

@@ -172,8 +172,12 @@ class Observer:
         spec, index = self._spec, self._candidate(index)
         ref = spec.ref
         found = self.executions.stack.runs.find_json(layout.phase_key(ref, index, "plan.json"))
-        if found is not None:
-            self.phase = PhaseStart(index, int(found["start_at_ns"]))
+        if found is None:
+            return
+        start_at_ns = int(found["start_at_ns"])
+        # What follows without a gap is planned while the phase before it is still to come.
+        if not spec.plan.phases[index].gapless or start_at_ns <= self.clock.now_ns():
+            self.phase = PhaseStart(index, start_at_ns)
 
     def _candidate(self, index: int) -> int:
         """Return the phase at `index`, or every other time, if that is a probe, the first after all probes."""

@@ -123,7 +123,7 @@ class RecentRate:
 
 def trial_s(plan: TrialPlan, overheads: Overheads) -> float:
     """Return how many seconds a trial takes, from nothing to torn down."""
-    return overheads.prepare_s + plan.length_s + len(plan.phases) * overheads.phase_s + overheads.finish_s
+    return overheads.prepare_s + plan.length_s + _between_s(plan.phases, overheads) + overheads.finish_s
 
 
 def run_s(trials: Iterable[TrialPlan], overheads: Overheads) -> float:
@@ -146,7 +146,13 @@ def _left_of_trial(spec: TrialSpec, snapshot: Snapshot, overheads: Overheads) ->
     current, *following = spec.plan.phases[snapshot.phase.index :]
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
     left = max(0.0, snapshot.phase.offered_s(current) - since_s)
-    return left + sum(phase.settle_s + phase.length_s + overheads.phase_s for phase in following) + overheads.finish_s
+    load_s = sum(phase.settle_s + phase.length_s for phase in following)
+    return left + load_s + _between_s(following, overheads) + overheads.finish_s
+
+
+def _between_s(phases: Iterable[Phase], overheads: Overheads) -> float:
+    """Return what orchestration adds before these phases: nothing where one follows without a gap."""
+    return overheads.phase_s * sum(not phase.gapless for phase in phases)
 
 
 def activity(snapshot: Snapshot) -> str:

@@ -1,7 +1,7 @@
 """Reading a plan from text and expanding it into trials; presets and the published schema."""
 
 from stepbench.planning.expansion import Expanded, expand, expanded, group_names
-from stepbench.planning.limits import check_budget, refuse_traces, require_servers
+from stepbench.planning.limits import check_budget, refuse_on_emulator, require_servers
 from stepbench.planning.presets import Question, find_plan, list_plans, questions, read_text
 from stepbench.planning.reading import decode_text, parse_plan, read_json
 from stepbench.planning.schema import plan_schema
@@ -22,7 +22,7 @@ __all__ = [
     "questions",
     "read_json",
     "read_text",
-    "refuse_traces",
+    "refuse_on_emulator",
     "require_servers",
     "thresholds_about",
 ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.target import AutoscaledCapacity, DynamoDbTarget
 from stepbench.costs import PRICE_TABLE_DATE, estimate
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import NOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from stepbench.contracts.plan import Plan
     from stepbench.planning.expansion import Expanded
@@ -84,16 +85,16 @@ def require_servers(plan: Plan, has_server: Callable[[str], bool], where: str, r
         raise PlanError(problems)
 
 
-def refuse_traces(plan: Plan, where: str) -> None:
+def refuse_on_emulator(plan: Plan, where: str) -> None:
     """
-    Refuse applications whose durations only X-Ray knows, where nothing plays it.
+    Refuse what no emulator plays: applications whose durations only X-Ray knows, and tables that scale themselves.
 
     Args:
         plan: any.
-        where: what has no X-Ray: "MiniStack 1.4.3".
+        where: what does not play it: "MiniStack 1.4.3".
 
     Raises:
-        PlanError: an application has a duration that only its traces tell.
+        PlanError: names each.
     """
     problems = [
         Problem(
@@ -105,5 +106,25 @@ def refuse_traces(plan: Plan, where: str) -> None:
         for index, application in enumerate(plan.applications)
         if application.traces is not None and application.needs_traces
     ]
+    problems += [
+        Problem(
+            path=f"{at}.mode",
+            value="autoscaled",
+            message=f"needs Application Auto Scaling, which {where} does not have",
+            remedy=f'Run the plan on a deployed stack, or change it: --set \'{at}={{"mode": "on_demand"}}\'.',
+        )
+        for at in dict.fromkeys(_autoscaled(plan))
+    ]
     if problems:
         raise PlanError(problems)
+
+
+def _autoscaled(plan: Plan) -> Iterator[str]:
+    """Yield the places of capacities that scale themselves, as often as a trial is repeated."""
+    for trial in expanded(plan):
+        at = f"trials[{trial.source}]"
+        if isinstance(trial.plan.target, DynamoDbTarget) and isinstance(trial.plan.target.capacity, AutoscaledCapacity):
+            yield f"{at}.target.capacity"
+        for index, phase in enumerate(trial.plan.phases):
+            if phase.scale and isinstance(phase.scale.capacity, AutoscaledCapacity):
+                yield f"{at}.phases[{index}].scale.capacity"

@@ -74,6 +74,8 @@ MEASURES = {
     "trigger": (
         ("latency_ms", "Trigger latency", "t4 − t1"),  # noqa: RUF001
         ("after_ack_ms", "After acknowledgement", "t4 − t2"),  # noqa: RUF001
+        ("to_event_ms", "Send to the store's event time", "t3 − t1"),  # noqa: RUF001
+        ("from_event_ms", "The store's event time to the function", "t4 − t3"),  # noqa: RUF001
         ("response_trigger_ms", "Response time, trigger", "t4 − t0"),  # noqa: RUF001
         ("response_write_ms", "Response time, write", "t2 − t0"),  # noqa: RUF001
         ("service_ms", "Service time, write", "t2 − t1"),  # noqa: RUF001

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 Cell = str | int | float | bool | None
 Row = dict[str, Cell]
-MEASURES = ("latency_ms", "after_ack_ms", "response_write_ms", "response_trigger_ms", "service_ms", "lateness_ms")
+MEASURES = (
+    *("latency_ms", "after_ack_ms", "to_event_ms", "from_event_ms"),
+    *("response_write_ms", "response_trigger_ms", "service_ms", "lateness_ms"),
+)
 POINTS = ("min", "mean", "max")
 """Of the sample itself: they have no interval."""
 _TRIAL: dict[str, type] = {"trial": int, "name": str, "store": str, "provider": str, "emulated": bool, "state": str}

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.analysis.traces import fill_durations, function_times
 from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
-from stepbench.planning import refuse_traces
+from stepbench.planning import refuse_on_emulator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -111,7 +111,7 @@ def resolve_traces(plan: Plan, services: Services) -> Plan:
         PlanError: there is no X-Ray, it does not answer, or its traces do not show what the plan wants.
     """
     if services.settings.emulator:
-        refuse_traces(plan, services.settings.emulator)
+        refuse_on_emulator(plan, services.settings.emulator)
     give_up_ns = services.clock.now_ns() + LIMIT_S * 10**9
     asked = [
         _resolve(each, f"applications[{index}]", services, give_up_ns) for index, each in enumerate(plan.applications)

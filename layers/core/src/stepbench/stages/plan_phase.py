@@ -1,6 +1,8 @@
 """
 Task `PlanPhase`: fix when a phase begins, and write one item per writer and slice for `OfferLoad`.
 
+Phases that follow it without a gap are planned with it, as further slices: in their own turn they are passed over.
+
 With `find_rate`, also at which rate: a probe gets the next rate of the search, or is passed over once that has ended;
 a phase with `of_found` gets what was found. The stored specification is rewritten with it, so that writers and
 analysis, which read it there, know nothing of the search.
@@ -45,7 +47,7 @@ _SECOND_NS = 10**9
 
 def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
     """
-    Store the phase's schedule and items; or nothing at all, for a probe that is not needed.
+    Store schedule and items of the phase and of those that follow without a gap; or nothing, where it is passed over.
 
     Raises:
         RateNotFoundError: the phase is to be offered at a rate that was not found.
@@ -53,7 +55,7 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
-    rated = with_found_rate(spec, task.phase, services)
+    rated = None if spec.plan.phases[task.phase].gapless else with_found_rate(spec, task.phase, services)
     if rated is None:
         return PlanPhaseOutput(needed=False, items_bucket="", items_key="", max_concurrency=1)
     if rated is not spec:
@@ -65,13 +67,23 @@ def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> Plan
     lead_s = writers_lead_s(spec, services.settings)
     ahead_s = lead_s + MARGIN_OF_LEAD * lead_s + MARGIN_PER_WRITER_S * spec.plan.writers
     start_at_ns = services.clock.now_ns() + math.ceil(ahead_s * _SECOND_NS)
-    items = list(_items(task.ref, spec, task.phase, start_at_ns, lead_s))
+    items: list[WriterItem] = []
+    for phase in _planned_together(spec.plan, task.phase):
+        items += _items(task.ref, spec, phase, start_at_ns, lead_s)
+        key = layout.phase_key(task.ref, phase, "plan.json")
+        services.runs.put_model(key, PhaseSchedule(start_at_ns=start_at_ns))
+        start_at_ns += round(spec.plan.phases[phase].length_s * _SECOND_NS)
     items_key = layout.phase_key(task.ref, task.phase, "items.json")
-    services.runs.put_model(layout.phase_key(task.ref, task.phase, "plan.json"), PhaseSchedule(start_at_ns=start_at_ns))
     services.runs.put_json(items_key, [item.model_dump(mode="json") for item in items])
     return PlanPhaseOutput(
-        items_bucket=services.runs.bucket, items_key=items_key, max_concurrency=_concurrency(spec, task.phase)
+        items_bucket=services.runs.bucket, items_key=items_key, max_concurrency=concurrency(spec.plan, task.phase)
     )
+
+
+def _planned_together(plan: TrialPlan, phase: int) -> range:
+    """Return the phase's number, and those of the phases that follow it without a gap."""
+    later = range(phase + 1, len(plan.phases))
+    return range(phase, next((each for each in later if not plan.phases[each].gapless), later.stop))
 
 
 def writers_lead_s(spec: TrialSpec, settings: Settings) -> float:
@@ -91,9 +103,15 @@ def _items(ref: TrialRef, spec: TrialSpec, phase: int, start_at_ns: int, lead_s:
             )
 
 
-def _concurrency(spec: TrialSpec, phase: int) -> int:
-    at_once = spec.plan.max_concurrency or spec.plan.writers
-    return at_once * 2 if spec.plan.phases[phase].slices > 1 else at_once
+def concurrency(plan: TrialPlan, phase: int) -> int:
+    """
+    Return how many writers run at once, those that wait for their slice included.
+
+    A slice's successor waits beside it. A phase's last slice may be so short that the one after it, of the phase that
+    follows without a gap, has to wait already when it begins; the others are long.
+    """
+    at_once, phases = plan.max_concurrency or plan.writers, _planned_together(plan, phase)
+    return at_once * min(sum(plan.phases[each].slices for each in phases), 1 + len(phases))
 
 
 def _iso_ms(at_ns: int) -> str:

@@ -63,6 +63,7 @@ def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
 TRIAL_RULES = (
     load.concurrency_rules,
     load.size_rules,
+    load.gapless_rules,
     load.delete_rules,
     load.watch_rules,
     load.history_rules,

@@ -81,6 +81,26 @@ def _name_rate_field(trial: TrialFields, phase: Phase) -> str:
     return "find_rate.low_per_s or duration_s" if phase.uses_found_rate else "rate_per_s or duration_s"
 
 
+def gapless_rules(trial: TrialFields) -> Iterator[BrokenRule]:
+    """What follows without a gap is planned with the phase before it, whose end has to be known by then."""
+    for index, phase in enumerate(trial.phases):
+        if not phase.gapless:
+            continue
+        at = f"phases[{index}]"
+        if index == 0:
+            yield BrokenRule(f"{at}.gapless", "has no phase before it to follow", "Remove it.")
+        for name in ("settle_s", "scale"):
+            if getattr(phase, name):
+                message = "takes time, and gapless leaves none before the load"
+                yield BrokenRule(f"{at}.{name}", message, "Move it to the phase before, or remove gapless.")
+        for number in range(max(0, index - 1), index + 1):
+            each = trial.phases[number]
+            if each.closed or each.until or each.uses_found_rate:
+                fixed = "needs load in steps, at rates and to an end that are known before either phase begins"
+                remedy = f"Take closed, until and of_found from phase {each.name}, or remove gapless."
+                yield BrokenRule(f"{at}.gapless", fixed, remedy)
+
+
 def delete_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     """A key has to be written before it is deleted."""
     if trial.record.operation != "delete":

@@ -18,6 +18,7 @@ from stepbench.records.formats.t4 import FEW_ENTRIES, MAX_BATCH_INDEX, Entry, En
 POSTGRESQL_SOURCE = "stepbench:postgresql"
 UNKNOWN_STORE = "unknown"
 """Stands for the store of malformed deliveries that do not even say where they come from."""
+# S3's eventTime has milliseconds; ApproximateCreationDateTime is rounded down to seconds, by DynamoDB's documentation.
 T3_RESOLUTION_NS = {"s3": 1_000_000, "dynamodb": 1_000_000_000, "postgresql": 1_000, UNKNOWN_STORE: 0}
 _SOURCES = {"aws:s3": "s3", "aws:dynamodb": "dynamodb"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

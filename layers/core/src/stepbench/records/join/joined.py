@@ -30,11 +30,12 @@ class Joined:
     One row per event, in the grid's order. Times are ns since the epoch, 0 = none.
 
     slot: number in the grid. attempt: `NO_ATTEMPT` where neither row nor arrival tells. error: index into `errors`.
-    t4_ns, t3_ns, batch, batch_index, cold: of the first arrival; t3_ns, batch and batch_index are all 0 unless details
-    were asked for. arrivals: how many, the first included. retried: how many of them are Lambda's retries. late: the
-    first came after `limit_ns`, and somebody watched. disorder: it arrived after an event of the same writer that
-    stands later in the schedule. watch_gap: nobody watched when it was acknowledged, so its t4 is when the watch was
-    taken up again. item: with which it came first, a row of the trial's `ItemColumns`, where batches were asked for.
+    t4_ns, t3_ns, batch, batch_index, cold: of the first arrival; batch and batch_index are all 0 unless details were
+    asked for, and t3_ns unless event times were. arrivals: how many, the first included. retried: how many of them are
+    Lambda's retries. late: the first came after `limit_ns`, and somebody watched. disorder: it arrived after an event
+    of the same writer that stands later in the schedule. watch_gap: nobody watched when it was acknowledged, so its t4
+    is when the watch was taken up again. item: with which it came first, a row of the trial's `ItemColumns`, where
+    batches were asked for.
 
     lateness_ns, service_ns: t1 - t0 and t2 - t1, 0 where the event was not sent or has no row. first_arrivals: of which
     times are kept as t4 - t0. The times themselves are worked out when they are asked for: of a whole trial

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialRef
-from stepbench.records.formats.deliveries import UNKNOWN_STORE
+from stepbench.records.formats.deliveries import T3_RESOLUTION_NS, UNKNOWN_STORE
 from stepbench.records.join.grid import build_grid
 from stepbench.records.join.sent import Attempts, attempt_of
 from stepbench.records.join.trial import join
@@ -129,6 +129,7 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         round(spec.plan.drain_limit_s * _SECOND_NS),
         stops_ns=stops_ns,
         details=details,
+        event_times=details or bool(tells_event_time(spec)),
         batches=spec.plan.target.delivers_batches,
         notes=arrivals.notes,
         gaps=gaps,
@@ -146,6 +147,11 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         retained=retained,
         watch_gaps=gaps,
     )
+
+
+def tells_event_time(spec: TrialSpec) -> int:
+    """Return the resolution of t3, in ns, that the trial's trigger tells of each event; 0 where there is none."""
+    return T3_RESOLUTION_NS.get(spec.plan.target.store, 0) if spec.plan.experiment == "trigger" else 0
 
 
 def planned_starts(spec: TrialSpec, runs: RunStore) -> dict[int, int]:

@@ -60,6 +60,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
     *,
     stops_ns: Mapping[int, int] | None = None,
     details: bool = True,
+    event_times: bool = True,
     batches: bool = False,
     notes: ItemColumns | None = None,
     gaps: Sequence[WatchGap] = (),
@@ -74,7 +75,8 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
         items: all t4 items, in any order; gone through once.
         drain_limit_ns: how long after the last acknowledgement an arrival counts.
         stops_ns: phase to where it ended, for those that ended before their schedule's end.
-        details: whether to keep t3, batch and batch_index, which only the export needs.
+        details: whether to keep batch and batch_index, which only the export needs.
+        event_times: whether to keep t3.
         batches: whether to keep with which item each event came.
         notes: where to keep what is to be known of items.
         gaps: in which nobody watched.
@@ -83,7 +85,7 @@ def join(  # noqa: PLR0913 -- all that a trial leaves
         AccountingError: records contradict each other, or name events that were never scheduled.
     """
     sent = Sent.of(grid, started, files)
-    arrivals = Arrivals(grid, sent, ItemColumns() if notes is None else notes, details)
+    arrivals = Arrivals(grid, sent, ItemColumns() if notes is None else notes, event_times)
     for group in _groups(items):
         arrivals.add(group)
     arrivals.complete(lambda tokens: _events_by_token(grid, files, tokens))
