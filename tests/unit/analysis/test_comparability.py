@@ -68,14 +68,18 @@ def _trial(clients: int = 10, think_ms: float = 0, **changes: Any) -> dict[str, 
 
 
 def test_product_records_are_compared_by_store_and_tls() -> None:
-    """Seed 5: 12 trials of throughput and 4 with pauses on each of three sides, and 12 curves."""
+    """Seed 5: 12 trials of throughput and 4 with pauses on each of four sides, and 16 curves."""
     plan, kinds = preset("paper-products"), ("read", "insert", "overwrite", "update")
     loads = [f"{kind}-{clients}" for kind in kinds for clients in (1, 10, 100)] + [f"{kind}-pauses" for kind in kinds]
     assert pairs(plan) == [
-        *[("target.tls", f"redis-tls-{load}", f"redis-{load}") for load in loads],
-        *[("target.store", f"redis-{load}", f"dynamodb-{load}") for load in loads],
+        *[
+            ("target.tls", f"{store}-tls-{load}", f"{store}-{load}")
+            for store in ("dynamodb", "redis")
+            for load in loads
+        ],
+        *[("target.store", f"redis{tls}-{load}", f"dynamodb{tls}-{load}") for tls in ("", "-tls") for load in loads],
     ]
-    names = [f"{side}-{kind}" for side in ("dynamodb", "redis", "redis-tls") for kind in kinds]
+    names = [f"{side}-{kind}" for side in ("dynamodb", "dynamodb-tls", "redis", "redis-tls") for kind in kinds]
     assert curves(plan) == {name: [1, 10, 100] for name in names}
 
 

@@ -41,6 +41,8 @@ def _endpoint_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule(
             "target.endpoint", "is a URL, where host:port is needed", "Remove what stands before the host."
         )
+    elif isinstance(trial.target, DynamoDbTarget) and trial.target.tls is endpoint.startswith("http://"):
+        yield BrokenRule("target.tls", "says otherwise than the endpoint's URL", "Remove it.")
 
 
 def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:

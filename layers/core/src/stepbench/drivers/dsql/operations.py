@@ -1,6 +1,8 @@
 """
 Operations on Aurora DSQL: rows `(key, value, created_at)`, found by their primary key, in one schema for all trials.
 
+Those of the shape `row` are `(id, data, created_at)`, as they were published.
+
 It speaks PostgreSQL's protocol and much of its SQL, so most is `SqlOperations`'. What differs:
 
 - There are ten schemas to a database, so a trial has a table and no schema of its own. `BootstrapDsql` makes the one.
@@ -25,7 +27,8 @@ from stepbench.contracts.target import DsqlTarget
 from stepbench.drivers.dsql.access import DATABASE_ROLE, SCHEMA, DsqlCluster, cluster_access, execute_ddl
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors
 from stepbench.drivers.sql.operations import Database, SqlOperations, workload_of
-from stepbench.drivers.sql.statements import Table
+from stepbench.drivers.sql.statements import CREATE_ROWS, Table, table_of_rows
+from stepbench.workload.operations import Contents
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -65,8 +68,9 @@ class DsqlOperations(SqlOperations):
         Raises:
             PlanError: no such cluster is known, or the trial has no workload.
         """
-        merged = None if workload_of(spec).record.shape == "blob" else sql.SQL(_MERGED)
-        table = Table(sql.Identifier(SCHEMA, f"records_{spec.tag}"), sql.SQL(""), merged)
+        name, shape = sql.Identifier(SCHEMA, f"records_{spec.tag}"), workload_of(spec).record.shape
+        merged = None if shape == "blob" else sql.SQL(_MERGED)
+        table = table_of_rows(name) if shape == "row" else Table(name, sql.SQL(""), merged)
         cluster = DsqlCluster.of(spec, settings)
         self._region = cluster.region
         access = cluster_access(cluster, settings, clock, DATABASE_ROLE, control_limit_s)
@@ -94,12 +98,14 @@ class DsqlOperations(SqlOperations):
         return f"Aurora DSQL, {kind}, in {self._region} (PostgreSQL {version}){tls}"
 
     async def _create_table(self, connection: BoundedConnection) -> None:
-        await execute_ddl(connection, sql.SQL(_CREATE).format(table=self._database.table.name), self._clock)
+        table = self._database.table
+        create = sql.SQL(CREATE_ROWS if table.of_rows else _CREATE)
+        await execute_ddl(connection, create.format(table=table.name), self._clock)
 
     async def _has_table(self, connection: BoundedConnection) -> bool:
         """Ask the table itself: DSQL's documentation promises no to_regclass."""
         try:
-            await self._has_record(connection, "")
+            await self._has_record(connection, Contents(self._workload, self._spec.tag).preloaded(0).key)
         except psycopg.errors.UndefinedTable:
             return False
         return True
