@@ -74,8 +74,9 @@ def test_product_records_are_compared_by_store_and_tls() -> None:
     assert pairs(plan) == [
         *[
             ("target.tls", f"{store}-tls-{load}", f"{store}-{load}")
+            for some in (loads[:12], loads[12:])
             for store in ("dynamodb", "redis")
-            for load in loads
+            for load in some
         ],
         *[("target.store", f"redis{tls}-{load}", f"dynamodb{tls}-{load}") for tls in ("", "-tls") for load in loads],
     ]
@@ -84,7 +85,7 @@ def test_product_records_are_compared_by_store_and_tls() -> None:
 
 
 def test_dsql_is_compared_by_region_and_reuse() -> None:
-    """Seed 2: each of 16 loads. More clients pause for longer there, so that they make no curve."""
+    """Seed 2: each of 16 loads. Functions with one operation each are no clients of closed loop: they make no curve."""
     plan = preset("paper-dsql-reuse")
     loads = [f"{kind}-{clients}" for kind in ("insert", "select") for clients in (1, 50, 100, 200)]
     found = pairs(plan)
