@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,6 +30,14 @@ def test_the_answer_is_one_sentence(run: RunSummary) -> None:
     pattern = r"Median 0\.7\d+ ms \([\d.]+ to [\d.]+\), p99 [\d.]+ ms \([\d.]+ to [\d.]+\); "
     assert re.fullmatch(pattern + "1,450 ops/s with 10 clients; none failed.", redis)
     assert dynamodb.endswith("430 ops/s with 10 clients; 3 failed.")
+
+
+def test_a_number_of_operations_is_told_with_its_wall_time(run: RunSummary) -> None:
+    """Over the planned time, functions with one operation each would have no rate."""
+    row = window_rows(run.trials)[0]
+    found = present(row.window.operations).model_copy(update={"wall_s": 4.02, "per_wall_s": 49.8, "clients": None})
+    timed = replace(row, window=row.window.model_copy(update={"operations": found}))
+    assert describe_operations(timed).endswith("; 4,000 answered in 4.02 s of wall time, 49.8 ops/s; none failed.")
 
 
 def test_the_terminal_has_operations_a_minute_and_nothing_lost(run: RunSummary) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.samples.operations import planned_results
 from tests.samples.results import changed, numbered, sample_page
 from tests.unit.report.test_figures import data_of
 
+from stepbench.contracts.measures import Estimate, Replication
+from stepbench.planning import find_plan, parse_plan
+from stepbench.planning.expansion import expand
 from stepbench.report.percentiles import format_percentile, percentile_figures
 
 if TYPE_CHECKING:
@@ -49,3 +53,52 @@ def test_percentiles_of_repeats_have_a_dash_for_each_run(operated: tuple[TrialRe
     page = data_of(sample_page(numbered(repeats)))
     assert page["figures"]["percentiles-0"]["chart"] == "percentiles-runs-operations"
     assert page["figures"]["percentiles-0"]["params"]["labels"] == ["redis"]
+
+
+def test_products_have_a_figure_for_each_operation_and_number_of_clients() -> None:
+    """Sixteen, as they were published; each has both stores, with and without TLS."""
+    results = planned_results(expand(parse_plan(find_plan("paper-products")), "run"))
+    figures = percentile_figures(numbered(results))
+    works = [figure.work for figure in figures]
+    kinds = ("read", "insert", "overwrite", "update")
+    assert works == [
+        *(f"{kind}, {clients}" for kind in kinds for clients in ("1 client", "10 clients", "100 clients")),
+        *(f"{kind}, 10 clients that pause for 370 ms" for kind in kinds),
+    ]
+    assert {figure.legend.labels for figure in figures} == {("dynamodb", "dynamodb-tls", "redis", "redis-tls")}
+
+
+def test_what_one_store_did_alone_shares_a_figure(operated: tuple[TrialResult, ...]) -> None:
+    """A figure with one curve would compare nothing."""
+    results = numbered(
+        [operated[0], changed(operated[0], name="other", group="other", setup={"target.store": "redis", "writers": 9})]
+    )
+    (figure,) = percentile_figures(results)
+    assert figure.work == ""
+    assert len(figure.legend.labels) == 2
+
+
+def test_published_percentiles_stand_below_ours(operated: tuple[TrialResult, ...]) -> None:
+    """With their counts, and a ratio; not a second time among single numbers."""
+    (window,) = operated[0].summary.windows
+    each = Replication(
+        metric="p9375",
+        window=window.name,
+        phase=window.phase,
+        published=0.702975,
+        unit="ms",
+        published_count=78_690,
+        count=3_750,
+        source="Bianchi (2020), insert",
+        ours=Estimate(value=1.4, low=1.3, high=1.5),
+        ours_after_ack=None,
+        ratio=Estimate(value=1.99, low=1.85, high=2.13),
+        ratio_after_ack=None,
+    )
+    page = sample_page(numbered([changed(operated[0], replication=(each,))]))
+    table = page[page.index('id="percentile-table"') :]
+    table = table[: table.index("</section>")]
+    assert 'data-metric="published" data-percentile="93.75" data-value="0.702975" data-count="78690"' in table
+    assert 'data-metric="ratio" data-value="1.99"' in table
+    assert "Published percentiles and counts: Bianchi (2020), insert." in table
+    assert 'id="published"' not in page

@@ -153,8 +153,7 @@ def format_wall(found: OperationsResult) -> str:
     if found.wall_s is None or found.per_wall_s is None:
         return ""
     done = digits.count(sum(kind.ok for kind in found.kinds))
-    within = digits.latency(1_000 * found.wall_s)
-    return f"{done} answered in {within} of wall time, {format_throughput(found.per_wall_s)}"
+    return f"{done} answered in {digits.rounded(found.wall_s)} s of wall time, {format_throughput(found.per_wall_s)}"
 
 
 def _outcomes(found: OperationsResult | None) -> str:
