@@ -72,7 +72,7 @@ class DsqlOperations(SqlOperations):
         merged = None if shape == "blob" else sql.SQL(_MERGED)
         table = table_of_rows(name) if shape == "row" else Table(name, sql.SQL(""), merged)
         cluster = DsqlCluster.of(spec, settings)
-        self._region = cluster.region
+        self._region, self._active_after_s = cluster.region, cluster.active_after_s
         access = cluster_access(cluster, settings, clock, DATABASE_ROLE, control_limit_s)
         sizes = PRELOAD_ROWS, PRELOAD_BYTES, PRELOAD_SESSIONS
         super().__init__(spec, clock, Database(access, _PERMANENT, table, *sizes), answer_limit_s)
@@ -89,13 +89,18 @@ class DsqlOperations(SqlOperations):
         return True
 
     async def provider(self) -> str:
-        """Return `Aurora DSQL, multi-region, in eu-west-1 (PostgreSQL 16), TLS`, by the server's own word."""
+        """
+        Return `Aurora DSQL, multi-region, in eu-west-1 (PostgreSQL 16), TLS, active 108.2 s after its creation`.
+
+        By the server's own word, but for the time, which is the stack's.
+        """
         target = self._spec.plan.target
         kind = "multi-region" if isinstance(target, DsqlTarget) and target.cluster == "multi" else "single-region"
         async with self._control() as connection:
             version = connection.info.parameter_status("server_version") or "unknown version"
             tls = ", TLS" if connection.pgconn.ssl_in_use else ""
-        return f"Aurora DSQL, {kind}, in {self._region} (PostgreSQL {version}){tls}"
+        active = f", active {self._active_after_s} s after its creation" if self._active_after_s else ""
+        return f"Aurora DSQL, {kind}, in {self._region} (PostgreSQL {version}){tls}{active}"
 
     async def _create_table(self, connection: BoundedConnection) -> None:
         table = self._database.table
