@@ -53,7 +53,7 @@ def test_the_answer_is_about_operations(seen: Opened, summary: RunSummary) -> No
     row = seen.page.locator("#operations-headline tr[data-trial='0']")
     p50 = window.latency_ms.p50
     assert raw(row.locator("[data-metric='latency_ms.p50']"), "value", "low", "high") == [p50.value, p50.low, p50.high]
-    assert row.locator("[data-metric='achieved_per_s']").inner_text() == "1,450 ops/s"
+    assert row.locator("[data-metric='throughput_per_s']").inner_text() == "1,450 ops/s"
     read = present(re.match(r"([\d.]+)", row.locator("[data-metric='latency_ms.p50'] .value").inner_text()))
     assert float(read[1]) == pytest.approx(p50.value, rel=1e-3)
 

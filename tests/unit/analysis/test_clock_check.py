@@ -42,7 +42,7 @@ def test_the_published_distance_stands_beside_ours() -> None:
     assert (found.metric, found.unit, found.published, found.window) == ("ks", "d", 0.14, "compared")
     assert (found.ours.value, present(found.ours_after_ack).value) == (latency.d, after_ack.d)
     assert found.ratio.value == pytest.approx(latency.d / 0.14)
-    assert found.ours.reason == f"one statistic of two samples, p = {digits.p_value(latency.p_value)}, n = 200, m = 200"
+    assert found.ours.reason == f"a single statistic; {digits.p_value(latency.p_value)}, n = 200, m = 200"
 
 
 def test_without_a_distance_of_ours_there_is_a_reason() -> None:

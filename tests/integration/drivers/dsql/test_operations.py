@@ -279,6 +279,15 @@ async def test_a_signed_token_is_sent_as_it_is(subject: DsqlSubject) -> None:
         await connection.close()
 
 
+async def test_the_provider_tells_how_long_the_cluster_took(subject: DsqlSubject) -> None:
+    """Published beside latencies; only the stack knows it."""
+    known = {"dsql_endpoints": f"single={subject.upstream}@8.2", "aws_region": "us-west-2"}
+    settings = subject.settings.model_copy(update=known)
+    provider = await DsqlOperations(operations_spec({"store": "dsql"}), settings, AnchoredClock()).provider()
+    assert provider.startswith("Aurora DSQL, single-region, in us-west-2 (PostgreSQL ")
+    assert provider.endswith("), TLS, active 8.2 s after its creation")
+
+
 async def test_anothers_certificate_is_refused(subject: DsqlSubject, tmp_path: Path) -> None:
     """A token in the wrong hands is a login."""
     settings = subject.settings.model_copy(update={"tls_authority": str(make_certificates(tmp_path).authority)})

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.result import Clock, TrialResult
 
+STATISTIC = "a single statistic"
 MEASURES: tuple[Literal["latency_ms", "after_ack_ms"], ...] = ("latency_ms", "after_ack_ms")
 
 
@@ -143,17 +144,19 @@ def _replication(
                 source=published.source,
                 ours=ours,
                 ours_after_ack=after_ack,
-                ratio=ours.over(published.number),
-                ratio_after_ack=after_ack.over(published.number),
+                ratio=_over(ours, published.number),
+                ratio_after_ack=_over(after_ack, published.number),
             )
+
+
+def _over(ours: Estimate, published: float) -> Estimate:
+    return ours.over(published) if ours.value is None else ours.over(published).model_copy(update={"reason": STATISTIC})
 
 
 def _distance(ks: Ks | None) -> Estimate:
     if ks is None:
         return Estimate(value=None, reason="one of the two measured nothing")
-    return Estimate(
-        value=ks.d, reason=f"one statistic of two samples, p = {digits.p_value(ks.p_value)}, n = {ks.n}, m = {ks.m}"
-    )
+    return Estimate(value=ks.d, reason=f"{STATISTIC}; {digits.p_value(ks.p_value)}, n = {ks.n}, m = {ks.m}")
 
 
 def _comparison(

@@ -201,10 +201,8 @@ def _ours(
     if ours is None or base is None:
         return NOT_MEASURED
     if published.per_minute is not None:
-        found = ours.result.operations
-        by_wall = found.per_wall_s if found else None
-        per_s = ours.result.achieved_per_s if by_wall is None else by_wall
-        return Estimate(value=60 * per_s, reason=RATE if by_wall is None else WALL_RATE)
+        by_wall = ours.result.operations and ours.result.operations.per_wall_s
+        return Estimate(value=60 * ours.result.throughput_per_s, reason=WALL_RATE if by_wall else RATE)
     if published.ratio is None:
         return ours.quantile(published.metric, after_ack=after_ack)
     above, below = METRICS[published.metric], METRICS[published.over_metric or published.metric]

@@ -183,6 +183,12 @@ class WindowResult(Contract):
     )
     operations: OperationsResult | None = Field(default=None, description="What only operations have.")
 
+    @property
+    def throughput_per_s(self) -> float:
+        """Return what was acknowledged a second: of a number of operations over their wall time."""
+        by_wall = self.operations.per_wall_s if self.operations else None
+        return self.achieved_per_s if by_wall is None else by_wall
+
     def of_kind(self, name: str | None) -> KindResult | None:
         """Return what it has of one kind of operation."""
         kinds = self.operations.kinds if self.operations else ()

@@ -144,7 +144,7 @@ def describe_operations(row: WindowRow) -> str:
     window, found = row.window, row.window.operations
     clients = f" with {_clients(found.clients)}" if found and found.clients else ""
     times = describe_latency(window.latency_ms, "p99")
-    done = (found and format_wall(found)) or format_throughput(window.achieved_per_s)
+    done = (found and format_wall(found)) or format_throughput(window.throughput_per_s)
     return f"{times}; {done}{clients}; {_outcomes(found)}."
 
 
@@ -172,7 +172,7 @@ def format_throughput(per_s: float) -> str:
 def kind_per_s(window: WindowResult, kind: KindResult) -> float:
     """Return the kind's part of what was achieved a second."""
     done = sum(each.ok for each in window.operations.kinds) if window.operations else 0
-    return window.achieved_per_s * kind.ok / done if done else 0.0
+    return window.throughput_per_s * kind.ok / done if done else 0.0
 
 
 def format_kind(kind: KindResult) -> str:
