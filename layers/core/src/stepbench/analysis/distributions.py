@@ -7,8 +7,12 @@ It is compared with the window before, and with published numbers: times, rates,
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from stepbench.contracts.drawn import BoxStats, EcdfCurve
 from stepbench.contracts.measure import measure_of
@@ -17,7 +21,7 @@ from stepbench.contracts.published import QUANTILE_METRICS
 from stepbench.contracts.verdict import OVERLAP
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.comparison import METRICS, Differences, compare, ratio_between, ratio_within
-from stepbench.stats.estimates import NOTHING
+from stepbench.stats.estimates import largest
 from stepbench.stats.modality import find_modes
 from stepbench.stats.quantiles import ecdf, quantile
 
@@ -112,7 +116,8 @@ def _differences(a: MeasuredWindow, b: MeasuredWindow) -> Differences:
     return compare(sample_a, sample_b, sample_b.rng)
 
 
-class WindowMeasurement(NamedTuple):
+@dataclass(frozen=True)
+class WindowMeasurement:
     """It holds a measured window and its result."""
 
     window: MeasuredWindow
@@ -125,16 +130,31 @@ class WindowMeasurement(NamedTuple):
 
     def quantile(self, metric: str, *, after_ack: bool) -> Estimate:
         """Return a percentile, or the largest value; those of the summary are as they are there."""
-        latency = self.result.after_ack_ms if after_ack else self.result.latency_ms
-        if metric == "max":
-            largest = latency.max if latency else None
-            return Estimate(value=largest, reason=NOTHING if largest is None else LARGEST)
-        known: Estimate | None = getattr(latency, metric, None)
-        return known or self.sample(_TRIGGER, after_ack=after_ack).estimate(QUANTILE_METRICS[metric])
+        known: Estimate | None = getattr(
+            self.result.after_ack_ms if after_ack else self.result.latency_ms, metric, None
+        )
+        if metric in QUANTILE_METRICS and known is not None:
+            return known
+        sample = self._after_ack if after_ack else self._timed
+        if metric in QUANTILE_METRICS:
+            return sample.estimate(QUANTILE_METRICS[metric])
+        found = largest(sample)
+        return found if found.reason else found.model_copy(update={"reason": LARGEST})
 
     def count_to(self, estimate: Estimate) -> int | None:
         """Return how many of the latencies are at most so long."""
-        return None if estimate.value is None else int((self.window.latency_ms() <= estimate.value).sum())
+        if estimate.value is None:
+            return None
+        return int(np.searchsorted(self._timed.ascending, estimate.value, side="right"))
+
+    @cached_property
+    def _timed(self) -> Sample:
+        """Return the sample that percentiles are of, once: of millions of events it takes seconds."""
+        return self.sample(_TRIGGER, after_ack=False)
+
+    @cached_property
+    def _after_ack(self) -> Sample:
+        return self.sample(_AFTER_ACK, after_ack=True)
 
 
 def replication(
