@@ -168,9 +168,7 @@ class DynamoDbTarget(StoreTarget):
         description="Of the load's requests. Without it HTTPS on AWS, elsewhere as the endpoint's URL says.",
     )
     same_sandbox: bool = Field(
-        default=False,
-        description="One sandbox of `CheckClock` writes and receives, one event at a time, so that one clock stamps "
-        "both ends. Beside a trial without it this checks the clocks.",
+        default=False, description="`CheckClock` writes and receives in one sandbox, by one clock, one event at a time."
     )
 
     @property
