@@ -9,15 +9,21 @@ import pytest
 from tests.browser.conftest import LIMIT_MS, raw
 from tests.browser.test_report import CONTRAST
 from tests.samples.estimates import present
-from tests.samples.operations import LADDER, operation_results, over_trials
-from tests.samples.results import sample_manifest, sample_summary
+from tests.samples.operations import LADDER, operation_results, over_trials, planned_results
+from tests.samples.results import changed, numbered, replication, sample_manifest, sample_summary
 
+from stepbench.contracts.measures import Estimate
+from stepbench.planning import find_plan, parse_plan
+from stepbench.planning.expansion import expand
 from stepbench.report.page import render_page
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.browser.conftest import Opened, Pages
 
-    from stepbench.contracts.result import RunSummary
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.result import RunSummary, TrialResult
 
 pytestmark = pytest.mark.browser
 
@@ -53,7 +59,7 @@ def test_the_answer_is_about_operations(seen: Opened, summary: RunSummary) -> No
     row = seen.page.locator("#operations-headline tr[data-trial='0']")
     p50 = window.latency_ms.p50
     assert raw(row.locator("[data-metric='latency_ms.p50']"), "value", "low", "high") == [p50.value, p50.low, p50.high]
-    assert row.locator("[data-metric='achieved_per_s']").inner_text() == "1,450 ops/s"
+    assert row.locator("[data-metric='throughput_per_s']").inner_text() == "1,450 ops/s"
     read = present(re.match(r"([\d.]+)", row.locator("[data-metric='latency_ms.p50'] .value").inner_text()))
     assert float(read[1]) == pytest.approx(p50.value, rel=1e-3)
 
@@ -110,6 +116,39 @@ def test_published_numbers_have_one_reading(seen: Opened) -> None:
     """Ours and its ratio, and no column for an acknowledgement."""
     assert seen.page.locator("#replication thead th").count() == 5
     assert seen.page.locator("#replication [data-metric='ours_after_ack']").count() == 0
+
+
+def test_each_work_has_a_figure_and_published_percentiles_stand_below_ours(pages: Pages, tmp_path: Path) -> None:
+    """Seed 5's reads: one, ten and a hundred clients, and ten that pause, on two stores with and without TLS."""
+    specs = [spec for spec in expand(parse_plan(find_plan("paper-products")), "run") if "-read-" in spec.name]
+    results = numbered([_scored(spec, result) for spec, result in zip(specs, planned_results(specs), strict=True)])
+    path = tmp_path / "report.html"
+    path.write_text(render_page(over_trials(sample_summary(results)), results, sample_manifest()), "utf-8")
+    page = pages.look(path, width=390).page
+    captions = page.locator("figure:has([id^='percentiles-']) figcaption").all_inner_texts()
+    works = ["read, 1 client", "read, 10 clients", "read, 100 clients", "read, 10 clients that pause for 370 ms"]
+    assert [re.findall(r"by percentile of (.+?)\. Each", each) for each in captions] == [[work] for work in works]
+    assert page.locator("[id^='percentiles-'] svg.marks").count() == len(works)
+    cells = page.locator("#percentile-table tr[data-kind='published'] [data-percentile='99.21875']")
+    assert cells.evaluate_all("cells => cells.map(cell => Number(cell.dataset.count))") == [
+        *(25_859, 221_233, 557_294, 88_320, 867_687, 2_024_460, 4_701, 4_782)
+    ]
+    assert cells.first.inner_text().split() == ["3.97", "ms", "25,859"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def _scored(spec: TrialSpec, result: TrialResult) -> TrialResult:
+    """Set the published percentiles beside made-up ones."""
+    (window,) = result.summary.windows
+    ours = Estimate(value=1.0, low=0.9, high=1.1)
+    scores = tuple(
+        replication(window, each.number, each.source).model_copy(
+            update={"metric": each.metric, "published_count": each.count, "count": 1, "ours": ours}
+        )
+        for each in spec.plan.published
+        if each.count
+    )
+    return changed(result, replication=scores)
 
 
 def test_text_can_be_read_and_nothing_sticks_out_on_a_phone(seen: Opened) -> None:

@@ -64,7 +64,7 @@ class Sample(NamedTuple):
     name: str
     store: str
     provider: str
-    clients: int
+    clients: int  # 0 in open loop
     median_ms: float
     per_s: float
     kinds: Kinds = _KINDS
@@ -217,7 +217,7 @@ def _window(sample: Sample, times: dict[Any, list[float]], every: Sequence[float
         service_ms=latency(every),
         lateness_ms=latency([_LATE_MS] * len(every)),
         operations=OperationsResult(
-            clients=sample.clients,
+            clients=sample.clients or None,
             generator_share=GENERATOR_SHARE if _SATURATED in sample.caveats else 0.02,
             kinds=kinds,
             percentiles=_table(every),
@@ -277,23 +277,24 @@ _REMOTE_MS = 65.0
 
 
 def planned_results(specs: Sequence[TrialSpec]) -> tuple[TrialResult, ...]:
-    """Return one for each trial of operations in closed loop, with the names, windows and setup of a run."""
+    """Return one for each trial of operations, with the names, windows and setup of a run."""
     return tuple(made_up(_sample(spec), spec.index, random.Random(spec.index)) for spec in specs)  # noqa: S311
 
 
 def _sample(spec: TrialSpec) -> Sample:
-    closed = next(phase.closed for phase in spec.plan.phases if phase.measured and phase.closed)
-    alone_ms = _median_ms(spec)
-    median_ms = 1_000 * closed.clients / Usl(1_000 / alone_ms, 0.03, 0.0001).throughput(closed.clients)
+    measured = next(phase for phase in spec.plan.phases if phase.measured)
+    median_ms = alone_ms = _median_ms(spec)
+    if closed := measured.closed:
+        median_ms = 1_000 * closed.clients / Usl(1_000 / alone_ms, 0.03, 0.0001).throughput(closed.clients)
     store = spec.plan.target.store
     window, phase = next((window, phase) for phase in spec.plan.phases for window in phase.all_windows())
     return Sample(
         name=spec.name,
         store=store,
         provider=store,
-        clients=closed.clients,
+        clients=closed.clients if closed else 0,
         median_ms=median_ms,
-        per_s=1_000 * closed.clients / (median_ms + closed.think_ms),
+        per_s=1_000 * closed.clients / (median_ms + closed.think_ms) if closed else measured.load[0].rate_per_s,
         kinds=tuple(_kinds(spec.plan)),
         point=spec.point,
         base=spec.base,

@@ -390,6 +390,7 @@ def clock_spec(name: str, index: int, *, same_sandbox: bool, **spec: Any) -> Tri
         {
             "target": {"store": "dynamodb", "same_sandbox": same_sandbox},
             "phases": [{"name": "compared", "load": [{"rate_per_s": 10, "count": EVENTS}]}],
+            "published": [{"metric": "ks", "d": 0.14, "source": "TriggerPerf, Fig. 4"}] if same_sandbox else [],
         }
     )
     return TrialSpec(

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.samples.estimates import even_sample, numbers
+from tests.samples.estimates import even_sample, numbers, present
 from tests.samples.finished_trials import AnalysedTrial
 from tests.samples.records import column_header, t4_item
 from tests.samples.results import checked_pair, clock_result, clock_spec
 
+from stepbench import digits
 from stepbench.analysis.clock_check import clock_checks, median_shift
 from stepbench.contracts.measures import Estimate
 from stepbench.model.result import Outcome
@@ -31,6 +32,26 @@ def test_trials_that_do_not_differ_are_not_called_equal() -> None:
     assert "200 against 200 events do not tell the two apart" in latency.text
     assert "that is not proof that they are equal: a difference of medians up to" in latency.text
     assert after_ack.ks == latency.ks.model_copy(update={"at_ms": pytest.approx((latency.ks.at_ms or 0) - 3)})
+
+
+def test_the_published_distance_stands_beside_ours() -> None:
+    """TriggerPerf's 0.14 of 200 against 200; both readings of the start, with p and n, since no interval is made."""
+    (check,) = clock_checks(*checked_pair())
+    (found,) = check.replication
+    latency, after_ack = (present(comparison.ks) for comparison in check.comparisons)
+    assert (found.metric, found.unit, found.published, found.window) == ("ks", "d", 0.14, "compared")
+    assert (found.ours.value, present(found.ours_after_ack).value) == (latency.d, after_ack.d)
+    assert found.ratio.value == pytest.approx(latency.d / 0.14)
+    assert found.ours.reason == f"a single statistic; {digits.p_value(latency.p_value)}, n = 200, m = 200"
+
+
+def test_without_a_distance_of_ours_there_is_a_reason() -> None:
+    """Every event lost."""
+    specs, (_, b) = checked_pair()
+    (check,) = clock_checks(specs, [clock_result(specs[0], [None] * 200), b])
+    (found,) = check.replication
+    assert (found.ours.value, found.ratio.value) == (None, None)
+    assert found.ours.reason == "one of the two measured nothing"
 
 
 def test_a_shift_beyond_the_clocks_bound_is_told_apart_and_not_put_down_to_clocks() -> None:

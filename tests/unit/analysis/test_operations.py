@@ -221,6 +221,42 @@ def test_published_numbers_have_one_reading_for_operations() -> None:
     assert found.ratio.value == pytest.approx((window.latency_ms.p50.value or 0) / 2)
 
 
+def test_published_percentiles_and_counts_stand_beside_ours() -> None:
+    """A histogram's rows: 900 of 1,200 take at most p75, and all of them the largest, which has no interval."""
+    published = [
+        {"metric": "p75", "value_ms": 2, "count": 19_557, "source": "A paper"},
+        {"metric": "max", "value_ms": 95, "count": 26_062, "source": "A paper"},
+    ]
+    result = analysed(drawn(), published=published)
+    p75, largest = result.summary.replication
+    _, found = only(result)
+    rows = {row.percentile: row for row in found.percentiles}
+    assert (p75.ours.value, p75.count, p75.published_count) == (rows[75].value_ms, 900, 19_557)
+    assert p75.ours.low is not None
+    assert (largest.ours.value, largest.count) == (rows[100].value_ms, 1_200)
+    assert largest.ours.reason == "the largest of the sample, which has no interval"
+    assert largest.ratio.value == pytest.approx((rows[100].value_ms or 0) / 95)
+
+
+def test_a_number_of_operations_has_its_wall_time() -> None:
+    """1,200 operations, 25 ms apart, from the first send to the last answer; per minute it is what was published."""
+    service_ns = np.full(CLIENTS * EACH, 5 * MS)
+    phase = {"name": "steady", "load": [{"rate_per_s": 40, "count": CLIENTS * EACH}]}
+    published = [{"metric": "throughput", "per_minute": 3_000, "source": "A paper"}]
+    result = analysed(service_ns, phase=phase, published=published)
+    _, found = only(result)
+    assert found.wall_s == pytest.approx(1_199 * 0.025 + 0.005)
+    assert found.per_wall_s == pytest.approx(1_200 / (1_199 * 0.025 + 0.005))
+    (score,) = result.summary.replication
+    assert score.ours.value == pytest.approx(60 * present(found.per_wall_s))
+    assert score.ours.reason == "a count over the wall time, of which no interval is made"
+    for timed in (
+        {"load": [{"rate_per_s": 40, "duration_s": 30}]},
+        {"closed": {"clients": CLIENTS, "duration_s": 120}},
+    ):
+        assert only(analysed(service_ns, phase={"name": "steady", **timed}))[1].wall_s is None
+
+
 def test_a_summary_tells_what_the_trial_is() -> None:
     """Trials are compared by it, whatever their names are."""
     setup = analysed(drawn(), workload={"mix": {"read": 1}, "reuse": False}).summary.setup

@@ -99,6 +99,18 @@ def test_what_expands_is_left_out_or_kept_whole_under_the_same_names() -> None:
     assert [trial.copies for trial in kept.trials] == [2, 4]
 
 
+def test_dynamodb_with_tls_is_left_to_aws() -> None:
+    """The emulator's would fail after the trials before it; without TLS it is what the plan asks for."""
+    trials = [
+        {**expanding("dynamodb"), "name": f"tls-{tls}".lower(), "target": {"store": "dynamodb", "tls": tls}}
+        for tls in (True, False, None)
+    ]
+    whole = Plan.model_validate({"name": "p", "trials": trials})
+    (skipped,) = {(one.name.partition(".")[0], one.reason) for one in skipped_trials(whole, {})}
+    assert skipped[0] == "tls-true"
+    assert "speaks plain HTTP" in skipped[1]
+
+
 def test_of_a_matrix_over_stores_those_that_run_here_are_kept() -> None:
     """They keep their repeats."""
     trial = expanding("etcd", matrix={"target.store": ["s3", "etcd", "dynamodb"]}, repeats=2)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.samples.operations import over_trials
-from tests.samples.results import changed, sample_manifest, sample_summary
+from tests.samples.results import changed, checked_pair, checked_summary, sample_manifest, sample_summary
 
 from stepbench.contracts.measures import Estimate
-from stepbench.report.comparisons import describe_replication
+from stepbench.report.comparisons import describe_replication, scored
 from stepbench.report.page import render_page
 
 if TYPE_CHECKING:
@@ -55,6 +55,21 @@ def test_both_readings_stand_beside_the_published_number(elastic: tuple[TrialRes
         "p50 of before: published 1,157 ms (TriggerPerf, Fig. 7); here 1,200 ms (1.037 × [0.992, 1.082]) from "  # noqa: RUF001
         "the write's send and 1,160 ms (1.00 ×) from its acknowledgement."  # noqa: RUF001
     )
+
+
+def test_a_published_distance_is_scored_like_other_numbers() -> None:
+    """D, p and n, and whose number it is."""
+    specs, results = checked_pair()
+    summary = checked_summary(specs, results)
+    page = render_page(summary, results, sample_manifest())
+    table = page[page.index('id="replication"') :]
+    table = table[: table.index("</table>")]
+    assert 'data-metric="published" data-value="0.14" data-unit="d">0.140</td>' in table
+    (each,) = scored(summary.trials[0], summary)
+    assert list(scored(summary.trials[1], summary)) == []
+    said = describe_replication(summary.trials[0], each, aws_emulated=False)
+    assert said.startswith("Kolmogorov and Smirnov’s D: published 0.140 (TriggerPerf, Fig. 4); here 0.")  # noqa: RUF001
+    assert "n = 200, m = 200) from the write's send and 0." in said
 
 
 def test_an_emulators_number_is_not_taken_for_that_of_aws(elastic: tuple[TrialResult, ...]) -> None:

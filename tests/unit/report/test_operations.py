@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +16,7 @@ from stepbench.report.operations import (
     connecting_parts,
     describe_operations,
     describe_scaling,
-    format_percentile,
     kind_per_s,
-    percentile_figures,
     scaling_figures,
 )
 
@@ -33,37 +32,18 @@ def test_the_answer_is_one_sentence(run: RunSummary) -> None:
     assert dynamodb.endswith("430 ops/s with 10 clients; 3 failed.")
 
 
+def test_a_number_of_operations_is_told_with_its_wall_time(run: RunSummary) -> None:
+    """Over the planned time, functions with one operation each would have no rate."""
+    row = window_rows(run.trials)[0]
+    found = present(row.window.operations).model_copy(update={"wall_s": 4.02, "per_wall_s": 49.8, "clients": None})
+    timed = replace(row, window=row.window.model_copy(update={"operations": found}))
+    assert describe_operations(timed).endswith("; 4,000 answered in 4.02 s of wall time, 49.8 ops/s; none failed.")
+
+
 def test_the_terminal_has_operations_a_minute_and_nothing_lost(run: RunSummary) -> None:
     """Nothing was to arrive, so a zero would say too much."""
     assert re.fullmatch(r"redis: n 4,000, p50 0\.7\d+ ms \[[\d., ]+\], 1,450 ops/s", headline_lines(run)[0])
     assert headline_rows(run)[0].lost == "–"  # noqa: RUF001 -- a dash
-
-
-def test_curves_end_with_the_slowest_operation(operated: tuple[TrialResult, ...]) -> None:
-    """It stands at the number of operations, as HdrHistogram has it; 90 % lies at 10."""
-    figure, *_ = percentile_figures(operated)
-    rows = list(zip(*(figure.percentiles[name] for name in ("curve", "position", "latency_ms")), strict=True))
-    positions = [row[1] for row in rows if row[0] == "redis"]
-    slowest = operated[0].summary.windows[0].latency_ms.max
-    assert positions == sorted(positions, key=float)
-    last = next(row for row in reversed(rows) if row[0] == "redis")
-    assert last[1] == 4_000
-    assert last[2] == pytest.approx(slowest, rel=1e-3)
-
-
-def test_percentiles_keep_all_their_nines() -> None:
-    """A rounded 99.90234375 would be another one."""
-    assert [format_percentile(value) for value in (50.0, 99.90234375, 100.0)] == ["50 %", "99.90234375 %", "max"]
-
-
-def test_only_the_slowest_operation_is_called_the_largest(operated: tuple[TrialResult, ...]) -> None:
-    """The third slowest of a million is at 99.9998 %, which five digits would round to 100."""
-    n = 1_000_000
-    drawn = {"latency_ms": (1.0, 2.0, 3.0, 4.0, 5.0), "probability": (0.5, 0.9921875, 0.999996, 1 - 2 / n, 1.0)}
-    curve = operated[0].ecdf[0].model_copy(update=drawn)
-    window = operated[0].summary.windows[0].model_copy(update={"n": n})
-    (figure,) = percentile_figures([changed(operated[0], windows=(window,)).model_copy(update={"ecdf": (curve,)})])
-    assert figure.percentiles["percent"] == ["50 %", "99.219 %", "99.9996 %", "99.9998 %", "max"]
 
 
 def test_kinds_share_what_was_achieved(run: RunSummary) -> None:
@@ -110,16 +90,6 @@ def test_scaling_figures_are_headed_by_what_differs(run: RunSummary) -> None:
         (names[0], "single", "dsql, …-insert"),
         (names[1], "multi", "dsql, …-insert"),
     ]
-
-
-def test_percentiles_of_repeats_have_a_dash_for_each_run(operated: tuple[TrialResult, ...]) -> None:
-    """The legend then has colours only: its dash would be that of one of the runs."""
-    (two, *_) = percentile_figures(numbered(operated[:2]))
-    assert not two.legend.repeated
-    repeats = [changed(operated[0], group="redis", repeat=repeat, name=f"redis.r{repeat + 1}") for repeat in (0, 1)]
-    page = data_of(sample_page(numbered(repeats)))
-    assert page["figures"]["percentiles-0"]["chart"] == "percentiles-runs-operations"
-    assert page["figures"]["percentiles-0"]["params"]["labels"] == ["redis"]
 
 
 def test_a_page_of_both_experiments_keeps_their_latencies_apart(operated: tuple[TrialResult, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import boto3
@@ -18,7 +19,9 @@ HERE, THERE = "us-east-1", "us-east-2"
 ID, PEER_ID = "a" * 26, "b" * 26
 ARN, PEER_ARN = f"arn:aws:dsql:{THERE}:000000000000:cluster/{ID}", f"arn:aws:dsql:{HERE}:000000000000:cluster/{PEER_ID}"
 HOST = f"{ID}.dsql.{THERE}.on.aws"
-CREATED = "2026-01-02T03:04:05Z"
+CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+NOW_NS = 1_767_323_053_200_000_000
+"""It is 8.2 s later."""
 PAIR = {"PeerArn": PEER_ARN, "WitnessRegion": "us-west-2"}
 
 
@@ -36,11 +39,16 @@ class Scene:
         for stub in self.stubs.values():
             stub.activate()
 
-    def created(self, **regions: Any) -> None:  # noqa: ANN401 -- JSON
+    def created(self, status: str = "CREATING", **regions: Any) -> None:  # noqa: ANN401 -- JSON
         """Expect that a cluster is made there."""
         asked = {"deletionProtectionEnabled": False, "tags": {"stepbench:stack": "bench"}, "clientToken": "request-1"}
-        answer = self._status("CREATING") | {"deletionProtectionEnabled": False}
+        answer = self._status(status) | {"deletionProtectionEnabled": False}
         self.stubs[THERE].add_response("create_cluster", answer, {**asked, **regions})
+
+    def tagged(self, active_after_s: str) -> None:
+        """Expect that the cluster is told how long it took."""
+        tags = {"stepbench:stack": "bench", "stepbench:active-after-s": active_after_s}
+        self.stubs[THERE].add_response("tag_resource", {}, {"resourceArn": ARN, "tags": tags})
 
     def status(self, region: str, status: str, **more: Any) -> None:  # noqa: ANN401 -- JSON
         """Expect a request for the status of a region's cluster, and answer it."""
@@ -66,7 +74,7 @@ class Scene:
         } | ({"PhysicalResourceId": physical} if physical else {})
         said = bootstrap_dsql(
             BootstrapDsqlInput.model_validate(event),
-            MemoryServices(FakeClock()).services,
+            MemoryServices(FakeClock(NOW_NS)).services,
             client_of=self._clients.__getitem__,
             answer=lambda url, body: self.heard.append((url, json.loads(body))),
         )
@@ -86,8 +94,10 @@ def test_a_cluster_in_another_region_is_made_and_named() -> None:
     scene.created()
     scene.status(THERE, "ACTIVE")
     scene.status(THERE, "ACTIVE", endpoint=HOST)
+    scene.tagged("8.2")
     said = scene.ask("Create")
-    assert (said.Status, said.PhysicalResourceId, said.Data) == ("SUCCESS", ARN, {"Arn": ARN, "Endpoint": HOST})
+    attributes = {"Arn": ARN, "Endpoint": HOST, "ActiveAfterS": "8.2"}
+    assert (said.Status, said.PhysicalResourceId, said.Data) == ("SUCCESS", ARN, attributes)
     assert scene.heard == [("https://answer.example.com/", said.model_dump())]
 
 
@@ -100,6 +110,7 @@ def test_peers_are_told_of_each_other() -> None:
     scene.status(HERE, "ACTIVE")
     scene.status(THERE, "ACTIVE")
     scene.status(THERE, "ACTIVE", endpoint=HOST)
+    scene.tagged("8.2")
     assert scene.ask("Create", PAIR).Status == "SUCCESS"
     told = {"witnessRegion": "us-west-2", "clusters": [PEER_ARN, ARN]}
     scene.status(HERE, "ACTIVE", multiRegionProperties=told)
@@ -109,12 +120,26 @@ def test_peers_are_told_of_each_other() -> None:
     assert scene.ask("Update", PAIR, ARN).PhysicalResourceId == ARN
 
 
+@pytest.mark.parametrize("request_type", ["Create", "Update"])
+@pytest.mark.parametrize("tags", [{}, {"stepbench:active-after-s": "8.0"}])
+def test_the_time_of_a_cluster_that_was_there_is_what_its_tag_says(request_type: str, tags: dict[str, str]) -> None:
+    """A request that is delivered twice would find a cluster that took no time, or hours."""
+    scene = Scene()
+    if request_type == "Create":
+        scene.created(status="ACTIVE")
+    scene.status(THERE, "ACTIVE")
+    scene.status(THERE, "ACTIVE", endpoint=HOST, tags=tags)
+    said = scene.ask(request_type, physical=ARN if request_type == "Update" else "")
+    assert said.Data["ActiveAfterS"] == tags.get("stepbench:active-after-s", "")
+
+
 def test_another_region_is_another_cluster() -> None:
     """CloudFormation then deletes the old one, since its name has changed."""
     scene = Scene()
     scene.created()
     scene.status(THERE, "ACTIVE")
     scene.status(THERE, "ACTIVE", endpoint=HOST)
+    scene.tagged("8.2")
     assert scene.ask("Update", physical=ARN.replace(THERE, "eu-west-1")).PhysicalResourceId == ARN
 
 

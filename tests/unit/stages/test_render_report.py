@@ -278,7 +278,7 @@ def test_a_skipped_trial_is_shown_with_its_reason_and_fails_nothing() -> None:
     assert (trial.name, trial.index, trial.store, trial.provider) == ("etcd", 1, "etcd", "not started")
     assert (trial.accounting, trial.windows, trial.failure, trial.incomplete) == (None, (), None, False)
     [caveat] = trial.caveats
-    assert (caveat.kind, caveat.text) == ("skipped", "etcd could not start on this machine: etcd is not installed.")
+    assert (caveat.kind, caveat.text) == ("skipped", "etcd cannot run on this machine: etcd is not installed.")
     assert caveat.remedy
     assert caveat.text in page_of(memory)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import uuid
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,15 @@ def test_keys_have_the_length_asked_for_and_are_apart() -> None:
     ordered = [*map(RecordKeys(workload(key_order="ordered"), "aaaaaaaaaa-0001").of, numbers)]
     assert ordered == sorted(ordered)
     assert ordered[3] == "aaaaaaaaaa-0001/rec-00000000000003e7/".ljust(59, "x")
+
+
+def test_a_rows_key_is_a_uuid_of_its_trial() -> None:
+    """Two trials share no row, and every number has its own."""
+    numbers = [0, 1, INSERTED, CLIENT._replace(client=5).first_insert]
+    asked = workload(record={"shape": "row"}, mix={"read": 1, "insert": 1})
+    keys = {uuid.UUID(RecordKeys(asked, tag).of(number)) for tag in ("a-0001", "a-0002") for number in numbers}
+    assert len(keys) == 2 * len(numbers)
+    assert len({str(key)[:18] for key in keys}) == len(numbers)
 
 
 def test_bits_are_mixed_as_published() -> None:

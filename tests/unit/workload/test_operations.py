@@ -28,6 +28,7 @@ def workload(**described: Any) -> Workload:  # noqa: ANN401 -- a plan's
         {"key_order": "ordered"},
         {"record": {"shape": "blob", "value_bytes": 20}},
         {"record": {"shape": "product"}, "mix": MIX | {"update": 1}},
+        {"record": {"shape": "row"}, "mix": {"read": 1, "insert": 1}},
         {"mix": {"scan": 1, "insert": 1}},
     ],
     ids=str,
@@ -41,6 +42,12 @@ def test_cut_from_a_block_an_operation_is_as_if_made_by_itself(described: dict[s
         kind, record, rows = choices.at(sequence)
         version = 0 if kind is Kind.INSERT else FIRST_VERSION + sequence
         assert operations.at(sequence) == contents.operation(kind, record, version, rows, STREAM.client)
+
+
+def test_rows_have_the_published_data() -> None:
+    """Other text would be another row."""
+    contents = Contents(workload(record={"shape": "row"}, mix={"read": 1, "insert": 1}), "tag")
+    assert {contents.preloaded(number).value for number in (0, 7)} == {b"bench"}
 
 
 def test_an_operation_may_be_for_another_clients_connection() -> None:

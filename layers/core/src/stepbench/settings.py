@@ -41,7 +41,8 @@ class Settings(BaseModel):
     redis_tls_endpoint: str = Field(default="", description="host:port, where TLS has one of its own.")
     dsql_endpoints: str = Field(
         default="",
-        description="Clusters of Aurora DSQL: `single=<host>,multi=<host>`, either or both; the host tells the region.",
+        description="Clusters of Aurora DSQL: `single=<host>,multi=<host>`, either or both; the host tells the region. "
+        "Behind it `@<seconds>`, if it is known how long the cluster took to become active.",
     )
     dynamodb_metric: str = Field(default="", description="Metric as JSON, for an emulated table; empty: write units.")
     postgresql_metric: str = Field(default="", description="JSON of the metric that tells how busy PostgreSQL is.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import uuid
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ from stepbench.local.processes import free_port, terminate
 from stepbench.local.stores.certificates import make_certificates
 from stepbench.local.stores.postgresql import start_postgresql_with_tls
 from stepbench.local.stores.postgresql_server import discard_postgresql
+from stepbench.model.errors import NOT_FOUND
 from stepbench.model.pending import perform
 from stepbench.model.result import Outcome, Result
 from stepbench.settings import Settings
@@ -66,6 +68,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.stores
 LIMIT_S = 20
+_COLUMNS = (
+    "SELECT column_name, data_type, column_default FROM information_schema.columns WHERE table_name = %s "
+    "ORDER BY ordinal_position"
+)
 ISOLATION = "ALTER ROLE stepbench SET default_transaction_isolation = 'repeatable read'"
 """DSQL's own, and its only one: who commits second gets 40001."""
 ASKED = "hostssl all stepbench 127.0.0.1/32 scram-sha-256\nhostnossl all stepbench 127.0.0.1/32 reject\n"
@@ -156,6 +162,38 @@ class TestDsqlOperations(SubjectFixture, OperationsContract):
 
 
 @pytest.mark.parametrize("reuse", [True, False])
+async def test_rows_are_stored_as_they_were_published(subject: DsqlSubject, *, reuse: bool) -> None:
+    """The published table and statements: another key type would be another index, and a read by key another plan."""
+    workload = {"mix": {"insert": 1, "read": 1}, "record": {"shape": "row"}}
+    spec = operations_spec(subject.target, records=20, reuse=reuse, workload=workload)
+    contents = contents_of(spec)
+    insert = contents.operation(Kind.INSERT, 1_000, 0)
+    async with operating(subject.operable(spec)) as driver, asyncio.timeout(LIMIT_S):
+        await driver.prepare()  # once more, as a retry would: the table is there, and its rows
+        done = [await perform(driver, each) for each in (insert, contents.operation(Kind.READ, 6, 0))]
+        typed = await subject.query(_COLUMNS, spec, f"records_{spec.tag}")
+        rows = await subject.query("SELECT id, data, created_at <= now() FROM {table}", spec)
+    assert [(each.outcome, each.error) for each in done] == [(Outcome.OK, "")] * 2
+    assert typed == [
+        ("id", "uuid", "gen_random_uuid()"),
+        ("data", "text", None),
+        ("created_at", "timestamp with time zone", "now()"),
+    ]
+    keys = {uuid.UUID(each.key) for each in (insert, *map(contents.preloaded, range(20)))}
+    assert {key for key, *_ in rows} == keys
+    assert {tuple(rest) for _, *rest in rows} == {("bench", True)}
+
+
+async def test_without_a_row_there_is_nothing_to_select(subject: DsqlSubject) -> None:
+    """An empty answer is faster than a row."""
+    spec = operations_spec(subject.target, records=1, workload={"mix": {"read": 1}, "record": {"shape": "row"}})
+    async with operating(subject.operable(spec)) as driver:
+        await subject.query("DELETE FROM {table}", spec)
+        read = await perform(driver, contents_of(spec).operation(Kind.READ, 0, 0))
+    assert (read.outcome, read.error) == (Outcome.FAILED, NOT_FOUND)
+
+
+@pytest.mark.parametrize("reuse", [True, False])
 async def test_a_conflict_is_tried_again_and_counted(subject: DsqlSubject, *, reuse: bool) -> None:
     """Nothing is locked in DSQL, so a record that two want is a 40001 for one: part of what an operation takes."""
     spec = operations_spec(subject.target, reuse=reuse)
@@ -239,6 +277,15 @@ async def test_a_signed_token_is_sent_as_it_is(subject: DsqlSubject) -> None:
         connection = await access.connect()
         assert connection.pgconn.ssl_in_use
         await connection.close()
+
+
+async def test_the_provider_tells_how_long_the_cluster_took(subject: DsqlSubject) -> None:
+    """Published beside latencies; only the stack knows it."""
+    known = {"dsql_endpoints": f"single={subject.upstream}@8.2", "aws_region": "us-west-2"}
+    settings = subject.settings.model_copy(update=known)
+    provider = await DsqlOperations(operations_spec({"store": "dsql"}), settings, AnchoredClock()).provider()
+    assert provider.startswith("Aurora DSQL, single-region, in us-west-2 (PostgreSQL ")
+    assert provider.endswith("), TLS, active 8.2 s after its creation")
 
 
 async def test_anothers_certificate_is_refused(subject: DsqlSubject, tmp_path: Path) -> None:

@@ -98,6 +98,19 @@ async def test_over_tls_every_kind_does_what_it_says(
             assert stored[record] == json.loads(contents.preloaded(record).value) | json.loads(each.value)
 
 
+async def test_rows_are_inserted_and_any_is_selected(server: LocalStore) -> None:
+    """The stand-in for Aurora DSQL's published table: a plan for it can be tried here."""
+    workload = {"mix": {"insert": 1, "read": 1}, "record": {"shape": "row"}}
+    spec = operations_spec({"store": "postgresql"}, records=20, workload=workload)
+    contents = contents_of(spec)
+    offered = contents.operation(Kind.INSERT, 1_000, 0), contents.operation(Kind.READ, 6, 0)
+    async with operating(postgresql_operations(spec, server.endpoint)) as driver:
+        done = [await perform(driver, each) for each in offered]
+        rows = await _query(server.endpoint, "SELECT count(*), min(data), max(data) FROM {table}", spec)
+    assert [(each.outcome, each.error) for each in done] == [(Outcome.OK, "")] * 2
+    assert rows == [(21, "bench", "bench")]
+
+
 async def test_what_is_not_there_is_not_found(server: LocalStore) -> None:
     """It was written before, so that an empty answer is a lost record and no success."""
     spec = _spec("product")

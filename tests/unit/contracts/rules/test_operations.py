@@ -242,3 +242,17 @@ def test_other_stores_have_no_such_limits() -> None:
     """Redis without reuse makes as many as it can."""
     plan = _trial({"clients": 8, "duration_s": 600})
     assert _at(plan.model_copy(update={"target": RedisTarget(store="redis")})) == []
+
+
+@pytest.mark.parametrize("store", sorted({*OPERATION_STORES} - {"dsql", "postgresql"}))
+def test_rows_are_those_of_sql_stores(store: str) -> None:
+    """A table of another store has no uuid and no now()."""
+    workload = {"mix": {"read": 1}, "record": {"shape": "row"}}
+    assert "workload.record.shape: is a row of an SQL table" in refused(store, workload=workload)
+    assert operations("dsql", workload=workload)
+
+
+def test_rows_are_inserted_and_selected_only() -> None:
+    """Nothing else was published for them."""
+    workload = {"mix": {"read": 1, "overwrite": 1}, "record": {"shape": "row"}}
+    assert "mix.overwrite: was not published for rows" in refused("dsql", workload=workload)

@@ -148,6 +148,18 @@ RULES = {
         },
         *("published[0].window", "", "", "is the name of windows in several phases"),
     ),
+    "a distance without a clock check": Refused(
+        {"published": [{"metric": "ks", "d": 0.14, "source": "a paper"}]},
+        *("published[0].metric", '"ks"', "same_sandbox: true", "and this trial has no same_sandbox"),
+    ),
+    "TLS to a plain endpoint": Refused(
+        {"target": {"store": "dynamodb", "endpoint": "http://10.0.0.7:8000", "tls": True}},
+        *("target.tls", "true", "Remove it", "says otherwise than the endpoint's URL"),
+    ),
+    "no TLS to an endpoint with it": Refused(
+        {"target": {"store": "dynamodb", "endpoint": "https://10.0.0.7:8000", "tls": False}},
+        *("target.tls", "false", "Remove it", "says otherwise than the endpoint's URL"),
+    ),
     "too many phases with the probes": Refused(
         {
             "target": TABLE,

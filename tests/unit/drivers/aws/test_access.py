@@ -10,8 +10,8 @@ from tests.samples.records import trial_spec
 
 from stepbench.contracts.plan import LoadStep
 from stepbench.contracts.target import DynamoDbTarget
-from stepbench.drivers.aws.access import AwsAccess, bucket_address, limits_of
-from stepbench.errors import TargetUnavailableError
+from stepbench.drivers.aws.access import AwsAccess, bucket_address, limits_of, measured_url
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError
 from stepbench.settings import Settings
 from stepbench.testing.contracts.trigger_subject import contract_spec
 from stepbench.testing.fake_clock import FakeClock
@@ -33,6 +33,27 @@ SETTINGS = Settings(results_table="r", results_bucket="r", target_bucket="b")
 def test_the_bucket_is_named_where_the_server_looks_for_it(url: str, bucket: str, host: str, before_key: str) -> None:
     """AWS serves new buckets by host name only; local servers know no wildcard names."""
     assert bucket_address(url, bucket) == (HttpAddress(host, 443, tls=True), before_key)
+
+
+@pytest.mark.parametrize(
+    ("url", "tls", "measured"),
+    [
+        ("https://dynamodb.eu-west-1.amazonaws.com", None, "https://dynamodb.eu-west-1.amazonaws.com"),
+        ("https://dynamodb.eu-west-1.amazonaws.com", True, "https://dynamodb.eu-west-1.amazonaws.com"),
+        ("https://dynamodb.eu-west-1.amazonaws.com", False, "http://dynamodb.eu-west-1.amazonaws.com"),
+        ("http://127.0.0.1:4566", None, "http://127.0.0.1:4566"),
+        ("http://127.0.0.1:4566", False, "http://127.0.0.1:4566"),
+    ],
+)
+def test_the_load_goes_without_tls_only_where_the_plan_says_so(url: str, tls: bool | None, measured: str) -> None:  # noqa: FBT001 -- a case
+    """Tables are made by HTTPS all the same."""
+    assert measured_url(url, tls=tls) == measured
+
+
+def test_tls_that_is_not_there_is_no_plain_http() -> None:
+    """The numbers would be taken for those with TLS."""
+    with pytest.raises(TargetUnreachableError, match="4566 speaks plain HTTP"):
+        measured_url("http://127.0.0.1:4566", tls=True)
 
 
 async def test_missing_credentials_are_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:

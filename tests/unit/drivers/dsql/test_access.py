@@ -129,6 +129,16 @@ def test_a_plan_gets_the_cluster_of_its_kind_and_region(target: dict[str, Any], 
     assert _host(target) == host
 
 
+def test_a_cluster_may_come_with_the_time_that_it_took() -> None:
+    """Behind its host, which is what is connected to."""
+    settings = SETTINGS.model_copy(update={"dsql_endpoints": f"single={HOST}@,single={REMOTE}@8.2"})
+    clusters = [
+        DsqlCluster.of(operations_spec({"store": "dsql", "region": region}), settings)
+        for region in ("ap-northeast-1", "us-west-2")
+    ]
+    assert [(each.endpoint.host, each.active_after_s) for each in clusters] == [(HOST, ""), (REMOTE, "8.2")]
+
+
 @pytest.mark.parametrize("target", [{"region": "eu-west-1"}, {"cluster": "multi", "region": "us-west-2"}])
 def test_a_cluster_that_the_stack_has_not_is_refused_with_what_it_has(target: dict[str, Any]) -> None:
     """Another one would never do in its place."""

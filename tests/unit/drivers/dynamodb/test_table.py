@@ -430,3 +430,19 @@ async def test_a_stack_without_a_cluster_says_so_before_anything_is_created() ->
     with pytest.raises(PlanError, match="no Aurora Serverless v2 cluster") as refused:
         await driver.prepare()
     assert "AuroraPostgresql=serverless" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("tls", "emulator", "provider"),
+    [
+        (None, "", "Amazon DynamoDB"),
+        (True, "", "Amazon DynamoDB"),
+        (False, "", "Amazon DynamoDB, plain HTTP"),
+        (False, "MiniStack 1.5.33", "MiniStack 1.5.33"),
+    ],
+)
+async def test_the_provider_says_that_nothing_was_encrypted(*, tls: bool | None, emulator: str, provider: str) -> None:
+    """Such numbers are not those of DynamoDB as everybody uses it; an emulator's are plain anyway."""
+    settings = SETTINGS.model_copy(update={"emulator": emulator})
+    driver = DynamoDbDriver(contract_spec({"store": "dynamodb", "tls": tls}), settings, FakeClock())
+    assert await driver.provider() == provider

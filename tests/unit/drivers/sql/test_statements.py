@@ -10,7 +10,7 @@ from psycopg import sql
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.sql.executor import limits_of, pause_s
-from stepbench.drivers.sql.statements import Table, statements
+from stepbench.drivers.sql.statements import Table, statements, table_of_rows
 from stepbench.model.request import Request
 
 CLOSED = {"name": "closed", "closed": {"clients": 10, "duration_s": 1}}
@@ -33,6 +33,16 @@ def test_a_table_with_updates_merges_into_what_it_has_read() -> None:
     found = statements(_table("value || $2"))
     assert [each.name for each in found[Kind.READ_MODIFY_WRITE]] == [b"stepbench_read", b"stepbench_update"]
     assert found[Kind.UPDATE][0].text == b'UPDATE "records" SET value = value || $2 WHERE key = $1'
+
+
+def test_rows_have_the_published_statements() -> None:
+    """An insert that looks for a conflict, or a read by key, would be other work."""
+    found = statements(table_of_rows(sql.Identifier("perf_test")))
+    assert {kind: [each.text for each in run] for kind, run in found.items()} == {
+        Kind.READ: [b'SELECT id, data FROM "perf_test" LIMIT 1'],
+        Kind.INSERT: [b'INSERT INTO "perf_test" (id, data) VALUES ($1::text::uuid, $2)'],
+    }
+    assert found[Kind.READ][0].arguments(Request(Kind.READ, "k")) == []
 
 
 def test_arguments_are_binary() -> None:

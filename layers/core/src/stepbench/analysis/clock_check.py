@@ -17,7 +17,8 @@ import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench import digits
-from stepbench.contracts.measures import ClockCheck, ClockComparison, Estimate, Ks
+from stepbench.contracts.clock_check import ClockCheck, ClockComparison, Ks
+from stepbench.contracts.measures import Estimate, Replication
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.stats.two_sample import kolmogorov_smirnov
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.result import Clock, TrialResult
 
+STATISTIC = "a single statistic"
 MEASURES: tuple[Literal["latency_ms", "after_ack_ms"], ...] = ("latency_ms", "after_ack_ms")
 
 
@@ -110,6 +112,7 @@ def _check(spec: TrialSpec, a: _CheckedWindow, b: _CheckedWindow) -> ClockCheck:
     together = a.sample.same_sandbox or (False,) * len(arrived)
     events, same = sum(arrived), sum(each for each, there in zip(together, arrived, strict=True) if there)
     clock, spoilt = b.result.summary.clock, _describe_misplaced(a.result.summary.name, events, same)
+    comparisons = tuple(_comparison(measure, a, b, spoilt) for measure in MEASURES)
     return ClockCheck(
         a=a.result.summary.name,
         b=b.result.summary.name,
@@ -119,8 +122,41 @@ def _check(spec: TrialSpec, a: _CheckedWindow, b: _CheckedWindow) -> ClockCheck:
         same_sandbox=same,
         offset_ms=clock.offset_ms,
         bound_ms=clock.bound_ms,
-        comparisons=tuple(_comparison(measure, a, b, spoilt) for measure in MEASURES),
+        comparisons=comparisons,
+        replication=tuple(_replication(spec, a.sample, comparisons)),
     )
+
+
+def _replication(
+    spec: TrialSpec, sample: WindowSample, comparisons: Sequence[ClockComparison]
+) -> Iterator[Replication]:
+    """Yield the published distances of this window, with ours of either measure."""
+    ours, after_ack = (_distance(comparison.ks) for comparison in comparisons)
+    for published in spec.plan.published:
+        if published.metric == "ks" and published.window in {None, sample.window}:
+            yield Replication(
+                metric="ks",
+                window=sample.window,
+                phase=sample.phase,
+                published=published.number,
+                unit="d",
+                bound=published.bound,
+                source=published.source,
+                ours=ours,
+                ours_after_ack=after_ack,
+                ratio=_over(ours, published.number),
+                ratio_after_ack=_over(after_ack, published.number),
+            )
+
+
+def _over(ours: Estimate, published: float) -> Estimate:
+    return ours.over(published) if ours.value is None else ours.over(published).model_copy(update={"reason": STATISTIC})
+
+
+def _distance(ks: Ks | None) -> Estimate:
+    if ks is None:
+        return Estimate(value=None, reason="one of the two measured nothing")
+    return Estimate(value=ks.d, reason=f"{STATISTIC}; {digits.p_value(ks.p_value)}, n = {ks.n}, m = {ks.m}")
 
 
 def _comparison(

@@ -24,6 +24,8 @@ STORE = "target.store"
 SETTINGS = (STORE, "target.tls", "target.cluster", "target.region", "workload.reuse")
 Setup = frozenset[tuple[str, "Scalar"]]
 _TLS_ALWAYS = frozenset({"dsql"})
+_TLS_UNSAID = ("target.tls", None)
+"""A trial of DynamoDB that leaves TLS to the endpoint stands beside stores without it, whatever the endpoint has."""
 _STORES_OWN = re.compile(r"target\..+")
 _ADDRESS = re.compile(r"target\.endpoint")
 _GOES_WITH = {STORE: _STORES_OWN, "target.cluster": _ADDRESS, "target.region": _ADDRESS}
@@ -50,7 +52,7 @@ def flatten_setup(plan: TrialPlan) -> dict[str, Scalar]:
     left_out = _EXCLUDED if plan.workload is None else {**_EXCLUDED, **_NOT_OF_OPERATIONS}
     changed = plan.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
     whole = plan.model_dump(mode="json", exclude=left_out)
-    always = {path: value for path, value in _flatten(whole) if path in ALWAYS}
+    always = {path: value for path, value in _flatten(whole) if path in ALWAYS and (path, value) != _TLS_UNSAID}
     phases = {
         path: value for phase in plan.phases for path, value in _flatten(_dump_phase(phase), f"phases[{phase.name}]")
     }

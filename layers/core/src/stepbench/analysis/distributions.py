@@ -7,15 +7,21 @@ It is compared with the window before, and with published numbers: times, rates,
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from stepbench.contracts.drawn import BoxStats, EcdfCurve
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.measures import Comparison, Estimate, Modality, Replication
+from stepbench.contracts.published import QUANTILE_METRICS
 from stepbench.contracts.verdict import OVERLAP
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.comparison import METRICS, Differences, compare, ratio_between, ratio_within
+from stepbench.stats.estimates import largest
 from stepbench.stats.modality import find_modes
 from stepbench.stats.quantiles import ecdf, quantile
 
@@ -33,6 +39,8 @@ _COMPARISON_PURPOSE, _MODALITY_PURPOSE = 1, 3
 """Each use of random numbers has its own, see `MeasuredWindow.sample`."""
 NOT_MEASURED = Estimate(value=None, reason="the window was not measured")
 RATE = "a count over the whole window, of which no interval is made"
+WALL_RATE = "a count over the wall time, of which no interval is made"
+LARGEST = "the largest of the sample, which has no interval"
 _TRIGGER, _AFTER_ACK, _OVER = 2, 3, 2
 """Purposes, as in `MeasuredWindow.sample`; what a ratio is over has its own."""
 
@@ -108,7 +116,8 @@ def _differences(a: MeasuredWindow, b: MeasuredWindow) -> Differences:
     return compare(sample_a, sample_b, sample_b.rng)
 
 
-class WindowMeasurement(NamedTuple):
+@dataclass(frozen=True)
+class WindowMeasurement:
     """It holds a measured window and its result."""
 
     window: MeasuredWindow
@@ -118,6 +127,34 @@ class WindowMeasurement(NamedTuple):
         """Return the sample of latency, or of latency after the acknowledgement."""
         values_ms = self.window.after_ack_ms() if after_ack else None
         return self.window.sample(self.window.latency_ms() if values_ms is None else values_ms, purpose)
+
+    def quantile(self, metric: str, *, after_ack: bool) -> Estimate:
+        """Return a percentile, or the largest value; those of the summary are as they are there."""
+        known: Estimate | None = getattr(
+            self.result.after_ack_ms if after_ack else self.result.latency_ms, metric, None
+        )
+        if metric in QUANTILE_METRICS and known is not None:
+            return known
+        sample = self._after_ack if after_ack else self._timed
+        if metric in QUANTILE_METRICS:
+            return sample.estimate(QUANTILE_METRICS[metric])
+        found = largest(sample)
+        return found if found.reason else found.model_copy(update={"reason": LARGEST})
+
+    def count_to(self, estimate: Estimate) -> int | None:
+        """Return how many of the latencies are at most so long."""
+        if estimate.value is None:
+            return None
+        return int(np.searchsorted(self._timed.ascending, estimate.value, side="right"))
+
+    @cached_property
+    def _timed(self) -> Sample:
+        """Return the sample that percentiles are of, once: of millions of events it takes seconds."""
+        return self.sample(_TRIGGER, after_ack=False)
+
+    @cached_property
+    def _after_ack(self) -> Sample:
+        return self.sample(_AFTER_ACK, after_ack=True)
 
 
 def replication(
@@ -136,7 +173,8 @@ def replication(
         (each.phase, each.name): WindowMeasurement(window, each) for window, each in zip(windows, results, strict=True)
     }
     arrives = measure_of(plan.experiment).arrives
-    return tuple(_replication(published, planned, measured, arrives=arrives) for published in plan.published)
+    own = [published for published in plan.published if published.metric != "ks"]  # a run's: `clock_check`
+    return tuple(_replication(published, planned, measured, arrives=arrives) for published in own)
 
 
 def _replication(
@@ -149,7 +187,7 @@ def _replication(
     place = _place(published.window, planned)
     over = _place(published.over, planned) if published.over else place
     ours, base = measured.get(place), measured.get(over)
-    number = published.value_ms or published.per_minute or published.ratio or 0.0  # exactly one is there, and above 0
+    number = published.number
     own = _ours(published, ours, base, after_ack=False)
     twice = arrives and published.per_minute is None
     after_ack = _ours(published, ours, base, after_ack=True) if twice else None
@@ -161,12 +199,14 @@ def _replication(
         over=over_words,
         published=number,
         unit="ratio" if published.ratio else "per_minute" if published.per_minute else "ms",
+        published_count=published.count,
+        count=ours.count_to(own) if ours and published.count else None,
         bound=published.bound,
         source=published.source,
         ours=own,
         ours_after_ack=after_ack,
-        ratio=_over_number(own, number),
-        ratio_after_ack=None if after_ack is None else _over_number(after_ack, number),
+        ratio=own.over(number),
+        ratio_after_ack=None if after_ack is None else after_ack.over(number),
     )
 
 
@@ -181,11 +221,10 @@ def _ours(
     if ours is None or base is None:
         return NOT_MEASURED
     if published.per_minute is not None:
-        return Estimate(value=60 * ours.result.achieved_per_s, reason=RATE)
+        by_wall = ours.result.operations and ours.result.operations.per_wall_s
+        return Estimate(value=60 * ours.result.throughput_per_s, reason=WALL_RATE if by_wall else RATE)
     if published.ratio is None:
-        latency = ours.result.after_ack_ms if after_ack else ours.result.latency_ms
-        found: Estimate = getattr(latency, published.metric)
-        return found
+        return ours.quantile(published.metric, after_ack=after_ack)
     above, below = METRICS[published.metric], METRICS[published.over_metric or published.metric]
     sample = ours.sample(_AFTER_ACK if after_ack else _TRIGGER, after_ack=after_ack)
     if ours is base:
@@ -193,10 +232,3 @@ def _ours(
     if ours.window.overlaps(base.window):
         return Estimate(value=None, reason=OVERLAP)
     return ratio_between(base.sample(_OVER, after_ack=after_ack), sample, below, above, sample.rng)
-
-
-def _over_number(estimate: Estimate, published: float) -> Estimate:
-    low, value, high = (
-        None if each is None else each / published for each in (estimate.low, estimate.value, estimate.high)
-    )
-    return Estimate(value=value, low=low, high=high, reason=estimate.reason)

@@ -131,7 +131,7 @@ def _max_effect(b: Runs, a: Runs) -> Effect:
 
 
 def _throughput_effect(b: Runs, a: Runs, *, paired: bool) -> Effect:
-    rates = [[_exactly(window.achieved_per_s) for window in side.windows] for side in (a, b)]
+    rates = [[_exactly(window.throughput_per_s) for window in side.windows] for side in (a, b)]
     found = paired_ratio(rates[1], rates[0]) if paired else ratio(rates[1], rates[0])
     values = [mean_over_runs(each) for each in rates]
     if min(map(len, rates)) < MIN_RUNS:

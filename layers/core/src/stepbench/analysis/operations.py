@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.latency import NS_PER_MS
+from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult, PercentileRow
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 from stepbench.model.result import Outcome
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from stepbench.records.join.joined import Joined
     from stepbench.stats.estimates import Sample
 
-_NS_PER_MINUTE = 60_000_000_000
+_NS_PER_MINUTE = 60 * NS_PER_S
 _NAMES: dict[Kind, KindName] = {
     Kind.READ: "read",
     Kind.INSERT: "insert",
@@ -43,11 +44,14 @@ def operations_result(evidence: Evidence, window: MeasuredWindow) -> OperationsR
         return None
     closed = plan.phases[window.phase].closed
     service = window.sample(window.latency_ms())
+    wall_s = _wall_s(joined, window) if plan.phases[window.phase].offers_number else None
     return OperationsResult(
         clients=None if closed is None else closed.clients,
         kinds=tuple(_kinds(joined, window)),
         percentiles=_percentile_rows(service),
         per_minute=_per_minute(joined, window),
+        wall_s=wall_s,
+        per_wall_s=window.n / wall_s if wall_s else None,
         retries=int(_extra(joined, "retries", window.scheduled).sum()),
         generator_share=None if closed is None else _generator_share(joined, window.acknowledged, closed.think_ms),
         generator_cpu=generator_cpu(evidence, window.phase),
@@ -91,6 +95,16 @@ def _per_minute(joined: Joined, window: MeasuredWindow) -> tuple[int, ...]:
         place = (part.t2_ns[part.outcome == Outcome.OK] - window.start_ns) // _NS_PER_MINUTE
         counts += np.bincount(place[(place >= 0) & (place < minutes)], minlength=minutes)
     return tuple(counts.tolist())
+
+
+def _wall_s(joined: Joined, window: MeasuredWindow) -> float | None:
+    """Return the time from the first send to the last answer of those that were answered; None without any."""
+    events = window.acknowledged
+    if events.size == 0:
+        return None
+    t2_ns = joined.t0_ns[events] + _response_ns(joined, events)
+    t1_ns = t2_ns - joined.service_ns[events]
+    return float(t2_ns.max() - t1_ns.min()) / NS_PER_S
 
 
 def _generator_share(joined: Joined, events: NDArray[np.int64], think_ms: float) -> float | None:

@@ -82,8 +82,8 @@ def _runs(trial: TrialSummary) -> Iterator[tuple[str, str, _ScalingRun]]:
     """Yield the trial's windows under closed-loop load in which anything was acknowledged."""
     for window in trial.windows:
         found = window.operations
-        if found and found.clients and window.achieved_per_s > 0:
-            yield window.phase, window.name, _ScalingRun(trial, found.clients, window.achieved_per_s, found.held_back)
+        if found and found.clients and window.throughput_per_s > 0:
+            yield window.phase, window.name, _ScalingRun(trial, found.clients, window.throughput_per_s, found.held_back)
 
 
 def _parts(runs: Sequence[_ScalingRun]) -> Iterator[list[_ScalingRun]]:

@@ -117,7 +117,7 @@ def _estimate(threshold: Threshold, window: WindowResult) -> Estimate | None:
         case "errors":
             return _errors(threshold, kind or window)
         case "throughput":
-            return Estimate(value=window.achieved_per_s)
+            return Estimate(value=window.throughput_per_s)
         case "lost" | "duplicates":
             return _arrivals(threshold, window)
         case statistic:

@@ -21,6 +21,9 @@ class DsqlClusterProperties(_Document):
     Stack: str = Field(min_length=1)
     PeerArn: str = ""
     WitnessRegion: str = ""
+    Attributes: tuple[str, ...] = Field(
+        default=(), description="That the template reads: with another one, CloudFormation asks again."
+    )
 
 
 class DsqlRoleProperties(_Document):

@@ -28,6 +28,11 @@ class Estimate(Contract):
     high: float | None = None
     reason: str | None = None
 
+    def over(self, number: float) -> Estimate:
+        """Return it in multiples of a number that is known exactly."""
+        low, value, high = (None if each is None else each / number for each in (self.low, self.value, self.high))
+        return Estimate(value=value, low=low, high=high, reason=self.reason)
+
 
 class Latency(Contract):
     """One latency measure over one window, in milliseconds. `missing` of the `n` events have no finite value."""
@@ -108,6 +113,12 @@ class OperationsResult(Contract):
     kinds: tuple[KindResult, ...]
     percentiles: tuple[PercentileRow, ...] = Field(description="Of all kinds together.")
     per_minute: tuple[int, ...]
+    wall_s: float | None = Field(
+        default=None,
+        description="From the first send to the last answer of those answered with success, where a phase offers a number of "
+        "operations (`count`, `closed.operations`); None where it offers for a time.",
+    )
+    per_wall_s: float | None = Field(default=None, description="Answered with success, over `wall_s`.")
     retries: int = Field(ge=0)
     generator_share: float | None = Field(
         default=None,
@@ -170,6 +181,12 @@ class WindowResult(Contract):
         default=None, description="Records per invocation; None where the trigger hands over one by one, by design."
     )
     operations: OperationsResult | None = Field(default=None, description="What only operations have.")
+
+    @property
+    def throughput_per_s(self) -> float:
+        """Return what was acknowledged a second: of a number of operations over their wall time."""
+        by_wall = self.operations.per_wall_s if self.operations else None
+        return self.achieved_per_s if by_wall is None else by_wall
 
     def of_kind(self, name: str | None) -> KindResult | None:
         """Return what it has of one kind of operation."""
@@ -238,12 +255,16 @@ class Replication(Contract):
     `ratio` is ours over the published number; its interval is that of ours.
     """
 
-    metric: str = Field(description="As in the plan's `published`: p50, p90, ...")
+    metric: str = Field(description="As in the plan's `published`: p50, p90, ...; `ks` with a ClockCheck.")
     window: str
     phase: str
     over: str = Field(default="", description="What a ratio sets the metric over: `p50 of before`; empty for a time.")
     published: float
-    unit: Literal["ms", "ratio", "per_minute"] = Field(description="Of `published`, `ours` and `ours_after_ack`.")
+    unit: Literal["ms", "ratio", "per_minute", "d"] = Field(description="Of `published`, `ours` and `ours_after_ack`.")
+    published_count: int | None = Field(
+        default=None, description="Of a row of a published table of percentiles: how many took at most so long."
+    )
+    count: int | None = Field(default=None, description="The same of ours; None where none was published.")
     bound: Literal["above", "up_to"] | None = Field(
         default=None, description="Where `published` is a limit: the paper says more than this, or at most this."
     )
@@ -252,47 +273,3 @@ class Replication(Contract):
     ours_after_ack: Estimate | None = Field(description="From t4 - t2. None for operations.")
     ratio: Estimate
     ratio_after_ack: Estimate | None
-
-
-class Ks(Contract):
-    """
-    Kolmogorov and Smirnov's two-sample test.
-
-    d: largest distance of the two ECDFs. critical_d: what it exceeds by chance in 5 % of cases. A d below it does not
-    show that the two are equal.
-    """
-
-    d: float
-    at_ms: float | None = Field(description="The first place where they are so far apart; None beyond all arrivals.")
-    p_value: float
-    n: int
-    m: int
-    critical_d: float
-
-
-class ClockComparison(Contract):
-    """One measure of the trial with one sandbox (a) against the one with several (b)."""
-
-    measure: Literal["latency_ms", "after_ack_ms"]
-    ks: Ks | None = Field(description="None where one of the two measured nothing.")
-    median_shift_ms: Estimate = Field(description="Median of b minus median of a.")
-    text: str = Field(description="What may be concluded, and what not.")
-
-
-class ClockCheck(Contract):
-    """
-    Clocks compared by latencies: writer and receiver in one sandbox (a), and in different ones (b), of one store.
-
-    `offset_ms` and `bound_ms` are of b's clocks, as measured; a difference of medians whose whole interval lies within
-    offset ± bound is none that the clocks could not explain.
-    """
-
-    a: str = Field(description="Trial with same_sandbox.")
-    b: str
-    store: str
-    window: str
-    events: int = Field(ge=0, description="Of a: arrived.")
-    same_sandbox: int = Field(ge=0, description="Of those: the sandbox that wrote it received it, by id.")
-    offset_ms: float | None
-    bound_ms: float | None
-    comparisons: tuple[ClockComparison, ...]

@@ -150,6 +150,15 @@ class Phase(Contract):
         return any(step.of_found is not None for step in self.load)
 
     @property
+    def offers_number(self) -> bool:
+        """Tell whether it offers a number of events as one window, and ends with the last of them, whenever that is."""
+        if self.windows:
+            return False
+        if self.closed:
+            return self.closed.operations is not None
+        return self.until is None and all(step.count is not None for step in self.load)
+
+    @property
     def slices(self) -> int:
         """Return into how many slices of at most `SLICE_S` each writer's work is cut."""
         return max(1, math.ceil(self.length_s / SLICE_S - 1e-9))

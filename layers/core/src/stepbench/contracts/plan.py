@@ -14,10 +14,11 @@ from pydantic import Field, model_validator
 from stepbench.contracts.application import Application
 from stepbench.contracts.base import BrokenRule, Contract, refuse, repeated_names
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase, Scale, Until, Window
+from stepbench.contracts.published import Published
 from stepbench.contracts.rules import TRIAL_RULES
 from stepbench.contracts.threshold.parser import ThresholdText
 from stepbench.contracts.threshold.words import ERRORS_BELOW_1_PERCENT
-from stepbench.contracts.trial import MAX_TRIALS, FindRate, Published, Record, TrialFields
+from stepbench.contracts.trial import MAX_TRIALS, FindRate, Record, TrialFields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

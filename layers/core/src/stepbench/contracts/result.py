@@ -14,10 +14,10 @@ from pydantic import Field, field_validator, model_validator
 
 from stepbench.contracts.across_trials import GroupResult, ScalingCurve, TriggerShare
 from stepbench.contracts.base import Contract, drop_field
+from stepbench.contracts.clock_check import ClockCheck
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StallSpan, WindowSample
 from stepbench.contracts.measures import (
     ChangePoint,
-    ClockCheck,
     Comparison,
     Latency,
     Modality,

@@ -160,15 +160,15 @@ class DynamoDbTarget(StoreTarget):
     batching_window_s: int = Field(default=0, ge=0, le=300)
     parallelization_factor: int = Field(default=1, ge=1, le=10)
     filter: dict[str, Any] | None = Field(
-        default=None,
-        description="An event filter pattern, as Lambda's event source mapping takes it. What it holds back "
-        "is counted as not arrived.",
+        default=None, description="An event filter pattern of Lambda's. What it holds back is counted as not arrived."
     )
     capacity: TableCapacity = OnDemandCapacity()
+    tls: bool | None = Field(
+        default=None,
+        description="Of the load's requests. Without it HTTPS on AWS, elsewhere as the endpoint's URL says.",
+    )
     same_sandbox: bool = Field(
-        default=False,
-        description="One sandbox of `CheckClock` writes and receives, one event at a time, so that one clock stamps "
-        "both ends. Beside a trial without it this checks the clocks.",
+        default=False, description="`CheckClock` writes and receives in one sandbox, by one clock, one event at a time."
     )
 
     @property

@@ -1,4 +1,4 @@
-"""A trial as its author writes it, with published numbers beside it: before the rules that span several fields."""
+"""A trial as its author writes it: before the rules that span several fields."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from stepbench.contracts.base import BrokenRule, Contract, refuse
 from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase
+from stepbench.contracts.published import Published
 from stepbench.contracts.target import Target
 from stepbench.contracts.workload import MOST_OPERATIONS, Workload
 
@@ -114,70 +115,6 @@ class FindRate(Contract):
 
 
 MatrixValues = Annotated[list[Any], Field(min_length=1, max_length=MAX_TRIALS)]
-
-
-PublishedMetric = Literal["p50", "p90", "p95", "p99", "p999", "iqr", "throughput"]
-
-
-class Published(Contract):
-    """A number that somebody published for this experiment: a time, a rate or a ratio; ours is set beside it."""
-
-    metric: PublishedMetric = Field(description="`iqr`, the interquartile range, in ratios only.")
-    value_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    per_minute: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Of `throughput`: acknowledged a minute."
-    )
-    ratio: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Of the metric over `over_metric` in window `over`."
-    )
-    over: Name | None = Field(default=None, description="A measured window; without it, the same one.")
-    over_metric: PublishedMetric | None = Field(default=None, description="Without it, the same metric.")
-    bound: Literal["above", "up_to"] | None = Field(
-        default=None, description="Where no number was published, but a limit: more than this, or at most this."
-    )
-    source: str = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
-    window: Name | None = Field(default=None, description="Which window it is about; without it, the only one.")
-
-    @model_validator(mode="after")
-    def _one_number(self) -> Self:
-        refuse(_number_rules(self))
-        return self
-
-
-def _number_rules(published: Published) -> Iterator[BrokenRule]:
-    """Demand exactly one of a time, a rate, and a ratio of two different things."""
-    given = [name for name in ("value_ms", "per_minute", "ratio") if getattr(published, name) is not None]
-    wanted = "per_minute" if published.metric == "throughput" else "value_ms"
-    if not given:
-        yield BrokenRule(wanted, "is missing, and so is ratio", f"Give exactly one of {wanted} and ratio.")
-    elif len(given) > 1:
-        yield BrokenRule(
-            given[0],
-            f"stands beside {given[1]} ({getattr(published, given[1]):g})",
-            f"Give exactly one of {wanted} and ratio.",
-        )
-    elif given[0] == "ratio":
-        yield from _ratio_rules(published)
-    else:
-        yield from _value_rules(published, given[0], wanted)
-
-
-def _value_rules(published: Published, given: str, wanted: str) -> Iterator[BrokenRule]:
-    if given != wanted:
-        yield BrokenRule(given, f"does not go with {published.metric}", f"Give {wanted} instead.")
-    for name in ("over", "over_metric"):
-        if getattr(published, name) is not None:
-            yield BrokenRule(name, "belongs to a ratio, and there is none", "Remove it, or give ratio.")
-    if published.metric == "iqr":
-        yield BrokenRule("metric", "is iqr, which is scored in ratios only", "Give ratio instead of value_ms.")
-
-
-def _ratio_rules(published: Published) -> Iterator[BrokenRule]:
-    if "throughput" in {published.metric, published.over_metric}:
-        yield BrokenRule("metric", "is throughput, which is scored by itself only", "Give per_minute instead of ratio.")
-    elif published.over in {None, published.window} and published.over_metric in {None, published.metric}:
-        remedy = "Name another window in over, or another metric in over_metric."
-        yield BrokenRule("ratio", "is of a number over itself", remedy)
 
 
 class TrialFields(Contract):

@@ -29,6 +29,7 @@ MIN_OPERATION_KEY_BYTES = 37
 """Trial tag, "/rec-", 16 hexadecimal digits, "/"."""
 PRODUCT_BYTES = 312
 """The size of the 12 values together (`workload.products`)."""
+ROW_DATA = b"bench"
 SCAN_ROWS, HOT_KEYS, HOT_SHARE, ZIPFIAN_CONSTANT = 100, 1, 0.5, 0.99
 
 Weight = Annotated[float, Field(ge=0, le=1_000_000, allow_inf_nan=False)]
@@ -119,7 +120,30 @@ class ProductRecord(Contract):
         return PRODUCT_BYTES
 
 
-RecordShape = Annotated[BlobRecord | ProductRecord, Field(discriminator="shape")]
+class RowRecord(Contract):
+    """
+    A row of a table `(id uuid, data text, created_at timestamptz)`, as it was published for Aurora DSQL.
+
+    An insert names `id` and `data`; a read is `SELECT id, data … LIMIT 1`, whichever row comes. SQL stores only.
+
+    Source:
+        Testing Aurora DSQL write and read performance from AWS Lambda, sections 1 and 3.
+    """
+
+    shape: Literal["row"]
+
+    @property
+    def key_bytes(self) -> int:
+        """Return how many digits an id has, which is written without hyphens."""
+        return 32
+
+    @property
+    def value_bytes(self) -> int:
+        """Return how long `ROW_DATA` is."""
+        return len(ROW_DATA)
+
+
+RecordShape = Annotated[BlobRecord | ProductRecord | RowRecord, Field(discriminator="shape")]
 
 
 class UniformKeys(Contract):
@@ -197,7 +221,11 @@ def _record_rules(workload: Workload) -> Iterator[BrokenRule]:
 
 
 def _shape_rules(workload: Workload) -> Iterator[BrokenRule]:
-    if workload.mix.update and workload.record.shape == "blob":
+    if workload.record.shape == "row":
+        for kind in sorted(workload.mix.kinds - {Kind.READ, Kind.INSERT}):
+            message = "was not published for rows, which are inserted and read only"
+            yield BrokenRule(f"mix.{kind.name.lower()}", message, 'Remove it, or set record.shape to "blob".')
+    elif workload.mix.update and workload.record.shape == "blob":
         message = "changes some fields of a record, and a blob has none"
         yield BrokenRule("mix.update", message, 'Use overwrite, or set record.shape to "product".')
 

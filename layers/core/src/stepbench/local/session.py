@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.target import PostgresqlTarget, RedisTarget, target_models
+from stepbench.contracts.target import DynamoDbTarget, PostgresqlTarget, RedisTarget, target_models
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.deploy import STACK, Deployment, build, deploy, python_runtime, sole
 from stepbench.local.emulator.server import NAME as EMULATOR_NAME
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     Notify = Callable[[str], None]
 
 
+NO_DYNAMODB_TLS = "the emulator's DynamoDB speaks plain HTTP; run it on AWS, give target.endpoint, or remove target.tls"
 NO_CLUSTER = "no cluster runs here; give target.endpoint, or set target.cluster to false"
 LEAD_S = 3
 """A single writer is called so long before its start: a cold start takes one second here. `EMULATED_START_S`: more."""
@@ -215,11 +216,17 @@ def skip_reason(trial: TrialPlan, skipped: Mapping[str, str]) -> str | None:
         return reason if target.tls or reason is None else skipped.get(POSTGRESQL)
     if isinstance(target, RedisTarget) and target.tls:
         return skipped.get(REDIS_TLS)
-    if isinstance(target, RedisTarget) and target.cluster:
-        return NO_CLUSTER
+    if isinstance(target, RedisTarget | DynamoDbTarget) and (lacking := _lacks_here(target)):
+        return lacking
     if target.needs_endpoint and not is_started_here(target.store):
         return f"no {target.store} is started here: see docs/local-run.md, and name yours as target.endpoint"
     return skipped.get(target.store)
+
+
+def _lacks_here(target: RedisTarget | DynamoDbTarget) -> str | None:
+    if isinstance(target, RedisTarget):
+        return NO_CLUSTER if target.cluster else None
+    return NO_DYNAMODB_TLS if target.tls else None
 
 
 def _endpoint(state: EnvironmentState) -> str:

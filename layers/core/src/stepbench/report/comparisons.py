@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.contracts.published import QUANTILE_METRICS
 from stepbench.report.labels import window_label
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stepbench.contracts.measures import Estimate, Replication
-    from stepbench.contracts.result import TrialSummary
+    from stepbench.contracts.result import RunSummary, TrialSummary
 
 
 def describe_origin(trial: TrialSummary, *, aws_emulated: bool) -> str:
@@ -22,7 +25,8 @@ def describe_origin(trial: TrialSummary, *, aws_emulated: bool) -> str:
 def describe_replication(trial: TrialSummary, each: Replication, *, aws_emulated: bool) -> str:
     """Compare the published number with ours (of triggers by both readings), and say where ours is from."""
     window = window_label(trial, each.phase, each.window)
-    where = f"{each.metric} of {window}" if len(trial.windows) > 1 else each.metric
+    metric = format_metric(each.metric)
+    where = f"{metric} of {window}" if len(trial.windows) > 1 else metric
     over = f" over {each.over}" if each.over else ""
     ours = _format_ours(each, each.ours, each.ratio)
     if each.ours_after_ack is not None and each.ratio_after_ack is not None:
@@ -31,6 +35,19 @@ def describe_replication(trial: TrialSummary, each: Replication, *, aws_emulated
     sentence = f"{where}{over}: published {format_published(each)} ({each.source}); here {ours}"
     place = describe_origin(trial, aws_emulated=aws_emulated)
     return f"{sentence}. This is {place}." if place else f"{sentence}."
+
+
+def format_metric(metric: str) -> str:
+    """Format a metric's name: `p93.75`, `Kolmogorov and Smirnov's D`; others as they are."""
+    if metric == "ks":
+        return "Kolmogorov and Smirnov\N{RIGHT SINGLE QUOTATION MARK}s D"
+    return f"p{100 * QUANTILE_METRICS[metric]:.10g}" if metric in QUANTILE_METRICS else metric
+
+
+def scored(trial: TrialSummary, run: RunSummary) -> Iterator[Replication]:
+    """Yield what is scored of a trial: its own, but for rows of a table of percentiles, and its clock check's."""
+    yield from (each for each in trial.replication if each.published_count is None)
+    yield from (each for check in run.clock_checks if check.a == trial.name for each in check.replication)
 
 
 def format_published(each: Replication) -> str:
@@ -42,6 +59,8 @@ def format_published(each: Replication) -> str:
 def _format_number(each: Replication, value: float) -> str:
     if each.unit == "ms":
         return digits.latency(value)
+    if each.unit == "d":
+        return f"{value:.3f}"
     unit = digits.PER_MINUTE if each.unit == "per_minute" else digits.TIMES
     return f"{digits.rounded(value)} {unit.name}"
 
@@ -51,5 +70,7 @@ def _format_ours(each: Replication, ours: Estimate, ratio: Estimate) -> str:
         return f"no value ({ours.reason or 'no events'})"
     if ratio.value is None:
         return _format_number(each, ours.value)
+    if each.unit == "d":
+        return f"{_format_number(each, ours.value)} ({ours.reason})"
     against = "against that limit " if each.bound else ""
     return f"{_format_number(each, ours.value)} ({against}{digits.shown(ratio, digits.TIMES)})"

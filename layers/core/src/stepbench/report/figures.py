@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench.contracts.measure import measure_of
 from stepbench.report.boxes import ROW_PX, BoxFigure, box_figures
 from stepbench.report.datasets import EcdfFigure, ecdf_figures
-from stepbench.report.operations import percentile_figures
+from stepbench.report.percentiles import percentile_figures
 from stepbench.report.shares import ROW_PX as SHARE_ROW_PX
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from stepbench.report.datasets import TimeFigure
     from stepbench.report.labels import Columns
     from stepbench.report.matrix import MatrixFigure
-    from stepbench.report.operations import PercentileFigure, ScalingFigure
+    from stepbench.report.operations import ScalingFigure
+    from stepbench.report.percentiles import PercentileFigure
     from stepbench.report.shares import ShareFigure
     from stepbench.report.steps import StepFigure
 

@@ -170,7 +170,7 @@ def _measured(row: WindowRow) -> HeadlineRow:
         p95=str(digits.shown(times.p95)),
         p99=str(digits.shown(times.p99)),
         lost=_lost(row),
-        throughput=format_throughput(row.window.achieved_per_s),
+        throughput=format_throughput(row.window.throughput_per_s),
         floor=str(digits.shown(trial.floor_ms.p50)) if trial.floor_ms else digits.NONE,
         caveats=format_caveat_kinds(row.caveats),
         experiment=trial.experiment,
@@ -222,7 +222,7 @@ def _line(trial: TrialSummary, label: str) -> str:
 def _window(window: WindowResult, name: str) -> str:
     text = f"n {digits.count(window.n)}, p50 {digits.shown(window.latency_ms.p50)}"
     if window.operations is not None:
-        text += f", {format_throughput(window.achieved_per_s)}"
+        text += f", {format_throughput(window.throughput_per_s)}"
     return f"{name}: {text}" if name else text
 
 

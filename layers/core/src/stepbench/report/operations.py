@@ -7,25 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stepbench import digits
-from stepbench.report.curves import curve_of, cut_shared_words, legend_of
-from stepbench.report.datasets import figure_parts
-from stepbench.report.labels import columns, describe_latency, drawn_windows, short
+from stepbench.report.curves import cut_shared_words
+from stepbench.report.labels import columns, describe_latency, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from stepbench.contracts.across_trials import ScalingCurve, ScalingPoint
-    from stepbench.contracts.drawn import EcdfCurve
     from stepbench.contracts.measures import (
         ConnectingResult,
         KindResult,
         Latency,
         OperationsResult,
-        PercentileRow,
         WindowResult,
     )
-    from stepbench.contracts.result import RunSummary, TrialResult
-    from stepbench.report.curves import Legend
+    from stepbench.contracts.result import RunSummary
     from stepbench.report.labels import Columns, Row, WindowRow
 
 _LAW_POINTS = 60
@@ -34,14 +30,6 @@ CLIENTS = digits.Unit("clients", 1.0)
 LEFT_OUT = "left out"
 PER_S = digits.Unit("/s", 1.0)
 SHARE = digits.Unit("%", 100.0)
-
-
-@dataclass(frozen=True)
-class PercentileFigure:
-    """It holds percentile curves that share axes."""
-
-    percentiles: Columns
-    legend: Legend
 
 
 @dataclass(frozen=True)
@@ -72,40 +60,6 @@ class ConnectingPart:
     name: str
     latency: Latency
     share: float | None
-
-
-def percentile_figures(results: Sequence[TrialResult]) -> tuple[PercentileFigure, ...]:
-    """Return all operations' windows, a few to a figure, from their empirical distributions."""
-    drawn = [
-        (row, curve)
-        for row, curve in drawn_windows(results, "ecdf")
-        if row.window.operations is not None and curve.latency_ms
-    ]
-    return tuple(_percentile_figure(part) for part in figure_parts(drawn, lambda pair: pair[0]))
-
-
-def _percentile_figure(drawn: Sequence[tuple[WindowRow, EcdfCurve]]) -> PercentileFigure:
-    points = [point for row, curve in drawn for point in _curve(row.label, curve, row.window.n)]
-    names = ("curve", "position", "percent", "latency_ms")
-    return PercentileFigure(columns(names, points), legend_of([curve_of(row) for row, _ in drawn]))
-
-
-def _curve(label: str, curve: EcdfCurve, n: int) -> list[Row]:
-    """Return a curve's points. The slowest has no 1 / (1 - q); it stands at n, as HdrHistogram has it."""
-    shares = list(zip(curve.latency_ms, curve.probability, strict=True))
-    points: list[Row] = [
-        (label, short(1 / (1 - share)), format_percentile(_percent_below_all(share)), short(ms))
-        for ms, share in shares
-        if ms > 0 and share < 1 - 1.5 / n
-    ]
-    slowest_ms, share = shares[-1]
-    return [*points, (label, float(n), format_percentile(100 * share), short(slowest_ms))]
-
-
-def _percent_below_all(share: float) -> float:
-    """Return per cent with three digits of what is left to 100: a rounded 99.9996 would be all of them."""
-    left = 100 * (1 - share)
-    return round(100 * share, max(3, 2 - math.floor(math.log10(left))))
 
 
 def scaling_figures(summary: RunSummary) -> tuple[ScalingFigure, ...]:
@@ -190,7 +144,16 @@ def describe_operations(row: WindowRow) -> str:
     window, found = row.window, row.window.operations
     clients = f" with {_clients(found.clients)}" if found and found.clients else ""
     times = describe_latency(window.latency_ms, "p99")
-    return f"{times}; {format_throughput(window.achieved_per_s)}{clients}; {_outcomes(found)}."
+    done = (found and format_wall(found)) or format_throughput(window.throughput_per_s)
+    return f"{times}; {done}{clients}; {_outcomes(found)}."
+
+
+def format_wall(found: OperationsResult) -> str:
+    """Format what a number of operations took: `200 answered in 4.02 s of wall time, 49.8 ops/s`; "" for a time."""
+    if found.wall_s is None or found.per_wall_s is None:
+        return ""
+    done = digits.count(sum(kind.ok for kind in found.kinds))
+    return f"{done} answered in {digits.rounded(found.wall_s)} s of wall time, {format_throughput(found.per_wall_s)}"
 
 
 def _outcomes(found: OperationsResult | None) -> str:
@@ -209,33 +172,12 @@ def format_throughput(per_s: float) -> str:
 def kind_per_s(window: WindowResult, kind: KindResult) -> float:
     """Return the kind's part of what was achieved a second."""
     done = sum(each.ok for each in window.operations.kinds) if window.operations else 0
-    return window.achieved_per_s * kind.ok / done if done else 0.0
+    return window.throughput_per_s * kind.ok / done if done else 0.0
 
 
 def format_kind(kind: KindResult) -> str:
     """Format a kind's name: `read-modify-write`."""
     return kind.kind.replace("_", "-")
-
-
-def format_percentile(value: float) -> str:
-    """Format a percentile with all its nines: `99.90234375 %`."""
-    return "max" if value >= 100 else f"{value:.10g} %"  # noqa: PLR2004 -- all
-
-
-def percentile_levels(rows: Sequence[WindowRow]) -> tuple[float, ...]:
-    """Return the percentiles of the table's columns."""
-    tables = [row.window.operations.percentiles for row in rows if row.window.operations]
-    return tuple(each.percentile for each in max(tables, key=len, default=()))
-
-
-def percentile_tables(row: WindowRow) -> Iterator[tuple[str, tuple[PercentileRow, ...]]]:
-    """Yield the table of each kind where there are several, then of all."""
-    found = row.window.operations
-    if found is None:
-        return
-    if len(found.kinds) > 1:
-        yield from ((format_kind(kind), kind.percentiles) for kind in found.kinds)
-    yield ("all" if len(found.kinds) != 1 else format_kind(found.kinds[0])), found.percentiles
 
 
 def connecting_parts(found: ConnectingResult) -> tuple[ConnectingPart, ...]:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from stepbench import digits
 from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of
-from stepbench.report import boxes, changes, comparisons, headline, operations, thresholds, verdicts
+from stepbench.report import boxes, changes, comparisons, headline, operations, percentiles, thresholds, verdicts
 from stepbench.report.accounting import (
     accounting_adds_up,
     accounting_is_whole,
@@ -174,7 +174,7 @@ def render_page(
             share_rows=shares,
             clock_figures=clocks,
             unmeasured=unmeasured(summary.trials),
-            published=[(view, each) for view in trials for each in view.summary.replication],
+            published=[(view, each) for view in trials for each in comparisons.scored(view.summary, summary)],
             compared=[(view, each) for view in trials for each in view.summary.comparisons],
             changed=any(view.changed for view in trials),
             thresholds=thresholds.threshold_rows(summary),
@@ -252,6 +252,7 @@ _GLOBALS: dict[str, Any] = {
     "measure_of": measure_of,
     "measures": MEASURES,
     "ops": operations,
+    "percentiles": percentiles,
     "format_point": format_point,
     "sentence_case": _sentence_case,
     "describe_kept": thresholds.describe_kept,
@@ -264,6 +265,7 @@ _GLOBALS: dict[str, Any] = {
         "clients": operations.CLIENTS,
         "per_s": operations.PER_S,
         "share": operations.SHARE,
+        "d": digits.DISTANCE,
     },
     "verdict_words": verdicts,
     "window_label": window_label,

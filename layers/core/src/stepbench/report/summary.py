@@ -103,7 +103,7 @@ def skipped_result(name: str, index: int, store: str, reason: str) -> TrialResul
     """Return what the report shows of a trial that was left out: its name, and the reason's first line."""
     caveat = Caveat(
         kind="skipped",
-        text=f"{store} could not start on this machine: {reason.splitlines()[0].rstrip('.')}.",
+        text=f"{store} cannot run on this machine: {reason.splitlines()[0].rstrip('.')}.",
         remedy="Mend that and run the plan again, give the target an endpoint, or run on a deployed stack.",
     )
     absent = TrialStore(store, "not started", emulated=False)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from stepbench.clock import Clock
     from stepbench.drivers.sql.access import Access
     from stepbench.stages.services import Services
 
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     """Puts an answer to CloudFormation's URL."""
 
 TAG = "stepbench:stack"
-CLUSTER_WAIT = {"Delay": 5, "MaxAttempts": 60}
+ACTIVE_AFTER_TAG = "stepbench:active-after-s"
+"""Seconds from a cluster's creation until it, and a peer that it was made for, were active; updates find it again."""
+CLUSTER_WAIT = {"Delay": 1, "MaxAttempts": 300}
 """Each of two peers has so much of the function's 900 s. Published: active after 8 s, peers after 115 s at most."""
 LOGIN_WAIT_S, LOGIN_POLL_S = 300, 5
 """A right that IAM was just given takes some seconds until it is one everywhere."""
@@ -81,7 +84,7 @@ def bootstrap_dsql(
         if isinstance(properties, DsqlRoleProperties):
             output = _bind_roles(task, properties, services)
         else:
-            output = _cluster(task, properties, client_of or _client)
+            output = _cluster(task, properties, client_of or _client, services.clock)
     except Exception as error:  # noqa: BLE001 -- whatever it is, CloudFormation waits for an answer
         logger.exception("bootstrap failed")
         named = error.arn if isinstance(error, _UnfinishedError) else task.PhysicalResourceId or UNNAMED
@@ -95,35 +98,43 @@ def bootstrap_dsql(
 # --- clusters ----------------------------------------------------------------------------------------------------
 
 
-def _cluster(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client_of: ClientOf) -> BootstrapDsqlOutput:
+def _cluster(
+    task: BootstrapDsqlInput, properties: DsqlClusterProperties, client_of: ClientOf, clock: Clock
+) -> BootstrapDsqlOutput:
     if task.RequestType == "Delete":
         _delete(task.PhysicalResourceId, client_of)
         return _output(task, task.PhysicalResourceId)
     if task.RequestType == "Update" and region_of_arn(task.PhysicalResourceId) == properties.Region:
-        arn = task.PhysicalResourceId
+        arn, is_new = task.PhysicalResourceId, False
     else:
-        arn = _make(task, properties, client_of(properties.Region))
+        made = _make(task, properties, client_of(properties.Region))
+        arn, is_new = str(made["arn"]), made["status"] != "ACTIVE"
     try:
-        endpoint = _complete(arn, properties, client_of)
+        cluster = _complete(arn, properties, client_of)
+        active_after_s = cluster.get("tags", {}).get(ACTIVE_AFTER_TAG, "")
+        if is_new and not active_after_s:
+            active_after_s = f"{clock.now_ns() / 1e9 - cluster['creationTime'].timestamp():.1f}"
+            tags = {TAG: properties.Stack, ACTIVE_AFTER_TAG: active_after_s}
+            client_of(properties.Region).tag_resource(resourceArn=arn, tags=tags)
     except (BotoCoreError, ClientError, WaiterError) as error:
         raise _UnfinishedError(arn, error) from error
-    return _output(task, arn, {"Arn": arn, "Endpoint": endpoint})
+    return _output(task, arn, {"Arn": arn, "Endpoint": str(cluster["endpoint"]), "ActiveAfterS": active_after_s})
 
 
-def _make(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client: Any) -> str:  # noqa: ANN401 -- boto3's
+def _make(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client: Any) -> dict[str, Any]:  # noqa: ANN401 -- boto3's
     """Create the cluster; the same request makes one cluster, however often it is delivered."""
     regions: dict[str, Any] = {}
     if properties.PeerArn:
         asked = {"witnessRegion": properties.WitnessRegion, "clusters": [properties.PeerArn]}
         regions = {"multiRegionProperties": asked}
-    made = client.create_cluster(
+    made: dict[str, Any] = client.create_cluster(
         deletionProtectionEnabled=False, tags={TAG: properties.Stack}, clientToken=task.RequestId, **regions
     )
-    return str(made["arn"])
+    return made
 
 
-def _complete(arn: str, properties: DsqlClusterProperties, client_of: ClientOf) -> str:
-    """Tell the peer, wait until the cluster is active, and return its endpoint."""
+def _complete(arn: str, properties: DsqlClusterProperties, client_of: ClientOf) -> dict[str, Any]:
+    """Tell the peer, wait until the cluster is active, and return it as GetCluster has it."""
     if properties.PeerArn:
         peer, identifier = client_of(region_of_arn(properties.PeerArn)), _identifier(properties.PeerArn)
         if arn not in peer.get_cluster(identifier=identifier).get("multiRegionProperties", {}).get("clusters", ()):
@@ -132,7 +143,8 @@ def _complete(arn: str, properties: DsqlClusterProperties, client_of: ClientOf) 
         peer.get_waiter("cluster_active").wait(identifier=identifier, WaiterConfig=CLUSTER_WAIT)
     client = client_of(properties.Region)
     client.get_waiter("cluster_active").wait(identifier=_identifier(arn), WaiterConfig=CLUSTER_WAIT)
-    return str(client.get_cluster(identifier=_identifier(arn))["endpoint"])
+    cluster: dict[str, Any] = client.get_cluster(identifier=_identifier(arn))
+    return cluster
 
 
 def _delete(arn: str, client_of: ClientOf) -> None:

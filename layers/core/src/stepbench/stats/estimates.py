@@ -206,12 +206,13 @@ def percentile_table(sample: Sample) -> tuple[PercentileEstimate, ...]:
 
 
 def _row(sample: Sample, q: float) -> PercentileEstimate:
-    estimate = _largest(sample) if q == 1 else sample.estimate(q)
+    estimate = largest(sample) if q == 1 else sample.estimate(q)
     at_most = None if estimate.value is None else int(np.searchsorted(sample.ascending, estimate.value, side="right"))
     return PercentileEstimate(q, estimate, at_most)
 
 
-def _largest(sample: Sample) -> Estimate:
+def largest(sample: Sample) -> Estimate:
+    """Return the largest value, which has no interval; none where some are missing."""
     if sample.values.size == 0:
         return Estimate(value=None, reason=NOTHING)
     largest = float(sample.ascending[-1])

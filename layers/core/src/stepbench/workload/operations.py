@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from stepbench.contracts.workload import Kind
+from stepbench.contracts.workload import ROW_DATA, Kind
 from stepbench.model.request import Request
 from stepbench.workload.choices import BLOCK, DIGITS, KINDS, MAX_ATTEMPTS, Choices, RecordKeys, hexadecimal
 from stepbench.workload.payloads import FILLER
@@ -47,17 +47,19 @@ class Contents:
     Keys and contents of a trial's records.
 
     A blob begins with its record's number and version, as far as there is room, so that no two are alike; the rest is
-    text that no store can compress away, of characters that need no escape in JSON or SQL.
+    text that no store can compress away, of characters that need no escape in JSON or SQL. A row's data are all alike.
     """
 
     def __init__(self, workload: Workload, tag: str) -> None:
         """`tag` is the trial's namespace."""
         self._keys = RecordKeys(workload, tag)
         self._products = Products(workload.seed) if workload.record.shape == "product" else None
-        self._size = workload.record.value_bytes
-        self._head_bytes = min(_HEAD_BYTES, self._size)
+        size = workload.record.value_bytes
+        is_row = workload.record.shape == "row"
+        self._head_bytes = 0 if is_row else min(_HEAD_BYTES, size)
         self._key_head, self._key_tail = self._keys.head, self._keys.tail
-        self._filler = np.random.default_rng([workload.seed]).choice(FILLER, self._size).tobytes()[_HEAD_BYTES:]
+        filler = np.random.default_rng([workload.seed]).choice(FILLER, size).tobytes()[_HEAD_BYTES:]
+        self._filler = ROW_DATA if is_row else filler
 
     def operation(self, kind: Kind, record: int, version: int, rows: int = 0, client: int = 0) -> Request:
         """
@@ -69,8 +71,8 @@ class Contents:
         if kind in _READING:
             return Request(kind, key, b"", None, rows, client)
         if self._products is None:
-            value = b"%016x%016x%b" % (record, version, self._filler)
-            return Request(kind, key, value[: self._size], None, 0, client)
+            head = b"%016x%016x" % (record, version)
+            return Request(kind, key, head[: self._head_bytes] + self._filler, None, 0, client)
         changes = kind in _CHANGING
         fields = (self._products.changes if changes else self._products.product)(record, version)
         return Request(kind, key, json_blob(fields), fields, 0, client)

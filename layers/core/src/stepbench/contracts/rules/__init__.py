@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.base import BrokenRule, repeated_names
 from stepbench.contracts.endpoint import endpoint_problem
 from stepbench.contracts.rules import capacity, etcd, load, operations
+from stepbench.contracts.target import DynamoDbTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,8 @@ def _endpoint_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule(
             "target.endpoint", "is a URL, where host:port is needed", "Remove what stands before the host."
         )
+    elif isinstance(trial.target, DynamoDbTarget) and trial.target.tls is endpoint.startswith("http://"):
+        yield BrokenRule("target.tls", "says otherwise than the endpoint's URL", "Remove it.")
 
 
 def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
@@ -47,6 +50,9 @@ def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     windows = [window.name for phase in trial.phases for window in phase.all_windows()]
     known = ", ".join(f'"{name}"' for name in dict.fromkeys(windows))
     for index, published in enumerate(trial.published):
+        if published.metric == "ks" and not (isinstance(trial.target, DynamoDbTarget) and trial.target.same_sandbox):
+            message = "is ks, the clock check's distance, and this trial has no same_sandbox"
+            yield BrokenRule(f"published[{index}].metric", message, "Move it to the trial with same_sandbox: true.")
         if published.window is None and len(windows) > 1:
             message = "is missing, and there are several measured windows"
             yield BrokenRule(f"published[{index}].window", message, f"Name one of {known}.")

@@ -54,6 +54,9 @@ def _operation_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         yield BrokenRule("workload", "is missing, and operations need it", 'Give one, such as {"mix": {"read": 1}}.')
     else:
         yield from _kind_rules(trial, trial.workload)
+        if trial.workload.record.shape == "row" and not isinstance(trial.target, DsqlTarget | PostgresqlTarget):
+            message = f"is a row of an SQL table, and {trial.target.store} has none"
+            yield BrokenRule("workload.record.shape", message, 'Use "blob", or target.store dsql or postgresql.')
     yield from _trigger_field_rules(trial)
 
 

@@ -68,9 +68,12 @@ class AwsAccess:
         *,
         bucket: str = "",
         limits: PoolLimits | None = None,
+        tls: bool | None = None,
     ) -> None:
+        """`tls`: of the measured path; None: as the service's URL says."""
         self._service = service
         self._bucket = bucket
+        self._tls = tls
         self._endpoint = spec.plan.target.endpoint
         self._settings = settings
         self._clock = clock
@@ -123,7 +126,7 @@ class AwsAccess:
         """
         if self._wire is None:
             url: str = (await self.client()).meta.endpoint_url
-            address, self.path_prefix = bucket_address(url, self._bucket)
+            address, self.path_prefix = bucket_address(measured_url(url, tls=self._tls), self._bucket)
             self._wire = await open_wire(self._service, address, self._session, self._clock, self._limits)
             if self._endpoint is not None:
                 await _require_answer(self._wire, self._endpoint)
@@ -227,6 +230,23 @@ def _credentials(session: boto3.session.Session) -> Credentials | None:
 def _tls_context(session: boto3.session.Session) -> ssl.SSLContext:
     bundle = session._session.get_config_variable("ca_bundle")  # noqa: SLF001 -- as boto3's own clients do
     return ssl.create_default_context(cafile=bundle)
+
+
+def measured_url(url: str, *, tls: bool | None) -> str:
+    """
+    Return where the load goes, whose encryption may differ from that of boto3's requests.
+
+    AWS's DynamoDB also answers plain HTTP, at port 80.
+
+    Raises:
+        TargetUnreachableError: TLS is asked for of a service that has none.
+    """
+    if tls is None or tls == url.startswith("https://"):
+        return url
+    if tls:
+        message = f"target.tls is true, and {url} speaks plain HTTP. Remove target.tls, or run it on AWS"
+        raise TargetUnreachableError(message)
+    return f"http://{url.removeprefix('https://')}"
 
 
 def bucket_address(url: str, bucket: str) -> tuple[HttpAddress, str]:

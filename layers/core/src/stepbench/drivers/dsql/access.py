@@ -92,10 +92,15 @@ class Tokens:
 
 
 class DsqlCluster(NamedTuple):
-    """One of a cluster's endpoints, and the region that it is in, for whose sake tokens are signed."""
+    """
+    One of a cluster's endpoints, and the region that it is in, for whose sake tokens are signed.
+
+    active_after_s: how long it took from its creation, both of two peers; "" where nobody has looked.
+    """
 
     endpoint: Endpoint
     region: str
+    active_after_s: str = ""
 
     @classmethod
     def at(cls, address: str, region: str) -> DsqlCluster:
@@ -124,7 +129,10 @@ class DsqlCluster(NamedTuple):
             kind, region = target.cluster, target.region or region
         if target.endpoint:
             return cls.at(target.endpoint, region)
-        known = [(each, cls.at(host, region)) for each, host in _known(settings.dsql_endpoints)]
+        known = [
+            (each, cls.at(host, region)._replace(active_after_s=after_s))
+            for each, host, after_s in _known(settings.dsql_endpoints)
+        ]
         for each, cluster in known:
             if (each, cluster.region) == (kind, region):
                 return cluster
@@ -172,10 +180,11 @@ def signer(cluster: DsqlCluster, login: Login, session: Any = None) -> Sign:  # 
     return sign
 
 
-def _known(endpoints: str) -> list[tuple[str, str]]:
-    """Parse `single=<host>,multi=<host>`; entries without a host are clusters that a stack has not made."""
+def _known(endpoints: str) -> list[tuple[str, str, str]]:
+    """Parse `single=<host>,multi=<host>@<seconds>`; entries without a host are clusters that a stack has not made."""
     pairs = (entry.strip().partition("=") for entry in endpoints.split(","))
-    return [(kind, host) for kind, _, host in pairs if host]
+    parts = ((kind, *place.partition("@")) for kind, _, place in pairs)
+    return [(kind, host, after_s) for kind, host, _, after_s in parts if host]
 
 
 async def set_up(connection: psycopg.AsyncConnection, clock: Clock) -> None:

@@ -1,6 +1,8 @@
 """
 Operations on Aurora DSQL: rows `(key, value, created_at)`, found by their primary key, in one schema for all trials.
 
+Those of the shape `row` are `(id, data, created_at)`, as they were published.
+
 It speaks PostgreSQL's protocol and much of its SQL, so most is `SqlOperations`'. What differs:
 
 - There are ten schemas to a database, so a trial has a table and no schema of its own. `BootstrapDsql` makes the one.
@@ -25,7 +27,8 @@ from stepbench.contracts.target import DsqlTarget
 from stepbench.drivers.dsql.access import DATABASE_ROLE, SCHEMA, DsqlCluster, cluster_access, execute_ddl
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors
 from stepbench.drivers.sql.operations import Database, SqlOperations, workload_of
-from stepbench.drivers.sql.statements import Table
+from stepbench.drivers.sql.statements import CREATE_ROWS, Table, table_of_rows
+from stepbench.workload.operations import Contents
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -65,10 +68,11 @@ class DsqlOperations(SqlOperations):
         Raises:
             PlanError: no such cluster is known, or the trial has no workload.
         """
-        merged = None if workload_of(spec).record.shape == "blob" else sql.SQL(_MERGED)
-        table = Table(sql.Identifier(SCHEMA, f"records_{spec.tag}"), sql.SQL(""), merged)
+        name, shape = sql.Identifier(SCHEMA, f"records_{spec.tag}"), workload_of(spec).record.shape
+        merged = None if shape == "blob" else sql.SQL(_MERGED)
+        table = table_of_rows(name) if shape == "row" else Table(name, sql.SQL(""), merged)
         cluster = DsqlCluster.of(spec, settings)
-        self._region = cluster.region
+        self._region, self._active_after_s = cluster.region, cluster.active_after_s
         access = cluster_access(cluster, settings, clock, DATABASE_ROLE, control_limit_s)
         sizes = PRELOAD_ROWS, PRELOAD_BYTES, PRELOAD_SESSIONS
         super().__init__(spec, clock, Database(access, _PERMANENT, table, *sizes), answer_limit_s)
@@ -85,21 +89,28 @@ class DsqlOperations(SqlOperations):
         return True
 
     async def provider(self) -> str:
-        """Return `Aurora DSQL, multi-region, in eu-west-1 (PostgreSQL 16), TLS`, by the server's own word."""
+        """
+        Return `Aurora DSQL, multi-region, in eu-west-1 (PostgreSQL 16), TLS, active 108.2 s after its creation`.
+
+        By the server's own word, but for the time, which is the stack's.
+        """
         target = self._spec.plan.target
         kind = "multi-region" if isinstance(target, DsqlTarget) and target.cluster == "multi" else "single-region"
         async with self._control() as connection:
             version = connection.info.parameter_status("server_version") or "unknown version"
             tls = ", TLS" if connection.pgconn.ssl_in_use else ""
-        return f"Aurora DSQL, {kind}, in {self._region} (PostgreSQL {version}){tls}"
+        active = f", active {self._active_after_s} s after its creation" if self._active_after_s else ""
+        return f"Aurora DSQL, {kind}, in {self._region} (PostgreSQL {version}){tls}{active}"
 
     async def _create_table(self, connection: BoundedConnection) -> None:
-        await execute_ddl(connection, sql.SQL(_CREATE).format(table=self._database.table.name), self._clock)
+        table = self._database.table
+        create = sql.SQL(CREATE_ROWS if table.of_rows else _CREATE)
+        await execute_ddl(connection, create.format(table=table.name), self._clock)
 
     async def _has_table(self, connection: BoundedConnection) -> bool:
         """Ask the table itself: DSQL's documentation promises no to_regclass."""
         try:
-            await self._has_record(connection, "")
+            await self._has_record(connection, Contents(self._workload, self._spec.tag).preloaded(0).key)
         except psycopg.errors.UndefinedTable:
             return False
         return True

@@ -228,7 +228,9 @@ class DynamoDbStore:
     def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock, limits: PoolLimits) -> None:
         self._spec = spec
         self._clock = clock
-        self._aws = AwsAccess("dynamodb", spec, settings, clock, limits=limits)
+        tls = spec.plan.target.tls if isinstance(spec.plan.target, DynamoDbTarget) else None
+        self._plain = tls is False and spec.plan.target.endpoint is None and not settings.emulator
+        self._aws = AwsAccess("dynamodb", spec, settings, clock, limits=limits, tls=tls)
         self._table = DynamoDbTable(spec, settings, self._aws, clock)
 
     async def open(self) -> None:
@@ -254,7 +256,7 @@ class DynamoDbStore:
 
     async def provider(self) -> str:
         """Return what serves the table."""
-        return self._aws.provider("Amazon DynamoDB")
+        return self._aws.provider("Amazon DynamoDB, plain HTTP" if self._plain else "Amazon DynamoDB")
 
     async def _remove_in_time(self) -> bool:
         until_ns = self._clock.now_ns() + TEAR_DOWN_FOR_NS

@@ -15,7 +15,7 @@ from psycopg import sql
 from stepbench.drivers.postgresql.server import SESSION_OPTIONS, drop_schema, server_name, trial_access
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S, WRITE_LIMIT_S, PermanentErrors
 from stepbench.drivers.sql.operations import Database, SqlOperations, workload_of
-from stepbench.drivers.sql.statements import Table
+from stepbench.drivers.sql.statements import CREATE_ROWS, Table, table_of_rows
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from stepbench.settings import Settings
 
 _PRELOAD_ROWS, _PRELOAD_BYTES, _PRELOAD_SESSIONS = 2_000, 2_000_000, 1
+_CREATE_SCHEMA = "CREATE SCHEMA IF NOT EXISTS {schema};"
 _CREATE = """
-CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE IF NOT EXISTS {table} (
     key text COLLATE "C" PRIMARY KEY, value {type} NOT NULL, created_at timestamptz NOT NULL DEFAULT now()
 )"""
@@ -55,8 +55,11 @@ class PostgresqlOperations(SqlOperations):
         """
         self._schema = sql.Identifier(f"stepbench_{spec.tag}")
         name = sql.Identifier(f"stepbench_{spec.tag}", "records")
-        if workload_of(spec).record.shape == "blob":
-            self._type, table = sql.SQL("text"), Table(name, sql.SQL(""), None)
+        shape, self._type = workload_of(spec).record.shape, sql.SQL("text")
+        if shape == "row":
+            table = table_of_rows(name)
+        elif shape == "blob":
+            table = Table(name, sql.SQL(""), None)
         else:
             merged = sql.SQL("value || $2::text::jsonb")
             self._type, table = sql.SQL("jsonb"), Table(name, sql.SQL("::text::jsonb"), merged)
@@ -84,4 +87,5 @@ class PostgresqlOperations(SqlOperations):
 
     async def _create_table(self, connection: BoundedConnection) -> None:
         names = {"schema": self._schema, "table": self._database.table.name, "type": self._type}
-        await connection.execute(sql.SQL(_CREATE).format(**names))
+        create = _CREATE_SCHEMA + (CREATE_ROWS if self._database.table.of_rows else _CREATE)
+        await connection.execute(sql.SQL(create).format(**names))

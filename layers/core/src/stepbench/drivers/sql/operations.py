@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stepbench.model.pending import PendingRequest
     from stepbench.model.request import Request
 
-_IS_THERE = "SELECT 1 FROM {table} WHERE key = %s"
+_IS_THERE = "SELECT 1 FROM {table} WHERE {key} = %s"
 
 
 class Database(NamedTuple):
@@ -120,7 +120,8 @@ class SqlOperations(ABC):
         return row[0] is not None
 
     async def _has_record(self, connection: BoundedConnection, key: str) -> bool:
-        query = sql.SQL(_IS_THERE).format(table=self._database.table.name)
+        table = self._database.table
+        query = sql.SQL(_IS_THERE).format(table=table.name, key=table.key)
         return await connection.row(query, (key,)) == (1,)
 
     async def _preload(self, connection: BoundedConnection) -> None:

@@ -36,7 +36,7 @@ Statements = Mapping[Kind, tuple[Statement, ...]]
 
 class Table(NamedTuple):
     """
-    A table `name` with columns key and value.
+    A table `name` with columns key and value, or one of rows as they were published (`CREATE_ROWS`).
 
     cast: what makes a written value of a text parameter ("::text::jsonb"). merged: the expression of an updated value,
     of $2; None where there are no updates: then a read-modify-write overwrites.
@@ -45,7 +45,26 @@ class Table(NamedTuple):
     name: sql.Composable
     cast: sql.SQL
     merged: sql.SQL | None
+    of_rows: bool = False
 
+    @property
+    def key(self) -> sql.Identifier:
+        """Return the column of the primary key."""
+        return sql.Identifier("id" if self.of_rows else "key")
+
+
+def table_of_rows(name: sql.Composable) -> Table:
+    """Return a table that `CREATE_ROWS` makes."""
+    return Table(name, sql.SQL(""), None, of_rows=True)
+
+
+CREATE_ROWS = """
+CREATE TABLE IF NOT EXISTS {table} (
+    id uuid PRIMARY KEY DEFAULT gen_random_uuid(), data text, created_at timestamptz DEFAULT now()
+)"""
+_SELECT_ROW = "SELECT id, data FROM {table} LIMIT 1"
+_INSERT_ROW = "INSERT INTO {table} (id, data) VALUES ($1::text::uuid, $2)"
+_PRELOAD_ROWS = "INSERT INTO {table} (id, data) VALUES {rows} ON CONFLICT (id) DO NOTHING"
 
 _READ = "SELECT value FROM {table} WHERE key = $1"
 _SCAN = "SELECT key, value FROM {table} WHERE key >= $1 ORDER BY key LIMIT $2"
@@ -68,6 +87,11 @@ def statements(table: Table) -> Statements:
         text = sql.SQL(template).format(table=table.name, value=value).as_bytes(None)
         return Statement(name.encode(), text, arguments)
 
+    if table.of_rows:
+        return {
+            Kind.READ: (statement("stepbench_select_row", _SELECT_ROW, lambda _: []),),
+            Kind.INSERT: (statement("stepbench_insert_row", _INSERT_ROW, key_and_value),),
+        }
     read = statement("stepbench_read", _READ, _key_of)
     overwrite = statement("stepbench_overwrite", _CHANGE, key_and_value)
     by_kind = {
@@ -87,8 +111,13 @@ def statements(table: Table) -> Statements:
 
 def insert_rows(table: Table, count: int) -> bytes:
     """Return the statement that inserts so many rows, keys and values in turn; those that are there stay."""
-    rows = [sql.SQL(f"(${n}, ${n + 1}{{cast}})").format(cast=table.cast) for n in range(1, 2 * count, 2)]
-    return sql.SQL(_INSERT_ROWS).format(table=table.name, rows=sql.SQL(", ").join(rows)).as_bytes(None)
+    key_cast = "::text::uuid" if table.of_rows else ""
+    rows = [sql.SQL(f"(${n}{key_cast}, ${n + 1}{{cast}})").format(cast=table.cast) for n in range(1, 2 * count, 2)]
+    return (
+        sql.SQL(_PRELOAD_ROWS if table.of_rows else _INSERT_ROWS)
+        .format(table=table.name, rows=sql.SQL(", ").join(rows))
+        .as_bytes(None)
+    )
 
 
 def key_and_value(request: Request) -> list[bytes]:

@@ -1,0 +1,99 @@
+"""Numbers that somebody published for an experiment, for ours to be set beside."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.phase import Name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+QuantileMetric = Literal["p50", "p75", "p875", "p90", "p9375", "p95", "p99", "p9921875", "p999", "p9990234375"]
+PublishedMetric = QuantileMetric | Literal["max", "iqr", "throughput", "ks"]
+QUANTILE_METRICS: dict[str, float] = {name: float(f"0.{name[1:]}") for name in get_args(QuantileMetric)}
+"""From 0 to 1, by name: a name's digits are those behind the decimal point."""
+_IN_RATIOS = frozenset({"p50", "p90", "p95", "p99", "p999", "iqr"})
+_FIELDS = {"throughput": "per_minute", "ks": "d"}
+"""Where a metric's number stands; elsewhere it is a time, in `value_ms`."""
+
+
+class Published(Contract):
+    """A number that somebody published for this experiment; ours is set beside it."""
+
+    metric: PublishedMetric = Field(
+        description="Percentiles by their digits (`p9375` is 93.75 %); `iqr`, the interquartile range, in ratios only; "
+        "`ks`, Kolmogorov and Smirnov's distance of the clock check, of a trial with same_sandbox."
+    )
+    value_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    count: int | None = Field(
+        default=None, ge=1, description="Beside `value_ms`: how many took at most so long, where that was published."
+    )
+    per_minute: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Of `throughput`: acknowledged a minute."
+    )
+    d: float | None = Field(default=None, gt=0, le=1, description="Of `ks`.")
+    ratio: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Of the metric over `over_metric` in window `over`."
+    )
+    over: Name | None = Field(default=None, description="A measured window; without it, the same one.")
+    over_metric: PublishedMetric | None = Field(default=None, description="Without it, the same metric.")
+    bound: Literal["above", "up_to"] | None = Field(
+        default=None, description="Where no number was published, but a limit: more than this, or at most this."
+    )
+    source: str = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
+    window: Name | None = Field(default=None, description="Which window it is about; without it, the only one.")
+
+    @model_validator(mode="after")
+    def _one_number(self) -> Self:
+        refuse(_number_rules(self))
+        return self
+
+    @property
+    def number(self) -> float:
+        """Return what was published."""
+        return self.value_ms or self.per_minute or self.d or self.ratio or 0.0  # exactly one is there, and above 0
+
+
+def _number_rules(published: Published) -> Iterator[BrokenRule]:
+    """Demand exactly one of a time, a rate, a distance, and a ratio of two different things."""
+    numbers = ("value_ms", "per_minute", "d", "ratio")
+    given = [name for name in numbers if getattr(published, name) is not None]
+    wanted = _FIELDS.get(published.metric, "value_ms")
+    if not given:
+        yield BrokenRule(wanted, "is missing, and so is ratio", f"Give exactly one of {wanted} and ratio.")
+    elif len(given) > 1:
+        yield BrokenRule(
+            given[0],
+            f"stands beside {given[1]} ({getattr(published, given[1]):g})",
+            f"Give exactly one of {wanted} and ratio.",
+        )
+    elif given[0] == "ratio":
+        yield from _ratio_rules(published)
+    else:
+        yield from _value_rules(published, given[0], wanted)
+    if published.count is not None and published.value_ms is None:
+        yield BrokenRule("count", "belongs to a time, and there is none", "Remove it, or give value_ms.")
+
+
+def _value_rules(published: Published, given: str, wanted: str) -> Iterator[BrokenRule]:
+    if given != wanted:
+        yield BrokenRule(given, f"does not go with {published.metric}", f"Give {wanted} instead.")
+    for name in ("over", "over_metric"):
+        if getattr(published, name) is not None:
+            yield BrokenRule(name, "belongs to a ratio, and there is none", "Remove it, or give ratio.")
+    if published.metric == "iqr":
+        yield BrokenRule("metric", "is iqr, which is scored in ratios only", "Give ratio instead of value_ms.")
+
+
+def _ratio_rules(published: Published) -> Iterator[BrokenRule]:
+    alone = next((each for each in (published.metric, published.over_metric) if each and each not in _IN_RATIOS), None)
+    if alone is not None:
+        wanted = _FIELDS.get(alone, "value_ms")
+        yield BrokenRule("metric", f"is {alone}, which is scored by itself only", f"Give {wanted} instead of ratio.")
+    elif published.over in {None, published.window} and published.over_metric in {None, published.metric}:
+        remedy = "Name another window in over, or another metric in over_metric."
+        yield BrokenRule("ratio", "is of a number over itself", remedy)
