@@ -232,3 +232,4 @@ def create_function(lab: Lab, name: str) -> None:
         Code={"ZipFile": archive.getvalue()},
         Environment={"Variables": {"STAGE": name, "JOURNAL": str(lab.journal)}},
     )
+    lab.aws("lambda").get_waiter("function_active_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.1})

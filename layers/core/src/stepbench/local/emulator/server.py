@@ -123,6 +123,7 @@ def _environment(paths: Paths, scratch: Path) -> dict[str, str]:
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
+        "TZ": "UTC",
         "HOME": str(scratch),
         "TMPDIR": str(scratch),
         "LAMBDA_PYTHON": str(paths.tool("lambda", "python")),

@@ -7,9 +7,11 @@ Loaded by `start.py`, so this file imports nothing of ours.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 SUPPORTED = "4.14.0"
 _INVOCATION = "localstack.services.lambda_.invocation"
+_STATES = "localstack.services.stepfunctions.asl.component"
 PATCHED = {
     "localstack.constants": ("VERSION",),
     "localstack.services.dynamodb.packages": ("dynamodblocal_package",),
@@ -26,11 +29,19 @@ PATCHED = {
     f"{_INVOCATION}.lambda_models": ("InvocationResult", "S3Code"),
     f"{_INVOCATION}.version_manager": ("get_runtime_executor",),
     "localstack.services.lambda_.provider": ("get_runtime_executor",),
+    "localstack.services.lambda_.resource_providers.aws_lambda_function": ("LambdaFunctionProvider",),
+    "localstack.services.stepfunctions.asl.parse.asl_parser": ("InputStream",),
+    f"{_STATES}.common.retry.retrier_decl": ("time",),
+    f"{_STATES}.state.state_wait.wait_function.timestamp": ("Timestamp",),
+    f"{_STATES}.state.state_wait.wait_function.wait_function": ("WaitFunction",),
     "localstack.runtime.main": ("main",),
 }
 METHODS = {
     ("localstack.services.dynamodb.server", "DynamodbServer"): ("_create_shell_command",),
     (f"{_INVOCATION}.lambda_models", "S3Code"): ("_download_archive_to_file", "prepare_for_execution"),
+    ("localstack.services.lambda_.resource_providers.aws_lambda_function", "LambdaFunctionProvider"): ("create",),
+    (f"{_STATES}.state.state_wait.wait_function.timestamp", "Timestamp"): ("_get_wait_seconds",),
+    (f"{_STATES}.state.state_wait.wait_function.wait_function", "WaitFunction"): ("_wait_interval",),
 }
 REMEDY = f"run `make setup-localstack` for LocalStack {SUPPORTED}"
 EXECUTOR = "get_runtime_executor"
@@ -86,6 +97,50 @@ def run_dynamodb_from_jars(modules: Mapping[str, Any]) -> None:
     modules["localstack.services.dynamodb.server"].DynamodbServer._create_shell_command = command  # noqa: SLF001
 
 
+def reserve_concurrency_by_template(modules: Mapping[str, Any]) -> None:
+    """Let CloudFormation set ReservedConcurrentExecutions, which LocalStack knows from Lambda's API only."""
+    provider = modules["localstack.services.lambda_.resource_providers.aws_lambda_function"].LambdaFunctionProvider
+    stock = provider.create
+
+    def create(self: Any, request: Any) -> Any:  # noqa: ANN401 -- as the original
+        made = stock(self, request)
+        reserved = request.desired_state.get("ReservedConcurrentExecutions")
+        if made.status.name == "SUCCESS" and reserved is not None:
+            request.aws_client_factory.lambda_.put_function_concurrency(
+                FunctionName=made.resource_model["FunctionName"], ReservedConcurrentExecutions=int(reserved)
+            )
+        return made
+
+    provider.create = create
+
+
+def wait_exactly(modules: Mapping[str, Any], scale: float) -> None:
+    """
+    Let a Wait end at its time, and scale it, and retry intervals, for tests.
+
+    LocalStack cuts what is left until a timestamp down to whole seconds, so that it ends up to one too early.
+    """
+    waiting = f"{_STATES}.state.state_wait.wait_function"
+
+    def wait_interval(_self: Any, env: Any, wait_seconds: float) -> None:  # noqa: ANN401 -- as the original
+        until = time.monotonic() + wait_seconds * scale
+        while env.is_running() and (left_s := until - time.monotonic()) > 0:
+            env.program_state_event.wait(left_s)
+
+    modules[f"{waiting}.wait_function"].WaitFunction._wait_interval = wait_interval  # noqa: SLF001
+    modules[f"{waiting}.timestamp"].int = float  # its only use there is the cut
+    modules[f"{_STATES}.common.retry.retrier_decl"].time = SimpleNamespace(
+        sleep=lambda seconds: time.sleep(seconds * scale)
+    )
+
+
+def accept_whole_percentages(modules: Mapping[str, Any]) -> None:
+    """Let ToleratedFailurePercentage be a whole number, as in AWS's examples; LocalStack's grammar wants a fraction."""
+    parser = modules["localstack.services.stepfunctions.asl.parse.asl_parser"]
+    stock = parser.InputStream
+    parser.InputStream = lambda text: stock(re.sub(r'("ToleratedFailurePercentage"\s*:\s*\d+)(?=\s*[,}])', r"\1.0", text))
+
+
 def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) -> None:
     """Patch and serve. From the environment come LAMBDA_PYTHON and LAMBDA_LAYERS, and what LocalStack itself reads."""
     python = os.environ.get("LAMBDA_PYTHON") or sys.exit("emulator: LAMBDA_PYTHON names no interpreter")
@@ -96,4 +151,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
         sys.exit(f"emulator: this is LocalStack {found}; {REMEDY}")
     run_sandboxes_as_processes(modules, neighbour, python, Path(layers))
     run_dynamodb_from_jars(modules)
+    reserve_concurrency_by_template(modules)
+    accept_whole_percentages(modules)
+    wait_exactly(modules, float(os.environ.get("SFN_WAIT_SCALE", "1")))
     modules["localstack.runtime.main"].main()
