@@ -7,11 +7,9 @@ Loaded by `start.py`, so this file imports nothing of ours.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
 
 SUPPORTED = "4.14.0"
 _INVOCATION = "localstack.services.lambda_.invocation"
-_STATES = "localstack.services.stepfunctions.asl.component"
 PATCHED = {
     "localstack.constants": ("VERSION",),
     "localstack.services.dynamodb.packages": ("dynamodblocal_package",),
@@ -30,18 +27,12 @@ PATCHED = {
     f"{_INVOCATION}.version_manager": ("get_runtime_executor",),
     "localstack.services.lambda_.provider": ("get_runtime_executor",),
     "localstack.services.lambda_.resource_providers.aws_lambda_function": ("LambdaFunctionProvider",),
-    "localstack.services.stepfunctions.asl.parse.asl_parser": ("InputStream",),
-    f"{_STATES}.common.retry.retrier_decl": ("time",),
-    f"{_STATES}.state.state_wait.wait_function.timestamp": ("Timestamp",),
-    f"{_STATES}.state.state_wait.wait_function.wait_function": ("WaitFunction",),
     "localstack.runtime.main": ("main",),
 }
 METHODS = {
     ("localstack.services.dynamodb.server", "DynamodbServer"): ("_create_shell_command",),
     (f"{_INVOCATION}.lambda_models", "S3Code"): ("_download_archive_to_file", "prepare_for_execution"),
     ("localstack.services.lambda_.resource_providers.aws_lambda_function", "LambdaFunctionProvider"): ("create",),
-    (f"{_STATES}.state.state_wait.wait_function.timestamp", "Timestamp"): ("_get_wait_seconds",),
-    (f"{_STATES}.state.state_wait.wait_function.wait_function", "WaitFunction"): ("_wait_interval",),
 }
 REMEDY = f"run `make setup-localstack` for LocalStack {SUPPORTED}"
 EXECUTOR = "get_runtime_executor"
@@ -114,44 +105,17 @@ def reserve_concurrency_by_template(modules: Mapping[str, Any]) -> None:
     provider.create = create
 
 
-def wait_exactly(modules: Mapping[str, Any], scale: float) -> None:
-    """
-    Let a Wait end at its time, and scale it, and retry intervals, for tests.
-
-    LocalStack cuts what is left until a timestamp down to whole seconds, so that it ends up to one too early.
-    """
-    waiting = f"{_STATES}.state.state_wait.wait_function"
-
-    def wait_interval(_self: Any, env: Any, wait_seconds: float) -> None:  # noqa: ANN401 -- as the original
-        until = time.monotonic() + wait_seconds * scale
-        while env.is_running() and (left_s := until - time.monotonic()) > 0:
-            env.program_state_event.wait(left_s)
-
-    modules[f"{waiting}.wait_function"].WaitFunction._wait_interval = wait_interval  # noqa: SLF001
-    modules[f"{waiting}.timestamp"].int = float  # its only use there is the cut
-    modules[f"{_STATES}.common.retry.retrier_decl"].time = SimpleNamespace(
-        sleep=lambda seconds: time.sleep(seconds * scale)
-    )
-
-
-def accept_whole_percentages(modules: Mapping[str, Any]) -> None:
-    """Let ToleratedFailurePercentage be a whole number, as in AWS's examples; LocalStack's grammar wants a fraction."""
-    parser = modules["localstack.services.stepfunctions.asl.parse.asl_parser"]
-    stock = parser.InputStream
-    parser.InputStream = lambda text: stock(re.sub(r'("ToleratedFailurePercentage"\s*:\s*\d+)(?=\s*[,}])', r"\1.0", text))
-
-
 def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) -> None:
     """Patch and serve. From the environment come LAMBDA_PYTHON and LAMBDA_LAYERS, and what LocalStack itself reads."""
     python = os.environ.get("LAMBDA_PYTHON") or sys.exit("emulator: LAMBDA_PYTHON names no interpreter")
     layers = os.environ.get("LAMBDA_LAYERS") or sys.exit("emulator: LAMBDA_LAYERS names no folder")
-    modules = load(PATCHED, METHODS, REMEDY)
+    states = neighbour(Path(__file__).with_name("state_machines.py"))
+    modules = load({**PATCHED, **states.PATCHED}, {**METHODS, **states.METHODS}, REMEDY)
     found = modules["localstack.constants"].VERSION
     if found != SUPPORTED:
         sys.exit(f"emulator: this is LocalStack {found}; {REMEDY}")
     run_sandboxes_as_processes(modules, neighbour, python, Path(layers))
     run_dynamodb_from_jars(modules)
     reserve_concurrency_by_template(modules)
-    accept_whole_percentages(modules)
-    wait_exactly(modules, float(os.environ.get("SFN_WAIT_SCALE", "1")))
+    states.patch(modules, float(os.environ.get("SFN_WAIT_SCALE", "1")))
     modules["localstack.runtime.main"].main()
