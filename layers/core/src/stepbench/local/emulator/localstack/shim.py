@@ -71,7 +71,14 @@ def run_dynamodb_from_jars(modules: Mapping[str, Any]) -> None:
 
     def command(server: Any) -> list[str]:  # noqa: ANN401 -- a DynamodbServer
         jars = installer.get_installed_dir()
-        java = ["java", f"-Xmx{server.heap_size}", f"-Djava.library.path={jars}", "-Djava.net.preferIPv4Stack=true", "-cp", f"{jars}/*"]
+        java = [
+            "java",
+            f"-Xmx{server.heap_size}",
+            f"-Djava.library.path={jars}",
+            "-Djava.net.preferIPv4Stack=true",
+            "-cp",
+            f"{jars}/*",
+        ]
         main = "software.amazon.dynamodb.services.local.main.ServerRunner"
         return [
             "setpriv",
