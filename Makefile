@@ -15,7 +15,8 @@ PARALLEL := --numprocesses=2 --dist=loadscope --no-loadscope-reorder
 TOUR := --numprocesses=3
 
 # What the tests say about AWS that two emulators can answer: the machines, the sandboxes, and the smallest plans.
-EMULATOR_SUITE := tests/statemachines tests/integration/local/emulator tests/end_to_end/test_emulators.py
+EMULATOR_SUITE := tests/statemachines/test_on_emulator.py tests/statemachines/test_faults.py \
+  tests/integration/local/emulator/test_server.py tests/emulators
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 
@@ -40,7 +41,8 @@ test-faults: setup setup-test ## Set up, then the fault tour (16 minutes): SEED=
 test-emulator: EMULATOR ?= $(or $(AWS_ENDPOINT_URL),localstack)
 test-emulator: setup setup-test ## Set up, then what emulators can show on another: EMULATOR=localstack, or AWS_ENDPOINT_URL=http://…
 	$(if $(filter localstack,$(EMULATOR)),$(MAKE) setup-localstack)
-	STEPBENCH_EMULATOR=$(EMULATOR) $(VENV)/bin/python -m pytest $(if $(filter http%,$(EMULATOR)),$(lastword $(EMULATOR_SUITE)),$(EMULATOR_SUITE)) $(PYTEST_ARGS)
+	STEPBENCH_EMULATOR=$(EMULATOR) $(VENV)/bin/python -m pytest \
+	  $(if $(filter http%,$(EMULATOR)),tests/emulators/test_whole_runs.py,$(EMULATOR_SUITE)) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types
 	$(VENV)/bin/ruff format --check .

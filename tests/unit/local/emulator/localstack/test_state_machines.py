@@ -45,7 +45,12 @@ def test_a_wait_is_taken_up_again_until_its_time_or_the_end_of_the_execution() -
     """Another's interrupt must not shorten it; a stopped execution waits for nothing."""
     wait, _, _ = _modules(0.01)
     waited: list[float] = []
-    event = SimpleNamespace(wait=lambda left_s: waited.append(left_s) or threading.Event().wait(left_s / 2))
+
+    def interrupted(left_s: float) -> None:
+        waited.append(left_s)
+        threading.Event().wait(left_s / 2)
+
+    event = SimpleNamespace(wait=interrupted)
     wait.WaitFunction()._wait_interval(SimpleNamespace(is_running=lambda: True, program_state_event=event), 5)
     assert len(waited) > 1
     assert 0.04 < waited[0] <= 0.05
@@ -72,7 +77,7 @@ def test_items_that_cannot_be_read_have_the_error_that_aws_gives(raised: Excepti
     reader = SimpleNamespace(ItemReader=type("ItemReader", (), {"_eval_body": fail}))
     names: Any = SimpleNamespace(
         FailureEventException=FailureError,
-        FailureEvent=lambda **given: SimpleNamespace(**given),
+        FailureEvent=SimpleNamespace,
         StatesErrorName=lambda typ: SimpleNamespace(error_name=typ),
         StatesErrorNameType=SimpleNamespace(StatesItemReaderFailed="States.ItemReaderFailed"),
         MapRunFailedEventDetails=dict,

@@ -1,8 +1,8 @@
 """
 Layers of the emulator's functions, unpacked when they are deployed and reused by the emulators after it.
 
-Unpacked when the first sandbox asks for it, into a folder that goes with the emulator, a layer would be compiled there by
-what imports it first: eight seconds of the first trial after each start. On Lambda a layer is in place once its
+Unpacked when the first sandbox asks for it, into a folder that goes with the emulator, a layer would be compiled there
+by what imports it first: eight seconds of the first trial after each start. On Lambda a layer is in place once its
 function is deployed. The shims load this by path, so it imports nothing of ours.
 """
 
@@ -16,7 +16,6 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
 """
 The AWS emulator of an environment: MiniStack, or what STEPBENCH_EMULATOR names, LocalStack or the URL of another.
 
-A kind of emulator is a folder with two modules: `server.py`, which says how it is started, and `shim.py`, which `start.py`
-loads in the emulator's own process, and which makes it run Lambdas as processes under AWS's own runtime client.
+A kind of emulator is a folder with two modules: `server.py`, which says how it is started, and `shim.py`, which
+`start.py` loads in the emulator's own process, and which makes it run Lambdas as processes under AWS's runtime client.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def start_emulator(paths: Paths, *, wait_scale: float = 1) -> Emulator:
     scratch, log = paths.data / "emulator", paths.logs / "emulator.log"
     scratch.mkdir(parents=True, exist_ok=True)
     environment = {**_environment(paths, scratch), **kind.environment(paths, port, scratch, wait_scale)}
-    command = [paths.tool(kind.TOOL, "python"), "-P", Path(__file__).with_name("start.py"), chosen]
+    command: list[str | Path] = [paths.tool(kind.TOOL, "python"), "-P", Path(__file__).with_name("start.py"), chosen]
     pid = spawn(command, log=log, env=environment, cwd=scratch)
     endpoint = f"http://{LOOPBACK}:{port}"
     wait_for_start(

@@ -1,8 +1,8 @@
 """
 Lambda's Runtime API for one sandbox: events go out one at a time, answers and errors come back.
 
-The protocol is AWS's own ("Using the Lambda runtime API" in Lambda's guide). `shim.py` loads this by path, so it imports
-nothing of ours.
+The protocol is AWS's own ("Using the Lambda runtime API" in Lambda's guide). `shim.py` loads this by path, so it
+imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Reply:
 
 
 class RuntimeApi(ThreadingHTTPServer):
-    """The server of one sandbox, on loopback; `events` are taken by it, `replies` come from it, `ready` once it asks."""
+    """The server of one sandbox, on loopback: it takes `events`, gives `replies`, and is `ready` once it asks."""
 
     daemon_threads = True
     block_on_close = False

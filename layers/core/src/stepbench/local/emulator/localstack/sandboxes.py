@@ -124,7 +124,8 @@ class Sandbox:
             "PYTHONUNBUFFERED": "1",
         }
         if error := self._start_process():
-            raise self._sandboxes.start_failed("Environment startup failed", payload=error)
+            message = "the sandbox cannot start"
+            raise self._sandboxes.start_failed(message, payload=error)
 
     def _start_process(self) -> bytes | None:
         """Return None when the sandbox is ready, or why it is not, as a function error."""

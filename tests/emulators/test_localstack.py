@@ -36,8 +36,8 @@ FAILS = {"etcd"}
 
 
 @pytest.fixture(scope="module")
-def localstack(request: pytest.FixtureRequest, paths: Paths) -> Iterator[Emulator]:
-    """Start LocalStack, where the suite is run on it (`make test-emulator`)."""
+def localstack(paths: Paths) -> Iterator[Emulator]:
+    """Start LocalStack."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(CHOICE, "localstack")
         emulator = start_emulator(paths)
@@ -58,7 +58,10 @@ def test_what_it_passes_over_is_known(localstack: Emulator, stack: str) -> None:
     cloudformation.create_stack(
         StackName=stack, TemplateBody=json.dumps(template), Parameters=given, Capabilities=["CAPABILITY_IAM"]
     )
-    status = lambda: str(cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"])  # noqa: E731
+
+    def status() -> str:
+        return str(cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"])
+
     wait_until("the stack is there", lambda: not status().endswith("_IN_PROGRESS"), timeout_s=60)
     assert (status() != "CREATE_COMPLETE") == (stack in FAILS)
     pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench.contracts.plan import Plan
 from stepbench.local.deploy import STACK
 from stepbench.local.emulator.server import emulator_name
 from stepbench.planning import find_plan, parse_plan
@@ -19,7 +18,8 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.emulator]
 
 PASSED_OVER = re.compile(r"Resource type (\S+) is not supported")
 """What LocalStack says of a resource that it does not make."""
-RETRYING = {"host jitter"}
+EVENTS = 200
+"""Of the measured phase of both plans."""
 
 
 def preset(store: str) -> dict[str, Any]:
@@ -44,21 +44,15 @@ def test_the_template_is_deployed_whole(deployment: Deployment) -> None:
 
 @pytest.mark.parametrize("store", ["s3", "dynamodb"])
 def test_every_event_of_the_smallest_plan_is_accounted_for(deployment: Deployment, store: str) -> None:
-    """
-    Each that was written came, once, whatever the emulator.
-
-    On a busy machine a writer that begins late leaves events of the warm-up unsent, and says so.
-    """
-    plan = Plan.model_validate(preset(store))
+    """Each that was written came, once, whatever the emulator; what a busy machine left unsent is counted."""
     finished = deployment.run(preset(store))
     assert finished.code == 0, finished.stderr
     accounting = finished.trial["accounting"]
-    assert accounting["offered"] == accounting["ok"] + accounting["unsent"], accounting
+    assert accounting["offered"] == accounting["ok"] + accounting["unsent"] == EVENTS, accounting
     assert accounting["received"] == accounting["ok"] > 0, accounting
     assert (accounting["lost"], accounting["duplicates"], accounting["malformed"]) == (0, 0, 0), accounting
     assert finished.trial["provider"] == emulator_name()
     assert finished.trial["emulated"]
-    assert len(finished.summary["trials"]) == len(plan.trials)
 
 
 def test_nothing_is_left_of_the_plans(deployment: Deployment) -> None:
