@@ -101,11 +101,12 @@ $(TOOLS)/%/.ready: requirements/%.txt | $(UV)
 	$(INSTALL) --python $(TOOLS)/$* -r requirements/$*.txt
 	@touch $@
 
-# Two of LocalStack's dependencies exist as source only: built by the locked setuptools.
+# Of these there is source only; the locked setuptools builds them.
+SOURCES := airspeed-ext crontab jsonpath-rw
 $(TOOLS)/localstack/.ready: requirements/localstack.txt | $(UV)
 	$(UV) venv --quiet --clear --python $(PYTHON313) $(TOOLS)/localstack \
 	  || { echo "LocalStack needs Python 3.13; run: make PYTHON313=/path/to/python3.13 setup-localstack" >&2; exit 1; }
-	$(INSTALL) --no-binary airspeed-ext --no-binary crontab --build-constraints $< --python $(TOOLS)/localstack -r $<
+	$(INSTALL) $(SOURCES:%=--no-binary %) --build-constraints $< --python $(TOOLS)/localstack -r $<
 	@touch $@
 
 .stepbench/localstack/loopback.so: layers/core/src/stepbench/local/emulator/localstack/loopback.c

@@ -2,9 +2,9 @@
 MiniStack with Python Lambdas run by AWS's own runtime client, in processes of their own.
 
 Loaded by `start.py`, so this file imports nothing of ours. Stock MiniStack runs Python functions by a script of its
-own: every exception is a `Runtime.HandlerError`, each error costs the sandbox, and each invocation waits for log lines. Here
-they go through MiniStack's Runtime API server, as its custom runtimes do, with `awslambdaric` on the other end
-(`lambda_sandbox.py`, run by LAMBDA_PYTHON).
+own: every exception is a `Runtime.HandlerError`, each error costs the sandbox, and each invocation waits for log
+lines. Here they go through MiniStack's Runtime API server, as its custom runtimes do, with `awslambdaric` on the other
+end (`lambda_sandbox.py`, run by LAMBDA_PYTHON).
 """
 
 from __future__ import annotations
