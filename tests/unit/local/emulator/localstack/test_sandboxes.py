@@ -13,6 +13,7 @@ import pytest
 
 from stepbench.local.emulator import lambda_environment
 from stepbench.local.emulator.layers import LayerFolders, extract
+from stepbench.local.emulator.localstack import sandboxes
 from stepbench.local.emulator.localstack.runtime_api import Event, RuntimeApi
 from stepbench.local.emulator.localstack.sandboxes import EXITED, TIMED_OUT, Sandbox, Sandboxes
 
@@ -65,7 +66,7 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Sandbox]]:
         code = tmp_path / f"code-{len(opened)}"
         code.mkdir()
         (code / "module.py").write_text(source)
-        sandboxes = Sandboxes(
+        kind = Sandboxes(
             python=str(ROOT / ".stepbench/venvs/lambda/bin/python"),
             program=ROOT / "layers/core/src/stepbench/local/emulator/lambda_sandbox.py",
             runtime_api=RuntimeApi,
@@ -80,8 +81,8 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Sandbox]]:
             id=SimpleNamespace(qualifier="$LATEST"),
             config=SimpleNamespace(code=Code(folder=str(code), id="c", downloads=[]), **settings),
         )
-        sandboxes.prepare_version(version)
-        opened.append(sandboxes("id", version))
+        kind.prepare_version(version)
+        opened.append(kind("id", version))
         return opened[-1]
 
     yield make
@@ -160,6 +161,16 @@ def test_one_that_exits_while_it_is_imported_cannot_start(made: Callable[..., Sa
     with pytest.raises(StartFailedError) as failed:
         start(made("import os\nos._exit(3)"))
     assert json.loads(failed.value.payload)["errorType"] == EXITED
+
+
+def test_one_that_does_not_get_through_its_imports_is_ended(
+    made: Callable[..., Sandbox], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise whoever invokes it waits for ever."""
+    monkeypatch.setattr(sandboxes, "START_LIMIT_S", 1.0)
+    with pytest.raises(StartFailedError) as failed:
+        start(made("import time\ntime.sleep(60)"))
+    assert json.loads(failed.value.payload)["errorType"] == TIMED_OUT
 
 
 def test_a_layer_is_fetched_once_and_can_be_imported(made: Callable[..., Sandbox]) -> None:

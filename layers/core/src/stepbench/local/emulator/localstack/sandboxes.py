@@ -23,6 +23,8 @@ from typing import Any
 _NOT_GIVEN = ("LOCALSTACK_", "EDGE_PORT", "_AWS_XRAY_")
 """LocalStack's own variables, which no function has on AWS, begin so."""
 _POLL_S = 0.05
+START_LIMIT_S = 60.0
+"""A sandbox that has not asked for an event by then is ended; on Lambda it has 10 s, but cores of its own."""
 TIMED_OUT, EXITED = "Sandbox.Timedout", "Runtime.ExitError"
 
 
@@ -131,7 +133,7 @@ class Sandbox:
         """Return None when the sandbox is ready, or why it is not, as a function error."""
         began_ns = time.perf_counter_ns()
         self._api = self._sandboxes.runtime_api()
-        self._process = subprocess.Popen(  # noqa: S603 -- Lambda's interpreter, our program
+        self._process = process = subprocess.Popen(  # noqa: S603 -- Lambda's interpreter, our program
             [self._sandboxes.python, "-P", self._sandboxes.program],
             env={**self._environment, "AWS_LAMBDA_RUNTIME_API": self._api.address},
             cwd=self._environment["LAMBDA_TASK_ROOT"],
@@ -145,8 +147,11 @@ class Sandbox:
                 error: bytes = self._api.replies.get_nowait().payload
                 self._end_process()
                 return error
-            if self._process.poll() is not None:
+            if process.poll() is not None:
                 return self._died("")
+            if time.perf_counter_ns() - began_ns > START_LIMIT_S * 1e9:
+                self._end_process()
+                return _error(TIMED_OUT, f"the sandbox did not start within {START_LIMIT_S:g} s")
         self._init_ms = (time.perf_counter_ns() - began_ns) / 1e6
         return None
 

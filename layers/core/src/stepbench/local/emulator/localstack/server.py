@@ -49,6 +49,6 @@ def environment(paths: Paths, port: int, scratch: Path, wait_scale: float) -> di
         "PROVIDER_OVERRIDE_DYNAMODBSTREAMS": "v2",
         "LAMBDA_EVENT_SOURCE_MAPPING_POLL_INTERVAL_SEC": f"{POLL_S:g}",
         "LAMBDA_EVENT_SOURCE_MAPPING_MAX_BACKOFF_ON_EMPTY_POLL_SEC": f"{POLL_S:g}",
-        "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "60",
+        "LAMBDA_RUNTIME_ENVIRONMENT_TIMEOUT": "120",  # longer than our own limit
         "SFN_WAIT_SCALE": f"{wait_scale:g}",
     }
