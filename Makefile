@@ -13,7 +13,13 @@ INSTALL := $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(UV) pip in
 # waiting for a core. What stays together: see tests/conftest.py.
 PARALLEL := --numprocesses=3 --dist=loadscope --no-loadscope-reorder
 
-.PHONY: run test test-faults coverage check check-security format lock bench setup setup-test down clean help
+# What the tests say about AWS that two emulators can answer: the machines, the sandboxes, and the smallest plans.
+EMULATOR_SUITE := tests/statemachines/test_on_emulator.py tests/statemachines/test_faults.py \
+  tests/integration/local/emulator/test_server.py tests/emulators
+# LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
+PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
+
+.PHONY: run test test-emulator test-faults coverage check check-security format lock bench setup setup-test down clean help
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,6 +36,12 @@ coverage: setup setup-test ## The same, with the lines that no test ran (takes l
 test-faults: setup setup-test ## Set up, then the fault tour (16 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
 	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results $(RESULTS)) $(PYTEST_ARGS)
+
+test-emulator: EMULATOR ?= $(or $(AWS_ENDPOINT_URL),localstack)
+test-emulator: setup setup-test ## Set up, then what emulators can show on another: EMULATOR=localstack, or AWS_ENDPOINT_URL=http://…
+	$(if $(filter localstack,$(EMULATOR)),$(MAKE) setup-localstack)
+	STEPBENCH_EMULATOR=$(EMULATOR) $(VENV)/bin/python -m pytest \
+	  $(if $(filter http%,$(EMULATOR)),tests/emulators/test_whole_runs.py,$(EMULATOR_SUITE)) $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types
 	$(VENV)/bin/ruff format --check .
@@ -57,6 +69,8 @@ clean: ## Remove everything that set-up and runs have made here
 # --- set-up ---------------------------------------------------------------------------------------------------
 
 setup: $(VENV)/.run $(TOOLS)/emulator/.ready $(TOOLS)/lambda/.ready $(TOOLS)/sam/.ready charts ## Everything that a run needs
+
+setup-localstack: $(TOOLS)/localstack/.ready .stepbench/localstack/loopback.so .stepbench/dynamodb/.ready ## The second emulator
 
 .PHONY: charts
 charts: $(TOOLS)/lambda/.ready # whose Python has pip
@@ -86,12 +100,25 @@ $(TOOLS)/%/.ready: requirements/%.txt | $(UV)
 	$(INSTALL) --python $(TOOLS)/$* -r requirements/$*.txt
 	@touch $@
 
+# Of these there is source only; the locked setuptools builds them.
+SOURCES := airspeed-ext crontab jsonpath-rw
+$(TOOLS)/localstack/.ready: requirements/localstack.txt | $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON313) $(TOOLS)/localstack \
+	  || { echo "LocalStack needs Python 3.13; run: make PYTHON313=/path/to/python3.13 setup-localstack" >&2; exit 1; }
+	$(INSTALL) $(SOURCES:%=--no-binary %) --build-constraints $< --python $(TOOLS)/localstack -r $<
+	@touch $@
+
+.stepbench/localstack/loopback.so: layers/core/src/stepbench/local/emulator/localstack/loopback.c
+	.ci/system-packages cc
+	mkdir -p $(@D)
+	cc -shared -fPIC -O2 -Wall -Wextra -Werror -o $@ $< -ldl
+
 node_modules/.ready: package-lock.json
 	.ci/system-packages nodejs
 	npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-.stepbench/cassandra/.ready: requirements/cassandra.xml
+.stepbench/cassandra/.ready .stepbench/dynamodb/.ready: .stepbench/%/.ready: requirements/%.xml
 	.ci/system-packages java mvn
 	rm -rf $(@D)
 	mvn --batch-mode --quiet --strict-checksums -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(@D))
@@ -102,8 +129,12 @@ node_modules/.ready: package-lock.json
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --no-annotate --no-strip-extras --custom-compile-command "make lock"
 
+# Not universal: its requirements contradict each other for later versions of Python.
+COMPILE_313 := $(patsubst 3.11,3.13,$(filter-out --universal,$(COMPILE))) --exclude-newer 2026-03-15
+
 lock: | $(UV) ## Resolve every requirements file anew
 	$(COMPILE) pyproject.toml --extra analysis --extra local --extra report --extra stores -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) --group charts -c requirements/dev.txt -o layers/core/requirements.txt
+	$(COMPILE_313) requirements/localstack.in -o requirements/localstack.txt
 	for tool in bench emulator lambda sam security uv; do $(COMPILE) requirements/$$tool.in -o requirements/$$tool.txt || exit 1; done

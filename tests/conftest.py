@@ -15,8 +15,9 @@ from tests.leftovers import end_leftovers
 from tests.samples.services import RESULTS_TABLE
 from xdist.scheduler import LoadScopeScheduling
 
-from stepbench.local.emulator.server import answers
-from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, terminate, wait_for_start
+from stepbench.local.emulator.server import emulator_name, start_emulator
+from stepbench.local.paths import Paths
+from stepbench.local.processes import LocalStore, terminate
 from stepbench.local.stores.etcd import start_etcd
 from stepbench.local.stores.postgresql import start_postgresql
 from stepbench.local.stores.postgresql_server import discard_postgresql
@@ -75,20 +76,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Module
 
 @pytest.fixture(scope="session")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the endpoint of an AWS emulator: the one at STEPBENCH_TEST_ENDPOINT, or MiniStack for this session."""
-    given = os.environ.get("STEPBENCH_TEST_ENDPOINT")
-    if given:
-        yield given
-        return
-    port = free_port()
-    endpoint = f"http://{LOOPBACK}:{port}"
-    environ = {**os.environ, "BIND_HOST": LOOPBACK, "IOT_MTLS_ENABLED": "0", "GATEWAY_PORT": str(port)}
-    python = ROOT / ".stepbench/venvs/emulator/bin/python"
-    log = tmp_path_factory.mktemp("emulator") / "emulator.log"
-    pid = spawn([python, "-m", "ministack"], log=log, env=environ)
-    wait_for_start("the emulator answers", lambda: answers(endpoint), timeout_s=30, pid=pid, log=log)
-    yield endpoint
-    terminate([pid])
+    """Return the endpoint of an AWS emulator for this session: the one that STEPBENCH_EMULATOR names, or MiniStack."""
+    started = start_emulator(Paths(ROOT, tmp_path_factory.mktemp("emulator")))
+    yield started.endpoint
+    terminate(started.pids)
 
 
 @pytest.fixture
@@ -114,7 +105,7 @@ def services(emulator: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
         target_bucket=f"{unique}-target",
         target_table_prefix=f"{unique}-target-",
         function_prefix=unique,
-        emulator="MiniStack 1.5.33",
+        emulator=emulator_name(),
         lead_s=0.5,
         aws_endpoint_url=emulator,
     )

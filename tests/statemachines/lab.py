@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import subprocess
 import time
 import zipfile
 from collections.abc import Iterator
@@ -18,12 +16,11 @@ from typing import Any
 import boto3
 from tests.samples.services import RESULTS_TABLE
 
-from stepbench.local.emulator.server import answers
-from stepbench.local.processes import free_port, wait_until
+from stepbench.local.emulator.server import start_emulator
+from stepbench.local.paths import Paths
+from stepbench.local.processes import terminate
 
 ROOT = Path(__file__).parents[2]
-TOOLS = ROOT / ".stepbench" / "venvs"
-SHIM = ROOT / "layers/core/src/stepbench/local/emulator/shim.py"
 FAKE = Path(__file__).parent / "fakes" / "fake_stage.py"
 ROLE = "arn:aws:iam::000000000000:role/any"
 TABLE, BUCKET = "results", "items"
@@ -199,32 +196,18 @@ class Lab:
 @contextmanager
 def open_lab(folder: Path) -> Iterator[Lab]:
     """Yield an emulator with both machines; gone at the end."""
-    port = free_port()
-    environ = {
-        **os.environ,
-        "GATEWAY_PORT": str(port),
-        "LAMBDA_PYTHON": str(TOOLS / "lambda" / "bin" / "python"),
-        "LAMBDA_LAYERS": str(folder / "layers"),
-        "SFN_WAIT_SCALE": str(WAIT_SCALE),
-    }
-    with (folder / "emulator.log").open("w") as log:
-        process = subprocess.Popen(
-            [TOOLS / "emulator/bin/python", SHIM], env=environ, cwd=folder, stdout=log, stderr=subprocess.STDOUT
-        )
-        try:
-            yield _furnish(f"http://127.0.0.1:{port}", folder, process)
-        finally:
-            process.terminate()
-            process.wait(20)
+    emulator = start_emulator(Paths(ROOT, folder), wait_scale=WAIT_SCALE)
+    try:
+        yield _furnish(emulator.endpoint, folder)
+    finally:
+        terminate(emulator.pids)
 
 
-def _furnish(endpoint: str, folder: Path, process: subprocess.Popen[bytes]) -> Lab:
+def _furnish(endpoint: str, folder: Path) -> Lab:
     journal = folder / "journal"
     journal.mkdir()
     session = boto3.session.Session("test", "test", region_name="us-east-1")
     lab = Lab(session, endpoint, journal, {})
-    log = folder / "emulator.log"
-    wait_until("the emulator answers", lambda: answers(endpoint), timeout_s=DEADLINE_S, pid=process.pid, log=log)
     lab.aws("s3").create_bucket(Bucket=BUCKET)
     lab.aws("dynamodb").create_table(TableName=TABLE, **RESULTS_TABLE)
     definitions = {name: (ROOT / f"statemachines/{name}.asl.json").read_text() for name in ("trial", "benchmark")}
@@ -249,3 +232,4 @@ def create_function(lab: Lab, name: str) -> None:
         Code={"ZipFile": archive.getvalue()},
         Environment={"Variables": {"STAGE": name, "JOURNAL": str(lab.journal)}},
     )
+    lab.aws("lambda").get_waiter("function_active_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.1})

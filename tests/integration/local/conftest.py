@@ -45,7 +45,7 @@ class Functions:
         self.client = local_client("lambda", endpoint)
 
     def make(self, name: str, source: str, **settings: object) -> str:
-        """Make a function whose module is `source`; return its ARN."""
+        """Make a function whose module is `source`, and wait until it may be invoked; return its ARN."""
         made = self.client.create_function(
             FunctionName=name,
             Runtime="python3.11",
@@ -54,6 +54,7 @@ class Functions:
             Code={"ZipFile": zipped({"module.py": source})},
             **{"Timeout": 20, **settings},
         )
+        self.client.get_waiter("function_active_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.1})
         return str(made["FunctionArn"])
 
     def layer(self, name: str, files: Mapping[str, str]) -> str:

@@ -56,9 +56,13 @@ def _note(scenario: str, event: dict[str, Any]) -> int:
         return sum(json.loads(line)["stage"] == NAME for line in journal)
 
 
+def _stamp(ahead: timedelta) -> str:
+    """Return a time as our handlers do, in UTC with its letter."""
+    return (datetime.now(timezone.utc) + ahead).isoformat().replace("+00:00", "Z")  # noqa: UP017 -- any Python
+
+
 def _answer(event: dict[str, Any], scenario: dict[str, Any], calls: int) -> Any:  # noqa: ANN401 -- JSON
-    now = datetime.now(timezone.utc).isoformat()  # noqa: UP017 -- any Python that plays Lambda
-    soon = (datetime.now(timezone.utc) + timedelta(seconds=60)).isoformat()  # noqa: UP017
+    now, soon = (_stamp(timedelta(seconds=seconds)) for seconds in (0, 60))
     answers: dict[str, Any] = {
         "ValidatePlan": lambda: _planned(scenario, now),
         "RenderReport": lambda: _report(event),

@@ -6,12 +6,11 @@ import os
 import shutil
 import sys
 import zipfile
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stepbench.local.emulator.layers import LAYER, UNUSED_LIMIT_S, LayerFolders, patch_layers
+from stepbench.local.emulator.layers import UNUSED_LIMIT_S, LayerFolders, extract, layer_compiler
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,11 +22,6 @@ def layer(text: str = "x = 1", *, packed_in: int = 2026) -> bytes:
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr(zipfile.ZipInfo("python/module.py", (packed_in, 1, 1, 0, 0, 0)), text)
     return made.getvalue()
-
-
-def extract(archive: zipfile.ZipFile, folder: str) -> None:
-    """Extract as MiniStack does, as far as it matters here."""
-    archive.extractall(folder)
 
 
 def test_equal_layers_share_a_folder_whenever_they_were_packed(tmp_path: Path) -> None:
@@ -130,21 +124,19 @@ def test_a_layer_that_is_removed_between_two_looks_is_unpacked_again(
     assert folder.is_dir()
 
 
-def test_a_layer_is_in_place_once_it_is_deployed(tmp_path: Path) -> None:
-    """It is compiled for the place where it lies. Function code is MiniStack's business, as before."""
-    blob = layer()
-    made: tuple[str, dict[str, str]] = ("arn:layer:1", {})
-    service: Any = SimpleNamespace(
-        _extract_zip_preserving_mode=extract,
-        _docker_extracted_dir=lambda _blob, kind: f"stock {kind}",
-        _resolve_layer_zip={"arn:layer:1": blob}.get,
-    )
-    provisioners: Any = SimpleNamespace(_RESOURCE_HANDLERS={LAYER: {"create": lambda *_: made, "delete": None}})
-    patch_layers(service, provisioners, tmp_path, sys.executable)
-    assert provisioners._RESOURCE_HANDLERS[LAYER]["create"]("Id", {}, "stack") == made
-    (folder,) = tmp_path.iterdir()
+def test_a_layer_is_compiled_for_the_place_where_it_lies(tmp_path: Path) -> None:
+    """Writers start by the clock, ready or not: none may compile a library first."""
+    folder = LayerFolders(tmp_path, extract, layer_compiler(sys.executable)).folder(layer())
     (compiled,) = (folder / "python" / "__pycache__").iterdir()
     code = marshal.loads(compiled.read_bytes()[16:])  # noqa: S302 -- our own
     assert code.co_filename == str(folder / "python" / "module.py")
-    assert service._docker_extracted_dir(blob, "layer") == str(folder)
-    assert service._docker_extracted_dir(b"", "code") == "stock code"
+
+
+def test_a_program_in_a_layer_stays_one(tmp_path: Path) -> None:
+    """`zipfile` forgets modes; an extension has to be executable on Lambda."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        entry = zipfile.ZipInfo("bin/program")
+        entry.external_attr = 0o100755 << 16
+        archive.writestr(entry, "#!/bin/sh")
+    assert os.access(LayerFolders(tmp_path, extract).folder(made.getvalue()) / "bin/program", os.X_OK)

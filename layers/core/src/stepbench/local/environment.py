@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.emulator.server import NAME as EMULATOR_NAME
-from stepbench.local.emulator.server import answers, start_emulator
+from stepbench.local.emulator.server import CHOICE, answers, emulator_name, start_emulator
 from stepbench.local.ended import last_words
 from stepbench.local.processes import LocalStore, family, terminate
 from stepbench.local.state import STATE, EnvironmentState, Server, output_of, read_state, running_server, write_state
@@ -70,7 +69,7 @@ def up(
             left running then.
     """
     state = read_state(paths.home)
-    if not (is_up(paths) and _has_members(state, etcd_members)):
+    if not (is_up(paths) and _has_members(state, etcd_members) and _has_emulator(state)):
         for text in ended_since(state):
             notify(text)
         down(paths)
@@ -88,6 +87,12 @@ def up(
 
 def _has_members(state: EnvironmentState, etcd_members: int | None) -> bool:
     return etcd_members is None or ETCD in state.skipped or len(state.members(ETCD)) == etcd_members
+
+
+def _has_emulator(state: EnvironmentState) -> bool:
+    """Tell whether it is the one that was asked for, if any was."""
+    emulator = state.server(EMULATOR)
+    return CHOICE not in os.environ or (emulator is not None and emulator.version == emulator_name())
 
 
 def ended_since(state: EnvironmentState) -> list[str]:
@@ -131,9 +136,9 @@ def down(paths: Paths) -> list[str]:
 def _start(paths: Paths, notify: Notify, etcd_members: int) -> EnvironmentState:
     shutil.rmtree(paths.logs, ignore_errors=True)
     state = EnvironmentState()
-    notify(f"starting {EMULATOR_NAME}")
+    notify(f"starting {emulator_name()}")
     emulator = start_emulator(paths)
-    state = _record_server(paths, state, running_server(EMULATOR, EMULATOR_NAME, emulator.endpoint, (emulator.pid,)))
+    state = _record_server(paths, state, running_server(EMULATOR, emulator.name, emulator.endpoint, emulator.pids))
     clock_pid, reference = start_clock_reference(paths.logs)
     state = _record_server(paths, state, running_server(CLOCK, "SNTP", reference, (clock_pid,)))
     for name in LOCAL_STORES:

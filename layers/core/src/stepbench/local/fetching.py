@@ -17,7 +17,7 @@ from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.digits import count
 from stepbench.errors import CorruptRecordsError, PlanError, Problem, StepbenchError
-from stepbench.local.emulator.server import NAME as EMULATOR_NAME
+from stepbench.local.emulator.server import emulator_name
 from stepbench.local.memory_services import MemoryServices
 from stepbench.records.storage import layout
 
@@ -199,7 +199,7 @@ class RunFolder:
         from stepbench.stages.render_report import render_report  # noqa: PLC0415
 
         bucket = FolderBucket(self.path, self.run.run_id)
-        memory = MemoryServices(clock, bucket=bucket, emulator=EMULATOR_NAME if emulated else "")
+        memory = MemoryServices(clock, bucket=bucket, emulator=emulator_name() if emulated else "")
         runs = memory.services.runs
         runs.put_json(layout.run_key(self.run.run_id, "plan.json"), document)
         runs.put_model(layout.run_key(self.run.run_id, "ended.json"), EndedServers(servers=tuple(self.ended)))

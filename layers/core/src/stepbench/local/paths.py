@@ -39,19 +39,24 @@ class Paths:
         return self.home / "data"
 
     @property
+    def installed(self) -> Path:
+        """Return the folder of all that set-up has installed or made in this clone."""
+        return self.root / ".stepbench"
+
+    @property
     def build(self) -> Path:
         """Return the folder of what `sam build` makes; it outlives the environment."""
-        return self.root / ".stepbench" / "build"
+        return self.installed / "build"
 
     @property
     def layers(self) -> Path:
         """Return the folder of unpacked and compiled layers; they outlive the environment."""
-        return self.root / ".stepbench" / "layers"
+        return self.installed / "layers"
 
     @property
     def sam_settings(self) -> Path:
         """Return the folder of SAM CLI's settings, so that it touches none of the user's."""
-        return self.root / ".stepbench" / "sam"
+        return self.installed / "sam"
 
     def tool(self, venv: str, program: str) -> Path:
         """
@@ -60,9 +65,10 @@ class Paths:
         Raises:
             LocalEnvironmentError: it is not installed.
         """
-        path = self.root / ".stepbench" / "venvs" / venv / "bin" / program
+        path = self.installed / "venvs" / venv / "bin" / program
         if not path.exists():
-            message = f"{path} is missing; run `make setup` in {self.root}"
+            setup = "setup" if venv in TOOLS else f"setup-{venv}"
+            message = f"{path} is missing; run `make {setup}` in {self.root}"
             raise LocalEnvironmentError(message)
         return path
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.contracts.target import DynamoDbTarget, PostgresqlTarget, RedisTarget, target_models
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.deploy import STACK, Deployment, build, deploy, python_runtime, sole
-from stepbench.local.emulator.server import NAME as EMULATOR_NAME
+from stepbench.local.emulator.server import emulator_name
 from stepbench.local.environment import (
     CLOCK,
     EMULATOR,
@@ -82,7 +82,7 @@ def parameters(state: EnvironmentState, runtime: str, authority: Path | None = N
         "LeadSeconds": str(LEAD_S),
         "ClockCheck": "on",
         "ClockReference": servers.get(CLOCK, ""),
-        "Emulator": EMULATOR_NAME,
+        "Emulator": emulator.version if (emulator := state.server(EMULATOR)) else emulator_name(),
         "PostgresqlEndpoint": servers.get(POSTGRESQL, ""),
         "PostgresqlTlsEndpoint": servers.get(POSTGRESQL_TLS, ""),
         "EtcdEndpoint": ",".join(server.endpoint for server in state.members(ETCD)),
@@ -237,7 +237,7 @@ def _endpoint(state: EnvironmentState) -> str:
     return emulator.endpoint
 
 
-EMULATED = "emulated by MiniStack; latencies are the emulator's"
+EMULATED = "emulated; latencies are the emulator's"
 NOTES = {
     "dsql": "skipped: AWS only; quick-sql stands in, on PostgreSQL with TLS",
     REFERENCE: "calibrates Stepbench (delays known); no store under test",

@@ -47,8 +47,11 @@ class Value(NamedTuple):
 
 
 def metric_parameters(state: EnvironmentState) -> dict[str, str]:
-    """Return the template's parameters for the servers that run."""
-    named = {name: tuple({DIMENSION: each.name} for each in state.members(name)) for name in PARAMETERS.values()}
+    """Return the template's parameters for the servers that run, if their processes are ours."""
+    named = {
+        name: tuple({DIMENSION: each.name} for each in state.members(name) if each.processes)
+        for name in PARAMETERS.values()
+    }
     return {
         parameter: Metric(
             namespace=NAMESPACE, metric=METRIC, dimensions=named[name], period_s=PERIOD_S
@@ -61,7 +64,7 @@ def metric_parameters(state: EnvironmentState) -> dict[str, str]:
 def server_pids(state: EnvironmentState) -> dict[str, tuple[int, ...]]:
     """Return the processes of each server that is sampled."""
     servers = [server for name in PARAMETERS.values() for server in state.members(name)]
-    return {server.name: tuple(process.pid for process in server.processes) for server in servers}
+    return {server.name: tuple(process.pid for process in server.processes) for server in servers if server.processes}
 
 
 def cpu_s(pids: Iterable[int], *, alone: bool) -> float:

@@ -1,9 +1,9 @@
 """
 Layers of the emulator's functions, unpacked when they are deployed and reused by the emulators after it.
 
-MiniStack unpacks a layer when the first sandbox asks for it, into a folder that goes with the emulator, and there
-Python compiles what is imported for the first time: eight seconds of the first trial after each start. On Lambda a
-layer is in place once its function is deployed. `shim.py` loads this by path, so it imports nothing of ours.
+Unpacked when the first sandbox asks for it, into a folder that goes with the emulator, a layer would be compiled there
+by what imports it first: eight seconds of the first trial after each start. On Lambda a layer is in place once its
+function is deployed. The shims load this by path, so it imports nothing of ours.
 """
 
 from __future__ import annotations
@@ -16,19 +16,15 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LAYER = "AWS::Lambda::LayerVersion"
 UNUSED_LIMIT_S = 14 * 86_400
 """A layer that no emulator has used for so long is removed: each change of our code makes a new core layer."""
-
-Json = dict[str, Any]
 
 
 class LayerFolders:
@@ -93,6 +89,14 @@ class LayerFolders:
             shutil.rmtree(partial, ignore_errors=True)
 
 
+def extract(archive: zipfile.ZipFile, folder: str) -> None:
+    """Unpack an archive with the modes of its files."""
+    for each in archive.infolist():
+        path = archive.extract(each, folder)
+        if mode := each.external_attr >> 16:
+            Path(path).chmod(mode)
+
+
 def layer_compiler(python: str) -> Callable[[Path, Path], object]:
     """Return what compiles a layer before its first sandbox does, since writers start by the clock, ready or not."""
 
@@ -108,33 +112,3 @@ def content_key(archive: zipfile.ZipFile) -> str:
     """Return a key that is equal for equal files; the times in an archive are those of its packing."""
     entries = [(each.filename, each.CRC, each.file_size, each.external_attr >> 16) for each in archive.infolist()]
     return hashlib.sha256(repr(sorted(entries)).encode()).hexdigest()
-
-
-def patch_layers(service: Any, provisioners: Any, root: Path, python: str) -> None:  # noqa: ANN401 -- modules
-    """
-    Let sandboxes find their layers below `root`, and CloudFormation put them there.
-
-    Args:
-        service: the module `ministack.services.lambda_svc`.
-        provisioners: the module `ministack.services.cloudformation.provisioners`.
-        root: the folder of layers, which outlives the emulator.
-        python: Lambda's interpreter.
-    """
-    extract = service._extract_zip_preserving_mode  # noqa: SLF001 -- we patch it
-    folders = LayerFolders(root, extract, layer_compiler(python))
-    folders.remove_unused(time.time())
-    stock_dir, handlers = service._docker_extracted_dir, provisioners._RESOURCE_HANDLERS[LAYER]  # noqa: SLF001
-    stock_create = handlers["create"]
-
-    def extracted_dir(blob: bytes, kind: str) -> str:
-        return str(folders.folder(blob)) if kind == "layer" else stock_dir(blob, kind)
-
-    def create(logical_id: str, properties: Json, *rest: Any) -> Any:  # noqa: ANN401 -- as the original
-        made = stock_create(logical_id, properties, *rest)
-        blob = service._resolve_layer_zip(made[0])  # noqa: SLF001
-        if blob:
-            folders.folder(blob)
-        return made
-
-    service._docker_extracted_dir = extracted_dir  # noqa: SLF001
-    handlers.update(create=create)

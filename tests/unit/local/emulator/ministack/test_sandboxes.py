@@ -6,10 +6,12 @@ import os
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from stepbench.local.emulator import sandboxes
+from stepbench.local.emulator import lambda_environment
+from stepbench.local.emulator.ministack import sandboxes
 
 
 class ProvidedWorker:
@@ -64,7 +66,7 @@ def test_python_functions_go_to_the_runtime_client_and_others_do_not(tmp_path: P
     runtime = SimpleNamespace(
         ProvidedWorker=ProvidedWorker, ProvidedRuntimeError=InitFailedError, _worker_class_for=lambda _config: "stock"
     )
-    sandboxes.run_under_runtime_client(runtime, service, "/usr/bin/python")
+    sandboxes.run_under_runtime_client(runtime, service, "/usr/bin/python", lambda_environment)
     ours, other = {"Runtime": "python3.11"}, {"Runtime": "nodejs22.x"}
     assert issubclass(runtime._worker_class_for(ours), ProvidedWorker)
     assert runtime._worker_class_for(other) == "stock"
@@ -88,7 +90,7 @@ def test_a_sandboxs_environment_is_lambdas(tmp_path: Path, monkeypatch: pytest.M
     """The function's own variables may not override Lambda's, and ours do not leak."""
     monkeypatch.setenv("VIRTUAL_ENV", "/ours")
     monkeypatch.setenv("TZ", "UTC")
-    environment = sandboxes.sandbox_environment(lambda_service(tmp_path))
+    environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_environment)
     config = {
         "Runtime": "python3.12",
         "FunctionName": "f",
@@ -108,18 +110,16 @@ def test_a_sandboxs_environment_is_lambdas(tmp_path: Path, monkeypatch: pytest.M
 def test_another_runtimes_environment_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only Python functions are ours."""
     monkeypatch.setenv("VIRTUAL_ENV", "/ours")
-    environment = sandboxes.sandbox_environment(lambda_service(tmp_path))
+    environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_environment)
     assert environment({"Runtime": "provided.al2023", "Handler": "h"}, "/code", 1)["VIRTUAL_ENV"] == "/ours"
 
 
-def test_layers_are_searched_from_the_last_to_the_first(tmp_path: Path) -> None:
-    """A layer's site-packages come before its own folder, and layers that are gone are left out."""
-    site = tmp_path / "layer-b/python/lib/python3.12/site-packages"
-    site.mkdir(parents=True)
+def test_a_layer_that_is_gone_is_left_out(tmp_path: Path) -> None:
+    """The others are where they were unpacked."""
     config = {"Layers": [{"zip": "a"}, {"zip": None}, {"zip": "b"}]}
-    found = sandboxes.layer_paths(lambda_service(tmp_path), config)
-    assert found == [str(site), str(tmp_path / "layer-b/python"), str(tmp_path / "layer-a/python")]
-    assert sandboxes.layer_paths(lambda_service(tmp_path), {"Layers": None}) == []
+    found = sandboxes.layer_folders(lambda_service(tmp_path), config)
+    assert found == [tmp_path / "layer-a", tmp_path / "layer-b"]
+    assert sandboxes.layer_folders(lambda_service(tmp_path), {"Layers": None}) == []
 
 
 def test_a_sandbox_does_not_wait_for_logs_or_nagle() -> None:
@@ -140,3 +140,24 @@ def test_an_error_at_import_keeps_its_type() -> None:
     with pytest.raises(InitFailedError, match="no module") as failed:
         sandbox._await_init()
     assert failed.value.error_type == "Runtime.ImportModuleError"
+
+
+def test_a_layer_is_in_place_once_it_is_deployed(tmp_path: Path) -> None:
+    """Function code is MiniStack's business, as before."""
+    made: tuple[str, dict[str, str]] = ("arn:layer:1", {})
+    service = lambda_service(tmp_path)
+    service._resolve_layer_zip = {"arn:layer:1": b"layer"}.get
+    unpacked: list[bytes] = []
+
+    def folder(blob: bytes) -> Path:
+        unpacked.append(blob)
+        return tmp_path / "unpacked"
+
+    folders = SimpleNamespace(folder=folder, remove_unused=lambda _now_s: None)
+    kind = sandboxes.LAYER
+    provisioners: Any = SimpleNamespace(_RESOURCE_HANDLERS={kind: {"create": lambda *_: made, "delete": None}})
+    sandboxes.patch_layers(service, provisioners, folders)
+    assert provisioners._RESOURCE_HANDLERS[kind]["create"]("Id", {}, "stack") == made
+    assert unpacked == [b"layer"]
+    assert service._docker_extracted_dir(b"layer", "layer") == str(tmp_path / "unpacked")
+    assert service._docker_extracted_dir("zip", "code") == str(tmp_path / "code-zip")

@@ -1,23 +1,22 @@
 """
 MiniStack with Python Lambdas run by AWS's own runtime client, in processes of their own.
 
-Started by path with the interpreter of the emulator's environment, which has MiniStack and nothing of ours, so this
-file imports nothing of ours either. Stock MiniStack runs Python functions by a script of its own: every exception
-is a `Runtime.HandlerError`, each error costs the sandbox, and each invocation waits for log lines. Here they go
-through MiniStack's Runtime API server, as its custom runtimes do, with `awslambdaric` on the other end
-(`lambda_sandbox.py`, run by LAMBDA_PYTHON). MiniStack is changed in memory only, here and in the files beside it that
-are loaded by path; a symbol that is missing stops the start with a message, since a half-patched emulator would measure
-something else.
+Loaded by `start.py`, so this file imports nothing of ours. Stock MiniStack runs Python functions by a script of its
+own: every exception is a `Runtime.HandlerError`, each error costs the sandbox, and each invocation waits for log
+lines. Here they go through MiniStack's Runtime API server, as its custom runtimes do, with `awslambdaric` on the other
+end (`lambda_sandbox.py`, run by LAMBDA_PYTHON).
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SUPPORTED = "1.5.33"
 PATCHED = {
@@ -29,7 +28,6 @@ PATCHED = {
         "_execute_function",
         "_execute_function_provided_warm",
         "_execute_function_warm",
-        "_extract_zip_preserving_mode",
         "_inflight_key",
         "_poll_dynamodb_streams",
         "_provided_code_lock",
@@ -47,47 +45,17 @@ PATCHED = {
     "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS",),
     "ministack.services.stepfunctions": ("_resolve_path_or_ctx", "_run_distributed_map"),
 }
-PATCHED_METHODS = ("_await_init", "_build_handler_class", "_drain_stderr_bounded", "invoke")
+METHODS = {
+    ("ministack.core.lambda_runtime", "ProvidedWorker"): (
+        "_await_init",
+        "_build_handler_class",
+        "_drain_stderr_bounded",
+        "invoke",
+    )
+}
+REMEDY = f"install ministack[full]=={SUPPORTED}"
 
 Json = dict[str, Any]
-
-
-def neighbour(name: str) -> Any:  # noqa: ANN401 -- a module
-    """Load a module beside this file, which is not on the path: its names would hide other packages."""
-    found = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    if found is None or found.loader is None:
-        sys.exit(f"emulator: {name}.py is not beside {__file__}")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-def load() -> dict[str, Any]:
-    """
-    Import the modules to patch, by name.
-
-    Raises:
-        SystemExit: MiniStack is not there, or not the version that this file knows.
-    """
-    modules: dict[str, Any] = {}
-    for name, symbols in PATCHED.items():
-        try:
-            modules[name] = importlib.import_module(name)
-        except ImportError as error:
-            sys.exit(f"emulator: cannot import {name} ({error}); install ministack[full]=={SUPPORTED}")
-        _require(modules[name], name, symbols)
-    worker = modules["ministack.core.lambda_runtime"].ProvidedWorker
-    _require(worker, "ministack.core.lambda_runtime.ProvidedWorker", PATCHED_METHODS)
-    return modules
-
-
-def _require(holder: object, name: str, symbols: tuple[str, ...]) -> None:
-    missing = [symbol for symbol in symbols if not hasattr(holder, symbol)]
-    if missing:
-        sys.exit(
-            f"emulator: {name} has no {', '.join(missing)}, which this version of Stepbench builds on; "
-            f"install ministack[full]=={SUPPORTED}"
-        )
 
 
 def sample_no_traces(service: Any) -> None:  # noqa: ANN401 -- the module `lambda_svc`
@@ -115,32 +83,30 @@ def accept_max_concurrency_path(service: Any) -> None:  # noqa: ANN401 -- the mo
     service._run_distributed_map = run  # noqa: SLF001
 
 
-def main() -> None:
+def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) -> None:
     """Patch and serve. From the environment come GATEWAY_PORT, LAMBDA_PYTHON and LAMBDA_LAYERS; the rest is fixed."""
     python = os.environ.get("LAMBDA_PYTHON") or sys.exit("emulator: LAMBDA_PYTHON names no interpreter")
     port = os.environ.get("GATEWAY_PORT") or sys.exit("emulator: GATEWAY_PORT names no port")
-    layers = os.environ.get("LAMBDA_LAYERS") or sys.exit("emulator: LAMBDA_LAYERS names no folder")
+    root = os.environ.get("LAMBDA_LAYERS") or sys.exit("emulator: LAMBDA_LAYERS names no folder")
     os.environ.update(
         BIND_HOST="127.0.0.1", IOT_MTLS_ENABLED="0", SFTP_ENABLED="0", AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}"
     )
-    modules = load()
+    modules = load(PATCHED, METHODS, REMEDY)
     service = modules["ministack.services.lambda_svc"]
     provisioners = modules["ministack.services.cloudformation.provisioners"]
-    runtime, concurrency = modules["ministack.core.lambda_runtime"], neighbour("concurrency")
-    neighbour("sandboxes").run_under_runtime_client(runtime, service, python)
+    here = Path(__file__).parent
+    sandboxes, concurrency = neighbour(here / "sandboxes.py"), neighbour(here / "concurrency.py")
+    shared, layers = neighbour(here.parent / "lambda_environment.py"), neighbour(here.parent / "layers.py")
+    sandboxes.run_under_runtime_client(modules["ministack.core.lambda_runtime"], service, python, shared)
     concurrency.queue_asynchronous(service, max(2, os.cpu_count() or 2))
     concurrency.reserve_concurrency_by_template(provisioners, service)
-    neighbour("layers").patch_layers(service, provisioners, Path(layers), python)
+    folders = layers.LayerFolders(Path(root), layers.extract, layers.layer_compiler(python))
+    sandboxes.patch_layers(service, provisioners, folders)
     sample_no_traces(service)
     concurrency.await_reserved_concurrency(service)
     accept_max_concurrency_path(modules["ministack.services.stepfunctions"])
     if decisions := os.environ.get("DECISIONS"):
-        evaluator, permissions = modules["ministack.core.iam_evaluator"], neighbour("permissions")
+        evaluator, permissions = modules["ministack.core.iam_evaluator"], neighbour(here / "permissions.py")
         permissions.record_decisions(evaluator, Path(decisions))
         permissions.supply_condition_keys(modules["ministack.core.iam_actions"])
     importlib.import_module("ministack.app").main()
-
-
-if __name__ == "__main__":
-    sys.argv = sys.argv[:1]
-    main()

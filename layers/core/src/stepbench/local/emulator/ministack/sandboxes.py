@@ -6,16 +6,15 @@ Python functions under AWS's own runtime client, each sandbox a process of its o
 
 from __future__ import annotations
 
-import os
 import shlex
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-INHERITED = frozenset({"PATH", "LANG", "LC_ALL", "TZ", "TMPDIR"})
-"""A sandbox gets only these of the emulator's own environment: nobody's credentials, proxies or Python settings."""
+LAYER = "AWS::Lambda::LayerVersion"
 GIVEN = frozenset(
     {
         "AWS_ACCESS_KEY_ID",
@@ -44,7 +43,7 @@ def is_python(config: Json) -> bool:
     return str(config.get("Runtime", "")).startswith("python")
 
 
-def run_under_runtime_client(runtime: Any, service: Any, python: str) -> None:  # noqa: ANN401 -- modules
+def run_under_runtime_client(runtime: Any, service: Any, python: str, shared: Any) -> None:  # noqa: ANN401 -- modules
     """
     Send Python functions through the Runtime API server.
 
@@ -52,9 +51,10 @@ def run_under_runtime_client(runtime: Any, service: Any, python: str) -> None:  
         runtime: the module `ministack.core.lambda_runtime`.
         service: the module `ministack.services.lambda_svc`.
         python: interpreter that has `awslambdaric` and boto3, as Lambda's own has.
+        shared: our module `lambda_environment`.
     """
     service._provided_runtime_code_dir = with_bootstrap(service, python)  # noqa: SLF001 -- we patch it
-    service._provided_worker_env = sandbox_environment(service)  # noqa: SLF001
+    service._provided_worker_env = sandbox_environment(service, shared)  # noqa: SLF001
     worker = sandbox_class(runtime.ProvidedWorker, runtime.ProvidedRuntimeError)
     stock_class, stock_execute = runtime._worker_class_for, service._execute_function_warm  # noqa: SLF001
 
@@ -73,7 +73,7 @@ def run_under_runtime_client(runtime: Any, service: Any, python: str) -> None:  
 def with_bootstrap(service: Any, python: str) -> Callable[[bytes], str]:  # noqa: ANN401 -- a module
     """Unpack a function's code as before, and put beside it the program that runs it."""
     stock = service._provided_runtime_code_dir  # noqa: SLF001 -- wrapped
-    sandbox = Path(__file__).with_name("lambda_sandbox.py")
+    sandbox = Path(__file__).parents[1] / "lambda_sandbox.py"
     script = f"#!/bin/sh\nexec {shlex.quote(python)} -P {shlex.quote(str(sandbox))}\n"
 
     def code_dir(code_zip: bytes) -> str:
@@ -88,7 +88,7 @@ def with_bootstrap(service: Any, python: str) -> Callable[[bytes], str]:  # noqa
     return code_dir
 
 
-def sandbox_environment(service: Any) -> Callable[[Json, str, int], dict[str, str]]:  # noqa: ANN401 -- a module
+def sandbox_environment(service: Any, shared: Any) -> Callable[[Json, str, int], dict[str, str]]:  # noqa: ANN401 -- modules
     """Return a sandbox's environment as on Lambda: the function's variables, Lambda's, and layers on PYTHONPATH."""
     stock = service._provided_worker_env  # noqa: SLF001 -- wrapped
 
@@ -99,34 +99,51 @@ def sandbox_environment(service: Any) -> Callable[[Json, str, int], dict[str, st
         function = config.get("FunctionName", "")
         own = service._runtime_env_vars(config)  # noqa: SLF001
         return {
-            **{name: value for name, value in made.items() if name in INHERITED | GIVEN and value},
+            **{name: value for name, value in made.items() if name in shared.INHERITED | GIVEN and value},
             **{name: value for name, value in own.items() if name not in GIVEN},
             "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function}",
             "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{config['Runtime']}",
             "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
             "AWS_XRAY_DAEMON_ADDRESS": "127.0.0.1:2000",
-            "PYTHONPATH": os.pathsep.join([code_dir, *layer_paths(service, config)]),
+            "PYTHONPATH": shared.module_path(code_dir, layer_folders(service, config)),
             "PYTHONUNBUFFERED": "1",
         }
 
     return environment
 
 
-def layer_paths(service: Any, config: Json) -> list[str]:  # noqa: ANN401 -- a module
-    """
-    Return where the function's layers were unpacked, in the order in which Lambda finds their modules.
+def layer_folders(service: Any, config: Json) -> list[Path]:  # noqa: ANN401 -- a module
+    """Return where the function's layers were unpacked; those that are gone are left out."""
+    blobs = [service._resolve_layer_zip(layer) for layer in config.get("Layers") or []]  # noqa: SLF001
+    return [Path(service._docker_extracted_dir(blob, "layer")) for blob in blobs if blob]  # noqa: SLF001
 
-    Lambda unpacks layers over each other into /opt, so a later layer wins; here each has a folder of its own,
-    shared by all functions that use it, so the last comes first.
+
+def patch_layers(service: Any, provisioners: Any, folders: Any) -> None:  # noqa: ANN401 -- modules
     """
-    paths: list[str] = []
-    for layer in reversed(config.get("Layers") or []):
-        blob = service._resolve_layer_zip(layer)  # noqa: SLF001
+    Let sandboxes find their layers in `folders`, and CloudFormation put them there.
+
+    Args:
+        service: the module `ministack.services.lambda_svc`.
+        provisioners: the module `ministack.services.cloudformation.provisioners`.
+        folders: `LayerFolders`, which outlive the emulator.
+    """
+    folders.remove_unused(time.time())
+    stock_dir, handlers = service._docker_extracted_dir, provisioners._RESOURCE_HANDLERS[LAYER]  # noqa: SLF001
+    stock_create = handlers["create"]
+
+    def extracted_dir(blob: bytes, kind: str) -> str:
+        return str(folders.folder(blob)) if kind == "layer" else stock_dir(blob, kind)
+
+    def create(logical_id: str, properties: Json, *rest: Any) -> Any:  # noqa: ANN401 -- as the original
+        made = stock_create(logical_id, properties, *rest)
+        blob = service._resolve_layer_zip(made[0])  # noqa: SLF001
         if blob:
-            root = Path(service._docker_extracted_dir(blob, "layer")) / "python"  # noqa: SLF001
-            paths += [str(path) for path in (*sorted(root.glob("lib/python3*/site-packages")), root)]
-    return paths
+            folders.folder(blob)
+        return made
+
+    service._docker_extracted_dir = extracted_dir  # noqa: SLF001
+    handlers.update(create=create)
 
 
 def sandbox_class(provided_worker: Any, init_failed: Any) -> Any:  # noqa: ANN401 -- classes of MiniStack's

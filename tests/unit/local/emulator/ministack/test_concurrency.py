@@ -7,7 +7,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from stepbench.local.emulator import concurrency
+from stepbench.local.emulator.ministack import concurrency
 
 
 class AsynchronousService:

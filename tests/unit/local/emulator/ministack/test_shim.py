@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from stepbench.local.emulator import shim
+from stepbench.local.emulator.ministack import shim
+from stepbench.local.emulator.start import load, neighbour
 
 
 def test_max_concurrency_path_is_resolved_and_a_literal_passed_on() -> None:
@@ -47,9 +48,9 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
         "AWS::Lambda::Function": {"create": None, "update": None},
         "AWS::Lambda::LayerVersion": {"create": None},
     }
-    methods = {method: None for method in shim.PATCHED_METHODS if method != without}
-    runtime: Any = sys.modules["ministack.core.lambda_runtime"]
-    runtime.ProvidedWorker = type("ProvidedWorker", (), methods)
+    for (module_name, holder), names in shim.METHODS.items():
+        methods = {method: None for method in names if method != without}
+        setattr(sys.modules[module_name], holder, type(holder, (), methods))
 
 
 @pytest.mark.parametrize("gone", ["_resolve_layer_zip", "_run_distributed_map", "_await_init"])
@@ -57,19 +58,19 @@ def test_a_missing_symbol_stops_the_start_and_is_named(monkeypatch: pytest.Monke
     """Another version of MiniStack, half patched, would measure something else."""
     stand_ins(monkeypatch, without=gone)
     with pytest.raises(SystemExit, match=rf"has no {gone}.*ministack\[full\]==1\.5\.33"):
-        shim.load()
+        load(shim.PATCHED, shim.METHODS, shim.REMEDY)
 
 
 def test_a_missing_ministack_says_what_to_install() -> None:
     """This environment has none, which is the very case."""
     with pytest.raises(SystemExit, match=r"cannot import ministack.*install ministack\[full\]==1\.5\.33"):
-        shim.load()
+        load(shim.PATCHED, shim.METHODS, shim.REMEDY)
 
 
 def test_all_symbols_in_place_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The stand-ins themselves are whole, so the tests above fail for the one symbol only."""
     stand_ins(monkeypatch)
-    assert shim.load().keys() == shim.PATCHED.keys()
+    assert load(shim.PATCHED, shim.METHODS, shim.REMEDY).keys() == shim.PATCHED.keys()
 
 
 @pytest.mark.parametrize("gone", ["LAMBDA_PYTHON", "GATEWAY_PORT", "LAMBDA_LAYERS"])
@@ -80,7 +81,7 @@ def test_main_refuses_to_guess(monkeypatch: pytest.MonkeyPatch, gone: str) -> No
     monkeypatch.setenv("LAMBDA_LAYERS", "/layers")
     monkeypatch.delenv(gone)
     with pytest.raises(SystemExit, match=gone):
-        shim.main()
+        shim.main(load, neighbour)
 
 
 def test_main_serves_on_loopback_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -96,5 +97,5 @@ def test_main_serves_on_loopback_only(monkeypatch: pytest.MonkeyPatch, tmp_path:
     app = ModuleType("ministack.app")
     app.main = lambda: served.append(tuple(os.environ.get(name) for name in names))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ministack.app", app)
-    shim.main()
+    shim.main(load, neighbour)
     assert served == [("127.0.0.1", "0", "0", "http://127.0.0.1:4711")]

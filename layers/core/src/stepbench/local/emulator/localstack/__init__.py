@@ -1,0 +1,1 @@
+"""LocalStack, started without Docker."""

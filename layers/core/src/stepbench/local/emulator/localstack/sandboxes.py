@@ -1,0 +1,241 @@
+"""
+LocalStack's executor of Lambda functions, with processes in place of Docker's containers.
+
+Each sandbox is a process with AWS's own runtime client (`lambda_sandbox.py`) and a Runtime API server of its own.
+`shim.py` loads this by path, so it imports nothing of ours; LocalStack's classes are given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_NOT_GIVEN = ("LOCALSTACK_", "EDGE_PORT", "_AWS_XRAY_")
+"""LocalStack's own variables, which no function has on AWS, begin so."""
+_POLL_S = 0.05
+START_LIMIT_S = 60.0
+"""A sandbox that has not asked for an event by then is ended; on Lambda it has 10 s, but cores of its own."""
+TIMED_OUT, EXITED = "Sandbox.Timedout", "Runtime.ExitError"
+
+
+@dataclass(frozen=True)
+class Sandboxes:
+    """
+    Stands for an executor class of LocalStack: called for a new sandbox.
+
+    Attributes:
+        python: interpreter that has `awslambdaric` and boto3, as Lambda's own has.
+        program: `lambda_sandbox.py`.
+        runtime_api: makes a sandbox's Runtime API server.
+        event: makes an event for it.
+        shared: our module `lambda_environment`.
+        layers: the folders of unpacked layers.
+        invocation_result: LocalStack's class of that name.
+        start_failed: LocalStack's exception for a sandbox that cannot start.
+    """
+
+    python: str
+    program: Path
+    runtime_api: Any
+    event: Any
+    shared: Any
+    layers: Any
+    invocation_result: Any
+    start_failed: Any
+    _layer_folders: dict[str, Path] = field(default_factory=dict)
+
+    def __call__(self, id: str, function_version: Any) -> Sandbox:  # noqa: A002, ANN401 -- as LocalStack calls it
+        """Return a sandbox, not started yet."""
+        return Sandbox(self, id, function_version)
+
+    def prepare_version(self, function_version: Any) -> None:  # noqa: ANN401 -- LocalStack's
+        """Unpack code and layers as soon as the function is deployed."""
+        function_version.config.code.prepare_for_execution()
+        for layer in function_version.config.layers:
+            self._layer_folder(layer.code)
+
+    def cleanup_version(self, function_version: Any) -> None:  # noqa: ANN401 -- LocalStack's
+        """Leave the layers: other functions and emulators use them."""
+
+    def validate_environment(self) -> bool:
+        """Tell that there is nothing to miss: no Docker is needed."""
+        return True
+
+    def module_path(self, function_version: Any) -> str:  # noqa: ANN401 -- LocalStack's
+        """Return PYTHONPATH for a function."""
+        config = function_version.config
+        layers = [self._layer_folder(layer.code) for layer in config.layers]
+        path: str = self.shared.module_path(str(config.code.get_unzipped_code_location()), layers)
+        return path
+
+    def _layer_folder(self, code: Any) -> Path:  # noqa: ANN401 -- LocalStack's
+        if code.id not in self._layer_folders:
+            archive = io.BytesIO()
+            code._download_archive_to_file(archive)  # noqa: SLF001 -- there is no other way to its bytes
+            self._layer_folders[code.id] = self.layers.folder(archive.getvalue())
+        return self._layer_folders[code.id]
+
+
+class Sandbox:
+    """One execution environment; it serves one invocation at a time, and starts anew after it has died."""
+
+    def __init__(self, sandboxes: Sandboxes, id: str, function_version: Any) -> None:  # noqa: A002, ANN401 -- LocalStack's
+        self.id, self.function_version = id, function_version
+        self._sandboxes, self._config = sandboxes, function_version.config
+        self._environment: dict[str, str] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._api: Any = None
+        self._output = tempfile.TemporaryFile("a+b")  # noqa: SIM115 -- closed in `stop`
+        self._read_bytes = 0
+        self._init_ms: float | None = None
+
+    def get_address(self) -> str:
+        """Return where LocalStack would reach it."""
+        return "127.0.0.1"
+
+    get_endpoint_from_executor = get_address
+
+    def get_runtime_endpoint(self) -> str:
+        """Return nothing: the Runtime API is ours."""
+        return ""
+
+    def get_logs(self) -> str:
+        """Return what was printed since the last invocation."""
+        return self._printed()
+
+    def start(self, env_vars: dict[str, Any]) -> None:
+        """Start the process and wait until it asks for an event; an error at import is raised as LocalStack's."""
+        code = str(self._config.code.get_unzipped_code_location())
+        given = {name: str(value) for name, value in env_vars.items() if not name.startswith(_NOT_GIVEN)}
+        self._environment = {
+            **{name: value for name in self._sandboxes.shared.INHERITED if (value := os.environ.get(name))},
+            **given,
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_{self._config.runtime}",
+            "LAMBDA_TASK_ROOT": code,
+            "PYTHONPATH": self._sandboxes.module_path(self.function_version),
+            "PYTHONUNBUFFERED": "1",
+        }
+        if error := self._start_process():
+            message = "the sandbox cannot start"
+            raise self._sandboxes.start_failed(message, payload=error)
+
+    def _start_process(self) -> bytes | None:
+        """Return None when the sandbox is ready, or why it is not, as a function error."""
+        began_ns = time.perf_counter_ns()
+        self._api = self._sandboxes.runtime_api()
+        self._process = process = subprocess.Popen(  # noqa: S603 -- Lambda's interpreter, our program
+            [self._sandboxes.python, "-P", self._sandboxes.program],
+            env={**self._environment, "AWS_LAMBDA_RUNTIME_API": self._api.address},
+            cwd=self._environment["LAMBDA_TASK_ROOT"],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        while not self._api.ready.wait(_POLL_S):
+            with contextlib.suppress(queue.Empty):
+                error: bytes = self._api.replies.get_nowait().payload
+                self._end_process()
+                return error
+            if process.poll() is not None:
+                return self._died("")
+            if time.perf_counter_ns() - began_ns > START_LIMIT_S * 1e9:
+                self._end_process()
+                return _error(TIMED_OUT, f"the sandbox did not start within {START_LIMIT_S:g} s")
+        self._init_ms = (time.perf_counter_ns() - began_ns) / 1e6
+        return None
+
+    def stop(self) -> None:
+        """End the process and its server."""
+        self._end_process()
+        self._output.close()
+
+    def _end_process(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+            self._api.close()
+
+    def invoke(self, payload: dict[str, str]) -> Any:  # noqa: ANN401 -- LocalStack's result
+        """Hand over an event and wait for its answer, its time-out, or the end of the process."""
+        request_id = payload["invoke-id"]
+        error = self._start_process() if self._process is None else None
+        began_ns, init_ms, self._init_ms = time.perf_counter_ns(), self._init_ms, None
+        body, failed = (error, True) if error else self._exchange(request_id, payload)
+        took_ms = (time.perf_counter_ns() - began_ns) / 1e6
+        logs = self._log(request_id, took_ms, init_ms)
+        return self._sandboxes.invocation_result(request_id, body, is_error=failed, logs=logs)
+
+    def _exchange(self, request_id: str, payload: dict[str, str]) -> tuple[bytes, bool]:
+        deadline_s = time.time() + self._config.timeout
+        headers = {
+            "Lambda-Runtime-Deadline-Ms": str(int(deadline_s * 1_000)),
+            "Lambda-Runtime-Invoked-Function-Arn": payload["invoked-function-arn"],
+            # There is no X-Ray here, and its SDK takes long to import.
+            "Lambda-Runtime-Trace-Id": payload["trace-id"].replace("Sampled=1", "Sampled=0"),
+            "Content-Type": "application/json",
+        }
+        process = self._process
+        if process is None:
+            return self._died(request_id), True
+        self._api.events.put(self._sandboxes.event(request_id, payload["payload"].encode(), headers))
+        while (left_s := deadline_s - time.time()) > 0:
+            with contextlib.suppress(queue.Empty):
+                reply = self._api.replies.get(timeout=min(left_s, _POLL_S))
+                return reply.payload, reply.is_error
+            if process.poll() is not None:
+                return self._died(request_id), True
+        self._end_process()
+        said = f"RequestId: {request_id} Error: Task timed out after {self._config.timeout:.2f} seconds"
+        return _error(TIMED_OUT, said), True
+
+    def _died(self, request_id: str) -> bytes:
+        code = self._process.poll() if self._process else None
+        self._end_process()
+        said = f"exit status {code}" if code is None or code >= 0 else f"signal: {signal.Signals(-code).name}"
+        return _error(EXITED, f"RequestId: {request_id} Error: Runtime exited with error: {said}")
+
+    def _printed(self) -> str:
+        """Return what was printed since the last time; a file keeps it, so that nothing waits for a reader."""
+        output = self._output.fileno()
+        printed = os.pread(output, os.fstat(output).st_size - self._read_bytes, self._read_bytes)
+        self._read_bytes += len(printed)
+        return printed.decode(errors="replace")
+
+    def _log(self, request_id: str, took_ms: float, init_ms: float | None) -> str:
+        """Return an invocation's lines as CloudWatch Logs gets them from Lambda."""
+        report = [
+            f"REPORT RequestId: {request_id}",
+            f"Duration: {took_ms:.2f} ms",
+            f"Billed Duration: {int(took_ms) + 1} ms",
+            f"Memory Size: {self._config.memory_size} MB",
+            f"Max Memory Used: {self._peak_mb()} MB",
+            *([f"Init Duration: {init_ms:.2f} ms"] if init_ms is not None else []),
+        ]
+        lines = [f"START RequestId: {request_id} Version: {self.function_version.id.qualifier}"]
+        lines += [*self._printed().splitlines(), f"END RequestId: {request_id}", "\t".join([*report, ""])]
+        return "\n".join(lines)
+
+    def _peak_mb(self) -> int:
+        try:
+            status = Path(f"/proc/{self._process.pid}/status").read_text() if self._process else ""
+        except OSError:
+            status = ""
+        peaks = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
+        return int(peaks[0]) // 1_024 if peaks else self._config.memory_size
+
+
+def _error(kind: str, message: str) -> bytes:
+    return json.dumps({"errorType": kind, "errorMessage": message}).encode()

@@ -1,0 +1,104 @@
+"""
+LocalStack's Step Functions where it departs from AWS's documentation and a machine of ours depends on it.
+
+Loaded by the shim, by path, so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ASL = "localstack.services.stepfunctions.asl"
+_PARSER = f"{_ASL}.parse.asl_parser"
+_RETRIER = f"{_ASL}.component.common.retry.retrier_decl"
+_WAIT = f"{_ASL}.component.state.state_wait.wait_function.wait_function"
+_TIMESTAMP = f"{_ASL}.component.state.state_wait.wait_function.timestamp"
+_READER = f"{_ASL}.component.state.state_execution.state_map.item_reader.item_reader_decl"
+_READER_CSV = (
+    f"{_ASL}.component.state.state_execution.state_map.item_reader.resource_eval.resource_output_transformer"
+    ".resource_output_transformer_csv"
+)
+PATCHED = {
+    _PARSER: ("InputStream",),
+    _RETRIER: ("time",),
+    _WAIT: ("WaitFunction",),
+    _TIMESTAMP: ("Timestamp",),
+    _READER: ("ItemReader",),
+    _READER_CSV: (
+        "EventDetails",
+        "FailureEvent",
+        "FailureEventException",
+        "HistoryEventType",
+        "MapRunFailedEventDetails",
+        "StatesErrorName",
+        "StatesErrorNameType",
+    ),
+}
+METHODS = {
+    (_WAIT, "WaitFunction"): ("_wait_interval",),
+    (_TIMESTAMP, "Timestamp"): ("_get_wait_seconds",),
+    (_READER, "ItemReader"): ("_eval_body",),
+}
+
+
+def patch(modules: Mapping[str, Any], wait_scale: float) -> None:
+    """Mend all of it; `wait_scale` is a factor on Waits and retry intervals, for tests."""
+    accept_whole_percentages(modules[_PARSER])
+    wait_exactly(modules[_WAIT], modules[_TIMESTAMP], modules[_RETRIER], wait_scale)
+    name_a_reader_s_failure(modules[_READER], modules[_READER_CSV])
+
+
+def accept_whole_percentages(parser: Any) -> None:  # noqa: ANN401 -- a module
+    """Let ToleratedFailurePercentage be a whole number, as in AWS's examples; LocalStack's grammar wants a fraction."""
+    stock, whole = parser.InputStream, re.compile(r'("ToleratedFailurePercentage"\s*:\s*\d+)(?=\s*[,}])')
+    parser.InputStream = lambda text: stock(whole.sub(r"\1.0", text))
+
+
+def wait_exactly(wait: Any, timestamp: Any, retrier: Any, scale: float) -> None:  # noqa: ANN401 -- modules
+    """
+    Let a Wait end at its time.
+
+    LocalStack cuts what is left until a timestamp down to whole seconds, so that it ends up to one too early.
+    """
+
+    def wait_interval(_self: Any, env: Any, wait_seconds: float) -> None:  # noqa: ANN401 -- as the original
+        until = time.monotonic() + wait_seconds * scale
+        while env.is_running() and (left_s := until - time.monotonic()) > 0:
+            env.program_state_event.wait(left_s)
+
+    wait.WaitFunction._wait_interval = wait_interval  # noqa: SLF001 -- we patch it
+    timestamp.int = float  # its only use there is the cut
+    retrier.time = SimpleNamespace(sleep=lambda seconds: time.sleep(seconds * scale))
+
+
+def name_a_reader_s_failure(reader: Any, names: Any) -> None:  # noqa: ANN401 -- modules
+    """
+    Let a Map whose items cannot be read fail as States.ItemReaderFailed, which States.ALL catches.
+
+    LocalStack says States.Runtime, which on AWS nothing catches.
+    """
+    stock = reader.ItemReader._eval_body  # noqa: SLF001 -- we wrap it
+
+    def read(self: Any, env: Any) -> None:  # noqa: ANN401 -- as the original
+        try:
+            stock(self, env)
+        except names.FailureEventException:
+            raise
+        except Exception as error:
+            name = names.StatesErrorName(typ=names.StatesErrorNameType.StatesItemReaderFailed)
+            details = names.MapRunFailedEventDetails(error=name.error_name, cause=str(error))
+            failure = names.FailureEvent(
+                env=env,
+                error_name=name,
+                event_type=names.HistoryEventType.TaskFailed,
+                event_details=names.EventDetails(mapRunFailedEventDetails=details),
+            )
+            raise names.FailureEventException(failure_event=failure) from error
+
+    reader.ItemReader._eval_body = read  # noqa: SLF001

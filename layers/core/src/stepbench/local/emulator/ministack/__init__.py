@@ -1,0 +1,1 @@
+"""MiniStack, started with AWS's own runtime client for its Lambdas."""

@@ -1,0 +1,29 @@
+"""How MiniStack is started."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stepbench.local.paths import Paths
+
+NAME = "MiniStack 1.5.33"
+TOOL = "emulator"
+START_S = 60.0
+DECISIONS = "STEPBENCH_DECISIONS"
+"""Variable with a file: functions may then do what their roles allow, and nothing else; the file has each decision."""
+
+
+def environment(_paths: Paths, port: int, scratch: Path, wait_scale: float) -> dict[str, str]:
+    """Return its own variables."""
+    return {
+        "S3_DATA_DIR": str(scratch / "s3"),
+        "STATE_DIR": str(scratch / "state"),
+        "GATEWAY_PORT": str(port),
+        "LOG_LEVEL": "WARNING",
+        "SFN_WAIT_SCALE": f"{wait_scale:g}",
+        **({"AUTH": "true", "DECISIONS": os.environ[DECISIONS]} if os.environ.get(DECISIONS) else {}),
+    }

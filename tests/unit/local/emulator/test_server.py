@@ -1,0 +1,90 @@
+"""Which emulator is started."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stepbench.errors import LocalEnvironmentError
+from stepbench.local.emulator.localstack.server import environment
+from stepbench.local.emulator.server import CHOICE, KINDS, Emulator, emulator_name, start_emulator
+from stepbench.local.paths import Paths
+from stepbench.local.processes import LOOPBACK, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class _Healthy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """Answer as an emulator."""
+        self.send_response(200 if self.path == "/_localstack/health" else 404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Write nothing."""
+
+
+@pytest.fixture
+def running() -> Iterator[str]:
+    """Serve what answers like an emulator that somebody else has started."""
+    server = HTTPServer((LOOPBACK, 0), _Healthy)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield f"http://{LOOPBACK}:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_it_is_ministack_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty variable is none."""
+    for chosen in ("", "ministack"):
+        monkeypatch.setenv(CHOICE, chosen)
+        assert emulator_name() == KINDS["ministack"].NAME
+    monkeypatch.setenv(CHOICE, "localstack")
+    assert emulator_name() == "LocalStack 4.14.0"
+
+
+def test_one_that_runs_is_taken_and_no_process_of_it_is_ours(
+    tmp_path: Path, running: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So nobody ends it; reports name it by where it is, since it may be anything."""
+    monkeypatch.setenv(CHOICE, f"{running}/")
+    found = start_emulator(Paths(tmp_path, tmp_path))
+    assert found == Emulator(f"the emulator at {running}", running, ())
+
+
+@pytest.mark.parametrize("chosen", ["moto", "127.0.0.1:4566", "http://"])
+def test_an_unknown_one_is_refused_with_what_there_is(chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A typing error would start the other one otherwise."""
+    monkeypatch.setenv(CHOICE, chosen)
+    with pytest.raises(LocalEnvironmentError, match=rf"{CHOICE} is '{chosen}'.*ministack or localstack.*http"):
+        emulator_name()
+
+
+def test_one_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """We do not start what is somebody else's."""
+    endpoint = f"http://{LOOPBACK}:{free_port()}"
+    monkeypatch.setenv(CHOICE, endpoint)
+    with pytest.raises(LocalEnvironmentError, match=f"{endpoint}, where no emulator answers; start it first"):
+        start_emulator(Paths(tmp_path, tmp_path))
+
+
+def test_localstack_finds_dynamodb_local_where_its_installer_would_put_it(tmp_path: Path) -> None:
+    """Otherwise it fetches one from a place that is not in the lock; also the second time, in the same home."""
+    paths, scratch = Paths(tmp_path, tmp_path / "home"), tmp_path / "home/data/emulator"
+    with pytest.raises(LocalEnvironmentError, match="dynamodb is missing; run `make setup-localstack`"):
+        environment(paths, 1, scratch, 1)
+    (paths.installed / "dynamodb").mkdir(parents=True)
+    (paths.installed / "localstack").mkdir()
+    (paths.installed / "dynamodb/DynamoDBLocal.jar").touch()
+    (paths.installed / "localstack/loopback.so").touch()
+    for _ in range(2):
+        made = environment(paths, 4711, scratch, 0.5)
+    assert (scratch / "var/lib/localstack/lib/dynamodb-local/2/DynamoDBLocal.jar").exists()
+    assert (made["GATEWAY_LISTEN"], made["FILESYSTEM_ROOT"]) == ("127.0.0.1:4711", str(scratch))
+    assert made["SFN_WAIT_SCALE"] == "0.5"
