@@ -41,6 +41,7 @@ FLOORS = (
     "loading",
     "calibration",
     "stages",
+    "load_host",
     "local",
     "cli",
     "testing",

@@ -80,6 +80,7 @@ def parameters(state: EnvironmentState, runtime: str, authority: Path | None = N
         "PythonRuntime": runtime,
         "LeadSeconds": str(LEAD_S),
         "ClockCheck": "on",
+        "LoadHost": "own",
         "ClockReference": servers.get(CLOCK, ""),
         "Emulator": EMULATOR_NAME,
         "PostgresqlEndpoint": servers.get(POSTGRESQL, ""),

@@ -45,7 +45,13 @@ PATCHED = {
         "invoke_async_with_retry",
     ),
     "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS",),
-    "ministack.services.stepfunctions": ("_resolve_path_or_ctx", "_run_distributed_map"),
+    "ministack.services.stepfunctions": (
+        "_invoke_with_callback",
+        "_resolve_path_or_ctx",
+        "_run_distributed_map",
+        "_task_tokens",
+        "new_uuid",
+    ),
 }
 PATCHED_METHODS = ("_await_init", "_build_handler_class", "_drain_stderr_bounded", "invoke")
 
@@ -134,6 +140,7 @@ def main() -> None:
     sample_no_traces(service)
     concurrency.await_reserved_concurrency(service)
     accept_max_concurrency_path(modules["ministack.services.stepfunctions"])
+    neighbour("callbacks").await_signs_of_life(modules["ministack.services.stepfunctions"])
     if decisions := os.environ.get("DECISIONS"):
         evaluator, permissions = modules["ministack.core.iam_evaluator"], neighbour("permissions")
         permissions.record_decisions(evaluator, Path(decisions))
