@@ -195,7 +195,7 @@ class TrialFields(Contract):
     writers: int = Field(default=1, ge=1, le=MAX_WRITERS)
     load_from: LoadFrom = Field(
         default="lambda",
-        description="Where writers run: each in a sandbox of Lambda's, or all on the stack's load host, each a process.",
+        description="Where writers run: each in a sandbox of Lambda's, or as a process on the stack's load host.",
     )
     max_concurrency: int | None = Field(default=None, ge=1, le=MAX_WRITERS * 2)
     max_in_flight: int = Field(

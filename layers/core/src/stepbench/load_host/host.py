@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import json
 import logging
+import multiprocessing
 import os
 import platform
 import signal
-import subprocess
-import sys
 import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from multiprocessing import forkserver
+from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -27,17 +28,21 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.errors import RecordsUnavailableError
+from stepbench.load_host.item import run_item
 from stepbench.records.storage import layout
 from stepbench.stages.services import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from multiprocessing.connection import Connection
 
 BEAT_S = 5.0
 """A quarter of RunWriterOnHost's HeartbeatSeconds."""
 RECEIVE_S, MOST_MESSAGES = 5, 10
 CRASHED, TIMED_OUT = "Runtime.ExitError", "Sandbox.Timedout"
 """As Lambda names the ends of a sandbox."""
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Forked from a process that has only imported: a hundred that import for themselves would take all of their lead."""
 LOG = logging.getLogger(__name__)
 
 
@@ -121,29 +126,23 @@ class LoadHost:
 
     def _answer(self, task: dict[str, Any], token: str) -> dict[str, Any]:
         """Run an item, with signs of life, and return what it says, or how it ended."""
+        environ = {**self.environ, **self._variables, "LOAD_HOST": self.place.machine}
         deadline = time.monotonic() + self._limit_s
-        with subprocess.Popen(
-            [sys.executable, "-m", "stepbench.load_host.item"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**self.environ, **self._variables, "LOAD_HOST": self.place.machine},
-            start_new_session=True,
-        ) as process:
-            if process.stdin is None or process.stdout is None:
-                message = "an item's process has no pipes"
-                raise OSError(message)
-            process.stdin.write(json.dumps(task).encode() + b"\n")
-            process.stdin.flush()
-            while (code := _wait(process)) is None and time.monotonic() < deadline:
+        ours, its = PROCESSES.Pipe()
+        with ours:
+            process = PROCESSES.Process(target=run_item, args=(task, environ, its))
+            process.start()
+            its.close()
+            while not (told := wait([ours, process.sentinel], BEAT_S)) and time.monotonic() < deadline:
                 self._send("heartbeat", token)
-            if code is None:
+            answer = _received(ours)
+            if not told:
                 process.kill()
-                return {"errorType": TIMED_OUT, "errorMessage": f"stopped after {self._limit_s:g} s"}
-            said = process.stdout.read()
-        if code:
-            return {"errorType": CRASHED, "errorMessage": f"the writer's process ended with exit code {code}"}
-        answer: dict[str, Any] = json.loads(said.splitlines()[-1])
-        return answer
+            process.join()
+        if not told:
+            return {"errorType": TIMED_OUT, "errorMessage": f"stopped after {self._limit_s:g} s"}
+        crash = f"the writer's process ended with exit code {process.exitcode}"
+        return answer or {"errorType": CRASHED, "errorMessage": crash}
 
     def _send(self, what: str, token: str, **fields: str) -> bool:
         """Tell the state machine; whether it still waits to be told."""
@@ -183,7 +182,8 @@ def run_load_host(place: Place) -> None:
     Raises:
         botocore.exceptions.ClientError: there is no such function, or the right to read its variables is missing.
     """
-    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO)
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    LOG.setLevel(logging.INFO)
     session = boto3.session.Session()
     config = Config(connect_timeout=5, read_timeout=30, max_pool_connections=64, retries={"mode": "standard"})
     clients = {name: session.client(name, config=config) for name in ("sqs", "stepfunctions", "lambda")}
@@ -196,6 +196,8 @@ def run_load_host(place: Place) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
+    PROCESSES.set_forkserver_preload([run_item.__module__])
+    forkserver.ensure_running()
     LOG.info("taking up to %d writers at once, as %s", place.at_once, machine)
     host.serve()
 
@@ -208,8 +210,10 @@ def _take(free: threading.Semaphore) -> int:
     return taken
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int | None:
+def _received(pipe: Connection) -> dict[str, Any] | None:
+    """Return what an item has said, if it has."""
     try:
-        return process.wait(BEAT_S)
-    except subprocess.TimeoutExpired:
+        answer: dict[str, Any] | None = pipe.recv() if pipe.poll() else None
+    except EOFError:
         return None
+    return answer

@@ -1,17 +1,12 @@
-"""
-`python -m stepbench.load_host.item`: one attempt at one slice, in a process of its own, as in a sandbox.
-
-Standard input: `RunWriterInput` as one line of JSON, and nothing more for as long as the host lives: at its end this
-process ends, too. Standard output: the stage's output, or `errorType` and `errorMessage`, as Lambda names them.
-"""
+"""One attempt at one slice, in a process of its own, as in a sandbox: forked from a server that has imported all this."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import sys
 import threading
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
 from typing import Any
 
 from stepbench.contracts.tasks import RunWriterInput
@@ -19,11 +14,17 @@ from stepbench.stages.run_writer import run_writer
 from stepbench.stages.services import stage_handler
 
 
-def main() -> None:
-    """Run the stage, and say what came of it."""
-    task = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=_end_with_host, daemon=True).start()
-    sys.stdout.write(f"{json.dumps(_answer(task))}\n")
+def run_item(task: dict[str, Any], environ: Mapping[str, str], host: Connection) -> None:
+    """
+    Run the stage, and send the host its output, or `errorType` and `errorMessage`, as Lambda names them.
+
+    The process ends with its host: nobody would tell the state machine what came of it, which starts it anew.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the host's, which lets items end
+    os.environ.clear()
+    os.environ.update(environ)
+    threading.Thread(target=_end_with, args=(host,), daemon=True).start()
+    host.send(_answer(task))
 
 
 def _answer(task: dict[str, Any]) -> dict[str, Any]:
@@ -33,10 +34,8 @@ def _answer(task: dict[str, Any]) -> dict[str, Any]:
         return {"errorType": type(error).__name__, "errorMessage": str(error)}
 
 
-def _end_with_host() -> None:
-    os.read(sys.stdin.fileno(), 1)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    main()
+def _end_with(host: Connection) -> None:
+    try:
+        host.recv()  # it sends nothing
+    except EOFError:
+        os.kill(os.getpid(), signal.SIGKILL)
