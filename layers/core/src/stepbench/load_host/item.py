@@ -1,4 +1,4 @@
-"""One attempt at one slice, in a process of its own, as in a sandbox: forked from a server that has imported all this."""
+"""One attempt at one slice in a process of its own, as in a sandbox; forked from one that has imported all this."""
 
 from __future__ import annotations
 
