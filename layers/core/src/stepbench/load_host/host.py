@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 BEAT_S = 5.0
 """A quarter of RunWriterOnHost's HeartbeatSeconds."""
 RECEIVE_S, MOST_MESSAGES = 5, 10
+END_S = 10
+"""How long a process that has answered may take to end."""
 CRASHED, TIMED_OUT = "Runtime.ExitError", "Sandbox.Timedout"
 """As Lambda names the ends of a sandbox."""
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -112,17 +114,19 @@ class LoadHost:
         return bodies
 
     def _run(self, body: str) -> None:
+        message = json.loads(body)
+        token, task = message["token"], message["task"]
+        if not self._send("heartbeat", token):
+            return
         try:
-            message = json.loads(body)
-            token, task = message["token"], message["task"]
-            if self._send("heartbeat", token):
-                answer = self._answer(task, token)
-                if "output" in answer:
-                    self._send("success", token, output=json.dumps(answer["output"]))
-                else:
-                    self._send("failure", token, error=answer["errorType"], cause=json.dumps(answer))
-        except Exception:
-            LOG.exception("an item was given up")
+            answer = self._answer(task, token)
+        except Exception as error:  # no process, no memory: the state machine need not wait to hear of it
+            LOG.exception("an item was not run")
+            answer = {"errorType": CRASHED, "errorMessage": f"the load host could not run it: {error}"}
+        if "output" in answer:
+            self._send("success", token, output=json.dumps(answer["output"]))
+        else:
+            self._send("failure", token, error=answer["errorType"], cause=json.dumps(answer))
 
     def _answer(self, task: dict[str, Any], token: str) -> dict[str, Any]:
         """Run an item, with signs of life, and return what it says, or how it ended."""
@@ -136,9 +140,9 @@ class LoadHost:
             while not (told := wait([ours, process.sentinel], BEAT_S)) and time.monotonic() < deadline:
                 self._send("heartbeat", token)
             answer = _received(ours)
-            if not told:
-                process.kill()
-            process.join()
+            process.join(END_S if told else 0)
+            process.kill()
+            process.join(END_S)
         if not told:
             return {"errorType": TIMED_OUT, "errorMessage": f"stopped after {self._limit_s:g} s"}
         crash = f"the writer's process ended with exit code {process.exitcode}"
