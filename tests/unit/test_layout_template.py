@@ -426,12 +426,18 @@ def test_optional_stacks_are_off_and_go_with_the_stack() -> None:
     stacks = {
         name: body for name, body in TEMPLATE["Resources"].items() if body["Type"] == "AWS::CloudFormation::Stack"
     }
-    assert {"ElastiCacheStack", "CassandraStack", "EtcdStack", "AuroraPostgresqlStack"} <= stacks.keys()
+    assert {
+        "ElastiCacheStack",
+        "CassandraStack",
+        "EtcdStack",
+        "AuroraPostgresqlStack",
+        "LoadHostStack",
+    } <= stacks.keys()
     for name, body in stacks.items():
         assert body["DeletionPolicy"] == body["UpdateReplacePolicy"] == "Delete", name
         assert body["Condition"], name
         assert (ROOT / body["Properties"]["TemplateURL"]).is_file()
-    for parameter in ("AuroraPostgresql", "EtcdNodes", "ElastiCache", "CassandraNode"):
+    for parameter in ("AuroraPostgresql", "EtcdNodes", "ElastiCache", "CassandraNode", "LoadHost"):
         assert TEMPLATE["Parameters"][parameter]["Default"] == "off"
 
 
