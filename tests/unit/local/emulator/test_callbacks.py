@@ -9,7 +9,7 @@ from typing import Any
 from stepbench.local.emulator import callbacks
 
 LIMIT_S = 1.0
-TOKEN = "7f9a-stock"
+STOCK = "7f9a-stock"
 
 
 class Service:
@@ -43,7 +43,7 @@ def patched() -> Any:  # noqa: ANN401 -- as a module
 
 def test_silence_ends_the_wait_as_a_heartbeat_time_out() -> None:
     """That nobody took a task is known from the first second: the limit counts from the start."""
-    error = patched()._invoke_with_callback("any", {"token": TOKEN}, TOKEN, {"HeartbeatSeconds": LIMIT_S})
+    error = patched()._invoke_with_callback("any", {"token": STOCK}, STOCK, {"HeartbeatSeconds": LIMIT_S})
     assert error == {"Error": "States.HeartbeatTimeout", "Cause": ""}
 
 
@@ -51,7 +51,7 @@ def test_each_attempt_has_a_token_of_its_own() -> None:
     """Who still works on the first must not be able to answer for the second."""
     service = patched()
     for _ in range(2):
-        service._invoke_with_callback("any", {"body": {"token": TOKEN}}, TOKEN, {"HeartbeatSeconds": LIMIT_S})
+        service._invoke_with_callback("any", {"body": {"token": STOCK}}, STOCK, {"HeartbeatSeconds": LIMIT_S})
     assert service.sent == [{"body": {"token": "own-0"}}, {"body": {"token": "own-1"}}]
 
 
@@ -60,7 +60,7 @@ def test_a_task_without_a_limit_waits_for_its_answer() -> None:
     service = patched()
     answers: list[Any] = []
     waiting = threading.Thread(
-        target=lambda: answers.append(service._invoke_with_callback("any", {}, TOKEN, {})), daemon=True
+        target=lambda: answers.append(service._invoke_with_callback("any", {}, STOCK, {})), daemon=True
     )
     waiting.start()
     assert service.waiting.wait(10)

@@ -35,11 +35,14 @@ def load_host(stack: Stack, paths: Paths) -> Iterator[int]:
     """
     log = paths.logs / f"{NAME}.log"
     before = set(stack.table.beats(layout.LOAD_HOSTS))
+
+    def is_there() -> bool:
+        return bool(set(stack.table.beats(layout.LOAD_HOSTS)) - before)
+
     arguments = [sys.executable, "-m", "stepbench.load_host", *program_arguments(stack)]
     pid = spawn([*arguments, "--machine", MACHINE], log=log, env=_environment(stack), cwd=paths.home)
     try:
-        gives_signs = lambda: bool(set(stack.table.beats(layout.LOAD_HOSTS)) - before)  # noqa: E731
-        wait_until("the load host takes writers", gives_signs, timeout_s=START_S, pid=pid, log=log)
+        wait_until("the load host takes writers", is_there, timeout_s=START_S, pid=pid, log=log)
         yield pid
     finally:
         terminate([pid], grace_s=DRAIN_S)
