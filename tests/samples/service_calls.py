@@ -173,7 +173,7 @@ def _console(roles: Roles) -> Iterator[Call]:
 
 def _load_host(roles: Roles) -> Iterator[Call]:
     why = "the host fetches what it runs when it is made: stacks/load-host.yaml"
-    for layer in ("CoreLayer", "LibrariesLayer", "StoresLayer"):
+    for layer in ("CoreLayer", "LibrariesLayer", "StoresLayer", "AuthoritiesLayer"):
         yield Call("LoadHostRole", "lambda:GetLayerVersion", str(roles.resolve({"Ref": layer})), why)
 
 
