@@ -76,7 +76,9 @@ def calls(deployment: Deployment) -> list[Json]:
     assert set(failures.values()) == {None}, finished.stderr
     name = "permissions-aborted"
     before = deployment.inventory()
-    with deployment.running(plan(name, "dynamodb", measured=400)) as process:
+    aborted = plan(name, "dynamodb", measured=400)
+    aborted["trials"][0]["load_from"] = "host"  # whose writers then fail, and say so
+    with deployment.running(aborted) as process:
         assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 90)
         deployment.abort()
         assert wait_for(lambda: deployment.inventory() == before, 90), deployment.inventory()
