@@ -210,6 +210,7 @@ def test_a_load_host_runs_the_writers_code_as_the_program_takes_it() -> None:
     given = vars(build_parser().parse_args(arguments))
     assert given["at_once"] == 64
     assert (given["queue_url"], given["function"], given["machine"]) == ("QueueUrl", "Function", "InstanceType")
+    assert "StandardError=journal+console" in unit  # nobody can log in to read its log
     assert "KillMode=mixed" in unit  # a stop asks the program, which lets its writers end
     limit_s = load_template("template.yaml")["Resources"]["RunWriterFunction"]["Properties"]["Timeout"]
     (stop_s,) = re.findall(r"TimeoutStopSec=(\d+)", unit)
