@@ -59,6 +59,7 @@ def _trials() -> list[Json]:
         {"name": "until", "target": {"store": "etcd"},
          "phases": [{"name": "steady", "load": [{"rate_per_s": 50, "duration_s": 5}], "until": until}]},
         {"name": "busy", "target": capacity, "phases": [warm_up, at_found], "find_rate": found},
+        {"name": "from-host", "target": {"store": "s3"}, "load_from": "host", "phases": [warm_up, steady]},
         {"name": "items", "experiment": "operations", "target": {"store": "dynamodb"},
          "workload": {**products, "record": {"shape": "product"}}, "phases": closed},
     ]  # fmt: skip
@@ -75,7 +76,9 @@ def calls(deployment: Deployment) -> list[Json]:
     assert set(failures.values()) == {None}, finished.stderr
     name = "permissions-aborted"
     before = deployment.inventory()
-    with deployment.running(plan(name, "dynamodb", measured=400)) as process:
+    aborted = plan(name, "dynamodb", measured=400)
+    aborted["trials"][0]["load_from"] = "host"  # whose writers then fail, and say so
+    with deployment.running(aborted) as process:
         assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 90)
         deployment.abort()
         assert wait_for(lambda: deployment.inventory() == before, 90), deployment.inventory()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.samples.templates import Json, listed, load_template
 
+from stepbench.local.load_host import NAME as LOAD_HOST
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -58,16 +60,17 @@ class Roles:
         found = {}
         for name, resource in self.template["Resources"].items():
             if resource["Type"] in _OWN_ROLE:
-                given = resource["Properties"].get("Policies", ())
+                properties = resource["Properties"]
+                given = (*properties.get("Policies", ()), *properties.get("ManagedPolicyArns", ()))
                 found[name] = [each["Ref"] for each in given if isinstance(each, dict) and "Ref" in each] + [name]
         for name, resource in self.template["Resources"].items():
             for role in resource.get("Properties", {}).get("Roles", ()):  # attached from the policy's side
                 found[role["Ref"].removesuffix("Role")].append(name)
         return found
 
-    def owner(self, name: str) -> str:
-        """Return the logical id of a function by its name."""
-        return f"{name.removeprefix(f'{self.stack}-')}Function"
+    def owner(self, session: str) -> str:
+        """Return the logical id of who has a role, by the session's name: a function's, or the load host's."""
+        return "LoadHostRole" if session == LOAD_HOST else f"{session.removeprefix(f'{self.stack}-')}Function"
 
     def arn(self, logical: str, attribute: str = "Arn") -> str:
         """Return an attribute of a resource, which may be one that is not deployed."""

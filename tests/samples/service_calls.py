@@ -35,7 +35,7 @@ class Call(NamedTuple):
 def service_calls(roles: Roles) -> list[Call]:
     """Return all of them, for the roles of a stack."""
     found = [*_streams(roles), *_machines(roles), *_autoscaling(), *_traces(), *_other_stores(roles), *_dsql(roles)]
-    return [*found, *_failures(roles), *_console(roles), *_not_seen(roles)]
+    return [*found, *_failures(roles), *_console(roles), *_load_host(roles), *_not_seen(roles)]
 
 
 def _streams(roles: Roles) -> Iterator[Call]:
@@ -70,6 +70,7 @@ def _machines(roles: Roles) -> Iterator[Call]:
     for action in ("PutTargets", "PutRule", "DescribeRule"):
         yield Call("BenchmarkStateMachine", f"events:{action}", rule, integrations)
     yield Call("TrialStateMachine", "s3:GetObject", f"{roles.arn('ResultsBucket')}/runs/r/items.json", integrations)
+    yield Call("TrialStateMachine", "sqs:SendMessage", roles.arn("LoadQueue"), integrations)
     yield Call("TrialStateMachine", "dynamodb:PutItem", roles.arn("ResultsTable"), integrations)
 
 
@@ -168,6 +169,12 @@ def _console(roles: Roles) -> Iterator[Call]:
         execution = f"arn:aws:states:{REGION}:{ACCOUNT}:execution:{roles.stack}-{machine}:run"
         for action in ("DescribeExecution", "StopExecution"):
             yield Call("SweepTargetsFunction", f"states:{action}", execution, why)
+
+
+def _load_host(roles: Roles) -> Iterator[Call]:
+    why = "the host fetches what it runs when it is made: stacks/load-host.yaml"
+    for layer in ("CoreLayer", "LibrariesLayer", "StoresLayer", "AuthoritiesLayer"):
+        yield Call("LoadHostRole", "lambda:GetLayerVersion", str(roles.resolve({"Ref": layer})), why)
 
 
 def _not_seen(roles: Roles) -> Iterator[Call]:

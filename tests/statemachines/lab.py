@@ -9,7 +9,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).parent / "fakes" / "fake_stage.py"
 ROLE = "arn:aws:iam::000000000000:role/any"
 TABLE, BUCKET = "results", "items"
+HEARTBEAT_S = 2
+"""In place of the machine's own, which no scale shortens."""
 WAIT_SCALE = 0.002
 """Of the waits and retry intervals in the machines: 40 retries, 15 s apart, pass in 1.2 s."""
 DEADLINE_S = 60.0
@@ -43,6 +45,7 @@ class Scenario:
     """Phases that PlanPhase does without."""
     children: tuple[Scenario, ...] = ()
     with_items: bool = True
+    load_from: str = "lambda"
     hold: str = ""
     """A stage whose call does not end before `Lab.release`."""
 
@@ -85,6 +88,7 @@ class Lab:
     endpoint: str
     journal: Path
     machines: dict[str, str]
+    queue: str = ""
 
     def aws(self, service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
         """Return a client on the emulator."""
@@ -178,16 +182,19 @@ class Lab:
     def deploy(self, name: str, definition: str) -> None:
         """Create a state machine, with its substitutions made."""
         text = re.sub(r"\$\{(\w+)\}", lambda found: self._resolve(found[1]), definition)
+        text = re.sub(r'"HeartbeatSeconds": \d+', f'"HeartbeatSeconds": {HEARTBEAT_S}', text)
         answer = self.aws("stepfunctions").create_state_machine(name=name, definition=text, roleArn=ROLE)
         self.machines[name] = answer["stateMachineArn"]
 
     def _resolve(self, name: str) -> str:
         known = {"ResultsTableName": TABLE, "TrialStateMachineArn": self.machines.get("trial", ""), "Partition": "aws"}
+        known["LoadQueueUrl"] = self.queue
         function = f"arn:aws:lambda:us-east-1:000000000000:function:{name.removesuffix('FunctionArn')}"
         return known.get(name, function)
 
     def _store_items(self, scenario: Scenario) -> None:
         item = {"ref": scenario.ref(), "phase": 0, "slice": 0, "start_at_ns": 1, "wait_until": "2026-01-01T00:00:00Z"}
+        item["load_from"] = scenario.load_from
         items = [{**item, "expires_at": 1_999_999_999, "writer": writer} for writer in range(2)]
         if scenario.with_items:
             self.aws("s3").put_object(Bucket=BUCKET, Key=scenario.id, Body=json.dumps(items))
@@ -208,6 +215,8 @@ def _furnish(endpoint: str, folder: Path) -> Lab:
     journal.mkdir()
     session = boto3.session.Session("test", "test", region_name="us-east-1")
     lab = Lab(session, endpoint, journal, {})
+    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    lab = replace(lab, queue=lab.aws("sqs").create_queue(QueueName="load.fifo", Attributes=fifo)["QueueUrl"])
     lab.aws("s3").create_bucket(Bucket=BUCKET)
     lab.aws("dynamodb").create_table(TableName=TABLE, **RESULTS_TABLE)
     definitions = {name: (ROOT / f"statemachines/{name}.asl.json").read_text() for name in ("trial", "benchmark")}

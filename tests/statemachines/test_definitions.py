@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from tests.statemachines.conftest import Machine, State
 
-AWS_NAMES = ("States.", "Lambda.", "Runtime.", "Sandbox.")
+AWS_NAMES = ("States.", "Lambda.", "Runtime.", "Sandbox.", "SQS.")
 LAMBDA_SERVICE_ERRORS = {
     "Lambda.ServiceException",
     "Lambda.AWSLambdaException",

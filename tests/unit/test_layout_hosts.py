@@ -9,11 +9,15 @@ from typing import Any, NamedTuple
 
 import pytest
 from botocore.loaders import Loader
-from tests.samples.templates import Json, load_template, statements
+from tests.samples.templates import ROOT, Json, load_template, statements
+from tests.statemachines.conftest import load_machine
 
 from stepbench.contracts.rules.etcd import COMPACTION_S, QUOTA_BYTES
+from stepbench.load_host.__main__ import build_parser
+from stepbench.load_host.host import BEAT_S
+from stepbench.stages.plan_phase import LOAD_HOST_SILENT_S
 
-STACKS = pytest.mark.parametrize("stack", ["cassandra", "etcd"])
+STACKS = pytest.mark.parametrize("stack", ["cassandra", "etcd", "load-host"])
 HEREDOC = r"^cat > (\S+) <<'?EOF'?\n(.*?)^EOF$"
 
 
@@ -77,7 +81,9 @@ def test_a_host_checks_what_it_fetches_and_has_no_key(stack: str) -> None:
 def test_no_update_replaces_a_host_unasked(stack: str) -> None:
     """An alias that means the latest image, resolved at each update, replaces hosts whenever there is a newer one."""
     hosts = hosts_of(stack)
-    assert re.fullmatch(r"resolve:ssm:/aws/service/canonical/\S+/stable/2\d{7}/\S+/ami-id", hosts.data["ImageId"])
+    image = hosts.data["ImageId"]
+    image = image if isinstance(image, str) else image["Fn::Sub"]
+    assert re.fullmatch(r"resolve:ssm:/aws/service/canonical/\S+/stable/2\d{7}/\S+/ami-id", image)
     assert not any("SSM" in parameter["Type"] for parameter in hosts.stack["Parameters"].values())
     version = {"Fn::GetAtt": [hosts.template, "LatestVersionNumber"]}
     for properties in hosts.of_type("EC2::Instance").values():
@@ -192,3 +198,41 @@ def test_two_or_three_zones_are_taken(zones: str, *, taken: bool) -> None:
     """Anything else would fail in the middle of the deployment, at a subnet or at a database."""
     parameter = load_template("template.yaml")["Parameters"]["AvailabilityZones"]
     assert bool(re.search(parameter["AllowedPattern"], zones)) == taken
+
+
+def test_a_load_host_runs_the_writers_code_as_the_program_takes_it() -> None:
+    """An argument that is none ends the program at each start, and nobody sees more than silence."""
+    hosts = hosts_of("load-host")
+    unit = hosts.written("/etc/systemd/system/load-host.service")
+    (command,) = re.findall(r"^ExecStart=(.+)", unit.replace("\\\n", ""), re.MULTILINE)
+    program, flag, module, *arguments = shlex.split(command)
+    assert (program, flag, module) == ("/opt/stepbench/bin/python", "-m", "stepbench.load_host")
+    given = vars(build_parser().parse_args(arguments))
+    assert given["at_once"] == 64
+    assert (given["queue_url"], given["function"], given["machine"]) == ("QueueUrl", "Function", "InstanceType")
+    assert "StandardError=journal+console" in unit  # nobody can log in to read its log
+    assert "KillMode=mixed" in unit  # a stop asks the program, which lets its writers end
+    limit_s = load_template("template.yaml")["Resources"]["RunWriterFunction"]["Properties"]["Timeout"]
+    (stop_s,) = re.findall(r"TimeoutStopSec=(\d+)", unit)
+    assert int(stop_s) > limit_s
+
+
+def test_a_load_host_has_the_layers_and_the_libraries_of_the_function() -> None:
+    """What it measures with must be what the function would have measured with."""
+    resources = load_template("template.yaml")["Resources"]
+    layers = resources["RunWriterFunction"]["Properties"]["Layers"]
+    given = resources["LoadHostStack"]["Properties"]["Parameters"]["LayerArns"]
+    assert given == {"Fn::Join": [",", layers]}
+    policies = resources["RunWriterFunction"]["Properties"]["Policies"]
+    assert resources["LoadHostRole"]["Properties"]["ManagedPolicyArns"] == policies
+    pinned = re.findall(r"boto3==[\d.]+", hosts_of("load-host").script)
+    assert pinned == re.findall(r"^boto3==[\d.]+", (ROOT / "requirements/lambda.in").read_text(), re.MULTILINE)
+    (version,) = re.findall(r"uv/releases/download/([\d.]+)", hosts_of("load-host").script)
+    assert f"uv=={version}\n" in (ROOT / "requirements/uv.in").read_text()
+
+
+def test_one_silence_is_too_long_for_state_machine_and_plans_alike() -> None:
+    """Four signs of life fit in: one that is late loses no slice."""
+    state = load_machine("trial")["RunWriterOnHost"].definition
+    assert state["HeartbeatSeconds"] == LOAD_HOST_SILENT_S == 4 * BEAT_S
+    assert f"for {LOAD_HOST_SILENT_S} s" in load_machine("trial")["LoadHostLost"].definition["Result"]["Cause"]

@@ -47,6 +47,9 @@ NAMELESS = {
     "lambda:CreateEventSourceMapping",
     "dynamodb:ListStreams",
     "cloudwatch:GetMetricData",
+    "states:SendTaskSuccess",
+    "states:SendTaskFailure",
+    "states:SendTaskHeartbeat",
     "logs:CreateLogDelivery",
     "logs:GetLogDelivery",
     "logs:UpdateLogDelivery",
@@ -130,8 +133,9 @@ def test_a_machine_may_invoke_its_functions_and_no_others(machine: str) -> None:
 def test_the_environment_is_what_settings_read() -> None:
     """A variable with another name would be ignored, and the default used in silence."""
     given = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"])
+    of_host = {"LOAD_HOST"}
     of_lambda = {"AWS_REGION", "AWS_ENDPOINT_URL", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
-    assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - of_lambda
+    assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - of_lambda - of_host
 
 
 def test_every_function_goes_to_the_regions_own_s3(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,12 +426,18 @@ def test_optional_stacks_are_off_and_go_with_the_stack() -> None:
     stacks = {
         name: body for name, body in TEMPLATE["Resources"].items() if body["Type"] == "AWS::CloudFormation::Stack"
     }
-    assert {"ElastiCacheStack", "CassandraStack", "EtcdStack", "AuroraPostgresqlStack"} <= stacks.keys()
+    assert {
+        "ElastiCacheStack",
+        "CassandraStack",
+        "EtcdStack",
+        "AuroraPostgresqlStack",
+        "LoadHostStack",
+    } <= stacks.keys()
     for name, body in stacks.items():
         assert body["DeletionPolicy"] == body["UpdateReplacePolicy"] == "Delete", name
         assert body["Condition"], name
         assert (ROOT / body["Properties"]["TemplateURL"]).is_file()
-    for parameter in ("AuroraPostgresql", "EtcdNodes", "ElastiCache", "CassandraNode"):
+    for parameter in ("AuroraPostgresql", "EtcdNodes", "ElastiCache", "CassandraNode", "LoadHost"):
         assert TEMPLATE["Parameters"][parameter]["Default"] == "off"
 
 

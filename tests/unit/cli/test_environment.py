@@ -6,7 +6,9 @@ import pytest
 
 from stepbench.cli import main
 from stepbench.contracts.target import target_models
-from stepbench.local import session
+from stepbench.load_host import __main__ as program
+from stepbench.load_host.host import Place
+from stepbench.local import session, stack
 from stepbench.local.state import EnvironmentState, Server
 
 
@@ -56,3 +58,30 @@ def test_down_says_what_it_ended(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == said
+
+
+class Deployed:
+    """A stack that takes load from hosts, or does not."""
+
+    name = "measured"
+
+    def __init__(self, **outputs: str) -> None:
+        self.outputs = {"LoadQueueUrl": "https://queue.fifo", **outputs}
+
+
+def test_a_load_host_serves_the_stack_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it needs to know, the stack tells."""
+    started: list[Place] = []
+    monkeypatch.setattr(stack, "remote_stack", lambda _name: Deployed(LoadHostRoleArn="arn"))
+    monkeypatch.setattr(program, "run_load_host", started.append)
+    assert main(["load-host", "--stack", "measured", "--at-once", "7", "--machine", "desk"]) == 0
+    assert started == [Place("https://queue.fifo", "measured-RunWriter", 7, "desk")]
+
+
+def test_a_stack_that_takes_no_load_from_hosts_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its plans would be refused, and the host would wait for ever."""
+    monkeypatch.setattr(stack, "remote_stack", lambda _name: Deployed())
+    assert main(["load-host", "--stack", "measured"]) == 1
+    assert "deploy it with LoadHost=own" in capsys.readouterr().err

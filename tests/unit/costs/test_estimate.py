@@ -257,3 +257,17 @@ def test_the_estimate_of_closed_loop_is_that_of_the_fastest_dynamodb() -> None:
     plan = TrialPlan.model_validate({"target": {"store": "dynamodb"}, "phases": phases, **fields})
     assert usd(estimate(plan), "DynamoDB on-demand writes") == pytest.approx(0.375, rel=1e-3)
     assert actual_cost(plan, Usage(sent=60_000, preloaded=0)) < estimate(plan).total_usd - 0.33
+
+
+def test_a_load_host_is_billed_by_the_hour_in_place_of_its_writers() -> None:
+    """1,000 s of load, 120 s of draining, 90 s around: 1,210 s at $0.686 an hour; 4 slices, a poll each 5 s."""
+    plans = [trial("s3", writers=2, load_from=place) for place in ("lambda", "host")]
+    function, host = map(estimate, plans)
+    assert usd(host, "Load host (EC2, i4i.2xlarge)") == pytest.approx(1_210 / 3_600 * 0.686)
+    assert usd(host, "SQS FIFO requests") == pytest.approx((4 * 3 + 1_210 / 5) * 0.5e-6)
+    assert usd(function, "Load host (EC2, i4i.2xlarge)") == usd(function, "SQS FIFO requests") == 0
+    writers_gb_s = 2 * 1_000 + 4 * 45
+    saved_usd = usd(function, "Lambda duration (x86)") - usd(host, "Lambda duration (x86)")
+    assert saved_usd == pytest.approx(writers_gb_s * 0.0000166667)
+    requests = usd(function, "Lambda requests") - usd(host, "Lambda requests")
+    assert requests == pytest.approx(4 * 0.2e-6)

@@ -155,6 +155,7 @@ def test_the_templates_parameters_are_what_runs() -> None:
         "PythonRuntime": "python3.12",
         "LeadSeconds": "3",
         "ClockCheck": "on",
+        "LoadHost": "own",
         "ClockReference": "127.0.0.1:123",
         "Emulator": "MiniStack 1.5.33",
         "PostgresqlEndpoint": "",

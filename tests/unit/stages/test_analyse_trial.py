@@ -382,3 +382,31 @@ def test_what_had_the_whole_drain_limit_to_arrive_is_lost_though_the_run_was_sto
     accounting = present(result.summary.accounting)
     assert (accounting.lost, accounting.cut_off) == (2, 1)
     assert text_of(result, "lost_events").startswith("2 acknowledged events had not arrived after 1 s")
+
+
+def test_what_writers_ran_on_is_told_where_it_was_no_function() -> None:
+    """By their own signs of life: a plan says what was wanted."""
+    for place, hosts in (("lambda", ()), ("host", ("i4i.2xlarge, 8 cores, x86_64",))):
+        trial = Trial(load_from=place).finish()
+        for phase in (0, 1):
+            who = f"writer#{layout.attempt_id(phase, 0, 0, 0)}"
+            host = "i4i.2xlarge, 8 cores, x86_64" if place == "host" else ""
+            trial.memory.services.table.beat(trial.ref.tag, who, {}, load_host=host)
+        summary = trial.result().summary
+        assert summary.load_hosts == hosts
+        assert summary.setup.get("load_from") == ("host" if hosts else None)
+        assert summary.sides.partition("; load from ")[2] == "".join(hosts)
+
+
+def test_a_host_s_trial_is_billed_by_its_logs_without_a_line_of_the_writers() -> None:
+    """They leave none: waiting for one would leave the estimate's guess."""
+    page = ReportPage(function="ReceiveEvents", lines=())
+    found = {}
+    for place in ("lambda", "host"):
+        trial = Trial(load_from=place).finish()
+        trial.collected(page)
+        found[place] = trial.result().summary.cost_usd.actual
+    guessed = Trial(load_from="host").finish().result().summary.cost_usd.actual
+    assert found["host"] is not None
+    assert guessed is not None
+    assert found["host"] < guessed

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.run_tasks import ValidatePlanInput
 from stepbench.contracts.search import Utilisation
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
-from stepbench.errors import PlanError, RateNotFoundError, TrialCancelledError
+from stepbench.errors import LoadHostLostError, PlanError, RateNotFoundError, TrialCancelledError
 from stepbench.records.storage import layout
 from stepbench.stages.plan_phase import plan_phase, with_found_rate
 from stepbench.stages.validate_plan import validate_plan
@@ -327,3 +328,30 @@ def test_probes_and_the_load_are_marked_for_the_state_machine() -> None:
     task = ValidatePlanInput.model_validate({"plan": plan, "run_id": "r", "started_at": "2026-01-01T00:00:00Z"})
     (trial,) = validate_plan(task, MemoryServices(etcd_metric=json.dumps(METRIC)).services).trials
     assert [phase.utilisation for phase in trial.phases] == [False, True, True, True, True]
+
+
+HOURS_NS = 3_600 * SECOND_NS
+
+
+def planned_on_host(clock_ns: int, beat: str = "beat") -> list[dict[str, Any]]:
+    """Return the items of a plan for a load host which has just given a sign of life, or its last; "": none ever."""
+    memory = MemoryServices(FakeClock(clock_ns))
+    if beat:
+        getattr(memory.services.table, beat)(layout.LOAD_HOSTS, "a host", {})
+    ref = stored_trial(memory.services, small_plan(load_from="host"))
+    output = plan_phase(PlanPhaseInput(ref=ref, phase=0), memory.services)
+    items: list[dict[str, Any]] = memory.services.runs.find_json(output.items_key)
+    return items
+
+
+def test_the_map_s_items_say_who_runs_them() -> None:
+    """The state machine's Choice reads nothing else."""
+    assert {item["load_from"] for item in planned_on_host(time.time_ns())} == {"host"}
+    assert {item.load_from for item in planned(small_plan())[1]} == {"lambda"}
+
+
+@pytest.mark.parametrize(("later_ns", "beat"), [(0, ""), (HOURS_NS, "beat"), (0, "end_beat")])
+def test_load_is_planned_only_for_a_host_that_takes_it(later_ns: int, beat: str) -> None:
+    """None was ever there, it has gone silent, or it is draining: the queue would be nobody's."""
+    with pytest.raises(LoadHostLostError, match=r"sign of life for 20 s.*`stepbench load-host --stack NAME`"):
+        planned_on_host(time.time_ns() + later_ns, beat)

@@ -114,6 +114,15 @@ def test_sandboxes_are_counted_by_clock_or_else_by_cold_starts(samples: tuple[st
     assert run_manifest("run-1", TRIALS, memory.services).sandboxes == sandboxes
 
 
+def test_writers_on_a_host_are_no_sandboxes() -> None:
+    """They measure their clocks as those do."""
+    memory = MemoryServices()
+    hosted = TRIALS[1].model_copy(update={"load_hosts": ("i4i.2xlarge",)})
+    for role in ("writer", "receiver"):
+        memory.services.table.add_clock(trial_tag("run-1", hosted.index), ClockSample(role, role, 1, 5, 10))
+    assert run_manifest("run-1", (hosted,), memory.services).sandboxes == 1
+
+
 def test_the_code_hash_is_of_the_files_that_run() -> None:
     """64 hexadecimal digits; the same as long as no file changes."""
     assert re.fullmatch(r"[0-9a-f]{64}", code_sha256())

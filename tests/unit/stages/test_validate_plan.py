@@ -199,3 +199,28 @@ def test_a_preset_passes_as_it_is_pasted_into_the_console() -> None:
     """The first thing that a user does."""
     output = validate_plan(task(json.loads(find_plan("quick-unloaded"))), MemoryServices().services)
     assert [trial.name for trial in output.trials] == ["s3", "dynamodb", "postgresql", "etcd"]
+
+
+def from_host(**trial: Any) -> dict[str, Any]:  # noqa: ANN401 -- a trial's fields
+    """Return a plan that takes its load from a host."""
+    phases = [{"name": "m", "load": [{"rate_per_s": 10, "duration_s": 10}]}]
+    return {"name": "p", "trials": [{"target": {"store": "s3"}, "load_from": "host", "phases": phases, **trial}]}
+
+
+def test_a_plan_for_a_load_host_is_refused_where_there_is_none() -> None:
+    """Its writers would wait in a queue that nobody asks."""
+    found = problem_of(from_host())
+    assert (found.path, found.value) == ("trials[0].load_from", '"host"')
+    assert "LoadHost=on" in found.remedy
+    validate_plan(task(from_host()), MemoryServices(load_host_writers=1).services)
+
+
+@pytest.mark.parametrize(("duration_s", "at_once"), [(10, 8), (1_200, 16)])
+def test_more_writers_than_a_load_host_runs_at_once_are_refused(duration_s: float, at_once: int) -> None:
+    """In a second slice the successors wait beside those that write; what waits unheard is given up."""
+    phases = [{"name": "m", "load": [{"rate_per_s": 10, "duration_s": duration_s}]}]
+    document = from_host(writers=8, phases=phases)
+    found = problem_of(document, MemoryServices(load_host_writers=at_once - 1))
+    assert (found.path, found.value) == ("trials[0].writers", "8")
+    assert f"LoadHostWriters={at_once}" in found.remedy
+    validate_plan(task(document), MemoryServices(load_host_writers=at_once).services)

@@ -62,6 +62,10 @@ class WatchLostError(StepbenchError):
     """The watch on a pull trigger ended while load was offered. Raised by the trial machine itself."""
 
 
+class LoadHostLostError(StepbenchError):
+    """No load host takes writers, or the one that took a slice is silent. Raised by the trial machine, too."""
+
+
 class TrialsFailedError(StepbenchError):
     """The report is written, and not all of its trials succeeded. Raised by the benchmark machine itself."""
 

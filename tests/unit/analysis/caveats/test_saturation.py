@@ -153,3 +153,10 @@ def test_a_short_standstill_in_a_long_window_is_named_though_no_quantile_shows_i
     lateness_ns = np.where((due_ns >= STOP_NS) & (due_ns < STOP_NS + SECOND_NS), STOP_NS + SECOND_NS - due_ns, 0)
     (caveat,) = Trial(phases=phases).measured_rows(lateness_ns, 2 * MS, cpu_share=0.03).caveats("host_jitter")
     assert "a writer stood still, with events due" in caveat.text
+
+
+def test_a_load_host_s_writers_get_no_advice_about_functions() -> None:
+    """Their CPU is the host's, and no function's memory changes it."""
+    for place, remedy in (("lambda", "more memory (CPU) per writer"), ("host", "a load host with more cores")):
+        (caveat,) = Trial(load_from=place).measured_rows(3 * MS, 2 * MS).caveats("saturated_generator")
+        assert f"Use more writers, {remedy}, or a lower rate" in caveat.remedy

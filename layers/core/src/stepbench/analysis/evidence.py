@@ -37,6 +37,7 @@ class Evidence:
     floor_ms: latencies of the emulator's bare trigger, measured in the same run; empty where there is none.
     t4_lines, damaged_t4_lines: the receivers' log, where the plan asks for it; the latter as messages.
     missing: why the state machine gave a slice up, by phase, writer and slice.
+    load_hosts: what writers ran on, where that was none of Lambda's sandboxes.
     looks: at the precision of phases with `until`, by phase, where there were any.
     utilisations: of probes, and of the phases at the rate they found.
     """
@@ -47,6 +48,7 @@ class Evidence:
     joined: Joined
     clocks: tuple[ClockSample, ...]
     missing: dict[tuple[int, int, int], Failure]
+    load_hosts: tuple[str, ...]
     malformed: int
     provider: str
     emulated: bool
@@ -81,6 +83,7 @@ def gather(spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTab
         missing={
             slot: Failure(error=error, cause=cause) for slot, (error, cause) in table.missing_writers(ref.tag).items()
         },
+        load_hosts=_load_hosts(spec, table),
         malformed=count_malformed(store, runs, table, from_ns, clock.now_ns()),
         provider=provider or store,
         emulated=bool(emulated),
@@ -92,6 +95,12 @@ def gather(spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTab
         looks=_looks(spec, runs),
         utilisations=read_utilisations(spec, runs),
     )
+
+
+def _load_hosts(spec: TrialSpec, table: TrialTable) -> tuple[str, ...]:
+    if spec.plan.load_from == "lambda":
+        return ()
+    return tuple(sorted({host for beat in table.beats(spec.tag).values() if (host := beat.get("load_host"))}))
 
 
 def _looks(spec: TrialSpec, runs: RunStore) -> dict[int, PrecisionLooks]:

@@ -77,6 +77,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
         index=spec.index,
         store=spec.plan.target.store,
         provider=evidence.provider,
+        load_hosts=evidence.load_hosts,
         emulated=evidence.emulated,
         incomplete=failure is not None,
         failure=failure,
@@ -188,9 +189,8 @@ def _logs_are_whole(evidence: Evidence, functions: tuple[Invocations, ...]) -> b
         return False
     reported = {each.function: each.invocations for each in functions}
     watched = not evidence.records.items.all_received
-    return reported.get("RunWriter", 0) >= len(evidence.records.started) and (
-        not watched or reported.get("WatchChanges", 0) > 0
-    )
+    invoked = len(evidence.records.started) if evidence.spec.plan.load_from == "lambda" else 0
+    return reported.get("RunWriter", 0) >= invoked and (not watched or reported.get("WatchChanges", 0) > 0)
 
 
 def _floor(evidence: Evidence) -> Latency | None:

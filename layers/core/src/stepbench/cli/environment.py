@@ -1,4 +1,4 @@
-"""Commands about this machine: `stores`, `up`, `down`."""
+"""Commands about this machine: `stores`, `up`, `down`, `load-host`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from stepbench.cli.command import ETCD_MEMBERS, OK, Command
+from stepbench.cli.command import ETCD_MEMBERS, OK, Command, argument, at_least_one
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import messages, write
 
@@ -54,8 +54,31 @@ def _counted(processes: Sequence[str]) -> str:
     return ", ".join(f"{number} {program}" if number > 1 else program for program, number in sorted(programs.items()))
 
 
+def load_host(options: argparse.Namespace) -> int:
+    """Be a load host of a deployed stack."""
+    from stepbench.load_host.__main__ import main
+    from stepbench.local.load_host import program_arguments
+    from stepbench.local.stack import remote_stack
+
+    arguments = program_arguments(remote_stack(options.stack))
+    main([*arguments, "--at-once", str(options.at_once), "--machine", options.machine])
+    return OK
+
+
 COMMANDS = (
     Command("stores", stores, "list the stores, and what stands for each on this machine"),
     Command("up", up, "start emulator and stores, deploy, and leave everything running", (ETCD_MEMBERS,)),
     Command("down", down, "end what `up` has started"),
+    Command(
+        "load-host",
+        load_host,
+        "run the writers of plans with load_from=host here, for a deployed stack, until Ctrl-C",
+        (
+            argument("--stack", metavar="NAME", required=True, help="CloudFormation's; deployed with LoadHost=own"),
+            argument(
+                "--at-once", type=at_least_one, default=64, metavar="N", help="writers, each a process (default: 64)"
+            ),
+            argument("--machine", default="own host", metavar="NAME", help="what reports call it (default: own host)"),
+        ),
+    ),
 )

@@ -179,6 +179,9 @@ class TrialSummary(Contract):
     experiment: Literal["trigger", "operations"] = "trigger"
     store: str
     provider: str
+    load_hosts: tuple[str, ...] = Field(
+        default=(), description="What writers ran on; empty where they ran in Lambda's sandboxes, or none began."
+    )
     emulated: bool
     incomplete: bool = Field(description="Whether anything of the trial is missing; `failure` says why.")
     failure: Failure | None = None
@@ -211,6 +214,11 @@ class TrialSummary(Contract):
         description="What of its plan can make its numbers differ from another trial's, by dotted path, measured "
         "phases by name; what has its default is left out, save TLS, cluster, region, reuse, writers and arrivals.",
     )
+
+    @property
+    def sides(self) -> str:
+        """Name the store, and what loaded it where that was a host."""
+        return f"{self.provider}; load from {' and '.join(self.load_hosts)}" if self.load_hosts else self.provider
 
     @property
     def skipped(self) -> bool:

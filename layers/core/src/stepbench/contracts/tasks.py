@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, Field
 from stepbench.contracts.base import Contract
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
+from stepbench.contracts.trial import LoadFrom
 
 FLAGS_LIVE_S = 90 * 86_400
 """Longer than any trial: a flag that expired under a running writer would set it free."""
@@ -113,6 +114,7 @@ class WriterItem(Contract):
     slice: int
     start_at_ns: int = Field(description="The slice's time zero, ns since the epoch.")
     wait_until: str = Field(description="ISO 8601 for the child's Wait: `start_at` less the lead.")
+    load_from: LoadFrom = "lambda"
     expires_at: int = Field(
         default_factory=lambda known: int(known["start_at_ns"]) // 10**9 + FLAGS_LIVE_S,
         description="Seconds since the epoch: TTL of what the state machine notes of a slice that it gives up.",

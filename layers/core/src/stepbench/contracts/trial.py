@@ -23,6 +23,7 @@ MAX_PHASES = 100
 """The limit of a trial, probes included; the number of a phase is one byte of an event's identity."""
 WATCH_LOOP_S, SHORTEST_WATCH_LOOP_S = 15, 1
 
+LoadFrom = Literal["lambda", "host"]
 ZIPF_EXPONENT, HOT_SHARE = 0.99, 0.5
 """Defaults; the exponent is that of YCSB, the Yahoo! Cloud Serving Benchmark."""
 
@@ -129,6 +130,10 @@ class TrialFields(Contract):
     find_rate: FindRate | None = None
     arrivals: Literal["constant", "poisson"] = "constant"
     writers: int = Field(default=1, ge=1, le=MAX_WRITERS)
+    load_from: LoadFrom = Field(
+        default="lambda",
+        description="Where writers run: each in a sandbox of Lambda's, or as a process on the stack's load host.",
+    )
     max_concurrency: int | None = Field(default=None, ge=1, le=MAX_WRITERS * 2)
     max_in_flight: int = Field(
         default=64, ge=1, le=10_000, description="Per writer; at the cap requests queue in order."

@@ -3,9 +3,10 @@ The bill of a trial, from its plan or from its counts, at us-east-1's list price
 
 Before the trial every push event is taken to cost an invocation of its own, which batching undercuts: a budget that
 holds against the estimate holds against the bill. A writer that Lambda has to start again offers its share again, which
-is not foreseen. Operations invoke nothing but their writers. What the trigger's
-filter holds back costs its write alone: no store bills for a filter, and nothing is invoked. After the trial, counts
-that were measured take the place of those assumptions.
+is not foreseen. Operations invoke nothing but their writers. Where a load host runs these, its hours are billed
+instead, at the price of the dearer of two types. What the trigger's filter holds back costs its write alone: no store
+bills for a filter, and nothing is invoked. After the trial, counts that were measured take the place of those
+assumptions.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ CHECK_MS = 15_000
 WRITER_LEAD_S = 45
 """The billed time of a writer beside its slice: cold start, connecting, the hold until the barrier."""
 FLUSH_S = 10
+QUEUE_REQUESTS_PER_ITEM, QUEUE_POLL_S = 3, 5
+"""A load host's: sent, received and deleted; it asks so often."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ def _priced(trial: TrialPlan, usage: Usage) -> CostEstimate:
         line(prices.RESULTS_WRITE, _results_writes(trial, delivered, batches)),
         line(prices.DYNAMODB_READ, _writer_seconds(trial)),
         line(prices.RESULTS_PUT, _writer_seconds(trial) / FLUSH_S + 2 * _items(trial) + 20),
+        *_load_host_lines(trial),
         line(prices.STATE_TRANSITION, _transitions(trial)),
         line(prices.LOGS_GB, _log_bytes(trial, delivered, batches, invocations) / 1e9),
     )
@@ -103,6 +107,15 @@ def _priced(trial: TrialPlan, usage: Usage) -> CostEstimate:
 def _store_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
     lines = STORE_LINES.get(trial.target.store)
     return lines(trial, offered) if lines else ()
+
+
+def _load_host_lines(trial: TrialPlan) -> tuple[CostLine, ...]:
+    """A host is billed while it is there, which for a trial is while the trial goes on."""
+    if trial.load_from == "lambda":
+        return ()
+    there_s = _watch_s(trial)
+    requests = QUEUE_REQUESTS_PER_ITEM * _items(trial) + there_s / QUEUE_POLL_S
+    return line(prices.LOAD_HOST, there_s / 3_600), line(prices.LOAD_QUEUE, requests)
 
 
 def _s3_lines(_trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
@@ -128,11 +141,11 @@ def _batches(trial: TrialPlan, delivered: int) -> int:
 
 def _invocations(trial: TrialPlan, batches: int) -> int:
     receivers = 0 if trial.pull else batches + _invoked_writes(trial)
-    return receivers + _items(trial) + CONTROL_INVOCATIONS + _precision_checks(trial)
+    return receivers + _invoked_items(trial) + CONTROL_INVOCATIONS + _precision_checks(trial)
 
 
 def _billed_ms(trial: TrialPlan, batches: int) -> float:
-    writers_ms = (_writer_seconds(trial) + WRITER_LEAD_S * _items(trial)) * 1_000
+    writers_ms = (_writer_seconds(trial) + WRITER_LEAD_S * _items(trial)) * 1_000 if _invoked_items(trial) else 0
     pushed_ms = (batches + _invoked_writes(trial)) * RECEIVER_MS
     receivers_ms = 2 * _watch_s(trial) * 1_000 if trial.pull else pushed_ms
     return writers_ms + receivers_ms + CONTROL_INVOCATIONS * CONTROL_MS + _precision_checks(trial) * CHECK_MS
@@ -170,6 +183,11 @@ def _precision_checks(trial: TrialPlan) -> int:
 
 def _items(trial: TrialPlan) -> int:
     return sum(phase.slices * trial.writers for phase in trial.phases)
+
+
+def _invoked_items(trial: TrialPlan) -> int:
+    """Count the items that Lambda runs: all, or none where a load host does."""
+    return _items(trial) if trial.load_from == "lambda" else 0
 
 
 def _writer_seconds(trial: TrialPlan) -> float:

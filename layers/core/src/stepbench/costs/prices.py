@@ -4,8 +4,8 @@ Only what a trial itself causes is priced. What runs anyway (Aurora instances, E
 storage for the hours of a run) is on the account's bill whether a trial runs or not.
 
 Source:
-    The public price pages of S3, DynamoDB, Lambda, Step Functions, Aurora, Aurora DSQL, ElastiCache and CloudWatch, as
-    of PRICE_TABLE_DATE.
+    The public price pages of S3, DynamoDB, Lambda, Step Functions, Aurora, Aurora DSQL, ElastiCache, CloudWatch, EC2
+    and SQS, as of PRICE_TABLE_DATE.
     DynamoDB's on-demand prices are those since the reduction of 1 November 2024.
 """
 
@@ -45,6 +45,9 @@ DSQL_DPU = Price("Aurora DSQL activity", "DPU", 8.00 / 1e6)
 ELASTICACHE_ECPU = Price("ElastiCache Serverless (Valkey) processing", "ECPU", 0.0023 / 1e6)
 LAMBDA_REQUEST = Price("Lambda requests", "request", 0.20 / 1e6)
 LAMBDA_GB_S = Price("Lambda duration (x86)", "GB-second", 0.0000166667)
+LOAD_HOST = Price("Load host (EC2, i4i.2xlarge)", "hour", 0.686)
+"""The dearer of the two that the stack offers."""
+LOAD_QUEUE = Price("SQS FIFO requests", "request", 0.50 / 1e6)
 STATE_TRANSITION = Price("Step Functions state transitions", "transition", 0.025 / 1_000)
 LOGS_GB = Price("CloudWatch Logs ingestion", "GB", 0.50)
 

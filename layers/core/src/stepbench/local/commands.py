@@ -18,6 +18,7 @@ from stepbench.local.executions import Executions, RunSpec, new_run_id
 from stepbench.local.fetching import REPORT, SUMMARY
 from stepbench.local.floors.measuring import DURATION_S, measure_floors
 from stepbench.local.headline import headline
+from stepbench.local.load_host import load_host
 from stepbench.local.logs import following_logs
 from stepbench.local.progress import AWS, LOCAL, Overheads
 from stepbench.local.results import sentences
@@ -81,6 +82,7 @@ class Runner:
     console: Console
     output: Console
     session: LocalSession | None = None
+    paths: Paths | None = None
 
     def run_all(self, plans: Sequence[Plan]) -> Ending:
         """
@@ -113,7 +115,7 @@ class Runner:
         run = RunSpec(run_id, expand(runnable, run_id), datetime.now(UTC))
         document = runnable.model_dump(mode="json", exclude_none=True)
         self.notify(f"run {run_id}")
-        with progress_display(self.console, self.overheads) as show, self._utilisation(runnable):
+        with progress_display(self.console, self.overheads) as show, self._utilisation(runnable), self._load(runnable):
             executions, clock = Executions(self.stack, run), SystemClock()
             servers = ServerWatch(self.session.servers, clock, self.session.needed) if self.session else None
             outcome = execute(
@@ -133,6 +135,12 @@ class Runner:
         if self.session is None or all(trial.find_rate is None for trial in plan.trials):
             return nullcontext()
         return Publisher(self.session.pids, self.stack.aws("cloudwatch"))
+
+    def _load(self, plan: Plan) -> AbstractContextManager[object]:
+        """Run the load host of a plan that takes its load from one; of a deployed stack, it is there already."""
+        if self.paths is None or all(trial.plan.load_from == "lambda" for trial in expanded(plan)):
+            return nullcontext()
+        return load_host(self.stack, self.paths)
 
     def _prepare(self, plan: Plan, runnable: Plan, run_id: str, skipped: Mapping[str, str]) -> None:
         """Store beside the run what its report needs to know of this machine."""
@@ -221,7 +229,7 @@ def run_here(paths: Paths, plans: Sequence[Plan], options: Options, console: Con
     notify = partial(console.print, **AS_IT_IS)
     logs = following_logs(paths.logs, notify) if options.verbose else nullcontext()
     with logs, local_session(paths, notify, options.etcd_members) as session:
-        return Runner(session.stack, options, LOCAL, console, output, session).run_all(plans)
+        return Runner(session.stack, options, LOCAL, console, output, session, paths).run_all(plans)
 
 
 def run_there(stack: str, plans: Sequence[Plan], options: Options, console: Console, output: Console) -> Ending:

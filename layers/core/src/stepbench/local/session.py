@@ -81,6 +81,7 @@ def parameters(state: EnvironmentState, runtime: str, authority: Path | None = N
         "PythonRuntime": runtime,
         "LeadSeconds": str(LEAD_S),
         "ClockCheck": "on",
+        "LoadHost": "own",
         "ClockReference": servers.get(CLOCK, ""),
         "Emulator": emulator.version if (emulator := state.server(EMULATOR)) else emulator_name(),
         "PostgresqlEndpoint": servers.get(POSTGRESQL, ""),

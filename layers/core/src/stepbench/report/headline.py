@@ -197,7 +197,7 @@ def _lost(row: WindowRow) -> str:
 
 
 def _provider(trial: TrialSummary) -> str:
-    return f"{trial.provider} (emulated)" if trial.emulated else trial.provider
+    return f"{trial.sides} (emulated)" if trial.emulated else trial.sides
 
 
 def _line(trial: TrialSummary, label: str) -> str:

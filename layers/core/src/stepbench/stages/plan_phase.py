@@ -21,7 +21,7 @@ from stepbench.contracts.plan import SLICE_S, TrialSpec
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
 from stepbench.drivers.dynamodb.meter import TABLE_PERIOD_S
 from stepbench.drivers.metering import metric_of, metric_parameter
-from stepbench.errors import Problem, RateNotFoundError
+from stepbench.errors import LoadHostLostError, Problem, RateNotFoundError
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import read_utilisations
 from stepbench.stages.target_driver import refuse_if_cancelled
@@ -42,6 +42,8 @@ EMULATED_START_S = 0.5
 """How much longer each further writer's sandbox takes to start where all of them share a machine with the emulator."""
 MOST_EMULATED_START_S = 60.0
 """All writers together wait no longer: a writer's lead, slice and drain have to fit into its function's 900 s."""
+LOAD_HOST_SILENT_S = 20
+"""Four of a load host's signs of life; the state machine gives it as long in the middle of a slice."""
 _SECOND_NS = 10**9
 
 
@@ -51,16 +53,30 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
 
     Raises:
         RateNotFoundError: the phase is to be offered at a rate that was not found.
+        LoadHostLostError: its load is to come from a load host, and none takes writers.
         TrialCancelledError: the trial is to stop.
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
+    if spec.plan.load_from == "host":
+        _require_load_host(services)
     rated = None if spec.plan.phases[task.phase].gapless else with_found_rate(spec, task.phase, services)
     if rated is None:
         return PlanPhaseOutput(needed=False, items_bucket="", items_key="", max_concurrency=1)
     if rated is not spec:
         services.runs.put_model(layout.trial_key(task.ref, "trial.json"), rated)
     return _schedule(task, rated, services)
+
+
+def _require_load_host(services: Services) -> None:
+    beats = services.table.beats(layout.LOAD_HOSTS).values()
+    seen_ns = max((int(beat["at_ns"]) for beat in beats if not beat.get("ended")), default=0)
+    if services.clock.now_ns() - seen_ns > LOAD_HOST_SILENT_S * _SECOND_NS:
+        message = (
+            f"no load host takes writers: none has given a sign of life for {LOAD_HOST_SILENT_S} s. See whether it "
+            "runs and what its log says (docs/deploy.md), or start one with `stepbench load-host --stack NAME`"
+        )
+        raise LoadHostLostError(message)
 
 
 def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> PlanPhaseOutput:
@@ -99,7 +115,13 @@ def _items(ref: TrialRef, spec: TrialSpec, phase: int, start_at_ns: int, lead_s:
         wait_until = _iso_ms(slice_start_ns - math.ceil(lead_s * _SECOND_NS))
         for writer in range(spec.plan.writers):
             yield WriterItem(
-                ref=ref, phase=phase, writer=writer, slice=slice_, start_at_ns=slice_start_ns, wait_until=wait_until
+                ref=ref,
+                phase=phase,
+                writer=writer,
+                slice=slice_,
+                start_at_ns=slice_start_ns,
+                wait_until=wait_until,
+                load_from=spec.plan.load_from,
             )
 
 

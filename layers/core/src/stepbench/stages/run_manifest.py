@@ -128,5 +128,10 @@ def _configuration_fields(found: dict[str, Any]) -> dict[str, str | int]:
 
 def _sandboxes(run_id: str, trials: Sequence[TrialSummary], services: Services) -> int:
     """Count the sandboxes that measured their clocks; without a clock reference, those that were seen to start."""
-    measured = {sample.sandbox for trial in trials for sample in services.table.clocks(trial_tag(run_id, trial.index))}
+    measured = {
+        sample.sandbox
+        for trial in trials
+        for sample in services.table.clocks(trial_tag(run_id, trial.index))
+        if not (sample.role == "writer" and trial.load_hosts)  # a process on a host is no sandbox
+    }
     return len(measured) or sum(each.cold_starts for trial in trials for each in trial.invocations)

@@ -209,7 +209,8 @@ def _beat_and_read_flags(attempt: _Attempt) -> tuple[str | None, bool, int | Non
     of_slice = attempt.id[:-2]
     fenced = any(other > attempt.id for other in table.started(tag, of_slice))
     times = histogram_text(attempt.flusher.service_times)
-    table.beat(tag, f"writer#{attempt.id}", attempt.slice.recorder.progress(), service_times=times)
+    more = {"service_times": times, "load_host": attempt.services.settings.load_host}
+    table.beat(tag, f"writer#{attempt.id}", attempt.slice.recorder.progress(), **more)
     return cancelled, fenced, stop_at_ns
 
 
@@ -231,8 +232,11 @@ def _conclude(attempt: _Attempt) -> RunWriterOutput:
     attempt.flusher.finish(attempt.services.clock)
     progress, tag = attempt.slice.recorder.progress(), attempt.task.item.ref.tag
     with contextlib.suppress(RecordsUnavailableError):  # the records are safe; only the progress display is behind
-        times = histogram_text(attempt.flusher.service_times)
-        attempt.services.table.end_beat(tag, f"writer#{attempt.id}", progress, service_times=times)
+        more = {
+            "service_times": histogram_text(attempt.flusher.service_times),
+            "load_host": attempt.services.settings.load_host,
+        }
+        attempt.services.table.end_beat(tag, f"writer#{attempt.id}", progress, **more)
     if attempt.cancelled is not None:
         message = f"writer {attempt.id} stopped after {progress['sent']} events: cancelled ({attempt.cancelled})"
         raise TrialCancelledError(message)

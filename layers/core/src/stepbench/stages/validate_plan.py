@@ -10,12 +10,12 @@ from stepbench.errors import PlanError, Problem
 from stepbench.planning import check_budget, expand, expanded, parse_plan, require_servers
 from stepbench.records.storage import layout
 from stepbench.stages.application_traces import resolve_traces
-from stepbench.stages.plan_phase import finding_problems
+from stepbench.stages.plan_phase import concurrency, finding_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.plan import Plan, TrialSpec
+    from stepbench.contracts.plan import Plan, TrialPlan, TrialSpec
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
 
@@ -55,7 +55,22 @@ def _stack_problems(plan: Plan, settings: Settings) -> Iterator[Problem]:
                 message = "needs an Aurora Serverless v2 cluster, and this stack has none"
                 remedy = "Remove it, or deploy with AuroraPostgresql=serverless."
                 yield Problem(f"{at}.phases[{index}].scale", "serverless_v2", message, remedy)
+        yield from _load_host_problems(at, trial.plan, settings)
         yield from finding_problems(trial.source, trial.plan, settings)
+
+
+def _load_host_problems(at: str, trial: TrialPlan, settings: Settings) -> Iterator[Problem]:
+    if trial.load_from != "host":
+        return
+    if not settings.load_host_writers:
+        message = "needs a load host, and this stack has none"
+        yield Problem(f"{at}.load_from", '"host"', message, "Remove it, or deploy with LoadHost=on (docs/deploy.md).")
+        return
+    at_once = max(concurrency(trial, phase) for phase in range(len(trial.phases)))
+    if at_once > settings.load_host_writers:
+        message = f"has {at_once} at once, and this stack's load host runs {settings.load_host_writers}"
+        remedy = f"Lower writers or max_concurrency, or deploy with LoadHostWriters={at_once}."
+        yield Problem(f"{at}.writers", str(trial.writers), message, remedy)
 
 
 def _store(spec: TrialSpec, services: Services) -> PlannedTrial:

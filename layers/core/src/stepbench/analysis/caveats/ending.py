@@ -48,7 +48,8 @@ def find_missing_writers(evidence: Evidence, findings: Findings) -> Iterator[Cav
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
         text = f"{counted(len(missing), 'writer')} did not run, or did not end in order: {shown}"
-        remedy = "See the failed children of OfferLoad's map run, and the log of RunWriter."
+        where = "RunWriter" if evidence.spec.plan.load_from == "lambda" else "the load host"
+        remedy = f"See the failed children of OfferLoad's map run, and the log of {where}."
         remedy = STOPPED_REMEDY if findings.cancelled else remedy
         yield Caveat(kind="missing_writer", text=text, remedy=remedy)
 

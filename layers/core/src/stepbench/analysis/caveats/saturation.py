@@ -72,7 +72,7 @@ def find_saturation(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
         if evidence.spec.plan.phases[window.phase].closed is None:
             found = _check_lateness(evidence, window, delays.get(window.phase), queues)
         elif result.operations is not None:
-            found = _check_generator(result.name, result.operations, evidence.spec.plan.writers)
+            found = _check_generator(evidence, result.name, result.operations)
         yield from (caveat.model_copy(update={"windows": (place,)}) for caveat in found)
     if queues.matter:
         text = (
@@ -98,9 +98,7 @@ def _check_lateness(
     text = f"Window {window.name}: {effect or 'events were sent late'}.{_describe_standstills(evidence, stood_still)}"
     cpu = _cpu_in_window(evidence, window)
     if queues.matter or cpu is None or cpu >= LITTLE_CPU:
-        remedy = (
-            "Use more writers, more memory (CPU) per writer, or a lower rate; on one machine, close what else runs."
-        )
+        remedy = f"Use more writers, {_more_cpu(evidence)}, or a lower rate; on one machine, close what else runs."
         yield Caveat(kind="saturated_generator", text=text, remedy=remedy)
         return
     text += (
@@ -108,7 +106,7 @@ def _check_lateness(
         f"{100 * cpu:.0f} % of the CPU that it can get, and no places in flight were missing: the machine gave it the "
         "CPU too late (or it was stopped, or waited for new connections). Latencies from t1 do not contain that."
     )
-    remedy = "Close what else runs on the machine; more writers do not help. On AWS, give writers more memory (CPU)."
+    remedy = f"Close what else runs on the machine; more writers do not help. On AWS, use {_more_cpu(evidence)}."
     yield Caveat(kind="host_jitter", text=text, remedy=remedy)
 
 
@@ -163,11 +161,18 @@ def _delayed_in_phase(evidence: Evidence, phase: int, stalls: Sequence[Stall]) -
     return found
 
 
-def _check_generator(window: str, found: OperationsResult, writers: int) -> Iterator[Caveat]:
+def _more_cpu(evidence: Evidence) -> str:
+    """Name what gives writers more CPU where they run."""
+    on_host = evidence.spec.plan.load_from == "host"
+    return "a load host with more cores" if on_host else "more memory (CPU) per writer"
+
+
+def _check_generator(evidence: Evidence, window: str, found: OperationsResult) -> Iterator[Caveat]:
     if not found.held_back:
         return
+    writers = evidence.spec.plan.writers
     share, cpu, alone = found.generator_share or 0, found.generator_cpu or 0, (found.clients or 0) <= writers
-    remedy = "Use more writers, more memory (CPU) per writer, or fewer clients; on one machine, close what else runs."
+    remedy = f"Use more writers, {_more_cpu(evidence)}, or fewer clients; on one machine, close what else runs."
     if share > MOST_GENERATOR_SHARE:
         text = (
             f"Window {window}: the generator itself took {100 * share:.0f} % of its clients' time, from when each was "

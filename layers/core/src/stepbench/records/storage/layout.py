@@ -115,6 +115,10 @@ LEASES_PK = "leases"
 """All leases; sort key = target (such as `s3#bucket-name`). One partition, so that the sweeper needs no scan."""
 
 
+LOAD_HOSTS = "load-hosts"
+"""In place of a trial's tag: signs of life of load hosts themselves, which take writers of any trial."""
+
+
 def trial_pk(tag: str) -> str:
     """Return the partition of everything small about one trial; sort keys below."""
     return f"trial#{tag}"

@@ -43,7 +43,13 @@ PATCHED = {
         "invoke_async_with_retry",
     ),
     "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS",),
-    "ministack.services.stepfunctions": ("_resolve_path_or_ctx", "_run_distributed_map"),
+    "ministack.services.stepfunctions": (
+        "_invoke_with_callback",
+        "_resolve_path_or_ctx",
+        "_run_distributed_map",
+        "_task_tokens",
+        "new_uuid",
+    ),
 }
 METHODS = {
     ("ministack.core.lambda_runtime", "ProvidedWorker"): (
@@ -105,6 +111,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     sample_no_traces(service)
     concurrency.await_reserved_concurrency(service)
     accept_max_concurrency_path(modules["ministack.services.stepfunctions"])
+    neighbour("callbacks").await_signs_of_life(modules["ministack.services.stepfunctions"])
     if decisions := os.environ.get("DECISIONS"):
         evaluator, permissions = modules["ministack.core.iam_evaluator"], neighbour(here / "permissions.py")
         permissions.record_decisions(evaluator, Path(decisions))

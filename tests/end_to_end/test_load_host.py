@@ -1,0 +1,108 @@
+"""Load from a host: the program that EC2 runs, beside the emulator; what a trial tells when it dies, or is gone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from tests.end_to_end.deployment import (
+    MEASURED_ATTEMPT,
+    Deployment,
+    Finished,
+    finish,
+    plan,
+    sandboxes,
+    started_attempts,
+    wait_for,
+)
+
+if TYPE_CHECKING:
+    import subprocess
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
+HOST = "stepbench.load_host"
+
+
+def _from_host(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 -- as `plan`
+    document = plan(name, "etcd", **fields)
+    document["trials"] = [{**trial, "load_from": "host"} for trial in document["trials"]]
+    return document
+
+
+def _load_hosts(run: subprocess.Popen[str]) -> list[psutil.Process]:
+    return [child for child in psutil.Process(run.pid).children() if HOST in child.cmdline()]
+
+
+def _items(host: psutil.Process) -> list[psutil.Process]:
+    """Return the writers of a host: its own children are what they are forked from."""
+    return [child for child in host.children(recursive=True) if child.ppid() != host.pid]
+
+
+def test_a_host_offers_the_load_and_no_function_does(deployment: Deployment) -> None:
+    """The published experiments sent theirs from EC2: what came from there must not pass for Lambda's."""
+    before = deployment.inventory()
+    name = "from-host"
+    with deployment.running(_from_host(name)) as run:
+        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 120)
+        (host,) = _load_hosts(run)
+        items = _items(host)
+        assert sandboxes(deployment, "RunWriter") == []
+        finished = finish(run)
+    trial = finished.trial
+    assert finished.code == 0, finished.stderr
+    assert len(items) == 1  # a process of its own for each writer
+    accounting = trial["accounting"]
+    assert (accounting["offered"], accounting["lost"]) == (60, 0)
+    assert accounting["ok_arrived"] == accounting["ok"] == 60 - accounting["unsent"] > 0
+    (machine,) = trial["load_hosts"]
+    assert machine.startswith("this machine, ")
+    assert trial["setup"]["load_from"] == "host"
+    assert "RunWriter" not in {each["function"] for each in trial["invocations"]}
+    assert machine in (deployment.folder(finished) / "report.html").read_text()
+    assert not host.is_running()
+    assert deployment.settled_inventory(before) == before
+
+
+def test_a_host_that_dies_leaves_an_accounted_trial_and_the_next_one_runs(deployment: Deployment) -> None:
+    """Nobody says so but the silence, which the state machine has to notice."""
+    name, measured = "host-dies", 600
+    document = _from_host(name, measured=measured)
+    document["trials"].append({**plan("next", "etcd")["trials"][0], "name": "next"})
+    with deployment.running(document) as run:
+        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 120)
+        (host,) = _load_hosts(run)
+        items = _items(host)
+        host.kill()
+        assert wait_for(lambda: not any(item.is_running() for item in items), 10)  # it takes its writers along
+        finished = finish(run, 400)
+    died, after = finished.summary["trials"]
+    accounting = died["accounting"]
+    assert accounting["offered"] == measured == sum(accounting[each] for each in ("sent", "unsent", "unrecorded"))
+    assert accounting["ok"] < measured
+    (missing,) = [caveat["text"] for caveat in died["caveats"] if caveat["kind"] == "missing_writer"]
+    assert "LoadHostLostError: no load host took the slice" in missing
+    assert items
+    assert (after["failure"], after["accounting"]["offered"], after["load_hosts"]) == (None, 60, [])
+
+
+def test_without_a_host_the_trial_says_so_before_any_load(deployment: Deployment) -> None:
+    """Somebody has stopped the instance to save its cost, and an execution must not wait for a year."""
+    path = deployment.out / "no-host.json"
+    path.write_text(json.dumps(_from_host("no-host")))
+    finished = _run_there(deployment, path)
+    trial = finished.trial
+    assert finished.code == 1
+    assert trial["failure"]["error"] == "LoadHostLostError"
+    assert "stepbench load-host --stack NAME" in trial["failure"]["cause"]
+    assert trial["accounting"] is None
+
+
+def _run_there(deployment: Deployment, path: Any) -> Finished:  # noqa: ANN401 -- a path
+    """Run as on a deployed stack, whose load host is nobody's business but its owner's."""
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+    variables = {**deployment.variables, **keys, "AWS_DEFAULT_REGION": "us-east-1"}
+    variables["AWS_ENDPOINT_URL"] = deployment.endpoint("emulator")
+    there = Deployment(deployment.home, deployment.out, variables)
+    return there.command("run", path, "--stack", deployment.state.stack, "--json", "--out", deployment.out)

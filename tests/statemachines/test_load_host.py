@@ -1,0 +1,122 @@
+"""Writers that a load host takes from the queue: what it answers, what it does not, and that nobody is there."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from botocore.config import Config
+from tests.statemachines.lab import HEARTBEAT_S, TABLE, Ending, Lab, Scenario, open_lab
+
+from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
+
+pytestmark = pytest.mark.emulator
+Answer = Callable[[dict[str, Any]], tuple[str, dict[str, str]]]
+DONE = ("success", {"output": "{}"})
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Yield one emulator for the module."""
+    with open_lab(tmp_path_factory.mktemp("lab")) as opened:
+        yield opened
+
+
+@contextmanager
+def host(lab: Lab, answer: Answer, beats: int = 0) -> Iterator[list[dict[str, Any]]]:
+    """Answer what is in the queue, each after so many signs of life; yields the tasks that came."""
+    seen: list[dict[str, Any]] = []
+    stop, sqs, states = threading.Event(), lab.aws("sqs"), lab.aws("stepfunctions")
+
+    def run(body: dict[str, Any]) -> None:
+        for _ in range(beats):
+            stop.wait(HEARTBEAT_S / 2)
+            states.send_task_heartbeat(taskToken=body["token"])
+        what, fields = answer(body["task"])
+        getattr(states, f"send_task_{what}")(taskToken=body["token"], **fields)
+
+    def serve() -> None:
+        with ThreadPoolExecutor(4) as pool:
+            while not stop.is_set():
+                for message in sqs.receive_message(QueueUrl=lab.queue, WaitTimeSeconds=1).get("Messages", ()):
+                    sqs.delete_message(QueueUrl=lab.queue, ReceiptHandle=message["ReceiptHandle"])
+                    seen.append(json.loads(message["Body"])["task"])
+                    pool.submit(run, json.loads(message["Body"]))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join(30)
+
+
+@pytest.fixture(autouse=True)
+def _empty_queue(lab: Lab) -> Iterator[None]:
+    yield
+    lab.aws("sqs").purge_queue(QueueUrl=lab.queue)
+
+
+def _run(lab: Lab, name: str) -> tuple[Ending, dict[str, str]]:
+    """Return how a trial with load from a host ended, and the causes of slices that were given up, by error."""
+    ending = lab.run_trial(Scenario(name, load_from="host"))
+    missing = TrialTable(dynamodb_table(lab.session, TABLE, Config(), lab.endpoint)).missing_writers(name)
+    return ending, dict(missing.values())
+
+
+def test_a_host_gets_what_the_function_would_get(lab: Lab) -> None:
+    """Two phases of two writers, and no function runs beside it."""
+    with host(lab, lambda _: DONE) as tasks:
+        ending, missing = _run(lab, "hosted")
+    assert (ending.status, missing) == ("SUCCEEDED", {})
+    assert "RunWriter" not in ending.stages
+    assert sorted((task["item"]["writer"], task["attempt"]) for task in tasks) == [(0, 0), (0, 0), (1, 0), (1, 0)]
+
+
+def test_signs_of_life_keep_a_slice_that_lasts(lab: Lab) -> None:
+    """Half of the limit apart, for twice the limit."""
+    with host(lab, lambda _: DONE, beats=4) as tasks:
+        ending, _ = _run(lab, "lasting")
+    assert ending.status == "SUCCEEDED"
+    first = [task for task in tasks if task["attempt"] == 0]
+    assert len(first) == 4
+
+
+def test_a_host_s_errors_are_retried_as_the_function_s_are(lab: Lab) -> None:
+    """A store that is away is asked twice more; a writer that is told to stop is not."""
+
+    def answer(task: dict[str, Any]) -> tuple[str, dict[str, str]]:
+        errors = {0: "TargetUnavailableError", 1: "TrialCancelledError"}
+        if task["attempt"] and task["item"]["writer"] == 0:
+            return DONE
+        return "failure", {"error": errors[task["item"]["writer"]], "cause": '{"errorMessage": "why"}'}
+
+    with host(lab, answer) as tasks:
+        ending, missing = _run(lab, "failing")
+    assert ending.status == "SUCCEEDED"
+    assert missing == {"TrialCancelledError": '{"errorMessage": "why"}'}
+    assert sorted({(task["item"]["writer"], task["attempt"]) for task in tasks}) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_a_queue_that_nobody_asks_is_given_up(lab: Lab) -> None:
+    """An activity would wait for a year: its time-outs begin when it is taken."""
+    ending, missing = _run(lab, "silent")
+    assert ending.status == "SUCCEEDED"
+    assert missing == {
+        "LoadHostLostError": "no load host took the slice, or the one that did gave no sign of life for 20 s"
+    }
+
+
+def test_a_token_that_was_given_up_is_refused(lab: Lab) -> None:
+    """Who took a slice too late must not offer it beside who got it next."""
+    _run(lab, "too-late")
+    states, sqs = lab.aws("stepfunctions"), lab.aws("sqs")
+    (message, *_) = sqs.receive_message(QueueUrl=lab.queue, WaitTimeSeconds=1)["Messages"]
+    with pytest.raises(states.exceptions.TaskDoesNotExist):
+        states.send_task_heartbeat(taskToken=json.loads(message["Body"])["token"])

@@ -1,0 +1,69 @@
+"""Tokens and signs of life of tasks that wait, on a stand-in for MiniStack's module."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+from stepbench.local.emulator import callbacks
+
+LIMIT_S = 1.0
+STOCK = "7f9a-stock"
+
+
+class Service:
+    """It waits for a token's event, as MiniStack does, and for ever."""
+
+    def __init__(self) -> None:
+        self._task_tokens: dict[str, dict[str, Any]] = {}
+        self._numbers = itertools.count()
+        self.sent: list[Any] = []
+        self.waiting = threading.Event()
+
+    def new_uuid(self) -> str:
+        """Return a name that is new."""
+        return f"own-{next(self._numbers)}"
+
+    def _invoke_with_callback(self, _resource: str, data: Any, token: str, _state: Any) -> Any:  # noqa: ANN401 -- JSON
+        info: dict[str, Any] = {"event": threading.Event(), "error": None, "heartbeat": None}
+        self._task_tokens[token] = info
+        self.sent.append(data)
+        self.waiting.set()
+        assert info["event"].wait(30)
+        return self._task_tokens.pop(token)["error"]
+
+
+def patched() -> Any:  # noqa: ANN401 -- as a module
+    """Return a service with the patch."""
+    service = Service()
+    callbacks.await_signs_of_life(service)
+    return service
+
+
+def test_silence_ends_the_wait_as_a_heartbeat_time_out() -> None:
+    """That nobody took a task is known from the first second: the limit counts from the start."""
+    error = patched()._invoke_with_callback("any", {"token": STOCK}, STOCK, {"HeartbeatSeconds": LIMIT_S})
+    assert error == {"Error": "States.HeartbeatTimeout", "Cause": ""}
+
+
+def test_each_attempt_has_a_token_of_its_own() -> None:
+    """Who still works on the first must not be able to answer for the second."""
+    service = patched()
+    for _ in range(2):
+        service._invoke_with_callback("any", {"body": {"token": STOCK}}, STOCK, {"HeartbeatSeconds": LIMIT_S})
+    assert service.sent == [{"body": {"token": "own-0"}}, {"body": {"token": "own-1"}}]
+
+
+def test_a_task_without_a_limit_waits_for_its_answer() -> None:
+    """As in every other machine that waits for a token."""
+    service = patched()
+    answers: list[Any] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(service._invoke_with_callback("any", {}, STOCK, {})), daemon=True
+    )
+    waiting.start()
+    assert service.waiting.wait(10)
+    service._task_tokens["own-0"]["event"].set()
+    waiting.join(10)
+    assert answers == [None]
