@@ -115,8 +115,8 @@ class OperationsResult(Contract):
     per_minute: tuple[int, ...]
     wall_s: float | None = Field(
         default=None,
-        description="From the first send to the last answer of those answered with success, where a phase offers a number of "
-        "operations (`count`, `closed.operations`); None where it offers for a time.",
+        description="From the first send to the last answer of those answered with success, where a phase offers a "
+        "number of operations (`count`, `closed.operations`); None where it offers for a time.",
     )
     per_wall_s: float | None = Field(default=None, description="Answered with success, over `wall_s`.")
     retries: int = Field(ge=0)

@@ -111,7 +111,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     sample_no_traces(service)
     concurrency.await_reserved_concurrency(service)
     accept_max_concurrency_path(modules["ministack.services.stepfunctions"])
-    neighbour("callbacks").await_signs_of_life(modules["ministack.services.stepfunctions"])
+    neighbour(here / "callbacks.py").await_signs_of_life(modules["ministack.services.stepfunctions"])
     if decisions := os.environ.get("DECISIONS"):
         evaluator, permissions = modules["ministack.core.iam_evaluator"], neighbour(here / "permissions.py")
         permissions.record_decisions(evaluator, Path(decisions))
