@@ -15,6 +15,7 @@ from stepbench.errors import PlanError
 from stepbench.local.commands import Ending, Options, Runner, run_here, runnable_part, skipped_trials
 from stepbench.local.executions import new_run_id
 from stepbench.local.paths import Paths
+from stepbench.local.processes import ProcessId
 from stepbench.local.progress import LOCAL
 from stepbench.local.session import LocalSession, parameters
 from stepbench.local.state import EnvironmentState, Server
@@ -146,7 +147,7 @@ def test_the_templates_parameters_are_what_runs() -> None:
     """A store that is skipped has no endpoint, and its driver then says so."""
     servers = (
         Server(name="clock-reference", version="", endpoint="127.0.0.1:123", processes=()),
-        Server(name="etcd", version="", endpoint="127.0.0.1:2379", processes=()),
+        Server(name="etcd", version="", endpoint="127.0.0.1:2379", processes=(ProcessId(1, 0),)),
         Server(name="reference", version="", endpoint="127.0.0.1:7300", processes=()),
     )
     found = parameters(EnvironmentState(servers=servers), "python3.12")

@@ -12,8 +12,12 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from stepbench.contracts.metric import Metric
+from stepbench.local.processes import ProcessId
 from stepbench.local.state import EnvironmentState, Server
 from stepbench.local.utilisation import Publisher, Sampler, Value, cpu_s, metric_parameters, server_pids
+
+OURS = (ProcessId(1, 0),)
+"""The processes of a server that we have started."""
 
 
 @pytest.mark.parametrize(
@@ -59,9 +63,9 @@ def test_a_pid_that_is_gone_has_used_nothing() -> None:
 def test_each_running_server_has_its_parameter() -> None:
     """A stack without etcd has no metric of it, so that a plan which needs it is refused."""
     servers = (
-        Server(name="emulator", version="1", endpoint="x", processes=()),
-        Server(name="etcd", version="3", endpoint="y", processes=()),
-        Server(name="clock-reference", version="", endpoint="z", processes=()),
+        Server(name="emulator", version="1", endpoint="x", processes=OURS),
+        Server(name="etcd", version="3", endpoint="y", processes=OURS),
+        Server(name="clock-reference", version="", endpoint="z", processes=OURS),
     )
     parameters = metric_parameters(EnvironmentState(servers=servers))
     assert set(parameters) == {"DynamoDbMetric", "EtcdMetric"}
@@ -69,9 +73,17 @@ def test_each_running_server_has_its_parameter() -> None:
     assert (metric.dimensions, metric.period_s) == (({"Server": "etcd"},), 1)
 
 
+def test_an_emulator_that_somebody_else_has_started_has_no_metric() -> None:
+    """Its processor time cannot be read, and 0 % would look like a measurement."""
+    emulator = Server(name="emulator", version="1", endpoint="http://elsewhere", processes=())
+    state = EnvironmentState(servers=(emulator,))
+    assert metric_parameters(state) == {}
+    assert server_pids(state) == {}
+
+
 def test_a_cluster_has_one_metric_of_all_its_members() -> None:
     """The busiest counts, which is the leader, and nobody knows beforehand who that is."""
-    servers = [Server(name=f"etcd-{number}", version="3", endpoint="", processes=()) for number in (1, 2, 3)]
+    servers = [Server(name=f"etcd-{number}", version="3", endpoint="", processes=OURS) for number in (1, 2, 3)]
     state = EnvironmentState(servers=tuple(servers))
     metric = Metric.model_validate_json(metric_parameters(state)["EtcdMetric"])
     assert [each["Server"] for each in metric.dimensions] == ["etcd-1", "etcd-2", "etcd-3"]

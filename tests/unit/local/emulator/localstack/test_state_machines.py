@@ -59,6 +59,13 @@ def test_a_wait_is_taken_up_again_until_its_time_or_the_end_of_the_execution() -
     assert waited == []
 
 
+def test_an_error_of_the_service_s_own_may_come_from_within() -> None:
+    """LocalStack compares the name's beginning with this, and refuses what has it."""
+    custom = SimpleNamespace(ILLEGAL_CUSTOM_ERROR_PREFIX="States.")
+    state_machines.keep_names_of_nested_errors(custom)
+    assert not "States.Timeout".startswith(custom.ILLEGAL_CUSTOM_ERROR_PREFIX)
+
+
 class FailureError(Exception):
     """Stands for LocalStack's FailureEventException."""
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ASL = "localstack.services.stepfunctions.asl"
+_NAME = f"{_ASL}.component.common.error_name.custom_error_name"
 _PARSER = f"{_ASL}.parse.asl_parser"
 _RETRIER = f"{_ASL}.component.common.retry.retrier_decl"
 _WAIT = f"{_ASL}.component.state.state_wait.wait_function.wait_function"
@@ -25,6 +26,7 @@ _READER_CSV = (
     ".resource_output_transformer_csv"
 )
 PATCHED = {
+    _NAME: ("ILLEGAL_CUSTOM_ERROR_PREFIX",),
     _PARSER: ("InputStream",),
     _RETRIER: ("time",),
     _WAIT: ("WaitFunction",),
@@ -51,6 +53,7 @@ def patch(modules: Mapping[str, Any], wait_scale: float) -> None:
     """Mend all of it; `wait_scale` is a factor on Waits and retry intervals, for tests."""
     accept_whole_percentages(modules[_PARSER])
     wait_exactly(modules[_WAIT], modules[_TIMESTAMP], modules[_RETRIER], wait_scale)
+    keep_names_of_nested_errors(modules[_NAME])
     name_a_reader_s_failure(modules[_READER], modules[_READER_CSV])
 
 
@@ -75,6 +78,15 @@ def wait_exactly(wait: Any, timestamp: Any, retrier: Any, scale: float) -> None:
     wait.WaitFunction._wait_interval = wait_interval  # noqa: SLF001 -- we patch it
     timestamp.int = float  # its only use there is the cut
     retrier.time = SimpleNamespace(sleep=lambda seconds: time.sleep(seconds * scale))
+
+
+def keep_names_of_nested_errors(custom: Any) -> None:  # noqa: ANN401 -- a module
+    """
+    Let an error such as States.Timeout keep its name on its way out of a Map's iteration or a Parallel's branch.
+
+    LocalStack takes it for a name of the machine's own there, refuses its prefix, and says States.Runtime.
+    """
+    custom.ILLEGAL_CUSTOM_ERROR_PREFIX = "\0"  # no name begins so
 
 
 def name_a_reader_s_failure(reader: Any, names: Any) -> None:  # noqa: ANN401 -- modules
