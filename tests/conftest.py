@@ -41,8 +41,8 @@ class _Modules(LoadScopeScheduling):  # type: ignore[misc]  # untyped
     """
     With several processes, a module stays in one, so that its servers are started once.
 
-    Cases of the fault tour are dealt out one by one. Each process that meets a module or case of the whole system has an
-    environment of its own for all of them.
+    Cases of the fault tour are dealt out one by one. Each process that meets a module or case of the whole system has
+    an environment of its own for all of them.
     """
 
     def _split_scope(self, nodeid: str) -> str:

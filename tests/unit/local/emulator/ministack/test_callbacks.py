@@ -6,7 +6,7 @@ import itertools
 import threading
 from typing import Any
 
-from stepbench.local.emulator import callbacks
+from stepbench.local.emulator.ministack import callbacks
 
 LIMIT_S = 1.0
 STOCK = "7f9a-stock"
