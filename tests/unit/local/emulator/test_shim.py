@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -50,6 +51,8 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
     methods = {method: None for method in shim.PATCHED_METHODS if method != without}
     runtime: Any = sys.modules["ministack.core.lambda_runtime"]
     runtime.ProvidedWorker = type("ProvidedWorker", (), methods)
+    if without not in {"_lock", "_workers"}:
+        runtime._lock, runtime._workers = threading.Lock(), {}
 
 
 @pytest.mark.parametrize("gone", ["_resolve_layer_zip", "_run_distributed_map", "_await_init"])

@@ -29,13 +29,14 @@ class Emulator:
     endpoint: str
 
 
-def start_emulator(paths: Paths, *, wait_scale: float = 1) -> Emulator:
+def start_emulator(paths: Paths, *, wait_scale: float = 1, concurrency: int | None = None) -> Emulator:
     """
     Start MiniStack and wait until it answers.
 
     Args:
         paths: where its environment and Lambda's are, and where files go.
         wait_scale: factor on every Wait state; tests shorten them.
+        concurrency: the account's limit; None leaves MiniStack's, by the machine's memory and at most AWS's 1,000.
 
     Raises:
         LocalEnvironmentError: its environment is missing, or it does not start; with the end of its log.
@@ -48,7 +49,8 @@ def start_emulator(paths: Paths, *, wait_scale: float = 1) -> Emulator:
     pid = spawn(
         [python, "-P", Path(__file__).with_name(SHIM)],
         log=log,
-        env=_environment(paths, port, scratch, wait_scale),
+        env=_environment(paths, port, scratch, wait_scale)
+        | ({} if concurrency is None else {"LAMBDA_ACCOUNT_CONCURRENCY": str(concurrency)}),
         cwd=scratch,
     )
     endpoint = f"http://{LOOPBACK}:{port}"

@@ -21,7 +21,13 @@ from typing import Any
 
 SUPPORTED = "1.5.33"
 PATCHED = {
-    "ministack.core.lambda_runtime": ("ProvidedRuntimeError", "ProvidedWorker", "_worker_class_for"),
+    "ministack.core.lambda_runtime": (
+        "ProvidedRuntimeError",
+        "ProvidedWorker",
+        "_lock",
+        "_worker_class_for",
+        "_workers",
+    ),
     "ministack.core.iam_actions": ("request_tag_context",),
     "ministack.core.iam_evaluator": ("enforce", "evaluate", "is_root_access_key"),
     "ministack.services.lambda_svc": (
@@ -41,11 +47,26 @@ PATCHED = {
         "_runtime_env_vars",
         "_xray_trace_id_for_invocation",
         "_functions",
+        "_invoke",
+        "_validate_total_unzipped_size",
+        "error_response_json",
         "executions_in_flight",
         "invoke_async_with_retry",
     ),
     "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS",),
-    "ministack.services.stepfunctions": ("_resolve_path_or_ctx", "_run_distributed_map"),
+    "ministack.services.stepfunctions": (
+        "_ExecutionError",
+        "_apply_jsonata_output",
+        "_apply_output_path",
+        "_apply_parameters",
+        "_apply_result_selector",
+        "_call_lambda",
+        "_error_matches",
+        "_resolve_path_or_ctx",
+        "_run_distributed_map",
+        "_start_execution",
+        "error_response_json",
+    ),
 }
 PATCHED_METHODS = ("_await_init", "_build_handler_class", "_drain_stderr_bounded", "invoke")
 
@@ -133,7 +154,13 @@ def main() -> None:
     neighbour("layers").patch_layers(service, provisioners, Path(layers), python)
     sample_no_traces(service)
     concurrency.await_reserved_concurrency(service)
-    accept_max_concurrency_path(modules["ministack.services.stepfunctions"])
+    machines, limits = modules["ministack.services.stepfunctions"], neighbour("limits")
+    accept_max_concurrency_path(machines)
+    limits.refuse_large_requests(service)
+    limits.limit_unzipped_size(provisioners, service)
+    limits.limit_state_data(machines)
+    limits.name_throttles(machines)
+    limits.watch_memory(runtime)
     if decisions := os.environ.get("DECISIONS"):
         evaluator, permissions = modules["ministack.core.iam_evaluator"], neighbour("permissions")
         permissions.record_decisions(evaluator, Path(decisions))
