@@ -97,11 +97,7 @@ class SamLocal:
         folder = self.paths.data / "sam-local"
         layers = folder / "layers"
         layers.mkdir(parents=True, exist_ok=True)
-        files = {
-            "event": event,
-            "env-vars": {function: self.variables.get(function, self.variables[ANY])},
-            "parameters": {"PythonRuntime": self.runtime},
-        }
+        files = {"event": event, "env-vars": {function: self.variables.get(function, self.variables[ANY])}}
         for name, document in files.items():
             (folder / f"{name}.json").write_text(json.dumps(document))
         sam = self.paths.tool("sam", "sam")
@@ -109,7 +105,7 @@ class SamLocal:
         arguments: list[str | Path] = ["local", "invoke", function, "--region", REGION]
         arguments += ["--template-file", self.paths.build / "artefacts" / "template.yaml"]
         arguments += ["--event", folder / "event.json", "--env-vars", folder / "env-vars.json"]
-        arguments += ["--parameter-overrides", f"file://{folder / 'parameters.json'}", "--layer-cache-basedir", layers]
+        arguments += ["--parameter-overrides", f"PythonRuntime={self.runtime}", "--layer-cache-basedir", layers]
         return [*program, *arguments, *(() if self.pull else ("--skip-pull-image",))]
 
 
