@@ -14,7 +14,8 @@ PARALLEL := --numprocesses=2 --dist=loadscope --no-loadscope-reorder
 # Of the tour's, two thirds are; more than three environments at once would keep runs waiting for a core.
 TOUR := --numprocesses=3
 
-.PHONY: run test test-faults coverage check check-security format lock bench setup setup-test down clean help
+.PHONY: run test test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
+  setup setup-test down clean help
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -31,6 +32,15 @@ coverage: setup setup-test ## The same, with the lines that no test ran (takes l
 test-faults: setup setup-test ## Set up, then the fault tour (16 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
 	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL) $(TOUR)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results $(RESULTS)) $(PYTEST_ARGS)
+
+sam-local: setup ## Set up, then every function with its sample event in Docker, by `sam local`: RESTRICTED=1 as on Lambda
+	$(VENV)/bin/stepbench invoke --docker $(if $(RESTRICTED),--restricted)
+
+sam-image: $(TOOLS)/lambda/.ready ## Where AWS's base image cannot be pulled: make one from a minimal Debian (root)
+	.ci/lambda-image
+
+test-sam-local: setup setup-test ## Set up, then the test of the two above, where Docker is
+	$(VENV)/bin/python -m pytest tests/docker $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types
 	$(VENV)/bin/ruff format --check .

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 SAMPLE_RUN = "sample-run"
 PUSH, PULL, CLOCK = range(3)
 """The trials of the plan in `validate_plan`'s sample."""
-LEAD_S = 15
-"""A writer is called so long before its load begins: a container takes seconds to start."""
+LEAD_S, CONTAINER_LEAD_S = 3, 30
+"""A writer is called so long before its load begins; a container takes seconds to start."""
 READY_S = 600
 WATCH_LIMIT_S = 120
 THROTTLED_TRIES = 10
@@ -133,13 +133,13 @@ def new_run_id(names: Sequence[str]) -> str:
     return SAMPLE_RUN if names else f"{SAMPLE_RUN}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
 
 
-def sample_event(root: Path, step: Step, run_id: str, now: datetime) -> Json:
+def sample_event(root: Path, step: Step, run_id: str, now: datetime, lead_s: int = LEAD_S) -> Json:
     """Return a sample event of this run and trial, with times ahead of now."""
     folder = "sources" if step.source else "tasks"
     text = (root / "events" / folder / f"{step.sample}.json").read_text()
     text = text.replace(run_tag(SAMPLE_RUN), run_tag(run_id)).replace(SAMPLE_RUN, run_id)
     event: Json = json.loads(text)
-    start = now + timedelta(seconds=LEAD_S)
+    start = now + timedelta(seconds=lead_s)
     if "ref" in event:
         event["ref"] |= {"trial": step.trial, "tag": trial_tag(run_id, step.trial)}
     if "ready_by" in event:
@@ -167,7 +167,8 @@ def invoke_steps(
         if invoke is None and f"{step.function}Function" not in deployed:
             yield Answer(step, asked=False)
             continue
-        event = sample_event(root, step, run_id, datetime.now(UTC))
+        lead_s = LEAD_S if invoke is None else CONTAINER_LEAD_S
+        event = sample_event(root, step, run_id, datetime.now(UTC), lead_s)
         began_s = time.monotonic()
         try:
             call, error = _watch if step.sample == "watch_changes" else _call, ""

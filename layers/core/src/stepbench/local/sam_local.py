@@ -41,7 +41,7 @@ ANY = "ValidatePlanFunction"
 """Its variables are those that all functions have; for one that this stack's parameters leave out."""
 DOCKER_S, INVOKE_S = 30, 420
 RESTRICTED = "sam_restricted.py"
-_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
+ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
 _CONTAINER = re.compile(r"SAM_CONTAINER_ID: ([0-9a-f]+)")
 _PORT = re.compile(rf"(?<![\d.]){re.escape(LOOPBACK)}:(\d+)")
 
@@ -131,7 +131,7 @@ def sam_local(paths: Paths, session: LocalSession, *, restricted: bool) -> Itera
         LocalEnvironmentError: Docker does not answer.
     """
     bridge, runtime = bridge_address(), python_runtime(paths)
-    architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
+    architecture = ARCHITECTURES.get(platform.machine(), platform.machine())
     image = f"public.ecr.aws/lambda/{runtime.replace('python', 'python:')}-{architecture}"
     made_here = _docker("image", "inspect", "--format", "{{json .Config.Labels}}", image)
     variables = deployed_variables(session.stack, bridge)
