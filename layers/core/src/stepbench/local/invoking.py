@@ -65,6 +65,7 @@ class Step(NamedTuple):
 
 
 STEPS = (
+    Step("sweep_targets.schedule"),  # also what an interrupted one like this has left
     Step("validate_plan"),
     Step("prepare_target"),
     Step("await_target"),
@@ -90,7 +91,6 @@ STEPS = (
     Step("tear_down_target", CLOCK),
     Step("render_report"),
     Step("sweep_targets"),
-    Step("sweep_targets.schedule"),
     Step("bootstrap_dsql"),
     Step("bootstrap_dsql.role"),
 )
