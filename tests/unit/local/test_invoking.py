@@ -82,7 +82,7 @@ def test_functions_are_chosen_by_name_and_in_that_order() -> None:
     """Of a function with several trials the first counts; a wrong name is told with those that there are."""
     assert chosen_steps(["WatchChanges", "ReceiveEvents.dynamodb"]) == [
         Step("watch_changes", 1),
-        Step("receive_events.dynamodb"),
+        Step("receive_events.dynamodb", 3),
     ]
     assert chosen_steps([]) == list(STEPS)
     assert (new_run_id(["RunWriter"]), new_run_id([]).startswith(f"{SAMPLE_RUN}-2")) == (SAMPLE_RUN, True)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from stepbench.local.stack import Stack
 
 SAMPLE_RUN = "sample-run"
-PUSH, PULL, CLOCK = range(3)
-"""The trials of the plan in `validate_plan`'s sample."""
+PUSH, PULL, CLOCK, NONE = range(4)
+"""The trials of the plan in `validate_plan`'s sample; `NONE` is not in it: what no writer has sent must arrive nowhere."""
 LEAD_S, CONTAINER_LEAD_S = 3, 30
 """A writer is called so long before its load begins; a container takes seconds to start."""
 READY_S = 600
@@ -74,9 +74,9 @@ STEPS = (
     Step("run_writer"),
     Step("check_precision"),
     Step("measure_utilisation"),
-    Step("receive_events"),
-    Step("receive_events.dynamodb"),
-    Step("receive_events.postgresql"),
+    Step("receive_events", NONE),
+    Step("receive_events.dynamodb", NONE),
+    Step("receive_events.postgresql", NONE),
     Step("await_arrivals"),
     Step("collect_logs"),
     Step("analyse_trial"),
