@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SAMPLE_RUN = "sample-run"
 PUSH, PULL, CLOCK, NONE = range(4)
-"""The trials of the plan in `validate_plan`'s sample; `NONE` is not in it: what no writer has sent must arrive nowhere."""
+"""The trials of the plan in `validate_plan`'s sample; `NONE` is not in it: what nobody has sent arrives in no trial."""
 LEAD_S, CONTAINER_LEAD_S = 3, 30
 """A writer is called so long before its load begins; a container takes seconds to start."""
 READY_S = 600
