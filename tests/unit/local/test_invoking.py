@@ -86,7 +86,7 @@ def test_functions_are_chosen_by_name_and_in_that_order() -> None:
     ]
     assert chosen_steps([]) == list(STEPS)
     assert (new_run_id(["RunWriter"]), new_run_id([]).startswith(f"{SAMPLE_RUN}-2")) == (SAMPLE_RUN, True)
-    with pytest.raises(LocalEnvironmentError, match="no sample event of RunWritr; there are .*, ValidatePlan, "):
+    with pytest.raises(LocalEnvironmentError, match=r"no sample event of RunWritr; there are .*, ValidatePlan, "):
         chosen_steps(["ScaleTarget", "RunWritr"])
 
 
