@@ -17,6 +17,7 @@ from typing import Any
 
 import boto3
 from tests.samples.services import RESULTS_TABLE
+from tests.statemachines.journal import Journal, open_journal
 
 from stepbench.local.emulator.server import answers
 from stepbench.local.processes import free_port, wait_until
@@ -86,7 +87,7 @@ class Lab:
 
     session: boto3.session.Session
     endpoint: str
-    journal: Path
+    journal: Journal
     machines: dict[str, str]
 
     def aws(self, service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
@@ -145,7 +146,7 @@ class Lab:
 
     def release(self, scenario: Scenario) -> None:
         """Let the stage go on that the scenario holds."""
-        (self.journal / f"{scenario.id}.released").touch()
+        self.journal.released.add(scenario.id)
 
     @contextmanager
     def without_function(self, name: str) -> Iterator[None]:
@@ -167,8 +168,7 @@ class Lab:
 
     def calls(self, scenario: str) -> list[dict[str, Any]]:
         """Return the calls that the fakes noted."""
-        path = self.journal / scenario
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return self.journal.calls(scenario)
 
     def flags(self, tag: str) -> set[str]:
         """Return the flags that the machine has set for a trial."""
@@ -207,20 +207,18 @@ def open_lab(folder: Path) -> Iterator[Lab]:
         "LAMBDA_LAYERS": str(folder / "layers"),
         "SFN_WAIT_SCALE": str(WAIT_SCALE),
     }
-    with (folder / "emulator.log").open("w") as log:
+    with (folder / "emulator.log").open("w") as log, open_journal() as journal:
         process = subprocess.Popen(
             [TOOLS / "emulator/bin/python", SHIM], env=environ, cwd=folder, stdout=log, stderr=subprocess.STDOUT
         )
         try:
-            yield _furnish(f"http://127.0.0.1:{port}", folder, process)
+            yield _furnish(f"http://127.0.0.1:{port}", folder, process, journal)
         finally:
             process.terminate()
             process.wait(20)
 
 
-def _furnish(endpoint: str, folder: Path, process: subprocess.Popen[bytes]) -> Lab:
-    journal = folder / "journal"
-    journal.mkdir()
+def _furnish(endpoint: str, folder: Path, process: subprocess.Popen[bytes], journal: Journal) -> Lab:
     session = boto3.session.Session("test", "test", region_name="us-east-1")
     lab = Lab(session, endpoint, journal, {})
     log = folder / "emulator.log"
@@ -247,5 +245,5 @@ def create_function(lab: Lab, name: str) -> None:
         Handler="fake_stage.handler",
         Timeout=30,
         Code={"ZipFile": archive.getvalue()},
-        Environment={"Variables": {"STAGE": name, "JOURNAL": str(lab.journal)}},
+        Environment={"Variables": {"STAGE": name, "JOURNAL": str(lab.journal.port)}},
     )
