@@ -19,7 +19,8 @@ EMULATOR_SUITE := tests/statemachines/test_on_emulator.py tests/statemachines/te
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 
-.PHONY: run test test-emulator test-faults coverage check check-security format lock bench setup setup-test down clean help
+.PHONY: run test test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
+  setup setup-test setup-localstack down clean help
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -42,6 +43,15 @@ test-emulator: setup setup-test ## Set up, then what emulators can show on anoth
 	$(if $(filter localstack,$(EMULATOR)),$(MAKE) setup-localstack)
 	STEPBENCH_EMULATOR=$(EMULATOR) $(VENV)/bin/python -m pytest \
 	  $(if $(filter http%,$(EMULATOR)),tests/emulators/test_whole_runs.py,$(EMULATOR_SUITE)) $(PYTEST_ARGS)
+
+sam-local: setup ## Set up, then every function with its sample event in Docker, by `sam local`: RESTRICTED=1 as on Lambda
+	$(VENV)/bin/stepbench invoke --docker $(if $(RESTRICTED),--restricted)
+
+sam-image: $(TOOLS)/lambda/.ready ## Where AWS's base image cannot be pulled: make one from a minimal Debian (root)
+	.ci/lambda-image
+
+test-sam-local: setup setup-test ## Set up, then the test of the two above, where Docker is
+	$(VENV)/bin/python -m pytest tests/docker $(PYTEST_ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types
 	$(VENV)/bin/ruff format --check .

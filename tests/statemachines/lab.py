@@ -15,6 +15,7 @@ from typing import Any
 
 import boto3
 from tests.samples.services import RESULTS_TABLE
+from tests.statemachines.journal import Journal, open_journal
 
 from stepbench.local.emulator.server import start_emulator
 from stepbench.local.paths import Paths
@@ -86,7 +87,7 @@ class Lab:
 
     session: boto3.session.Session
     endpoint: str
-    journal: Path
+    journal: Journal
     machines: dict[str, str]
     queue: str = ""
 
@@ -146,7 +147,7 @@ class Lab:
 
     def release(self, scenario: Scenario) -> None:
         """Let the stage go on that the scenario holds."""
-        (self.journal / f"{scenario.id}.released").touch()
+        self.journal.released.add(scenario.id)
 
     @contextmanager
     def without_function(self, name: str) -> Iterator[None]:
@@ -168,8 +169,7 @@ class Lab:
 
     def calls(self, scenario: str) -> list[dict[str, Any]]:
         """Return the calls that the fakes noted."""
-        path = self.journal / scenario
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return self.journal.calls(scenario)
 
     def flags(self, tag: str) -> set[str]:
         """Return the flags that the machine has set for a trial."""
@@ -205,14 +205,13 @@ def open_lab(folder: Path) -> Iterator[Lab]:
     """Yield an emulator with both machines; gone at the end."""
     emulator = start_emulator(Paths(ROOT, folder), wait_scale=WAIT_SCALE)
     try:
-        yield _furnish(emulator.endpoint, folder)
+        with open_journal() as journal:
+            yield _furnish(emulator.endpoint, journal)
     finally:
         terminate(emulator.pids)
 
 
-def _furnish(endpoint: str, folder: Path) -> Lab:
-    journal = folder / "journal"
-    journal.mkdir()
+def _furnish(endpoint: str, journal: Journal) -> Lab:
     session = boto3.session.Session("test", "test", region_name="us-east-1")
     lab = Lab(session, endpoint, journal, {})
     fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
@@ -239,6 +238,6 @@ def create_function(lab: Lab, name: str) -> None:
         Handler="fake_stage.handler",
         Timeout=30,
         Code={"ZipFile": archive.getvalue()},
-        Environment={"Variables": {"STAGE": name, "JOURNAL": str(lab.journal)}},
+        Environment={"Variables": {"STAGE": name, "JOURNAL": str(lab.journal.port)}},
     )
     lab.aws("lambda").get_waiter("function_active_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.1})

@@ -134,8 +134,16 @@ def test_the_environment_is_what_settings_read() -> None:
     """A variable with another name would be ignored, and the default used in silence."""
     given = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"])
     of_host = {"LOAD_HOST"}
-    of_lambda = {"AWS_REGION", "AWS_ENDPOINT_URL", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
+    of_lambda = {"AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
     assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - of_lambda - of_host
+
+
+def test_an_endpoint_in_place_of_aws_is_set_only_where_one_is_given() -> None:
+    """On AWS there is no such variable; `sam local` and other emulators take its name from here."""
+    value = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["AWS_ENDPOINT_URL"]
+    assert value == {"Fn::If": ["HasAwsEndpoint", {"Ref": "AwsEndpointUrl"}, {"Ref": "AWS::NoValue"}]}
+    assert TEMPLATE["Parameters"]["AwsEndpointUrl"]["Default"] == ""
+    assert TEMPLATE["Conditions"]["HasAwsEndpoint"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "AwsEndpointUrl"}, ""]}]}
 
 
 def test_every_function_goes_to_the_regions_own_s3(monkeypatch: pytest.MonkeyPatch) -> None:

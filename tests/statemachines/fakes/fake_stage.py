@@ -1,22 +1,22 @@
 """
 One Lambda function for all stages: does what the scenario says, and notes that it was called.
 
-The scenario travels as the trial's `run_id`, so that nothing is shared between executions; the journal is a file, so
-that no call needs a service. Runs under the Lambda interpreter, which has nothing of ours.
+The scenario travels as the trial's `run_id`, so that nothing is shared between executions; the journal is kept by the
+test, at a port, since a sandbox writes no files but its own. Runs under the Lambda interpreter, which has nothing of
+ours.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import socket
 import time
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 NAME = os.environ["STAGE"]
-JOURNAL = Path(os.environ["JOURNAL"])
+JOURNAL = int(os.environ["JOURNAL"])
 EXIT = "Runtime.ExitError"
 HELD_S = 25
 
@@ -32,7 +32,7 @@ def handler(event: dict[str, Any], _context: object) -> Any:  # noqa: ANN401 -- 
         message = "as the scenario says"
         raise type(error, (Exception,), {})(message)
     until = time.monotonic() + HELD_S
-    while scenario["hold"] == NAME and not (JOURNAL / f"{scenario['id']}.released").exists():
+    while scenario["hold"] == NAME and not _ask({"released": scenario["id"]}):
         if time.monotonic() > until:
             break
         time.sleep(0.02)
@@ -49,11 +49,15 @@ def _scenario(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _note(scenario: str, event: dict[str, Any]) -> int:
-    with (JOURNAL / scenario).open("a+") as journal:
-        fcntl.flock(journal, fcntl.LOCK_EX)
-        journal.write(json.dumps({"stage": NAME, "event": event}) + "\n")
-        journal.seek(0)
-        return sum(json.loads(line)["stage"] == NAME for line in journal)
+    return _ask({"id": scenario, "call": {"stage": NAME, "event": event}})
+
+
+def _ask(question: dict[str, Any]) -> int:
+    """Tell the journal, or ask it."""
+    with socket.create_connection(("127.0.0.1", JOURNAL)) as connection, connection.makefile("rw") as lines:
+        lines.write(json.dumps(question) + "\n")
+        lines.flush()
+        return int(lines.readline())
 
 
 def _stamp(ahead: timedelta) -> str:

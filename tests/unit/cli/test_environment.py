@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 
 from stepbench.cli import main
 from stepbench.contracts.target import target_models
 from stepbench.load_host import __main__ as program
 from stepbench.load_host.host import Place
-from stepbench.local import session, stack
+from stepbench.local import invoking, sam_local, session, stack
+from stepbench.local.invoking import Answer, Step
 from stepbench.local.state import EnvironmentState, Server
 
 
@@ -85,3 +89,41 @@ def test_a_stack_that_takes_no_load_from_hosts_says_so(
     monkeypatch.setattr(stack, "remote_stack", lambda _name: Deployed())
     assert main(["load-host", "--stack", "measured"]) == 1
     assert "deploy it with LoadHost=own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "restricted"),
+    [([], "", []), (["--docker"], "", [False]), (["--restricted"], "PlanError: no", [True])],
+)
+def test_invoke_says_which_answered(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    error: str,
+    restricted: list[bool],
+) -> None:
+    """A line each on stdout, the count on stderr, and an exit code for scripts."""
+    asked: list[object] = []
+
+    def invoke_steps(steps: list[Step], *_: object) -> list[Answer]:
+        return [Answer(step, error) for step in steps]
+
+    def in_docker(*_: object, restricted: bool) -> nullcontext[None]:
+        asked.append(restricted)
+        return nullcontext()
+
+    monkeypatch.setattr(session, "local_session", lambda *_: nullcontext(SimpleNamespace(stack=None)))
+    monkeypatch.setattr(invoking, "invoke_steps", invoke_steps)
+    monkeypatch.setattr(sam_local, "sam_local", in_docker)
+    assert main(["invoke", "RunWriter", *options]) == bool(error)
+    said = capsys.readouterr()
+    assert said.out.startswith("RunWriter ")
+    assert (error or "answered") in said.out
+    assert f"{int(not error)} of 1 answered without an error" in said.err
+    assert asked == restricted
+
+
+def test_invoke_refuses_a_function_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is started; with those that there are."""
+    assert main(["invoke", "RunWritr"]) == 1
+    assert "no sample event of RunWritr; there are " in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -12,13 +13,15 @@ from botocore.stub import Stubber
 from tests.samples.services import MemoryServices
 
 from stepbench.contracts.custom_resource import BootstrapDsqlInput, BootstrapDsqlOutput
-from stepbench.stages.bootstrap_dsql import bootstrap_dsql, region_of_arn
+from stepbench.stages.bootstrap_dsql import bootstrap_dsql, is_of_cloudformation, region_of_arn
 from stepbench.testing.fake_clock import FakeClock
 
+ROOT = Path(__file__).parents[3]
 HERE, THERE = "us-east-1", "us-east-2"
 ID, PEER_ID = "a" * 26, "b" * 26
 ARN, PEER_ARN = f"arn:aws:dsql:{THERE}:000000000000:cluster/{ID}", f"arn:aws:dsql:{HERE}:000000000000:cluster/{PEER_ID}"
 HOST = f"{ID}.dsql.{THERE}.on.aws"
+ANSWERS = "https://cloudformation-custom-resource-response-useast1.s3.amazonaws.com/answer?signed"
 CREATED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NOW_NS = 1_767_323_053_200_000_000
 """It is 8.2 s later."""
@@ -65,7 +68,7 @@ class Scene:
         """Send a request as CloudFormation does."""
         event = {
             "RequestType": request,
-            "ResponseURL": "https://answer.example.com/",
+            "ResponseURL": ANSWERS,
             "StackId": "stack",
             "RequestId": "request-1",
             "LogicalResourceId": "DsqlPeerCluster",
@@ -98,7 +101,7 @@ def test_a_cluster_in_another_region_is_made_and_named() -> None:
     said = scene.ask("Create")
     attributes = {"Arn": ARN, "Endpoint": HOST, "ActiveAfterS": "8.2"}
     assert (said.Status, said.PhysicalResourceId, said.Data) == ("SUCCESS", ARN, attributes)
-    assert scene.heard == [("https://answer.example.com/", said.model_dump())]
+    assert scene.heard == [(ANSWERS, said.model_dump())]
 
 
 def test_peers_are_told_of_each_other() -> None:
@@ -212,3 +215,33 @@ def test_what_nobody_foresaw_is_answered_too() -> None:
 def test_only_a_clusters_arn_names_a_region(arn: str, region: str) -> None:
     """The cluster that the name says is deleted."""
     assert region_of_arn(arn) == region
+
+
+@pytest.mark.parametrize("sample", ["tasks/bootstrap_dsql.json", "sources/bootstrap_dsql.role.json"])
+@pytest.mark.parametrize("request_type", ["Create", "Update", "Delete"])
+def test_the_sample_events_do_nothing_whoever_sends_them(sample: str, request_type: str) -> None:
+    """`sam local invoke` uses the credentials at hand: a cluster that no stack knows would cost money for good."""
+    event = json.loads((ROOT / "events" / sample).read_text()) | {"RequestType": request_type}
+
+    def refuse(*_: object) -> Any:  # noqa: ANN401 -- stands for clients and answers alike
+        pytest.fail("a sample event must not get that far")
+
+    services = MemoryServices(FakeClock()).services
+    task = BootstrapDsqlInput.model_validate(event | {"PhysicalResourceId": ARN})
+    said = bootstrap_dsql(task, services, client_of=refuse, answer=refuse)
+    assert (said.Status, "nothing was done" in said.Reason) == ("FAILED", True)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        (ANSWERS, True),
+        ("https://cloudformation-custom-resource-response-cnnorth1.s3.cn-north-1.amazonaws.com.cn/a?b", True),
+        ("http://cloudformation-custom-resource-response-useast1.s3.amazonaws.com/", False),
+        ("https://amazonaws.com.example.com/", False),
+        ("", False),
+    ],
+)
+def test_answers_go_to_cloudformation_only(url: str, *, expected: bool) -> None:
+    """Its addresses are in S3, in each partition over https."""
+    assert is_of_cloudformation(url) is expected

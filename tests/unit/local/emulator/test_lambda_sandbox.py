@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from queue import SimpleQueue
@@ -20,6 +22,7 @@ from stepbench.local.stores import clock_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -53,11 +56,55 @@ def test_the_runtime_client_gets_the_handler(runtime_api: socket.socket, monkeyp
     client.main = started.append  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "awslambdaric", ModuleType("awslambdaric"))
     monkeypatch.setitem(sys.modules, "awslambdaric.__main__", client)
+    confined: list[object] = []
     monkeypatch.setattr(lambda_sandbox, "hold_lifeline", lambda: None)
+    monkeypatch.setattr(lambda_sandbox, "confine", confined.append)
+    monkeypatch.setattr(
+        "stepbench.local.emulator.lambda_sandbox.resource.setrlimit", lambda *call: confined.append(call)
+    )
     monkeypatch.setenv("_HANDLER", "run_writer.handler")
+    monkeypatch.setenv("TMPDIR", "/writable")
     lambda_sandbox.main()
     assert started == [["awslambdaric", "run_writer.handler"]]
+    assert confined == ["/writable", (resource.RLIMIT_NOFILE, (1024, 1024))]
     assert runtime_api.fileno() >= 0
+
+
+TRIES_TO_WRITE = """
+import ctypes, os, sys
+from stepbench.local.emulator import lambda_sandbox as sandbox
+folder, how = sys.argv[1:]
+ways = {"mounts": sandbox._remount, "landlock": sandbox._restrict}
+if not ways[how](ctypes.CDLL(None, use_errno=True), folder + "/writable"):
+    sys.exit("not here")
+def attempt(do):
+    try:
+        do()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+def write(name):
+    with open(folder + name, "w") as file:
+        file.write("x")
+print(attempt(lambda: write("/kept")), attempt(lambda: write("/new")), attempt(lambda: os.mkdir(folder + "/d")),
+      attempt(lambda: os.remove(folder + "/kept")), attempt(lambda: os.truncate(folder + "/kept", 0)),
+      attempt(lambda: open(os.devnull, "w").write("x")), attempt(lambda: write("/writable/a")),
+      attempt(lambda: os.rename(folder + "/writable/a", folder + "/writable/b")),
+      attempt(lambda: open(folder + "/kept").read()))
+"""
+
+
+@pytest.mark.parametrize(("how", "error"), [("mounts", "OSError"), ("landlock", "PermissionError")])
+def test_either_way_leaves_one_folder_writable(tmp_path: Path, how: str, error: str) -> None:
+    """A machine may have one and not the other; reading stays as it was."""
+    (tmp_path / "writable").mkdir()
+    (tmp_path / "kept").write_text("kept")
+    command = [sys.executable, "-c", TRIES_TO_WRITE, str(tmp_path), how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if "not here" in done.stderr:
+        pytest.skip(f"this machine does not let this user confine a process by {how}")
+    assert done.stdout.split() == [error] * 5 + ["done"] * 4, done.stderr
+    assert (tmp_path / "kept").read_text() == "kept"
 
 
 def test_the_clock_reference_answers_clients_and_ignores_noise() -> None:

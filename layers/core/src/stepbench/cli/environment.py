@@ -1,4 +1,4 @@
-"""Commands about this machine: `stores`, `up`, `down`, `load-host`."""
+"""Commands about this machine: `stores`, `up`, `down`, `load-host`, `invoke`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from stepbench.cli.command import ETCD_MEMBERS, OK, Command, argument, at_least_one
+from stepbench.cli.command import ETCD_MEMBERS, FAILED, OK, Command, argument, at_least_one
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import messages, write
 
@@ -48,6 +48,28 @@ def down(options: argparse.Namespace) -> int:
     return OK
 
 
+def invoke(options: argparse.Namespace) -> int:
+    """Invoke functions with their sample events, and say which answered."""
+    from stepbench.local.invoking import chosen_steps, invoke_steps, new_run_id
+    from stepbench.local.processes import interruptible
+    from stepbench.local.sam_local import sam_local
+    from stepbench.local.session import local_session
+
+    paths, notify = clone_paths(), messages(options)
+    steps, run_id = chosen_steps(options.functions), new_run_id(options.functions)
+    answers = []
+    with interruptible(), local_session(paths, notify) as session:
+        docker = options.docker or options.restricted
+        with sam_local(paths, session, restricted=options.restricted) if docker else nullcontext() as call:
+            for answer in invoke_steps(steps, session.stack, paths.root, run_id, call):
+                write(str(answer))
+                answers.append(answer)
+    asked = [answer for answer in answers if answer.asked]
+    failed = sum(bool(answer.error) for answer in asked)
+    notify(f"{len(asked) - failed} of {len(asked)} answered without an error")
+    return FAILED if failed else OK
+
+
 def _counted(processes: Sequence[str]) -> str:
     """Count `etcd (pid 7)`, `python (pid 8)`, ... by program."""
     programs = Counter(process.partition(" (")[0] for process in processes)
@@ -79,6 +101,26 @@ COMMANDS = (
                 "--at-once", type=at_least_one, default=64, metavar="N", help="writers, each a process (default: 64)"
             ),
             argument("--machine", default="own host", metavar="NAME", help="what reports call it (default: own host)"),
+        ),
+    ),
+    Command(
+        "invoke",
+        invoke,
+        "invoke functions with their sample events (events/), and say which answered",
+        (
+            argument(
+                "functions",
+                metavar="FUNCTION",
+                nargs="*",
+                help="RunWriter, or ReceiveEvents.dynamodb for another source; in this order, for the run sample-run, "
+                "whose plan ValidatePlan stores (default: all, in the order of a run, for a run of their own)",
+            ),
+            argument("--docker", action="store_true", help="by `sam local invoke`, one container each"),
+            argument(
+                "--restricted",
+                action="store_true",
+                help="the same, with an unprivileged user and a read-only root, as on Lambda",
+            ),
         ),
     ),
 )

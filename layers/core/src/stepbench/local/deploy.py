@@ -165,7 +165,7 @@ def _sam(paths: Paths, arguments: list[str], *, timeout_s: float, endpoint: str 
     name = f"`sam {arguments[0]}`"
     log = paths.logs / f"sam-{arguments[0]}.log"
     log.unlink(missing_ok=True)
-    environment = _sam_environment(paths, endpoint)
+    environment = sam_environment(paths, endpoint)
     pid = spawn([paths.tool("sam", "sam"), *arguments], log=log, env=environment, cwd=paths.root)
     try:
         code = psutil.Process(pid).wait(timeout_s)
@@ -181,7 +181,7 @@ def _sam(paths: Paths, arguments: list[str], *, timeout_s: float, endpoint: str 
         raise LocalEnvironmentError(message)
 
 
-def _sam_environment(paths: Paths, endpoint: str) -> dict[str, str]:
+def sam_environment(paths: Paths, endpoint: str) -> dict[str, str]:
     """
     Return an environment in which SAM CLI has settings of its own and no telemetry.
 

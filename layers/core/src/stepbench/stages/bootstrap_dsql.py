@@ -12,7 +12,6 @@ deleted first, since it depends on the other, and does not wait.
 from __future__ import annotations
 
 import asyncio
-import json
 import urllib.request
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -57,6 +56,7 @@ BINDING_LIMIT_S = 780
 """So much of the function's 900 s may pass: the answer must still be given."""
 UNNAMED = "none"
 """The physical id of a resource that could not be made."""
+_AWS = (".amazonaws.com", ".amazonaws.com.cn")
 _ANSWER_LIMIT_S = 30
 _REASON_CHARACTERS = 400
 _BOUNDS = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "max_attempts": 5})
@@ -76,9 +76,15 @@ def bootstrap_dsql(
     """
     Do what CloudFormation asks for, and tell it what came of that: without an answer it would wait for an hour.
 
+    A request with another address for the answer is none of CloudFormation's, such as the sample event: nothing is done
+    and nobody is told, since a cluster that no stack knows would cost money for good.
+
     Raises:
         OSError: the answer could not be delivered; Lambda then calls again, which finds what is there already.
     """
+    if not is_of_cloudformation(task.ResponseURL):
+        refused = {"Status": "FAILED", "Reason": f"nothing was done: {task.ResponseURL[:80]!r} is not CloudFormation's"}
+        return _output(task, task.PhysicalResourceId).model_copy(update=refused)
     try:
         properties = DSQL_PROPERTIES.validate_python(task.ResourceProperties)
         if isinstance(properties, DsqlRoleProperties):
@@ -218,11 +224,14 @@ def _output(task: BootstrapDsqlInput, named: str, data: dict[str, str] | None = 
     )
 
 
+def is_of_cloudformation(url: str) -> bool:
+    """Tell whether an address for the answer may be CloudFormation's, which are signed ones in S3."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" and (parts.hostname or "").endswith(_AWS)
+
+
 def _put(url: str, body: bytes) -> None:
     """Put the answer; its URL is signed for a body without a content type."""
-    if urlsplit(url).scheme != "https":
-        message = f"CloudFormation's answer goes to https only, not to {json.dumps(url[:40])}"
-        raise OSError(message)
-    request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")  # noqa: S310 -- https, see above
+    request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")  # noqa: S310 -- https: `is_of_cloudformation`
     with urllib.request.urlopen(request, timeout=_ANSWER_LIMIT_S):  # noqa: S310
         pass

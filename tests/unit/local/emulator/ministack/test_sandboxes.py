@@ -89,7 +89,7 @@ def test_the_bootstrap_runs_the_sandbox_with_lambdas_interpreter(tmp_path: Path)
 def test_a_sandboxs_environment_is_lambdas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The function's own variables may not override Lambda's, and ours do not leak."""
     monkeypatch.setenv("VIRTUAL_ENV", "/ours")
-    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
     environment = sandboxes.sandbox_environment(lambda_service(tmp_path), lambda_environment)
     config = {
         "Runtime": "python3.12",
@@ -101,7 +101,9 @@ def test_a_sandboxs_environment_is_lambdas(tmp_path: Path, monkeypatch: pytest.M
     made = environment(config, "/code", 1)
     assert made["MINE"] == "1"
     assert made["_HANDLER"] == "h.handler"
-    assert made["TZ"] == "UTC"
+    assert made["TZ"] == ":UTC"
+    assert made["PATH"].startswith("/var/lang/bin:")
+    assert Path(made["TMPDIR"]).is_dir()
     assert made["AWS_LAMBDA_LOG_GROUP_NAME"] == "/aws/lambda/f"
     assert made["PYTHONPATH"] == "/code"
     assert not {"VIRTUAL_ENV", "AWS_SESSION_TOKEN"} & made.keys()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -51,6 +52,9 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
     for (module_name, holder), names in shim.METHODS.items():
         methods = {method: None for method in names if method != without}
         setattr(sys.modules[module_name], holder, type(holder, (), methods))
+    runtime: Any = sys.modules["ministack.core.lambda_runtime"]
+    if without not in {"_lock", "_workers"}:
+        runtime._lock, runtime._workers = threading.Lock(), {}
 
 
 @pytest.mark.parametrize("gone", ["_resolve_layer_zip", "_run_distributed_map", "_await_init"])

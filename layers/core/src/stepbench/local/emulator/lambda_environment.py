@@ -1,5 +1,5 @@
 """
-What a sandbox's environment has of the emulator's, and where its modules are, in whichever emulator it runs.
+What every sandbox's environment has, and where its modules are, in whichever emulator it runs.
 
 The shims load this by path, so it imports nothing of ours.
 """
@@ -7,14 +7,22 @@ The shims load this by path, so it imports nothing of ours.
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-INHERITED = frozenset({"PATH", "LANG", "LC_ALL", "TZ", "TMPDIR"})
-"""A sandbox gets only these of the emulator's own environment: nobody's credentials, proxies or Python settings."""
+LAMBDAS = {"PATH": "/var/lang/bin:/usr/local/bin:/usr/bin:/bin:/opt/bin", "TZ": ":UTC", "LANG": "C.UTF-8"}
+"""Lambda's own, and nothing of the host's. (Its LANG is en_US.UTF-8, which not every machine has.)"""
+
+
+def base_environment() -> dict[str, str]:
+    """Return what a sandbox has whatever its function: Lambda's own, and the folder over which it mounts its /tmp."""
+    folder = Path(tempfile.gettempdir(), "tmp")
+    folder.mkdir(parents=True, exist_ok=True)
+    return {**LAMBDAS, "TMPDIR": str(folder)}
 
 
 def module_path(code: str, layers: Iterable[Path]) -> str:

@@ -1,5 +1,5 @@
 """
-One Lambda sandbox of the embedded run is AWS's runtime client with a lifeline to the emulator.
+One Lambda sandbox of the embedded run is AWS's runtime client with a lifeline to the emulator, confined as on Lambda.
 
 Run by the interpreter that stands for Lambda's, so it imports nothing of ours.
 """
@@ -7,11 +7,91 @@ Run by the interpreter that stands for Lambda's, so it imports nothing of ours.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import resource
 import signal
 import socket
+import sys
 import threading
 from importlib import import_module
+from pathlib import Path
+
+TMP_MB = 512
+"""Lambda's default for /tmp, which the template leaves as it is."""
+OPEN_FILES = 1024
+"""Lambda's limit, which a function cannot raise."""
+
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
+_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 2, 4, 0x4000, 0x40000
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _READ_ONLY = 442, -100, 0x8000, 1
+_LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT, _LANDLOCK_VERSION = 444, 445, 446, 1
+_WRITE_FILE, _MAKE_AND_REMOVE, _REFER, _TRUNCATE = 1 << 1, sum(1 << bit for bit in range(4, 13)), 1 << 13, 1 << 14
+_NO_NEW_PRIVS = 38
+
+
+def confine(folder: str) -> str:
+    """
+    Make everything read-only except a folder, for this process and its children, for good; without root.
+
+    A mount namespace answers as Lambda does (EROFS), and its folder is private and as large as Lambda's. Where the
+    kernel or a container refuses namespaces, Landlock denies the same writes (EACCES), and folders are shared.
+
+    Returns:
+        `mounts`, `landlock`, or "" where the kernel has neither: then nothing is confined.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if _remount(libc, folder):
+        return "mounts"
+    return "landlock" if _restrict(libc, folder) else ""
+
+
+def _remount(libc: ctypes.CDLL, folder: str) -> bool:
+    uid, gid = os.getuid(), os.getgid()
+    if libc.unshare(_CLONE_NEWNS):
+        if libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER):
+            return False
+        maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+        try:
+            for name, text in maps.items():
+                Path("/proc/self", name).write_text(text)
+        except OSError:
+            return False
+    size = f"size={TMP_MB}m,mode=700".encode()
+    return not (
+        libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
+        or libc.mount(b"tmpfs", folder.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, size)
+        or _set_read_only(libc, b"/", _AT_RECURSIVE, on=True)
+        or _set_read_only(libc, folder.encode(), 0, on=False)
+    )
+
+
+def _set_read_only(libc: ctypes.CDLL, path: bytes, flags: int, *, on: bool) -> int:
+    attributes = (ctypes.c_uint64 * 4)(_READ_ONLY if on else 0, 0 if on else _READ_ONLY, 0, 0)  # to set, to clear
+    failed: int = libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, path, flags, attributes, ctypes.sizeof(attributes))
+    return failed
+
+
+class _PathBeneath(ctypes.Structure):
+    """Landlock's `landlock_path_beneath_attr`."""
+
+    _pack_ = 1
+    _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+def _restrict(libc: ctypes.CDLL, folder: str) -> bool:
+    version = libc.syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION)
+    if version < 1:
+        return False
+    on_files = _WRITE_FILE | (_TRUNCATE if version >= 3 else 0)  # noqa: PLR2004 -- the ABI that brought it
+    handled = on_files | _MAKE_AND_REMOVE | (_REFER if version >= 2 else 0)  # noqa: PLR2004 -- likewise
+    rules = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(ctypes.c_uint64(handled)), 8, 0)
+    for path, allowed in ((folder, handled), (os.devnull, on_files)):
+        parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        libc.syscall(_LANDLOCK_ADD_RULE, rules, 1, ctypes.byref(_PathBeneath(allowed, parent)), 0)
+        os.close(parent)
+    libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+    return not libc.syscall(_LANDLOCK_RESTRICT, rules, 0)
 
 
 def hold_lifeline() -> None:
@@ -34,6 +114,9 @@ def _await_end(lifeline: socket.socket) -> None:
 
 def main() -> None:
     """Serve invocations until the emulator says otherwise."""
+    if not confine(os.environ["TMPDIR"]):  # before any thread: a user namespace is for a process with one
+        sys.stderr.write("no namespaces and no Landlock here: a function may write to any file of this user's\n")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     hold_lifeline()
     import_module("awslambdaric.__main__").main(["awslambdaric", os.environ["_HANDLER"]])
 

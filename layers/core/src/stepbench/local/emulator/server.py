@@ -80,13 +80,14 @@ def _is_url(chosen: str) -> bool:
     return re.match(r"https?://[^/]", chosen) is not None
 
 
-def start_emulator(paths: Paths, *, wait_scale: float = 1) -> Emulator:
+def start_emulator(paths: Paths, *, wait_scale: float = 1, concurrency: int | None = None) -> Emulator:
     """
     Start the emulator that is chosen, and wait until it answers; one that runs is taken as it is.
 
     Args:
         paths: where its environment and Lambda's are, and where files go.
         wait_scale: factor on every Wait state; tests shorten them.
+        concurrency: the account's limit; None leaves MiniStack's, by the machine's memory and at most AWS's 1,000.
 
     Raises:
         LocalEnvironmentError: its environment is missing, or it does not start; with the end of its log.
@@ -102,6 +103,8 @@ def start_emulator(paths: Paths, *, wait_scale: float = 1) -> Emulator:
     scratch.mkdir(parents=True, exist_ok=True)
     environment = {**_environment(paths, scratch), **kind.environment(paths, port, scratch, wait_scale)}
     command: list[str | Path] = [paths.tool(kind.TOOL, "python"), "-P", Path(__file__).with_name("start.py"), chosen]
+    if concurrency is not None:
+        environment["LAMBDA_ACCOUNT_CONCURRENCY"] = str(concurrency)
     pid = spawn(command, log=log, env=environment, cwd=scratch)
     endpoint = f"http://{LOOPBACK}:{port}"
     wait_for_start(

@@ -118,7 +118,7 @@ class Sandbox:
         code = str(self._config.code.get_unzipped_code_location())
         given = {name: str(value) for name, value in env_vars.items() if not name.startswith(_NOT_GIVEN)}
         self._environment = {
-            **{name: value for name in self._sandboxes.shared.INHERITED if (value := os.environ.get(name))},
+            **self._sandboxes.shared.base_environment(),
             **given,
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{self._config.runtime}",
             "LAMBDA_TASK_ROOT": code,

@@ -6,6 +6,9 @@ Python functions under AWS's own runtime client, each sandbox a process of its o
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import shlex
 import time
 from pathlib import Path
@@ -34,6 +37,13 @@ GIVEN = frozenset(
     }
 )
 """MiniStack sets these for a sandbox."""
+RESPONSE_BYTES = 6 * 1024**2 + 100
+RESPONSE_TOO_LARGE = {
+    "errorType": "Function.ResponseSizeTooLarge",
+    "errorMessage": f"Response payload size exceeded maximum allowed payload size ({RESPONSE_BYTES} bytes).",
+}
+KILLED = {"errorType": "Runtime.ExitError", "errorMessage": "Runtime exited with error: signal: killed"}
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 Json = dict[str, Any]
 
@@ -91,6 +101,7 @@ def with_bootstrap(service: Any, python: str) -> Callable[[bytes], str]:  # noqa
 def sandbox_environment(service: Any, shared: Any) -> Callable[[Json, str, int], dict[str, str]]:  # noqa: ANN401 -- modules
     """Return a sandbox's environment as on Lambda: the function's variables, Lambda's, and layers on PYTHONPATH."""
     stock = service._provided_worker_env  # noqa: SLF001 -- wrapped
+    base = shared.base_environment()
 
     def environment(config: Json, code_dir: str, port: int) -> dict[str, str]:
         made: dict[str, str] = stock(config, code_dir, port)
@@ -99,8 +110,10 @@ def sandbox_environment(service: Any, shared: Any) -> Callable[[Json, str, int],
         function = config.get("FunctionName", "")
         own = service._runtime_env_vars(config)  # noqa: SLF001
         return {
-            **{name: value for name, value in made.items() if name in shared.INHERITED | GIVEN and value},
+            **base,
+            **{name: value for name, value in made.items() if name in GIVEN and value},
             **{name: value for name, value in own.items() if name not in GIVEN},
+            "TMPDIR": base["TMPDIR"],
             "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function}",
             "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{config['Runtime']}",
@@ -149,8 +162,10 @@ def patch_layers(service: Any, provisioners: Any, folders: Any) -> None:  # noqa
 def sandbox_class(provided_worker: Any, init_failed: Any) -> Any:  # noqa: ANN401 -- classes of MiniStack's
     """Return MiniStack's worker for custom runtimes, without its waits."""
 
-    class Sandbox(provided_worker):  # type: ignore[misc] # known at run time only
+    class Sandbox(bounded_class(provided_worker)):  # type: ignore[misc] # known at run time only
         """A sandbox is one execution environment."""
+
+        out_of_memory: bool
 
         def _drain_stderr_bounded(
             self, first_line_wait: float = 0.002, idle_confirm: float = 0.001, hard_cap: float = 0.25
@@ -160,18 +175,16 @@ def sandbox_class(provided_worker: Any, init_failed: Any) -> Any:  # noqa: ANN40
 
         def _build_handler_class(self, generation: int, pending: Any) -> Any:  # noqa: ANN401 -- a class
             """Send headers and body in one segment at once; otherwise Nagle and delayed ACK cost 40 ms a call."""
-            handler = super()._build_handler_class(generation, pending)
-            handler.disable_nagle_algorithm = True
-            handler.wbufsize = 65_536
-            return handler
+            return handler_class(super()._build_handler_class(generation, pending))
 
         def _await_init(self, init_timeout: float | None = None) -> None:
             """Name an error at import as AWS does (`Runtime.ImportModuleError`), not `Runtime.Unknown`."""
             try:
                 super()._await_init(init_timeout)
             except RuntimeError:
-                if isinstance(self._init_error, dict):
-                    said = self._init_error
+                said = KILLED if self.out_of_memory else self._init_error
+                self.out_of_memory = False
+                if isinstance(said, dict):
                     raise init_failed(said.get("errorMessage", ""), said.get("errorType", "")) from None
                 raise
 
@@ -181,3 +194,52 @@ def sandbox_class(provided_worker: Any, init_failed: Any) -> Any:  # noqa: ANN40
             return super().invoke(event, request_id, **known)
 
     return Sandbox
+
+
+def bounded_class(provided_worker: Any) -> Any:  # noqa: ANN401 -- classes of MiniStack's
+    """Return MiniStack's worker with a limit on its memory, which `limits.watch_memory` has looked at."""
+
+    class Bounded(provided_worker):  # type: ignore[misc] # known at run time only
+        """The process is ended when it holds more than its function's memory."""
+
+        out_of_memory = False
+
+        def enforce_memory(self) -> None:
+            """Look at resident pages that are in no file, and end the process if they are too many."""
+            process = self._proc
+            with contextlib.suppress(OSError, AttributeError):  # it has ended, or not begun
+                _, resident, shared = map(int, Path(f"/proc/{process.pid}/statm").read_text().split()[:3])
+                if (resident - shared) * _PAGE_BYTES > int(self.config.get("MemorySize", 128)) * 1024**2:
+                    self.out_of_memory = True
+                    process.kill()
+
+        def invoke(self, event: Any, request_id: str, **options: Any) -> Any:  # noqa: ANN401 -- JSON
+            """Say what Lambda says of a process that was killed."""
+            answer = super().invoke(event, request_id, **options)
+            if self.out_of_memory:
+                self.out_of_memory = False
+                if answer["status"] == "error":
+                    said = {**KILLED, "errorMessage": f"RequestId: {request_id} Error: {KILLED['errorMessage']}"}
+                    answer.update(error=said["errorMessage"], error_payload=said)
+            return answer
+
+    return Bounded
+
+
+def handler_class(stock: Any) -> Any:  # noqa: ANN401 -- a class of MiniStack's
+    """Return the Runtime API's request handler: quick, and with Lambda's limit on responses."""
+
+    class Handler(stock):  # type: ignore[misc] # known at run time only
+        disable_nagle_algorithm = True
+        wbufsize = 65_536
+        path: str
+
+        def _read_body(self) -> bytes:
+            """Read a response that is too large as the error that it is on AWS."""
+            body: bytes = super()._read_body()
+            if len(body) <= RESPONSE_BYTES or not self.path.endswith("/response"):
+                return body
+            self.path = self.path.removesuffix("response") + "error"
+            return json.dumps(RESPONSE_TOO_LARGE).encode()
+
+    return Handler

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 SUPPORTED = "1.5.33"
 PATCHED = {
-    "ministack.core.lambda_runtime": ("ProvidedRuntimeError", "ProvidedWorker", "_worker_class_for"),
+    "ministack.core.lambda_runtime": (
+        "ProvidedRuntimeError",
+        "ProvidedWorker",
+        "_lock",
+        "_worker_class_for",
+        "_workers",
+    ),
     "ministack.core.iam_actions": ("request_tag_context",),
     "ministack.core.iam_evaluator": ("enforce", "evaluate", "is_root_access_key"),
     "ministack.services.lambda_svc": (
@@ -39,15 +45,27 @@ PATCHED = {
         "_runtime_env_vars",
         "_xray_trace_id_for_invocation",
         "_functions",
+        "_invoke",
+        "_validate_total_unzipped_size",
+        "error_response_json",
         "executions_in_flight",
         "invoke_async_with_retry",
     ),
     "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS",),
     "ministack.services.stepfunctions": (
+        "_ExecutionError",
+        "_apply_jsonata_output",
+        "_apply_output_path",
+        "_apply_parameters",
+        "_apply_result_selector",
+        "_call_lambda",
+        "_error_matches",
         "_invoke_with_callback",
         "_resolve_path_or_ctx",
         "_run_distributed_map",
+        "_start_execution",
         "_task_tokens",
+        "error_response_json",
         "new_uuid",
     ),
 }
@@ -110,8 +128,14 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     sandboxes.patch_layers(service, provisioners, folders)
     sample_no_traces(service)
     concurrency.await_reserved_concurrency(service)
-    accept_max_concurrency_path(modules["ministack.services.stepfunctions"])
-    neighbour(here / "callbacks.py").await_signs_of_life(modules["ministack.services.stepfunctions"])
+    machines, limits = modules["ministack.services.stepfunctions"], neighbour(here / "limits.py")
+    accept_max_concurrency_path(machines)
+    neighbour(here / "callbacks.py").await_signs_of_life(machines)
+    limits.refuse_large_requests(service)
+    limits.limit_unzipped_size(provisioners, service)
+    limits.limit_state_data(machines)
+    limits.name_throttles(machines)
+    limits.watch_memory(modules["ministack.core.lambda_runtime"])
     if decisions := os.environ.get("DECISIONS"):
         evaluator, permissions = modules["ministack.core.iam_evaluator"], neighbour(here / "permissions.py")
         permissions.record_decisions(evaluator, Path(decisions))

@@ -1,0 +1,208 @@
+"""
+`stepbench invoke`: the stack's functions with their sample events, in the order in which a run would call them.
+
+Samples are in `events/`: `tasks` has one a function, `sources` one for each further thing that triggers a function
+(`receive_events.dynamodb`). They name times and a run, so they are renewed before they are sent.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from botocore.exceptions import ClientError
+
+from stepbench.contracts.identity import run_tag, trial_tag
+from stepbench.errors import LocalEnvironmentError
+from stepbench.local.processes import wait_until
+from stepbench.local.stack import StackError
+from stepbench.records.storage import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from stepbench.local.stack import Stack
+
+SAMPLE_RUN = "sample-run"
+PUSH, PULL, CLOCK, NONE = range(4)
+"""The trials of the plan in `validate_plan`'s sample; `NONE` is not in it: what nobody has sent arrives in no trial."""
+LEAD_S, CONTAINER_LEAD_S = 3, 30
+"""A writer is called so long before its load begins; a container takes seconds to start."""
+READY_S = 600
+WATCH_LIMIT_S = 120
+THROTTLED_TRIES = 10
+
+Json = dict[str, Any]
+Invoke = Callable[[str, Json], Any]
+"""Call a function, by its name in the template, with an event; return its answer; raise StackError with its error."""
+
+
+class Step(NamedTuple):
+    """A sample event, by its file's name, for one of the sample's trials."""
+
+    sample: str
+    trial: int = PUSH
+
+    @property
+    def function(self) -> str:
+        """Return the function's name in the template, less `Function`."""
+        return "".join(word.capitalize() for word in self.sample.partition(".")[0].split("_"))
+
+    @property
+    def name(self) -> str:
+        """Return function and source as one types them."""
+        return f"{self.function}.{self.source}" if self.source else self.function
+
+    @property
+    def source(self) -> str:
+        """Return what triggers the function, where there is more than one thing."""
+        return self.sample.partition(".")[2]
+
+
+STEPS = (
+    Step("sweep_targets.schedule"),  # also what an interrupted one like this has left
+    Step("validate_plan"),
+    Step("prepare_target"),
+    Step("await_target"),
+    Step("scale_target"),
+    Step("plan_phase"),
+    Step("run_writer"),
+    Step("check_precision"),
+    Step("measure_utilisation"),
+    Step("receive_events", NONE),
+    Step("receive_events.dynamodb", NONE),
+    Step("receive_events.postgresql", NONE),
+    Step("await_arrivals"),
+    Step("collect_logs"),
+    Step("analyse_trial"),
+    Step("export_records"),
+    Step("tear_down_target"),
+    Step("prepare_target", PULL),
+    Step("watch_changes", PULL),
+    Step("tear_down_target", PULL),
+    Step("prepare_target", CLOCK),
+    Step("check_clock", CLOCK),
+    Step("check_clock.dynamodb", CLOCK),
+    Step("tear_down_target", CLOCK),
+    Step("render_report"),
+    Step("sweep_targets"),
+    Step("bootstrap_dsql"),
+    Step("bootstrap_dsql.role"),
+)
+"""In the order in which a run would call them; what is no state comes where its trial is."""
+
+
+class Answer(NamedTuple):
+    """What came of a step: `error` is empty, or the function's own; `asked` is False where the stack has it not."""
+
+    step: Step
+    error: str = ""
+    took_s: float = 0
+    asked: bool = True
+
+    def __str__(self) -> str:
+        """Return one line: which function, by which source, for which trial, and how it went."""
+        said = f"failed: {self.error}" if self.error else "answered" if self.asked else "left out: not in this stack"
+        return f"{self.step.name:<26} trial {self.step.trial}  {self.took_s:5.1f} s  {said}"
+
+
+def chosen_steps(names: Sequence[str]) -> list[Step]:
+    """
+    Return the steps of these functions or sources (`RunWriter`, `ReceiveEvents.dynamodb`) in this order; of none: all.
+
+    Raises:
+        LocalEnvironmentError: there is no such function or source; with those that are.
+    """
+    known: dict[str, Step] = {}
+    for step in STEPS:
+        known.setdefault(step.name, step)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        message = f"no sample event of {', '.join(unknown)}; there are {', '.join(known)}"
+        raise LocalEnvironmentError(message)
+    return [known[name] for name in names] or list(STEPS)
+
+
+def new_run_id(names: Sequence[str]) -> str:
+    """Return the run that named functions share from command to command; all together have one of their own."""
+    return SAMPLE_RUN if names else f"{SAMPLE_RUN}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+
+
+def sample_event(root: Path, step: Step, run_id: str, now: datetime, lead_s: int = LEAD_S) -> Json:
+    """Return a sample event of this run and trial, with times ahead of now."""
+    folder = "sources" if step.source else "tasks"
+    text = (root / "events" / folder / f"{step.sample}.json").read_text()
+    text = text.replace(run_tag(SAMPLE_RUN), run_tag(run_id)).replace(SAMPLE_RUN, run_id)
+    event: Json = json.loads(text)
+    start = now + timedelta(seconds=lead_s)
+    if "ref" in event:
+        event["ref"] |= {"trial": step.trial, "tag": trial_tag(run_id, step.trial)}
+    if "ready_by" in event:
+        event["ready_by"] = (now + timedelta(seconds=READY_S)).isoformat()
+    if "started_at" in event:
+        event["started_at"] = now.isoformat()
+    if "item" in event:
+        event["item"] |= {"start_at_ns": round(start.timestamp() * 1e9), "wait_until": f"{start:%Y-%m-%dT%H:%M:%SZ}"}
+    return event
+
+
+def deployed_functions(stack: Stack) -> dict[str, str]:
+    """Return the functions' names by those in the template."""
+    found = stack.aws("cloudformation").describe_stack_resources(StackName=stack.name)["StackResources"]
+    functions = (each for each in found if each["ResourceType"] == "AWS::Lambda::Function")
+    return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in functions}
+
+
+def invoke_steps(
+    steps: Sequence[Step], stack: Stack, root: Path, run_id: str, invoke: Invoke | None
+) -> Iterator[Answer]:
+    """Invoke one step after the other, whatever comes of each: by `invoke`, else those that the stack has, there."""
+    deployed = deployed_functions(stack)
+    for step in steps:
+        if invoke is None and f"{step.function}Function" not in deployed:
+            yield Answer(step, asked=False)
+            continue
+        lead_s = LEAD_S if invoke is None else CONTAINER_LEAD_S
+        event = sample_event(root, step, run_id, datetime.now(UTC), lead_s)
+        began_s = time.monotonic()
+        try:
+            call, error = _watch if step.sample == "watch_changes" else _call, ""
+            call(step, event, stack, invoke or stack.call)
+        except StackError as failed:
+            error = str(failed).removeprefix(f"{step.function}Function: ")
+        yield Answer(step, error, time.monotonic() - began_s)
+
+
+def _call(step: Step, event: Json, _stack: Stack, invoke: Invoke) -> Any:  # noqa: ANN401 -- JSON
+    for left in reversed(range(THROTTLED_TRIES)):
+        try:
+            return invoke(f"{step.function}Function", event)
+        except ClientError as error:  # CheckClock's one sandbox may have a delivery
+            if not left or error.response["Error"]["Code"] != "TooManyRequestsException":
+                raise StackError(str(error)) from error
+            time.sleep(1)
+    return None
+
+
+def _watch(step: Step, event: Json, stack: Stack, invoke: Invoke) -> Any:  # noqa: ANN401 -- JSON
+    """Let a watch be established, and end it then by its flag, as a state machine does; it would last ten minutes."""
+    tag, lane = event["ref"]["tag"], event["lane"]
+    with ThreadPoolExecutor(1) as pool:
+        watch = pool.submit(_call, step, event, stack, invoke)
+
+        def established() -> bool:
+            beats: Mapping[str, Mapping[str, object]] = stack.table.beats(tag)
+            return watch.done() or any("established_ns" in beat for beat in beats.values())
+
+        try:
+            wait_until(f"lane {lane} watches", established, timeout_s=WATCH_LIMIT_S)
+        except LocalEnvironmentError as error:
+            raise StackError(str(error)) from error
+        finally:
+            stack.table.set_flag(tag, layout.STOP_WATCHING, "the sample has watched")
+        return watch.result()

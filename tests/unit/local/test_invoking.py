@@ -1,0 +1,127 @@
+"""Sample events: one a function and one for each further source, renewed before they are sent."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+
+from stepbench.contracts import custom_resource, run_tasks, tasks
+from stepbench.contracts.identity import trial_tag
+from stepbench.errors import LocalEnvironmentError
+from stepbench.local import invoking
+from stepbench.local.invoking import SAMPLE_RUN, STEPS, Step, chosen_steps, invoke_steps, new_run_id, sample_event
+from stepbench.local.stack import StackError
+from stepbench.records.formats.deliveries import parse_delivery
+
+ROOT = Path(__file__).parents[3]
+NOW = datetime(2027, 5, 4, tzinfo=UTC)
+DELIVERED = ("ReceiveEvents", "CheckClock.dynamodb")
+STACK = cast(
+    "Any",
+    SimpleNamespace(
+        name="s",
+        aws=lambda _service: SimpleNamespace(
+            describe_stack_resources=lambda StackName: {  # noqa: N803 -- boto3's
+                "StackResources": [
+                    {
+                        "ResourceType": "AWS::Lambda::Function",
+                        "LogicalResourceId": "ScaleTargetFunction",
+                        "PhysicalResourceId": f"{StackName}-ScaleTarget",
+                    }
+                ]
+            }
+        ),
+    ),
+)
+
+
+def test_every_sample_is_invoked() -> None:
+    """A sample that nothing sends goes stale; a step without one fails in Docker, after minutes."""
+    samples = {path.stem for folder in ("tasks", "sources") for path in (ROOT / "events" / folder).glob("*.json")}
+    assert {step.sample for step in STEPS} == samples
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.name}-{step.trial}")
+def test_a_renewed_sample_is_a_valid_input_of_its_trial(step: Step) -> None:
+    """It names the run that was asked for, and no other."""
+    event = sample_event(ROOT, step, "another-run", NOW)
+    text = json.dumps(event)
+    assert SAMPLE_RUN not in text
+    assert trial_tag(SAMPLE_RUN, 0)[:10] not in text
+    if "ref" in event:
+        assert event["ref"] == {
+            "run_id": "another-run",
+            "trial": step.trial,
+            "tag": trial_tag("another-run", step.trial),
+        }
+    if step.name.startswith(DELIVERED):
+        delivery = parse_delivery(event, 1)
+        assert (len(delivery.arrivals), delivery.malformed) == (1, ())
+        assert delivery.arrivals[0].tag == trial_tag("another-run", step.trial)
+    else:
+        rooms = (custom_resource, run_tasks, tasks)
+        (model,) = {getattr(room, f"{step.function}Input") for room in rooms if hasattr(room, f"{step.function}Input")}
+        model.model_validate(event)
+
+
+def test_times_lie_ahead() -> None:
+    """AwaitTarget would give up at once, and a writer would offer nothing."""
+    assert datetime.fromisoformat(sample_event(ROOT, Step("await_target"), "r", NOW)["ready_by"]) > NOW
+    item = sample_event(ROOT, Step("run_writer"), "r", NOW)["item"]
+    start = NOW + timedelta(seconds=invoking.LEAD_S)
+    assert (item["start_at_ns"], item["wait_until"]) == (start.timestamp() * 1e9, f"{start:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def test_functions_are_chosen_by_name_and_in_that_order() -> None:
+    """Of a function with several trials the first counts; a wrong name is told with those that there are."""
+    assert chosen_steps(["WatchChanges", "ReceiveEvents.dynamodb"]) == [
+        Step("watch_changes", 1),
+        Step("receive_events.dynamodb", 3),
+    ]
+    assert chosen_steps([]) == list(STEPS)
+    assert (new_run_id(["RunWriter"]), new_run_id([]).startswith(f"{SAMPLE_RUN}-2")) == (SAMPLE_RUN, True)
+    with pytest.raises(LocalEnvironmentError, match=r"no sample event of RunWritr; there are .*, ValidatePlan, "):
+        chosen_steps(["ScaleTarget", "RunWritr"])
+
+
+def test_a_failure_is_told_and_the_next_is_asked() -> None:
+    """SAM CLI ends with 0 when a function raises, and one failure hides no other."""
+
+    def fails(function: str, _event: object) -> None:
+        message = f"{function}: TargetUnavailableError: no store"
+        raise StackError(message)
+
+    steps = [Step("scale_target"), Step("plan_phase")]
+    lines = [str(answer) for answer in invoke_steps(steps, STACK, ROOT, "r", fails)]
+    assert [line.split()[0] for line in lines] == ["ScaleTarget", "PlanPhase"]
+    assert all(line.endswith("failed: TargetUnavailableError: no store") for line in lines)
+
+
+def test_what_the_stack_has_not_is_left_out_and_named() -> None:
+    """Without Docker, BootstrapDsql is there only where clusters of Aurora DSQL are."""
+    called: list[str] = []
+    stack = SimpleNamespace(**vars(STACK), call=lambda function, _event: called.append(function))
+    answers = list(invoke_steps([Step("scale_target"), Step("bootstrap_dsql")], cast("Any", stack), ROOT, "r", None))
+    assert called == ["ScaleTargetFunction"]
+    assert [answer.asked for answer in answers] == [True, False]
+    assert "left out" in str(answers[1])
+
+
+@pytest.mark.parametrize(("times", "failed"), [(2, False), (99, True)])
+def test_a_busy_sandbox_is_asked_again(monkeypatch: pytest.MonkeyPatch, times: int, *, failed: bool) -> None:
+    """CheckClock has one, which a delivery may occupy; a state machine tries again, too."""
+    refusals = iter(range(times))
+
+    def call(_function: str, _event: object) -> None:
+        for _ in refusals:
+            raise ClientError({"Error": {"Code": "TooManyRequestsException", "Message": "busy"}}, "Invoke")
+
+    monkeypatch.setattr("stepbench.local.invoking.time.sleep", lambda _s: None)
+    (answer,) = invoke_steps([Step("scale_target")], STACK, ROOT, "r", call)
+    assert bool(answer.error) is failed
