@@ -14,6 +14,7 @@ from tests.statemachines.lab import BUCKET, TABLE, Lab, Scenario, open_lab
 from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import SweepTargetsInput
 from stepbench.local.memory_services import MemoryServices
+from stepbench.local.processes import wait_until
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
@@ -79,6 +80,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Yield one emulator for the module."""
     with open_lab(tmp_path_factory.mktemp("lab")) as opened:
         yield opened
+
+
+def _status(lab: Lab, arn: str) -> str:
+    return str(lab.aws("stepfunctions").describe_execution(executionArn=arn)["status"])
 
 
 def _table(lab: Lab) -> TrialTable:
@@ -173,4 +178,6 @@ def test_an_abort_in_any_state_is_swept(lab: Lab, stage: str) -> None:
     failure = services.runs.find_model(layout.trial_key(ref, "failure.json"), Failure)
     assert failure is not None
     assert failure.error == "ExecutionAborted"
-    assert states.describe_execution(executionArn=arn)["status"] == "ABORTED"
+    # Asynchronous, as on AWS: what is called just then is waited for.
+    wait_until("it is stopped", lambda: _status(lab, arn) != "RUNNING", timeout_s=60)
+    assert _status(lab, arn) == "ABORTED"

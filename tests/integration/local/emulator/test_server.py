@@ -154,7 +154,7 @@ def test_no_sandbox_outlives_the_emulator(tmp_path: Path, paths: Paths, how: sig
     try:
         busy = _busy_sandbox(emulator, Functions(emulator.endpoint))
         os.kill(emulator.pid, how)
-        _, left = psutil.wait_procs([psutil.Process(emulator.pid), busy], timeout=10)
+        _, left = psutil.wait_procs([psutil.Process(emulator.pid), busy], timeout=30)
     finally:
         terminate([emulator.pid])
     assert left == []

@@ -66,6 +66,20 @@ def test_an_error_of_the_service_s_own_may_come_from_within() -> None:
     assert not "States.Timeout".startswith(custom.ILLEGAL_CUSTOM_ERROR_PREFIX)
 
 
+def test_what_breaks_in_a_stopped_execution_is_no_failure() -> None:
+    """The sweeper is started by ABORTED, and a report tells it from a failure."""
+    stopped = type("ProgramStopped", (), {})
+    kind = type("Environment", (), {"set_error": lambda self, error: setattr(self, "_program_state", error)})
+    state_machines.stay_stopped(SimpleNamespace(Environment=kind, ProgramStopped=stopped))
+    execution: Any = kind()
+    execution._program_state = before = stopped()
+    execution.set_error("an iteration was aborted")
+    assert execution._program_state is before
+    execution._program_state = "running"
+    execution.set_error("failed")
+    assert execution._program_state == "failed"
+
+
 class FailureError(Exception):
     """Stands for LocalStack's FailureEventException."""
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ASL = "localstack.services.stepfunctions.asl"
+_ENVIRONMENT = f"{_ASL}.eval.environment"
 _NAME = f"{_ASL}.component.common.error_name.custom_error_name"
 _PARSER = f"{_ASL}.parse.asl_parser"
 _RETRIER = f"{_ASL}.component.common.retry.retrier_decl"
@@ -26,6 +27,7 @@ _READER_CSV = (
     ".resource_output_transformer_csv"
 )
 PATCHED = {
+    _ENVIRONMENT: ("Environment", "ProgramStopped"),
     _NAME: ("ILLEGAL_CUSTOM_ERROR_PREFIX",),
     _PARSER: ("InputStream",),
     _RETRIER: ("time",),
@@ -43,6 +45,7 @@ PATCHED = {
     ),
 }
 METHODS = {
+    (_ENVIRONMENT, "Environment"): ("set_error", "set_stop"),
     (_WAIT, "WaitFunction"): ("_wait_interval",),
     (_TIMESTAMP, "Timestamp"): ("_get_wait_seconds",),
     (_READER, "ItemReader"): ("_eval_body",),
@@ -53,6 +56,7 @@ def patch(modules: Mapping[str, Any], wait_scale: float) -> None:
     """Mend all of it; `wait_scale` is a factor on Waits and retry intervals, for tests."""
     accept_whole_percentages(modules[_PARSER])
     wait_exactly(modules[_WAIT], modules[_TIMESTAMP], modules[_RETRIER], wait_scale)
+    stay_stopped(modules[_ENVIRONMENT])
     keep_names_of_nested_errors(modules[_NAME])
     name_a_reader_s_failure(modules[_READER], modules[_READER_CSV])
 
@@ -78,6 +82,17 @@ def wait_exactly(wait: Any, timestamp: Any, retrier: Any, scale: float) -> None:
     wait.WaitFunction._wait_interval = wait_interval  # noqa: SLF001 -- we patch it
     timestamp.int = float  # its only use there is the cut
     retrier.time = SimpleNamespace(sleep=lambda seconds: time.sleep(seconds * scale))
+
+
+def stay_stopped(environment: Any) -> None:  # noqa: ANN401 -- a module
+    """Let an execution that is stopped inside a Map or Parallel end as ABORTED: what breaks there is no failure."""
+    stock = environment.Environment.set_error
+
+    def set_error(self: Any, error: Any) -> None:  # noqa: ANN401 -- as the original
+        if not isinstance(self._program_state, environment.ProgramStopped):
+            stock(self, error)
+
+    environment.Environment.set_error = set_error
 
 
 def keep_names_of_nested_errors(custom: Any) -> None:  # noqa: ANN401 -- a module
