@@ -19,7 +19,7 @@ EMULATOR_SUITE := tests/statemachines/test_on_emulator.py tests/statemachines/te
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 
-.PHONY: run test test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
+.PHONY: run rehearse test test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
   setup setup-test setup-localstack down clean help
 
 help: ## This list
@@ -27,6 +27,11 @@ help: ## This list
 
 run: setup ## Set up, run PLAN (quick-unloaded) on this machine, leave a report in out/
 	$(VENV)/bin/stepbench run $(PLAN)
+
+rehearse: setup ## Deploy to your AWS account, run small plans, judge, delete: STACK=…, BUDGET=5; YES=1; COSTS=…, DELETE=…
+	$(VENV)/bin/python -m stepbench.rehearsal $(if $(STACK),--stack $(STACK)) $(if $(BUDGET),--budget $(BUDGET)) \
+	  $(if $(YES),--yes) $(PARAMETERS:%=--parameter "%") $(if $(EMULATOR),--emulator "$(EMULATOR)") \
+	  $(if $(COSTS),--costs "$(COSTS)") $(if $(DELETE),--delete "$(DELETE)")
 
 test: setup setup-test ## Set up, then the whole suite, three modules at a time
 	$(VENV)/bin/python -m pytest $(PARALLEL) $(PYTEST_ARGS)

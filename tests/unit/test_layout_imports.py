@@ -43,6 +43,7 @@ FLOORS = (
     "stages",
     "load_host",
     "local",
+    "rehearsal",
     "cli",
     "testing",
 )
@@ -163,6 +164,7 @@ LIMIT_BYTES = 2 * 1024 * 1024
 LEFT_OUT = (
     "loading.py",
     "local",
+    "rehearsal",
     "testing",
     "calibration",
     "cli",

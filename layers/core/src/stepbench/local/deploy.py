@@ -16,7 +16,7 @@ import psutil
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.processes import log_tail, spawn, terminate
-from stepbench.local.stack import local_client
+from stepbench.local.stack import REGION, local_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -113,7 +113,7 @@ def build(paths: Paths, runtime: str, template: str = "template.yaml") -> str:
     arguments = ["build", "--template-file", paths.root / template, "--build-dir", paths.build / "artefacts"]
     arguments += ["--cached", "--cache-dir", paths.build / "cache", "--base-dir", paths.root]
     arguments += _overrides(paths, {"PythonRuntime": runtime})
-    _sam(paths, [str(argument) for argument in arguments], timeout_s=BUILD_S)
+    run_sam(paths, [str(argument) for argument in arguments], timeout_s=BUILD_S, account=emulator_account(NOWHERE))
     stamp.write_text(wanted)
     return wanted
 
@@ -138,14 +138,21 @@ def deploy(deployment: Deployment, built: str) -> bool:
         return False
     stamp.unlink(missing_ok=True)
     local_client("s3", deployment.endpoint).create_bucket(Bucket=ARTIFACTS)
-    arguments = ["deploy", "--template-file", str(deployment.paths.build / "artefacts" / "template.yaml")]
-    arguments += ["--stack-name", deployment.stack, "--s3-bucket", ARTIFACTS, "--region", "us-east-1"]
-    arguments += ["--capabilities", "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
-    arguments += ["--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar"]
-    arguments += _overrides(deployment.paths, deployment.parameters)
-    _sam(deployment.paths, arguments, timeout_s=DEPLOY_S, endpoint=deployment.endpoint)
+    arguments = deploy_arguments(deployment.paths, deployment.stack, deployment.parameters, ARTIFACTS)
+    run_sam(deployment.paths, arguments, timeout_s=DEPLOY_S, account=emulator_account(deployment.endpoint))
     stamp.write_text(mark)
     return True
+
+
+def deploy_arguments(paths: Paths, stack: str, parameters: Mapping[str, str], bucket: str) -> list[str]:
+    """Return what makes SAM CLI deploy the last build without a question; artefacts go to the bucket."""
+    return [
+        *("deploy", "--template-file", str(paths.build / "artefacts" / "template.yaml")),
+        *("--stack-name", stack, "--s3-bucket", bucket),
+        *("--capabilities", "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"),
+        *("--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar"),
+        *_overrides(paths, parameters),
+    ]
 
 
 def _overrides(paths: Paths, parameters: Mapping[str, str]) -> list[str]:
@@ -160,12 +167,23 @@ def _overrides(paths: Paths, parameters: Mapping[str, str]) -> list[str]:
     return ["--parameter-overrides", f"file://{path}"]
 
 
-def _sam(paths: Paths, arguments: list[str], *, timeout_s: float, endpoint: str = NOWHERE) -> None:
-    """Run SAM CLI in a session of its own, so that an interrupt ends its children (pip, above all) with it."""
+def run_sam(paths: Paths, arguments: list[str], *, timeout_s: float, account: Mapping[str, str]) -> None:
+    """
+    Run SAM CLI in a session of its own, so that an interrupt ends its children (pip, above all) with it.
+
+    Args:
+        paths: of its log, its settings and temporary files.
+        arguments: command and options.
+        timeout_s: after which it is ended.
+        account: the environment variables that say which account, region and endpoint it works on.
+
+    Raises:
+        LocalEnvironmentError: it failed, or was not done in time; with the end of its output.
+    """
     name = f"`sam {arguments[0]}`"
     log = paths.logs / f"sam-{arguments[0]}.log"
     log.unlink(missing_ok=True)
-    environment = sam_environment(paths, endpoint)
+    environment = sam_environment(paths, account)
     pid = spawn([paths.tool("sam", "sam"), *arguments], log=log, env=environment, cwd=paths.root)
     try:
         code = psutil.Process(pid).wait(timeout_s)
@@ -181,7 +199,7 @@ def _sam(paths: Paths, arguments: list[str], *, timeout_s: float, endpoint: str 
         raise LocalEnvironmentError(message)
 
 
-def sam_environment(paths: Paths, endpoint: str) -> dict[str, str]:
+def sam_environment(paths: Paths, account: Mapping[str, str]) -> dict[str, str]:
     """
     Return an environment in which SAM CLI has settings of its own and no telemetry.
 
@@ -197,16 +215,23 @@ def sam_environment(paths: Paths, endpoint: str) -> dict[str, str]:
         **inherited,
         "TMPDIR": str(scratch),
         "PATH": f"{paths.tool('lambda', 'python').parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "SAM_CLI_TELEMETRY": "0",
+        "__SAM_CLI_APP_DIR": str(paths.sam_settings),
+        **account,
+    }
+
+
+def emulator_account(endpoint: str) -> dict[str, str]:
+    """Return variables by which SAM CLI and boto3 reach an emulator, and nobody's account."""
+    return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_REGION": REGION,
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "NO_PROXY": "127.0.0.1,localhost",
         "no_proxy": "127.0.0.1,localhost",
-        "SAM_CLI_TELEMETRY": "0",
         "SAM_CLI_POLL_DELAY": "0.5",
-        "__SAM_CLI_APP_DIR": str(paths.sam_settings),
     }

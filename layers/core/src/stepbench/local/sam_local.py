@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.deploy import NOWHERE, python_runtime, sam_environment
+from stepbench.local.deploy import NOWHERE, emulator_account, python_runtime, sam_environment
 from stepbench.local.invoking import deployed_functions
 from stepbench.local.processes import LOOPBACK, log_tail
 from stepbench.local.stack import REGION, StackError
@@ -80,7 +80,7 @@ class SamLocal:
                     self._command(function, event),
                     stdout=subprocess.PIPE,
                     stderr=errors,
-                    env=sam_environment(self.paths, NOWHERE),
+                    env=sam_environment(self.paths, emulator_account(NOWHERE)),
                     cwd=self.paths.root,
                     timeout=INVOKE_S,
                     check=False,

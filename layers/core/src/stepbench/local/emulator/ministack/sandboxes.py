@@ -112,7 +112,7 @@ def sandbox_environment(service: Any, shared: Any) -> Callable[[Json, str, int],
         return {
             **base,
             **{name: value for name, value in made.items() if name in GIVEN and value},
-            **{name: value for name, value in own.items() if name not in GIVEN},
+            **{name: str(value) for name, value in own.items() if name not in GIVEN},  # as CloudFormation has them
             "TMPDIR": base["TMPDIR"],
             "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function}",
             "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
