@@ -37,11 +37,12 @@ def bootstrap(
 
 
 def compare_intervals(summary: dict[str, Any], samples: Samples, draws: int) -> None:
-    """Print how far the intervals of the six measures are from those of another method."""
+    """Print how far the intervals of the measures are from those of another method."""
     rng, beyond, apart, total, disjoint = np.random.default_rng(7), 0, [], 0, 0
     for trial in summary["trials"]:
         for window in trial["windows"]:
-            for name, q in ((name, q) for name in window if name.endswith("_ms") and window[name] for q in QUANTILES):
+            measures = [name for name, found in window.items() if name.endswith("_ms") and isinstance(found, dict)]
+            for name, q in ((name, q) for name in measures for q in QUANTILES):
                 low, high = (window[name][q][end] for end in ("low", "high"))
                 if low is None or high is None or low == high:
                     continue

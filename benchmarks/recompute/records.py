@@ -91,13 +91,16 @@ class Trial:
     def elapsed_ms(self, rows: NDArray[np.bool_], begin: str, end: str) -> NDArray[np.float64]:
         """Return a time between two stamps, in order of t0; infinite where it never ended."""
         ms = (self.get(end)[rows] - self.get(begin)[rows]) / 1e6
-        return np.where(self.arrived[rows], ms, np.inf) if end == "t4_ns" else ms
+        told = self.arrived & (self.get("t3_ns") > 0) if "t3_ns" in {begin, end} else self.arrived
+        return np.where(told[rows], ms, np.inf) if end in {"t3_ns", "t4_ns"} else ms
 
     def measures(self) -> dict[str, tuple[str, str]]:
         """Return which times each measure lies between."""
         found = {"response_write_ms": ("t0_ns", "t2_ns"), "service_ms": ("t1_ns", "t2_ns")}
         found |= {"lateness_ms": ("t0_ns", "t1_ns"), "latency_ms": ("t1_ns", "t4_ns" if self.arrives else "t2_ns")}
         arrivals = {"after_ack_ms": ("t2_ns", "t4_ns"), "response_trigger_ms": ("t0_ns", "t4_ns")}
+        if self.get("t3_ns").any():
+            arrivals |= {"to_event_ms": ("t1_ns", "t3_ns"), "from_event_ms": ("t3_ns", "t4_ns")}
         return found | arrivals if self.arrives else found
 
 
