@@ -80,7 +80,7 @@ def _runs(verdict: dict[str, Any], side: str, whole: dict[str, list[int]], found
 
 def _metric(measure: str, kind: str | None) -> str:
     if measure == "throughput":
-        return "achieved_per_s"
+        return "throughput_per_s"
     return f"{'service_ms' if kind else 'latency_ms'}.{measure}"
 
 

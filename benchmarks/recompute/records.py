@@ -122,18 +122,23 @@ def window_numbers(trial: Trial, phase: dict[str, Any], window: dict[str, Any], 
     found |= {("", f"error.{code}"): count for code, count in Counter(codes.tolist()).items()}
     found["", "errors"] = refused.sum()
     found["", "errors.share"] = refused.sum() / (inside & trial.sent).sum() if (inside & trial.sent).any() else None
+    rate = found["", "throughput_per_s"] = done.sum() / length_s
     values = {("", name): trial.elapsed_ms(held, *stamps) for name, stamps in trial.measures().items()}
     ascending = np.sort(values["", "latency_ms"])
     found |= {("", f"box.{name}"): quantile(ascending, q) for name, q in BOX.items()}
     if not trial.arrives:
         found |= {("", name): each for name, each in percentiles(ascending).items()}
         found |= {("", name): each for name, each in operations_numbers(trial, phase, inside, held).items()}
+        if phase["offers_number"] and held.any():
+            wall_s = (t2[held].max() - trial.get("t1_ns")[held].min()) / 1e9
+            rate = held.sum() / wall_s
+            found |= {("", "wall_s"): wall_s, ("", "per_wall_s"): rate, ("", "throughput_per_s"): rate}
         minutes = (t2[own & trial.is_["ok"]] - begin) // 60_000_000_000
         found |= {("", f"minute.{m}"): (minutes == m).sum() for m in range(int(length_s / 60 + 1e-9))}
         for kind in np.unique(trial.get("kind")[inside & trial.sent]).tolist():
             own_kind = inside & (trial.get("kind") == kind)
             found |= {(kind, name): (own_kind & trial.is_[name]).sum() for name in ("ok", "failed", "unknown")}
-            found[kind, "per_s"] = done.sum() / length_s * found[kind, "ok"] / max(found["", "ok"], 1)
+            found[kind, "per_s"] = rate * found[kind, "ok"] / max(found["", "ok"], 1)
             values[kind, "service_ms"] = trial.elapsed_ms(own_kind & trial.is_["ok"], "t1_ns", "t2_ns")
             values[kind, "response_ms"] = trial.elapsed_ms(own_kind & trial.is_["ok"], "t0_ns", "t2_ns")
             found |= {(kind, name): each for name, each in percentiles(values[kind, "service_ms"]).items()}

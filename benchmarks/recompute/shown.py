@@ -46,7 +46,7 @@ def of_summary(summary: dict[str, Any], samples: Samples) -> Iterator[tuple[Key,
 
 def _of_thresholds(results: list[dict[str, Any]]) -> Iterator[tuple[Key, Any]]:
     """Yield what thresholds of one word are about; those of a kind or of another time than latency are not compared."""
-    metrics = {"lost": "lost", "duplicates": "duplicates", "throughput": "achieved_per_s", "max": "latency_ms.max"}
+    metrics = {"lost": "lost", "duplicates": "duplicates", "throughput": "throughput_per_s", "max": "latency_ms.max"}
     metrics |= {"errors": "errors"} | {name: f"latency_ms.{name}" for name in QUANTILES}
     for result in results:
         word, *rest = result["threshold"].split()

@@ -117,7 +117,7 @@ def test_the_file_says_which_rows_are_in_which_window() -> None:
     file, _, _ = exported(phases=[cold, {**PHASES[0], "windows": windows}])
     (phase,) = json.loads(file.schema_arrow.metadata[b"phases"])  # the load's was never planned
     expected = {"name": "warm-up", "measured": False, "start_ns": START_NS, "offered_s": 3.0, "windows": []}
-    assert phase == {**expected, "clients": None, "think_ms": None}
+    assert phase == {**expected, "clients": None, "think_ms": None, "offers_number": True}
     file, _, _ = exported(phases=[{**PHASES[0], "windows": windows}])
     (phase,) = json.loads(file.schema_arrow.metadata[b"phases"])
     assert phase["windows"] == [{"name": "late", "from_s": 1.0, "to_s": 2.0}]

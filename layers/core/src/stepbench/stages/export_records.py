@@ -87,6 +87,7 @@ def _phases(records: TrialRecords) -> Iterator[ExportedPhase]:
                 windows=phase.all_windows(offered_s),
                 clients=closed.clients if closed else None,
                 think_ms=closed.think_ms if closed else None,
+                offers_number=phase.offers_number,
             )
 
 

@@ -101,7 +101,7 @@ METADATA = {
     "failure": "The error that ended the trial; empty where none did.",
     "phases": "JSON, the phases that were planned: `name`; `measured`; `start_ns`, its time zero; `offered_s`, for how "
     "long; `windows`, each with its `name`, `from_s` and `to_s` after time zero; of closed loop `clients` and "
-    "`think_ms`, of open loop null.",
+    "`think_ms`, of open loop null; `offers_number`, whether it offers a number of events, not for a time.",
     "beside": "JSON, arrivals that are no event's, and so in no row: `canaries`, and `unmatched`, which name no event.",
     "PANDAS_ATTRS": "JSON, all of these but `description` and `schema`: what `pandas.read_parquet` returns as `attrs`.",
 }
@@ -118,6 +118,7 @@ class ExportedPhase(Contract):
     windows: tuple[Window, ...] = ()
     clients: int | None = Field(default=None, description="Of closed loop; None of open loop.")
     think_ms: float | None = None
+    offers_number: bool = False
 
 
 def columns_of(experiment: str) -> dict[str, Column]:
