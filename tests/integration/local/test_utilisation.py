@@ -10,7 +10,7 @@ import pytest
 from stepbench.contracts.metric import Metric
 from stepbench.drivers.metering import MetricMeter
 from stepbench.drivers.protocol import Reading
-from stepbench.local.processes import wait_until
+from stepbench.local.processes import ProcessId, wait_until
 from stepbench.local.stack import local_client
 from stepbench.local.state import EnvironmentState, Server
 from stepbench.local.utilisation import Publisher, metric_parameters
@@ -23,7 +23,7 @@ SECOND_NS = 10**9
 @pytest.mark.timeout(120)
 def test_what_is_published_is_read_whole(emulator: str) -> None:
     """Every second of a phase, by the very metric that the stack's parameter names; and of no server but this."""
-    server = Server(name="etcd", version="", endpoint="", processes=())
+    server = Server(name="etcd", version="", endpoint="", processes=(ProcessId(os.getpid(), 0),))
     parameter = metric_parameters(EnvironmentState(servers=(server,)))["EtcdMetric"]
     meter = MetricMeter(Metric.model_validate_json(parameter), lambda name: local_client(name, emulator))
     cloudwatch = local_client("cloudwatch", emulator)
