@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import boto3
+import hypothesis
 import pytest
 from tests.leftovers import end_leftovers
 from tests.samples.services import RESULTS_TABLE
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 # Assertions of contracts and samples are shown with their values, though they are no test modules by name.
 pytest.register_assert_rewrite("stepbench.testing.contracts", "tests.samples.estimates", "tests.samples.refusals")
+
+# Hypothesis would fail an example that takes 200 ms, as any does on a machine with other things to do.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 ROOT = Path(__file__).parent.parent
 FAULTS = "tests/faults/"
