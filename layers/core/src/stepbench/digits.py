@@ -38,8 +38,7 @@ SECONDS_AS_SUCH = Unit("s", 1.0)
 """An estimate is in seconds already."""
 PER_MINUTE = Unit("/min", 1.0)
 """A rate is so many a minute."""
-DISTANCE = Unit("", 1.0)
-"""Of two distributions, from 0 to 1."""
+DISTANCE = Unit("", 1.0)  # of two distributions, from 0 to 1
 
 
 @dataclass(frozen=True)

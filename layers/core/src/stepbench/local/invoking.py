@@ -98,7 +98,7 @@ STEPS = (
 
 
 class Answer(NamedTuple):
-    """What came of a step: `error` is empty, or the function's own; `asked` is False where the stack has it not."""
+    """The answer to a step; `error` is empty, or the function's own; `asked` is False where the stack lacks it."""
 
     step: Step
     error: str = ""

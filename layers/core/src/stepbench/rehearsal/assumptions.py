@@ -96,8 +96,8 @@ ASSUMPTIONS = (
     Assumption(
         "dsql",
         "Aurora DSQL: a cluster is made, its custom resources bind the functions' roles, and operations go "
-        "through. Peering is not rehearsed; see what was checked in [drivers](drivers.md#aurora-dsql-dsql- "
-        "operations-only).",
+        "through. Peering is not rehearsed; see what was checked in "
+        "[drivers](drivers.md#aurora-dsql-dsql-operations-only).",
         judges.of_round("dsql"),
     ),
     Assumption(

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 TAG = "stepbench-rehearsal"
 _BATCH = 1_000
-_LOGS = ("logs", "describe_log_groups", "logGroups[].logGroupName")
+_LOGS = ("logs", "describe_log_groups")
+_MACHINES_LOGS = "/aws/vendedlogs/states/STACK"
+"""One group has both machines' logs; another stack's name may begin with this one's."""
 _TAGGED = {"Filters": [{"Name": f"tag:{TAG}", "Values": ["STACK"]}]}
 _INTERFACES = {"Filters": [{"Name": "description", "Values": ["AWS Lambda VPC ENI-STACK-*"]}]}
 
@@ -25,7 +27,7 @@ class Kind(NamedTuple):
     """
     A kind of resource, and how those of a stack are listed; STACK stands for the stack's name.
 
-    found: JMESPath to names. prefix: of the stack's, at the start of a name or of an ARN's last part.
+    found: JMESPath to names, too. prefix: of the stack's, at the start of a name or of an ARN's last part.
     on_aws_only: the stack makes it only with stores of its own, which no emulator plays.
     """
 
@@ -54,8 +56,14 @@ KINDS = (
     Kind("rules", "events", "list_rules", "Rules[].Name"),
     Kind("roles", "iam", "list_roles", "Roles[].RoleName"),
     Kind("policies", "iam", "list_policies", "Policies[].PolicyName", {"Scope": "Local"}),
-    Kind(LOG_GROUPS, *_LOGS, {"logGroupNamePrefix": "/aws/lambda/STACK-"}, prefix=""),
-    Kind("machines' log groups", *_LOGS, {"logGroupNamePrefix": "/aws/vendedlogs/states/STACK"}, prefix=""),
+    Kind(LOG_GROUPS, *_LOGS, "logGroups[].logGroupName", {"logGroupNamePrefix": "/aws/lambda/STACK-"}, prefix=""),
+    Kind(
+        "machines' log groups",
+        *_LOGS,
+        f"logGroups[?logGroupName=='{_MACHINES_LOGS}'].logGroupName",
+        {"logGroupNamePrefix": _MACHINES_LOGS},
+        prefix="",
+    ),
     Kind("hosts", "ec2", "describe_instances", _LIVE_HOSTS, _TAGGED, "", on_aws_only=True),
     Kind("disks", "ec2", "describe_volumes", "Volumes[].VolumeId", _TAGGED, "", on_aws_only=True),
     Kind("networks", "ec2", "describe_vpcs", "Vpcs[].VpcId", _TAGGED, "", on_aws_only=True),
@@ -106,7 +114,7 @@ def take_inventory(account: Account, stack: str) -> Inventory:
 def _names(account: Account, kind: Kind, stack: str) -> Iterator[str]:
     prefix = kind.prefix.replace("STACK", stack)
     pages = account.client(kind.service).get_paginator(kind.operation).paginate(**_filled(kind.arguments, stack))
-    for name in pages.search(kind.found):
+    for name in pages.search(_filled(kind.found, stack)):
         if name and (name.startswith(prefix) or f":{prefix}" in name):  # None: a page without a list
             yield str(name)
 
