@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from botocore.exceptions import ClientError
+from tests.samples.stack_resources import resource_pages
 
 from stepbench.contracts import custom_resource, run_tasks, tasks
 from stepbench.contracts.identity import trial_tag
@@ -27,15 +28,13 @@ STACK = cast(
     SimpleNamespace(
         name="s",
         aws=lambda _service: SimpleNamespace(
-            describe_stack_resources=lambda StackName: {  # noqa: N803 -- boto3's
-                "StackResources": [
-                    {
-                        "ResourceType": "AWS::Lambda::Function",
-                        "LogicalResourceId": "ScaleTargetFunction",
-                        "PhysicalResourceId": f"{StackName}-ScaleTarget",
-                    }
-                ]
-            }
+            get_paginator=resource_pages(
+                {
+                    "ResourceType": "AWS::Lambda::Function",
+                    "LogicalResourceId": "ScaleTargetFunction",
+                    "PhysicalResourceId": "s-ScaleTarget",
+                }
+            )
         ),
     ),
 )

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.stack_resources import resource_pages
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import sam_restricted
@@ -105,7 +106,7 @@ def test_a_function_gets_what_it_was_deployed_with() -> None:
     }
     resource = {"ResourceType": "AWS::Lambda::Function", "LogicalResourceId": "F", "PhysicalResourceId": "s-F"}
     client = SimpleNamespace(
-        describe_stack_resources=lambda **_: {"StackResources": [resource, {"ResourceType": "AWS::S3::Bucket"}]},
+        get_paginator=resource_pages(resource, {"ResourceType": "AWS::S3::Bucket"}),
         get_function_configuration=lambda **_: {"Environment": {"Variables": deployed}},
     )
     stack: Any = SimpleNamespace(name="s", endpoint="http://127.0.0.1:4566", aws=lambda _service: client)

@@ -153,8 +153,8 @@ def sample_event(root: Path, step: Step, run_id: str, now: datetime, lead_s: int
 
 def deployed_functions(stack: Stack) -> dict[str, str]:
     """Return the functions' names by those in the template."""
-    found = stack.aws("cloudformation").describe_stack_resources(StackName=stack.name)["StackResources"]
-    functions = (each for each in found if each["ResourceType"] == "AWS::Lambda::Function")
+    pages = stack.aws("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack.name)
+    functions = pages.search("StackResourceSummaries[?ResourceType=='AWS::Lambda::Function']")
     return {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in functions}
 
 
