@@ -2,6 +2,9 @@
 # Everything is installed below this directory (.venv, .stepbench); Chromium and Node.js, for the tests only, by apt
 # where this user may.
 
+# Modules are compiled once, and not by each of a run's processes (four times as long until a command begins).
+export PYTHONDONTWRITEBYTECODE :=
+
 PYTHON ?= python3
 PLAN ?= quick-unloaded
 VENV := .venv

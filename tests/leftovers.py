@@ -9,21 +9,22 @@ from pathlib import Path
 
 import psutil
 
+from stepbench.local.processes import await_end
+
 GRACE_S = 5.0
 
 
 def end_leftovers(folder: Path) -> list[str]:
     """End every process that has something to do with the folder, and remove it; return which there were."""
     left = processes_of(folder)
-    psutil.wait_procs(left, GRACE_S)  # some are about to end by themselves
+    await_end(left, GRACE_S)  # some are about to end by themselves
     left = processes_of(folder)
     described = [describe(process) for process in left]
     for process in left:
         _call(process, "terminate")
-    _, stubborn = psutil.wait_procs(left, GRACE_S)
-    for process in stubborn:
+    for process in (stubborn := await_end(left, GRACE_S)):
         _call(process, "kill")
-    psutil.wait_procs(stubborn, GRACE_S)
+    await_end(stubborn, GRACE_S)
     shutil.rmtree(folder, ignore_errors=True)
     return described
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 UNFOLD = "for (const part of document.querySelectorAll('main details')) part.open = !part.closest('.chart')"
-SETTINGS: tuple[tuple[int, Scheme], ...] = ((1280, "light"), (1280, "dark"), (390, "dark"), (390, "light"))
+SETTINGS: tuple[tuple[int, Scheme], ...] = ((1280, "light"), (390, "dark"))
 """Inside of the figures only the first is checked: it takes long, and axe cannot tell a figure's contrasts."""
 RUN = "exclude => axe.run({exclude}, {resultTypes: ['violations']})"
 

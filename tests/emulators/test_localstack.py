@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 from tests.samples.templates import load_template
 
 from stepbench.local.emulator.server import CHOICE, start_emulator
 from stepbench.local.paths import Paths
-from stepbench.local.processes import family, listening_addresses, terminate, wait_until
+from stepbench.local.processes import await_end, family, listening_addresses, terminate, wait_until
 from stepbench.local.stack import local_client
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def test_dynamodb_local_is_on_loopback_and_ends_with_it(paths: Paths, tmp_path: 
         assert "java" in {member.name() for member in members}
         assert {each.rpartition(":")[0] for each in listening_addresses(emulator.pids)} == {"127.0.0.1"}
         members[0].kill()
-        _, left = psutil.wait_procs(members, timeout=10)
+        left = await_end(members, 10)
     finally:
         terminate(emulator.pids)
     assert left == []

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.end_to_end.deployment import UP_LIMIT_S, Deployment
+from tests.end_to_end.deployment import ROOT, UP_LIMIT_S, Deployment
 
+from stepbench.local.deploy import sole
 from stepbench.local.emulator.server import DECISIONS
+
+INSTALL_LIMIT_S = 300
 
 
 @pytest.fixture(scope="session")
-def deployment() -> Iterator[Deployment]:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """
+    Return `stepbench` where the Makefile's own rule has installed what a run needs, and nothing that only tests do.
+
+    The tests' libraries hid that `calibrate` lacked one of its own. All processes of this run of the suite share it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if base.name.startswith("popen-") else base) / "installed"  # xdist's workers have one each
+    with sole(folder, print):
+        if not (folder / ".run").exists():
+            make = ["make", "--silent", f"VENV={folder}", f"{folder}/.run"]
+            subprocess.run(make, check=True, cwd=ROOT, timeout=INSTALL_LIMIT_S)
+    return folder / "bin" / "stepbench"
+
+
+@pytest.fixture(scope="session")
+def deployment(installed: Path) -> Iterator[Deployment]:
     """`stepbench up`, and at the end `stepbench down`, after which none of its processes is left."""
     with tempfile.TemporaryDirectory(prefix="stepbench-e2e-") as folder:
         home, out = Path(folder, "home"), Path(folder, "out")
         out.mkdir()
-        deployment = Deployment(home, out, {DECISIONS: str(out / "decisions.jsonl")})
+        deployment = Deployment(home, out, {DECISIONS: str(out / "decisions.jsonl"), "PYTHONPATH": ""}, installed)
         up = deployment.command("up", limit_s=UP_LIMIT_S)
         assert up.code == 0, up.stderr
         yield deployment

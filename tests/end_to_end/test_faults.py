@@ -1,39 +1,28 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import select
-import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-import psutil
 import psycopg
 import pytest
 from psycopg import sql
 from tests.end_to_end.deployment import (
     MEASURED_ATTEMPT,
-    RUN_LIMIT_S,
     Deployment,
     finish,
     plan,
     run_tag_of,
     sandboxes,
     started_attempts,
-    stopped,
     wait_for,
 )
+from tests.end_to_end.moments import assert_stops_cleanly, sends
 
 from stepbench.contracts.identity import EventId
 from stepbench.local.stack import BENCHMARK, RECEIVER
 from stepbench.records.formats.deliveries import POSTGRESQL_SOURCE
-from stepbench.records.storage import layout
 
 pytestmark = pytest.mark.end_to_end
 
@@ -113,7 +102,7 @@ def test_what_happened_while_both_watchers_were_dead_is_in_no_latency(deployment
     patient = plan(name, "etcd", measured=320)
     patient["trials"][0]["drain_limit_s"] = 60
     with deployment.running(patient) as process:
-        assert wait_for(lambda: _sends(deployment, name, MEASURED_ATTEMPT, more_than=40), 90)
+        assert wait_for(lambda: sends(deployment, name, MEASURED_ATTEMPT, more_than=40), 90)
         watchers = sandboxes(deployment, "WatchChanges")
         assert watchers
         for watcher in watchers:
@@ -188,33 +177,6 @@ def _output_of(deployment: Deployment, run_id: str) -> dict[str, Any]:
     return output
 
 
-def test_a_store_that_stood_still_is_named_with_its_time_and_the_generator_is_not_blamed(
-    deployment: Deployment,
-) -> None:
-    """100 events are due while etcd is stopped: some wait in flight, some for a place, none because of the writer."""
-    name, stopped_s = "stalled", 5.0
-    etcd = deployment.state.server("etcd")
-    assert etcd is not None
-    with deployment.running(plan(name, "etcd", measured=300)) as process:
-        assert wait_for(lambda: MOMENTS["measured"](deployment, name), 120)
-        at = datetime.now(UTC)
-        with stopped([psutil.Process(each.pid) for each in etcd.processes]):
-            time.sleep(stopped_s)
-        finished = finish(process)
-    assert finished.code == 0, finished.stderr
-    accounting = finished.trial["accounting"]
-    assert (accounting["offered"], accounting["ok"], accounting["lost"]) == (300, 300, 0)
-    caveats = {caveat["kind"]: caveat["text"] for caveat in finished.trial["caveats"]}
-    assert "saturated_generator" not in caveats
-    told = re.search(
-        r"Phase unloaded: .* between ([\d.]+) s and ([\d.]+) s of the trial \((.*) UTC\)", caveats["store_stalled"]
-    )
-    assert told is not None, caveats
-    assert float(told[2]) - float(told[1]) == pytest.approx(stopped_s, abs=1.5)
-    began = datetime.strptime(f"{at:%Y-%m-%d} {told[3]} +0000", "%Y-%m-%d %H:%M:%S %z")
-    assert abs(began - at) < timedelta(seconds=3)
-
-
 def test_an_execution_aborted_from_the_console_is_swept(deployment: Deployment) -> None:
     """An abort runs no Catch and stops no Lambda: the rule's sweeper has to find and end everything."""
     name = "aborted"
@@ -245,27 +207,6 @@ def test_a_refused_plan_creates_nothing(deployment: Deployment) -> None:
     assert deployment.inventory() == before
 
 
-def test_trials_on_a_dead_store_fail_soon_say_why_and_hold_up_no_other(deployment: Deployment) -> None:
-    """The first once kept its lease for want of the store, and the second waited ten minutes for that."""
-    dead = {
-        "experiment": "operations",
-        "target": {"store": "redis", "endpoint": "127.0.0.1:1"},
-        "workload": {"mix": {"read": 1}, "records": 10},
-        "phases": [{"name": "load", "closed": {"clients": 1, "duration_s": 2}}],
-    }
-    mixed = plan("dead-store", "etcd")
-    mixed["trials"] = [{"name": "one", **dead}, {"name": "two", **dead}, *mixed["trials"]]
-    before = deployment.inventory()
-    finished = deployment.run(mixed)
-    assert finished.code == 1
-    failures = [trial.get("failure") for trial in finished.summary["trials"]]
-    assert [failure and failure["error"] for failure in failures] == ["TargetUnreachableError"] * 2 + [None]
-    assert "Redis at 127.0.0.1:1: connect: refused" in failures[0]["cause"]
-    assert "did not answer trial 1 of this run" in failures[1]["cause"]
-    assert finished.summary["trials"][2]["accounting"]["received"] == 60
-    assert deployment.settled_inventory(before) == before
-
-
 def test_the_stack_itself_refuses_a_bad_plan_before_anything_is_created(deployment: Deployment) -> None:
     """Users paste plans into the console, past our command line."""
     before = deployment.inventory()
@@ -280,119 +221,6 @@ def test_the_stack_itself_refuses_a_bad_plan_before_anything_is_created(deployme
     assert deployment.settled_inventory(before) == before
 
 
-WARM_UP_ATTEMPT = layout.attempt_id(0, 0, 0, 0)
-
-
-def _leased(deployment: Deployment, name: str) -> bool:
-    tag = run_tag_of(deployment, name)
-    return any(lease.tag == tag for lease in deployment.stack.table.leases())
-
-
-def _progress(deployment: Deployment, name: str, attempt: str) -> dict[str, Any]:
-    tag = run_tag_of(deployment, name)
-    beats = deployment.stack.table.beats(tag) if tag else {}
-    return beats.get(f"writer#{attempt}", {})
-
-
-def _sends(deployment: Deployment, name: str, attempt: str, *, more_than: int = 0) -> bool:
-    return int(_progress(deployment, name, attempt).get("progress", {}).get("sent", 0)) > more_than
-
-
-MOMENTS: dict[str, Callable[[Deployment, str], bool]] = {
-    "start": lambda deployment, name: run_tag_of(deployment, name) is not None,
-    "prepare": _leased,
-    "warm-up": lambda deployment, name: _sends(deployment, name, WARM_UP_ATTEMPT),
-    "measured": lambda deployment, name: _sends(deployment, name, MEASURED_ATTEMPT),
-    "analysis": lambda deployment, name: bool(_progress(deployment, name, MEASURED_ATTEMPT).get("ended")),
-}
-
-
-def _drain(master: int) -> None:
-    """Read what a terminal shows; its buffer is small, and a command would wait for the reader."""
-    while select.select([master], [], [], 0)[0]:
-        os.read(master, 65_536)
-
-
-def _shown(deployment: Deployment, name: str, master: int) -> bool:
-    _drain(master)
-    return MOMENTS["measured"](deployment, name)
-
-
-def test_a_terminal_that_is_closed_stops_the_run_and_leaves_nothing(deployment: Deployment) -> None:
-    """Progress can be shown to nobody any more; writers, watchers and targets end all the same."""
-    name = "closed-terminal"
-    before = deployment.inventory()
-    master, slave = os.openpty()
-    terminal: dict[str, Any] = {"stdout": None, "stderr": None, "preexec_fn": partial(os.login_tty, slave)}
-    with deployment.running(plan(name, "etcd", warm_up=60, measured=200), **terminal) as process:
-        os.close(slave)
-        assert wait_for(lambda: _shown(deployment, name, master), 90)
-        os.close(master)
-        assert process.wait(RUN_LIMIT_S) == 1
-    assert deployment.settled_inventory(before) == before
-    (summary,) = deployment.out.glob(f"{name}-*/summary.json")
-    assert json.loads(summary.read_text())["status"] == "stopped"
-
-
-def test_a_run_whose_messages_have_no_room_goes_through(deployment: Deployment) -> None:
-    """The log of a nightly run may fill its disk; the result is what counts."""
-    with (
-        Path("/dev/full").open("w") as full,
-        deployment.running(plan("full-log", "etcd", warm_up=20, measured=20), stderr=full) as process,
-    ):
-        stdout, _ = process.communicate(timeout=RUN_LIMIT_S)
-    assert process.returncode == 0
-    assert json.loads(stdout)["status"] == "succeeded"
-
-
-def test_a_run_whose_data_have_no_room_fails_and_leaves_its_results(deployment: Deployment) -> None:
-    """A script would read half a document; the folder has all of it."""
-    name = "full-data"
-    before = deployment.inventory()
-    with (
-        Path("/dev/full").open("w") as full,
-        deployment.running(plan(name, "etcd", warm_up=20, measured=20), stdout=full) as process,
-    ):
-        _, stderr = process.communicate(timeout=RUN_LIMIT_S)
-    assert process.returncode == 1
-    assert "No space left on device" in stderr
-    (summary,) = deployment.out.glob(f"{name}-*/summary.json")
-    assert json.loads(summary.read_text())["status"] == "succeeded"
-    assert deployment.settled_inventory(before) == before
-
-
-@pytest.mark.parametrize(
-    ("moment", "store"),
-    [
-        ("start", "postgresql"),
-        ("prepare", "etcd"),
-        ("warm-up", "postgresql"),
-        ("measured", "etcd"),
-        ("measured", "dynamodb"),
-        ("measured", "postgresql"),
-        ("measured", "s3"),
-        ("analysis", "s3"),
-    ],
-)
-def test_control_c_at_any_moment_leaves_nothing_running_and_nothing_behind(
-    deployment: Deployment, moment: str, store: str
-) -> None:
-    """The user who presses Ctrl-C has no second tool to clean up with."""
-    name = f"ctrl-c-{moment}-{store}"
-    before = deployment.inventory()
-    with deployment.running(plan(name, store, warm_up=60, measured=100)) as process:
-        assert wait_for(lambda: MOMENTS[moment](deployment, name), 90)
-        process.send_signal(signal.SIGINT)
-        finished = finish(process)
-    assert finished.code == 1, finished.stderr
-    assert deployment.settled_inventory(before) == before
-    assert finished.summary["status"] == "stopped"
-    if moment == "measured":
-        accounting = finished.trial["accounting"]
-        assert finished.trial["incomplete"]
-        assert accounting["offered"] == 100 == accounting["sent"] + accounting["unsent"] + accounting["unrecorded"]
-        assert 0 < accounting["ok"] < 100
-        assert (accounting["lost"], accounting["ok"]) == (0, accounting["ok_arrived"] + accounting["cut_off"])
-        kinds = {"incomplete", "unsent", "missing_writer", "short_sample", "lost_events"}
-        remedies = {caveat["remedy"] for caveat in finished.trial["caveats"] if caveat["kind"] in kinds}
-        assert remedies == {"The run was stopped: run it again, to its end."}
+def test_control_c_under_load_leaves_nothing_running_and_nothing_behind(deployment: Deployment) -> None:
+    """The user who presses Ctrl-C has no second tool to clean up with; other moments are in tests/faults."""
+    assert_stops_cleanly(deployment, "measured", "s3")

@@ -3,51 +3,31 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import psutil
 import pytest
 from tests.end_to_end.deployment import (
     MEASURED_ATTEMPT,
     Deployment,
     Finished,
     finish,
-    plan,
     sandboxes,
     started_attempts,
     wait_for,
 )
-
-if TYPE_CHECKING:
-    import subprocess
+from tests.end_to_end.load_hosts import load_hosts, plan_from_host, writers_of
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
-HOST = "stepbench.load_host"
-
-
-def _from_host(name: str, **fields: Any) -> dict[str, Any]:  # noqa: ANN401 -- as `plan`
-    document = plan(name, "etcd", **fields)
-    document["trials"] = [{**trial, "load_from": "host"} for trial in document["trials"]]
-    return document
-
-
-def _load_hosts(run: subprocess.Popen[str]) -> list[psutil.Process]:
-    return [child for child in psutil.Process(run.pid).children() if HOST in child.cmdline()]
-
-
-def _items(host: psutil.Process) -> list[psutil.Process]:
-    """Return the writers of a host: its own children are what they are forked from."""
-    return [child for child in host.children(recursive=True) if child.ppid() != host.pid]
 
 
 def test_a_host_offers_the_load_and_no_function_does(deployment: Deployment) -> None:
     """The published experiments sent theirs from EC2: what came from there must not pass for Lambda's."""
     before, writers = deployment.inventory(), sandboxes(deployment, "RunWriter")
     name = "from-host"
-    with deployment.running(_from_host(name)) as run:
+    with deployment.running(plan_from_host(name)) as run:
         assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 120)
-        (host,) = _load_hosts(run)
-        items = _items(host)
+        (host,) = load_hosts(run)
+        items = writers_of(host)
         assert set(sandboxes(deployment, "RunWriter")) <= set(writers), "those of earlier tests may still be there"
         finished = finish(run)
     trial = finished.trial
@@ -65,32 +45,10 @@ def test_a_host_offers_the_load_and_no_function_does(deployment: Deployment) -> 
     assert deployment.settled_inventory(before) == before
 
 
-def test_a_host_that_dies_leaves_an_accounted_trial_and_the_next_one_runs(deployment: Deployment) -> None:
-    """Nobody says so but the silence, which the state machine has to notice."""
-    name, measured = "host-dies", 600
-    document = _from_host(name, measured=measured)
-    document["trials"].append({**plan("next", "etcd")["trials"][0], "name": "next"})
-    with deployment.running(document) as run:
-        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 120)
-        (host,) = _load_hosts(run)
-        items = _items(host)
-        host.kill()
-        assert wait_for(lambda: not any(item.is_running() for item in items), 10)  # it takes its writers along
-        finished = finish(run, 400)
-    died, after = finished.summary["trials"]
-    accounting = died["accounting"]
-    assert accounting["offered"] == measured == sum(accounting[each] for each in ("sent", "unsent", "unrecorded"))
-    assert accounting["ok"] < measured
-    (missing,) = [caveat["text"] for caveat in died["caveats"] if caveat["kind"] == "missing_writer"]
-    assert "LoadHostLostError: no load host took the slice" in missing
-    assert items
-    assert (after["failure"], after["accounting"]["offered"], after["load_hosts"]) == (None, 60, [])
-
-
 def test_without_a_host_the_trial_says_so_before_any_load(deployment: Deployment) -> None:
     """Somebody has stopped the instance to save its cost, and an execution must not wait for a year."""
     path = deployment.out / "no-host.json"
-    path.write_text(json.dumps(_from_host("no-host")))
+    path.write_text(json.dumps(plan_from_host("no-host")))
     finished = _run_there(deployment, path)
     trial = finished.trial
     assert finished.code == 1

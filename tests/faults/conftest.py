@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.faults.cases import Case, every_case, tour
 from tests.faults.judging import Verdict, table
 from tests.faults.surroundings import Surroundings, fresh_surroundings
+
+if TYPE_CHECKING:
+    from tests.end_to_end.deployment import Deployment
 
 RUN_S = 14
 CASE_S = 50
@@ -68,6 +71,12 @@ def surroundings(shared: Surroundings) -> Surroundings:
     """Return the environment, whole and up."""
     shared.ensure_up()
     return shared
+
+
+@pytest.fixture
+def deployment(surroundings: Surroundings) -> Deployment:
+    """Return what commands are run on in that environment."""
+    return surroundings.deployment
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.processes import family, free_port, listening_addresses, spawn, terminate, wait_until
+from stepbench.local.processes import await_end, family, free_port, listening_addresses, spawn, terminate, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,13 +79,26 @@ def test_what_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> Non
     wait_until("both run", lambda: "ready" in log.read_text() and len(family([pid])) == 2, timeout_s=10)
     members = family([pid])
     terminate([pid], grace_s=0.2)
-    assert [member for member in members if psutil.pid_exists(member.pid)] == []
+    assert await_end(members, 0) == []
 
 
 def test_ending_what_has_ended_is_fine() -> None:
     """A pid above Linux's highest is nobody's."""
     terminate([2**22 + 1])
     assert family([2**22 + 1]) == []
+
+
+def test_what_has_ended_is_not_waited_for_though_nobody_asks_for_it(tmp_path: Path, started: list[int]) -> None:
+    """A container's first process may never ask for its children: they stay in the list of processes as zombies."""
+    server = spawn(["sh", "-c", "true & exec sleep 600"], log=tmp_path / "server.log")
+    started.append(server)
+    wait_until("its child has ended", lambda: [each.status() for each in children(server)] == ["zombie"], timeout_s=10)
+    assert await_end(children(server), 0) == []
+
+
+def children(pid: int) -> list[psutil.Process]:
+    """Return a process's children."""
+    return psutil.Process(pid).children()
 
 
 def test_a_stranger_on_the_port_is_not_taken_for_the_server(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.integration.local.conftest import ROLE, Functions
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.emulator.server import answers, start_emulator
 from stepbench.local.paths import Paths
-from stepbench.local.processes import family, listening_addresses, terminate, wait_until
+from stepbench.local.processes import await_end, family, listening_addresses, terminate, wait_until
 from stepbench.local.stack import local_client
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def test_no_sandbox_outlives_the_emulator(tmp_path: Path, paths: Paths, how: sig
     try:
         busy = _busy_sandbox(emulator, Functions(emulator.endpoint))
         os.kill(emulator.pid, how)
-        _, left = psutil.wait_procs([psutil.Process(emulator.pid), busy], timeout=30)
+        left = await_end([psutil.Process(emulator.pid), busy], 30)
     finally:
         terminate([emulator.pid])
     assert left == []

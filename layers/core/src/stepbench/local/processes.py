@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 _POLL_S = 0.02
+_KILLED_S = 5
 _PORTS = range(20_000, 32_768)
 _PORT_TRIES = 100
 _LOG_TAIL_LINES = 20
@@ -219,6 +220,29 @@ def family(pids: Iterable[int]) -> list[psutil.Process]:
     return list(found.values())
 
 
+def await_end(processes: Sequence[psutil.Process], limit_s: float) -> list[psutil.Process]:
+    """
+    Wait for processes to end, and return those that have not when the time is up.
+
+    One that has ended stays a zombie until its parent asks for it, which may be never, as with a container's first
+    process: it is not waited for.
+    """
+    deadline_s = time.monotonic() + limit_s
+    while (alive := [each for each in processes if not _has_ended(each)]) and time.monotonic() < deadline_s:
+        time.sleep(_POLL_S)
+    return alive
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return False
+        process.wait(0)  # reaped, if it is a child of ours
+    except (psutil.NoSuchProcess, psutil.TimeoutExpired):
+        pass
+    return True
+
+
 def terminate(pids: Iterable[int], *, grace_s: float = 10) -> None:
     """
     End processes and all their descendants: SIGTERM to those given, SIGKILL to whatever is left after `grace_s`.
@@ -232,13 +256,11 @@ def terminate(pids: Iterable[int], *, grace_s: float = 10) -> None:
         if member.pid in roots:
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 member.terminate()
-    _, alive = psutil.wait_procs(members, timeout=grace_s)
+    alive = await_end(members, grace_s)
     for member in alive:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             member.kill()
-    _, alive = psutil.wait_procs(alive, timeout=5)
-    left = [member for member in alive if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
-    if left:
+    if left := await_end(alive, _KILLED_S):
         message = f"cannot end {', '.join(f'{member.name()} (pid {member.pid})' for member in left)}; end it by hand"
         raise LocalEnvironmentError(message)
 

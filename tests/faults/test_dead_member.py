@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from stepbench.local.state import Server
 
-pytestmark = pytest.mark.end_to_end
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 MEASURED = 600
 NO_LEADER_S = 0.5
 """A follower waits for one to two seconds for its leader before it stands for election."""
