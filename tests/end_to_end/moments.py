@@ -43,7 +43,7 @@ def assert_stops_cleanly(deployment: Deployment, moment: str, store: str) -> Non
     name = f"ctrl-c-{moment}-{store}"
     before = deployment.inventory()
     with deployment.running(plan(name, store, warm_up=60, measured=100)) as process:
-        assert wait_for(lambda: MOMENTS[moment](deployment, name), 90)
+        assert wait_for(lambda: MOMENTS[moment](deployment, name))
         process.send_signal(signal.SIGINT)
         finished = finish(process)
     assert finished.code == 1, finished.stderr

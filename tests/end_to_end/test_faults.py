@@ -31,7 +31,7 @@ def test_an_event_delivered_twice_and_a_malformed_one_are_counted_apart(deployme
     """At-least-once delivery and stray invocations are facts of the stores, not losses and not extra events."""
     name = "twice"
     with deployment.running(plan(name, "postgresql")) as process:
-        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 90)
+        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name))
         tag = run_tag_of(deployment, name)
         assert tag is not None
         again = EventId(tag, phase=1, writer=0, slice=0, attempt=0, sequence=5).text()
@@ -54,7 +54,7 @@ def test_a_writer_killed_in_the_middle_is_replaced_and_its_gap_is_counted(deploy
     name = "killed"
     before = deployment.inventory()
     with deployment.running(plan(name, "etcd", measured=320)) as process:
-        assert wait_for(lambda: _flushed(deployment, name), 120)
+        assert wait_for(lambda: _flushed(deployment, name))
         for sandbox in sandboxes(deployment, "RunWriter"):
             sandbox.kill()
         finished = finish(process)
@@ -102,7 +102,7 @@ def test_what_happened_while_both_watchers_were_dead_is_in_no_latency(deployment
     patient = plan(name, "etcd", measured=320)
     patient["trials"][0]["drain_limit_s"] = 60
     with deployment.running(patient) as process:
-        assert wait_for(lambda: sends(deployment, name, MEASURED_ATTEMPT, more_than=40), 90)
+        assert wait_for(lambda: sends(deployment, name, MEASURED_ATTEMPT, more_than=40))
         watchers = sandboxes(deployment, "WatchChanges")
         assert watchers
         for watcher in watchers:
@@ -146,7 +146,7 @@ def test_refused_writes_fail_the_verdict_and_not_the_run(deployment: Deployment)
     """A run that lost some of its writes, the slow ones, is no answer; nobody should have to look for that."""
     name = "refused"
     with deployment.running(plan(name, "postgresql", measured=400)) as process:
-        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 120)
+        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name))
         _kill_writing_backends(deployment, sql.Identifier(f"stepbench_{run_tag_of(deployment, name)}", "records"))
         finished = finish(process)
     assert finished.code == 3, finished.stderr
@@ -182,9 +182,9 @@ def test_an_execution_aborted_from_the_console_is_swept(deployment: Deployment) 
     name = "aborted"
     before = deployment.inventory()
     with deployment.running(plan(name, "postgresql", measured=400)) as process:
-        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 90)
+        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name))
         deployment.abort()
-        assert wait_for(lambda: deployment.inventory() == before, 90), deployment.inventory()
+        assert wait_for(lambda: deployment.inventory() == before), deployment.inventory()
         finished = finish(process)
     assert finished.code == 1
     tag = run_tag_of(deployment, name)

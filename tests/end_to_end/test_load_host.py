@@ -25,7 +25,7 @@ def test_a_host_offers_the_load_and_no_function_does(deployment: Deployment) -> 
     before, writers = deployment.inventory(), sandboxes(deployment, "RunWriter")
     name = "from-host"
     with deployment.running(plan_from_host(name)) as run:
-        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 120)
+        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name))
         (host,) = load_hosts(run)
         items = writers_of(host)
         assert set(sandboxes(deployment, "RunWriter")) <= set(writers), "those of earlier tests may still be there"

@@ -150,7 +150,7 @@ def test_control_c_within_a_closed_loop_leaves_nothing_and_keeps_what_was_measur
     trial = _trial("stopped", {"store": "redis"}, _closed(5, 60), writers=2)
     plan: dict[str, Any] = {"name": "ctrl-c-operations", "trials": [trial]}
     with deployment.running(plan) as process:
-        assert wait_for(lambda: min(_sent(deployment, plan["name"]), default=0) > 50, 150)
+        assert wait_for(lambda: min(_sent(deployment, plan["name"]), default=0) > 50)
         process.send_signal(signal.SIGINT)
         stopped = finish(process)
     assert stopped.code == 1, stopped.stderr

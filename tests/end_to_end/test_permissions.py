@@ -79,9 +79,9 @@ def calls(deployment: Deployment) -> list[Json]:
     aborted = plan(name, "dynamodb", measured=400)
     aborted["trials"][0]["load_from"] = "host"  # whose writers then fail, and say so
     with deployment.running(aborted) as process:
-        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 90)
+        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name))
         deployment.abort()
-        assert wait_for(lambda: deployment.inventory() == before, 90), deployment.inventory()
+        assert wait_for(lambda: deployment.inventory() == before), deployment.inventory()
         finish(process)
     return [json.loads(line) for line in deployment.decisions.read_text().splitlines()]
 

@@ -39,7 +39,7 @@ def test_a_terminal_that_is_closed_stops_the_run_and_leaves_nothing(deployment: 
     terminal: dict[str, Any] = {"stdout": None, "stderr": None, "preexec_fn": partial(os.login_tty, slave)}
     with deployment.running(plan(name, "etcd", warm_up=60, measured=200), **terminal) as process:
         os.close(slave)
-        assert wait_for(lambda: _shown(deployment, name, master), 90)
+        assert wait_for(lambda: _shown(deployment, name, master))
         os.close(master)
         assert process.wait(RUN_LIMIT_S) == 1
     assert deployment.settled_inventory(before) == before
@@ -82,7 +82,7 @@ def test_a_store_that_stood_still_is_named_with_its_time_and_the_generator_is_no
     etcd = deployment.state.server("etcd")
     assert etcd is not None
     with deployment.running(plan(name, "etcd", measured=300)) as process:
-        assert wait_for(lambda: MOMENTS["measured"](deployment, name), 120)
+        assert wait_for(lambda: MOMENTS["measured"](deployment, name))
         at = datetime.now(UTC)
         with stopped([psutil.Process(each.pid) for each in etcd.processes]):
             time.sleep(stopped_s)

@@ -18,7 +18,7 @@ def test_a_host_that_dies_leaves_an_accounted_trial_and_the_next_one_runs(deploy
     document = plan_from_host(name, measured=measured)
     document["trials"].append({**plan("next", "etcd")["trials"][0], "name": "next"})
     with deployment.running(document) as run:
-        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name), 120)
+        assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name))
         (host,) = load_hosts(run)
         items = writers_of(host)
         host.kill()
