@@ -43,6 +43,8 @@ END_S = 10
 """How long a process that has answered may take to end."""
 CRASHED, TIMED_OUT = "Runtime.ExitError", "Sandbox.Timedout"
 """As Lambda names the ends of a sandbox."""
+MESSAGE_CHARS = 2_700
+"""SendTaskFailure takes a cause of 32,768; in JSON a character has up to 12."""
 PROCESSES = multiprocessing.get_context("forkserver")
 """Forked from a process that has only imported: a hundred that import for themselves would take all of their lead."""
 LOG = logging.getLogger(__name__)
@@ -126,7 +128,8 @@ class LoadHost:
         if "output" in answer:
             self._send("success", token, output=json.dumps(answer["output"]))
         else:
-            self._send("failure", token, error=answer["errorType"], cause=json.dumps(answer))
+            cause = {**answer, "errorMessage": answer["errorMessage"][:MESSAGE_CHARS]}
+            self._send("failure", token, error=answer["errorType"], cause=json.dumps(cause))
 
     def _answer(self, task: dict[str, Any], token: str) -> dict[str, Any]:
         """Run an item, with signs of life, and return what it says, or how it ended."""
