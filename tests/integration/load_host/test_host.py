@@ -125,7 +125,7 @@ def test_asked_to_stop_it_runs_to_the_end_what_it_has_begun(host: Host) -> None:
     assert told["ok"] > 0
     assert process.wait(30) in {0, None}  # None: of a child that `spawn` has let go
     (own,) = host.services.table.beats(layout.LOAD_HOSTS).values()
-    assert own["ended"]
+    assert (own["ended"], own["at_once"]) == (True, 2)
     (writer,) = host.services.table.beats(REF.tag).values()
     assert writer["load_host"] == f"a test, {os.cpu_count()} cores, {os.uname().machine}"
 

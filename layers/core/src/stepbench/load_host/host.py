@@ -177,7 +177,7 @@ class LoadHost:
         try:
             self._read_function()
             table = connect({**self.environ, **self._variables}).table
-            (table.end_beat if ends else table.beat)(layout.LOAD_HOSTS, self._name, {})
+            (table.end_beat if ends else table.beat)(layout.LOAD_HOSTS, self._name, {}, at_once=self.place.at_once)
         except (BotoCoreError, ClientError, RecordsUnavailableError) as error:
             LOG.warning("no sign of life: %s", error)
 
