@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import platform
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -178,7 +179,8 @@ class LoadHost:
             self._read_function()
             table = connect({**self.environ, **self._variables}).table
             (table.end_beat if ends else table.beat)(layout.LOAD_HOSTS, self._name, {}, at_once=self.place.at_once)
-        except (BotoCoreError, ClientError, RecordsUnavailableError) as error:
+            _notify_systemd(self.environ.get("NOTIFY_SOCKET"))
+        except (BotoCoreError, ClientError, RecordsUnavailableError, OSError) as error:
             LOG.warning("no sign of life: %s", error)
 
     def _read_function(self) -> None:
@@ -219,6 +221,13 @@ def _take(free: threading.Semaphore) -> int:
     while taken < MOST_MESSAGES and free.acquire(blocking=False):
         taken += 1
     return taken
+
+
+def _notify_systemd(address: str | None) -> None:
+    """Tell systemd that the host takes items, where that has started it as a unit that says so: sd_notify(3)."""
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.sendto(b"READY=1", address.replace("@", "\0", 1))
 
 
 def _received(pipe: Connection) -> dict[str, Any] | None:
