@@ -108,7 +108,7 @@ def test_a_host_serves_again_when_it_is_started_again(stack: str) -> None:
     """User data runs once; only what is enabled is there after a stop."""
     hosts = hosts_of(stack)
     assert "systemd-run" not in hosts.script
-    assert f"systemctl enable --now {stack}\n" in hosts.script
+    assert re.search(rf"^systemctl( --no-block)? enable --now {stack}$", hosts.script, re.MULTILINE)
     unit = hosts.written(f"/etc/systemd/system/{stack}.service")
     assert {"Restart=always", "StartLimitIntervalSec=0", "WantedBy=multi-user.target"} <= set(unit.splitlines())
 
@@ -121,17 +121,19 @@ def test_an_empty_disk_is_formatted_at_each_start() -> None:
     assert 'blkid "$disk" > /dev/null || mkfs.xfs' in hosts.written(script)
 
 
-def test_a_host_that_serves_may_say_so() -> None:
+@pytest.mark.parametrize("stack", ["cassandra", "load-host"])
+def test_a_host_that_serves_may_say_so(stack: str) -> None:
     """Without the right, or with a field that is none, the stack fails after a quarter of an hour for nothing."""
-    hosts = hosts_of("cassandra")
+    hosts = hosts_of(stack)
     (call,) = re.findall(r"signal_resource\((.+?)\)'", hosts.script, re.DOTALL)
     shapes = Loader().load_service_model("cloudformation", "service-2")["shapes"]
     given = dict(re.findall(r"(\w+)=([^,)]+)", call))
     assert given.keys() == set(shapes["SignalResourceInput"]["required"])
     assert given["LogicalResourceId"].strip('"') in hosts.of_type("EC2::Instance")
     assert set(re.findall(r"\btell (\w+)", hosts.script)) == set(shapes["ResourceSignalStatus"]["enum"])
-    (right,) = statements(hosts.of_type("IAM::Role"), "cloudformation:SignalResource")
+    (right,) = statements(hosts.stack, "cloudformation:SignalResource")
     assert right["Resource"] == {"Ref": "AWS::StackId"}
+    assert hosts.stack["Resources"]["Host"]["CreationPolicy"]["ResourceSignal"]["Count"] == 1
 
 
 def _flags(unit: str) -> dict[str, str]:
@@ -210,6 +212,10 @@ def test_a_load_host_runs_the_writers_code_as_the_program_takes_it() -> None:
     given = vars(build_parser().parse_args(arguments))
     assert given["at_once"] == 64
     assert (given["queue_url"], given["function"], given["machine"]) == ("QueueUrl", "Function", "InstanceType")
+    assert "Type=notify" in unit  # it serves when it says so, and not when it begins
+    assert (
+        hosts.stack["Resources"]["Host"]["DependsOn"] == "SayThatItServes"
+    )  # else nothing makes it wait for the right
     assert "StandardError=journal+console" in unit  # nobody can log in to read its log
     assert "KillMode=mixed" in unit  # a stop asks the program, which lets its writers end
     limit_s = load_template("template.yaml")["Resources"]["RunWriterFunction"]["Properties"]["Timeout"]

@@ -459,6 +459,25 @@ def test_a_stores_stack_is_reached_by_the_networks_members_only(stack: str) -> N
     assert "0.0.0.0/0" not in text
 
 
+@pytest.mark.parametrize("stack", sorted(path.name for path in (ROOT / "stacks").glob("*.yaml")))
+def test_ec2_takes_the_descriptions_of_security_groups(stack: str) -> None:
+    """It refuses any other character (EC2 API Reference, IpRange), and no linter knows of it."""
+    bodies = load_template(f"stacks/{stack}")["Resources"].values()
+    found = [text for body in bodies if "SecurityGroup" in body["Type"] for text in _descriptions(body)]
+    assert found or stack != "network.yaml"
+    refused = [text for text in found if not re.fullmatch(r"[a-zA-Z0-9 ._\-:/()#,@\[\]+=&;{}!$*]{1,255}", text)]
+    assert refused == []
+
+
+def _descriptions(node: object) -> list[str]:
+    if isinstance(node, list):
+        return [text for inner in node for text in _descriptions(inner)]
+    if not isinstance(node, dict):
+        return []
+    own = [node[name] for name in ("Description", "GroupDescription") if name in node]
+    return own + [text for inner in node.values() for text in _descriptions(inner)]
+
+
 def test_a_nested_stack_is_given_what_it_asks_for() -> None:
     """What the root does not pass on is a setting that nobody can make; another name fails the deployment."""
     for name, properties in _of_type("CloudFormation::Stack").items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import sys
 import time
 import zipfile
@@ -86,13 +87,18 @@ def host(services: Services, tmp_path: Path) -> Iterator[Host]:
     states = services.aws("stepfunctions")
     machine = states.create_state_machine(name=prefix, definition=definition, roleArn=ROLE)["stateMachineArn"]
     arguments = ["--queue-url", queue, "--function", f"{prefix}-RunWriter", "--at-once", "2", "--machine", "a test"]
-    log = tmp_path / "host.log"
-    pid = spawn([sys.executable, "-m", "stepbench.load_host", *arguments], log=log, env=dict(os.environ))
-    try:
-        wait_until("it takes writers", lambda: bool(services.table.beats(layout.LOAD_HOSTS)), timeout_s=30, pid=pid)
-        yield Host(pid, machine, services)
-    finally:
-        terminate([pid])
+    log, address = tmp_path / "host.log", str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        systemd.settimeout(30)
+        environ = {**os.environ, "NOTIFY_SOCKET": address}
+        pid = spawn([sys.executable, "-m", "stepbench.load_host", *arguments], log=log, env=environ)
+        try:
+            assert systemd.recv(64) == b"READY=1"  # and only then does the stack's deployment go on
+            assert services.table.beats(layout.LOAD_HOSTS)
+            yield Host(pid, machine, services)
+        finally:
+            terminate([pid])
 
 
 def _create_function(services: Services, name: str) -> None:
@@ -125,7 +131,7 @@ def test_asked_to_stop_it_runs_to_the_end_what_it_has_begun(host: Host) -> None:
     assert told["ok"] > 0
     assert process.wait(30) in {0, None}  # None: of a child that `spawn` has let go
     (own,) = host.services.table.beats(layout.LOAD_HOSTS).values()
-    assert own["ended"]
+    assert (own["ended"], own["at_once"]) == (True, 2)
     (writer,) = host.services.table.beats(REF.tag).values()
     assert writer["load_host"] == f"a test, {os.cpu_count()} cores, {os.uname().machine}"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from botocore.loaders import Loader
 from tests.samples.records import writer_item
 
 from stepbench.load_host import host
@@ -95,6 +96,20 @@ def test_an_error_has_the_name_that_lambda_would_give_it(silence: str) -> None:
     error, message = failure(states)
     assert error == "ValidationError"
     assert "RunWriterInput" in message
+
+
+def test_a_long_error_is_cut_to_what_step_functions_takes(silence: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cause that is too long is refused, and the machine would hear of nothing but silence."""
+    answer = {"errorType": "PlanError", "errorMessage": "\N{GRINNING FACE}" * 40_000}
+    monkeypatch.setattr(LoadHost, "_answer", lambda *_: answer)
+    states = StepFunctions()
+    run(TASK, silence, states)
+    error, message = failure(states)
+    shapes = Loader().load_service_model("stepfunctions", "service-2")["shapes"]
+    assert error == "PlanError"
+    assert answer["errorMessage"].startswith(message)
+    assert len(message) > 2_000
+    assert len(states.told[-1][1]["cause"]) <= shapes["SensitiveCause"]["max"]
 
 
 def test_a_process_that_dies_is_told_as_a_sandbox_that_does(silence: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,7 @@ def rehearsal(*rounds: RoundEvidence, **changes: Any) -> Rehearsal:  # noqa: ANN
         "stack": "rehearsed",
         "region": "eu-central-1",
         "emulator": "",
+        "artefacts": "rehearsed-artefacts-0",
         "started_at": "2026-11-23T23:30:00+00:00",
         "ended_at": "2026-11-24T00:40:00+00:00",
         "budget_usd": 5,

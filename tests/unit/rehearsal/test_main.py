@@ -51,6 +51,18 @@ def test_a_rehearsal_on_an_emulator_has_no_bill(tmp_path: Path, capsys: pytest.C
     assert "was made on MiniStack, which bills nobody" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--costs", "--delete"])
+def test_another_account_s_rehearsal_is_refused(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the same region a colleague's stack may have the name that would be deleted, or billed."""
+    found = rehearsal(artefacts=_account("111111111111", "eu-central-1").artefacts("rehearsed"))
+    write(tmp_path, found, "111111111111")
+    monkeypatch.setattr(command, "find_account", lambda _: _account("222222222222", "eu-central-1"))
+    assert command.main([option, str(tmp_path)]) == command.BAD_INPUT
+    assert "was made in eu-central-1, and these credentials are of another account" in capsys.readouterr().err
+
+
 def test_nobody_to_ask_is_no_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job of CI has to say YES=1."""
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))

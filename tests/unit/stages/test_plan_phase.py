@@ -333,12 +333,14 @@ def test_probes_and_the_load_are_marked_for_the_state_machine() -> None:
 HOURS_NS = 3_600 * SECOND_NS
 
 
-def planned_on_host(clock_ns: int, beat: str = "beat") -> list[dict[str, Any]]:
-    """Return the items of a plan for a load host which has just given a sign of life, or its last; "": none ever."""
+def planned_on_host(
+    clock_ns: int, beat: str = "beat", at_once: tuple[int, ...] = (64,), writers: int = 1
+) -> list[dict[str, Any]]:
+    """Return the items of a plan for load hosts which have just given a sign of life, or their last; "": none ever."""
     memory = MemoryServices(FakeClock(clock_ns))
-    if beat:
-        getattr(memory.services.table, beat)(layout.LOAD_HOSTS, "a host", {})
-    ref = stored_trial(memory.services, small_plan(load_from="host"))
+    for number, each in enumerate(at_once if beat else ()):
+        getattr(memory.services.table, beat)(layout.LOAD_HOSTS, f"host {number}", {}, at_once=each)
+    ref = stored_trial(memory.services, small_plan(load_from="host", writers=writers))
     output = plan_phase(PlanPhaseInput(ref=ref, phase=0), memory.services)
     items: list[dict[str, Any]] = memory.services.runs.find_json(output.items_key)
     return items
@@ -355,3 +357,10 @@ def test_load_is_planned_only_for_a_host_that_takes_it(later_ns: int, beat: str)
     """None was ever there, it has gone silent, or it is draining: the queue would be nobody's."""
     with pytest.raises(LoadHostLostError, match=r"sign of life for 20 s.*`stepbench load-host --stack NAME`"):
         planned_on_host(time.time_ns() + later_ns, beat)
+
+
+def test_load_is_planned_only_for_hosts_that_run_all_writers_at_once() -> None:
+    """ValidatePlan knows LoadHostWriters only, and not what each host was started with; the rest would wait in vain."""
+    assert len(planned_on_host(time.time_ns(), at_once=(2, 3), writers=5)) == 5
+    with pytest.raises(LoadHostLostError, match=r"6 writers at once.* run 5.*--at-once 6"):
+        planned_on_host(time.time_ns(), at_once=(2, 3), writers=6)

@@ -63,7 +63,7 @@ class WatchLostError(StepbenchError):
 
 
 class LoadHostLostError(StepbenchError):
-    """No load host takes writers, or the one that took a slice is silent. Raised by the trial machine, too."""
+    """No load host takes writers, or too few at once, or one is silent. Raised by the trial machine, too."""
 
 
 class TrialsFailedError(StepbenchError):

@@ -69,6 +69,7 @@ def test_without_npm_the_layer_is_built_and_says_what_it_lacks(tmp_path: Path) -
     package, said = _build(tmp_path / "layer", PATH=str(tools))
     assert [path.name for path in package.iterdir()] == ["__init__.py"]
     assert "cannot speak TLS to Amazon RDS" in said
+    assert "first remove .aws-sam/cache (of `stepbench up`: .stepbench/build)" in said  # which has the empty layer
 
 
 @pytest.fixture
@@ -127,7 +128,9 @@ async def test_a_server_of_rds_is_verified_with_its_regions_authorities(
 
 async def test_without_authorities_tls_to_rds_is_refused_with_what_to_do(rds: LocalStore) -> None:
     """Without TLS nothing of the sort is needed."""
-    with pytest.raises(PlanError, match=r"no authorities of Amazon RDS in us-east-1.*npm"):
+    with pytest.raises(
+        PlanError, match=r"no authorities of Amazon RDS in us-east-1.*\.aws-sam/cache.*\.stepbench/build.*npm"
+    ):
         _driver(HOST, rds)
     driver = _driver(HOST, rds, tls=False)
     await driver.open()

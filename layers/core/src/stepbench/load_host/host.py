@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import platform
 import signal
+import socket
 import threading
 import time
 import uuid
@@ -43,6 +44,8 @@ END_S = 10
 """How long a process that has answered may take to end."""
 CRASHED, TIMED_OUT = "Runtime.ExitError", "Sandbox.Timedout"
 """As Lambda names the ends of a sandbox."""
+MESSAGE_CHARS = 2_700
+"""SendTaskFailure takes a cause of 32,768; in JSON a character has up to 12."""
 PROCESSES = multiprocessing.get_context("forkserver")
 """Forked from a process that has only imported: a hundred that import for themselves would take all of their lead."""
 LOG = logging.getLogger(__name__)
@@ -77,6 +80,7 @@ class LoadHost:
     _name: str = field(init=False)
     _variables: dict[str, str] = field(init=False)
     _limit_s: float = field(init=False)
+    _children: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._name = f"{self.place.machine} {uuid.uuid4().hex[:8]}"
@@ -126,7 +130,8 @@ class LoadHost:
         if "output" in answer:
             self._send("success", token, output=json.dumps(answer["output"]))
         else:
-            self._send("failure", token, error=answer["errorType"], cause=json.dumps(answer))
+            cause = {**answer, "errorMessage": answer["errorMessage"][:MESSAGE_CHARS]}
+            self._send("failure", token, error=answer["errorType"], cause=json.dumps(cause))
 
     def _answer(self, task: dict[str, Any], token: str) -> dict[str, Any]:
         """Run an item, with signs of life, and return what it says, or how it ended."""
@@ -135,14 +140,17 @@ class LoadHost:
         ours, its = PROCESSES.Pipe()
         with ours:
             process = PROCESSES.Process(target=run_item, args=(task, environ, its))
-            process.start()
+            with self._children:
+                process.start()
             its.close()
             while not (told := wait([ours, process.sentinel], BEAT_S)) and time.monotonic() < deadline:
                 self._send("heartbeat", token)
             answer = _received(ours)
-            process.join(END_S if told else 0)
-            process.kill()
-            process.join(END_S)
+            if not wait([process.sentinel], END_S if told else 0):
+                process.kill()
+                wait([process.sentinel], END_S)
+            with self._children:  # a start elsewhere reads the exit codes of all, and who comes second reads 255
+                process.join(1)
         if not told:
             return {"errorType": TIMED_OUT, "errorMessage": f"stopped after {self._limit_s:g} s"}
         crash = f"the writer's process ended with exit code {process.exitcode}"
@@ -170,8 +178,9 @@ class LoadHost:
         try:
             self._read_function()
             table = connect({**self.environ, **self._variables}).table
-            (table.end_beat if ends else table.beat)(layout.LOAD_HOSTS, self._name, {})
-        except (BotoCoreError, ClientError, RecordsUnavailableError) as error:
+            (table.end_beat if ends else table.beat)(layout.LOAD_HOSTS, self._name, {}, at_once=self.place.at_once)
+            _notify_systemd(self.environ.get("NOTIFY_SOCKET"))
+        except (BotoCoreError, ClientError, RecordsUnavailableError, OSError) as error:
             LOG.warning("no sign of life: %s", error)
 
     def _read_function(self) -> None:
@@ -212,6 +221,13 @@ def _take(free: threading.Semaphore) -> int:
     while taken < MOST_MESSAGES and free.acquire(blocking=False):
         taken += 1
     return taken
+
+
+def _notify_systemd(address: str | None) -> None:
+    """Tell systemd that the host takes items, where that has started it as a unit that says so: sd_notify(3)."""
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.sendto(b"READY=1", address.replace("@", "\0", 1))
 
 
 def _received(pipe: Connection) -> dict[str, Any] | None:

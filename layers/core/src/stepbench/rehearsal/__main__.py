@@ -114,7 +114,7 @@ def compare_costs(folder: Path) -> int:
     if found.emulator:
         problem = Problem("COSTS", f'"{folder}"', f"was made on {found.emulator}, which bills nobody", "Name another.")
         raise PlanError([problem])
-    account = find_account("")
+    account = _account_of(found, "COSTS", folder)
     explorer = account.session.client("ce", region_name=EXPLORER_REGION)
     found = found.model_copy(update={"bill": read_bill(explorer, found)})
     return _conclude(_judged(found, folder, account), folder)
@@ -123,15 +123,22 @@ def compare_costs(folder: Path) -> int:
 def delete_left(folder: Path) -> int:
     """Delete what a rehearsal that was killed has left."""
     found = read_model(folder / DOCUMENT, Rehearsal)
-    account = find_account(found.emulator)
-    if account.region != found.region or bool(account.emulator) != bool(found.emulator):
-        message = f"was made in {found.region}{f' on {found.emulator}' if found.emulator else ''}"
-        raise PlanError([Problem("DELETE", f'"{folder}"', message, "Choose the same account, region and endpoint.")])
+    account = _account_of(found, "DELETE", folder)
     paths = Paths(find_paths(os.environ, Path.cwd()).root, folder.resolve() / "sam")
     with shielded():
         deletion = delete_everything(account, paths, found.stack, write_out)
     found = found.model_copy(update={"deletion": deletion, "ended": found.ended or "it was killed"})
     return _conclude(_judged(found, folder, account), folder)
+
+
+def _account_of(found: Rehearsal, option: str, folder: Path) -> Account:
+    """Return the account that a rehearsal was made in. Raises PlanError: the environment's is another."""
+    account = find_account(found.emulator)
+    if account.artefacts(found.stack) != found.artefacts or bool(account.emulator) != bool(found.emulator):
+        place = f"{found.region} on {found.emulator}" if found.emulator else found.region
+        message = f"was made in {place}, and these credentials are of another account, region or endpoint"
+        raise PlanError([Problem(option, f'"{folder}"', message, "Choose the same account, region and endpoint.")])
+    return account
 
 
 def _judged(found: Rehearsal, folder: Path, account: Account) -> Rehearsal:

@@ -124,7 +124,8 @@ class Rehearsal(Contract):
     """
     One rehearsal.
 
-    emulator: which one has played AWS; "" on AWS. bound_usd: what it was to cost at most. spent_usd: by its price
+    emulator: which one has played AWS; "" on AWS. artefacts: the bucket of the deployments, whose name tells accounts
+    apart without their numbers. bound_usd: what it was to cost at most. spent_usd: by its price
     table and its hours. ended: why it ended early; "" where it went through. version: of this shape.
     """
 
@@ -133,6 +134,7 @@ class Rehearsal(Contract):
     stack: str
     region: str
     emulator: str
+    artefacts: str
     started_at: str
     ended_at: str = ""
     budget_usd: float

@@ -218,6 +218,7 @@ def begin(account: Account, stack: str, rounds: Sequence[Round], budget_usd: flo
         stack=stack,
         region=account.region,
         emulator=account.emulator,
+        artefacts=account.artefacts(stack),
         started_at=_now(),
         budget_usd=budget_usd,
         bound_usd=total_usd(rounds),

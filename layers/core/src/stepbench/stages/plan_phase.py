@@ -53,13 +53,13 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
 
     Raises:
         RateNotFoundError: the phase is to be offered at a rate that was not found.
-        LoadHostLostError: its load is to come from a load host, and none takes writers.
+        LoadHostLostError: its load is to come from a load host, and none takes writers, or not as many at once.
         TrialCancelledError: the trial is to stop.
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
     if spec.plan.load_from == "host":
-        _require_load_host(services)
+        _require_load_host(concurrency(spec.plan, task.phase), services)
     rated = None if spec.plan.phases[task.phase].gapless else with_found_rate(spec, task.phase, services)
     if rated is None:
         return PlanPhaseOutput(needed=False, items_bucket="", items_key="", max_concurrency=1)
@@ -68,13 +68,21 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
     return _schedule(task, rated, services)
 
 
-def _require_load_host(services: Services) -> None:
+def _require_load_host(writers: int, services: Services) -> None:
+    since_ns = services.clock.now_ns() - LOAD_HOST_SILENT_S * _SECOND_NS
     beats = services.table.beats(layout.LOAD_HOSTS).values()
-    seen_ns = max((int(beat["at_ns"]) for beat in beats if not beat.get("ended")), default=0)
-    if services.clock.now_ns() - seen_ns > LOAD_HOST_SILENT_S * _SECOND_NS:
+    at_once = [int(beat["at_once"]) for beat in beats if int(beat["at_ns"]) >= since_ns and not beat.get("ended")]
+    if not at_once:
         message = (
             f"no load host takes writers: none has given a sign of life for {LOAD_HOST_SILENT_S} s. See whether it "
             "runs and what its log says (docs/deploy.md), or start one with `stepbench load-host --stack NAME`"
+        )
+        raise LoadHostLostError(message)
+    if sum(at_once) < writers:
+        message = (
+            f"the phase has {writers} writers at once, and the load hosts that are there run {sum(at_once)}, so that "
+            f"the others would come too late. Start one with --at-once {writers}, or deploy with "
+            f"LoadHostWriters={writers}; or lower writers or max_concurrency"
         )
         raise LoadHostLostError(message)
 

@@ -53,8 +53,10 @@ def _authorities(spec: TrialSpec, host: str) -> str:
     if region and not found:
         message = f"asks for TLS, and this stack has no authorities of Amazon RDS in {region}"
         remedy = (
-            "Build and deploy it again where npm is, which fetches them (layers/authorities); or name a PEM file of"
-            " AWS's for this region in the parameter TlsAuthority; or set tls to false."
+            "Remove what was built without them (.aws-sam/cache, from which `sam build` would take it again; of a local"
+            " environment .stepbench/build, after `stepbench down`), and build and deploy it where npm is, which"
+            " fetches them (layers/authorities); or name a PEM file of AWS's for this region in the parameter"
+            " TlsAuthority; or set tls to false."
         )
         raise target_error(spec, message, remedy)
     return found
