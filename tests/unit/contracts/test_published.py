@@ -34,6 +34,7 @@ def test_a_number_is_what_its_metric_asks_for(fields: dict[str, Any], number: fl
         ({"metric": "ks"}, "value_ms does not go with ks"),
         ({"metric": "p50", "value_ms": None, "d": 0.1}, "d does not go with p50"),
         ({"metric": "throughput", "value_ms": None, "per_minute": 1, "count": 1}, "count belongs to a time"),
+        ({"metric": "p90", "count": 1}, "count belongs to a row of the table of percentiles, which has no p90"),
         ({"value_ms": None, "ratio": 2, "over": "before"}, "metric is p75, which is scored by itself only"),
         ({"metric": "p90", "value_ms": None, "ratio": 2, "over_metric": "max"}, "metric is max, which is scored"),
         ({"metric": "ks", "value_ms": None, "ratio": 2, "over": "before"}, "Give d instead of ratio"),

@@ -152,6 +152,10 @@ RULES = {
         {"published": [{"metric": "ks", "d": 0.14, "source": "a paper"}]},
         *("published[0].metric", '"ks"', "same_sandbox: true", "and this trial has no same_sandbox"),
     ),
+    "a published count of arrivals": Refused(
+        {"published": published(count=100)},
+        *("published[0].count", "100", "Remove it.", "the table of percentiles, which only operations have"),
+    ),
     "TLS to a plain endpoint": Refused(
         {"target": {"store": "dynamodb", "endpoint": "http://10.0.0.7:8000", "tls": True}},
         *("target.tls", "true", "Remove it", "says otherwise than the endpoint's URL"),

@@ -16,6 +16,12 @@ QuantileMetric = Literal["p50", "p75", "p875", "p90", "p9375", "p95", "p99", "p9
 PublishedMetric = QuantileMetric | Literal["max", "iqr", "throughput", "ks"]
 QUANTILE_METRICS: dict[str, float] = {name: float(f"0.{name[1:]}") for name in get_args(QuantileMetric)}
 """From 0 to 1, by name: a name's digits are those behind the decimal point."""
+TABLE_METRICS: tuple[PublishedMetric, ...] = ("p50", "p75", "p875", "p9375", "p9921875", "p9990234375", "max")
+"""
+Columns of the table of percentiles.
+
+HdrHistogram prints such, Bianchi (2020) these: 1 - 2^-k for k = 1, 2, 3, 4, 7, 10, and the maximum.
+"""
 _IN_RATIOS = frozenset({"p50", "p90", "p95", "p99", "p999", "iqr"})
 _FIELDS = {"throughput": "per_minute", "ks": "d"}
 """Where a metric's number stands; elsewhere it is a time, in `value_ms`."""
@@ -30,7 +36,9 @@ class Published(Contract):
     )
     value_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     count: int | None = Field(
-        default=None, ge=1, description="Beside `value_ms`: how many took at most so long, where that was published."
+        default=None,
+        ge=1,
+        description=f"Of operations, beside `value_ms` of {', '.join(TABLE_METRICS)}: how many took at most so long.",
     )
     per_minute: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Of `throughput`: acknowledged a minute."
@@ -77,6 +85,9 @@ def _number_rules(published: Published) -> Iterator[BrokenRule]:
         yield from _value_rules(published, given[0], wanted)
     if published.count is not None and published.value_ms is None:
         yield BrokenRule("count", "belongs to a time, and there is none", "Remove it, or give value_ms.")
+    elif published.count is not None and published.metric not in TABLE_METRICS:
+        message = f"belongs to a row of the table of percentiles, which has no {published.metric}"
+        yield BrokenRule("count", message, f"Remove it, or use one of {', '.join(TABLE_METRICS)}.")
 
 
 def _value_rules(published: Published, given: str, wanted: str) -> Iterator[BrokenRule]:

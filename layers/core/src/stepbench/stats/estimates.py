@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.contracts.measures import Estimate, Latency
+from stepbench.contracts.published import QUANTILE_METRICS, TABLE_METRICS
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import bootstrap, dependence
 from stepbench.stats.quantiles import Levels, at_level, min_sample, order_statistic_levels, quantile
@@ -34,8 +35,8 @@ SIGNIFICANCE = 0.05
 NOTHING = "nothing was measured"
 _BEYOND = "> drain limit"
 _SHOWING = (0.5, 0.9, 0.95, 0.99, 0.999)
-LEVELS = (0.5, 0.75, 0.875, 0.9375, 0.9921875, 0.9990234375, 1.0)
-"""HdrHistogram prints such, Bianchi (2020) these: 1 - 2^-k for k = 1, 2, 3, 4, 7, 10, and the maximum."""
+LEVELS = tuple(QUANTILE_METRICS.get(metric, 1.0) for metric in TABLE_METRICS)
+"""Quantiles of the table of percentiles, from 0 to 1."""
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,9 @@ def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         if published.metric == "ks" and not (isinstance(trial.target, DynamoDbTarget) and trial.target.same_sandbox):
             message = "is ks, the clock check's distance, and this trial has no same_sandbox"
             yield BrokenRule(f"published[{index}].metric", message, "Move it to the trial with same_sandbox: true.")
+        if published.count is not None and trial.experiment != "operations":
+            message = "belongs to the table of percentiles, which only operations have"
+            yield BrokenRule(f"published[{index}].count", message, "Remove it.")
         if published.window is None and len(windows) > 1:
             message = "is missing, and there are several measured windows"
             yield BrokenRule(f"published[{index}].window", message, f"Name one of {known}.")
