@@ -19,6 +19,7 @@ TABLE = {"store": "dynamodb", "capacity": UNITS}
 TRIAL = {"target": {"store": "s3"}, "phases": [PHASE]}
 MINUTES = [{"name": name, "from_s": start, "to_s": start + 5} for name, start in (("one", 0), ("two", 5))]
 NEXT = {**PHASE, "name": "next", "gapless": True}
+LONG = {**PHASE, "load": [{"rate_per_s": 1, "duration_s": 29_400}]}
 BY_HAND = [{"name": "f", "duration_ms": 5, "trigger": "measured"}]
 
 
@@ -89,6 +90,11 @@ RULES = {
     ),
     "too many slices": Refused(
         {"writers": 100, **load(rate_per_s=1, duration_s=604_800)}, "phases[0].load", "604800", "Shorten the phase"
+    ),
+    "too many slices of phases without a gap": Refused(
+        {"writers": 1_000, "phases": [{**LONG, "name": "alone"}, LONG, {**NEXT, "load": LONG["load"]}]},
+        *("phases[1].load", "29400", "or remove gapless"),
+        "takes 1000 writers through 98 slices of 600 s, those of phases that follow without a gap included",
     ),
     "zipf of a put": Refused({"record": {"key_distribution": "zipf"}}, "record.key_distribution", '"zipf"', '"update"'),
     "delete with keys": Refused(

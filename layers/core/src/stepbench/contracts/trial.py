@@ -158,6 +158,11 @@ class TrialFields(Contract):
         first = next((index for index, phase in enumerate(self.phases) if phase.uses_found_rate), len(self.phases))
         return (*self.phases[:first], *self.find_rate.phases(), *self.phases[first:])
 
+    def planned_together(self, phase: int) -> range:
+        """Return the phase's number, and those of the phases that follow it without a gap."""
+        later = range(phase + 1, len(self.phases))
+        return range(phase, next((each for each in later if not self.phases[each].gapless), later.stop))
+
     @property
     def pull(self) -> bool:
         """Tell whether a watcher has to hold the trigger; operations have none."""

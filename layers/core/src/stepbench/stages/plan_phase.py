@@ -92,7 +92,7 @@ def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> Plan
     ahead_s = lead_s + MARGIN_OF_LEAD * lead_s + MARGIN_PER_WRITER_S * spec.plan.writers
     start_at_ns = services.clock.now_ns() + math.ceil(ahead_s * _SECOND_NS)
     items: list[WriterItem] = []
-    for phase in _planned_together(spec.plan, task.phase):
+    for phase in spec.plan.planned_together(task.phase):
         items += _items(task.ref, spec, phase, start_at_ns, lead_s)
         key = layout.phase_key(task.ref, phase, "plan.json")
         services.runs.put_model(key, PhaseSchedule(start_at_ns=start_at_ns))
@@ -102,12 +102,6 @@ def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> Plan
     return PlanPhaseOutput(
         items_bucket=services.runs.bucket, items_key=items_key, max_concurrency=concurrency(spec.plan, task.phase)
     )
-
-
-def _planned_together(plan: TrialPlan, phase: int) -> range:
-    """Return the phase's number, and those of the phases that follow it without a gap."""
-    later = range(phase + 1, len(plan.phases))
-    return range(phase, next((each for each in later if not plan.phases[each].gapless), later.stop))
 
 
 def writers_lead_s(spec: TrialSpec, settings: Settings) -> float:
@@ -140,7 +134,7 @@ def concurrency(plan: TrialPlan, phase: int) -> int:
     A slice's successor waits beside it. A phase's last slice may be so short that the one after it, of the phase that
     follows without a gap, has to wait already when it begins; the others are long.
     """
-    at_once, phases = plan.max_concurrency or plan.writers, _planned_together(plan, phase)
+    at_once, phases = plan.max_concurrency or plan.writers, plan.planned_together(phase)
     return at_once * min(sum(plan.phases[each].slices for each in phases), 1 + len(phases))
 
 

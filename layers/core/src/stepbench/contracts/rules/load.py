@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 MAX_DELETES = 200_000
 """Each has its key written before the load, which `PrepareTarget` has 15 minutes for; S3 takes some 500 a second."""
 MAX_LOGGED_EVENTS = 500_000
-MAX_ITEMS_PER_PHASE = 50_000
-"""The limit of writers times slices, which one Distributed Map is given."""
+MAX_ITEMS_PER_MAP = 50_000
+"""The limit of writers times slices of the phases that one Distributed Map is given."""
 MAX_WATCH_S = 8 * 3_600
 MAX_HISTORY_EVENTS = 22_000
 """The part of an execution's 25,000 that loops may write; the rest is for what does not loop."""
@@ -54,9 +54,14 @@ def size_rules(trial: TrialFields) -> Iterator[BrokenRule]:
                 f"Raise {_name_rate_field(trial, phase)}.",
             )
     for index, phase in enumerate(trial.phases):
-        if phase.slices > MAX_SLICES or phase.slices * trial.writers > MAX_ITEMS_PER_PHASE:
-            message = f"takes {trial.writers} writers through {phase.slices:,} slices of {SLICE_S} s, which is too much"
-            yield BrokenRule(f"phases[{index}].load", message, "Shorten the phase, or lower writers.")
+        together = trial.planned_together(index)
+        slices = sum(trial.phases[each].slices for each in together)
+        too_many = slices * trial.writers > MAX_ITEMS_PER_MAP and not phase.gapless
+        if phase.slices > MAX_SLICES or too_many:
+            followed = ", those of phases that follow without a gap included" if len(together) > 1 else ""
+            message = f"takes {trial.writers} writers through {slices:,} slices of {SLICE_S} s{followed}: too much"
+            remedy = "Shorten the phase, or lower writers" + (", or remove gapless." if followed else ".")
+            yield BrokenRule(f"phases[{index}].load", message, remedy)
 
 
 def _at_lowest(trial: TrialFields) -> Iterator[tuple[str, Phase]]:
