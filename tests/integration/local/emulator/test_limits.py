@@ -235,6 +235,14 @@ def test_a_task_may_not_return_more_than_256_kib(
     assert json.loads(found["output"]) == "caught" if status == "SUCCEEDED" else "error" in found
 
 
+def test_what_a_task_does_not_keep_of_its_result_counts(functions: Functions, shimmed: Emulator) -> None:
+    """The limit is on what the task returns, before a ResultSelector makes it small."""
+    arn = functions.make("returns-much", ANSWERS)
+    task = {"Type": "Task", "Resource": arn, "ResultSelector": {"kept": "little"}, "End": True}
+    assert json.loads(ended(shimmed, task, str(256 * 1024 - 2))["output"]) == {"kept": "little"}
+    assert ended(shimmed, task, str(256 * 1024 - 1))["error"] == "States.DataLimitExceeded"
+
+
 def only(state: dict[str, Any]) -> dict[str, Any]:
     """Return a sub-machine of one state."""
     return {"StartAt": "P", "States": {"P": {"Type": "Pass", "End": True, **state}}}

@@ -67,7 +67,8 @@ def limit_unzipped_size(provisioners: Any, service: Any) -> None:  # noqa: ANN40
 def limit_state_data(service: Any) -> None:  # noqa: ANN401 -- the module `stepfunctions`
     """Fail executions whose states pass on more than 256 KiB, and refuse to start one with a larger input."""
     for name in ("_apply_parameters", "_apply_result_selector", "_apply_output_path", "_apply_jsonata_output"):
-        setattr(service, name, _bounded(getattr(service, name), service._ExecutionError))  # noqa: SLF001
+        of_result = name == "_apply_result_selector"
+        setattr(service, name, _bounded(getattr(service, name), service._ExecutionError, of_result=of_result))  # noqa: SLF001
     stock_start, stock_matches = service._start_execution, service._error_matches  # noqa: SLF001
 
     def start(data: Json) -> Any:  # noqa: ANN401 -- a response
@@ -82,12 +83,16 @@ def limit_state_data(service: Any) -> None:  # noqa: ANN401 -- the module `stepf
     service._start_execution, service._error_matches = start, matches  # noqa: SLF001
 
 
-def _bounded(stock: Any, failure: Any) -> Any:  # noqa: ANN401 -- functions and classes of MiniStack's
+def _bounded(stock: Any, failure: Any, *, of_result: bool) -> Any:  # noqa: ANN401 -- functions and classes of MiniStack's
+    """Return the function with a limit on what it makes, and with `of_result` on what it is given, a state's result."""
+
     def apply(state: Json, *rest: Any, **named: Any) -> Any:  # noqa: ANN401 -- JSON
         made = stock(state, *rest, **named)
-        if len(json.dumps(made, separators=(",", ":"), ensure_ascii=False).encode()) > STATE_BYTES:
-            said = f"a result with a size exceeding the maximum number of bytes service limit ({STATE_BYTES})"
-            raise failure(TOO_LARGE, f"The state/task '{state.get('Resource', state.get('Type'))}' returned {said}.")
+        for data in (*rest, made) if of_result else (made,):
+            if len(json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode()) > STATE_BYTES:
+                said = f"a result with a size exceeding the maximum number of bytes service limit ({STATE_BYTES})"
+                name = state.get("Resource", state.get("Type"))
+                raise failure(TOO_LARGE, f"The state/task '{name}' returned {said}.")
         return made
 
     return apply
