@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import subprocess
@@ -10,6 +11,7 @@ import threading
 import zipfile
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from botocore.exceptions import ClientError
 from tests.integration.local.conftest import ROLE, Functions
@@ -47,6 +49,14 @@ def handler(event, context):
     held = bytearray(event * 1024**2)
     time.sleep(2)
     return len(held)
+"""
+GROWS_IDLE = """
+import os, threading
+held = []
+def handler(event, context):
+    if event == "u": raise KeyError(event)
+    threading.Timer(0.5, lambda: held.append(bytearray(b"x") * event * 1024**2)).start()
+    return os.getpid()
 """
 SLEEPS = "import time\ndef handler(event, context): time.sleep(event)"
 
@@ -103,6 +113,23 @@ def test_a_function_that_takes_more_than_its_memory_is_ended(functions: Function
     assert error["errorType"] == "Runtime.ExitError"
     assert error["errorMessage"].endswith("Error: Runtime exited with error: signal: killed")
     assert functions.call("allocates", 1).body == MB
+
+
+def test_a_sandbox_that_was_ended_while_idle_leaves_the_next_error_alone(functions: Functions) -> None:
+    """It was of another process; an exception would be told as a lack of memory."""
+    functions.make("grows", GROWS_IDLE, MemorySize=128)
+    pid = functions.call("grows", 200).body
+
+    def is_ended() -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found = psutil.Process(pid)  # its parent learns of its end when its last thread has ended
+            return found.status() == psutil.STATUS_ZOMBIE and found.num_threads() == 1
+        return True
+
+    wait_until("the idle sandbox is ended", is_ended, timeout_s=20)
+    error = functions.call("grows", "u").error
+    assert error is not None
+    assert error["errorType"] == "KeyError"
 
 
 def test_memory_that_is_reserved_and_not_used_costs_nothing(functions: Functions) -> None:

@@ -183,7 +183,6 @@ def sandbox_class(provided_worker: Any, init_failed: Any) -> Any:  # noqa: ANN40
                 super()._await_init(init_timeout)
             except RuntimeError:
                 said = KILLED if self.out_of_memory else self._init_error
-                self.out_of_memory = False
                 if isinstance(said, dict):
                     raise init_failed(said.get("errorMessage", ""), said.get("errorType", "")) from None
                 raise
@@ -203,6 +202,11 @@ def bounded_class(provided_worker: Any) -> Any:  # noqa: ANN401 -- classes of Mi
         """The process is ended when it holds more than its function's memory."""
 
         out_of_memory = False
+        """Whether the present process was ended, or the last one while none has followed it."""
+
+        def _spawn(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- as the original
+            self.out_of_memory = False
+            super()._spawn(*arguments, **options)
 
         def enforce_memory(self) -> None:
             """Look at resident pages that are in no file, and end the process if they are too many."""
@@ -216,11 +220,9 @@ def bounded_class(provided_worker: Any) -> Any:  # noqa: ANN401 -- classes of Mi
         def invoke(self, event: Any, request_id: str, **options: Any) -> Any:  # noqa: ANN401 -- JSON
             """Say what Lambda says of a process that was killed."""
             answer = super().invoke(event, request_id, **options)
-            if self.out_of_memory:
-                self.out_of_memory = False
-                if answer["status"] == "error":
-                    said = {**KILLED, "errorMessage": f"RequestId: {request_id} Error: {KILLED['errorMessage']}"}
-                    answer.update(error=said["errorMessage"], error_payload=said)
+            if self.out_of_memory and answer["status"] == "error":
+                said = {**KILLED, "errorMessage": f"RequestId: {request_id} Error: {KILLED['errorMessage']}"}
+                answer.update(error=said["errorMessage"], error_payload=said)
             return answer
 
     return Bounded

@@ -74,6 +74,7 @@ METHODS = {
         "_await_init",
         "_build_handler_class",
         "_drain_stderr_bounded",
+        "_spawn",
         "invoke",
     )
 }
