@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from stepbench.local.emulator.layers import LayerFolders, extract
 from stepbench.local.emulator.localstack import sandboxes
 from stepbench.local.emulator.localstack.runtime_api import Event, RuntimeApi
 from stepbench.local.emulator.localstack.sandboxes import EXITED, TIMED_OUT, Sandbox, Sandboxes
+from stepbench.local.processes import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -180,6 +183,19 @@ def test_a_layer_is_fetched_once_and_can_be_imported(made: Callable[..., Sandbox
     sandbox = start(made("import from_layer\ndef handler(e, c): return from_layer.VALUE", layers=[layer]))
     assert call(sandbox, None)[1] == 1
     assert downloads == ["layer"]
+
+
+def test_an_invocation_ends_with_the_sandbox_that_is_stopped_under_it(made: Callable[..., Sandbox]) -> None:
+    """LocalStack waits for its result, as of one that died."""
+    sandbox = start(made())
+    with ThreadPoolExecutor(1) as pool:
+        called = pool.submit(call, sandbox, "sleep")
+        output = sandbox._output.fileno()
+        wait_until("it is under way", lambda: b"called with sleep" in os.pread(output, 1_000, 0), timeout_s=20)
+        sandbox.stop()
+        result, said = called.result(timeout=20)
+    assert (said["errorType"], result.is_error) == (EXITED, True)
+    assert said["errorMessage"].endswith("signal: SIGKILL")
 
 
 def test_a_stopped_sandbox_leaves_no_process(made: Callable[..., Sandbox]) -> None:

@@ -148,7 +148,7 @@ class Sandbox:
                 self._end_process()
                 return error
             if process.poll() is not None:
-                return self._died("")
+                return self._died("", process.returncode)
             if time.perf_counter_ns() - began_ns > START_LIMIT_S * 1e9:
                 self._end_process()
                 return _error(TIMED_OUT, f"the sandbox did not start within {START_LIMIT_S:g} s")
@@ -161,11 +161,11 @@ class Sandbox:
         self._output.close()
 
     def _end_process(self) -> None:
-        if self._process is not None:
+        process, self._process = self._process, None  # `stop` may come while an invocation is under way
+        if process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
             self._api.close()
 
     def invoke(self, payload: dict[str, str]) -> Any:  # noqa: ANN401 -- LocalStack's result
@@ -189,26 +189,27 @@ class Sandbox:
         }
         process = self._process
         if process is None:
-            return self._died(request_id), True
+            return self._died(request_id, -signal.SIGKILL), True  # `stop` came first
         self._api.events.put(self._sandboxes.event(request_id, payload["payload"].encode(), headers))
         while (left_s := deadline_s - time.time()) > 0:
             with contextlib.suppress(queue.Empty):
                 reply = self._api.replies.get(timeout=min(left_s, _POLL_S))
                 return reply.payload, reply.is_error
             if process.poll() is not None:
-                return self._died(request_id), True
+                return self._died(request_id, process.returncode), True
         self._end_process()
         said = f"RequestId: {request_id} Error: Task timed out after {self._config.timeout:.2f} seconds"
         return _error(TIMED_OUT, said), True
 
-    def _died(self, request_id: str) -> bytes:
-        code = self._process.poll() if self._process else None
+    def _died(self, request_id: str, code: int) -> bytes:
         self._end_process()
-        said = f"exit status {code}" if code is None or code >= 0 else f"signal: {signal.Signals(-code).name}"
+        said = f"exit status {code}" if code >= 0 else f"signal: {signal.Signals(-code).name}"
         return _error(EXITED, f"RequestId: {request_id} Error: Runtime exited with error: {said}")
 
     def _printed(self) -> str:
         """Return what was printed since the last time; a file keeps it, so that nothing waits for a reader."""
+        if self._output.closed:  # by `stop`
+            return ""
         output = self._output.fileno()
         printed = os.pread(output, os.fstat(output).st_size - self._read_bytes, self._read_bytes)
         self._read_bytes += len(printed)
