@@ -74,15 +74,40 @@ def test_one_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.M
         start_emulator(Paths(tmp_path, tmp_path))
 
 
+def install_for_localstack(paths: Paths) -> None:
+    """Put empty files where LocalStack's own are looked for."""
+    for name in ("dynamodb/DynamoDBLocal.jar", "localstack/loopback.so"):
+        (paths.installed / name).parent.mkdir(parents=True)
+        (paths.installed / name).touch()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "variable"),
+    [("ministack", "LAMBDA_ACCOUNT_CONCURRENCY"), ("localstack", "LAMBDA_LIMITS_CONCURRENT_EXECUTIONS")],
+)
+def test_each_gets_the_accounts_concurrency_by_its_own_name(
+    chosen: str, variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variable of another's is passed over without a word; what is started here writes its own down, and ends."""
+    paths = Paths(tmp_path, tmp_path / "home")
+    install_for_localstack(paths)
+    for tool in (KINDS[chosen].TOOL, "lambda"):
+        program = paths.installed / "venvs" / tool / "bin/python"
+        program.parent.mkdir(parents=True)
+        program.write_text('#!/bin/sh\nenv > "$HOME/environment"\n')
+        program.chmod(0o755)
+    monkeypatch.setenv(CHOICE, chosen)
+    with pytest.raises(LocalEnvironmentError, match="the process ended before that"):
+        start_emulator(paths, concurrency=7)
+    assert f"{variable}=7" in (paths.data / "emulator/environment").read_text().splitlines()
+
+
 def test_localstack_finds_dynamodb_local_where_its_installer_would_put_it(tmp_path: Path) -> None:
     """Otherwise it fetches one from a place that is not in the lock; also the second time, in the same home."""
     paths, scratch = Paths(tmp_path, tmp_path / "home"), tmp_path / "home/data/emulator"
     with pytest.raises(LocalEnvironmentError, match="dynamodb is missing; run `make setup-localstack`"):
         environment(paths, 1, scratch, 1)
-    (paths.installed / "dynamodb").mkdir(parents=True)
-    (paths.installed / "localstack").mkdir()
-    (paths.installed / "dynamodb/DynamoDBLocal.jar").touch()
-    (paths.installed / "localstack/loopback.so").touch()
+    install_for_localstack(paths)
     for _ in range(2):
         made = environment(paths, 4711, scratch, 0.5)
     assert (scratch / "var/lib/localstack/lib/dynamodb-local/2/DynamoDBLocal.jar").exists()

@@ -34,6 +34,7 @@ class Kind(Protocol):
 
     NAME: str
     TOOL: str
+    CONCURRENCY: str
     START_S: float
 
     def environment(self, paths: Paths, port: int, scratch: Path, wait_scale: float) -> dict[str, str]:
@@ -87,7 +88,7 @@ def start_emulator(paths: Paths, *, wait_scale: float = 1, concurrency: int | No
     Args:
         paths: where its environment and Lambda's are, and where files go.
         wait_scale: factor on every Wait state; tests shorten them.
-        concurrency: the account's limit; None leaves MiniStack's, by the machine's memory and at most AWS's 1,000.
+        concurrency: the account's limit; None leaves the emulator's own: 1,000, of MiniStack fewer on a small machine.
 
     Raises:
         LocalEnvironmentError: its environment is missing, or it does not start; with the end of its log.
@@ -104,7 +105,7 @@ def start_emulator(paths: Paths, *, wait_scale: float = 1, concurrency: int | No
     environment = {**_environment(paths, scratch), **kind.environment(paths, port, scratch, wait_scale)}
     command: list[str | Path] = [paths.tool(kind.TOOL, "python"), "-P", Path(__file__).with_name("start.py"), chosen]
     if concurrency is not None:
-        environment["LAMBDA_ACCOUNT_CONCURRENCY"] = str(concurrency)
+        environment[kind.CONCURRENCY] = str(concurrency)
     pid = spawn(command, log=log, env=environment, cwd=scratch)
     endpoint = f"http://{LOOPBACK}:{port}"
     wait_for_start(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 NAME = "LocalStack 4.14.0"
 TOOL = "localstack"
 START_S = 120.0
+CONCURRENCY = "LAMBDA_LIMITS_CONCURRENT_EXECUTIONS"
+"""Variable with the account's limit of invocations at once."""
 POLL_S = 0.25
 """Lambda reads each shard of a stream four times a second (Lambda's guide, "Using Lambda with DynamoDB")."""
 
