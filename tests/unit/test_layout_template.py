@@ -18,7 +18,8 @@ from stepbench.contracts.metric import Metric
 from stepbench.contracts.plan import SLICE_S
 from stepbench.contracts.workload import Kind, ProductRecord, Workload
 from stepbench.drivers.dynamodb.requests import OperationRequests
-from stepbench.drivers.etcd.cluster import TEAR_DOWN_LIMIT_S
+from stepbench.drivers.etcd.cluster import TEAR_DOWN_TURN_S
+from stepbench.drivers.etcd.maintenance import DEFRAGMENT_LIMIT_S
 from stepbench.drivers.preload import PRELOAD_FOR_S
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S
 from stepbench.records.storage.flusher import FINAL_PAUSE_S, FINAL_TRIES
@@ -301,7 +302,7 @@ def test_a_writer_ends_before_its_function() -> None:
     assert needed_s <= FUNCTIONS["RunWriter"]["Timeout"]
 
 
-TEAR_DOWN_S = tear_down_target.CALL_LIMIT_S + max(CONTROL_LIMIT_S, TEAR_DOWN_LIMIT_S)
+TEAR_DOWN_S = tear_down_target.CALL_LIMIT_S + max(CONTROL_LIMIT_S, 2 * TEAR_DOWN_TURN_S + DEFRAGMENT_LIMIT_S)
 FORMER_S = prepare_target.FORMER_LIMIT_S + TEAR_DOWN_S
 OWN_LIMITS_S = {
     "ValidatePlan": application_traces.LIMIT_S,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.result import Accounting
     from stepbench.rehearsal.record import Rehearsal, RoundEvidence, TrialEvidence
 
-REFUSALS = ("AccessDenied", "not authorized", "UnauthorizedOperation", "AccessDeniedException")
+REFUSALS = ("AccessDenied", "not authorized", "UnauthorizedOperation")
 NOT_READY = "TargetUnavailableError"
 MANY_WRITERS = 10
 """An inline Map would start as many side by side."""

@@ -81,6 +81,12 @@ class _Attempt:
         item = self.task.item
         return layout.attempt_id(item.phase, item.writer, item.slice, self.task.attempt)
 
+    @property
+    def beat_extras(self) -> dict[str, str]:
+        """Return what a sign of life has beside the progress."""
+        times = histogram_text(self.flusher.service_times)
+        return {"service_times": times, "load_host": self.services.settings.load_host}
+
 
 def run_writer(
     task: RunWriterInput, services: Services, build: BuildDriver = build_driver, bench: Bench | None = None
@@ -208,9 +214,7 @@ def _beat_and_read_flags(attempt: _Attempt) -> tuple[str | None, bool, int | Non
     cancelled = table.flag(tag, layout.CANCELLED)
     of_slice = attempt.id[:-2]
     fenced = any(other > attempt.id for other in table.started(tag, of_slice))
-    times = histogram_text(attempt.flusher.service_times)
-    more = {"service_times": times, "load_host": attempt.services.settings.load_host}
-    table.beat(tag, f"writer#{attempt.id}", attempt.slice.recorder.progress(), **more)
+    table.beat(tag, f"writer#{attempt.id}", attempt.slice.recorder.progress(), **attempt.beat_extras)
     return cancelled, fenced, stop_at_ns
 
 
@@ -232,11 +236,7 @@ def _conclude(attempt: _Attempt) -> RunWriterOutput:
     attempt.flusher.finish(attempt.services.clock)
     progress, tag = attempt.slice.recorder.progress(), attempt.task.item.ref.tag
     with contextlib.suppress(RecordsUnavailableError):  # the records are safe; only the progress display is behind
-        more = {
-            "service_times": histogram_text(attempt.flusher.service_times),
-            "load_host": attempt.services.settings.load_host,
-        }
-        attempt.services.table.end_beat(tag, f"writer#{attempt.id}", progress, **more)
+        attempt.services.table.end_beat(tag, f"writer#{attempt.id}", progress, **attempt.beat_extras)
     if attempt.cancelled is not None:
         message = f"writer {attempt.id} stopped after {progress['sent']} events: cancelled ({attempt.cancelled})"
         raise TrialCancelledError(message)

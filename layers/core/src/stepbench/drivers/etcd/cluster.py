@@ -40,8 +40,7 @@ RANGE, PUT, DELETE_RANGE, TXN = (f"/etcdserverpb.KV/{name}" for name in ("Range"
 WATCH, STATUS = "/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status"
 DEFAULT_PORT = 2379
 TEAR_DOWN_TURN_S = 20.0
-TEAR_DOWN_LIMIT_S = 3 * TEAR_DOWN_TURN_S
-"""For deleting, compacting and one member's defragmentation; what is left is for the next call."""
+"""For deleting, and again for compacting; what is left is for the next call."""
 CONNECT_LIMIT_S = 5.0
 _DELETED_AT_ONCE = 10_000
 

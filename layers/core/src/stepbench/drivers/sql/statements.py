@@ -79,7 +79,9 @@ def statements(table: Table) -> Statements:
     Return the statements of every kind of request that the table can do.
 
     An insert is one that overwrites where the record is there already, so that a slice which is attempted again does
-    not fail (as PutItem and HSET do, too). A read-modify-write is two statements as in YCSB, not one transaction.
+    not fail (as PutItem and HSET do, too). Only that of published rows is plain, as published: in closed loop a later
+    attempt's keys are others, and in open loop it offers what is still ahead. A read-modify-write is two statements as
+    in YCSB, not one transaction.
     """
     written = sql.SQL("$2{}").format(table.cast)
 
