@@ -13,6 +13,7 @@ from tests.end_to_end.deployment import ROOT, UP_LIMIT_S, Deployment
 
 from stepbench.local.deploy import sole
 from stepbench.local.emulator.server import DECISIONS
+from stepbench.local.processes import await_end
 
 INSTALL_LIMIT_S = 300
 
@@ -47,5 +48,5 @@ def deployment(installed: Path) -> Iterator[Deployment]:
         children = [child for each in processes for child in psutil.Process(each.pid).children(recursive=True)]
         down = deployment.command("down")
         assert down.code == 0, down.stderr
-        assert [child.pid for child in children if child.is_running()] == []
+        assert await_end(children, 0) == []
         assert [each.pid for each in processes if each.find()] == []

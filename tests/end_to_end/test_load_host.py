@@ -17,6 +17,8 @@ from tests.end_to_end.deployment import (
 )
 from tests.end_to_end.load_hosts import load_hosts, plan_from_host, writers_of
 
+from stepbench.local.processes import await_end
+
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 
 
@@ -41,7 +43,7 @@ def test_a_host_offers_the_load_and_no_function_does(deployment: Deployment) -> 
     assert trial["setup"]["load_from"] == "host"
     assert "RunWriter" not in {each["function"] for each in trial["invocations"]}
     assert machine in (deployment.folder(finished) / "report.html").read_text()
-    assert not host.is_running()
+    assert await_end([host], 0) == []
     assert deployment.settled_inventory(before) == before
 
 

@@ -6,6 +6,8 @@ import pytest
 from tests.end_to_end.deployment import MEASURED_ATTEMPT, finish, plan, started_attempts, wait_for
 from tests.end_to_end.load_hosts import load_hosts, plan_from_host, writers_of
 
+from stepbench.local.processes import await_end
+
 if TYPE_CHECKING:
     from tests.end_to_end.deployment import Deployment
 
@@ -22,7 +24,7 @@ def test_a_host_that_dies_leaves_an_accounted_trial_and_the_next_one_runs(deploy
         (host,) = load_hosts(run)
         items = writers_of(host)
         host.kill()
-        assert wait_for(lambda: not any(item.is_running() for item in items), 10)  # it takes its writers along
+        assert await_end(items, 10) == []  # it takes its writers along
         finished = finish(run, 400)
     died, after = finished.summary["trials"]
     accounting = died["accounting"]

@@ -16,7 +16,7 @@ from stepbench.errors import LocalEnvironmentError
 from stepbench.local import environment
 from stepbench.local.environment import CLOCK, EMULATOR, down, is_up, strays, up
 from stepbench.local.paths import Paths
-from stepbench.local.processes import family, listening_addresses, wait_until
+from stepbench.local.processes import await_end, family, listening_addresses, wait_until
 from stepbench.local.state import STATE, read_state
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_up_starts_everything_on_loopback_and_down_ends_it(here: Paths) -> None:
 
     down(here)
 
-    assert [member for member in members if member.is_running()] == []
+    assert await_end(members, 0) == []
     assert not is_up(here)
     assert sorted(path.name for path in here.home.iterdir()) == ["logs"]
 
@@ -92,7 +92,7 @@ def test_half_an_environment_is_started_anew(here: Paths) -> None:
     assert "clock-reference (SNTP) has ended since it was started; it last wrote to its log at 20" in said[0]
 
     assert pids(first).isdisjoint(pids(second))
-    assert [member for member in family(pids(first)) if member.is_running()] == []
+    assert await_end(family(pids(first)), 0) == []
 
 
 def test_servers_are_found_after_their_folder_was_removed(here: Paths) -> None:
@@ -102,7 +102,7 @@ def test_servers_are_found_after_their_folder_was_removed(here: Paths) -> None:
     shutil.rmtree(here.home)
     assert {process.pid for process in strays(here.home)} >= {server.processes[0].pid for server in state.servers}
     assert down(here)
-    assert [member for member in members if member.is_running()] == []
+    assert await_end(members, 0) == []
 
 
 def test_the_clock_reference_answers_sandboxes(here: Paths) -> None:
@@ -173,7 +173,7 @@ def test_down_finds_servers_without_the_state_file(here: Paths) -> None:
 
     down(here)
 
-    assert [member for member in members if member.is_running()] == []
+    assert await_end(members, 0) == []
 
 
 def test_a_process_that_only_reads_a_log_is_left_alone(here: Paths, tmp_path: Path) -> None:
