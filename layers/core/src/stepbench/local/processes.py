@@ -228,12 +228,13 @@ def await_end(processes: Sequence[psutil.Process], limit_s: float) -> list[psuti
     process: it is not waited for.
     """
     deadline_s = time.monotonic() + limit_s
-    while (alive := [each for each in processes if not _has_ended(each)]) and time.monotonic() < deadline_s:
+    while (alive := [each for each in processes if not has_ended(each)]) and time.monotonic() < deadline_s:
         time.sleep(_POLL_S)
     return alive
 
 
-def _has_ended(process: psutil.Process) -> bool:
+def has_ended(process: psutil.Process) -> bool:
+    """Tell whether a process has ended, also where its parent has not asked for it; a child of ours is asked for."""
     try:
         if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             return False

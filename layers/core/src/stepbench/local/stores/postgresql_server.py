@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, wait_for_start, wheel_folder
+from stepbench.local.processes import LOOPBACK, LocalStore, free_port, has_ended, spawn, wait_for_start, wheel_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,7 +125,8 @@ def discard_postgresql(directory: Path) -> None:
 def _runs_on(data: Path) -> bool:
     """Tell whether a server uses the directory; after a crash its pid may by now belong to another program."""
     try:
-        return psutil.Process(int((data / "postmaster.pid").read_text().split()[0])).name() == "postgres"
+        server = psutil.Process(int((data / "postmaster.pid").read_text().split()[0]))
+        return server.name() == "postgres" and not has_ended(server)
     except (OSError, psutil.NoSuchProcess):
         return False
 
