@@ -49,7 +49,7 @@ test-faults: setup setup-test ## Set up, then the fault tour (16 minutes): SEED=
 test-emulator: EMULATOR ?= $(or $(AWS_ENDPOINT_URL),localstack)
 test-emulator: setup setup-test ## Set up, then what emulators can show on another: EMULATOR=localstack, or AWS_ENDPOINT_URL=http://…
 	$(if $(filter localstack,$(EMULATOR)),$(MAKE) setup-localstack)
-	STEPBENCH_EMULATOR=$(EMULATOR) $(VENV)/bin/python -m pytest \
+	STEPBENCH_EMULATOR=$(EMULATOR) $(VENV)/bin/python -m pytest $(PARALLEL) \
 	  $(if $(filter http%,$(EMULATOR)),tests/emulators/test_whole_runs.py,$(EMULATOR_SUITE)) $(PYTEST_ARGS)
 
 sam-local: setup ## Set up, then every function with its sample event in Docker, by `sam local`: RESTRICTED=1 as on Lambda
