@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.end_to_end.conftest import deployment
+from tests.end_to_end.conftest import deployment, installed
 
 from stepbench.local.paths import Paths
 
-__all__ = ["deployment"]
+__all__ = ["deployment", "installed"]
 
 
 @pytest.fixture(scope="module")

@@ -97,3 +97,16 @@ def test_a_template_reserves_concurrency_once_the_function_is_there(
     request = SimpleNamespace(desired_state=desired, aws_client_factory=SimpleNamespace(lambda_=client))
     assert holder.LambdaFunctionProvider().create(request) is made
     assert reserved == put
+
+
+def test_a_layer_without_a_version_is_not_listed() -> None:
+    """A deleted stack leaves it; LocalStack then failed for all of them."""
+    stored = {"gone": SimpleNamespace(layer_versions={}), "there": SimpleNamespace(layer_versions={"1": "one"})}
+    stores = {"0": {"here": SimpleNamespace(layers=stored)}}
+    context = SimpleNamespace(account_id="0", region="here")
+    kind = type(
+        "LambdaProvider", (), {"list_layers": lambda _, context: list(stores[context.account_id]["here"].layers)}
+    )
+    module = SimpleNamespace(LambdaProvider=kind, lambda_stores=stores)
+    shim.list_layers_that_have_versions({"localstack.services.lambda_.provider": module})
+    assert kind().list_layers(context) == ["there"]

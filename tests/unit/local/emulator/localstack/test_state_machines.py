@@ -112,3 +112,11 @@ def test_items_that_cannot_be_read_have_the_error_that_aws_gives(raised: Excepti
         assert failed.value is raised
     else:
         assert failed.value.event.error_name.error_name == "States.ItemReaderFailed"
+
+
+def test_a_map_run_has_no_executions_of_its_own() -> None:
+    """Its iterations end with the execution that they are part of; asked for them, LocalStack failed."""
+    kind = type("StepFunctionsProvider", (), {"list_executions": lambda _, context, **named: (context, named)})
+    state_machines.list_no_children_of_map_runs(SimpleNamespace(StepFunctionsProvider=kind))
+    assert kind().list_executions("context", map_run_arn="arn:of:a:map") == {"executions": []}
+    assert kind().list_executions("context", state_machine_arn="a") == ("context", {"state_machine_arn": "a"})

@@ -25,11 +25,12 @@ PATCHED = {
     f"{_INVOCATION}.executor_endpoint": ("StatusErrorException",),
     f"{_INVOCATION}.lambda_models": ("InvocationResult", "S3Code"),
     f"{_INVOCATION}.version_manager": ("get_runtime_executor",),
-    "localstack.services.lambda_.provider": ("get_runtime_executor",),
+    "localstack.services.lambda_.provider": ("get_runtime_executor", "LambdaProvider", "lambda_stores"),
     "localstack.services.lambda_.resource_providers.aws_lambda_function": ("LambdaFunctionProvider",),
     "localstack.runtime.main": ("main",),
 }
 METHODS = {
+    ("localstack.services.lambda_.provider", "LambdaProvider"): ("list_layers",),
     ("localstack.services.dynamodb.server", "DynamodbServer"): ("_create_shell_command",),
     (f"{_INVOCATION}.lambda_models", "S3Code"): ("_download_archive_to_file", "prepare_for_execution"),
     ("localstack.services.lambda_.resource_providers.aws_lambda_function", "LambdaFunctionProvider"): ("create",),
@@ -112,6 +113,20 @@ def reserve_concurrency_by_template(modules: Mapping[str, Any]) -> None:
     provider.create = create
 
 
+def list_layers_that_have_versions(modules: Mapping[str, Any]) -> None:
+    """Let ListLayers leave out a layer of which no version is left; LocalStack fails at the first."""
+    module = modules["localstack.services.lambda_.provider"]
+    stock = module.LambdaProvider.list_layers
+
+    def list_layers(self: Any, context: Any, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+        layers = module.lambda_stores[context.account_id][context.region].layers
+        for name in [name for name, layer in layers.items() if not layer.layer_versions]:
+            del layers[name]
+        return stock(self, context, *arguments, **named)
+
+    module.LambdaProvider.list_layers = list_layers
+
+
 def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) -> None:
     """Patch and serve. From the environment come LAMBDA_PYTHON and LAMBDA_LAYERS, and what LocalStack itself reads."""
     python = os.environ.get("LAMBDA_PYTHON") or sys.exit("emulator: LAMBDA_PYTHON names no interpreter")
@@ -124,5 +139,6 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     run_sandboxes_as_processes(modules, neighbour, python, Path(layers))
     run_dynamodb_from_jars(modules)
     reserve_concurrency_by_template(modules)
+    list_layers_that_have_versions(modules)
     states.patch(modules, float(os.environ.get("SFN_WAIT_SCALE", "1")))
     modules["localstack.runtime.main"].main()

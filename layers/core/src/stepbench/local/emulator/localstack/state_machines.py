@@ -26,7 +26,9 @@ _READER_CSV = (
     f"{_ASL}.component.state.state_execution.state_map.item_reader.resource_eval.resource_output_transformer"
     ".resource_output_transformer_csv"
 )
+_PROVIDER = "localstack.services.stepfunctions.provider"
 PATCHED = {
+    _PROVIDER: ("StepFunctionsProvider",),
     _ENVIRONMENT: ("Environment", "ProgramStopped"),
     _NAME: ("ILLEGAL_CUSTOM_ERROR_PREFIX",),
     _PARSER: ("InputStream",),
@@ -45,6 +47,7 @@ PATCHED = {
     ),
 }
 METHODS = {
+    (_PROVIDER, "StepFunctionsProvider"): ("list_executions",),
     (_ENVIRONMENT, "Environment"): ("set_error", "set_stop"),
     (_WAIT, "WaitFunction"): ("_wait_interval",),
     (_TIMESTAMP, "Timestamp"): ("_get_wait_seconds",),
@@ -59,6 +62,7 @@ def patch(modules: Mapping[str, Any], wait_scale: float) -> None:
     stay_stopped(modules[_ENVIRONMENT])
     keep_names_of_nested_errors(modules[_NAME])
     name_a_reader_s_failure(modules[_READER], modules[_READER_CSV])
+    list_no_children_of_map_runs(modules[_PROVIDER])
 
 
 def accept_whole_percentages(parser: Any) -> None:  # noqa: ANN401 -- a module
@@ -129,3 +133,18 @@ def name_a_reader_s_failure(reader: Any, names: Any) -> None:  # noqa: ANN401 --
             raise names.FailureEventException(failure_event=failure) from error
 
     reader.ItemReader._eval_body = read  # noqa: SLF001
+
+
+def list_no_children_of_map_runs(provider: Any) -> None:  # noqa: ANN401 -- a module
+    """
+    Let ListExecutions of a map run answer that there are none.
+
+    A Distributed Map's iterations are executions on AWS; LocalStack runs them within the Map's, and asked for them it
+    fails for want of a state machine.
+    """
+    stock = provider.StepFunctionsProvider.list_executions
+
+    def list_executions(self: Any, *arguments: Any, map_run_arn: str | None = None, **named: Any) -> Any:  # noqa: ANN401 -- as the original
+        return {"executions": []} if map_run_arn else stock(self, *arguments, **named)
+
+    provider.StepFunctionsProvider.list_executions = list_executions
