@@ -18,6 +18,7 @@ from stepbench.local.emulator.server import answers, start_emulator
 from stepbench.local.paths import Paths
 from stepbench.local.processes import await_end, family, listening_addresses, terminate, wait_until
 from stepbench.local.stack import local_client
+from stepbench.records.formats.report_lines import ReportLine, parse_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,6 +61,25 @@ def test_an_exception_does_not_cost_the_sandbox(functions: Functions) -> None:
     before = functions.call("mixed").body
     functions.call("mixed", 1)
     assert functions.call("mixed").body == before
+
+
+def test_logs_have_what_lambda_reports(functions: Functions, shimmed: Emulator) -> None:
+    """Its sandbox's first invocation is a cold start, the next is none; memory is the sandbox's own."""
+    functions.make("reports", "def handler(event, context): print('hello')")
+    functions.call("reports")
+    functions.call("reports")
+    logs = local_client("logs", shimmed.endpoint)
+
+    def reports() -> list[ReportLine]:
+        events = logs.filter_log_events(logGroupName="/aws/lambda/reports")["events"]
+        return [found for found in (parse_report(event["message"]) for event in events) if found is not None]
+
+    wait_until("both have reported", lambda: len(reports()) == 2, timeout_s=20)
+    first, second = sorted(reports(), key=lambda report: report.init_ms is None)
+    assert first.init_ms is not None
+    assert second.init_ms is None
+    assert first.max_memory_mb is not None
+    assert 5 < first.max_memory_mb < 100
 
 
 @pytest.mark.parametrize(

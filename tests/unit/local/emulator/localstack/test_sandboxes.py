@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from stepbench.local.emulator import lambda_environment
+from stepbench.local.emulator import lambda_environment, lambda_logs
 from stepbench.local.emulator.layers import LayerFolders, extract
 from stepbench.local.emulator.localstack import sandboxes
 from stepbench.local.emulator.localstack.runtime_api import Event, RuntimeApi
@@ -75,6 +75,7 @@ def made(tmp_path: Path) -> Iterator[Callable[..., Sandbox]]:
             runtime_api=RuntimeApi,
             event=Event,
             shared=lambda_environment,
+            logs=lambda_logs,
             layers=LayerFolders(tmp_path / "layers", extract),
             invocation_result=lambda request_id, payload, **rest: SimpleNamespace(id=request_id, body=payload, **rest),
             start_failed=StartFailedError,

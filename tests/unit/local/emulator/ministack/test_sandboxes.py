@@ -10,14 +10,22 @@ from typing import Any
 
 import pytest
 
-from stepbench.local.emulator import lambda_environment
+from stepbench.local.emulator import lambda_environment, lambda_logs
 from stepbench.local.emulator.ministack import sandboxes
+from stepbench.records.formats.report_lines import parse_report
 
 
 class ProvidedWorker:
     """The worker has as much of MiniStack's as we override."""
 
     _init_error: object = None
+    _proc: object = None
+
+    def __init__(self) -> None:
+        self.config = {"MemorySize": 256}
+
+    def _spawn(self) -> None:
+        """Start nothing."""
 
     def _drain_stderr_bounded(self, first_line_wait: float, idle_confirm: float, hard_cap: float) -> tuple[float, ...]:
         return first_line_wait, idle_confirm, hard_cap
@@ -29,9 +37,11 @@ class ProvidedWorker:
         message = "init error"
         raise RuntimeError(message)
 
-    def invoke(self, event: object, request_id: str, **options: object) -> tuple[object, ...]:
-        """Answer with what came."""
-        return event, request_id, options
+    def invoke(self, event: object, request_id: str, **options: object) -> dict[str, object]:
+        """Answer with what came; the first event starts a process."""
+        if event == "first":
+            self._spawn()
+        return {"status": "ok", "result": (event, request_id, options), "log": "printed\n"}
 
 
 class InitFailedError(RuntimeError):
@@ -56,7 +66,7 @@ def lambda_service(tmp_path: Path) -> SimpleNamespace:
         _resolve_layer_zip=lambda layer: layer.get("zip"),
         _docker_extracted_dir=lambda blob, kind: str(tmp_path / f"{kind}-{blob}"),
         _execute_function_warm=lambda _function, _event, _request: "stock",
-        _execute_function_provided_warm=lambda _function, _event, _request: "runtime client",
+        _execute_function_provided_warm=lambda _function, _event, _request: {"body": "runtime client"},
     )
 
 
@@ -66,11 +76,12 @@ def test_python_functions_go_to_the_runtime_client_and_others_do_not(tmp_path: P
     runtime = SimpleNamespace(
         ProvidedWorker=ProvidedWorker, ProvidedRuntimeError=InitFailedError, _worker_class_for=lambda _config: "stock"
     )
-    sandboxes.run_under_runtime_client(runtime, service, "/usr/bin/python", lambda_environment)
+    sandboxes.run_under_runtime_client(runtime, service, "/usr/bin/python", lambda_environment, lambda_logs)
     ours, other = {"Runtime": "python3.11"}, {"Runtime": "nodejs22.x"}
     assert issubclass(runtime._worker_class_for(ours), ProvidedWorker)
     assert runtime._worker_class_for(other) == "stock"
-    assert service._execute_function_warm({"config": ours}, {}, "r") == "runtime client"
+    answer = service._execute_function_warm({"config": ours}, {}, "r")
+    assert answer == {"body": "runtime client", "log_source": sandboxes.WHOLE}
     assert service._execute_function_warm(other, {}, "r") == "stock"
 
 
@@ -126,16 +137,32 @@ def test_a_layer_that_is_gone_is_left_out(tmp_path: Path) -> None:
 
 def test_a_sandbox_does_not_wait_for_logs_or_nagle() -> None:
     """Both would be in every latency."""
-    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError)()
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()
     assert sandbox._drain_stderr_bounded() == (0.002, 0.001, 0.25)
     handler = sandbox._build_handler_class(3, "queue")
     assert (handler.generation, handler.disable_nagle_algorithm, handler.wbufsize) == (3, True, 65_536)
-    assert sandbox.invoke("e", "r", trace_id="t", depth=1, durable={}) == ("e", "r", {"trace_id": "t"})
+    answer = sandbox.invoke("e", "r", trace_id="t", depth=1, durable={})
+    assert answer["result"] == ("e", "r", {"trace_id": "t"})
+
+
+def test_a_log_has_the_lines_of_lambda() -> None:
+    """A report's cold starts and memory come from there; MiniStack's own lines had none, and one number for all."""
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()
+    sandbox._proc = SimpleNamespace(pid=os.getpid())
+    start, printed, end, report = sandbox.invoke("first", "r-1")["log"].splitlines()
+    assert (start, printed, end) == ("START RequestId: r-1 Version: $LATEST", "printed", "END RequestId: r-1")
+    parsed = parse_report(report)
+    assert parsed is not None
+    assert parsed.init_ms is not None
+    assert parsed.max_memory_mb == lambda_logs.peak_memory_mb(os.getpid())
+    warm = parse_report(sandbox.invoke("next", "r-2")["log"].splitlines()[-1])
+    assert warm is not None
+    assert warm.init_ms is None
 
 
 def test_an_error_at_import_keeps_its_type() -> None:
     """The runtime client's type stands if it reported one; otherwise MiniStack's own words do."""
-    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError)()
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()
     with pytest.raises(RuntimeError, match="init error"):
         sandbox._await_init()
     sandbox._init_error = {"errorType": "Runtime.ImportModuleError", "errorMessage": "no module"}

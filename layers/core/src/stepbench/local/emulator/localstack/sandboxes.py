@@ -38,7 +38,7 @@ class Sandboxes:
         program: `lambda_sandbox.py`.
         runtime_api: makes a sandbox's Runtime API server.
         event: makes an event for it.
-        shared: our module `lambda_environment`.
+        shared, logs: our modules `lambda_environment` and `lambda_logs`.
         layers: the folders of unpacked layers.
         invocation_result: LocalStack's class of that name.
         start_failed: LocalStack's exception for a sandbox that cannot start.
@@ -49,6 +49,7 @@ class Sandboxes:
     runtime_api: Any
     event: Any
     shared: Any
+    logs: Any
     layers: Any
     invocation_result: Any
     start_failed: Any
@@ -216,26 +217,11 @@ class Sandbox:
         return printed.decode(errors="replace")
 
     def _log(self, request_id: str, took_ms: float, init_ms: float | None) -> str:
-        """Return an invocation's lines as CloudWatch Logs gets them from Lambda."""
-        report = [
-            f"REPORT RequestId: {request_id}",
-            f"Duration: {took_ms:.2f} ms",
-            f"Billed Duration: {int(took_ms) + 1} ms",
-            f"Memory Size: {self._config.memory_size} MB",
-            f"Max Memory Used: {self._peak_mb()} MB",
-            *([f"Init Duration: {init_ms:.2f} ms"] if init_ms is not None else []),
-        ]
-        lines = [f"START RequestId: {request_id} Version: {self.function_version.id.qualifier}"]
-        lines += [*self._printed().splitlines(), f"END RequestId: {request_id}", "\t".join([*report, ""])]
-        return "\n".join(lines)
-
-    def _peak_mb(self) -> int:
-        try:
-            status = Path(f"/proc/{self._process.pid}/status").read_text() if self._process else ""
-        except OSError:
-            status = ""
-        peaks = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
-        return int(peaks[0]) // 1_024 if peaks else self._config.memory_size
+        logs, version = self._sandboxes.logs, self.function_version.id.qualifier
+        peak_mb = logs.peak_memory_mb(self._process.pid if self._process else None)
+        report = logs.Report(took_ms, init_ms, self._config.memory_size, peak_mb)
+        log: str = logs.invocation_log(request_id, version, self._printed(), report)
+        return log
 
 
 def _error(kind: str, message: str) -> bytes:

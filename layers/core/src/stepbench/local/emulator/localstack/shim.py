@@ -53,6 +53,7 @@ def run_sandboxes_as_processes(
         runtime_api=api.RuntimeApi,
         event=api.Event,
         shared=neighbour(here.parent / "lambda_environment.py"),
+        logs=neighbour(here.parent / "lambda_logs.py"),
         layers=folders,
         invocation_result=modules[f"{_INVOCATION}.lambda_models"].InvocationResult,
         start_failed=modules[f"{_INVOCATION}.executor_endpoint"].StatusErrorException,

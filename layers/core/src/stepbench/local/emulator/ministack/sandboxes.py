@@ -43,6 +43,8 @@ RESPONSE_TOO_LARGE = {
     "errorMessage": f"Response payload size exceeded maximum allowed payload size ({RESPONSE_BYTES} bytes).",
 }
 KILLED = {"errorType": "Runtime.ExitError", "errorMessage": "Runtime exited with error: signal: killed"}
+WHOLE = "rie"
+"""So MiniStack calls logs that have a REPORT line; it adds one where there is none."""
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 Json = dict[str, Any]
@@ -53,7 +55,7 @@ def is_python(config: Json) -> bool:
     return str(config.get("Runtime", "")).startswith("python")
 
 
-def run_under_runtime_client(runtime: Any, service: Any, python: str, shared: Any) -> None:  # noqa: ANN401 -- modules
+def run_under_runtime_client(runtime: Any, service: Any, python: str, shared: Any, logs: Any) -> None:  # noqa: ANN401 -- modules
     """
     Send Python functions through the Runtime API server.
 
@@ -62,10 +64,11 @@ def run_under_runtime_client(runtime: Any, service: Any, python: str, shared: An
         service: the module `ministack.services.lambda_svc`.
         python: interpreter that has `awslambdaric` and boto3, as Lambda's own has.
         shared: our module `lambda_environment`.
+        logs: our module `lambda_logs`.
     """
     service._provided_runtime_code_dir = with_bootstrap(service, python)  # noqa: SLF001 -- we patch it
     service._provided_worker_env = sandbox_environment(service, shared)  # noqa: SLF001
-    worker = sandbox_class(runtime.ProvidedWorker, runtime.ProvidedRuntimeError)
+    worker = sandbox_class(runtime.ProvidedWorker, runtime.ProvidedRuntimeError, logs)
     stock_class, stock_execute = runtime._worker_class_for, service._execute_function_warm  # noqa: SLF001
 
     def worker_class_for(config: Json) -> Any:  # noqa: ANN401 -- a class of MiniStack's
@@ -73,7 +76,8 @@ def run_under_runtime_client(runtime: Any, service: Any, python: str, shared: An
 
     def execute_warm(function: Json, event: Any, request_id: str) -> Any:  # noqa: ANN401 -- JSON
         if is_python(function.get("config") or function):
-            return service._execute_function_provided_warm(function, event, request_id)  # noqa: SLF001
+            answer = service._execute_function_provided_warm(function, event, request_id)  # noqa: SLF001
+            return {**answer, "log_source": WHOLE}
         return stock_execute(function, event, request_id)
 
     runtime._worker_class_for = worker_class_for  # noqa: SLF001
@@ -159,13 +163,20 @@ def patch_layers(service: Any, provisioners: Any, folders: Any) -> None:  # noqa
     handlers.update(create=create)
 
 
-def sandbox_class(provided_worker: Any, init_failed: Any) -> Any:  # noqa: ANN401 -- classes of MiniStack's
-    """Return MiniStack's worker for custom runtimes, without its waits."""
+def sandbox_class(provided_worker: Any, init_failed: Any, logs: Any) -> Any:  # noqa: ANN401 -- MiniStack's, a module
+    """Return MiniStack's worker for custom runtimes, without its waits, and with Lambda's own lines in its logs."""
 
     class Sandbox(bounded_class(provided_worker)):  # type: ignore[misc] # known at run time only
         """A sandbox is one execution environment."""
 
         out_of_memory: bool
+        init_ms: float | None
+        """Of the invocation under way, if that is its sandbox's first."""
+
+        def _spawn(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- as the original
+            began_s = time.monotonic()
+            super()._spawn(*arguments, **options)
+            self.init_ms = 1e3 * (time.monotonic() - began_s)
 
         def _drain_stderr_bounded(
             self, first_line_wait: float = 0.002, idle_confirm: float = 0.001, hard_cap: float = 0.25
@@ -190,7 +201,14 @@ def sandbox_class(provided_worker: Any, init_failed: Any) -> Any:  # noqa: ANN40
         def invoke(self, event: Any, request_id: str, **options: Any) -> Any:  # noqa: ANN401 -- JSON
             """Invoke without two options of stock Python workers, which the Runtime API has no header for."""
             known = {name: options[name] for name in ("trace_id", "invoked_function_arn") if name in options}
-            return super().invoke(event, request_id, **known)
+            self.init_ms, began_s = None, time.monotonic()
+            answer = super().invoke(event, request_id, **known)
+            duration_ms = 1e3 * (time.monotonic() - began_s) - (self.init_ms or 0)
+            peak_mb = logs.peak_memory_mb(self._proc.pid if self._proc else None)
+            report = logs.Report(duration_ms, self.init_ms, int(self.config.get("MemorySize", 128)), peak_mb)
+            version = self.config.get("Version", "$LATEST")
+            answer["log"] = logs.invocation_log(request_id, version, answer["log"] or "", report)
+            return answer
 
     return Sandbox
 
