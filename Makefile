@@ -42,7 +42,7 @@ test: setup setup-test ## Set up, then the whole suite, three modules at a time
 coverage: setup setup-test ## The same, with the lines that no test ran (takes longer)
 	$(VENV)/bin/python -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
-test-faults: setup setup-test ## Set up, then the fault tour (16 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
+test-faults: setup setup-test ## Set up, then the fault tour (25 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
 	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results $(RESULTS)) $(PYTEST_ARGS)
 

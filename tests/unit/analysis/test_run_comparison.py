@@ -93,6 +93,15 @@ def test_an_emulated_side_against_a_real_one_is_doubtful() -> None:
     assert verdict.doubts == ("emulated",)
 
 
+def test_two_emulators_are_doubtful_and_one_with_itself_is_not() -> None:
+    """What they differ in is theirs, and nothing of the store."""
+    one, other = (etcd(1.0).model_copy(update={"emulated": True, "provider": name}) for name in ("one", "other"))
+    (verdict,) = compare_summaries(Selected([run(one)]), Selected([run(other)]), 0.05).verdicts
+    assert verdict.doubts == ("emulated",)
+    (verdict,) = compare_summaries(Selected([run(one)]), Selected([run(one)]), 0.05).verdicts
+    assert verdict.doubts == ()
+
+
 def test_windows_of_one_name_are_told_apart_by_their_phases() -> None:
     """`steady` after each of two steps is not one thing."""
     windows = [window(estimate(1)).model_copy(update={"phase": phase}) for phase in ("one", "two")]

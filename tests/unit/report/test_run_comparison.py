@@ -41,6 +41,18 @@ def test_markdown_is_a_table_and_the_sentences_of_what_regressed(found: RunCompa
     assert any(line.startswith("- etcd: Slower") for line in lines)
 
 
+def test_each_format_names_an_emulated_side() -> None:
+    """Whoever reads one line must not take it for a fact of the store."""
+    one, other = (
+        run(etcd(p50_ms).model_copy(update={"emulated": emulated})) for p50_ms, emulated in ((1, True), (2, False))
+    )
+    compared = compare_summaries(Selected([one]), Selected([other]), 0.05)
+    for text in (format_text(compared), format_markdown(compared), format_junit(compared)):
+        assert "Emulated, not AWS: A." in text
+    (row,) = (line for line in format_markdown(compared).splitlines() if line.startswith("| etcd "))
+    assert row.endswith("doubtful: emulated |")
+
+
 def test_a_pipe_in_a_name_breaks_no_table() -> None:
     """Names come from plans."""
     odd = run(etcd(1.0, "a|b"))

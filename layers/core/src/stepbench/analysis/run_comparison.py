@@ -120,7 +120,8 @@ def _compare(
         for side, group, own in zip(("A", "B"), groups, runs, strict=True)
     ]  # fmt: skip
     doubts = find_doubts(groups, place)
-    if sides[0].emulated != sides[1].emulated:
+    providers = {(group.first.provider, group.first.emulated) for group in groups}
+    if len(providers) > 1 and any(side.emulated for side in sides):
         doubts = (*doubts, "emulated")
     return make_verdict(RUN, subject, (sides[0], sides[1]), judged, kind=a.kind, doubts=doubts)
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.analysis.effects import QUANTILES
+from stepbench.report.headline import name_caveat_kind
 from stepbench.report.junit import Case, Suite, to_xml
 from stepbench.report.suite import RAN_WHOLE
-from stepbench.report.verdicts import ONE_RUN, describe
+from stepbench.report.verdicts import ONE_RUN, tell, tell_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ def format_markdown(found: RunComparison) -> str:
     if found.verdicts:
         lines += ["| comparison | p50, A | p50, B | p50 | p90 | p99 | |", "|---|---:|---:|---:|---:|---:|---|"]
     lines += map(_row, found.verdicts)
-    worse = [f"- {_line(verdict)}" for verdict in found.verdicts if regressions(verdict)]
+    worse = [f"- {tell(verdict)}" for verdict in found.verdicts if regressions(verdict)]
     return "\n".join([*lines, *([""] if worse else []), *worse, "", *_left_out(found), *_single(found)]).rstrip()
 
 
@@ -43,7 +44,7 @@ def _case(verdict: Verdict) -> Case:
     if not worse:
         return Case(verdict.b.group, verdict.subject)
     names = ", ".join(effect.measure for effect in worse)
-    return Case(verdict.b.group, verdict.subject, "failed", f"{names} regressed. {describe(verdict)}")
+    return Case(verdict.b.group, verdict.subject, "failed", f"{names} regressed. {tell_result(verdict)}")
 
 
 def describe_outcome(found: RunComparison) -> str:
@@ -67,21 +68,18 @@ def _sides(found: RunComparison) -> Iterator[str]:
 
 
 def _lines(found: RunComparison) -> Iterator[str]:
-    yield from (f"regressed  {_line(verdict)}" for verdict in found.verdicts if regressions(verdict))
-    yield from (f"           {_line(verdict)}" for verdict in found.verdicts if not regressions(verdict))
-
-
-def _line(verdict: Verdict) -> str:
-    return f"{verdict.subject}: {describe(verdict)}"
+    yield from (f"regressed  {tell(verdict)}" for verdict in found.verdicts if regressions(verdict))
+    yield from (f"           {tell(verdict)}" for verdict in found.verdicts if not regressions(verdict))
 
 
 def _row(verdict: Verdict) -> str:
     p50 = verdict.effect("p50")
     sides = [digits.latency(side.value) for side in (p50.a, p50.b)] if p50 else [digits.NONE] * 2
     cells = [_cell(verdict.effect(name)) for name in QUANTILES]
-    worse = ", ".join(f"**{effect.measure} regressed**" for effect in regressions(verdict))
+    said = [f"**{effect.measure} regressed**" for effect in regressions(verdict)]
+    said += [f"doubtful: {name_caveat_kind(kind)}" for kind in verdict.doubts]
     name = verdict.subject.replace("|", "\\|")
-    return f"| {' | '.join([name, *sides, *cells, worse])} |"
+    return f"| {' | '.join([name, *sides, *cells, ', '.join(said)])} |"
 
 
 def _cell(effect: Effect | None) -> str:

@@ -48,7 +48,7 @@ def verdict_views(summary: RunSummary) -> VerdictViews:
 
 def verdict_lines(summary: RunSummary, most: int = TERMINAL_LINES) -> tuple[str, ...]:
     """Return a line for each verdict that is told, `most` at most, and how many more there are."""
-    lines = [f"{verdict.subject}: {describe(verdict)}" for verdict in first_told(summary.verdicts, most)]
+    lines = [tell(verdict) for verdict in first_told(summary.verdicts, most)]
     rest = len(summary.verdicts) - len(lines)
     more = f"{digits.counted(rest, 'more comparison')} in the report" if rest and lines else ""
     ending = "; ".join(filter(None, (more, describe_left_out(summary))))
@@ -61,6 +61,18 @@ def describe_left_out(summary: RunSummary) -> str:
     were = "was" if left_out == 1 else "were"
     further = f"{digits.counted(left_out, 'further comparison')} {were} left out"
     return f"{further}; `stepbench compare RUN#TRIAL RUN#TRIAL` compares any two trials" if left_out else ""
+
+
+def tell(verdict: Verdict) -> str:
+    """Return a line by itself: what is compared, and what came of it."""
+    return f"{verdict.subject}: {tell_result(verdict)}"
+
+
+def tell_result(verdict: Verdict) -> str:
+    """Return the verdict's sentence, with what makes it doubtful, and which sides are an emulator's."""
+    sides = [side.name for side in (verdict.a, verdict.b) if side.emulated]
+    emulated = f" Emulated, not AWS: {', '.join(dict.fromkeys(sides))}." if sides else ""
+    return f"{describe(verdict)}{emulated}"
 
 
 def describe(verdict: Verdict) -> str:
