@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import psutil
@@ -107,6 +108,14 @@ def test_a_stranger_on_the_port_is_not_taken_for_the_server(tmp_path: Path) -> N
     psutil.Process(pid).wait(10)
     with pytest.raises(LocalEnvironmentError, match="the process ended before that"):
         wait_until("it serves", lambda: True, timeout_s=10, pid=pid, log=tmp_path / "log")
+
+
+def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member of etcd asks for three before it binds the first; one of nine was given twice, once in a thousand."""
+    ports = [free_port(), free_port()]
+    drawn = iter([ports[0], ports[1], ports[0], 25_000, 25_001, 25_002, 25_003])
+    monkeypatch.setattr("stepbench.local.processes.secrets", SimpleNamespace(choice=lambda _ports: next(drawn)))
+    assert free_port() not in ports
 
 
 def test_a_free_port_is_none_that_the_kernel_gives_out() -> None:

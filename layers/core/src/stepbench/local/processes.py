@@ -29,6 +29,7 @@ _POLL_S = 0.02
 _KILLED_S = 5
 _PORTS = range(20_000, 32_768)
 _PORT_TRIES = 100
+_given_ports: set[int] = set()
 _LOG_TAIL_LINES = 20
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, `kill` and a closed terminal are one interrupt, which a few moments have to be shielded from."""
@@ -92,7 +93,7 @@ def wheel_folder(package: str, product: str) -> Path:
 
 def free_port() -> int:
     """
-    Return a loopback TCP port that nobody listens on at this moment.
+    Return a loopback TCP port that nobody listens on at this moment, and none twice in a process.
 
     At random from below the ephemeral ports, because a server may take seconds to bind it: until then a port that the
     kernel itself gives out could become the local end of anybody's connection, or be given to another `up`.
@@ -101,7 +102,9 @@ def free_port() -> int:
         port = secrets.choice(_PORTS)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((LOOPBACK, port))
-            return port
+            if port not in _given_ports:
+                _given_ports.add(port)
+                return port
     message = f"no free port on {LOOPBACK} between {_PORTS.start} and {_PORTS.stop - 1}"
     raise LocalEnvironmentError(message)
 
