@@ -23,8 +23,8 @@ def stores(_options: argparse.Namespace) -> int:
 
 def up(options: argparse.Namespace) -> int:
     """Start the environment, and list its servers."""
+    from stepbench.local.interrupts import interruptible
     from stepbench.local.logs import following_logs
-    from stepbench.local.processes import interruptible
     from stepbench.local.session import start_environment
 
     paths, notify = clone_paths(), messages(options)
@@ -39,7 +39,7 @@ def up(options: argparse.Namespace) -> int:
 
 def down(options: argparse.Namespace) -> int:
     """End the environment."""
-    from stepbench.local.processes import shielded
+    from stepbench.local.interrupts import shielded
     from stepbench.local.session import stop_environment
 
     with shielded():
@@ -50,8 +50,8 @@ def down(options: argparse.Namespace) -> int:
 
 def invoke(options: argparse.Namespace) -> int:
     """Invoke functions with their sample events, and say which answered."""
+    from stepbench.local.interrupts import interruptible
     from stepbench.local.invoking import chosen_steps, invoke_steps, new_run_id
-    from stepbench.local.processes import interruptible
     from stepbench.local.sam_local import sam_local
     from stepbench.local.session import local_session
 

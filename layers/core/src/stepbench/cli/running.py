@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     plans = read_plans(options.plans, requested_changes(options))
     from stepbench.local.commands import Ending, Options, run_here, run_there
     from stepbench.local.fetching import expected_bytes, require_writable
-    from stepbench.local.processes import interruptible
+    from stepbench.local.interrupts import interruptible
     from stepbench.local.streams import data_console, message_console
 
     require_writable(options.out, expected_bytes(plans))
@@ -57,7 +57,7 @@ def calibrate(options: argparse.Namespace) -> int:
     """Measure the reference store, whose delays and faults are known."""
     from stepbench.local import calibrating
     from stepbench.local.fetching import expected_bytes, require_writable
-    from stepbench.local.processes import interruptible
+    from stepbench.local.interrupts import interruptible
     from stepbench.local.streams import message_console
 
     console = message_console(quiet=options.quiet)

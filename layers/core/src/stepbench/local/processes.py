@@ -1,4 +1,4 @@
-"""Servers of the embedded run, in sessions of their own: logged, and ended for certain; and our own interrupts."""
+"""Servers of the embedded run, in sessions of their own: logged, and ended for certain."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ import http.client
 import importlib.util
 import pwd
 import secrets
-import signal
 import socket
 import subprocess
 import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
 from stepbench.errors import LocalEnvironmentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 LOOPBACK = "127.0.0.1"
 _POLL_S = 0.02
@@ -31,8 +29,6 @@ _PORTS = range(20_000, 32_768)
 _PORT_TRIES = 100
 _given_ports: set[int] = set()
 _LOG_TAIL_LINES = 20
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, `kill` and a closed terminal are one interrupt, which a few moments have to be shielded from."""
 
 
 @dataclass(frozen=True)
@@ -286,28 +282,3 @@ def log_tail(log: Path | None) -> str:
         return ""
     lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:]
     return f"\n--- end of {log}\n" + "\n".join(lines) if lines else ""
-
-
-def interruptible() -> AbstractContextManager[None]:
-    """
-    Raise KeyboardInterrupt for each signal that asks to stop, also where a shell has told us to ignore it.
-
-    (It does so to every job in the background. A closed terminal is ignored where `nohup` asks for that.)
-    """
-    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
-    return _handled([number for number in STOP_SIGNALS if number not in ignored], signal.default_int_handler)
-
-
-def shielded() -> AbstractContextManager[None]:
-    """Ignore the signals for the few seconds in which the last of the processes are ended."""
-    return _handled(STOP_SIGNALS, signal.SIG_IGN)
-
-
-@contextlib.contextmanager
-def _handled(numbers: Sequence[signal.Signals], handler: Any) -> Iterator[None]:  # noqa: ANN401 -- as `signal.signal` takes
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, former in before.items():
-            signal.signal(number, former)

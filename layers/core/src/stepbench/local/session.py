@@ -27,7 +27,7 @@ from stepbench.local.environment import (
     up,
 )
 from stepbench.local.fetching import NotFetchedError, fetch
-from stepbench.local.processes import shielded
+from stepbench.local.interrupts import shielded
 from stepbench.local.running import RunAbandonedError
 from stepbench.local.stack import Stack, local_stack
 from stepbench.local.state import EnvironmentState, Occupancy, Server, occupied, read_state

@@ -15,8 +15,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.errors import PlanError, Problem, StepbenchError
 from stepbench.loading import read_model
 from stepbench.local.deploy import python_runtime
+from stepbench.local.interrupts import shielded
 from stepbench.local.paths import Paths, find_paths
-from stepbench.local.processes import shielded
 from stepbench.local.streams import message_console
 from stepbench.rehearsal.account import Account, find_account
 from stepbench.rehearsal.assumptions import judge_all

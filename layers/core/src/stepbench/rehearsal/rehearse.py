@@ -15,7 +15,7 @@ from stepbench.errors import StepbenchError
 from stepbench.local.deploy import build, sole
 from stepbench.local.display import progress_display
 from stepbench.local.executions import Executions, RunSpec, new_run_id
-from stepbench.local.processes import interruptible, shielded
+from stepbench.local.interrupts import interruptible, shielded
 from stepbench.local.progress import AWS
 from stepbench.local.running import Terminal, execute
 from stepbench.planning import expand

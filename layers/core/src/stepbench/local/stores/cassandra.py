@@ -20,18 +20,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from stepbench.errors import LocalEnvironmentError
+from stepbench.local.interrupts import STOP_SIGNALS, interruptible, shielded
 from stepbench.local.paths import find_paths
-from stepbench.local.processes import (
-    LOOPBACK,
-    STOP_SIGNALS,
-    LocalStore,
-    free_port,
-    interruptible,
-    shielded,
-    spawn,
-    terminate,
-    wait_for_start,
-)
+from stepbench.local.processes import LOOPBACK, LocalStore, free_port, spawn, terminate, wait_for_start
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.connection import ANONYMOUS
 

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from stepbench.local.processes import STOP_SIGNALS, interruptible, shielded
+from stepbench.local.interrupts import STOP_SIGNALS, interruptible, shielded
 
 
 @pytest.mark.parametrize(
