@@ -16,8 +16,10 @@ INSTALL := $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(UV) pip in
 # waiting for a core. What stays together: see tests/conftest.py.
 PARALLEL := --numprocesses=3 --dist=loadscope --no-loadscope-reorder
 
-# What the tests say about AWS that two emulators can answer: the machines, the sandboxes, and the smallest plans.
-EMULATOR_SUITE := tests/statemachines/test_on_emulator.py tests/statemachines/test_faults.py \
+# What emulators can be asked: of any the smallest plans, of ours a rehearsal, and of LocalStack what `make test` asks MiniStack.
+SUITE_OF_ANY := tests/emulators/test_whole_runs.py
+SUITE_OF_ministack := $(SUITE_OF_ANY) tests/emulators/test_rehearsal.py
+SUITE_OF_localstack := tests/statemachines/test_on_emulator.py tests/statemachines/test_faults.py \
   tests/integration/local/emulator/test_server.py tests/emulators
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
@@ -50,7 +52,7 @@ test-emulator: EMULATOR ?= $(or $(AWS_ENDPOINT_URL),localstack)
 test-emulator: setup setup-test ## Set up, then what emulators can show on another: EMULATOR=localstack, or AWS_ENDPOINT_URL=http://…
 	$(if $(filter localstack,$(EMULATOR)),$(MAKE) setup-localstack)
 	STEPBENCH_EMULATOR=$(EMULATOR) $(VENV)/bin/python -m pytest $(PARALLEL) \
-	  $(if $(filter http%,$(EMULATOR)),tests/emulators/test_whole_runs.py,$(EMULATOR_SUITE)) $(PYTEST_ARGS)
+	  $(or $(SUITE_OF_$(EMULATOR)),$(SUITE_OF_ANY)) $(PYTEST_ARGS)
 
 sam-local: setup ## Set up, then every function with its sample event in Docker, by `sam local`: RESTRICTED=1 as on Lambda
 	$(VENV)/bin/stepbench invoke --docker $(if $(RESTRICTED),--restricted)

@@ -29,6 +29,8 @@ def test_what_is_published_is_read_whole(emulator: str) -> None:
     cloudwatch = local_client("cloudwatch", emulator)
     readings: list[Reading] = []
     with Publisher({"etcd": (os.getpid(),), "postgresql": ()}, cloudwatch):
+        past_ns = time.time_ns() // SECOND_NS * SECOND_NS - 3_600 * SECOND_NS
+        assert meter.read(past_ns, past_ns + 3 * SECOND_NS).utilisation is None
         from_ns = (time.time_ns() // SECOND_NS + 1) * SECOND_NS
         to_ns = from_ns + 3 * SECOND_NS
 
@@ -38,7 +40,6 @@ def test_what_is_published_is_read_whole(emulator: str) -> None:
             return readings[-1].whole
 
         wait_until("three seconds of CPU are there", is_whole, timeout_s=60)
-    assert readings[0].utilisation is None
     assert readings[-1].utilisation is not None
     assert readings[-1].utilisation > 0
     assert readings[-1].text.endswith("3 periods of 1 s")

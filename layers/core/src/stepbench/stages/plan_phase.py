@@ -58,11 +58,11 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
-    if spec.plan.load_from == "host":
-        _require_load_host(concurrency(spec.plan, task.phase), services)
     rated = None if spec.plan.phases[task.phase].gapless else with_found_rate(spec, task.phase, services)
     if rated is None:
         return PlanPhaseOutput(needed=False, items_bucket="", items_key="", max_concurrency=1)
+    if spec.plan.load_from == "host":
+        _require_load_host(concurrency(spec.plan, task.phase), services)
     if rated is not spec:
         services.runs.put_model(layout.trial_key(task.ref, "trial.json"), rated)
     return _schedule(task, rated, services)
