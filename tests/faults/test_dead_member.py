@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.end_to_end.deployment import UP_LIMIT_S, Deployment, finish, plan, run_tag_of, wait_for
 
-from stepbench.local.progress import counted
+from stepbench.progress import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ import pytest
 from tests.end_to_end.deployment import UP_LIMIT_S, Deployment, finish, plan, run_tag_of, wait_for
 
 from stepbench.local.environment import strays
-from stepbench.local.progress import WRITER
+from stepbench.progress import WRITER
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1_200)]
 

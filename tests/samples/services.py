@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import EndpointConnectionError
@@ -12,6 +13,7 @@ from stepbench.contracts.result import Failure
 from stepbench.local import memory_services
 from stepbench.records.storage import layout
 from stepbench.testing.fake_clock import FakeClock
+from stepbench.testing.memory_register import MemoryRegister
 
 RESULTS_TABLE: dict[str, Any] = {
     "BillingMode": "PAY_PER_REQUEST",
@@ -42,6 +44,8 @@ class MemoryServices(memory_services.MemoryServices):
         self, clock: Clock | None = None, aws: Mapping[str, object] | None = None, **settings: str | float | bool
     ) -> None:
         super().__init__(clock or FakeClock(), aws, **settings)
+        self.register = MemoryRegister()
+        self.services = replace(self.services, register=self.register)
 
     def failure_of(self, ref: TrialRef) -> Failure | None:
         """Return the trial's failure that is kept for the report."""

@@ -32,7 +32,7 @@ class State:
 
     def calls_a_function(self) -> bool:
         """Tell whether a state is a Task that invokes a Lambda function."""
-        return self.definition.get("Resource") == LAMBDA_INVOKE
+        return str(self.definition.get("Resource")).removesuffix(".waitForTaskToken") == LAMBDA_INVOKE
 
     def next_states(self) -> list[str]:
         """Return where a state may go, by success, choice and catch."""
@@ -55,7 +55,7 @@ class Machine:
 
     def tasks(self) -> list[State]:
         """Return the states that invoke a Lambda function."""
-        return [state for state in self.states if state.definition.get("Resource") == LAMBDA_INVOKE]
+        return [state for state in self.states if state.calls_a_function()]
 
     def scopes(self) -> dict[tuple[str, ...], dict[str, Any]]:
         """Return each sub-machine (`StartAt`, `States`) by its scope."""

@@ -21,7 +21,7 @@ from stepbench import errors
 from stepbench.contracts import run_tasks, tasks
 from stepbench.contracts.identity import ANY_ATTEMPT
 from stepbench.contracts.plan import TrialPlan
-from stepbench.local.progress import LEASE_WAIT_S
+from stepbench.progress import LEASE_WAIT_S
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:

@@ -22,6 +22,7 @@ from stepbench.stages.services import Services
 from stepbench.stages.sweep_targets import sweep_targets
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
+from stepbench.testing.memory_register import MemoryRegister
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,7 +152,7 @@ def test_a_table_that_is_gone_hides_no_failure_and_holds_no_target(lab: Lab, sta
 def _services(lab: Lab) -> Services:
     settings = MemoryServices(FakeClock()).services.settings
     clock = FakeClock(now_ns=10**18)
-    return Services(settings, RunStore(lab.aws("s3"), BUCKET), _table(lab), clock, lab.aws)
+    return Services(settings, RunStore(lab.aws("s3"), BUCKET), _table(lab), clock, lab.aws, MemoryRegister())
 
 
 def _in_memory(_spec: TrialSpec, _settings: Settings, clock: Clock) -> MemoryDriver:

@@ -131,9 +131,17 @@ def test_a_machine_may_invoke_its_functions_and_no_others(machine: str) -> None:
     assert {tuple(resource["Fn::GetAtt"]) for resource in allowed[0]} == {(name, "Arn") for name in wanted}
 
 
+OF_THE_API = {"BENCHMARK_ARN", "TEAM_CLAIM", "TEAMS"}
+
+
+def test_only_the_api_knows_teams_and_the_machine_that_it_starts() -> None:
+    """The machine's own functions cannot be given its ARN without a circle."""
+    assert set(TEMPLATE["Resources"]["HttpApiFunction"]["Properties"]["Environment"]["Variables"]) == OF_THE_API
+
+
 def test_the_environment_is_what_settings_read() -> None:
     """A variable with another name would be ignored, and the default used in silence."""
-    given = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"])
+    given = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]) | OF_THE_API
     of_host = {"LOAD_HOST"}
     of_lambda = {"AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
     assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - of_lambda - of_host
@@ -243,11 +251,11 @@ def test_every_ending_without_a_catch_starts_the_sweeper() -> None:
 def test_layers_are_built_for_what_runs_them() -> None:
     """One parameter decides, so that an interpreter and its wheels cannot drift apart."""
     layers = {name: body for name, body in TEMPLATE["Resources"].items() if name.endswith("Layer")}
-    assert len(layers) == 9
+    assert len(layers) == 10
     for name, layer in layers.items():
         assert layer["Metadata"] == {
             "BuildMethod": "makefile"
-            if name in {"CoreLayer", "TracingLayer", "DrawingLayer", "AuthoritiesLayer"}
+            if name in {"CoreLayer", "TracingLayer", "DrawingLayer", "AuthoritiesLayer", "PresetsLayer"}
             else {"Ref": "PythonRuntime"},
             "BuildArchitecture": {"Ref": "Architecture"},
         }
@@ -304,6 +312,8 @@ def test_a_writer_ends_before_its_function() -> None:
 
 TEAR_DOWN_S = tear_down_target.CALL_LIMIT_S + max(CONTROL_LIMIT_S, 2 * TEAR_DOWN_TURN_S + DEFRAGMENT_LIMIT_S)
 FORMER_S = prepare_target.FORMER_LIMIT_S + TEAR_DOWN_S
+REQUEST_S = 60
+"""One request to table or bucket that hangs (`services.connect`)."""
 OWN_LIMITS_S = {
     "ValidatePlan": application_traces.LIMIT_S,
     "PrepareTarget": FORMER_S + target_driver.REACH_LIMIT_S + PRELOAD_FOR_S + prepare_target.READY_LIMIT_S,
@@ -314,10 +324,9 @@ OWN_LIMITS_S = {
     "TearDownTarget": TEAR_DOWN_S,
     "SweepTargets": sweep_targets.SWEEP_LIMIT_S + TEAR_DOWN_S,
     "BootstrapDsql": bootstrap_dsql.BINDING_LIMIT_S,
+    "HttpApi": 20 - REQUEST_S,  # it asks with a patience of its own
 }
 """How long a stage that waits does so by its own limits."""
-REQUEST_S = 60
-"""One request to table or bucket that hangs (`services.connect`)."""
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"RunWriter", "ReceiveEvents", "CheckClock"}))
@@ -343,8 +352,11 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
 @pytest.mark.parametrize(
     ("function", "policies"),
     {
-        "ValidatePlan": {"WriteDocuments"},
+        "ValidatePlan": {"WriteDocuments", "WriteRegister"},
+        "AwaitTurn": {"ReadTrial", "WriteRegister", "TakeTurns"},
+        "ConcludeRun": {"ReadTrial", "WriteRegister", "TakeTurns"},
         "RenderReport": {"ReadTrial", "WriteDocuments"},
+        "HttpApi": {"ReadTrial", "WriteRegister"},
         "PrepareTarget": RECORDING | {"WriteTarget", "DescribeTarget", "PrepareTarget", "ChangeCapacity"},
         "AwaitTarget": {"ReadTrial", "WriteTarget", "DescribeTarget"},
         "WatchChanges": {"ReadTrial", "WriteDocuments", "WriteItems"},

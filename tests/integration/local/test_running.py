@@ -23,12 +23,12 @@ from stepbench.local.executions import RUNNING, Executions, NotStoppedError, Run
 from stepbench.local.fetching import NotFetchedError, RunFolder, fetch
 from stepbench.local.observer import Observer
 from stepbench.local.processes import wait_until
-from stepbench.local.progress import LOCAL
 from stepbench.local.results import read_summary
 from stepbench.local.running import RunAbandonedError, RunOutcome, Terminal, execute
 from stepbench.local.session import LocalSession
 from stepbench.local.stack import Stack, StackError, local_client, local_stack
 from stepbench.planning import expand
+from stepbench.planning.wall_time import LOCAL
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from stepbench.local.display import Show
     from stepbench.local.emulator.server import Emulator
-    from stepbench.local.progress import Snapshot
+    from stepbench.progress import Snapshot
 
 pytestmark = pytest.mark.emulator
 

@@ -11,8 +11,8 @@ from tests.unit.cli.conftest import PHASES, PLAN, TRIAL, Recorder, from_stdin, w
 from stepbench.cli import main
 from stepbench.local import commands
 from stepbench.local.commands import Ending
-from stepbench.local.progress import LOCAL, run_s
 from stepbench.planning import parse_plan
+from stepbench.planning.wall_time import LOCAL, run_s
 
 
 def test_a_plan_over_its_budget_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,11 +16,11 @@ from stepbench.local.commands import Ending, Options, Runner, run_here, runnable
 from stepbench.local.executions import new_run_id
 from stepbench.local.paths import Paths
 from stepbench.local.processes import ProcessId
-from stepbench.local.progress import LOCAL
 from stepbench.local.session import LocalSession, parameters
 from stepbench.local.state import EnvironmentState, Server
 from stepbench.local.streams import message_console
 from stepbench.planning import expanded, parse_plan
+from stepbench.planning.wall_time import LOCAL
 
 if TYPE_CHECKING:
     from stepbench.local.stack import Stack
@@ -157,6 +157,7 @@ def test_the_templates_parameters_are_what_runs() -> None:
         "LeadSeconds": "3",
         "ClockCheck": "on",
         "LoadHost": "own",
+        "RunsAtOnce": "one",
         "ClockReference": "127.0.0.1:123",
         "Emulator": "MiniStack 1.5.33",
         "PostgresqlEndpoint": "",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
-from tests.unit.local.test_progress import S, at, phase, two_trials
+from tests.unit.test_progress import S, at, phase, two_trials
 
 from stepbench.local.display import EVERY_NS, progress_display
-from stepbench.local.progress import LOCAL
+from stepbench.planning.wall_time import LOCAL
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec

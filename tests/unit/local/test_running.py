@@ -15,14 +15,13 @@ from stepbench.contracts.plan import Plan
 from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import RenderReportInput
 from stepbench.errors import LocalEnvironmentError, PlanError, RecordsUnavailableError
-from stepbench.local.executions import LOGS_LIMIT_S, Executions, Stopping
+from stepbench.local.executions import Executions
 from stepbench.local.fetching import NotFetchedError, RunFolder
 from stepbench.local.observer import LOST_S, Observer, watch
-from stepbench.local.progress import PhaseStart
 from stepbench.local.results import find_run
 from stepbench.local.running import NotTornDownError, RunAbandonedError, RunOutcome, _collect
-from stepbench.local.stack import StackError
 from stepbench.planning import expand
+from stepbench.progress import PhaseStart
 from stepbench.records.storage import layout
 from stepbench.stages.render_report import render_report
 from stepbench.testing.fake_clock import FakeClock
@@ -153,61 +152,6 @@ def test_who_holds_the_target_is_read_until_the_first_phase_is_planned() -> None
     memory.services.table.set_flag(run.specs[0].tag, layout.WAITING, "")
     observer._read_beats()
     assert observer.snapshot().holder == ""
-
-
-class Functions:
-    """The stack's functions record their calls; CollectLogs answers with what `logs` makes of the token."""
-
-    def __init__(self, logs: Callable[[str], dict[str, Any]]) -> None:
-        self.logs = logs
-        self.called: list[str] = []
-
-    def __call__(self, function: str, task: dict[str, Any]) -> Any:  # noqa: ANN401 -- JSON
-        """See `Stack.call`."""
-        self.called.append(function.removesuffix("Function"))
-        return self.logs(task["token"]) if function == "CollectLogsFunction" else None
-
-
-def stopped(logs: Callable[[str], dict[str, Any]]) -> tuple[list[str], list[str], int]:
-    """Render a run whose only trial was cut short: functions called, words said, seconds taken."""
-    clock = FakeClock(now_ns=0)
-    memory = MemoryServices(clock)
-    run = started(small_plan("s3").model_dump(exclude_none=True))
-    functions = Functions(logs)
-    stack = SimpleNamespace(runs=memory.services.runs, table=memory.services.table, call=functions)
-    said: list[str] = []
-    [spec] = run.specs
-    memory.services.table.mark_started(spec.tag, layout.attempt_id(0, 0, 0, 0))
-    executions = cast("Executions", SimpleNamespace(run=run, stack=stack, arn="arn"))
-    Stopping(executions, clock, said.append).render()
-    return functions.called, said, clock.now_ns() // 10**9
-
-
-def test_logs_are_collected_page_by_page_before_the_analysis() -> None:
-    """The machine does it, too; otherwise every stopped run would say that its logs are missing."""
-    pages = {"": {"done": False, "token": "a"}, "a": {"done": False, "token": "b"}, "b": {"done": True, "token": ""}}
-    called, said, _ = stopped(lambda token: pages[token])
-    assert called == ["CollectLogs", "CollectLogs", "CollectLogs", "AnalyseTrial", "RenderReport"]
-    assert said == []
-
-
-def test_late_logs_are_not_waited_for() -> None:
-    """CloudWatch may take five minutes, and somebody has pressed Ctrl-C."""
-    called, _, seconds = stopped(lambda _token: {"done": False, "token": "x"})
-    assert called[-2:] == ["AnalyseTrial", "RenderReport"]
-    assert seconds == LOGS_LIMIT_S
-
-
-def test_logs_that_cannot_be_read_cost_the_report_nothing_else() -> None:
-    """It is said, and passed over."""
-    error = StackError("CollectLogsFunction: RecordsUnavailableError: no logs")
-
-    def fails(_token: str) -> dict[str, Any]:
-        raise error
-
-    called, said, _ = stopped(fails)
-    assert called == ["CollectLogs", "AnalyseTrial", "RenderReport"]
-    assert said == [f"the report has no logs: {error}"]
 
 
 class Ending:

@@ -17,6 +17,14 @@ class Settings(BaseModel):
 
     results_table: str
     results_bucket: str
+    runs_table: str = ""
+    one_run_at_a_time: bool = Field(
+        default=False, description="Whether runs wait for each other whatever they measure."
+    )
+    benchmark_arn: str = Field(default="", description="The state machine that runs plans; set where runs are started.")
+    team_claim: str = Field(default="team", description="The claim of a JWT that names the caller's team.")
+    teams: str = Field(default="", description="JSON: ARN of a role or user → team; others are a team by their name.")
+    results_retention_days: int = Field(default=365, ge=1)
     target_bucket: str = ""
     target_table_prefix: str = ""
     receive_events_function_arn: str = ""

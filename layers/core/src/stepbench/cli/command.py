@@ -74,7 +74,7 @@ def out(text: str) -> Argument:
 
 
 def _change(text: str) -> tuple[str, Any]:
-    from stepbench.cli.changes import parse_change
+    from stepbench.planning.changes import parse_change
 
     try:
         return parse_change(text)

@@ -14,9 +14,9 @@ from stepbench.errors import PlanError, Problem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.cli.changes import Changes
     from stepbench.contracts.plan import Plan
     from stepbench.local.paths import Paths
+    from stepbench.planning.changes import Changes
 
 STDIN = "-"
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -24,7 +24,7 @@ YAML_SUFFIXES = (".yaml", ".yml")
 
 def requested_changes(options: argparse.Namespace) -> Changes:
     """Return the changes that `CHANGES` of a command line ask for, and say on stderr what they are."""
-    from stepbench.cli.changes import Changes
+    from stepbench.planning.changes import Changes
 
     changes = Changes(options.duration, options.repeats, tuple(options.set))
     if changes:
@@ -77,7 +77,7 @@ def read_any_plan(name: str, changes: Changes | None = None) -> Plan:
     plan = parse_plan(document)
     if not changes:
         return plan
-    from stepbench.cli.changes import changed
+    from stepbench.planning.changes import changed
 
     return parse_plan(changed(document, plan.model_dump(mode="json"), changes))
 

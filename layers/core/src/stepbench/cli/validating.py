@@ -14,10 +14,10 @@ from stepbench.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.cli.changes import Changes
     from stepbench.contracts.plan import Plan
     from stepbench.errors import Problem
     from stepbench.planning import Expanded
+    from stepbench.planning.changes import Changes
 
 
 class _Checked(NamedTuple):
@@ -79,8 +79,8 @@ def _facts(checked: _Checked, *, remote: bool) -> dict[str, Any]:
 
 def _numbers(plan: Plan, *, remote: bool) -> dict[str, Any]:
     from stepbench.costs import estimate
-    from stepbench.local.progress import AWS, LOCAL, run_s
     from stepbench.planning import expanded
+    from stepbench.planning.wall_time import AWS, LOCAL, run_s
 
     trials = [trial.plan for trial in expanded(plan)]
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field
 
@@ -96,3 +96,41 @@ class SweepTargetsOutput(Contract):
 
     swept: tuple[str, ...]
     pending: tuple[str, ...]
+
+
+class AwaitTurnInput(Contract):
+    """A valid run, and the token by which its execution goes on once its turn has come."""
+
+    run_id: str
+    trials: int = Field(ge=1)
+    started_at: AwareDatetime
+    execution_arn: str
+    token: str
+
+
+class AwaitTurnOutput(Contract):
+    """Whether the run could begin at once, and how many runs it waits for; nobody waits for this answer."""
+
+    admitted: bool
+    ahead: int
+
+
+class ConcludeRunInput(Contract):
+    """
+    A run that is over.
+
+    From the benchmark machine: with the `report` that RenderReport made. From the sweeper, of an execution that ended
+    without this state, and from the command line: with the `state` in which it ended.
+    """
+
+    run_id: str
+    report: RenderReportOutput | None = None
+    state: Literal["succeeded", "failed", "stopped"] | None = None
+    cause: str = ""
+
+
+class ConcludeRunOutput(Contract):
+    """How the run is entered in the register, and which runs' turn has come with its end."""
+
+    state: str
+    admitted: tuple[str, ...]

@@ -38,10 +38,10 @@ from stepbench.local.commands import AS_IT_IS, Options, Runner
 from stepbench.local.environment import REFERENCE
 from stepbench.local.memory_services import MemoryServices
 from stepbench.local.processes import terminate
-from stepbench.local.progress import LOCAL
 from stepbench.local.session import local_session
 from stepbench.local.stores.reference import TRUTH, start_reference
 from stepbench.planning import expand
+from stepbench.planning.wall_time import LOCAL
 from stepbench.records.formats.columns import ColumnFile, ColumnHeader
 from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.join.grid import build_grid

@@ -20,7 +20,6 @@ from stepbench.local.floors.measuring import DURATION_S, measure_floors
 from stepbench.local.headline import headline
 from stepbench.local.load_host import load_host
 from stepbench.local.logs import following_logs
-from stepbench.local.progress import AWS, LOCAL, Overheads
 from stepbench.local.results import sentences
 from stepbench.local.running import RunOutcome, Terminal, execute
 from stepbench.local.session import LocalSession, local_session, skip_reason
@@ -28,6 +27,7 @@ from stepbench.local.stack import Stack, remote_stack
 from stepbench.local.streams import message_console
 from stepbench.local.utilisation import Publisher
 from stepbench.planning import Expanded, expand, expanded, refuse_on_emulator, thresholds_about
+from stepbench.planning.wall_time import AWS, LOCAL, Overheads
 from stepbench.records.storage import layout
 from stepbench.report.headline import describe_status
 

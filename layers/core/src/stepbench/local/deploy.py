@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STACK = "stepbench"
 ARTIFACTS = "stepbench-artifacts"
-BUILT_FROM = ("template.yaml", "functions", "layers", "statemachines", "stacks")
+BUILT_FROM = ("template.yaml", "functions", "layers", "statemachines", "stacks", "events")
 BUILD_S, DEPLOY_S = 900, 600
 NOWHERE = "http://127.0.0.1:9"
 """An endpoint for commands that have no business with AWS."""

@@ -11,7 +11,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Column
 from rich.text import Text
 
-from stepbench.local.progress import Overheads, Snapshot, activity, fitted_lines, line, share_done
+from stepbench.planning.wall_time import Overheads
+from stepbench.progress import Snapshot, activity, fitted_lines, line, share_done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.run_tasks import RenderReportInput, SweepTargetsInput, TrialOutcome
-from stepbench.contracts.tasks import AnalyseTrialInput, CollectLogsInput, StateError
+from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput
 from stepbench.errors import StepbenchError
 from stepbench.local.stack import BENCHMARK, TRIAL, StackError
 from stepbench.records.storage import layout
+from stepbench.stages.partial_report import CUT_SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -139,11 +139,8 @@ REST_LIMIT_S = 960
 """A Lambda runs for 15 minutes at most."""
 SWEEP_LIMIT_S = 30
 """No call is started after that: a store that is dead by then stays so, and somebody waits at the terminal."""
-LOGS_LIMIT_S = 20
-"""No call is started after that; one takes 5 s."""
 _POLL_S = 0.5
 _POLLS_AT_REST = 2
-_STOPPED = "TrialCancelledError"
 
 
 class NotStoppedError(StepbenchError):
@@ -161,7 +158,7 @@ class Stopping:
 
     def stop(self) -> tuple[str, ...]:
         """
-        Stop, sweep and render; return the targets that could not be torn down.
+        Stop, sweep and conclude; return the targets that could not be torn down.
 
         Raises:
             NotStoppedError: not everything came to rest in time.
@@ -173,7 +170,7 @@ class Stopping:
         self._note_cause()
         self.notify("sweeping: targets are torn down")
         left = self.sweep()
-        self.render()
+        self.conclude()
         return left
 
     def await_rest(self) -> None:
@@ -234,7 +231,7 @@ class Stopping:
         for ref in self._cut_short():
             key = layout.trial_key(ref, "failure.json")
             if runs.find_bytes(key) is None:
-                runs.put_model(key, Failure(error=_STOPPED, cause=CAUSE))
+                runs.put_model(key, Failure(error=CUT_SHORT, cause=CAUSE))
 
     def _cut_short(self) -> tuple[TrialRef, ...]:
         """Return the trials that have started and left no result."""
@@ -246,36 +243,10 @@ class Stopping:
             if stack.runs.find_bytes(layout.trial_key(ref, "result.json")) is None and stack.table.started(ref.tag)
         )
 
-    def render(self) -> None:
-        """Analyse what was recorded of the trial that was cut short, and render the report."""
-        run, cut_short = self.executions.run, self._cut_short()
-        for ref in cut_short:
-            self._analyse(ref)
-        ended = {ref.trial: _STOPPED for ref in cut_short}
-        outcomes = tuple(TrialOutcome(trial=spec.index, error=ended.get(spec.index, "")) for spec in run.specs)
-        task = RenderReportInput(run_id=run.run_id, started_at=run.started_at, outcomes=outcomes, stopped=True)
-        self._call("RenderReportFunction", task.model_dump(mode="json"))
-
-    def _analyse(self, ref: TrialRef) -> None:
-        self._collect_logs(ref)
-        task = AnalyseTrialInput(ref=ref, failure=StateError(Error=_STOPPED, Cause=CAUSE))
-        self._call("AnalyseTrialFunction", task.model_dump(mode="json"))
-
-    def _collect_logs(self, ref: TrialRef) -> None:
-        """Collect logs as the machine does before it analyses, but not for minutes: somebody waits at the terminal."""
-        deadline_ns = self.clock.now_ns() + LOGS_LIMIT_S * 10**9
-        token: str | None = ""
-        while token is not None and self.clock.now_ns() < deadline_ns:
-            task = CollectLogsInput(ref=ref, token=token).model_dump(mode="json")
-            answer = self._call("CollectLogsFunction", task, without="the report has no logs")
-            token = None if answer is None or answer["done"] else str(answer["token"])
-            if token is not None:
-                self.clock.sleep(_POLL_S)
-
-    def _call(self, function: str, task: dict[str, object], without: str = "no partial report") -> Any:  # noqa: ANN401 -- JSON
-        """Call a function; a report that cannot be rendered must not prevent the run from being stopped."""
+    def conclude(self) -> None:
+        """Have the run closed, with a report of what was recorded; without one it is stopped all the same."""
+        task = ConcludeRunInput(run_id=self.executions.run.run_id, state="stopped", cause=CAUSE)
         try:
-            return self.executions.stack.call(function, task)
+            self.executions.stack.call("ConcludeRunFunction", task.model_dump(mode="json"))
         except (StackError, BotoCoreError, ClientError) as error:
-            self.notify(f"{without}: {error}")
-        return None
+            self.notify(f"no partial report: {error}")

@@ -67,6 +67,7 @@ class Step(NamedTuple):
 STEPS = (
     Step("sweep_targets.schedule"),  # also what an interrupted one like this has left
     Step("validate_plan"),
+    Step("await_turn"),
     Step("prepare_target"),
     Step("await_target"),
     Step("scale_target"),
@@ -90,6 +91,8 @@ STEPS = (
     Step("check_clock.dynamodb", CLOCK),
     Step("tear_down_target", CLOCK),
     Step("render_report"),
+    Step("conclude_run"),
+    Step("http_api"),
     Step("sweep_targets"),
     Step("bootstrap_dsql"),
     Step("bootstrap_dsql.role"),

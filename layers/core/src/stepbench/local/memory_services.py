@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
 
+from stepbench.records.storage.run_register import RunRegister
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.trial_table import TrialTable
 from stepbench.settings import Settings
@@ -139,4 +140,5 @@ class MemoryServices:
             table=TrialTable(cast("Table", self.table)),
             clock=clock,
             aws=clients.__getitem__,
+            register=RunRegister(cast("Table", self.table)),
         )

@@ -12,7 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.errors import LocalEnvironmentError, RecordsUnavailableError, ServerEndedError
 from stepbench.local.environment import EMULATOR
 from stepbench.local.executions import RUNNING
-from stepbench.local.progress import PhaseStart, RecentRate, Snapshot, counted, phase_times, told_at_ns
+from stepbench.progress import PhaseStart, RecentRate, Snapshot, counted, phase_times, told_at_ns
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:

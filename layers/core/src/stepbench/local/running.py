@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.local.ended import ServerWatch
     from stepbench.local.executions import Executions
-    from stepbench.local.progress import Snapshot
+    from stepbench.progress import Snapshot
 
 
 @dataclass(frozen=True)

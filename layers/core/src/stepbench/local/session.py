@@ -80,6 +80,7 @@ def parameters(state: EnvironmentState, runtime: str, authority: Path | None = N
     return {
         "PythonRuntime": runtime,
         "LeadSeconds": str(LEAD_S),
+        "RunsAtOnce": "one",
         "ClockCheck": "on",
         "LoadHost": "own",
         "ClockReference": servers.get(CLOCK, ""),

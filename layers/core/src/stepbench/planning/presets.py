@@ -1,9 +1,14 @@
-"""Plans by name or by file. Presets live in the checkout's `events/plans/`; `events/presets.json` has their order."""
+"""
+Plans by name or by file.
+
+Presets live in the checkout's `events/plans/`; `events/presets.json` has their order. Functions find them in a layer.
+"""
 
 from __future__ import annotations
 
 import difflib
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -14,13 +19,15 @@ from stepbench.planning.problems import shown
 from stepbench.planning.reading import MAX_PLAN_BYTES
 
 NEAREST = 3
+LAYER = "stepbench_presets"
+"""The package that `events/Makefile` builds."""
 _CHECKOUT_LEVELS = 4
 """`<checkout>/layers/core/src/stepbench`."""
 
 
 def preset_directory(package: Path | None = None) -> Path:
     """
-    Return `events/plans` of the checkout that this package runs from.
+    Return `events/plans` of the checkout that this package runs from, or of the layer.
 
     Args:
         package: the package's own folder, for tests.
@@ -32,6 +39,9 @@ def preset_directory(package: Path | None = None) -> Path:
     directory = folder.parents[_CHECKOUT_LEVELS - 1] / "events" / "plans"
     if directory.is_dir():
         return directory
+    layer = find_spec(LAYER)
+    if layer is not None and layer.origin:
+        return Path(layer.origin).with_name("plans")
     message = "has no presets: this copy of stepbench was installed without its repository"
     raise PlanError([Problem("events/plans", shown(str(directory)), message, "Give the path of a plan file instead.")])
 
@@ -71,12 +81,26 @@ def find_plan(name_or_path: str, directory: Path | None = None) -> bytes:
     if path.suffix in {".json", ".yaml", ".yml"} or path.name != name_or_path:
         remedy = "Check the path, or give a preset's name; `stepbench plans` lists them."
         raise PlanError([Problem("PLAN", shown(name_or_path), "is no file", remedy)])
+    return find_preset(name_or_path, directory, Problem("PLAN", "", "is neither a file nor a preset", ""))
+
+
+NO_PRESET = Problem("plan", "", "is no preset", "")
+
+
+def find_preset(name: str, directory: Path | None = None, problem: Problem = NO_PRESET) -> bytes:
+    """
+    Return a preset's text; `problem` says where the name stood, and what it is not.
+
+    Raises:
+        PlanError: there is none of that name.
+    """
     presets = directory or preset_directory()
-    if name_or_path in list_plans(presets):
-        return _read(presets / f"{name_or_path}.json")
-    close = difflib.get_close_matches(name_or_path, list_plans(presets), n=NEAREST, cutoff=0)
+    known = list_plans(presets)
+    if name in known:
+        return _read(presets / f"{name}.json")
+    close = difflib.get_close_matches(name, known, n=NEAREST, cutoff=0)
     remedy = f"Did you mean {alternatives(close)}? `stepbench plans` lists all presets."
-    raise PlanError([Problem("PLAN", shown(name_or_path), "is neither a file nor a preset", remedy)])
+    raise PlanError([problem._replace(value=shown(name), remedy=remedy)])
 
 
 def read_text(stream: BinaryIO) -> bytes:

@@ -16,9 +16,9 @@ from stepbench.local.deploy import build, sole
 from stepbench.local.display import progress_display
 from stepbench.local.executions import Executions, RunSpec, new_run_id
 from stepbench.local.interrupts import interruptible, shielded
-from stepbench.local.progress import AWS
 from stepbench.local.running import Terminal, execute
 from stepbench.planning import expand
+from stepbench.planning.wall_time import AWS
 from stepbench.rehearsal.assumptions import judge_all
 from stepbench.rehearsal.budget import Meter, plan_usd, total_usd
 from stepbench.rehearsal.deploying import delete_everything, deploy, make_artefacts
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import Plan
     from stepbench.local.paths import Paths
-    from stepbench.local.progress import Snapshot
+    from stepbench.progress import Snapshot
     from stepbench.rehearsal.account import Account
     from stepbench.rehearsal.budget import Round
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from stepbench.clock import Clock, SystemClock
 from stepbench.contracts.plan import TrialSpec
 from stepbench.records.storage import layout
+from stepbench.records.storage.run_register import RunRegister
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.shards import ShardReader
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
@@ -39,7 +40,8 @@ class Services:
     """
     Everything outside the process.
 
-    `aws` makes (and keeps) a boto3 client by service name; `runs` is the results bucket, `table` the results table.
+    `aws` makes (and keeps) a boto3 client by service name; `runs` is the results bucket, `table` the results table,
+    `register` the table of runs and of their queue.
     """
 
     settings: Settings
@@ -47,6 +49,7 @@ class Services:
     table: TrialTable
     clock: Clock
     aws: Callable[[str], Any]
+    register: RunRegister
 
     def trial(self, ref: TrialRef) -> TrialSpec:
         """Return the trial's stored specification."""
@@ -56,6 +59,10 @@ class Services:
 _PATIENT = Config(
     retries={"mode": "standard", "max_attempts": 5}, connect_timeout=5, read_timeout=60, max_pool_connections=32
 )
+PROMPT = Config(
+    retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=4, max_pool_connections=32
+)
+"""For who answers somebody that waits: three tries end within 20 s."""
 _PROMPT = {"xray": Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=3, read_timeout=10)}
 """Services that a user waits for, before anything has begun."""
 
@@ -84,6 +91,7 @@ def _connect(settings: Settings, config: Config) -> Services:
         table=TrialTable(table, settings.records_ttl_days, shards),
         clock=SystemClock(),
         aws=client,
+        register=RunRegister(dynamodb_table(session, settings.runs_table, config), settings.results_retention_days),
     )
 
 

@@ -8,7 +8,7 @@ holds a lease without a running execution is stopped by its flag, awaited, and t
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 from pydantic import ValidationError
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.run_tasks import SweepTargetsInput, SweepTargetsOutput
+from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput, SweepTargetsOutput
 from stepbench.errors import StepbenchError
 from stepbench.observability import logger
 from stepbench.records.storage import layout
@@ -37,6 +37,9 @@ DELIVERY_LIMIT_S = 5
 RUNNING = "RUNNING"
 SUCCEEDED = "SUCCEEDED"
 GONE = "GONE"
+ABORTED = "ABORTED"
+BENCHMARK = "Benchmark"
+"""The name of the machine that runs plans, behind the stack's."""
 _SECOND_NS = 10**9
 
 
@@ -63,10 +66,37 @@ def sweep_targets(
     outcomes = {
         lease.target: _sweep(lease, task.execution_arn, services, until_ns, build) for lease in services.table.leases()
     }
+    _conclude(task.execution_arn, services)
     return SweepTargetsOutput(
         swept=tuple(target for target, outcome in outcomes.items() if outcome is SweepResult.SWEPT),
         pending=tuple(target for target, outcome in outcomes.items() if outcome is SweepResult.PENDING),
     )
+
+
+def _conclude(ended_arn: str | None, services: Services) -> None:
+    """
+    Have runs closed whose execution is over, once they hold no target: of one execution, or all in the queue.
+
+    `ConcludeRun` is another function, since it needs services that this one, in its VPC, may not reach.
+    """
+    arns = [ended_arn] if ended_arn else [entry.execution_arn for entry in services.register.queue()]
+    holders = {lease.run_id for lease in services.table.leases()}
+    for arn in arns:
+        run_id = _execution_name(arn)
+        run = services.register.find(run_id)
+        if run is None or run.ended or run_id in holders or f"-{BENCHMARK}:" not in arn:
+            continue
+        try:
+            status, cause = _ending(arn, services)
+            if status == RUNNING:
+                continue
+            state: Literal["stopped", "failed"] = "stopped" if status == ABORTED else "failed"
+            task = ConcludeRunInput(run_id=run_id, state=state, cause=cause)
+            name = f"{services.settings.function_prefix}-ConcludeRun"
+            payload = task.model_dump_json().encode()
+            services.aws("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=payload)
+        except (ClientError, BotoCoreError):
+            logger.exception("a run could not be concluded", extra={"run_id": run_id})
 
 
 def _execution_name(arn: str) -> str:
@@ -143,7 +173,17 @@ def _stop(lease: Lease, services: Services) -> str:
         return status
     cause = f"run {lease.run_id} has ended without this trial"
     services.aws("stepfunctions").stop_execution(executionArn=lease.execution_arn, error="Swept", cause=cause)
-    return "ABORTED"
+    return ABORTED
+
+
+def _ending(arn: str, services: Services) -> tuple[str, str]:
+    """Return an execution's status, and what it says of its end."""
+    status = _status(arn, services)
+    if status in {RUNNING, GONE}:
+        return status, "Step Functions does not know its execution any more"
+    told = services.aws("stepfunctions").describe_execution(executionArn=arn)
+    parts = (str(told.get("error") or ""), str(told.get("cause") or ""))
+    return status, ": ".join(filter(None, parts)) or f"its execution ended as {status}"
 
 
 def _status(arn: str, services: Services) -> str:

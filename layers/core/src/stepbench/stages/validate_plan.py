@@ -6,14 +6,21 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput, ValidatePlanOutput
+from stepbench.contracts.runs import RunRecord, RunRequest
+from stepbench.costs import estimate
 from stepbench.errors import PlanError, Problem
-from stepbench.planning import check_budget, expand, expanded, parse_plan, require_servers
+from stepbench.planning import check_budget, expand, expanded, require_servers
+from stepbench.planning.requests import parse_request, requested_plan
+from stepbench.planning.wall_time import AWS, LOCAL, run_s
 from stepbench.records.storage import layout
 from stepbench.stages.application_traces import resolve_traces
 from stepbench.stages.plan_phase import concurrency, finding_problems
 
+MAX_CAUSE_CHARS = 2_000
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from stepbench.contracts.plan import Plan, TrialPlan, TrialSpec
     from stepbench.settings import Settings
@@ -24,20 +31,65 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
     """
     Parse, estimate, ask X-Ray where the plan wants it, expand; then store `plan.json` and each `trial.json`.
 
+    The run is entered in the register, unless the API has done so; one that is refused, as refused.
+
     Raises:
-        PlanError: with every problem; nothing has been stored then.
-        RecordsUnavailableError: the results bucket does not take the documents.
+        PlanError: with every problem; no document has been stored then.
+        RecordsUnavailableError: the results bucket, or the register, does not take what is to be stored.
     """
-    plan = parse_plan(task.plan)
-    require_servers(plan, services.settings.knows_server, "this stack", "deploy with one (see docs/deploy.md)")
-    if problems := dict.fromkeys(_stack_problems(plan, services.settings)):  # once, however often a trial is repeated
-        raise PlanError(tuple(problems))
-    estimate_usd = check_budget(plan)
-    plan = resolve_traces(plan, services)
+    request = RunRequest(plan=None)
+    try:
+        request = parse_request(task.plan)
+        plan = requested_plan(request)
+        estimate_usd = check_against_stack(plan, services.settings)
+        plan = resolve_traces(plan, services)
+    except PlanError as error:
+        _enter_refusal(task, request, str(error), services)
+        raise
     specs = expand(plan, task.run_id)
     services.runs.put_model(layout.run_key(task.run_id, "plan.json"), plan)
     planned = tuple(_store(spec, services) for spec in specs)
+    services.register.add(run_record(task.run_id, request, plan, task.started_at, services.settings))
     return ValidatePlanOutput(run_id=task.run_id, started_at=task.started_at, trials=planned, estimate_usd=estimate_usd)
+
+
+def check_against_stack(plan: Plan, settings: Settings) -> float:
+    """
+    Return a valid plan's estimated cost in US dollars, if the stack can run it within its budget.
+
+    Raises:
+        PlanError: with everything that the stack lacks for it or does not permit; or the budget is too small.
+    """
+    require_servers(plan, settings.knows_server, "this stack", "deploy with one (see docs/deploy.md)")
+    if problems := dict.fromkeys(_stack_problems(plan, settings)):  # once, however often a trial is repeated
+        raise PlanError(tuple(problems))
+    return check_budget(plan)
+
+
+def run_record(run_id: str, request: RunRequest, plan: Plan, submitted_at: datetime, settings: Settings) -> RunRecord:
+    """Return what the register says of a run that was asked for, and may begin."""
+    trials = [trial.plan for trial in expanded(plan)]
+    return RunRecord(
+        run_id=run_id,
+        plan=plan.name,
+        state="submitted",
+        submitted_at=submitted_at,
+        trials=len(trials),
+        estimate_usd=sum(estimate(trial).total_usd for trial in trials),
+        expected_s=run_s(trials, LOCAL if settings.emulator else AWS),
+        **request.model_dump(include={"team", "caller", "source", "confirms"}),
+    )
+
+
+def _enter_refusal(task: ValidatePlanInput, request: RunRequest, cause: str, services: Services) -> None:
+    """Enter a run that is refused, so that who asked for it finds out why without the console."""
+    known = request.model_dump(include={"team", "caller", "source", "confirms"})
+    times = {"submitted_at": task.started_at, "finished_at": task.started_at}
+    record = RunRecord(run_id=task.run_id, plan="", state="refused", cause=cause[:MAX_CAUSE_CHARS], **times, **known)
+    if not services.register.add(record):
+        services.register.change(
+            task.run_id, ("submitted",), **record.model_dump(include={"state", "cause", "finished_at"})
+        )
 
 
 def _stack_problems(plan: Plan, settings: Settings) -> Iterator[Problem]:

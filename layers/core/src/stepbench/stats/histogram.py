@@ -6,9 +6,8 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 BUCKETS_PER_OCTAVE = 16
@@ -17,6 +16,8 @@ BUCKETS_PER_OCTAVE = 16
 
 def count_times(times_ns: NDArray[np.int64]) -> Counter[int]:
     """Count times by bucket; bucket b begins at 2 ** (b / BUCKETS_PER_OCTAVE) ns."""
+    import numpy as np  # noqa: PLC0415 -- who only reads histograms does without
+
     octaves = np.log2(np.maximum(times_ns, 1))
     counts = np.bincount((octaves * BUCKETS_PER_OCTAVE).astype(np.int64))
     held = np.flatnonzero(counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 from typing import Any
@@ -25,10 +26,24 @@ class Service:
         """Return a name that is new."""
         return f"own-{next(self._numbers)}"
 
+    class _ExecutionError(Exception):
+        """A task failed: MiniStack's own."""
+
+        def __init__(self, error: str, cause: str) -> None:
+            super().__init__(error)
+            self.error, self.cause = error, cause
+
+    def _call_lambda(self, name: str) -> None:
+        error = "TargetBusyError"
+        raise self._ExecutionError(error, name)
+
     def _invoke_with_callback(self, _resource: str, data: Any, token: str, _state: Any) -> Any:  # noqa: ANN401 -- JSON
         info: dict[str, Any] = {"event": threading.Event(), "error": None, "heartbeat": None}
         self._task_tokens[token] = info
         self.sent.append(data)
+        if data == {"function": "broken"}:
+            with contextlib.suppress(self._ExecutionError):  # as MiniStack does, which waits on
+                self._call_lambda("broken")
         self.waiting.set()
         assert info["event"].wait(30)
         return self._task_tokens.pop(token)["error"]
@@ -67,3 +82,9 @@ def test_a_task_without_a_limit_waits_for_its_answer() -> None:
     service._task_tokens["own-0"]["event"].set()
     waiting.join(10)
     assert answers == [None]
+
+
+def test_a_function_that_fails_fails_its_task() -> None:
+    """Nobody is left who would answer for the token; on AWS the state is retried, or caught."""
+    error = patched()._invoke_with_callback("any", {"function": "broken"}, STOCK, {})
+    assert error == {"Error": "TargetBusyError", "Cause": "broken"}

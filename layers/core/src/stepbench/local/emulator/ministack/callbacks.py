@@ -20,9 +20,23 @@ def await_signs_of_life(service: Any) -> None:  # noqa: ANN401 -- the module `st
     """
     Let a task with HeartbeatSeconds fail as AWS does, from its start on; MiniStack notes heartbeats, and waits on.
 
-    MiniStack gives all attempts of a task one token, so that who works on the first could answer for the second.
+    MiniStack gives all attempts of a task one token, so that who works on the first could answer for the second. And
+    where the function that is given a token fails, it waits on for the answer; on AWS the task has failed then.
     """
     stock = service._invoke_with_callback  # noqa: SLF001 -- wrapped
+    call_lambda = service._call_lambda  # noqa: SLF001 -- wrapped
+    waiting: contextvars.ContextVar[str] = contextvars.ContextVar("waiting", default="")
+
+    def call(*arguments: Any) -> Any:  # noqa: ANN401 -- as the original
+        try:
+            return call_lambda(*arguments)
+        except service._ExecutionError as error:  # noqa: SLF001 -- MiniStack's, which nothing else raises
+            if found := service._task_tokens.get(waiting.get()):  # noqa: SLF001 -- as above
+                found["error"] = {"Error": error.error, "Cause": error.cause}
+                found["event"].set()
+            raise
+
+    service._call_lambda = call  # noqa: SLF001 -- wrapped
 
     def invoke(resource: str, data: Any, token: str, state: Json) -> Any:  # noqa: ANN401 -- as the original
         own = service.new_uuid()
@@ -30,7 +44,11 @@ def await_signs_of_life(service: Any) -> None:  # noqa: ANN401 -- the module `st
             watch = (service._task_tokens, own, float(state["HeartbeatSeconds"]))  # noqa: SLF001
             context = contextvars.copy_context()  # account and region, by which MiniStack keeps tokens
             threading.Thread(target=context.run, args=(_watch, *watch), daemon=True, name="heartbeats").start()
-        return stock(resource, json.loads(json.dumps(data).replace(token, own)), own, state)
+        before = waiting.set(own)
+        try:
+            return stock(resource, json.loads(json.dumps(data).replace(token, own)), own, state)
+        finally:
+            waiting.reset(before)
 
     service._invoke_with_callback = invoke  # noqa: SLF001
 

@@ -1,4 +1,4 @@
-"""Changes to a plan from the command line: values by path, repeats, and how long what is measured takes."""
+"""Changes to a plan by who starts it: values by path, repeats, and how long what is measured takes."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ class Changes(NamedTuple):
         return ", ".join([*length, *(f"{path} = {shown(value)}" for path, value in values)])
 
 
+def is_path(text: str) -> bool:
+    """Tell whether a text is a path of a plan, such as `trials[0].writers`."""
+    return bool(_PATH.fullmatch(text))
+
+
 def parse_change(text: str) -> tuple[str, Any]:
     """
     Return path and value of `PATH=VALUE`; the value is JSON, or else text.
@@ -48,7 +53,7 @@ def parse_change(text: str) -> tuple[str, Any]:
         ValueError: it is no such text.
     """
     path, equals, value = text.partition("=")
-    if not equals or not _PATH.fullmatch(path.strip()):
+    if not equals or not is_path(path.strip()):
         message = f"{text!r} is no PATH=VALUE. {_FORM}"
         raise ValueError(message)
     try:

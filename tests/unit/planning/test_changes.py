@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stepbench.cli.changes import Changes, changed, parse_change
 from stepbench.contracts.trial import MAX_TRIALS
 from stepbench.errors import PlanError
 from stepbench.planning import find_plan, list_plans, parse_plan, read_json
+from stepbench.planning.changes import Changes, changed, parse_change
 
 STEP = {"rate_per_s": 20, "count": 200}
 WARM_UP = {"name": "warm", "measured": False, "load": [STEP]}

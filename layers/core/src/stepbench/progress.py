@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stepbench.digits import UNSURE, count, duration, rounded, unit_for
+from stepbench.planning.wall_time import between_s, run_s, trial_s
 from stepbench.stats.histogram import histogram_quantile_ns, parse_histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import TrialPlan, TrialSpec
+    from stepbench.planning.wall_time import Overheads
 
 WRITER = "writer#"
 RATE_OVER_S = 10
@@ -24,20 +26,6 @@ _LEAST_NAME = 12
 _QUANTILES = (("p50", 0.5), ("p99", 0.99))
 LEASE_WAIT_S = 600
 """So long PrepareTarget is tried again while another run holds the target; the trial machine says so."""
-
-
-@dataclass(frozen=True)
-class Overheads:
-    """Orchestration adds so many seconds: a guess for the time left, and for nothing else."""
-
-    prepare_s: float
-    phase_s: float
-    finish_s: float
-    report_s: float
-
-
-LOCAL = Overheads(prepare_s=8, phase_s=8, finish_s=10, report_s=6)
-AWS = Overheads(prepare_s=60, phase_s=35, finish_s=60, report_s=20)
 
 
 @dataclass(frozen=True)
@@ -121,16 +109,6 @@ class RecentRate:
         return (count - before) * 1e9 / (to_ns - from_ns)
 
 
-def trial_s(plan: TrialPlan, overheads: Overheads) -> float:
-    """Return how many seconds a trial takes, from nothing to torn down."""
-    return overheads.prepare_s + plan.length_s + _between_s(plan.phases, overheads) + overheads.finish_s
-
-
-def run_s(trials: Iterable[TrialPlan], overheads: Overheads) -> float:
-    """Return how many seconds a run of these trials takes, until its report."""
-    return sum(trial_s(plan, overheads) for plan in trials) + overheads.report_s
-
-
 def left_s(snapshot: Snapshot, overheads: Overheads) -> float:
     """Estimate the seconds until the report."""
     following = snapshot.specs[snapshot.done if snapshot.trial is None else snapshot.trial + 1 :]
@@ -147,12 +125,7 @@ def _left_of_trial(spec: TrialSpec, snapshot: Snapshot, overheads: Overheads) ->
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
     left = max(0.0, snapshot.phase.offered_s(current) - since_s)
     load_s = sum(phase.settle_s + phase.length_s for phase in following)
-    return left + load_s + _between_s(following, overheads) + overheads.finish_s
-
-
-def _between_s(phases: Iterable[Phase], overheads: Overheads) -> float:
-    """Return what orchestration adds before these phases: nothing where one follows without a gap."""
-    return overheads.phase_s * sum(not phase.gapless for phase in phases)
+    return left + load_s + between_s(following, overheads) + overheads.finish_s
 
 
 def activity(snapshot: Snapshot) -> str:

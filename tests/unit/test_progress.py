@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from stepbench.contracts.plan import LoadStep, Phase, Plan, TrialSpec, Until
-from stepbench.local.progress import (
-    Overheads,
+from stepbench.planning import expand
+from stepbench.planning.wall_time import Overheads, run_s, trial_s
+from stepbench.progress import (
     PhaseStart,
     RecentRate,
     Snapshot,
@@ -19,12 +20,9 @@ from stepbench.local.progress import (
     left_s,
     line,
     phase_times,
-    run_s,
     share_done,
     told_at_ns,
-    trial_s,
 )
-from stepbench.planning import expand
 
 S = 10**9
 START_NS = 1_700_000_000 * S

@@ -1,0 +1,8 @@
+"""Task `ConcludeRun`: a run that is over is entered in the register, and makes room in the queue."""
+
+from stepbench.contracts.run_tasks import ConcludeRunInput
+from stepbench.observability import observed
+from stepbench.stages.conclude_run import conclude_run
+from stepbench.stages.services import stage_handler
+
+handler = observed(stage_handler(conclude_run, ConcludeRunInput))

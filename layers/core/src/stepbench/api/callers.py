@@ -1,0 +1,70 @@
+"""Who calls, and for which team: from the request's authorisation, which API Gateway has checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepbench.contracts.runs import DEFAULT_TEAM
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stepbench.contracts.runs import RunRecord
+    from stepbench.settings import Settings
+
+_ASSUMED = re.compile(r"arn:[\w-]+:sts::(?P<account>\d+):assumed-role/(?P<name>[^/]+)/.*")
+_ENTITY = re.compile(r"arn:[\w-]+:iam::(?P<account>\d+):(?:role|user)/(?:.*/)?(?P<name>[^/]+)")
+_ROOT = re.compile(r"arn:[\w-]+:iam::\d+:root")
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.@/-]+")
+
+
+class Caller(NamedTuple):
+    """The caller has an ARN, or a JWT's subject, and belongs to a team."""
+
+    identity: str
+    team: str
+
+    def may_read(self, run: RunRecord) -> bool:
+        """Tell whether a run is the caller's to see: its team's, or one that nobody has asked for by name."""
+        return run.team in {self.team, DEFAULT_TEAM}
+
+    def may_stop(self, run: RunRecord) -> bool:
+        """Tell whether a run is the caller's to stop."""
+        return run.team == self.team
+
+
+def caller_of(event: Mapping[str, Any], settings: Settings) -> Caller | None:
+    """
+    Return who sent a request of API Gateway's format 2.0; None where it carries no authorisation.
+
+    By IAM, the team is what the map `teams` has for the role's ARN, else the role's or user's name; the account itself
+    is the default team. By JWT, it is the claim that the stack's parameter names.
+    """
+    authorizer = event.get("requestContext", {}).get("authorizer") or {}
+    if "jwt" in authorizer:
+        claims = authorizer["jwt"].get("claims") or {}
+        team = claims.get(settings.team_claim)
+        return Caller(str(claims.get("sub", "")), _team_name(str(team))) if team else None
+    arn = str((authorizer.get("iam") or {}).get("userArn") or "")
+    return Caller(arn, _team_of(arn, settings)) if arn else None
+
+
+def _team_of(arn: str, settings: Settings) -> str:
+    """Return the team of an IAM identity; an assumed role's ARN has lost the role's path, so roles go by name."""
+    if _ROOT.fullmatch(arn):
+        return DEFAULT_TEAM
+    found = _ASSUMED.fullmatch(arn) or _ENTITY.fullmatch(arn)
+    if found is None:
+        return _team_name(arn)
+    for known, team in json.loads(settings.teams or "{}").items():
+        role = _ENTITY.fullmatch(known)
+        if role and role.group("account", "name") == found.group("account", "name"):
+            return _team_name(str(team))
+    return _team_name(found["name"])
+
+
+def _team_name(text: str) -> str:
+    """Return a text as a team's name: what may not stand in one is replaced."""
+    return _NOT_IN_A_NAME.sub("-", text).strip("-_./@")[:100] or "unnamed"

@@ -1,0 +1,40 @@
+"""Two runs compared, as `stepbench compare` does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.analysis.run_comparison import Selected, compare_summaries
+from stepbench.api.problems import ApiError, ErrorKind
+from stepbench.api.runs import find
+from stepbench.contracts.result import RunSummary
+from stepbench.records.storage import layout
+
+if TYPE_CHECKING:
+    from stepbench.api.callers import Caller
+    from stepbench.contracts.verdict import RunComparison
+    from stepbench.stages.services import Services
+
+
+def compare(a: str, b: str, tolerance: float, caller: Caller, services: Services) -> RunComparison:
+    """
+    Compare run b with run a.
+
+    Raises:
+        ApiError: there is no such run, it has no result yet, or the two have nothing in common.
+    """
+    sides = [Selected([_summary(run_id, caller, services)]) for run_id in (a, b)]
+    found = compare_summaries(sides[0], sides[1], tolerance)
+    if not found.verdicts and not found.unfinished_b:
+        message = f"runs {a} and {b} have no window of a trial in common; compare runs of one plan"
+        raise ApiError(ErrorKind.REFUSED, message)
+    return found
+
+
+def _summary(run_id: str, caller: Caller, services: Services) -> RunSummary:
+    run = find(run_id, caller, services)
+    summary = services.runs.find_model(layout.run_key(run_id, "summary.json"), RunSummary)
+    if summary is None:
+        message = f"run {run_id} has no result{'' if run.ended else ' yet'}; its state is {run.state}"
+        raise ApiError(ErrorKind.REFUSED, message)
+    return summary

@@ -1,0 +1,90 @@
+"""How far a running run is, from few small reads: its lease names the trial, heartbeats count its events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.api import Progress
+from stepbench.contracts.plan import Plan, TrialRef
+from stepbench.planning import expand
+from stepbench.planning.wall_time import AWS, LOCAL
+from stepbench.progress import WRITER, PhaseStart, Snapshot, activity, counted, left_s, share_done, told_at_ns
+from stepbench.records.storage import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.runs import RunRecord
+    from stepbench.records.storage.trial_table import Lease
+    from stepbench.stages.services import Services
+
+MOST_COUNTED = 20_000
+"""Events of a trial whose arrivals are counted while it runs: more items would be read at every look."""
+
+
+def read_progress(run: RunRecord, services: Services) -> Progress | None:
+    """Return how far the run is; None until its plan is stored, and where it is of another version."""
+    plan = services.runs.find_model(layout.run_key(run.run_id, "plan.json"), Plan)
+    if plan is None or run.started_at is None:
+        return None
+    specs = tuple(expand(plan, run.run_id))
+    lease = next((each for each in services.table.leases() if each.run_id == run.run_id), None)
+    snapshot = _snapshot(run, specs, lease, services)
+    overheads = LOCAL if services.settings.emulator else AWS
+    trial = None if snapshot.trial is None else specs[snapshot.trial]
+    return Progress(
+        activity=activity(snapshot),
+        share=min(1.0, max(0.0, share_done(snapshot, overheads))),
+        left_s=max(0.0, left_s(snapshot, overheads)),
+        trial=snapshot.trial,
+        trials=len(specs),
+        trial_name=trial.name if trial else "",
+        phase=trial.plan.phases[snapshot.phase.index].name if trial and snapshot.phase else "",
+        planned=trial.plan.events if trial else 0,
+        sent=snapshot.sent,
+        errors=snapshot.errors,
+        received=snapshot.received if trial and trial.plan.events <= MOST_COUNTED else None,
+        at=datetime.fromtimestamp(snapshot.now_ns / 1e9, UTC),
+    )
+
+
+def _snapshot(run: RunRecord, specs: tuple[TrialSpec, ...], lease: Lease | None, services: Services) -> Snapshot:
+    """Put together what is known now; between two trials, only that the run goes on."""
+    started_ns = int(run.started_at.timestamp() * 1e9) if run.started_at else 0
+    now_ns = services.clock.now_ns()
+    if lease is None or lease.trial >= len(specs):
+        return Snapshot(specs=specs, started_ns=started_ns, now_ns=now_ns, done=_done(run, len(specs), services))
+    beats = services.table.beats(lease.tag)
+    small = specs[lease.trial].plan.events <= MOST_COUNTED
+    return Snapshot(
+        specs=specs,
+        started_ns=started_ns,
+        now_ns=told_at_ns(beats) or now_ns,
+        trial=lease.trial,
+        trial_seen_ns=lease.taken_at_ns,
+        done=lease.trial,
+        phase=_phase(specs[lease.trial], beats, services),
+        sent=counted(beats, "sent"),
+        received=min(counted(beats, "sent"), services.table.t4_count(lease.tag)) if small and beats else 0,
+        errors=counted(beats, "failed", "unknown"),
+    )
+
+
+def _done(run: RunRecord, trials: int, services: Services) -> int:
+    """Return how many of the run's trials have ended, the last one first: between two trials few are looked at."""
+    for index in range(trials - 1, -1, -1):
+        ref = TrialRef(run_id=run.run_id, trial=index, tag="")
+        if any(services.runs.find_bytes(layout.trial_key(ref, name)) for name in ("result.json", "failure.json")):
+            return index + 1
+    return 0
+
+
+def _phase(spec: TrialSpec, beats: Mapping[str, object], services: Services) -> PhaseStart | None:
+    """Return the phase that writers beat for, with its time zero as `PlanPhase` fixed it."""
+    begun = [layout.attempt_names(who.removeprefix(WRITER))[0] for who in beats if who.startswith(WRITER)]
+    if not begun or max(begun) >= len(spec.plan.phases):
+        return None
+    found = services.runs.find_json(layout.phase_key(spec.ref, max(begun), "plan.json"))
+    return None if found is None else PhaseStart(max(begun), int(found["start_at_ns"]))

@@ -1,0 +1,210 @@
+"""Runs: asked for, looked at, stopped. Each function is one route's work, without HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from stepbench.api.problems import ApiError, ErrorKind
+from stepbench.api.run_progress import read_progress
+from stepbench.contracts.api import Download, Links, QueuePlace, RunList, RunView, WaitedFor
+from stepbench.contracts.runs import DEFAULT_TEAM
+from stepbench.planning.queue import ahead_of, expected_starts
+from stepbench.planning.requests import requested_plan
+from stepbench.records.storage import layout
+from stepbench.stages.validate_plan import check_against_stack, run_record
+
+if TYPE_CHECKING:
+    from stepbench.api.callers import Caller
+    from stepbench.contracts.runs import QueueEntry, RunRecord, RunRequest
+    from stepbench.records.storage.run_register import RunQuery
+    from stepbench.stages.services import Services
+
+LINK_S = 300
+MAX_NAME = 80
+"""Of an execution."""
+DOCUMENTS = {"report": "report.html", "summary": "summary.json"}
+_RUN_FIELDS = set(RunView.model_fields) - {"queue", "progress", "links"}
+
+
+def submit(request: RunRequest, key: str, caller: Caller, services: Services) -> RunView:
+    """
+    Start a run, or return the one that the same request with the same key has started.
+
+    The run is entered in the register before its execution is started: whoever asks a second time finds it, and starts
+    an execution of the same name and input, which Step Functions takes for the same one.
+
+    Raises:
+        PlanError: the plan is refused; nothing was created.
+        ApiError: the key has been used for another request.
+    """
+    request = request.model_copy(update={"team": caller.team, "caller": caller.identity, "source": "api"})
+    plan = requested_plan(request)
+    check_against_stack(plan, services.settings)
+    now = _now(services)
+    run_id = _run_id(plan.name, key, caller, now)
+    document = request.model_dump_json(exclude_defaults=True)
+    digest = hashlib.sha256(document.encode()).hexdigest()
+    record = run_record(run_id, request, plan, now, services.settings).model_copy(update={"digest": digest})
+    if not services.register.add(record):
+        record = _known(run_id, digest, services)
+    _start(run_id, document, services)
+    return view(services.register.find(run_id) or record, caller, services)
+
+
+def find(run_id: str, caller: Caller, services: Services) -> RunRecord:
+    """
+    Return a run that the caller may see.
+
+    Raises:
+        ApiError: there is none; another team's run is none, either.
+    """
+    record = services.register.find(run_id)
+    if record is None or not caller.may_read(record):
+        message = f"there is no run {run_id} of your team"
+        raise ApiError(ErrorKind.NOT_FOUND, message)
+    return record
+
+
+def view(run: RunRecord, caller: Caller, services: Services, *, queue: list[QueueEntry] | None = None) -> RunView:
+    """Return a run as its caller sees it, with its place in the queue or its progress."""
+    place = None
+    if run.state == "queued":
+        place = _place(run, services.register.queue() if queue is None else queue, caller, services)
+    return RunView(
+        **run.model_dump(include=_RUN_FIELDS),
+        queue=place,
+        progress=read_progress(run, services) if run.state == "running" and queue is None else None,
+        links=Links(**{name: f"/runs/{run.run_id}{part}" for name, part in _LINKS.items()}),
+    )
+
+
+_LINKS = {"self": "", "report": "/report", "summary": "/summary", "records": "/records"}
+
+
+def list_runs(query: RunQuery, caller: Caller, services: Services) -> RunList:
+    """
+    Return a page of a team's runs.
+
+    Raises:
+        ApiError: the team is not the caller's, or the page is none that was named.
+    """
+    if query.team not in {caller.team, DEFAULT_TEAM}:
+        message = f"team {query.team} is not yours, which is {caller.team}"
+        raise ApiError(ErrorKind.NOT_PERMITTED, message)
+    if query.after and not (query.since <= query.after <= f"{query.until}~" and "#" in query.after):
+        message = "the parameter page is none that an answer to this query has named"
+        raise ApiError(ErrorKind.BAD_REQUEST, message)
+    found = services.register.page(query)
+    queue = services.register.queue() if any(run.state == "queued" for run in found.runs) else []
+    runs = tuple(view(run, caller, services, queue=queue) for run in found.runs)
+    return RunList(runs=runs, next=found.next or None)
+
+
+def stop(run_id: str, caller: Caller, services: Services) -> RunView:
+    """
+    Stop a run: its execution is stopped, what runs of it is told to end, and the sweeper tears down and closes it.
+
+    Raises:
+        ApiError: there is no such run, or it is another team's to stop.
+    """
+    run = find(run_id, caller, services)
+    if not caller.may_stop(run):
+        message = f"run {run_id} belongs to team {run.team}, and you are of team {caller.team}"
+        raise ApiError(ErrorKind.NOT_PERMITTED, message)
+    if not run.ended:
+        try:
+            services.aws("stepfunctions").stop_execution(
+                executionArn=_execution_arn(run_id, services), error="Stopped", cause=f"stopped by {caller.identity}"
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
+                raise
+    return view(services.register.find(run_id) or run, caller, services)
+
+
+def download(run: RunRecord, document: str, trial: int, services: Services) -> Download:
+    """
+    Return a link to a run's document, good for five minutes.
+
+    Raises:
+        ApiError: the run has no such document, or not yet.
+    """
+    key = layout.run_key(run.run_id, DOCUMENTS.get(document, f"trials/{trial:04d}/records.parquet"))
+    services_s3, bucket = services.aws("s3"), services.runs.bucket
+    try:
+        services_s3.head_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in {"404", "NoSuchKey"}:
+            raise
+        message = f"run {run.run_id} has no {document}{'' if run.ended else ' yet'}; its state is {run.state}"
+        raise ApiError(ErrorKind.NOT_FOUND, message) from error
+    url = services_s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": key}, ExpiresIn=LINK_S)
+    return Download(url=url, expires_at=_now(services) + timedelta(seconds=LINK_S))
+
+
+def _known(run_id: str, digest: str, services: Services) -> RunRecord:
+    record = services.register.find(run_id)
+    if record is None or record.digest != digest:
+        message = f"the Idempotency-Key was used for another request, which became run {run_id}; take a new key"
+        raise ApiError(ErrorKind.CONFLICT, message)
+    return record
+
+
+def _start(run_id: str, document: str, services: Services) -> None:
+    """Start the execution; one that has been started already, or has ended, is the same run."""
+    try:
+        services.aws("stepfunctions").start_execution(
+            stateMachineArn=services.settings.benchmark_arn, name=run_id, input=document
+        )
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "ExecutionAlreadyExists":
+            raise
+
+
+def _run_id(plan: str, key: str, caller: Caller, now: datetime) -> str:
+    """Return a new id; with a key, the one that this team's key always has."""
+    if key:
+        tail = f"-{hashlib.sha256(json.dumps([caller.team, key]).encode()).hexdigest()[:24]}"
+        return f"key{tail}"
+    tail = f"-{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    return re.sub(r"[^A-Za-z0-9_-]", "-", plan)[: MAX_NAME - len(tail)] + tail
+
+
+def _execution_arn(run_id: str, services: Services) -> str:
+    return f"{services.settings.benchmark_arn.replace(':stateMachine:', ':execution:')}:{run_id}"
+
+
+def _place(run: RunRecord, queue: list[QueueEntry], caller: Caller, services: Services) -> QueuePlace | None:
+    entry = next((each for each in queue if each.run_id == run.run_id), None)
+    if entry is None or entry.admitted_at:
+        return None
+    ahead = ahead_of(entry, queue)
+    now = _now(services)
+    return QueuePlace(
+        position=1 + sum(not each.admitted_at for each in ahead),
+        waits_for=tuple(_waited_for(each, entry, caller) for each in ahead),
+        waiting_since=entry.arrived_at,
+        expected_start=expected_starts(queue, now).get(run.run_id, now),
+    )
+
+
+def _waited_for(entry: QueueEntry, waiting: QueueEntry, caller: Caller) -> WaitedFor:
+    """Return a run ahead; of another team's, only what tells how long it takes."""
+    known: dict[str, Any] = {"run_id": entry.run_id, "team": entry.team, "plan": entry.plan}
+    return WaitedFor(
+        **(known if entry.team in {caller.team, DEFAULT_TEAM} else {}),
+        targets=tuple(sorted(set(entry.targets) & set(waiting.targets))),
+        running_since=entry.admitted_at,
+        expected_s=entry.expected_s,
+    )
+
+
+def _now(services: Services) -> datetime:
+    return datetime.fromtimestamp(services.clock.now_ns() / 1e9, UTC)

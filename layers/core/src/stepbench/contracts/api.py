@@ -1,0 +1,174 @@
+"""What the HTTP API takes and answers. The OpenAPI document is made from these models (`stepbench.api.openapi`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field, StringConstraints
+
+from stepbench.contracts.base import Contract
+from stepbench.contracts.plan import Plan
+from stepbench.contracts.runs import RunId, RunState, TeamName
+
+Moment = Annotated[str, StringConstraints(pattern=r"^(\d{4}(-\d{2}(-\d{2}(T[\d:.]{2,15}Z?)?)?)?)?$")]
+
+
+class Submission(Contract):
+    """A run that is asked for: a plan, or a preset's name, and changes to it."""
+
+    plan: Plan | str = Field(description="A plan, or the name of a preset (`GET /plans`).")
+    set: dict[str, Any] = Field(
+        default={},
+        max_length=100,
+        description="Changes: values by path, such as `trials[0].writers` or, of all trials, `trials[*].repeats`.",
+    )
+
+
+class ProblemItem(Contract):
+    """One thing that is wrong with a request."""
+
+    path: str = Field(description="Where: `plan.trials[0].phases[1].load[0].rate_per_s`, or a parameter's name.")
+    value: str = Field(description="What was found there.")
+    message: str
+    remedy: str
+
+
+class ProblemDetails(Contract):
+    """An error, as RFC 9457 describes it (application/problem+json)."""
+
+    type: str = Field(description="urn:stepbench:problem:<name>, which does not change.")
+    title: str
+    status: int = Field(ge=400, le=599)
+    detail: str
+    instance: str = Field(default="", description="The request's id, by which its log lines are found.")
+    problems: tuple[ProblemItem, ...] = ()
+
+
+class WaitedFor(Contract):
+    """A run ahead in the queue."""
+
+    run_id: RunId | None = None
+    team: TeamName | None = None
+    plan: str | None = None
+    targets: tuple[str, ...] = Field(description="The stores that both need.")
+    running_since: AwareDatetime | None = None
+    expected_s: float = Field(ge=0)
+
+
+class QueuePlace(Contract):
+    """Who a waiting run waits for. A run of another team has no id here."""
+
+    position: int = Field(ge=1, description="1: it is the next on its targets.")
+    waits_for: tuple[WaitedFor, ...]
+    waiting_since: AwareDatetime
+    expected_start: AwareDatetime
+
+
+class Progress(Contract):
+    """How far a running run is. Counters are the current trial's, as its writers told last."""
+
+    activity: str
+    share: float = Field(ge=0, le=1)
+    left_s: float = Field(ge=0)
+    trial: int | None = Field(default=None, ge=0, description="From 0; None between two trials.")
+    trials: int = Field(ge=0)
+    trial_name: str = ""
+    phase: str = ""
+    planned: int = Field(default=0, ge=0, description="The events that the trial offers, at most.")
+    sent: int = Field(default=0, ge=0)
+    errors: int = Field(default=0, ge=0)
+    received: int | None = Field(
+        default=None,
+        ge=0,
+        description="At most what was sent: canaries are not told apart. None where counting would read too many items.",
+    )
+    at: AwareDatetime = Field(description="When the counters were told.")
+
+
+class Links(Contract):
+    """Where the rest of a run is, as paths of this API."""
+
+    self: str
+    report: str
+    summary: str
+    records: str
+
+
+class RunView(Contract):
+    """A run."""
+
+    run_id: RunId
+    team: TeamName
+    caller: str
+    source: Literal["api", "console", "schedule"]
+    plan: str
+    state: RunState
+    submitted_at: AwareDatetime
+    started_at: AwareDatetime | None = None
+    finished_at: AwareDatetime | None = None
+    trials: int
+    estimate_usd: float
+    actual_usd: float | None = None
+    expected_s: float
+    verdict: str
+    headline: tuple[str, ...]
+    cause: str
+    confirms: str
+    queue: QueuePlace | None = None
+    progress: Progress | None = None
+    links: Links
+
+
+class RunFilter(Contract):
+    """Which runs are listed: the parameters of `GET /runs`."""
+
+    plan: str = Field(default="", max_length=60, description="Only runs of this plan.")
+    team: str = Field(default="", max_length=100, description="Your own if left out, or `default`.")
+    state: tuple[RunState, ...] = Field(default=(), description="Only runs in one of these states.")
+    since: Moment = Field(default="", description="First moment of submission, in UTC; its beginning is enough.")
+    until: Moment = Field(default="", description="Last moment of submission.")
+    limit: int = Field(default=50, ge=1, le=200)
+    page: str = Field(default="", max_length=200, description="What an earlier answer named as `next`.")
+
+
+class RunList(Contract):
+    """A page of runs, newest first."""
+
+    runs: tuple[RunView, ...]
+    next: str | None = Field(default=None, description="The parameter `page` of the next page; None after the last.")
+
+
+class PlanInfo(Contract):
+    """A preset."""
+
+    name: str
+    question: str
+    trials: int
+    events: int
+    expected_s: float
+    estimate_usd: float
+
+
+class PlanList(Contract):
+    """The presets, by the order of their questions."""
+
+    plans: tuple[PlanInfo, ...]
+
+
+class Validation(Contract):
+    """What a valid plan would do."""
+
+    plan: str
+    trials: int
+    events: int
+    load_s: float
+    expected_s: float
+    estimate_usd: float
+    budget_usd: float
+
+
+class Download(Contract):
+    """Where a document can be fetched for a short while, without a signature of one's own."""
+
+    url: str
+    expires_at: AwareDatetime

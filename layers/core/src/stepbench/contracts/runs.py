@@ -1,0 +1,86 @@
+"""A run as its users see it: how it is asked for, its entry in the register of runs, its place in the queue."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field, StringConstraints
+
+from stepbench.contracts.base import Contract
+
+RunId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length=1, max_length=80)]
+TeamName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@/-]*$", min_length=1, max_length=100)]
+DEFAULT_TEAM = "default"
+"""The team of runs that no caller of the API has asked for: from the console, the command line, or a schedule."""
+MAX_TARGETS = 90
+"""Of one run: all are taken in one transaction of DynamoDB, which holds 100 items."""
+
+RunState = Literal["submitted", "queued", "running", "succeeded", "failed", "stopped", "refused"]
+WAITING_STATES: tuple[RunState, ...] = ("submitted", "queued")
+ENDED_STATES: tuple[RunState, ...] = ("succeeded", "failed", "stopped", "refused")
+
+
+class RunRequest(Contract):
+    """
+    What starts an execution where more is to be said than a plan: `{"plan": …, "team": …}`.
+
+    An execution's input may be a plan itself, too; then all of these have their defaults.
+    """
+
+    plan: Any = Field(description="A plan, or a preset's name.")
+    set: dict[str, Any] = Field(default={}, max_length=100, description="Changes to it: values by path.")
+    team: TeamName = Field(default=DEFAULT_TEAM, description="Who pays for the run, and sees it.")
+    caller: str = Field(default="", max_length=2_048, description="ARN or JWT subject of who asked for it.")
+    source: Literal["api", "console", "schedule"] = "console"
+    confirms: str = Field(
+        default="", max_length=80, description="The run whose suspected regression this one is to confirm."
+    )
+
+
+class RunRecord(Contract):
+    """A run's entry in the register; it outlives the run's records."""
+
+    run_id: RunId
+    team: TeamName
+    caller: str = ""
+    source: Literal["api", "console", "schedule"] = "console"
+    plan: str = Field(description="The plan's name; empty where the plan could not be read.")
+    state: RunState
+    submitted_at: AwareDatetime
+    queued_at: AwareDatetime | None = None
+    started_at: AwareDatetime | None = Field(default=None, description="When its turn came.")
+    finished_at: AwareDatetime | None = None
+    trials: int = Field(default=0, ge=0)
+    estimate_usd: float = Field(default=0.0, ge=0)
+    actual_usd: float | None = Field(default=None, ge=0)
+    expected_s: float = Field(default=0.0, ge=0, description="How long it should take from its turn to its report.")
+    verdict: str = Field(default="", description="`passed` or `failed`, by its thresholds; empty while unknown.")
+    headline: tuple[str, ...] = ()
+    cause: str = Field(default="", description="Why it failed, was refused, or was stopped.")
+    confirms: str = ""
+    digest: str = Field(default="", description="SHA-256 of the request, by which a repeated one is known.")
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether nothing more will happen to it."""
+        return self.state in ENDED_STATES
+
+
+class QueueEntry(Contract):
+    """A run that waits for its targets, or that has them; until it is over, it stays in the queue."""
+
+    run_id: RunId
+    team: TeamName
+    plan: str
+    targets: tuple[str, ...] = Field(min_length=1, max_length=MAX_TARGETS, description="As leases name them.")
+    arrived_at: AwareDatetime = Field(description="When its execution began: the queue's order.")
+    admitted_at: AwareDatetime | None = None
+    expected_s: float = Field(default=0.0, ge=0)
+    execution_arn: str
+    token: str = Field(default="", description="Step Functions' task token, by which the execution goes on.")
+    resumed: bool = Field(default=False, description="Whether Step Functions was told that the run's turn has come.")
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """Return its place: by arrival, and by id among those that arrived at the same moment."""
+        return self.arrived_at.isoformat(timespec="microseconds"), self.run_id

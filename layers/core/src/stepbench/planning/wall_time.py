@@ -1,0 +1,41 @@
+"""How long a plan takes, from nothing to its report: its load, and what orchestration adds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stepbench.contracts.phase import Phase
+    from stepbench.contracts.plan import TrialPlan
+
+
+@dataclass(frozen=True)
+class Overheads:
+    """Orchestration adds so many seconds: a guess for the time left, and for nothing else."""
+
+    prepare_s: float
+    phase_s: float
+    finish_s: float
+    report_s: float
+
+
+LOCAL = Overheads(prepare_s=8, phase_s=8, finish_s=10, report_s=6)
+AWS = Overheads(prepare_s=60, phase_s=35, finish_s=60, report_s=20)
+
+
+def trial_s(plan: TrialPlan, overheads: Overheads) -> float:
+    """Return how many seconds a trial takes, from nothing to torn down."""
+    return overheads.prepare_s + plan.length_s + between_s(plan.phases, overheads) + overheads.finish_s
+
+
+def run_s(trials: Iterable[TrialPlan], overheads: Overheads) -> float:
+    """Return how many seconds a run of these trials takes, until its report."""
+    return sum(trial_s(plan, overheads) for plan in trials) + overheads.report_s
+
+
+def between_s(phases: Iterable[Phase], overheads: Overheads) -> float:
+    """Return what orchestration adds before these phases: nothing where one follows without a gap."""
+    return overheads.phase_s * sum(not phase.gapless for phase in phases)
