@@ -80,7 +80,7 @@ class Progress(Contract):
     received: int | None = Field(
         default=None,
         ge=0,
-        description="At most what was sent: canaries are not told apart. None where counting would read too many items.",
+        description="At most what was sent: canaries are counted, too. None where counting reads too much.",
     )
     at: AwareDatetime = Field(description="When the counters were told.")
 
