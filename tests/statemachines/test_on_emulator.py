@@ -127,6 +127,8 @@ BENCHMARK_EDGES = {
     "RunTrial: States.ALL",
     "RunTrials: States.ALL",
     "RenderReport: States.ALL",
+    "AwaitTurn: States.ALL",
+    "ConcludeRun: States.ALL",
 }
 
 
@@ -338,3 +340,28 @@ def test_the_report_is_written_even_if_the_map_fails(lab: Lab) -> None:
     ending: Ending = lab.run_benchmark(Scenario("map-fails", children=(child,)), "without-inner-catch")
     assert (ending.status, ending.error) == ("FAILED", "TrialsFailedError")
     assert ending.called("RenderReport")[0]["outcomes"] == []
+
+
+def test_a_run_whose_turn_cannot_come_measures_nothing(lab: Lab) -> None:
+    """It has made nothing yet; the sweeper takes it out of the queue."""
+    scenario = Scenario("no-turn", {"AwaitTurn": ("PlanError", ALWAYS)}, children=(Scenario("no-turn-0"),))
+    ending = lab.run_benchmark(scenario)
+    assert (ending.status, ending.error) == ("FAILED", "PlanError")
+    assert ending.stages == {"ValidatePlan", "AwaitTurn"}
+    assert lab.calls("no-turn-0") == []
+
+
+def test_a_run_is_concluded_with_its_report_before_it_ends(lab: Lab) -> None:
+    """Failed or not: who waits for its targets goes on then."""
+    child = Scenario("concluded-0", {"AnalyseTrial": ("AccountingError", ALWAYS)})
+    ending = lab.run_benchmark(Scenario("concluded", children=(child,)))
+    (event,) = ending.called("ConcludeRun")
+    assert (ending.error, event["report"]["failed_trials"]) == ("TrialsFailedError", ["trial-0"])
+
+
+def test_a_conclusion_that_fails_is_no_success(lab: Lab) -> None:
+    """The run would stay in the queue; as FAILED it is swept."""
+    ending = lab.run_benchmark(
+        Scenario("unconcluded", {"ConcludeRun": ("KeyError", ALWAYS)}, children=(Scenario("u-0"),))
+    )
+    assert (ending.status, ending.error) == ("FAILED", "KeyError")
