@@ -205,6 +205,7 @@ def _account(stack: Stack) -> dict[str, Any]:
         "mappings": stack.aws("lambda").list_event_source_mappings()["EventSourceMappings"],
         "executions": [execution["executionArn"] for answer in listed for execution in answer["executions"]],
         "leases": stack.table.leases(),
+        "queue": stack.register.queue(),
     }
 
 

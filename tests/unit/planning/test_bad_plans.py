@@ -48,8 +48,10 @@ BAD_PLANS = {
     "trials missing": Refused({"name": "x"}, "trials", "nothing", 'Add "trials": a list'),
     "trial no object": Refused({"name": "x", "trials": [1]}, "trials[0]", "1", "Give an object"),
     "bad name": Refused({**plan(), "name": "a b"}, "name", '"a b"', "letters, digits"),
-    "rate 0": Refused(load(rate_per_s=0, count=1), "trials[0].phases[0].load[0].rate_per_s", "0", "above 0"),
-    "rate negative": Refused(load(rate_per_s=-3, count=1), "trials[0].phases[0].load[0].rate_per_s", "-3", "above 0"),
+    "rate 0": Refused(load(rate_per_s=0, count=1), "trials[0].phases[0].load[0].rate_per_s", "0", "at least 0.001"),
+    "rate negative": Refused(
+        load(rate_per_s=-3, count=1), "trials[0].phases[0].load[0].rate_per_s", "-3", "at least 0.001"
+    ),
     "rate as text": Refused(
         load(rate_per_s="20", count=1), "trials[0].phases[0].load[0].rate_per_s", '"20"', "a number"
     ),

@@ -131,7 +131,7 @@ def validate_plan() -> Response[Validation]:
 def get_schema() -> Response[dict[str, Any]]:
     """Return the schema that plans are checked against."""
     _caller(_services())
-    return Response(HTTPStatus.OK, "application/schema+json", plan_schema())
+    return Response(HTTPStatus.OK, _JSON, plan_schema())
 
 
 @app.get("/compare", summary="Compare run b with run a")
@@ -147,6 +147,12 @@ def compare_runs(
 
 def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """Answer a request of API Gateway's format 2.0."""
+    return answer(event, context, connect(os.environ, PROMPT))
+
+
+def answer(event: dict[str, Any], context: LambdaContext, services: Services) -> dict[str, Any]:
+    """Answer a request with these services."""
+    app.context["services"] = services
     return app.resolve(event, context)
 
 
@@ -203,7 +209,8 @@ for _kind, _answer_error in _ANSWERS.items():
 
 
 def _services() -> Services:
-    return connect(os.environ, PROMPT)
+    services: Services = app.context["services"]
+    return services
 
 
 def _caller(services: Services) -> Caller:

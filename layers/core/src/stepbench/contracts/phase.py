@@ -25,7 +25,7 @@ MAX_PRECISION_CHECKS = 30
 class LoadStep(Contract):
     """A constant offered rate, for a time or for a number of events."""
 
-    rate_per_s: float = Field(gt=0, le=200_000, allow_inf_nan=False)
+    rate_per_s: float = Field(ge=0.001, le=200_000, allow_inf_nan=False)
     of_found: float | None = Field(
         default=None,
         gt=0,

@@ -15,6 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from stepbench.errors import StepbenchError
+from stepbench.records.storage.run_register import RunRegister
 from stepbench.records.storage.run_store import RunStore
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
 
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 BENCHMARK, TRIAL = "BenchmarkStateMachineArn", "TrialStateMachineArn"
 RESULTS_TABLE, RESULTS_BUCKET = "ResultsTableName", "ResultsBucketName"
 RECEIVER = "ReceiveEventsFunctionArn"
-REQUIRED = (BENCHMARK, TRIAL, RESULTS_TABLE, RESULTS_BUCKET)
+RUNS_TABLE, API_URL = "RunsTableName", "ApiUrl"
+REQUIRED = (BENCHMARK, TRIAL, RESULTS_TABLE, RESULTS_BUCKET, RUNS_TABLE)
 
 
 class StackError(StepbenchError):
@@ -43,6 +45,7 @@ class Stack:
         aws: makes (and keeps) a boto3 client by service name.
         runs: its results bucket.
         table: its results table.
+        register: its runs, and their queue.
     """
 
     name: str
@@ -51,6 +54,7 @@ class Stack:
     aws: Callable[[str], Any]
     runs: RunStore
     table: TrialTable
+    register: RunRegister
 
     def call(self, logical_id: str, task: Mapping[str, Any]) -> Any:  # noqa: ANN401 -- JSON
         """
@@ -104,7 +108,8 @@ def open_stack(name: str, session: boto3.session.Session, endpoint: str | None) 
     missing = [output for output in REQUIRED if output not in outputs]
     if missing:
         message = (
-            f"stack {name!r} has no output {', '.join(missing)}: it is not a Stepbench stack, or not deployed whole"
+            f"stack {name!r} has no output {', '.join(missing)}: "
+            "it is not a Stepbench stack, or of another version: deploy it again"
         )
         raise StackError(message)
     return Stack(
@@ -114,6 +119,7 @@ def open_stack(name: str, session: boto3.session.Session, endpoint: str | None) 
         aws=aws,
         runs=RunStore(aws("s3"), outputs[RESULTS_BUCKET]),
         table=TrialTable(table(session, outputs[RESULTS_TABLE], endpoint)),
+        register=RunRegister(table(session, outputs[RUNS_TABLE], endpoint)),
     )
 
 

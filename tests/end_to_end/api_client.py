@@ -1,0 +1,54 @@
+"""The deployed HTTP API as another team calls it: signed requests through the emulator's gateway."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from stepbench.local.stack import API_URL, REGION
+
+if TYPE_CHECKING:
+    from tests.end_to_end.deployment import Deployment
+
+LIMIT_S = 60
+
+
+class Answer(NamedTuple):
+    """What the API answered; the body is None where it is no JSON."""
+
+    status: int
+    body: Any
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True)
+class ApiClient:
+    """It signs as the account itself, unless other credentials are given; with None, it signs nothing."""
+
+    deployment: Deployment
+    credentials: Credentials | None = Credentials("test", "test")  # noqa: RUF009 -- never changed
+
+    def call(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> Answer:
+        """Send a request, and follow no redirection."""
+        emulator = urlsplit(self.deployment.endpoint("emulator"))
+        host = urlsplit(self.deployment.stack.outputs[API_URL]).netloc
+        data = None if body is None else json.dumps(body)
+        request = AWSRequest(method, f"http://{host}{path}", headers or {}, data)
+        if self.credentials is not None:
+            SigV4Auth(self.credentials, "execute-api", REGION).add_auth(request)
+        connection = http.client.HTTPConnection(str(emulator.hostname), emulator.port, timeout=LIMIT_S)
+        try:
+            connection.request(method, path, data, {**dict(request.headers.items()), "Host": host})
+            found = connection.getresponse()
+            text = found.read()
+            told = {name.lower(): value for name, value in found.getheaders()}
+            return Answer(found.status, json.loads(text) if "json" in told.get("content-type", "") else None, told)
+        finally:
+            connection.close()

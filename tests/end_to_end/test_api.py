@@ -1,0 +1,119 @@
+"""The HTTP API of the deployed stack: other teams start runs, wait their turn, read results, stop what is theirs."""
+
+from __future__ import annotations
+
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+from botocore.credentials import Credentials
+from tests.end_to_end.api_client import ApiClient
+from tests.end_to_end.deployment import Deployment, plan, wait_for
+
+from stepbench.contracts.result import RunSummary
+
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
+RUN_LIMIT_S = 240
+
+
+@pytest.fixture(scope="module")
+def api(deployment: Deployment) -> ApiClient:
+    """Return a client of the default team: the account itself."""
+    return ApiClient(deployment)
+
+
+@pytest.fixture(scope="module")
+def other_team(deployment: Deployment) -> ApiClient:
+    """Return a client of another team: an assumed role."""
+    role = "arn:aws:iam::000000000000:role/payments"
+    given = deployment.stack.aws("sts").assume_role(RoleArn=role, RoleSessionName="ci")["Credentials"]
+    return ApiClient(deployment, Credentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"]))
+
+
+def state_of(api: ApiClient, run_id: str) -> str:
+    """Return the run's state."""
+    return str(api.call("GET", f"/runs/{run_id}").body["state"])
+
+
+def succeeded(api: ApiClient, run_id: str) -> bool:
+    """Tell whether a run has gone through."""
+    return state_of(api, run_id) == "succeeded"
+
+
+def submit(api: ApiClient, document: Any, **headers: str) -> str:  # noqa: ANN401 -- a plan, or a preset's name
+    """Start a run and return its id."""
+    found = api.call("POST", "/runs", {"plan": document}, headers)
+    assert found.status == 202, found
+    return str(found.body["run_id"])
+
+
+def test_an_unsigned_request_gets_no_further_than_the_gateway(deployment: Deployment) -> None:
+    """IAM authorisation is on every route, the unknown ones included."""
+    nobody = ApiClient(deployment, None)
+    paths = ("/runs", "/plans", "/schema", "/nothing")
+    assert {nobody.call("GET", path).status for path in paths} == {403}
+    assert nobody.call("POST", "/runs", {"plan": "quick-unloaded-s3"}).status == 403
+
+
+def test_presets_and_schema_are_there(api: ApiClient) -> None:
+    """They come from a layer of their own."""
+    names = [each["name"] for each in api.call("GET", "/plans").body["plans"]]
+    assert "quick-unloaded" in names
+    assert api.call("GET", "/plans/quick-unloaded").body["name"] == "quick-unloaded"
+    assert api.call("GET", "/schema").body["title"] == "Stepbench plan"
+    assert api.call("GET", "/nothing").body["type"] == "urn:stepbench:problem:not-found"
+
+
+def test_three_runs_take_turns_one_is_cancelled_and_two_are_compared(
+    deployment: Deployment, api: ApiClient, other_team: ApiClient
+) -> None:
+    """The way of a run of another team, from its submission to its records; nothing is left."""
+    before = deployment.inventory()
+    document = plan("api", "s3", warm_up=10, measured=60)
+    with ThreadPoolExecutor(20) as threads:
+        asked = [threads.submit(submit, api, document, **{"Idempotency-Key": "once"}) for _ in range(20)]
+        (first,) = {each.result() for each in asked}
+    second, third = submit(api, document), submit(other_team, document)
+
+    assert wait_for(lambda: state_of(other_team, third) == "queued")
+    waiting = other_team.call("GET", f"/runs/{third}").body
+    assert [each["run_id"] for each in waiting["queue"]["waits_for"]] == [first, second]
+    assert waiting["queue"]["position"] in {2, 3}
+    assert api.call("GET", f"/runs/{third}").status == 404
+    assert api.call("DELETE", f"/runs/{third}").status == 404
+    assert other_team.call("DELETE", f"/runs/{first}").status == 403
+
+    assert wait_for(lambda: (api.call("GET", f"/runs/{first}").body["progress"] or {}).get("sent", 0) > 0, RUN_LIMIT_S)
+    assert other_team.call("DELETE", f"/runs/{third}").status == 202
+    assert wait_for(lambda: state_of(other_team, third) == "stopped")
+
+    for run_id in (first, second):
+        assert wait_for(partial(succeeded, api, run_id), RUN_LIMIT_S)
+    link = api.call("GET", f"/runs/{first}/summary").headers["location"]
+    with urllib.request.urlopen(link, timeout=10) as found:  # noqa: S310 -- the emulator's bucket
+        summary = RunSummary.model_validate_json(found.read())
+    assert (summary.run_id, summary.trials[0].windows[0].n) == (first, 60)
+    assert {api.call("GET", f"/runs/{first}/{name}").status for name in ("report", "records")} == {303}
+    assert api.call("GET", f"/compare?a={first}&b={second}").body["verdicts"]
+
+    listed = api.call("GET", "/runs?plan=api&state=succeeded").body["runs"]
+    assert [run["run_id"] for run in listed] == [second, first]
+    assert deployment.settled_inventory(before) == before
+
+
+def test_a_running_run_is_stopped_by_its_team(deployment: Deployment, api: ApiClient) -> None:
+    """Writers end, the target is torn down, the report says what was measured, and the queue is free."""
+    before = deployment.inventory()
+    run_id = submit(api, plan("api-stopped", "s3", warm_up=10, measured=600))
+    assert wait_for(
+        lambda: (api.call("GET", f"/runs/{run_id}").body["progress"] or {}).get("sent", 0) > 20, RUN_LIMIT_S
+    )
+    assert api.call("DELETE", f"/runs/{run_id}").status == 202
+    assert wait_for(lambda: state_of(api, run_id) == "stopped")
+    assert deployment.settled_inventory(before) == before
+    link = api.call("GET", f"/runs/{run_id}/summary").headers["location"]
+    with urllib.request.urlopen(link, timeout=10) as found:  # noqa: S310 -- the emulator's bucket
+        summary = RunSummary.model_validate_json(found.read())
+    assert (summary.status, summary.trials[0].incomplete) == ("stopped", True)

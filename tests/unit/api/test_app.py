@@ -1,0 +1,242 @@
+"""The API in process: what callers ask for, what they get, and what nobody gets."""
+
+from __future__ import annotations
+
+import copy
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.api.conftest import ANNA, BERT, MACHINE, Answer, Api
+
+from stepbench.contracts.api import ProblemDetails, RunList, RunView
+from stepbench.contracts.runs import QueueEntry
+from stepbench.planning import find_plan
+from stepbench.records.storage import layout
+
+PRESET = "quick-unloaded-s3"
+
+
+def problem(found: Answer, status: int, name: str) -> ProblemDetails:
+    """Return the problem details of an answer with this status."""
+    assert found.status == status, found
+    assert found.headers["Content-Type"] == "application/problem+json"
+    details = ProblemDetails.model_validate(found.body)
+    assert (details.status, details.type) == (status, f"urn:stepbench:problem:{name}")
+    return details
+
+
+def start(api: Api, **more: Any) -> RunView:  # noqa: ANN401 -- see `Api.call`
+    """Start a run of a preset."""
+    found = api.call("POST", "/runs", {"plan": PRESET}, **more)
+    assert found.status == 202, found
+    return RunView.model_validate(found.body)
+
+
+def test_a_run_is_started_with_its_caller_and_team(api: Api) -> None:
+    """The execution's input says whose it is; the register has it before the execution begins."""
+    run = start(api)
+    assert (run.team, run.caller, run.source, run.state, run.plan) == ("anna", ANNA, "api", "submitted", PRESET)
+    document = json.loads(api.machine.started[run.run_id])
+    assert document == {"plan": PRESET, "team": "anna", "caller": ANNA, "source": "api"}
+    assert run.links.report == f"/runs/{run.run_id}/report"
+
+
+def test_a_preset_is_changed_by_path(api: Api) -> None:
+    """So that nobody has to send a copy of it."""
+    body = {"plan": PRESET, "set": {"trials[0].phases[1].load[0].count": 20}}
+    assert (
+        api.call("POST", "/plans/validate", body).body["events"]
+        < api.call("POST", "/plans/validate", {"plan": PRESET}).body["events"]
+    )
+
+
+def test_a_plan_of_ones_own_is_as_good_as_a_preset(api: Api) -> None:
+    """It is the same document."""
+    assert api.call("POST", "/runs", {"plan": json.loads(find_plan(PRESET))}).status == 202
+
+
+def test_twenty_requests_at_once_with_one_key_are_one_run(api: Api) -> None:
+    """A caller whose connection broke asks again, and so does whoever calls for it."""
+    with ThreadPoolExecutor(20) as threads:
+        runs = list(threads.map(lambda _: start(api, headers={"idempotency-key": "deploy-17"}), range(20)))
+    assert len({run.run_id for run in runs}) == 1
+    assert len(api.machine.started) == 1
+
+
+def test_a_key_is_a_teams_own_and_of_one_request(api: Api) -> None:
+    """Another team's key is another key; another plan with a used one is a mistake."""
+    headers = {"idempotency-key": "deploy-17"}
+    mine, theirs = start(api, headers=headers), start(api, headers=headers, caller=BERT)
+    assert mine.run_id != theirs.run_id
+    problem(api.call("POST", "/runs", {"plan": "quick-unloaded-etcd"}, headers=headers), 409, "conflict")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", ""), ("DELETE", ""), ("GET", "/report"), ("GET", "/summary"), ("GET", "/records")],
+)
+def test_another_teams_run_does_not_exist(api: Api, method: str, path: str) -> None:
+    """404 and not 403: that there is such a run is nobody else's business."""
+    run = start(api)
+    problem(api.call(method, f"/runs/{run.run_id}{path}", caller=BERT), 404, "not-found")
+    assert api.machine.stopped == []
+
+
+def test_everybody_sees_the_default_teams_runs_and_stops_none(api: Api) -> None:
+    """They come from the console and from schedules."""
+    run = start(api, caller="arn:aws:iam::000000000000:root")
+    assert api.call("GET", f"/runs/{run.run_id}").body["team"] == "default"
+    problem(api.call("DELETE", f"/runs/{run.run_id}"), 403, "not-permitted")
+    listed = RunList.model_validate(api.call("GET", "/runs", query={"team": "default"}).body)
+    assert [each.run_id for each in listed.runs] == [run.run_id]
+    problem(api.call("GET", "/runs", query={"team": "bert"}), 403, "not-permitted")
+
+
+def test_a_run_is_stopped_by_its_execution(api: Api) -> None:
+    """What follows is the sweeper's, as for every execution that is stopped; stopping twice is stopping."""
+    run = start(api)
+    assert api.call("DELETE", f"/runs/{run.run_id}").status == 202
+    assert api.machine.stopped == [f"{MACHINE.replace(':stateMachine:', ':execution:')}:{run.run_id}"]
+    api.memory.register.change(run.run_id, ("submitted",), state="stopped")
+    assert api.call("DELETE", f"/runs/{run.run_id}").body["state"] == "stopped"
+    assert len(api.machine.stopped) == 1
+
+
+def test_a_waiting_run_shows_whom_it_waits_for(api: Api) -> None:
+    """A run of another team has no name there."""
+    runs = [start(api, caller=caller) for caller in (BERT, ANNA, ANNA)]
+    for place, run in enumerate(runs):
+        entry = {"run_id": run.run_id, "team": run.team, "plan": run.plan, "targets": ("s3#b",), "expected_s": 60}
+        arrived = {"arrived_at": f"2026-01-02T03:04:0{place}Z", "execution_arn": "arn", "token": "secret-token"}
+        api.memory.register.join(QueueEntry.model_validate({**entry, **arrived}))
+        api.memory.register.change(run.run_id, ("submitted",), state="queued")
+    first = api.memory.register.queue()[0]
+    api.memory.register.admit(first, first.arrived_at)
+    found = api.call("GET", f"/runs/{runs[2].run_id}")
+    queue = found.body["queue"]
+    assert (queue["position"], [each["run_id"] for each in queue["waits_for"]]) == (2, [None, runs[1].run_id])
+    assert "secret-token" not in json.dumps(found.body)
+
+
+def test_runs_are_listed_page_by_page(api: Api) -> None:
+    """Each once, newest first."""
+    started = [start(api).run_id for _ in range(5)]
+    seen: list[str] = []
+    page: dict[str, Any] = {"limit": 2}
+    while True:
+        found = RunList.model_validate(api.call("GET", "/runs", query=page).body)
+        seen += [run.run_id for run in found.runs]
+        if found.next is None:
+            break
+        page["page"] = found.next
+    assert sorted(seen) == sorted(started)
+    assert len(seen) == 5
+
+
+def test_documents_are_links_that_expire(api: Api) -> None:
+    """Made at each request, never stored; a run without them says so."""
+    run = start(api)
+    problem(api.call("GET", f"/runs/{run.run_id}/report"), 404, "not-found")
+    api.memory.services.runs.put_bytes(layout.run_key(run.run_id, "report.html"), b"<html>")
+    found = api.call("GET", f"/runs/{run.run_id}/report")
+    assert (found.status, found.headers["Location"]) == (303, f"https://bucket/runs/{run.run_id}/report.html?300")
+    assert found.body["url"] == found.headers["Location"]
+
+
+def test_a_request_that_nobody_has_signed_is_refused(api: Api) -> None:
+    """API Gateway has refused it before; this is for a route whose authorisation somebody took away."""
+    for method, path in (("GET", "/runs"), ("POST", "/runs"), ("GET", "/plans"), ("GET", "/schema")):
+        problem(api.call(method, path, {"plan": PRESET}, caller=""), 401, "not-signed")
+
+
+def test_an_endpoint_outside_of_the_stack_is_refused(api: Api) -> None:
+    """Whoever may start a run must not reach through it what they could not reach by themselves."""
+    plan = json.loads(find_plan("quick-unloaded-etcd"))
+    plan["trials"][0]["target"]["endpoint"] = "10.0.0.7:2379"
+    details = problem(api.call("POST", "/runs", {"plan": plan}), 422, "refused")
+    assert details.problems[0].path == "trials[0].target.endpoint"
+    assert api.machine.started == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"plan": PRESET, "team": "bert"}, "team"),
+        ({"plan": PRESET, "source": "schedule"}, "source"),
+        ({"plan": "../../etc/passwd"}, "plan"),
+        ({"plan": "/etc/passwd"}, "plan"),
+        ({"plan": None}, "plan"),
+        ({}, "plan"),
+        ("", "plan"),
+        ("{", "line 1, column 2"),
+        ({"plan": PRESET, "set": {"nothing": 1}}, "--set nothing"),
+        ({"plan": PRESET, "set": {"a b": 1}}, "set.a b"),
+        ({"plan": PRESET, "set": []}, "set"),
+    ],
+)
+def test_a_bad_request_says_where_and_what_to_do(api: Api, body: Any, path: str) -> None:  # noqa: ANN401 -- JSON
+    """And creates nothing."""
+    details = problem(api.call("POST", "/runs", body), 422, "refused")
+    assert path in {item.path for item in details.problems}
+    assert all(item.message and item.remedy for item in details.problems)
+    assert (api.machine.started, api.memory.register.runs) == ({}, {})
+
+
+@pytest.mark.parametrize("query", [{"limit": 0}, {"state": "done"}, {"since": "yesterday"}, {"page": "x"}])
+def test_a_bad_parameter_is_named(api: Api, query: dict[str, Any]) -> None:
+    """400, as for everything that cannot be read."""
+    problem(api.call("GET", "/runs", query=query), 400, "bad-request")
+
+
+def test_an_unknown_path_is_a_problem_too(api: Api) -> None:
+    """Clients need one way to read errors."""
+    problem(api.call("GET", "/nothing"), 404, "not-found")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def bad_plans(draw: st.DrawFn) -> Any:  # noqa: ANN401 -- JSON
+    """Return a preset with one value replaced, removed, or put in beside the others."""
+    document = json.loads(find_plan(PRESET))
+    document.pop("description", None)
+    at: Any = document
+    while True:
+        keys = list(at) if isinstance(at, dict) else list(range(len(at)))
+        key = draw(st.sampled_from(keys))
+        if not isinstance(at[key], dict | list) or not at[key] or draw(st.booleans()):
+            break
+        at = at[key]
+    kind = draw(st.sampled_from(("replaced", "added", "removed")))
+    if kind == "removed":
+        del at[key]
+    elif kind == "added" and isinstance(at, dict):
+        at[draw(st.text(min_size=1, max_size=8))] = draw(JSON)
+    else:
+        at[key] = draw(JSON)
+    return document
+
+
+@settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(plan=bad_plans())
+def test_a_thousand_plans_with_a_mistake_create_nothing(api: Api, plan: Any) -> None:  # noqa: ANN401 -- JSON
+    """Each is a 4xx with a path; those that are right by chance are started, and nothing else is."""
+    api.machine.started.clear()
+    api.memory.register.runs.clear()
+    found = api.call("POST", "/runs", {"plan": copy.deepcopy(plan)})
+    if found.status == 202:
+        assert len(api.machine.started) == 1
+        return
+    details = problem(found, 422, "refused")
+    assert details.problems
+    assert all(item.path and item.remedy for item in details.problems)
+    assert (api.machine.started, api.memory.register.runs) == ({}, {})

@@ -1,0 +1,44 @@
+"""The API's description, against the routes and the template."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from tests.samples.templates import load_template
+
+from stepbench.api.openapi import openapi
+from stepbench.planning import plan_schema
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_committed_description_is_of_these_routes() -> None:
+    """`python -m stepbench.api.openapi > docs/openapi.json` makes it again."""
+    assert json.loads((ROOT / "docs/openapi.json").read_text()) == openapi()
+
+
+def test_every_route_is_a_resource_of_the_template() -> None:
+    """API Gateway passes on what it has a route for, and IAM permits by route."""
+    described = {f"{method.upper()} {path}" for path, methods in openapi()["paths"].items() for method in methods}
+    routes = [each for each in load_template("template.yaml")["Resources"].values() if each["Type"].endswith("::Route")]
+    keys = {route["Properties"]["RouteKey"] for route in routes}
+    assert described | {"$default"} == keys
+    assert all(
+        route["Properties"]["AuthorizationType"] == {"Fn::If": ["WithJwt", "JWT", "AWS_IAM"]} for route in routes
+    )
+
+
+def test_a_submission_is_described_down_to_the_plan() -> None:
+    """Clients are generated from it, and so are requests that try the API."""
+    schemas = openapi()["components"]["schemas"]
+    assert schemas["Submission"]["properties"]["plan"]["anyOf"][0] == {"$ref": "#/components/schemas/Plan"}
+    assert set(schemas["Plan"]["properties"]) == set(plan_schema()["properties"])
+
+
+def test_every_reference_leads_somewhere() -> None:
+    """A generator of clients would stop at the first that does not."""
+    text = json.dumps(document := openapi())
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', text))
+    assert named <= set(document["components"]["schemas"])
