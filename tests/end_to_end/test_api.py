@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -27,8 +28,14 @@ def api(deployment: Deployment) -> ApiClient:
 @pytest.fixture(scope="module")
 def other_team(deployment: Deployment) -> ApiClient:
     """Return a client of another team: an assumed role."""
-    role = "arn:aws:iam::000000000000:role/payments"
-    given = deployment.stack.aws("sts").assume_role(RoleArn=role, RoleSessionName="ci")["Credentials"]
+    iam, sts = deployment.stack.aws("iam"), deployment.stack.aws("sts")
+    everybody = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [everybody]})
+    role = iam.create_role(RoleName="payments", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    may_call = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [may_call]})
+    iam.put_role_policy(RoleName="payments", PolicyName="call", PolicyDocument=policy)
+    given = sts.assume_role(RoleArn=role, RoleSessionName="ci")["Credentials"]
     return ApiClient(deployment, Credentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"]))
 
 

@@ -68,6 +68,10 @@ class Roles:
                 found[role["Ref"].removesuffix("Role")].append(name)
         return found
 
+    def knows(self, session: str) -> bool:
+        """Tell whether a session is of one of the stack's roles; callers of the API have roles of their own."""
+        return session == LOAD_HOST or session.startswith(f"{self.stack}-")
+
     def owner(self, session: str) -> str:
         """Return the logical id of who has a role, by the session's name: a function's, or the load host's."""
         return "LoadHostRole" if session == LOAD_HOST else f"{session.removeprefix(f'{self.stack}-')}Function"
