@@ -9,7 +9,9 @@ import subprocess
 import sys
 
 import boto3
+import botocore.session
 import pytest
+from botocore.validate import ParamValidator
 from tests.samples.templates import ROOT, Json, listed, load_template, statements
 from tests.statemachines.conftest import load_machine
 
@@ -22,6 +24,7 @@ from stepbench.drivers.etcd.cluster import TEAR_DOWN_TURN_S
 from stepbench.drivers.etcd.maintenance import DEFRAGMENT_LIMIT_S
 from stepbench.drivers.preload import PRELOAD_FOR_S
 from stepbench.drivers.sql.access import CONTROL_LIMIT_S
+from stepbench.planning.requests import parse_request
 from stepbench.records.storage.flusher import FINAL_PAUSE_S, FINAL_TRIES
 from stepbench.settings import Settings
 from stepbench.stages import (
@@ -517,3 +520,23 @@ def test_a_size_that_cannot_be_is_refused_before_anything_is_made(
     pattern = re.compile(body["AllowedPattern"])
     assert all(pattern.search(each) for each in [body["Default"], *taken])
     assert not any(pattern.search(each) for each in refused)
+
+
+def test_a_schedule_starts_a_run_named_after_its_invocation() -> None:
+    """A second delivery is the same execution then; what is sent is what StartExecution takes."""
+    target = TEMPLATE["Resources"]["Schedule"]["Properties"]["Target"]
+    assert target["Arn"] == {"Fn::Sub": "arn:${AWS::Partition}:scheduler:::aws-sdk:sfn:startExecution"}
+    text = target["Input"]["Fn::Sub"]
+    machine = "arn:aws:states:us-east-1:000000000000:stateMachine:stepbench-Benchmark"
+    values = {"BenchmarkStateMachine": machine, "SchedulePlan": "quick-unloaded-s3"}
+    for name, value in values.items():
+        text = text.replace(f"${{{name}}}", value)
+    sent = json.loads(text.replace("<aws.scheduler.execution-id>", "d32c5kddcf5bb8c3"))
+    given = {f"{name[0].lower()}{name[1:]}": value for name, value in sent.items()}
+    shape = (
+        botocore.session.get_session().get_service_model("stepfunctions").operation_model("StartExecution").input_shape
+    )
+    assert not ParamValidator().validate(given, shape).has_errors()
+    request = parse_request(json.loads(given["input"]))
+    assert (request.plan, request.source, request.team) == ("quick-unloaded-s3", "schedule", "default")
+    assert given["name"] == "d32c5kddcf5bb8c3"
