@@ -179,7 +179,17 @@ def test_late_lines_are_given_up_after_five_minutes(logs: Logs) -> None:
     logs.clock.advance(300 * 10**9)
     logs.page("ReceiveEvents", "a")
     logs.finish(token)
-    assert logs.collection == LogCollection(every=1, expected=2, seen=1)
+    assert logs.collection == LogCollection(every=1, expected=2, seen=1, calls=2)
+
+
+def test_runs_that_held_a_target_meanwhile_are_named(logs: Logs) -> None:
+    """Their invocations are in the same logs, so the lines are no bill of this trial."""
+    logs.memory.services.table.take_lease(
+        "etcd#stack", TrialRef(run_id="run-9", trial=0, tag="other-0000"), "arn", NOW_NS
+    )
+    logs.page("ReceiveEvents")
+    logs.finish()
+    assert logs.collection.others == ("run-9",)
 
 
 def test_a_call_ends_after_some_seconds_and_the_next_goes_on(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialPlan
     from stepbench.contracts.workload import Workload
-    from stepbench.costs.prices import CostLine
+    from stepbench.costs.prices import Amount, Offered
 
 WRITE_DPU_PER_BYTE, LEAST_WRITTEN_BYTES, LEAST_ROW_BYTES = 0.00004883, 1_024, 128
 READ_DPU_PER_BYTE, LEAST_READ_BYTES = 0.00000183105, 2_048
@@ -35,7 +35,7 @@ ROW_OVERHEAD_BYTES = 40
 """A time stamp and the columns' headers, generously."""
 
 
-def dsql_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
+def dsql_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
     """
     Return the bill of a trial that offers so many operations, what is preloaded included.
 
@@ -45,7 +45,7 @@ def dsql_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
     if workload is None:  # a trial for triggers, which the store has not
         return ()
     regions = 2 if isinstance(trial.target, DsqlTarget) and trial.target.cluster == "multi" else 1
-    count = operated(workload, offered) * operation_dpu(workload, regions=regions)
+    count = operated(workload, offered.number) * operation_dpu(workload, regions=regions)
     return (line(prices.DSQL_DPU, count + preloading_dpu(workload, workload.records, regions=regions)),)
 
 

@@ -35,6 +35,8 @@ FUNCTIONS = (
     "ScaleTarget",
     "PlanPhase",
     "AwaitArrivals",
+    "CheckPrecision",
+    "MeasureUtilisation",
 )
 """Which functions a trial runs before its logs are read, and so whose logs it reads."""
 MAX_INVOCATIONS = 100_000
@@ -54,7 +56,7 @@ class _Cursor(Contract):
     The content of the opaque token: where to read on. `every`: see `LogCollection`.
 
     `function` counts through `FUNCTIONS`, where `receiver` stands for the first; past their end come the t4 lines of
-    `t4_function`, unless that is empty. `log_t4` is the plan's.
+    `t4_function`, unless that is empty. `log_t4` is the plan's. `calls`, `others`: see `LogCollection`.
     """
 
     function: int = 0
@@ -69,6 +71,8 @@ class _Cursor(Contract):
     log_t4: str = "none"
     t4_function: str = ""
     receiver: str = RECEIVER
+    calls: int = 0
+    others: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
@@ -128,6 +132,7 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
     """
     began_ns = services.clock.now_ns()
     cursor = _Cursor.model_validate_json(task.token) if task.token else _begin(task.ref, services, began_ns)
+    cursor = cursor.model_copy(update={"calls": cursor.calls + 1})
     while not cursor.done:
         following = _read_page(task.ref, cursor, services)
         if following is None or services.clock.now_ns() - began_ns > BUDGET_NS:
@@ -152,7 +157,13 @@ def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
         log_t4=plan.log_t4,
         t4_function="" if plan.log_t4 == "none" else WATCHER if plan.pull else RECEIVER,
         receiver=plan.target.receiver,
+        others=_others(ref, services),
     )
+
+
+def _others(ref: TrialRef, services: Services) -> tuple[str, ...]:
+    """Return the other runs that hold a target of the stack."""
+    return tuple(sorted({lease.run_id for lease in services.table.leases()} - {ref.run_id}))
 
 
 def _trial_start_ms(ref: TrialRef, services: Services, now_ns: int) -> int:
@@ -211,6 +222,8 @@ def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollectio
         seen=len(expected & seen),
         t4_expected=len(wanted),
         t4_seen=len(wanted & logged_requests(ref, services.runs)) if wanted else 0,
+        calls=cursor.calls,
+        others=tuple(sorted({*cursor.others, *_others(ref, services)})),
     )
 
 
