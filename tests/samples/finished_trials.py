@@ -173,8 +173,8 @@ class FinishedTrial:
 class AnalysedTrial:
     """A trial of a warm-up (40 events) and a measured phase (200), in memory."""
 
-    def __init__(self, settings: dict[str, str] | None = None, **plan: Any) -> None:  # noqa: ANN401 -- a plan's fields
-        self.memory = MemoryServices(FakeClock(START_NS + 60 * SECOND_NS), **(settings or {}))
+    def __init__(self, stack_options: str = "", **plan: Any) -> None:  # noqa: ANN401 -- a plan's fields
+        self.memory = MemoryServices(FakeClock(START_NS + 60 * SECOND_NS), stack_options=stack_options)
         self.plan = small_plan(**{"phases": PHASES, **plan})
         self.ref = stored_trial(self.memory.services, self.plan)
         self.records = FinishedTrial(self.memory.services, self.ref, self.plan, START_NS)

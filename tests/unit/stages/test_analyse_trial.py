@@ -349,7 +349,7 @@ def test_another_run_s_invocations_are_in_the_same_logs() -> None:
 def test_a_store_s_hours_are_those_that_the_trial_held_it() -> None:
     """60 s from the lease to the analysis, of three etcd nodes with 40 GB each at $0.096 an hour."""
     options = "EtcdNodes=on;EtcdInstanceType=m6i.large;LogRetentionDays=14"
-    trial = Trial(store="etcd", settings={"stack_options": options}).finish(source="watcher#0")
+    trial = Trial(store="etcd", stack_options=options).finish(source="watcher#0")
     trial.memory.services.table.take_lease(
         "etcd#stack", trial.ref, "arn", trial.memory.services.clock.now_ns() - 60 * 10**9
     )
@@ -474,7 +474,7 @@ def test_a_host_s_trial_is_billed_by_its_logs_without_a_line_of_the_writers() ->
     options = "LoadHost=on;LoadHostInstanceType=m6g.xlarge"
     found = {}
     for place in ("lambda", "host"):
-        trial = Trial(load_from=place, settings={"stack_options": options}).finish()
+        trial = Trial(load_from=place, stack_options=options).finish()
         trial.collected()
         found[place] = trial.result().summary.cost_usd
     assert any(item.item == "m6g.xlarge (EC2)" for item in found["host"].items)

@@ -58,6 +58,7 @@ def run_cost(trials: Sequence[TrialSummary], use: RunUse, deployment: Deployment
         actual=sum(item.usd for item in items),
         items=items,
         left_out=tuple(_left_out([(trial.name, trial.cost_usd) for trial in ran], use)),
+        emulated=bool(deployment.emulator),
         prices=describe_prices(deployment.region),
         idle=_idle(items, use.run_s / 3_600, deployment),
     )

@@ -36,6 +36,7 @@ class Cost(Contract):
     items: tuple[CostItem, ...] = Field(default=(), description="Of `actual`; empty in summaries of older versions.")
     left_out: tuple[str, ...] = Field(default=(), description="What was spent beside the items, and is not known.")
     incomplete: tuple[Part, ...] = Field(default=(), description="Parts of which something is left out.")
+    emulated: bool = Field(default=False, description="On an emulator: prices of AWS, for what was done there.")
     prices: str = Field(default="", description="Region and date of the prices.")
 
     def of(self, *parts: Part) -> float:

@@ -98,6 +98,7 @@ def actual_cost(trial: TrialPlan, done: Done, deployment: Deployment, estimate_u
         items=billed.lines,
         left_out=tuple(dict.fromkeys(text for _, text in left_out)),
         incomplete=tuple(part for part in PARTS if part in {own for own, _ in left_out}),
+        emulated=bool(deployment.emulator),
         prices=describe_prices(deployment.region),
     )
 
