@@ -21,6 +21,7 @@ class PriceRow(Contract):
     """The price of one unit. `sku`: the price list's number of the product, where it was read there."""
 
     usd: float
+    unit: str
     date: str
     source: str
     confirmed: bool
@@ -75,6 +76,3 @@ def describe_prices(region: str) -> str:
     """Name region and date of the prices that a region's costs are computed with."""
     place = region if region in price_table().regions else f"{DEFAULT_REGION}, which stand for {region}"
     return f"{place}, none older than {table_date(region)}"
-
-
-PRICE_TABLE_DATE = table_date()
