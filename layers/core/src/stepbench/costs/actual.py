@@ -183,10 +183,11 @@ def run_items(
     days = deployment.days("ResultsRetentionDays")
     amounts = (
         *function_amounts(functions, arm64=deployment.arm64),
-        line(prices.STATE_TRANSITION, transitions, "of the benchmark machine"),
+        line(prices.STATE_TRANSITION, transitions, "the benchmark machine's"),
         line(prices.RESULTS_PUT, objects, "objects of the run that its trials have not counted"),
         line(
             prices.BUCKET_STORED, stored_bytes / GB * days / DAYS_PER_MONTH, f"all of the run, kept for {days:g} days"
         ),
     )
-    return bill(*amounts, region=deployment.region).lines
+    named = (each._replace(price=each.price._replace(item=f"{each.price.item}, run itself")) for each in amounts)
+    return bill(*named, region=deployment.region).lines
