@@ -9,10 +9,10 @@ from tests.unit.analysis.test_run_costs import NODES, USE, item, measured, spent
 
 from stepbench.analysis.run_costs import per_dollar, run_cost
 from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
+from stepbench.costs.price_table import unit_price
 from stepbench.costs.standing import Deployment
-from stepbench.digits import quantity, unit_price
 from stepbench.local.headline import headline
-from stepbench.report.costs import describe_cost, describe_per_dollar, own_items
+from stepbench.report.costs import describe_cost, describe_per_dollar, own_items, quantity
 from stepbench.report.markdown import render_markdown
 from stepbench.report.page import render_page
 from stepbench.report.tables import render_csv

@@ -247,16 +247,6 @@ def dollars(value: float | None) -> str:
     return "$" + (fixed(value, 2) if value >= 1 or value == 0 else rounded(value, 2))
 
 
-def unit_price(value: float) -> str:
-    """Format the price of one unit with all its digits: `$0.0000166667`."""
-    return f"${value:.12f}".rstrip("0").rstrip(".")
-
-
-def quantity(value: float) -> str:
-    """Format a number of units: whole ones as counts, others with four significant digits."""
-    return fixed(value, 0) if value == round(value) else rounded(value, _MAX_DIGITS)
-
-
 def duration(seconds: float) -> str:
     """Format a span of time by its two largest units: `45 s`, `3 min 5 s`, `2 h 10 min`."""
     whole = round(seconds)

@@ -70,7 +70,9 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Itera
         yield f"{', '.join(collection.others)} used the same functions meanwhile"
     if collection.every == 1 and collection.seen < LEAST_SEEN * collection.expected:
         yield f"{collection.seen} of {collection.expected} invocations of the receiver left a log line"
-    least = {"PrepareTarget": 1, "AwaitTarget": 1, "PlanPhase": len(records.starts_ns)}
+    least = {"PlanPhase": len(records.starts_ns)}
+    if not evidence.failure.Error:
+        least |= {"PrepareTarget": 1, "AwaitTarget": 1, "AwaitArrivals": 1}
     if evidence.spec.plan.load_from == "lambda":
         least["RunWriter"] = len(records.started)
     if not records.items.all_received:

@@ -89,8 +89,7 @@ def listed_price(client: Any, key: str, region: str) -> ListedPrice:  # noqa: AN
 
 def _text(table: PriceTable, region: str) -> str:
     """Return a line for each price, with what it is of where the table has none of the region."""
-    from stepbench.costs.price_table import DEFAULT_REGION
-    from stepbench.digits import unit_price
+    from stepbench.costs.price_table import DEFAULT_REGION, unit_price
 
     keys = sorted(table.regions[DEFAULT_REGION] | table.regions.get(region, {}))
     width = max(map(len, keys))

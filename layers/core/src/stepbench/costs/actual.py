@@ -168,7 +168,7 @@ def _left_out(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[
         yield "control", "state transitions: without log lines nobody knows how often loops were gone through"
     if trial.target.needs_endpoint and store not in _NO_HOURS and (done.own_server or not deployment.stands(store)):
         yield "store", f"the hours of {store}'s server, which is not the stack's own"
-    if store == "postgresql" and deployment.options.get("AuroraPostgresql") == "serverless":
+    if store == "postgresql" and not done.own_server and deployment.options.get("AuroraPostgresql") == "serverless":
         yield "store", "Aurora's capacity above the least"
     if trial.load_from == "host" and not deployment.stands(LOAD_HOST):
         yield "load", "the hours of the load host, which is not the stack's own"

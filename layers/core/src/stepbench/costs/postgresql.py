@@ -34,7 +34,7 @@ INDEX_ENTRY_BYTES = 32
 
 def aurora_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
     """Return the bill of a trial that offers so many writes or operations, what is preloaded included."""
-    return (line(prices.AURORA_IO, _requests(trial, offered)),)
+    return (line(prices.AURORA_IO, _requests(trial, offered), "at most: as if no row were in memory"),)
 
 
 def _requests(trial: TrialPlan, offered: Offered) -> float:

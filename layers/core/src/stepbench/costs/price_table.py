@@ -76,3 +76,8 @@ def describe_prices(region: str) -> str:
     """Name region and date of the prices that a region's costs are computed with."""
     place = region if region in price_table().regions else f"{DEFAULT_REGION}, which stand for {region}"
     return f"{place}, none older than {table_date(region)}"
+
+
+def unit_price(value: float) -> str:
+    """Format the price of one unit with all its digits: `$0.0000166667`."""
+    return f"${value:.12f}".rstrip("0").rstrip(".")

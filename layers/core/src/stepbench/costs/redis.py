@@ -37,7 +37,8 @@ def elasticache_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
     if workload is None or not (isinstance(target, RedisTarget) and target.cluster and target.tls):
         return ()
     preloaded = workload.records * (_command_ecpus(workload) + REMOVING_ECPU)
-    return (line(prices.ELASTICACHE_ECPU, operated(workload, offered.number) * _operation_ecpus(workload) + preloaded),)
+    ecpus = operated(workload, offered.number) * _operation_ecpus(workload) + preloaded
+    return (line(prices.ELASTICACHE_ECPU, ecpus, "by size and number of commands"),)
 
 
 def _operation_ecpus(workload: Workload) -> float:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepbench.costs import estimate, prices
-from stepbench.costs.price_table import DEFAULT_REGION, price_table
+from stepbench.costs.price_table import DEFAULT_REGION, price_table, unit_price
 from stepbench.costs.prices import HOURS_PER_MONTH, bill, line
 from stepbench.costs.standing import NETWORK, Deployment, standing
-from stepbench.digits import count, dollars, unit_price
+from stepbench.digits import count, dollars
 from stepbench.planning.expansion import expanded
 from stepbench.planning.presets import find_plan, list_plans
 from stepbench.planning.reading import parse_plan

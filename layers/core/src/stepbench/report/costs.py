@@ -19,6 +19,7 @@ PART_NAMES = {
     "control": "control",
     "records": "records and logs",
 }
+_QUANTITY_DIGITS = 4
 EMULATED = "AWS was emulated, nothing was billed: AWS's prices times what was done here"
 
 
@@ -42,6 +43,11 @@ def describe_cost(summary: RunSummary) -> str:
     return (
         f"cost {digits.dollars(cost.actual)} counted, {digits.dollars(cost.estimate)} estimated{most}{missing}{where}"
     )
+
+
+def quantity(value: float) -> str:
+    """Format a number of units: whole ones as counts, others with four significant digits."""
+    return digits.fixed(value, 0) if value == round(value) else digits.rounded(value, _QUANTITY_DIGITS)
 
 
 def own_items(summary: RunSummary) -> float:

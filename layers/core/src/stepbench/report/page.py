@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from stepbench import digits
 from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of
+from stepbench.costs.price_table import unit_price
 from stepbench.report import boxes, changes, comparisons, costs, headline, operations, percentiles, thresholds, verdicts
 from stepbench.report.accounting import (
     accounting_adds_up,
@@ -256,6 +257,7 @@ _GLOBALS: dict[str, Any] = {
     "percentiles": percentiles,
     "format_point": format_point,
     "costs": costs,
+    "unit_price": unit_price,
     "sentence_case": _sentence_case,
     "describe_kept": thresholds.describe_kept,
     "format_share": format_share,
