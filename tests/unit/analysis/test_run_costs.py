@@ -31,7 +31,7 @@ def spent(*items: CostItem, **fields: Any) -> Cost:  # noqa: ANN401 -- a cost's 
 
 
 def test_a_run_costs_what_its_trials_cost_and_what_is_its_own() -> None:
-    """3 + 5 units of one thing; 10 transitions for two trials; 30 objects, of which the trials have counted 12."""
+    """3 + 5 units of one thing; 12 transitions for two trials; 30 objects, of which the trials have counted 12."""
     puts = [item("Results bucket PUT requests", count, 5e-6, "records") for count in (5, 7)]
     trials = [
         trial("a", cost_usd=spent(item("puts", 3), puts[0], left_out=(LATER, "reads"))),
@@ -40,7 +40,7 @@ def test_a_run_costs_what_its_trials_cost_and_what_is_its_own() -> None:
     cost = run_cost(trials, USE, Deployment())
     found = {each.item: each for each in cost.items}
     assert (found["puts"].quantity, found["puts"].usd) == (8, 4)
-    assert found["Step Functions state transitions, run itself"].quantity == 6 + 2 * 2
+    assert found["Step Functions state transitions, run itself"].quantity == 8 + 2 * 2
     assert found["Results bucket PUT requests, run itself"].quantity == 30 - 12
     assert found["Lambda duration (x86), other functions, run itself"].quantity == 18
     assert cost.estimate == 18

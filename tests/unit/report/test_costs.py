@@ -65,10 +65,10 @@ def test_terminal_and_markdown_have_the_same_line() -> None:
 def test_the_page_has_every_item_with_quantity_and_price() -> None:
     """So that a reader can check each dollar, and sees what was paid while nobody measured."""
     text = cost_section(costed(DEARER, CHEAPER))
-    for shown in ("puts $3.00 3 x $1", "Step Functions state transitions, run itself", "10 transition $0.000025"):
+    for shown in ("puts $3.00 3 x $1", "Step Functions state transitions, run itself", "12 transition $0.000025"):
         assert shown in text
     assert "idle: hours of the run in which no trial held it; not in the sum" in text
-    assert "Not known, and so not counted: RenderReport itself" in text
+    assert "Not known, and so not counted: RenderReport, ConcludeRun" in text
     assert "fast 2.00 ms $1.00 500 [490, 510] 4.0" in text
 
 

@@ -67,6 +67,7 @@ def test_functions_that_end_after_their_trial_was_analysed_are_the_run_s(logs: L
     logs.page("ValidatePlan", "a", then="more")
     logs.page("ValidatePlan", "a", "b", nextToken="more")
     logs.stubber.add_client_error("filter_log_events", "ResourceNotFoundException")
+    logs.page("CollectLogs")
     logs.page("AnalyseTrial", "c")
     logs.page("ExportRecords")
     logs.page("TearDownTarget")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_MISSING = 0.001
 """The work is not done where more of it failed, was not sent or did not arrive."""
-_OWN_REPORT = "RenderReport itself, which ends after this was written"
+_LAST = "RenderReport, ConcludeRun and the register of runs, which go on after this was written"
 
 
 class RunUse(NamedTuple):
@@ -89,7 +89,7 @@ def _left_out(costs: Sequence[tuple[str, Cost]], use: RunUse) -> Iterator[str]:
         yield text if having == len(costs) else f"{text} ({having} of {len(costs)} trials)"
     if use.functions is None:
         yield f"{LATER}: {use.missing_logs}"
-    yield _OWN_REPORT
+    yield _LAST
 
 
 def _idle(items: Sequence[CostItem], run_hours: float, deployment: Deployment) -> tuple[CostItem, ...]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-RUN_STATES = 6
+RUN_STATES = 8
 """Of the benchmark machine, from its first state to its last where all goes well, the Map's own left out."""
 STATES_PER_TRIAL = 2
 """Of the benchmark machine's Map."""

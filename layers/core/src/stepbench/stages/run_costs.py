@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
     from stepbench.stages.services import Services
 
-FUNCTIONS = ("ValidatePlan", "CollectLogs", "AnalyseTrial", "ExportRecords", "TearDownTarget")
+FUNCTIONS = ("ValidatePlan", "AwaitTurn", "CollectLogs", "AnalyseTrial", "ExportRecords", "TearDownTarget")
 """They run outside of what `CollectLogs` reads for a trial."""
 RENDERED = ("summary.json", "manifest.json", "report.html")
 """RenderReport's own documents: one object each, however often it renders, and bytes that are not there yet."""
