@@ -51,6 +51,8 @@ def test_performance_per_dollar_is_a_sentence_where_something_is_compared() -> N
     (told,) = describe_per_dollar(costed(DEARER, CHEAPER))
     assert told.endswith("of store and trigger): fast 4.0 times dear")
     assert describe_per_dollar(costed(DEARER)) == ()
+    (played,) = describe_per_dollar(costed(*(each.model_copy(update={"emulated": True}) for each in (DEARER, CHEAPER))))
+    assert played.endswith("4.0 times dear, emulated, not AWS")
 
 
 def test_terminal_and_markdown_have_the_same_line() -> None:

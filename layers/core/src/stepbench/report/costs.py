@@ -73,6 +73,7 @@ def describe_per_dollar(summary: RunSummary) -> tuple[str, ...]:
     return tuple(
         f"performance per dollar (1 / median / dollars of store and trigger): {group[0].row.label} "
         f"{digits.rounded(group[0].found.times_worst or 1, 2)} times {group[-1].row.label}"
+        f"{', emulated, not AWS' if group[0].row.trial.emulated else ''}"
         for group in groups
         if len(group) > 1
     )
