@@ -110,3 +110,5 @@ def test_without_a_stack_there_is_nobody_to_ask() -> None:
     cost = add_costs(summary, memory.services).cost_usd
     assert cost is not None
     assert any("not there to be asked" in text for text in cost.left_out)
+    assert "what is stored of the run" in cost.left_out
+    assert not any(item.item.startswith("Results bucket") for item in cost.items)

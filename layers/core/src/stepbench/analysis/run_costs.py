@@ -31,14 +31,14 @@ class RunUse(NamedTuple):
     What a run did beside its trials.
 
     functions: those whose lines come too late for a trial's own account; None, and why, where they are not known.
-    stored_bytes, objects: in the results bucket.
+    stored_bytes, objects: in the results bucket; None where that could not be listed.
     """
 
     run_s: float
     functions: tuple[FunctionUse, ...] | None
     missing_logs: str
     stored_bytes: int
-    objects: int
+    objects: int | None
 
 
 def run_cost(trials: Sequence[TrialSummary], use: RunUse, deployment: Deployment) -> RunCost:
@@ -48,7 +48,7 @@ def run_cost(trials: Sequence[TrialSummary], use: RunUse, deployment: Deployment
     own = run_items(
         run_transitions(len(ran)),
         use.stored_bytes,
-        max(0, use.objects - round(counted)),
+        max(0, (use.objects or 0) - round(counted)),
         use.functions or (),
         deployment,
     )
@@ -89,6 +89,8 @@ def _left_out(costs: Sequence[tuple[str, Cost]], use: RunUse) -> Iterator[str]:
         yield text if having == len(costs) else f"{text} ({having} of {len(costs)} trials)"
     if use.functions is None:
         yield f"{LATER}: {use.missing_logs}"
+    if use.objects is None:
+        yield "what is stored of the run"
     yield _LAST
 
 

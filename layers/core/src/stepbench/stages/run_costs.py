@@ -22,6 +22,7 @@ FUNCTIONS = ("ValidatePlan", "AwaitTurn", "CollectLogs", "AnalyseTrial", "Export
 """They run outside of what `CollectLogs` reads for a trial."""
 RENDERED = ("summary.json", "manifest.json", "report.html")
 """RenderReport's own documents: one object each, however often it renders, and bytes that are not there yet."""
+NO_STACK = "the stack that ran them is not there to be asked"
 MOST_PAGES = 50
 """Of 10,000 lines or 1 MB each, so far more than a run has."""
 
@@ -44,16 +45,17 @@ def add_costs(summary: RunSummary, services: Services) -> RunSummary:
 
 def _use(summary: RunSummary, services: Services) -> RunUse:
     began, ended = (datetime.fromisoformat(text) for text in (summary.started_at, summary.finished_at))
+    run_s = (ended - began).total_seconds()
+    if not services.settings.function_prefix:  # the command line, on the folder of what it had fetched
+        return RunUse(run_s, None, NO_STACK, 0, None)
     own = {layout.run_key(summary.run_id, name) for name in RENDERED}
     sizes = [size for key, size in services.runs.sizes(layout.run_key(summary.run_id, "")) if key not in own]
     functions, why = _functions(round(began.timestamp() * 1_000), summary.run_id, services)
-    return RunUse((ended - began).total_seconds(), functions, why, sum(sizes), len(sizes) + len(RENDERED))
+    return RunUse(run_s, functions, why, sum(sizes), len(sizes) + len(RENDERED))
 
 
 def _functions(since_ms: int, run_id: str, services: Services) -> tuple[tuple[FunctionUse, ...] | None, str]:
     """Return what these functions used since the run began; None, and why, where that cannot be known."""
-    if not services.settings.function_prefix:
-        return None, "the stack that ran them is not there to be asked"
     others = sorted({lease.run_id for lease in services.table.leases()} - {run_id})
     if others:
         return None, f"{', '.join(others)} used the same functions meanwhile"
