@@ -24,9 +24,10 @@ from tests.samples.results import (
 
 from stepbench.analysis.share import trigger_shares
 from stepbench.contracts.application import Application
+from stepbench.contracts.cost import Cost
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StepSpan, WindowSpan
 from stepbench.contracts.measures import ChangePoint, Comparison, Estimate, Modality, WindowResult
-from stepbench.contracts.result import Clock, Cost, TrialResult
+from stepbench.contracts.result import Clock, TrialResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

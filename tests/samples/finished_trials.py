@@ -14,7 +14,7 @@ from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.result import TrialResult
 from stepbench.contracts.tasks import AnalyseTrialInput, StateError
 from stepbench.records.formats.columns import Rows, encode
-from stepbench.records.formats.report_lines import LogCollection, ReportPage
+from stepbench.records.formats.report_lines import LogCollection, ReportLine, ReportPage
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
@@ -24,7 +24,7 @@ from stepbench.testing.fake_clock import FakeClock
 from stepbench.workload.arrivals import phase_offsets_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -173,8 +173,8 @@ class FinishedTrial:
 class AnalysedTrial:
     """A trial of a warm-up (40 events) and a measured phase (200), in memory."""
 
-    def __init__(self, **plan: Any) -> None:  # noqa: ANN401 -- a plan's fields
-        self.memory = MemoryServices(FakeClock(START_NS + 60 * SECOND_NS))
+    def __init__(self, stack_options: str = "", **plan: Any) -> None:  # noqa: ANN401 -- a plan's fields
+        self.memory = MemoryServices(FakeClock(START_NS + 60 * SECOND_NS), stack_options=stack_options)
         self.plan = small_plan(**{"phases": PHASES, **plan})
         self.ref = stored_trial(self.memory.services, self.plan)
         self.records = FinishedTrial(self.memory.services, self.ref, self.plan, START_NS)
@@ -221,13 +221,22 @@ class AnalysedTrial:
         """Return the kinds of its caveats."""
         return {caveat.kind for caveat in self.result(failure).summary.caveats}
 
-    def collected(self, *pages: ReportPage, expected: int = 0, seen: int = 0, every: int = 1) -> None:
-        """Leave logs as `CollectLogs` does."""
+    def collected(
+        self, *pages: ReportPage, expected: int = 0, seen: int = 0, every: int = 1, others: tuple[str, ...] = ()
+    ) -> None:
+        """Leave logs as `CollectLogs` does, with a line for each call of the functions that no trial is without."""
         runs = self.memory.services.runs
+        calls = {"PrepareTarget": 1, "AwaitTarget": 1, "PlanPhase": len(self.plan.phases), "AwaitArrivals": 1}
+        pages += tuple(ReportPage(function=name, lines=tuple(_lines(count))) for name, count in calls.items())
         for number, page in enumerate(pages):
             runs.put_model(layout.trial_key(self.ref, f"logs/{page.function}/{number:06d}-0000.json"), page)
-        collection = LogCollection(every=every, expected=expected, seen=seen)
+        collection = LogCollection(every=every, expected=expected, seen=seen, others=others)
         runs.put_model(layout.trial_key(self.ref, "logs/collection.json"), collection)
+
+
+def _lines(count: int) -> Iterator[ReportLine]:
+    for number in range(count):
+        yield ReportLine(request_id=f"call-{number}", duration_ms=1, billed_ms=1, memory_mb=512, max_memory_mb=90)
 
 
 GAP = range(60, 100)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from stepbench.analysis.clock_check import clock_checks
+from stepbench.contracts.cost import Cost
 from stepbench.contracts.drawn import EcdfCurve, PhaseSpan, SeriesPoint, WindowSample
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.measures import Estimate, Latency, Replication, WindowResult
@@ -22,7 +23,6 @@ from stepbench.contracts.result import (
     Accounting,
     Caveat,
     Clock,
-    Cost,
     Failure,
     Invocations,
     RunSummary,

@@ -17,6 +17,7 @@ from stepbench.analysis.evidence import gather
 from stepbench.clock import SystemClock
 from stepbench.clock_offset import ClockOffset, SntpExchange, answer, estimate, measure_offset, read_answer, request
 from stepbench.contracts.tasks import StateError
+from stepbench.costs.standing import Deployment
 from stepbench.records.storage.layout import ClockSample
 
 NOW_NS = 1_700_000_000_123_456_789
@@ -230,6 +231,6 @@ def test_the_trials_clock_says_the_same_in_milliseconds() -> None:
     spec = services.trial(trial.ref)
     receiver = ClockSample("receiver", "r", 1, 7_000_000, 2_000_000)
     writer = ClockSample("writer", "w", 1, -3_000_000, 1_000_000)
-    gathered = gather(spec, StateError(), services.runs, services.table, services.clock)
+    gathered = gather(spec, StateError(), services.runs, services.table, services.clock, deployment=Deployment())
     clock = measure_clock(replace(gathered, clocks=(receiver, writer)))
     assert (clock.offset_ms, clock.bound_ms) == (10.0, 3.0)

@@ -147,7 +147,8 @@ def test_the_environment_is_what_settings_read() -> None:
     given = set(TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]) | OF_THE_API
     of_host = {"LOAD_HOST"}
     of_lambda = {"AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"}
-    assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - of_lambda - of_host
+    of_prices = {"STACK_OPTIONS"}  # AnalyseTrial's and RenderReport's: tests/unit/costs/test_standing.py
+    assert given - {REGIONAL_S3} == {name.upper() for name in Settings.model_fields} - of_lambda - of_host - of_prices
 
 
 def test_an_endpoint_in_place_of_aws_is_set_only_where_one_is_given() -> None:

@@ -9,6 +9,7 @@ from tests.samples.finished_trials import AnalysedTrial
 from tests.samples.records import column_header
 
 from stepbench.contracts.tasks import StateError
+from stepbench.contracts.workload import Kind
 from stepbench.records.formats.columns import Rows, encode
 from stepbench.records.storage import layout
 
@@ -262,3 +263,15 @@ def test_a_summary_tells_what_the_trial_is() -> None:
     setup = analysed(drawn(), workload={"mix": {"read": 1}, "reuse": False}).summary.setup
     assert (setup["target.store"], setup["workload.reuse"]) == ("redis", False)
     assert setup["phases[steady].closed.clients"] == CLIENTS
+
+
+def test_operations_are_billed_by_the_kinds_that_were_sent() -> None:
+    """The plan says half reads; 900 were read, at half a unit each, and 100 + 300 inserted, a unit each."""
+    kinds = np.repeat([Kind.READ, Kind.INSERT], [900, 300]).astype(np.int64)
+    workload = {"mix": {"read": 1, "insert": 1}, "records": 100}
+    cost = analysed(drawn(), {"kind": kinds}, target={"store": "dynamodb"}, workload=workload).summary.cost_usd
+    found = {item.item: item.quantity for item in cost.items if item.part == "store"}
+    assert found == {
+        "DynamoDB on-demand reads": pytest.approx(450),
+        "DynamoDB on-demand writes": pytest.approx(100 + 300),
+    }

@@ -13,7 +13,7 @@ from tests.samples.services import MemoryServices
 
 from stepbench import __version__
 from stepbench.contracts.identity import trial_tag
-from stepbench.costs import PRICE_TABLE_DATE
+from stepbench.costs.price_table import table_date
 from stepbench.records.storage.layout import ClockSample
 from stepbench.stages.run_manifest import FUNCTIONS, code_sha256, libraries, run_manifest
 
@@ -97,7 +97,7 @@ def test_the_manifest_says_what_ran_where() -> None:
     assert (manifest.run_id, manifest.stepbench_version, manifest.price_table_date) == (
         "run-1",
         __version__,
-        PRICE_TABLE_DATE,
+        table_date(),
     )
     assert (manifest.region, manifest.emulated, manifest.functions) == ("us-east-1", True, {})
     assert re.fullmatch(r"python3\.\d+\.\d+.*", manifest.runtime)

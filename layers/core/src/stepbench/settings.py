@@ -63,6 +63,7 @@ class Settings(BaseModel):
     load_host_writers: int = Field(default=0, description="How many the load host runs at once; 0: there is none.")
     lead_s: float = Field(default=30.0, ge=0.5, le=120)
     records_ttl_days: int = Field(default=30, ge=1)
+    stack_options: str = Field(default="", description="Parameters that decide costs: `Name=value;…`.")
     aws_region: str = "us-east-1"
     aws_lambda_function_memory_size: int = Field(default=0, description="MB; Lambda sets it, and CPU goes with it.")
     aws_endpoint_url: str = Field(default="", description="Set by emulators only.")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.search import Utilisation
     from stepbench.contracts.tasks import StateError
+    from stepbench.costs.standing import Deployment
     from stepbench.records.formats.t4_lines import T4Line
     from stepbench.records.join.joined import Joined
     from stepbench.records.join.reader import TrialRecords
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from stepbench.records.storage.run_store import RunStore
     from stepbench.records.storage.trial_table import TrialTable
 
+_SECOND_NS = 10**9
 FLOOR_PER_S = 20
 """At which pace a local run sends the events of a floor."""
 
@@ -40,6 +42,7 @@ class Evidence:
     load_hosts: what writers ran on, where that was none of Lambda's sandboxes.
     looks: at the precision of phases with `until`, by phase, where there were any.
     utilisations: of probes, and of the phases at the rate they found.
+    held_s: how long the trial has held its target. objects: how many it has in the results bucket.
     """
 
     spec: TrialSpec
@@ -59,9 +62,14 @@ class Evidence:
     damaged_t4_lines: tuple[str, ...]
     looks: dict[int, PrecisionLooks]
     utilisations: tuple[Utilisation, ...]
+    deployment: Deployment
+    held_s: float
+    objects: int
 
 
-def gather(spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTable, clock: Clock) -> Evidence:
+def gather(  # noqa: PLR0913 -- all that there is to read
+    spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTable, clock: Clock, *, deployment: Deployment
+) -> Evidence:
     """
     Read all that a trial left in the results bucket and the results table.
 
@@ -94,7 +102,15 @@ def gather(spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTab
         damaged_t4_lines=damaged_t4_lines,
         looks=_looks(spec, runs),
         utilisations=read_utilisations(spec, runs),
+        deployment=deployment,
+        held_s=max(0, clock.now_ns() - _taken_at_ns(spec, table, from_ns)) / _SECOND_NS,
+        objects=sum(1 for _ in runs.keys(layout.trial_key(ref, ""))),
     )
+
+
+def _taken_at_ns(spec: TrialSpec, table: TrialTable, from_ns: int) -> int:
+    """Return when the trial took its lease; of one that is given back already, when its load began."""
+    return next((lease.taken_at_ns for lease in table.leases() if lease.tag == spec.tag), from_ns)
 
 
 def _load_hosts(spec: TrialSpec, table: TrialTable) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from stepbench.analysis.caveats.findings import Findings
 from stepbench.analysis.caveats.registry import find_caveats
 from stepbench.analysis.clocks import measure_clock, window_samples
 from stepbench.analysis.comparability import place_in_run
+from stepbench.analysis.costs import trial_cost
 from stepbench.analysis.deliveries import count_deliveries
 from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve
 from stepbench.analysis.evidence import FLOOR_PER_S
@@ -27,18 +28,16 @@ from stepbench.analysis.latency import (
 )
 from stepbench.analysis.operations import operations_result
 from stepbench.analysis.outcomes import count_errors
-from stepbench.analysis.precision import shorten_plan, stopped_phases
+from stepbench.analysis.precision import stopped_phases
 from stepbench.analysis.rates import change_points, rates
 from stepbench.analysis.stall_report import stall_spans
 from stepbench.analysis.stalls import find_stalls
 from stepbench.analysis.timeline import phase_spans, series
 from stepbench.analysis.windows import NS_PER_S, measured_windows
 from stepbench.contracts.measures import Latency, WindowResult
-from stepbench.contracts.result import Accounting, Cost, Failure, Invocations, TrialResult, TrialSummary
-from stepbench.costs import Usage, actual_cost
+from stepbench.contracts.result import Accounting, Failure, Invocations, TrialResult, TrialSummary
 from stepbench.errors import TrialCancelledError
 from stepbench.model.result import Outcome
-from stepbench.records.formats.columns import UNSENT
 from stepbench.records.join.accounting import account
 from stepbench.records.join.reader import tells_event_time
 from stepbench.stats.estimates import Sample
@@ -93,7 +92,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
         replication=replication(spec.plan, windows, results),
         found_rate=found_rate(evidence),
         stopped=stopped,
-        cost_usd=Cost(estimate=spec.estimate_usd, actual=_cost(evidence, functions)),
+        cost_usd=trial_cost(evidence, functions),
         floor_ms=_floor(evidence),
     )
     return TrialResult(
@@ -169,30 +168,6 @@ def _cut_off_ns(evidence: Evidence) -> int | None:
     return last_t2_ns - round(evidence.spec.plan.drain_limit_s * NS_PER_S)
 
 
-def _cost(evidence: Evidence, functions: tuple[Invocations, ...]) -> float:
-    """Price the trial. Events that may have been sent are billed as sent; incomplete logs are not used."""
-    whole = _logs_are_whole(evidence, functions)
-    usage = Usage(
-        sent=int(np.count_nonzero(evidence.joined.offered & (evidence.joined.outcome != UNSENT))),
-        batches=len(evidence.records.items),
-        invocations=sum(each.invocations for each in functions) if whole else None,
-        billed_ms=sum(each.billed_ms for each in functions) if whole else None,
-        preloaded=evidence.spec.plan.preloaded_keys,
-    )
-    return actual_cost(shorten_plan(evidence.spec.plan, evidence), usage)
-
-
-def _logs_are_whole(evidence: Evidence, functions: tuple[Invocations, ...]) -> bool:
-    """Return whether every receiver, writer's attempt and needed watcher left a REPORT line."""
-    collection = evidence.collection
-    if collection is None or collection.every > 1 or collection.seen < collection.expected:
-        return False
-    reported = {each.function: each.invocations for each in functions}
-    watched = not evidence.records.items.all_received
-    invoked = len(evidence.records.started) if evidence.spec.plan.load_from == "lambda" else 0
-    return reported.get("RunWriter", 0) >= invoked and (not watched or reported.get("WatchChanges", 0) > 0)
-
-
 def _floor(evidence: Evidence) -> Latency | None:
     """Return the floor's latency; its events are sent at an even pace, as an unloaded trial's are."""
     values_ms = np.array(evidence.floor_ms, dtype=np.float64)
@@ -233,6 +208,7 @@ def _summarise_function(name: str, lines: Sequence[ReportLine]) -> Invocations:
         duration_ms_p50=_median(durations),
         duration_ms_max=max(durations, default=None),
         billed_ms=sum(line.billed_ms for line in lines),
+        billed_gb_s=sum(line.gb_s for line in lines),
         max_memory_mb=max((line.max_memory_mb for line in lines if line.max_memory_mb is not None), default=None),
     )
 

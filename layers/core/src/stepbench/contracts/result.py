@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from stepbench.contracts.across_trials import GroupResult, ScalingCurve, TriggerShare
 from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.clock_check import ClockCheck
+from stepbench.contracts.cost import Cost, PerDollar, RunCost
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StallSpan, WindowSample
 from stepbench.contracts.measures import (
     ChangePoint,
@@ -128,13 +129,6 @@ class Clock(Contract):
     text: str = ""
 
 
-class Cost(Contract):
-    """US dollars from request counts and the dated price table."""
-
-    estimate: float = Field(ge=0)
-    actual: float | None = Field(default=None, ge=0)
-
-
 class Invocations(Contract):
     """What the REPORT lines and the receivers themselves say of one function during the trial."""
 
@@ -146,6 +140,7 @@ class Invocations(Contract):
     duration_ms_p50: float | None = None
     duration_ms_max: float | None = None
     billed_ms: float = Field(default=0, ge=0)
+    billed_gb_s: float = Field(default=0, ge=0, description="Of the lines' own memory sizes.")
     max_memory_mb: int | None = None
 
 
@@ -283,6 +278,10 @@ class RunSummary(Contract):
     )
     verdicts: tuple[Verdict, ...] = Field(
         default=(), description="Of each comparison that the plan makes: settings, stores, trials by name, windows."
+    )
+    cost_usd: RunCost | None = Field(default=None, description="None in summaries of older versions.")
+    per_dollar: tuple[PerDollar, ...] = Field(
+        default=(), description="Of windows whose store's and trigger's dollars are known, and whose median is."
     )
     verdicts_left_out: int = Field(default=0, ge=0, description="How many further comparisons have no verdict here.")
 

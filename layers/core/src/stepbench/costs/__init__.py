@@ -1,6 +1,6 @@
-"""The costs of a trial on AWS: an upper bound before it runs, and the bill from its counts after."""
+"""What a trial costs on AWS: an upper bound before it runs, the bill of what was done after it, and dated prices."""
 
-from stepbench.costs.estimate import Usage, actual_cost, estimate
-from stepbench.costs.prices import PRICE_TABLE_DATE, CostEstimate, CostLine
+from stepbench.costs.estimate import estimate
+from stepbench.costs.prices import CostEstimate
 
-__all__ = ["PRICE_TABLE_DATE", "CostEstimate", "CostLine", "Usage", "actual_cost", "estimate"]
+__all__ = ["CostEstimate", "estimate"]

@@ -15,22 +15,20 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import AutoscaledCapacity, DynamoDbTarget, OnDemandCapacity, ProvisionedCapacity
 from stepbench.costs import prices
-from stepbench.costs.prices import CANARIES, READS, WRITES, line, operated, record_bytes, share
+from stepbench.costs.prices import READS, WRITES, line, operated, record_bytes, share
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan
     from stepbench.contracts.workload import Workload
-    from stepbench.costs.prices import CostLine
+    from stepbench.costs.prices import Amount, Offered
 
 ATTRIBUTE_NAMES_BYTES = 20
 """DynamoDB bills names of attributes too, and rounds each item up to whole kilobytes."""
 READ_BYTES, WRITE_BYTES = 4_096, 1_024
 EVENTUALLY_CONSISTENT = 0.5
-IDLE_S = 300
-"""The time that provisioned capacity stands before and after the load."""
 
 
-def dynamodb_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
+def dynamodb_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
     """
     Return the bill of a trial that offers so many writes or operations, what is preloaded included.
 
@@ -42,13 +40,12 @@ def dynamodb_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
     asked = [target.capacity, *(phase.scale.capacity for phase in trial.phases if phase.scale)]
     provisioned = [c for c in asked if isinstance(c, ProvisionedCapacity | AutoscaledCapacity)]
     on_demand = [capacity for capacity in asked if isinstance(capacity, OnDemandCapacity)]
-    hours = (trial.length_s + trial.drain_limit_s + IDLE_S) / 3_600
-    reads, written = _used_units(trial, offered + CANARIES)
+    reads, written = _used_units(trial, offered.number + offered.canaries)
     return (
         line(prices.DYNAMODB_WRITE, written if on_demand else 0),
         line(prices.DYNAMODB_TARGET_READ, reads if on_demand else 0),
-        line(prices.DYNAMODB_PROVISIONED_WRITE, hours * max(map(_most_write_units, provisioned), default=0)),
-        line(prices.DYNAMODB_PROVISIONED_READ, hours * max((c.read_units for c in provisioned), default=0)),
+        line(prices.DYNAMODB_PROVISIONED_WRITE, offered.hours * max(map(_most_write_units, provisioned), default=0)),
+        line(prices.DYNAMODB_PROVISIONED_READ, offered.hours * max((c.read_units for c in provisioned), default=0)),
     )
 
 

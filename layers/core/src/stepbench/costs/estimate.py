@@ -1,18 +1,16 @@
 """
-The bill of a trial, from its plan or from its counts, at us-east-1's list prices: many other regions are dearer.
+The bill of a trial from its plan, before it runs; `actual` has the one from its counts.
 
-Before the trial every push event is taken to cost an invocation of its own, which batching undercuts: a budget that
+Every push event is taken to cost an invocation of its own, which batching undercuts: a budget that
 holds against the estimate holds against the bill. A writer that Lambda has to start again offers its share again, which
 is not foreseen. Operations invoke nothing but their writers. Where a load host runs these, its hours are billed
 instead, at the price of the dearer of two types. What the trigger's filter holds back costs its write alone: no store
-bills for a filter, and nothing is invoked. After the trial, counts that were measured take the place of those
-assumptions.
+bills for a filter, and nothing is invoked.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.measure import measure_of
@@ -22,7 +20,8 @@ from stepbench.costs import prices
 from stepbench.costs.dsql import dsql_lines
 from stepbench.costs.dynamodb import dynamodb_lines
 from stepbench.costs.postgresql import aurora_lines
-from stepbench.costs.prices import CANARIES, CostEstimate, CostLine, bill, line
+from stepbench.costs.price_table import DEFAULT_REGION
+from stepbench.costs.prices import CANARIES, Offered, bill, line
 from stepbench.costs.redis import elasticache_lines
 from stepbench.records.formats.t4_lines import SAMPLE_EVERY
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stepbench.contracts.plan import TrialPlan
+    from stepbench.costs.prices import Amount, CostEstimate
 
 FUNCTION_MEMORY_MB = 1_024
 """The template's default, and the paper's."""
@@ -52,77 +52,57 @@ CHECK_MS = 15_000
 WRITER_LEAD_S = 45
 """The billed time of a writer beside its slice: cold start, connecting, the hold until the barrier."""
 FLUSH_S = 10
+IDLE_S = 300
+"""The time that provisioned capacity stands before and after the load."""
 QUEUE_REQUESTS_PER_ITEM, QUEUE_POLL_S = 3, 5
 """A load host's: sent, received and deleted; it asks so often."""
 
 
-@dataclass(frozen=True)
-class Usage:
-    """
-    The counts of a trial that has run; where one is None, the estimate's assumption stands.
-
-    sent: writes that reached the store, warm-up included.
-    batches: t4 items in the results table, one per delivered batch.
-    preloaded: keys written before the load.
-    invocations, billed_ms: sums over all functions of the trial, from the REPORT lines.
-    """
-
-    sent: int
-    batches: int | None = None
-    invocations: int | None = None
-    billed_ms: float | None = None
-    memory_mb: int = FUNCTION_MEMORY_MB
-    preloaded: int | None = None
-
-
-def estimate(trial: TrialPlan) -> CostEstimate:
-    """Return an upper bound of what the trial costs on AWS at us-east-1's list prices, from its plan alone."""
-    return _priced(trial, Usage(sent=trial.events))
-
-
-def actual_cost(trial: TrialPlan, usage: Usage) -> float:
-    """Return what the trial costs by its counts, in US dollars."""
-    return _priced(trial, usage).total_usd
-
-
-def _priced(trial: TrialPlan, usage: Usage) -> CostEstimate:
+def estimate(trial: TrialPlan, region: str = DEFAULT_REGION) -> CostEstimate:
+    """Return an upper bound of what the trial costs on AWS at the region's list prices, from its plan alone."""
     arrives = measure_of(trial.experiment).arrives
-    delivered = math.ceil(usage.sent * trial.record.matching_share) if arrives else 0
-    batches = usage.batches if usage.batches is not None else _batches(trial, delivered)
-    invocations = usage.invocations if usage.invocations is not None else _invocations(trial, batches)
-    billed_ms = usage.billed_ms if usage.billed_ms is not None else _billed_ms(trial, batches)
+    delivered = math.ceil(trial.events * trial.record.matching_share) if arrives else 0
+    batches = _batches(trial, delivered)
+    invocations = _invocations(trial, batches)
+    hours = (trial.length_s + trial.drain_limit_s + IDLE_S) / 3_600
     return bill(
-        *_store_lines(trial, usage.sent + (trial.preloaded_keys if usage.preloaded is None else usage.preloaded)),
+        *store_lines(trial, Offered(trial.events + trial.preloaded_keys, CANARIES, hours)),
         line(prices.LAMBDA_REQUEST, invocations),
-        line(prices.LAMBDA_GB_S, billed_ms / 1_000 * usage.memory_mb / 1_024),
-        line(prices.RESULTS_WRITE, _results_writes(trial, delivered, batches)),
-        line(prices.DYNAMODB_READ, _writer_seconds(trial)),
-        line(prices.RESULTS_PUT, _writer_seconds(trial) / FLUSH_S + 2 * _items(trial) + 20),
+        line(prices.LAMBDA_GB_S, _billed_ms(trial, batches) / 1_000 * FUNCTION_MEMORY_MB / 1_024),
+        line(prices.RESULTS_WRITE, results_writes(trial, delivered, batches)),
+        line(prices.DYNAMODB_READ, writer_seconds(trial)),
+        line(prices.RESULTS_PUT, writer_seconds(trial) / FLUSH_S + 2 * items(trial) + 20),
         *_load_host_lines(trial),
         line(prices.STATE_TRANSITION, _transitions(trial)),
-        line(prices.LOGS_GB, _log_bytes(trial, delivered, batches, invocations) / 1e9),
+        line(prices.LOGS_GB, log_bytes(trial, delivered, batches, invocations) / 1e9),
+        region=region,
     )
 
 
-def _store_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
+def store_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
+    """Return what the store bills for what is done, or is to be done; capacity by the hours that it is held."""
     lines = STORE_LINES.get(trial.target.store)
     return lines(trial, offered) if lines else ()
 
 
-def _load_host_lines(trial: TrialPlan) -> tuple[CostLine, ...]:
+def _load_host_lines(trial: TrialPlan) -> tuple[Amount, ...]:
     """A host is billed while it is there, which for a trial is while the trial goes on."""
     if trial.load_from == "lambda":
         return ()
     there_s = _watch_s(trial)
-    requests = QUEUE_REQUESTS_PER_ITEM * _items(trial) + there_s / QUEUE_POLL_S
-    return line(prices.LOAD_HOST, there_s / 3_600), line(prices.LOAD_QUEUE, requests)
+    return line(prices.LOAD_HOST, there_s / 3_600), line(prices.LOAD_QUEUE, queue_requests(trial, there_s))
 
 
-def _s3_lines(_trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
-    return (line(prices.S3_PUT, offered + CANARIES),)
+def queue_requests(trial: TrialPlan, there_s: float) -> float:
+    """Return what the queue of a load host is asked while the host is there."""
+    return QUEUE_REQUESTS_PER_ITEM * items(trial) + there_s / QUEUE_POLL_S
 
 
-STORE_LINES: Mapping[str, Callable[[TrialPlan, int], tuple[CostLine, ...]]] = {
+def _s3_lines(_trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
+    return (line(prices.S3_PUT, offered.number + offered.canaries),)
+
+
+STORE_LINES: Mapping[str, Callable[[TrialPlan, Offered], tuple[Amount, ...]]] = {
     "s3": _s3_lines,
     "dynamodb": dynamodb_lines,
     "postgresql": aurora_lines,
@@ -145,7 +125,7 @@ def _invocations(trial: TrialPlan, batches: int) -> int:
 
 
 def _billed_ms(trial: TrialPlan, batches: int) -> float:
-    writers_ms = (_writer_seconds(trial) + WRITER_LEAD_S * _items(trial)) * 1_000 if _invoked_items(trial) else 0
+    writers_ms = (writer_seconds(trial) + WRITER_LEAD_S * items(trial)) * 1_000 if _invoked_items(trial) else 0
     pushed_ms = (batches + _invoked_writes(trial)) * RECEIVER_MS
     receivers_ms = 2 * _watch_s(trial) * 1_000 if trial.pull else pushed_ms
     return writers_ms + receivers_ms + CONTROL_INVOCATIONS * CONTROL_MS + _precision_checks(trial) * CHECK_MS
@@ -156,13 +136,14 @@ def _invoked_writes(trial: TrialPlan) -> int:
     return trial.events + CANARIES if trial.target.receiver == "CheckClock" else 0
 
 
-def _results_writes(trial: TrialPlan, delivered: int, batches: int) -> float:
-    """Each batch has one packed item, and each writer a heartbeat a second and a pointer per flush."""
+def results_writes(trial: TrialPlan, delivered: int, batches: int) -> float:
+    """Return write units: each batch has one packed item, each writer a heartbeat a second and a pointer per flush."""
     t4 = batches * math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * delivered / max(batches, 1)) / 1_024)
-    return t4 + _writer_seconds(trial) * (1 + 1 / FLUSH_S) + 100
+    return t4 + writer_seconds(trial) * (1 + 1 / FLUSH_S) + 100
 
 
-def _log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) -> float:
+def log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) -> float:
+    """Return what invocations and logged arrivals write into the log."""
     share = {"all": 1.0, "sample": 1 / SAMPLE_EVERY, "none": 0.0}[trial.log_t4]
     return invocations * LOG_BYTES_PER_INVOCATION + share * (
         batches * T4_LINE_BYTES + delivered * T4_LOGGED_ENTRY_BYTES
@@ -171,7 +152,7 @@ def _log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int)
 
 def _transitions(trial: TrialPlan) -> int:
     loops = TRANSITIONS_PER_PHASE * len(trial.phases) + TRANSITIONS_PER_CHECK * _precision_checks(trial)
-    return TRANSITIONS_PER_TRIAL + loops + TRANSITIONS_PER_ITEM * _items(trial)
+    return TRANSITIONS_PER_TRIAL + loops + TRANSITIONS_PER_ITEM * items(trial)
 
 
 def _precision_checks(trial: TrialPlan) -> int:
@@ -181,16 +162,18 @@ def _precision_checks(trial: TrialPlan) -> int:
     return sum(MAX_PRECISION_CHECKS for phase in trial.phases if phase.until) + measured * waits
 
 
-def _items(trial: TrialPlan) -> int:
+def items(trial: TrialPlan) -> int:
+    """Count the slices that writers run."""
     return sum(phase.slices * trial.writers for phase in trial.phases)
 
 
 def _invoked_items(trial: TrialPlan) -> int:
     """Count the items that Lambda runs: all, or none where a load host does."""
-    return _items(trial) if trial.load_from == "lambda" else 0
+    return items(trial) if trial.load_from == "lambda" else 0
 
 
-def _writer_seconds(trial: TrialPlan) -> float:
+def writer_seconds(trial: TrialPlan) -> float:
+    """Return how long all writers together offer load."""
     return sum(phase.length_s for phase in trial.phases) * trial.writers
 
 

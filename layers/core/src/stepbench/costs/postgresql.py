@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.workload import Kind
 from stepbench.costs import prices
-from stepbench.costs.prices import CANARIES, READS, REWRITES, WRITES, line, operated, record_bytes, share
+from stepbench.costs.prices import READS, REWRITES, WRITES, line, operated, record_bytes, share
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan
     from stepbench.contracts.workload import Workload
-    from stepbench.costs.prices import CostLine
+    from stepbench.costs.prices import Amount, Offered
 
 PAGE_BYTES, LOG_BYTES = 8_192, 4_096
 LOG_OVERHEAD_BYTES = 500
@@ -32,18 +32,18 @@ INDEX_ENTRY_BYTES = 32
 """Beside the key."""
 
 
-def aurora_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
+def aurora_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
     """Return the bill of a trial that offers so many writes or operations, what is preloaded included."""
-    return (line(prices.AURORA_IO, _requests(trial, offered)),)
+    return (line(prices.AURORA_IO, _requests(trial, offered), "at most: as if no row were in memory"),)
 
 
-def _requests(trial: TrialPlan, offered: int) -> float:
+def _requests(trial: TrialPlan, offered: Offered) -> float:
     workload = trial.workload
     if workload is None:
         size = trial.record.key_bytes + trial.record.value_bytes
-        return (offered + CANARIES) * _write_requests(size)
+        return (offered.number + offered.canaries) * _write_requests(size)
     preloaded = workload.records * _write_requests(record_bytes(workload))
-    return operated(workload, offered) * _operation_requests(workload) + preloaded
+    return operated(workload, offered.number) * _operation_requests(workload) + preloaded
 
 
 def _operation_requests(workload: Workload) -> float:

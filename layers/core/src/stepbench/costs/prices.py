@@ -1,76 +1,85 @@
-"""List prices of us-east-1, without free tiers, in US dollars, and the common terms of several stores' bills.
+"""
+What has a price, and the terms that several stores' bills have in common; the prices are in `price_table`.
 
-Only what a trial itself causes is priced. What runs anyway (Aurora instances, EC2 nodes of etcd, NAT gateways,
-storage for the hours of a run) is on the account's bill whether a trial runs or not.
-
-Source:
-    The public price pages of S3, DynamoDB, Lambda, Step Functions, Aurora, Aurora DSQL, ElastiCache, CloudWatch, EC2
-    and SQS, as of PRICE_TABLE_DATE.
-    DynamoDB's on-demand prices are those since the reduction of 1 November 2024.
+What runs by the hour whether a trial runs or not (Aurora instances, EC2 hosts, endpoints) is in `standing`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import Field
-
-from stepbench.contracts.base import Contract
+from stepbench.contracts.cost import CostItem
 from stepbench.contracts.workload import Kind
+from stepbench.costs.price_table import DEFAULT_REGION, find_price
 
 if TYPE_CHECKING:
+    from stepbench.contracts.cost import Part
     from stepbench.contracts.workload import Workload
-
-PRICE_TABLE_DATE = "2025-07-01"
 
 
 class Price(NamedTuple):
-    """The price of one unit."""
+    """What is billed by the unit; `key` is its name in the price table."""
 
+    key: str
     item: str
     unit: str
-    usd: float
+    part: Part
 
 
-S3_PUT = Price("S3 PUT requests", "request", 0.005 / 1_000)
-DYNAMODB_WRITE = Price("DynamoDB on-demand writes", "1 KB write unit", 0.625 / 1e6)
-DYNAMODB_TARGET_READ = Price("DynamoDB on-demand reads", "4 KB read unit", 0.125 / 1e6)
-DYNAMODB_PROVISIONED_WRITE = Price("DynamoDB provisioned write capacity", "unit hour", 0.00065)
-DYNAMODB_PROVISIONED_READ = Price("DynamoDB provisioned read capacity", "unit hour", 0.00013)
-DYNAMODB_READ = Price("Results table reads", "4 KB read unit", 0.125 / 1e6)
-RESULTS_WRITE = Price("Results table writes", "1 KB write unit", 0.625 / 1e6)
-RESULTS_PUT = Price("Results bucket PUT requests", "request", 0.005 / 1_000)
-AURORA_IO = Price("Aurora I/O requests", "request", 0.20 / 1e6)
-DSQL_DPU = Price("Aurora DSQL activity", "DPU", 8.00 / 1e6)
-ELASTICACHE_ECPU = Price("ElastiCache Serverless (Valkey) processing", "ECPU", 0.0023 / 1e6)
-LAMBDA_REQUEST = Price("Lambda requests", "request", 0.20 / 1e6)
-LAMBDA_GB_S = Price("Lambda duration (x86)", "GB-second", 0.0000166667)
-LOAD_HOST = Price("Load host (EC2, i4i.2xlarge)", "hour", 0.686)
+S3_PUT = Price("s3_put", "S3 PUT requests", "request", "store")
+DYNAMODB_WRITE = Price("dynamodb_write", "DynamoDB on-demand writes", "1 KB write unit", "store")
+DYNAMODB_TARGET_READ = Price("dynamodb_read", "DynamoDB on-demand reads", "4 KB read unit", "store")
+DYNAMODB_PROVISIONED_WRITE = Price("dynamodb_write_hour", "DynamoDB provisioned write capacity", "unit hour", "store")
+DYNAMODB_PROVISIONED_READ = Price("dynamodb_read_hour", "DynamoDB provisioned read capacity", "unit hour", "store")
+DYNAMODB_READ = Price("dynamodb_read", "Results table reads", "4 KB read unit", "records")
+RESULTS_WRITE = Price("dynamodb_write", "Results table writes", "1 KB write unit", "records")
+RESULTS_STORED = Price("dynamodb_storage", "Results table storage", "GB month", "records")
+RESULTS_PUT = Price("s3_put", "Results bucket PUT requests", "request", "records")
+BUCKET_STORED = Price("s3_storage", "Results bucket storage", "GB month", "records")
+AURORA_IO = Price("aurora_io", "Aurora I/O requests", "request", "store")
+DSQL_DPU = Price("dsql_dpu", "Aurora DSQL activity", "DPU", "store")
+ELASTICACHE_ECPU = Price("elasticache_ecpu", "ElastiCache Serverless (Valkey) processing", "ECPU", "store")
+LAMBDA_REQUEST = Price("lambda_request", "Lambda requests", "request", "control")
+LAMBDA_GB_S = Price("lambda_gb_s", "Lambda duration (x86)", "GB-second", "control")
+LAMBDA_ARM_GB_S = Price("lambda_arm_gb_s", "Lambda duration (arm64)", "GB-second", "control")
+LOAD_QUEUE = Price("sqs_fifo", "SQS FIFO requests", "request", "load")
+STATE_TRANSITION = Price("state_transition", "Step Functions state transitions", "transition", "control")
+LOGS_GB = Price("logs_ingestion", "CloudWatch Logs ingestion", "GB", "records")
+LOGS_STORED = Price("logs_storage", "CloudWatch Logs storage", "GB month", "records")
+
+ACU_HOUR = Price("aurora_acu_hour", "Aurora Serverless v2 capacity", "ACU hour", "store")
+ELASTICACHE_GB_HOUR = Price("elasticache_gb_hour", "ElastiCache Serverless (Valkey) data", "GB hour", "store")
+VOLUME_GB_MONTH = Price("ebs_gp3", "EBS volumes (gp3)", "GB month", "store")
+ADDRESS_HOUR = Price("public_ipv4", "Public IPv4 addresses", "hour", "store")
+ENDPOINT_HOUR = Price("vpc_endpoint", "VPC interface endpoints", "hour", "store")
+SECRET_MONTH = Price("secret", "Secrets Manager secrets", "secret month", "store")
+
+
+def instance(service: str, type_: str, part: Part = "store") -> Price:
+    """Return the hour of an instance: of `ec2`, `aurora` or `elasticache`."""
+    return Price(f"{service}:{type_}", f"{type_} ({_SERVICES[service]})", "hour", part)
+
+
+_SERVICES = {"ec2": "EC2", "aurora": "Aurora PostgreSQL", "elasticache": "ElastiCache for Valkey"}
+LOAD_HOST = instance("ec2", "i4i.2xlarge", "load")._replace(item="Load host (EC2, i4i.2xlarge)")
 """The dearer of the two that the stack offers."""
-LOAD_QUEUE = Price("SQS FIFO requests", "request", 0.50 / 1e6)
-STATE_TRANSITION = Price("Step Functions state transitions", "transition", 0.025 / 1_000)
-LOGS_GB = Price("CloudWatch Logs ingestion", "GB", 0.50)
+HOURS_PER_MONTH = 730
+DAYS_PER_MONTH = HOURS_PER_MONTH / 24
 
 
-class CostLine(Contract):
-    """A number of units of one thing at its list price."""
+class Amount(NamedTuple):
+    """So many units of something; `note` says what they rest on, where they are no plain count."""
 
-    item: str
-    unit: str
-    quantity: float = Field(ge=0)
-    unit_price_usd: float = Field(ge=0)
-
-    @property
-    def usd(self) -> float:
-        """Return quantity times price."""
-        return self.quantity * self.unit_price_usd
+    price: Price
+    quantity: float
+    note: str = ""
 
 
-class CostEstimate(Contract):
-    """The cost of a trial by the price table of `price_table_date`; lines without a quantity are left out."""
+class CostEstimate(NamedTuple):
+    """What has a quantity, priced; `unpriced` are those of which the table has no price."""
 
-    lines: tuple[CostLine, ...]
-    price_table_date: str = PRICE_TABLE_DATE
+    lines: tuple[CostItem, ...]
+    unpriced: tuple[Price, ...] = ()
 
     @property
     def total_usd(self) -> float:
@@ -78,28 +87,61 @@ class CostEstimate(Contract):
         return sum(line.usd for line in self.lines)
 
     @property
-    def biggest(self) -> CostLine | None:
+    def biggest(self) -> CostItem | None:
         """Return the line to look at first."""
         return max(self.lines, key=lambda line: line.usd, default=None)
 
 
-def line(price: Price, quantity: float) -> CostLine:
-    """Return `quantity` units at their list price."""
-    return CostLine(item=price.item, unit=price.unit, quantity=quantity, unit_price_usd=price.usd)
+def line(price: Price, quantity: float, note: str = "") -> Amount:
+    """Return `quantity` units, to be billed."""
+    return Amount(price, quantity, note)
 
 
-def bill(*lines: CostLine) -> CostEstimate:
-    """Return an estimate of the lines that have a quantity."""
-    return CostEstimate(lines=tuple(each for each in lines if each.quantity > 0))
+def bill(*amounts: Amount, region: str = DEFAULT_REGION) -> CostEstimate:
+    """Price all that has a quantity; what the region's prices lack is taken from us-east-1's, and noted."""
+    lines, unpriced = [], []
+    for price, quantity, note in amounts:
+        if quantity <= 0:
+            continue
+        row = find_price(price.key, region)
+        if row is None:
+            unpriced.append(price)
+            continue
+        notes = [note, "" if row.region == region else f"{row.region}'s price"]
+        lines.append(
+            CostItem(
+                part=price.part,
+                item=price.item,
+                unit=price.unit,
+                quantity=quantity,
+                unit_price_usd=row.usd,
+                usd=quantity * row.usd,
+                note="; ".join(filter(None, notes)),
+            )
+        )
+    return CostEstimate(lines=tuple(lines), unpriced=tuple(unpriced))
 
 
 CANARIES = 30
-"""Writes that prove a trigger ready, before the load."""
+"""Writes that prove a trigger ready, before the load; no more."""
 BLOB_NAMES_BYTES, PRODUCT_NAMES_BYTES = 20, 150
 """DynamoDB bills names of attributes too."""
 READS = (Kind.READ, Kind.READ_MODIFY_WRITE)
 REWRITES = (Kind.OVERWRITE, Kind.UPDATE, Kind.READ_MODIFY_WRITE)
 WRITES = (Kind.INSERT, *REWRITES)
+
+
+class Offered(NamedTuple):
+    """
+    What a store is asked for, or was: a bill's quantities.
+
+    number: events or operations and what is preloaded; canaries: writes before the load; hours: how long the target is
+    held.
+    """
+
+    number: int
+    canaries: int
+    hours: float
 
 
 def record_bytes(workload: Workload) -> int:

@@ -17,7 +17,7 @@ from stepbench.costs.prices import READS, WRITES, line, operated, record_bytes, 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialPlan
     from stepbench.contracts.workload import Workload
-    from stepbench.costs.prices import CostLine
+    from stepbench.costs.prices import Amount, Offered
 
 ECPU_BYTES, ECPU_OF_PRODUCT = 1_024, 12
 """HSET and HGETALL of 12 fields are taken for 12 commands."""
@@ -27,7 +27,7 @@ REMOVING_ECPU = 2
 """The units of each record's SCAN and UNLINK at the end."""
 
 
-def elasticache_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
+def elasticache_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
     """
     Return the bill of a trial that offers so many operations, what is preloaded included.
 
@@ -37,7 +37,8 @@ def elasticache_lines(trial: TrialPlan, offered: int) -> tuple[CostLine, ...]:
     if workload is None or not (isinstance(target, RedisTarget) and target.cluster and target.tls):
         return ()
     preloaded = workload.records * (_command_ecpus(workload) + REMOVING_ECPU)
-    return (line(prices.ELASTICACHE_ECPU, operated(workload, offered) * _operation_ecpus(workload) + preloaded),)
+    ecpus = operated(workload, offered.number) * _operation_ecpus(workload) + preloaded
+    return (line(prices.ELASTICACHE_ECPU, ecpus, "by size and number of commands"),)
 
 
 def _operation_ecpus(workload: Workload) -> float:

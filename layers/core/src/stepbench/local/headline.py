@@ -12,6 +12,7 @@ from rich.text import Text
 
 from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES
+from stepbench.report.costs import describe_cost, describe_per_dollar
 from stepbench.report.headline import HEADINGS, headline_tables
 from stepbench.report.thresholds import threshold_lines
 
@@ -33,7 +34,7 @@ _GAP = "   "
 
 def headline(summary: RunSummary, width: int) -> Group:
     """
-    Return which thresholds were missed, a line each, and a table for each experiment with one row for each window.
+    Return which thresholds were missed, a line each, a table for each experiment with one row for each window, costs.
 
     Where the terminal is too narrow for all of a row, its name stands on a line of its own. Then p90, p95 and the floor
     are left out until the rest fits, and the last line says so; on a still narrower one each number has its name.
@@ -52,6 +53,7 @@ def headline(summary: RunSummary, width: int) -> Group:
     if missing:
         named = ", ".join(heading for heading in HEADINGS if heading in missing)
         parts.append(_note(f"left out at {width} columns: {named}; the report has them, and so has a wider terminal"))
+    parts += [_note(sentence) for sentence in (describe_cost(summary), *describe_per_dollar(summary)) if sentence]
     return Group(*parts)
 
 

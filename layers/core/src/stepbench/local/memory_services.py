@@ -104,8 +104,9 @@ class MemoryBucket:
         return self
 
     def paginate(self, *, Prefix: str, **_: object) -> Iterator[Item]:  # noqa: N803 -- boto3's
-        """Yield the keys under a prefix."""
-        yield {"Contents": [{"Key": key} for key in sorted(self.objects) if key.startswith(Prefix)]}
+        """Yield keys and sizes under a prefix."""
+        found = [{"Key": key, "Size": len(self.objects[key])} for key in sorted(self.objects) if key.startswith(Prefix)]
+        yield {"Contents": found}
 
 
 class MemoryServices:

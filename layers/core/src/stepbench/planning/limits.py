@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import AutoscaledCapacity, DynamoDbTarget
-from stepbench.costs import PRICE_TABLE_DATE, estimate
+from stepbench.costs import estimate
+from stepbench.costs.price_table import table_date
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import NOTHING
@@ -35,7 +36,7 @@ def check_budget(plan: Plan) -> float:
     problem = Problem(
         path="budget_usd",
         value=f"{plan.budget_usd:g}",
-        message=f"is below the estimate of ${total_usd:,.2f} (price table of {PRICE_TABLE_DATE}); the biggest line is "
+        message=f"is below the estimate of ${total_usd:,.2f} (price table of {table_date()}); the biggest line is "
         f"{biggest.quantity:,.0f} {biggest.item} in {_name_trial(plan, trial)}, ${biggest.usd:,.2f}",
         remedy=f"Set budget_usd to at least {_ceil_cents(total_usd):.2f}, or offer fewer events.",
     )

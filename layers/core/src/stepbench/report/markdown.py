@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.report.caveats import caveat_groups
+from stepbench.report.costs import describe_cost, describe_per_dollar
 from stepbench.report.headline import headline_tables
 from stepbench.report.labels import trial_labels
 from stepbench.report.thresholds import describe_missed, describe_undecided
@@ -37,6 +38,8 @@ def render_markdown(summary: RunSummary) -> str:
         parts.append("\n".join(failures))
     if caveats := list(_caveats(summary)):
         parts.append("\n".join(caveats))
+    if spent := [sentence for sentence in (describe_cost(summary), *describe_per_dollar(summary)) if sentence]:
+        parts.append("\n".join(f"- {_escape(sentence[:1].upper() + sentence[1:])}." for sentence in spent))
     parts.append(f"Run `{summary.run_id}`, {digits.moment(summary.started_at)}.")
     return "\n\n".join(parts) + "\n"
 

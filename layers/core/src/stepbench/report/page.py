@@ -19,7 +19,8 @@ from markupsafe import Markup
 
 from stepbench import digits
 from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of
-from stepbench.report import boxes, changes, comparisons, headline, operations, percentiles, thresholds, verdicts
+from stepbench.costs.price_table import unit_price
+from stepbench.report import boxes, changes, comparisons, costs, headline, operations, percentiles, thresholds, verdicts
 from stepbench.report.accounting import (
     accounting_adds_up,
     accounting_is_whole,
@@ -181,6 +182,7 @@ def render_page(
             missed=thresholds.describe_missed(summary),
             undecided=thresholds.describe_undecided(summary),
             kept=thresholds.describe_all_kept(summary),
+            per_dollar=costs.per_dollar_rows(summary),
             searching=[view for view in trials if view.summary.found_rate is not None],
             style=Markup(own_file("templates/page.css").read_text("utf-8")),  # noqa: S704 -- our own file
             scripts=[_script(javascript()), _script(own_file("templates/page.js").read_text("utf-8"))],
@@ -254,6 +256,8 @@ _GLOBALS: dict[str, Any] = {
     "ops": operations,
     "percentiles": percentiles,
     "format_point": format_point,
+    "costs": costs,
+    "unit_price": unit_price,
     "sentence_case": _sentence_case,
     "describe_kept": thresholds.describe_kept,
     "format_share": format_share,

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepbench.analysis.thresholds import judge
+from stepbench.contracts.cost import Cost
 from stepbench.contracts.ended import EndedServer
 from stepbench.contracts.result import (
     SUMMARY_SCHEMA,
     Caveat,
     Clock,
-    Cost,
     Failure,
     RunSummary,
     TrialResult,

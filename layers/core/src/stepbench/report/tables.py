@@ -84,7 +84,7 @@ def accounting_table(summary: RunSummary) -> Iterator[Row]:
 
 def render_csv(summary: RunSummary) -> str:
     """
-    Render one row for each window, measure and statistic, in milliseconds and not rounded.
+    Render one row for each window, measure and statistic, in milliseconds and not rounded; two for each trial's cost.
 
     A trial without a window has one row, whose reason says what became of it.
     """
@@ -110,10 +110,25 @@ def _csv_rows(summary: RunSummary) -> Iterator[Row]:
                     "statistic": statistic,
                     "value": getattr(times, statistic),
                 }
+    yield from _cost_rows(summary)
     for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
         if not trial.windows:
             reason = f"{trial.failure.error}: {trial.failure.cause}" if trial.failure else state_of(trial)
             yield {**_trial_cells(trial), "name": label, "reason": reason}
+
+
+def _cost_rows(summary: RunSummary) -> Iterator[Row]:
+    """Yield each window's performance per dollar, where it has one, then what each trial cost, where that is known."""
+    windows = {(row.trial.index, row.window.phase, row.window.name): row for row in window_rows(summary.trials)}
+    for found in summary.per_dollar:
+        cells = _window_cells(windows[found.trial, found.phase, found.window])
+        interval = {"value": found.value, "low": found.low, "high": found.high}
+        yield {**cells, "kind": "", "measure": "per_dollar", "statistic": "p50", **interval}
+    for trial in summary.trials:
+        if trial.cost_usd.actual is not None:
+            for name in ("estimate", "actual"):
+                usd = getattr(trial.cost_usd, name)
+                yield {**_trial_cells(trial), "measure": "cost_usd", "statistic": name, "value": usd}
 
 
 def _all_measures(row: WindowRow) -> Iterator[tuple[str, str, Latency]]:

@@ -8,6 +8,7 @@ from stepbench.analysis.evidence import gather
 from stepbench.analysis.trial import trial_result
 from stepbench.contracts.tasks import AnalyseTrialInput, AnalyseTrialOutput
 from stepbench.records.storage import layout
+from stepbench.stages.deployment import deployment
 
 if TYPE_CHECKING:
     from stepbench.stages.services import Services
@@ -22,7 +23,8 @@ def analyse_trial(task: AnalyseTrialInput, services: Services) -> AnalyseTrialOu
         RecordsUnavailableError: bucket or table do not answer.
     """
     spec = services.trial(task.ref)
-    result = trial_result(gather(spec, task.failure, services.runs, services.table, services.clock))
+    stack = deployment(services.settings)
+    result = trial_result(gather(spec, task.failure, services.runs, services.table, services.clock, deployment=stack))
     key = layout.trial_key(task.ref, "result.json")
     services.runs.put_model(key, result)
     return AnalyseTrialOutput(result_key=key)

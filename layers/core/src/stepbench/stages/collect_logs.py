@@ -35,6 +35,8 @@ FUNCTIONS = (
     "ScaleTarget",
     "PlanPhase",
     "AwaitArrivals",
+    "CheckPrecision",
+    "MeasureUtilisation",
 )
 """Which functions a trial runs before its logs are read, and so whose logs it reads."""
 MAX_INVOCATIONS = 100_000
@@ -46,6 +48,8 @@ BUDGET_NS = 5_000_000_000
 """How long one call goes on; Step Functions waits and calls again."""
 _UNKNOWN_START_MS = 3_600_000
 _MARGIN_MS = 5_000
+_OWN_MARGIN_MS = 500
+"""Where nothing but the time tells whose invocation it was: an earlier trial's last one ended a second before."""
 _THROTTLED = frozenset({"ThrottlingException", "LimitExceededException", "TooManyRequestsException"})
 
 
@@ -54,7 +58,7 @@ class _Cursor(Contract):
     The content of the opaque token: where to read on. `every`: see `LogCollection`.
 
     `function` counts through `FUNCTIONS`, where `receiver` stands for the first; past their end come the t4 lines of
-    `t4_function`, unless that is empty. `log_t4` is the plan's.
+    `t4_function`, unless that is empty. `log_t4` is the plan's. `calls`, `others`: see `LogCollection`.
     """
 
     function: int = 0
@@ -69,6 +73,8 @@ class _Cursor(Contract):
     log_t4: str = "none"
     t4_function: str = ""
     receiver: str = RECEIVER
+    calls: int = 0
+    others: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
@@ -96,7 +102,8 @@ class _Cursor(Contract):
     def span_ms(self) -> tuple[int, int]:
         """Return from and to of the slice; both included."""
         if not self.sliced:
-            return max(self.from_ms, self.resume_ms), self.to_ms
+            later_ms = 0 if self.reads_t4 else _MARGIN_MS - _OWN_MARGIN_MS  # t4 lines name their trial
+            return max(self.from_ms + later_ms, self.resume_ms), self.to_ms
         begin = self.from_ms + self.slice * SLICE_MS
         return max(begin, self.resume_ms), min(begin + SLICE_MS - 1, self.to_ms)
 
@@ -128,6 +135,7 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
     """
     began_ns = services.clock.now_ns()
     cursor = _Cursor.model_validate_json(task.token) if task.token else _begin(task.ref, services, began_ns)
+    cursor = cursor.model_copy(update={"calls": cursor.calls + 1})
     while not cursor.done:
         following = _read_page(task.ref, cursor, services)
         if following is None or services.clock.now_ns() - began_ns > BUDGET_NS:
@@ -152,7 +160,13 @@ def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
         log_t4=plan.log_t4,
         t4_function="" if plan.log_t4 == "none" else WATCHER if plan.pull else RECEIVER,
         receiver=plan.target.receiver,
+        others=_others(ref, services),
     )
+
+
+def _others(ref: TrialRef, services: Services) -> tuple[str, ...]:
+    """Return the other runs that hold a target of the stack."""
+    return tuple(sorted({lease.run_id for lease in services.table.leases()} - {ref.run_id}))
 
 
 def _trial_start_ms(ref: TrialRef, services: Services, now_ns: int) -> int:
@@ -211,6 +225,8 @@ def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollectio
         seen=len(expected & seen),
         t4_expected=len(wanted),
         t4_seen=len(wanted & logged_requests(ref, services.runs)) if wanted else 0,
+        calls=cursor.calls,
+        others=tuple(sorted({*cursor.others, *_others(ref, services)})),
     )
 
 

@@ -61,10 +61,9 @@ def _result(task: ConcludeRunInput, services: Services) -> dict[str, Any]:
     if task.report is None:
         return {"cause": task.cause[:MAX_CAUSE_CHARS]}
     summary = services.runs.find_model(layout.run_key(task.run_id, "summary.json"), RunSummary)
-    costs = [trial.cost_usd.actual for trial in summary.trials if trial.cost_usd.actual is not None] if summary else []
     return {
         "cause": task.report.cause[:MAX_CAUSE_CHARS],
         "headline": task.report.headline[:MAX_HEADLINE_LINES],
         "verdict": task.report.verdict,
-        "actual_usd": sum(costs) if costs else None,
+        "actual_usd": summary.cost_usd.actual if summary and summary.cost_usd else None,
     }

@@ -39,6 +39,7 @@ from stepbench.report.summary import (
 )
 from stepbench.report.thresholds import describe_missed
 from stepbench.report.verdicts import verdict_lines
+from stepbench.stages.run_costs import add_costs
 from stepbench.stages.run_manifest import run_manifest
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
         "description": (parsed.description or "") if parsed else "",
     }
     summary = summary.model_copy(update={"groups": groups, "shares": shares, "clock_checks": checks, **over_trials})
+    summary = add_costs(summary, services)
     manifest = run_manifest(task.run_id, summary.trials, services)
     page = render_page(summary, results, manifest, plan)
     services.runs.put_model(layout.run_key(task.run_id, "summary.json"), summary)

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench import __version__
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.manifest import Manifest
-from stepbench.costs import PRICE_TABLE_DATE
+from stepbench.costs.price_table import table_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ def run_manifest(run_id: str, trials: Sequence[TrialSummary], services: Services
         runtime=f"python{platform.python_version()}",
         architecture=platform.machine(),
         emulated=bool(settings.emulator),
-        price_table_date=PRICE_TABLE_DATE,
+        price_table_date=table_date(services.settings.aws_region),
         functions=_functions(services),
         stores={trial.store: trial.provider for trial in trials},
         sandboxes=_sandboxes(run_id, trials, services),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 PATTERN = '"REPORT RequestId"'
 """`filterPattern` of FilterLogEvents."""
+_MS_MB_PER_GB_S = 1_000 * 1_024
 _REQUEST = re.compile(r"^REPORT RequestId: (\S+)")
 _FAILURE = re.compile(r"\tStatus: (?:error\tError Type: )?(timeout|\S+\.\S+)")
 _FIELD = re.compile(r"\b(Duration|Billed Duration|Init Duration|Memory Size|Max Memory Used): ([\d.]+) (?:ms|MB)")
@@ -31,6 +32,11 @@ class ReportLine(Contract):
     max_memory_mb: int | None
     init_ms: float | None = None
     failure: str = ""
+
+    @property
+    def gb_s(self) -> float:
+        """Return the billed time times the memory, in GB-seconds."""
+        return self.billed_ms * self.memory_mb / _MS_MB_PER_GB_S
 
 
 class ReportPage(Contract):
@@ -53,6 +59,10 @@ class LogCollection(Contract):
     """Request ids of all t4 items that the trial's `log_t4` wants in the log."""
     t4_seen: int = 0
     """So many of these ids have a t4 line."""
+    calls: int = 1
+    """How often CollectLogs was called."""
+    others: tuple[str, ...] = ()
+    """Runs that held a target when the collection began or ended: their invocations are in the same logs."""
 
 
 def parse_report(message: str) -> ReportLine | None:

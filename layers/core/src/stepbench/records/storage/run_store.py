@@ -96,11 +96,15 @@ class RunStore:
 
     def keys(self, prefix: str) -> Iterator[str]:
         """List all keys under a prefix, in order."""
+        yield from (key for key, _ in self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """List all keys under a prefix, in order, with their objects' bytes."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
         try:
             for page in pages:
                 for item in page.get("Contents", []):
-                    yield item["Key"]
+                    yield item["Key"], int(item.get("Size", 0))
         except (BotoCoreError, ClientError) as error:
             message = f"cannot list s3://{self.bucket}/{prefix}: {error}"
             raise unavailable(message, error) from error

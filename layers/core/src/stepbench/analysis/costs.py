@@ -1,0 +1,112 @@
+"""What a trial did, counted from the evidence for its bill."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.analysis.precision import shorten_plan
+from stepbench.contracts.workload import OPERATION_KINDS
+from stepbench.costs.actual import Done, FunctionUse, actual_cost
+from stepbench.costs.prices import Offered
+from stepbench.costs.transitions import Visits, trial_transitions
+from stepbench.records.formats.columns import UNSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.analysis.evidence import Evidence
+    from stepbench.contracts.cost import Cost
+    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.result import Invocations
+
+WATCH_LANES = 2
+LEAST_SEEN = 0.9
+"""Of so large a share of the receivers' invocations a line is enough to multiply up to all of them."""
+
+
+def trial_cost(evidence: Evidence, functions: Sequence[Invocations]) -> Cost:
+    """Price what the trial did. Events that may have been sent are billed as sent."""
+    plan, joined, records = evidence.spec.plan, evidence.joined, evidence.records
+    missing = "; ".join(_missing_logs(evidence, functions))
+    used = None if missing else tuple(_uses(evidence, functions))
+    sent = int(np.count_nonzero(joined.offered & (joined.outcome != UNSENT)))
+    done = Done(
+        offered=Offered(sent + plan.preloaded_keys, joined.canaries, evidence.held_s / 3_600),
+        delivered=int(joined.arrivals.sum(dtype=np.int64)) + joined.canaries + joined.unmatched,
+        batches=len(records.items) - records.in_fallback,
+        functions=used,
+        transitions=None if used is None else trial_transitions(_visits(evidence, used)),
+        objects=evidence.objects,
+        missing_logs=missing,
+        own_server=plan.target.endpoint is not None,
+    )
+    return actual_cost(_as_run(evidence), done, evidence.deployment, evidence.spec.estimate_usd)
+
+
+def _as_run(evidence: Evidence) -> TrialPlan:
+    """Return the plan with phases as long as they were, and with as many operations of each kind as were sent."""
+    plan = shorten_plan(evidence.spec.plan, evidence)
+    kinds = evidence.joined.extras.get("kind")
+    if plan.workload is None or kinds is None:
+        return plan
+    sent = evidence.joined.offered & (evidence.joined.outcome != UNSENT)
+    counts = np.bincount(kinds[sent].astype(np.int64), minlength=len(OPERATION_KINDS)).tolist()
+    if not sum(counts):
+        return plan
+    weights = {kind.name.lower(): counts[kind] for kind in OPERATION_KINDS}
+    mix = plan.workload.mix.model_copy(update=weights)
+    return plan.model_copy(update={"workload": plan.workload.model_copy(update={"mix": mix})})
+
+
+def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[str]:
+    """Yield why the log does not tell what Lambda bills; nothing where it does."""
+    collection, records = evidence.collection, evidence.records
+    if collection is None:
+        yield "no log was collected"
+        return
+    if collection.others:
+        yield f"{', '.join(collection.others)} used the same functions meanwhile"
+    if collection.every == 1 and collection.seen < LEAST_SEEN * collection.expected:
+        yield f"{collection.seen} of {collection.expected} invocations of the receiver left a log line"
+    least = {"PlanPhase": len(records.starts_ns)}
+    if not evidence.failure.Error:
+        least |= {"PrepareTarget": 1, "AwaitTarget": 1, "AwaitArrivals": 1}
+    if evidence.spec.plan.load_from == "lambda":
+        least["RunWriter"] = len(records.started)
+    if not records.items.all_received:
+        least["WatchChanges"] = 1
+    reported = {each.function: each.invocations for each in functions}
+    for name, count in least.items():
+        if reported.get(name, 0) < count:
+            yield f"{reported.get(name, 0)} of at least {count} invocations of {name} left a log line"
+
+
+def _uses(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[FunctionUse]:
+    """Yield what is billed of each function; of the receiver the invocations are known from its own records."""
+    receiver, invoked = evidence.spec.plan.target.receiver, len(evidence.records.items.invocations())
+    for each in functions:
+        whole = each.function != receiver or not each.invocations or invoked <= each.invocations
+        count = each.invocations if whole else invoked
+        yield FunctionUse(each.function, count, each.billed_gb_s, 1 if whole else invoked / each.invocations)
+
+
+def _visits(evidence: Evidence, used: Sequence[FunctionUse]) -> Visits:
+    plan, planned = evidence.spec.plan, evidence.records.starts_ns
+    needed = [plan.phases[number] for number in planned]
+    invoked = {each.name: each.invocations for each in used}
+    if evidence.collection is not None:
+        invoked["CollectLogs"] = evidence.collection.calls
+    return Visits(
+        phases=len(needed) if evidence.failure.Error else len(plan.phases),
+        needed=len(needed),
+        slices=sum(phase.slices * plan.writers for phase in needed),
+        on_host=plan.load_from == "host",
+        invoked=invoked,
+        scaled=sum(phase.scale is not None for phase in needed),
+        sure=sum(phase.until is not None for phase in needed),
+        utilised=sum(phase.probe or phase.uses_found_rate for phase in needed),
+        missing=len(evidence.missing),
+        lanes=WATCH_LANES if plan.pull else 0,
+    )

@@ -1,0 +1,119 @@
+"""What a stack pays by the hour whether a trial runs or not, by the template's own parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stepbench.costs import prices
+from stepbench.costs.price_table import DEFAULT_REGION
+from stepbench.costs.prices import HOURS_PER_MONTH, Amount, instance, line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LOAD_HOST, NETWORK = "load-host", "network"
+"""Beside the stores' names: what stands there for writers, and for all that is in the stack's own network."""
+ETCD_NODES, ETCD_VOLUME_GB, HOST_VOLUME_GB = 3, 40, 20
+LEAST_ACU, LEAST_ELASTICACHE_GB = 0.5, 0.1
+NETWORK_ENDPOINTS, AURORA_ENDPOINTS = 4, 1
+"""Interface endpoints of `stacks/network.yaml`, and those that it has for Aurora alone."""
+_OPTIONS = {
+    "postgresql": "AuroraPostgresql",
+    "etcd": "EtcdNodes",
+    "redis": "ElastiCache",
+    "cassandra": "CassandraNode",
+    LOAD_HOST: "LoadHost",
+}
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """
+    What of a stack decides its prices.
+
+    options: its parameters by name, as far as they make something that is billed by the hour, or decide how long
+    something is stored.
+    """
+
+    region: str = DEFAULT_REGION
+    arm64: bool = False
+    emulator: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def days(self, option: str) -> float:
+        """Return a retention in days; 0 where the stack does not tell it."""
+        return float(self.options.get(option) or 0)
+
+    def stands(self, name: str) -> bool:
+        """Tell whether the stack has made a store's server, or a load host."""
+        return self.options.get(_OPTIONS.get(name, ""), "off") not in {"", "off", "own"}
+
+
+def parse_options(text: str) -> dict[str, str]:
+    """Parse `Name=value;…`, as the template passes its parameters on."""
+    pairs = (entry.partition("=") for entry in text.split(";") if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def standing(deployment: Deployment) -> dict[str, tuple[Amount, ...]]:
+    """Return what an hour is billed for, by the store that it serves, `LOAD_HOST` or `NETWORK`."""
+    found = {name: tuple(_HOURLY[name](deployment.options)) for name in _HOURLY if deployment.stands(name)}
+    if found:
+        found[NETWORK] = tuple(_network(deployment, aurora="postgresql" in found))
+    return found
+
+
+def _aurora(options: Mapping[str, str]) -> Iterator[Amount]:
+    if options["AuroraPostgresql"] == "serverless":
+        yield line(prices.ACU_HOUR, LEAST_ACU, f"{LEAST_ACU} ACU, the least: what it scaled to is not read")
+    else:
+        yield line(instance("aurora", options["AuroraInstanceClass"]), 1)
+    yield line(prices.SECRET_MONTH, 1 / HOURS_PER_MONTH)
+
+
+def _etcd(options: Mapping[str, str]) -> Iterator[Amount]:
+    yield from _hosts(options["EtcdInstanceType"], ETCD_NODES, ETCD_VOLUME_GB)
+
+
+def _elasticache(options: Mapping[str, str]) -> Iterator[Amount]:
+    if options["ElastiCache"] == "serverless":
+        yield line(prices.ELASTICACHE_GB_HOUR, LEAST_ELASTICACHE_GB, "100 MB, the least")
+    else:
+        yield line(instance("elasticache", options["ElastiCacheNodeType"]), 1)
+
+
+def _cassandra(options: Mapping[str, str]) -> Iterator[Amount]:
+    yield from _hosts(options["CassandraInstanceType"], 1, HOST_VOLUME_GB)
+
+
+def _load_host(options: Mapping[str, str]) -> Iterator[Amount]:
+    hosts = _hosts(options["LoadHostInstanceType"], 1, HOST_VOLUME_GB)
+    yield from (amount._replace(price=amount.price._replace(part="load")) for amount in hosts)
+
+
+def _hosts(type_: str, count: int, volume_gb: int) -> Iterator[Amount]:
+    """Yield EC2 hosts, each with a volume and a public address: the way to what they fetch."""
+    yield line(instance("ec2", type_), count)
+    yield line(prices.VOLUME_GB_MONTH, count * volume_gb / HOURS_PER_MONTH)
+    yield line(prices.ADDRESS_HOUR, count)
+
+
+def _network(deployment: Deployment, *, aurora: bool) -> Iterator[Amount]:
+    zones = len([zone for zone in deployment.options.get("AvailabilityZones", "").split(",") if zone]) or 2
+    endpoints = NETWORK_ENDPOINTS + (AURORA_ENDPOINTS if aurora else 0)
+    yield line(prices.ENDPOINT_HOUR._replace(part="control"), endpoints * zones)
+
+
+_HOURLY = {
+    "postgresql": _aurora,
+    "etcd": _etcd,
+    "redis": _elasticache,
+    "cassandra": _cassandra,
+    LOAD_HOST: _load_host,
+}
+
+
+def hours(amounts: tuple[Amount, ...], count: float) -> tuple[Amount, ...]:
+    """Return the amounts of so many hours."""
+    return tuple(amount._replace(quantity=amount.quantity * count) for amount in amounts)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from tests.samples.comparisons import run
+from tests.samples.services import MemoryServices
+
+from stepbench.contracts.plan import TrialRef
+from stepbench.records.formats.report_lines import PATTERN
+from stepbench.records.storage import layout
+from stepbench.stages.run_costs import FUNCTIONS, add_costs
+from stepbench.testing.fake_clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.contracts.cost import RunCost
+
+STARTED, FINISHED = "2025-06-01T12:00:00+00:00", "2025-06-01T13:00:00+00:00"
+SINCE_MS = 1_748_779_200_000
+OTHER_GB_S = "Lambda duration (x86), other functions, run itself"
+
+
+class Logs:
+    """CloudWatch Logs behind a Stubber, and the services of a stack."""
+
+    def __init__(self, stubber: Stubber, client: Any) -> None:  # noqa: ANN401 -- a boto3 client
+        self.stubber = stubber
+        self.memory = MemoryServices(FakeClock(1), aws={"logs": client}, function_prefix="stack")
+
+    def page(self, function: str, *requests: str, then: str = "", **asked: str) -> None:
+        """Expect a question, and answer with a line of 2 s in 512 MB for each request."""
+        lines = [
+            f"REPORT RequestId: {each}\tDuration: 1999.5 ms\tBilled Duration: 2000 ms\tMemory Size: 512 MB"
+            for each in requests
+        ]
+        answer: dict[str, Any] = {"events": [{"message": line} for line in lines]} | (
+            {"nextToken": then} if then else {}
+        )
+        group = f"/aws/lambda/stack-{function}"
+        expected = {"logGroupName": group, "startTime": SINCE_MS, "filterPattern": PATTERN, **asked}
+        self.stubber.add_response("filter_log_events", answer, expected)
+
+    def cost(self) -> RunCost:
+        """Return what the stage adds to a run of an hour."""
+        summary = run().model_copy(update={"run_id": "run-1", "started_at": STARTED, "finished_at": FINISHED})
+        cost = add_costs(summary, self.memory.services).cost_usd
+        assert cost is not None
+        return cost
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Logs]:
+    """Every expected question must have been asked by the end."""
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    client = boto3.client("logs", "us-east-1", aws_access_key_id="a", aws_secret_access_key="b")  # noqa: S106 -- none
+    with Stubber(client) as stubber:
+        yield Logs(stubber, client)
+        stubber.assert_no_pending_responses()
+
+
+def test_functions_that_end_after_their_trial_was_analysed_are_the_run_s(logs: Logs) -> None:
+    """Three invocations on two pages, one of them read twice: 3 GB-seconds. One function never ran."""
+    logs.page("ValidatePlan", "a", then="more")
+    logs.page("ValidatePlan", "a", "b", nextToken="more")
+    logs.stubber.add_client_error("filter_log_events", "ResourceNotFoundException")
+    logs.page("CollectLogs")
+    logs.page("AnalyseTrial", "c")
+    logs.page("ExportRecords")
+    logs.page("TearDownTarget")
+    items = {item.item: item for item in logs.cost().items}
+    assert items[OTHER_GB_S].quantity == 3
+    assert items[OTHER_GB_S].note == "AnalyseTrial, ValidatePlan"
+    assert items["Lambda requests, other functions, run itself"].quantity == 3
+
+
+def test_logs_that_do_not_answer_are_named(logs: Logs) -> None:
+    """The report is there all the same."""
+    logs.stubber.add_client_error("filter_log_events", "ThrottlingException")
+    cost = logs.cost()
+    assert OTHER_GB_S not in {item.item for item in cost.items}
+    assert any("CloudWatch Logs does not give them (ThrottlingException)" in text for text in cost.left_out)
+
+
+def test_another_run_s_invocations_are_not_told_apart(logs: Logs) -> None:
+    """So neither run is billed for them; nothing is asked."""
+    other = TrialRef(run_id="run-2", trial=0, tag="other-0000")
+    logs.memory.services.table.take_lease("s3#bucket", other, "arn", 1)
+    assert any("run-2 used the same functions meanwhile" in text for text in logs.cost().left_out)
+
+
+def test_all_that_is_stored_of_the_run_is_billed_but_what_is_rendered(logs: Logs) -> None:
+    """A page that is rendered twice is one object; its bytes are not known before it is written."""
+    for name in FUNCTIONS:
+        logs.page(name)
+    for name, size in (("plan.json", 400), ("trials/0000/records.parquet", 600), ("report.html", 10_000)):
+        logs.memory.services.runs.put_bytes(layout.run_key("run-1", name), b"x" * size)
+    logs.memory.services.runs.put_bytes(layout.run_key("run-2", "plan.json"), b"x")
+    items = {item.item: item for item in logs.cost().items}
+    assert items["Results bucket PUT requests, run itself"].quantity == 2 + 3
+
+
+def test_without_a_stack_there_is_nobody_to_ask() -> None:
+    """As where the command line renders what it had fetched when the emulator died."""
+    memory = MemoryServices(FakeClock(1))
+    summary = run().model_copy(update={"started_at": STARTED, "finished_at": FINISHED})
+    cost = add_costs(summary, memory.services).cost_usd
+    assert cost is not None
+    assert any("not there to be asked" in text for text in cost.left_out)
+    assert "what is stored of the run" in cost.left_out
+    assert not any(item.item.startswith("Results bucket") for item in cost.items)
