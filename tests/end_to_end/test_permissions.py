@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import (
     MEASURED_ATTEMPT,
     ROOT,
@@ -65,6 +67,25 @@ def _trials() -> list[Json]:
     ]  # fmt: skip
 
 
+def _use_api(deployment: Deployment) -> None:
+    """Ask for everything that the API answers, of a run that is stopped and of one in the queue behind it."""
+    api = ApiClient(deployment)
+    running, waiting = (
+        api.call("POST", "/runs", {"plan": plan(f"api-{name}", "s3", measured=400)}).body["run_id"] for name in "ab"
+    )
+    assert wait_for(lambda: (api.call("GET", f"/runs/{running}").body["progress"] or {}).get("sent", 0) > 0)
+    assert api.call("GET", f"/runs/{waiting}").body["queue"]["position"] == 1
+    assert api.call("GET", "/runs").status == api.call("GET", "/runs?plan=api-a").status == 200
+    for run_id in (waiting, running):
+        assert api.call("DELETE", f"/runs/{run_id}").status == 202
+        assert wait_for(partial(_is_stopped, api, run_id))
+    assert api.call("GET", f"/runs/{running}/report").status == 303
+
+
+def _is_stopped(api: ApiClient, run_id: str) -> bool:
+    return bool(api.call("GET", f"/runs/{run_id}").body["state"] == "stopped")
+
+
 @pytest.fixture(scope="module")
 def calls(deployment: Deployment) -> list[Json]:
     """Run what takes every path, abort a run as from the console, and return what was asked for in a role's name."""
@@ -83,6 +104,7 @@ def calls(deployment: Deployment) -> list[Json]:
         deployment.abort()
         assert wait_for(lambda: deployment.inventory() == before), deployment.inventory()
         finish(process)
+    _use_api(deployment)
     return [json.loads(line) for line in deployment.decisions.read_text().splitlines()]
 
 
