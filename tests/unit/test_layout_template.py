@@ -537,6 +537,7 @@ def test_a_schedule_starts_a_run_named_after_its_invocation() -> None:
     shape = (
         botocore.session.get_session().get_service_model("stepfunctions").operation_model("StartExecution").input_shape
     )
+    assert shape is not None
     assert not ParamValidator().validate(given, shape).has_errors()
     request = parse_request(json.loads(given["input"]))
     assert (request.plan, request.source, request.team) == ("quick-unloaded-s3", "schedule", "default")
