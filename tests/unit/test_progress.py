@@ -267,3 +267,10 @@ def test_the_share_done_is_a_share_of_time(
 ) -> None:
     """Nothing is divided by zero at the very end of a run that took no time."""
     assert share_done(at(specs, now_s, done=2), overheads) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("ahead", "behind"), [(1, "another run"), (3, "3 other runs")])
+def test_a_run_that_waits_for_its_turn_says_so(ahead: int, behind: str) -> None:
+    """Otherwise it would seem to validate its plan for an hour."""
+    snapshot = Snapshot(specs=two_trials(), started_ns=0, now_ns=1, ahead=ahead)
+    assert activity(snapshot) == f"waiting for its turn, behind {behind}"

@@ -46,10 +46,11 @@ class Snapshot:
     """
     A snapshot holds what is known of a run at one moment.
 
-    `trial` is None before the first trial and between two; `phase` is None while the target is prepared. `holder` has
-    the target that the trial waits for; "" while it waits for none. `sent`, `errors` (failed and unknown outcomes) and
-    `received` are the trial's, `rate_per_s` what its writers have sent of late,
-    `service_times` a histogram of the phase's acknowledged requests, as far as their records are stored.
+    `trial` is None before the first trial and between two; `ahead` are the runs that the run waits for until then.
+    `phase` is None while the target is prepared. `holder` has the target that the trial waits for; "" while it waits
+    for none. `sent`, `errors` (failed and unknown outcomes) and `received` are the trial's, `rate_per_s` what its writers
+    have sent of late, `service_times` a histogram of the phase's acknowledged requests, as far as their records are
+    stored.
     """
 
     specs: tuple[TrialSpec, ...]
@@ -58,6 +59,7 @@ class Snapshot:
     trial: int | None = None
     trial_seen_ns: int = 0
     holder: str = ""
+    ahead: int = 0
     done: int = 0
     phase: PhaseStart | None = None
     sent: int = 0
@@ -128,8 +130,14 @@ def _left_of_trial(spec: TrialSpec, snapshot: Snapshot, overheads: Overheads) ->
     return left + load_s + between_s(following, overheads) + overheads.finish_s
 
 
+def _runs(number: int) -> str:
+    return "another run" if number == 1 else f"{number} other runs"
+
+
 def activity(snapshot: Snapshot) -> str:
     """Describe in a few words what happens now."""
+    if snapshot.trial is None and snapshot.ahead:
+        return f"waiting for its turn, behind {_runs(snapshot.ahead)}"
     if snapshot.trial is None:
         return "writing the report" if snapshot.done >= len(snapshot.specs) else "validating the plan"
     phases = snapshot.specs[snapshot.trial].plan.phases

@@ -12,6 +12,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.errors import LocalEnvironmentError, RecordsUnavailableError, ServerEndedError
 from stepbench.local.environment import EMULATOR
 from stepbench.local.executions import RUNNING
+from stepbench.planning.queue import ahead_of
 from stepbench.progress import PhaseStart, RecentRate, Snapshot, counted, phase_times, told_at_ns
 from stepbench.records.storage import layout
 
@@ -50,6 +51,7 @@ class Observer:
     trial: int | None = None
     trial_seen_ns: int = 0
     holder: str = ""
+    ahead: int = 0
     phase: PhaseStart | None = None
     sent: int = 0
     errors: int = 0
@@ -113,6 +115,7 @@ class Observer:
             trial=self.trial,
             trial_seen_ns=self.trial_seen_ns,
             holder=self.holder,
+            ahead=self.ahead if self.trial is None and not self.done else 0,
             done=self.done,
             phase=self.phase,
             sent=self.sent,
@@ -128,7 +131,7 @@ class Observer:
             yield self._read_status
             if self.folder is not None:
                 yield from self.folder.pending(self.done, self.trial if self.phase else None)
-            yield lambda: self._read_shard(next(shards))
+            yield self._read_queue if self.trial is None and not self.done else lambda: self._read_shard(next(shards))
             yield request
             yield lambda: self._read_shard(next(shards))
 
@@ -137,6 +140,12 @@ class Observer:
         # Only here: the other requests are not always sent, and one that was not sent has not been answered.
         self._failures = 0
         self._answered_ns = self.clock.now_ns()
+
+    def _read_queue(self) -> None:
+        """Read how many runs this one waits for, until its first trial begins."""
+        entries = self.executions.stack.register.queue()
+        own = next((entry for entry in entries if entry.run_id == self.executions.run.run_id), None)
+        self.ahead = len(ahead_of(own, entries)) if own is not None else 0
 
     def _read_children(self) -> None:
         children = self.executions.children()
