@@ -48,7 +48,7 @@ class Snapshot:
 
     `trial` is None before the first trial and between two; `ahead` are the runs that the run waits for until then.
     `phase` is None while the target is prepared. `holder` has the target that the trial waits for; "" while it waits
-    for none. `sent`, `errors` (failed and unknown outcomes) and `received` are the trial's, `rate_per_s` what its writers
+    for none. `sent`, `errors` (failed and unknown outcomes) and `received` are the trial's, `rate_per_s` what writers
     have sent of late, `service_times` a histogram of the phase's acknowledged requests, as far as their records are
     stored.
     """
