@@ -56,7 +56,7 @@ def _note_failure(ref: TrialRef, failure: Failure, services: Services) -> None:
     try:
         services.runs.put_model(layout.trial_key(ref, "failure.json"), failure)
     except RecordsRefusedError:
-        logger.exception("the failure could not be noted", extra={"trial": ref.tag})
+        logger.exception("the failure could not be noted", extra=ref.model_dump())
 
 
 def failure_of(state: StateError) -> Failure | None:
