@@ -7,7 +7,7 @@ import re
 import shlex
 from typing import Any, NamedTuple
 
-import boto3
+import botocore.session
 import pytest
 from botocore import xform_name
 from tests.samples.services import MemoryServices
@@ -125,7 +125,8 @@ def _dashboard() -> Json:
 
 def _metrics(rows: list[list[Any]]) -> list[Metric]:
     """Return a widget's metrics; in a row "." repeats the field above, "..." the whole beginning."""
-    found, above = [], []
+    found: list[Metric] = []
+    above: list[str] = []
     for row in rows:
         fields = [each for each in row if isinstance(each, str)]
         fields = above if fields == ["..."] else [above[i] if each == "." else each for i, each in enumerate(fields)]
@@ -162,15 +163,15 @@ def commands(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("page", ["runbook"])
 def test_commands_of_a_page_are_ones_that_aws_knows(page: str) -> None:
     """They are pasted at night."""
+    session = botocore.session.get_session()
     calls = commands((ROOT / f"docs/{page}.md").read_text())
     assert calls
     for service, operation, *words in calls:
         if service == "s3":
             continue
-        client = boto3.client(service, region_name="us-east-1")
-        shape = client.meta.service_model.operation_model(
-            client.meta.method_to_api_mapping[operation.replace("-", "_")]
-        )
-        known = {xform_name(name, "-") for name in shape.input_shape.members}
+        model = session.get_service_model(service)
+        (named,) = (name for name in model.operation_names if xform_name(name, "-") == operation)
+        shape = model.operation_model(named).input_shape
+        known = {xform_name(name, "-") for name in shape.members} if shape else set()
         options = {word.removeprefix("--") for word in words if re.fullmatch(r"--[a-z][a-z-]+", word)}
         assert options - known - {"query", "output", "max-items", "cli-read-timeout", "cli-binary-format"} == set()

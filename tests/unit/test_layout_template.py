@@ -33,6 +33,7 @@ from stepbench.stages import (
     await_target,
     bootstrap_dsql,
     collect_logs,
+    drop_results,
     prepare_target,
     sweep_targets,
     target_driver,
@@ -329,6 +330,7 @@ OWN_LIMITS_S = {
     "SweepTargets": sweep_targets.SWEEP_LIMIT_S + TEAR_DOWN_S,
     "BootstrapDsql": bootstrap_dsql.BINDING_LIMIT_S,
     "HttpApi": 20 - REQUEST_S,  # it asks with a patience of its own
+    "DropResults": drop_results.LIMIT_S,
 }
 """How long a stage that waits does so by its own limits."""
 
@@ -376,6 +378,7 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
         "TearDownTarget": TEARING_DOWN,
         "SweepTargets": TEARING_DOWN,
         "BootstrapDsql": set(),
+        "DropResults": set(),
         "ReceiveEvents": set(),
         "CheckClock": set(),
     }.items(),

@@ -19,7 +19,7 @@ from stepbench.settings import Settings
 from stepbench.stages.services import stage_handler
 
 ROOT = Path(__file__).parents[2]
-CONTEXT = SimpleNamespace(
+CONTEXT: Any = SimpleNamespace(
     function_name="f", memory_limit_in_mb=1, invoked_function_arn="arn", aws_request_id="request-1"
 )
 Json = dict[str, Any]
@@ -77,7 +77,7 @@ def test_without_a_word_from_lambda_nothing_is_traced() -> None:
 def test_every_stage_of_a_trial_is_known_here() -> None:
     """Only who is about the whole run, the whole stack, or a single event names no trial."""
     others = {path.stem for path in (ROOT / "functions").glob("*.py")} - set(OF_A_TRIAL) - set(OF_A_RUN)
-    assert others == {"bootstrap_dsql", "check_clock", "receive_events", "sweep_targets"}
+    assert others == {"bootstrap_dsql", "check_clock", "drop_results", "receive_events", "sweep_targets"}
 
 
 @pytest.mark.parametrize("name", [*OF_A_TRIAL, *OF_A_RUN])
