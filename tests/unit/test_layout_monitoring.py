@@ -160,7 +160,7 @@ def commands(text: str) -> list[list[str]]:
     return [shlex.split(call)[1:] for call in calls]
 
 
-@pytest.mark.parametrize("page", ["runbook"])
+@pytest.mark.parametrize("page", ["console", "runbook"])
 def test_commands_of_a_page_are_ones_that_aws_knows(page: str) -> None:
     """They are pasted at night."""
     session = botocore.session.get_session()
