@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import botocore.session
 import pytest
 from botocore import xform_name
-from tests.samples.services import MemoryServices
 from tests.samples.templates import ROOT, Json, load_template
+from tests.unit.stages.test_await_turn import arrive, queue
+from tests.unit.stages.test_conclude_run import report
 
-from stepbench.contracts.run_tasks import SweepTargetsInput
-from stepbench.observability import put_spent
+from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput
 from stepbench.settings import Settings
+from stepbench.stages.conclude_run import conclude_run
 from stepbench.stages.sweep_targets import sweep_targets
 
 MONITORING = load_template("stacks/monitoring.yaml")
@@ -64,9 +66,12 @@ OF_SERVICES = {
 @pytest.fixture
 def emitted(capsys: pytest.CaptureFixture[str]) -> set[Metric]:
     """Return what AWS's services emit, and what our own code does when it is called."""
-    memory = MemoryServices(monitoring=True, function_prefix="bench")
-    sweep_targets(SweepTargetsInput(), memory.services)
-    put_spent(1.5, "a-team", memory.services.settings)
+    memory, _ = queue()
+    watched = memory.services.settings.model_copy(update={"monitoring": True, "function_prefix": "bench"})
+    services = replace(memory.services, settings=watched)
+    sweep_targets(SweepTargetsInput(), services)
+    arrive(memory, "run-1", 1)
+    conclude_run(ConcludeRunInput(run_id="run-1", report=report("run-1")), services)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     own = {
         Metric(directive["Namespace"], metric["Name"], tuple(dimensions))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.samples.services import MemoryServices
 
 from stepbench import observability
 from stepbench.contracts.plan import TrialRef, TrialSpec
@@ -25,12 +26,9 @@ CONTEXT: Any = SimpleNamespace(
 Json = dict[str, Any]
 REF = {"run_id": "run-1", "trial": 3, "tag": "abc-0003"}
 MARK = "MARKED-VALUE"
-OF_A_TRIAL = sorted(
-    path.stem
-    for path in (ROOT / "events/tasks").glob("*.json")
-    if log_keys(json.loads(path.read_text())).keys() >= {"run_id", "trial", "tag"}
-)
-OF_A_RUN = ["render_report", "validate_plan"]
+NAMED = {path.stem: set(log_keys(json.loads(path.read_text()))) for path in (ROOT / "events/tasks").glob("*.json")}
+OF_A_TRIAL = sorted(name for name, keys in NAMED.items() if keys == {"run_id", "trial", "tag"})
+OF_A_RUN = sorted(name for name, keys in NAMED.items() if keys == {"run_id"})
 PROGRAM = """
 import sys
 from types import SimpleNamespace
@@ -77,7 +75,8 @@ def test_without_a_word_from_lambda_nothing_is_traced() -> None:
 def test_every_stage_of_a_trial_is_known_here() -> None:
     """Only who is about the whole run, the whole stack, or a single event names no trial."""
     others = {path.stem for path in (ROOT / "functions").glob("*.py")} - set(OF_A_TRIAL) - set(OF_A_RUN)
-    assert others == {"bootstrap_dsql", "check_clock", "drop_results", "receive_events", "sweep_targets"}
+    assert others == {"bootstrap_dsql", "check_clock", "drop_results", "http_api", "receive_events", "sweep_targets"}
+    assert {"await_turn", "conclude_run", "render_report", "validate_plan"} <= set(OF_A_RUN)
 
 
 @pytest.mark.parametrize("name", [*OF_A_TRIAL, *OF_A_RUN])
@@ -148,8 +147,8 @@ def test_no_password_of_a_plan_gets_into_logs_or_history(
     monkeypatch: pytest.MonkeyPatch, records: list[Json], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Who writes one into a plan is told so; the refusal is the execution's cause, and stands in two logs."""
-    for variable in ("RESULTS_TABLE", "RESULTS_BUCKET"):
-        monkeypatch.setenv(variable, "any")
+    memory = MemoryServices()
+    monkeypatch.setattr("stepbench.stages.services.connect", lambda _environ: memory.services)
     target = {"store": "postgresql", "endpoint": f"admin:{MARK}@db.example:5432/bench", "password": MARK}
     plan = {"name": "p", "trials": [{"target": target, "phases": [], "login": {"secret": MARK}}], "db": f"//u:{MARK}@h"}
     event = {"plan": plan, "run_id": "run-1", "started_at": "2026-01-02T03:04:05Z"}
@@ -157,7 +156,7 @@ def test_no_password_of_a_plan_gets_into_logs_or_history(
     with pytest.raises(PlanError) as refused:
         handler(event, CONTEXT)
     assert {problem.path for problem in refused.value.problems} >= {"trials[0].target.password", "db"}
-    said = [str(refused.value), json.dumps(records), *capsys.readouterr()]
+    said = [str(refused.value), json.dumps(records), str(memory.services.register.find("run-1")), *capsys.readouterr()]
     assert records
     assert not any(MARK in text for text in said)
 

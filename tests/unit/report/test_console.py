@@ -10,6 +10,7 @@ import pytest
 from tests.statemachines.conftest import MACHINES, load_machine
 
 from stepbench.planning import find_plan, parse_plan
+from stepbench.planning.requests import parse_request, requested_plan
 from stepbench.report.console import draw_machine, render
 
 ROOT = Path(__file__).parents[3]
@@ -72,17 +73,17 @@ def test_every_state_is_in_the_drawing(name: str) -> None:
 
 
 def test_every_preset_has_an_input_that_is_accepted() -> None:
-    """To paste where it is short, by its file where it is not."""
-    presets = json.loads((ROOT / "events/presets.json").read_text())
-    parts = re.split(r"<details><summary><code>(.*?)</code></summary>", PAGE)[1:]
-    texts = dict(zip(parts[::2], parts[1::2], strict=True))
-    assert sorted(texts) == sorted(presets)
-    pasted = 0
-    for name, text in texts.items():
-        if found := re.search(r"```json\n(.*)\n```", text):
-            assert parse_plan(found[1]) == parse_plan(find_plan(name))
-            pasted += 1
-        else:
-            assert f"--input file://events/plans/{name}.json" in text
-            assert (ROOT / f"events/plans/{name}.json").is_file()
-    assert pasted > len(presets) / 2
+    """Its name is enough; each stands once, in the order in which `stepbench plans` has them."""
+    inputs = [json.loads(text) for text in re.findall(r"^\|.*\| `(\{.*\})` \|$", PAGE, re.MULTILINE)]
+    named = [parse_request(given).plan for given in inputs]
+    assert sorted(map(str, named)) == sorted(json.loads((ROOT / "events/presets.json").read_text()))
+    for given in inputs:
+        assert requested_plan(parse_request(given)) == parse_plan(find_plan(given["plan"]))
+
+
+def test_other_inputs_of_the_page_are_accepted_too() -> None:
+    """A preset with changes, and a plan of one's own."""
+    shown = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+    with_changes, own = (requested_plan(parse_request(given)) for given in shown)
+    assert with_changes != parse_plan(find_plan(shown[0]["plan"]))
+    assert own.name == "mine"

@@ -64,6 +64,14 @@ KINDS = (
         {"logGroupNamePrefix": _MACHINES_LOGS},
         prefix="",
     ),
+    Kind("APIs", "apigatewayv2", "get_apis", "Items[?Name=='STACK'].Name", prefix=""),
+    Kind(
+        "the API's log group",
+        *_LOGS,
+        "logGroups[?logGroupName=='/aws/vendedlogs/apis/STACK'].logGroupName",
+        {"logGroupNamePrefix": "/aws/vendedlogs/apis/STACK"},
+        prefix="",
+    ),
     Kind("alarms", "cloudwatch", "describe_alarms", "MetricAlarms[].AlarmName"),
     Kind(
         "dashboards",

@@ -14,14 +14,12 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepbench.planning.presets import find_plan, preset_directory, questions
+from stepbench.planning.presets import preset_directory, questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 State = dict[str, Any]
-LONGEST_INPUT = 2_500
-"""Characters of an input that one still likes to paste."""
 MACHINES = ("benchmark", "trial")
 _MARK = re.compile(r"(<!-- begin (\S+) -->\n).*?(<!-- end \2 -->)", re.DOTALL)
 _SHAPES = {
@@ -137,23 +135,17 @@ def describe_states(definition: State) -> Iterator[str]:
 
 
 def list_inputs(directory: Path) -> Iterator[str]:
-    """Yield the presets by the question that they ask, each with an input to paste, or the command that sends it."""
+    """Yield a table of the presets by the question that they ask, each with the input that runs it."""
+    yield "| question | input |"
+    yield "|---|---|"
     for question, presets in questions(directory):
-        yield f"### {question or 'How good is the instrument?'}\n"
-        for name in presets:
-            text = json.dumps(json.loads(find_plan(name, directory)), ensure_ascii=False)
-            yield f"<details><summary><code>{name}</code></summary>\n"
-            if len(text) <= LONGEST_INPUT:
-                yield f"```json\n{text}\n```\n"
-            else:
-                command = "aws stepfunctions start-execution --state-machine-arn $MACHINE"
-                yield f"    {command} --name {name}-$(date +%s) --input file://events/plans/{name}.json\n"
-            yield "</details>\n"
+        for place, name in enumerate(presets):
+            yield f"| {'' if place else question or 'How good is the instrument?'} | `{json.dumps({'plan': name})}` |"
 
 
 def render(page: str, root: Path) -> str:
     """Return the page with its generated parts as they have to be; `root` is the checkout."""
-    parts = {"inputs": "\n".join(list_inputs(root / "events/plans"))}
+    parts = {"inputs": "\n".join((*list_inputs(root / "events/plans"), ""))}
     for name in MACHINES:
         definition = json.loads((root / f"statemachines/{name}.asl.json").read_bytes())
         rows = "\n".join(("| state | what it does |", "|---|---|", *describe_states(definition)))
