@@ -128,6 +128,7 @@ BENCHMARK_EDGES = {
     "RunTrial: States.ALL",
     "RunTrials: States.ALL",
     "RenderReport: States.ALL",
+    "AwaitTurn: PlanError",
     "AwaitTurn: States.ALL",
     "ConcludeRun: States.ALL",
 }
@@ -356,13 +357,15 @@ def test_the_report_is_written_even_if_the_map_fails(lab: Lab) -> None:
     assert ending.called("RenderReport")[0]["outcomes"] == []
 
 
-def test_a_run_whose_turn_cannot_come_measures_nothing(lab: Lab) -> None:
-    """It has made nothing yet; the sweeper takes it out of the queue."""
-    scenario = Scenario("no-turn", {"AwaitTurn": ("PlanError", ALWAYS)}, children=(Scenario("no-turn-0"),))
-    ending = lab.run_benchmark(scenario)
-    assert (ending.status, ending.error) == ("FAILED", "PlanError")
+@pytest.mark.parametrize("error", ["PlanError", "KeyError"])
+def test_a_run_whose_turn_cannot_come_measures_nothing(lab: Lab, error: str) -> None:
+    """It has made nothing yet; the sweeper takes it out of the queue. A refusal is told as ValidatePlan's is."""
+    child = Scenario(f"no-turn-{error}-0")
+    ending = lab.run_benchmark(Scenario(f"no-turn-{error}", {"AwaitTurn": (error, ALWAYS)}, children=(child,)))
+    assert (ending.status, ending.error) == ("FAILED", error)
+    assert ending.cause == "as the scenario says" or error != "PlanError"
     assert ending.stages == {"ValidatePlan", "AwaitTurn"}
-    assert lab.calls("no-turn-0") == []
+    assert lab.calls(child.id) == []
 
 
 def test_a_run_is_concluded_with_its_report_before_it_ends(lab: Lab) -> None:
