@@ -105,12 +105,15 @@ def test_what_a_stage_logs_is_about_its_own_run(records: list[Json]) -> None:
 
     observed(stage)({"ref": REF}, CONTEXT)
     observed(stage)({"item": {"ref": {**REF, "trial": 4}}}, CONTEXT)
+    observed(stage)({"pathParameters": {"run_id": "run-2"}}, CONTEXT)
     observed(stage)({}, CONTEXT)
     assert [(each["message"], each.get("run_id"), each.get("trial")) for each in records] == [
         ("at work", "run-1", 3),
         ("ended", "run-1", 3),
         ("at work", "run-1", 4),
         ("ended", "run-1", 4),
+        ("at work", "run-2", None),
+        ("ended", "run-2", None),
         ("at work", None, None),
         ("ended", None, None),
     ]

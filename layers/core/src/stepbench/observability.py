@@ -54,7 +54,8 @@ def log_keys(event: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an event, which may not be valid, says of the run and the trial that it is about."""
     item = event.get("item")
     ref = (item if isinstance(item, dict) else event).get("ref")
-    known = ref if isinstance(ref, dict) else event
+    path = event.get("pathParameters")
+    known = next((each for each in (ref, path) if isinstance(each, dict)), event)
     return {name: known[name] for name in ("run_id", "trial", "tag") if isinstance(known.get(name), (str, int))}
 
 
