@@ -16,11 +16,11 @@ INSTALL := $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(UV) pip in
 # waiting for a core. What stays together: see tests/conftest.py.
 PARALLEL := --numprocesses=3 --dist=loadscope --no-loadscope-reorder
 
-# What emulators can be asked: of any the smallest plans, of ours a rehearsal, and of LocalStack what `make test` asks MiniStack.
+# What emulators can be asked: of any the smallest plans, of ours a rehearsal and a deletion, and of LocalStack what `make test` asks MiniStack.
 SUITE_OF_ANY := tests/emulators/test_whole_runs.py
-SUITE_OF_ministack := $(SUITE_OF_ANY) tests/emulators/test_rehearsal.py
+SUITE_OF_ministack := $(SUITE_OF_ANY) tests/emulators/test_rehearsal.py tests/emulators/test_deletion.py
 SUITE_OF_localstack := tests/statemachines/test_on_emulator.py tests/statemachines/test_faults.py \
-  tests/integration/local/emulator/test_server.py tests/emulators
+  tests/integration/local/emulator/test_server.py $(SUITE_OF_ANY) tests/emulators/test_localstack.py tests/emulators/test_rehearsal.py
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 

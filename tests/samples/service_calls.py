@@ -35,6 +35,7 @@ class Call(NamedTuple):
 def service_calls(roles: Roles) -> list[Call]:
     """Return all of them, for the roles of a stack."""
     found = [*_streams(roles), *_machines(roles), *_autoscaling(), *_traces(), *_other_stores(roles), *_dsql(roles)]
+    found += _results(roles)
     return [*found, *_failures(roles), *_console(roles), *_load_host(roles), *_not_seen(roles)]
 
 
@@ -141,6 +142,18 @@ def _dsql(roles: Roles) -> Iterator[Call]:
     for action, clusters, context in asked:
         for cluster in clusters:
             yield Call("BootstrapDsqlFunction", f"dsql:{action}", cluster, source, context)
+
+
+def _results(roles: Roles) -> Iterator[Call]:
+    """Yield what the results bucket's custom resource does; it is there with KeepResults=false only."""
+    why = "the stack is deleted: stages/drop_results.py, and tests/emulators/test_deletion.py"
+    role, bucket = "DropResultsFunction", roles.arn("ResultsBucket")
+    for action in ("ListBucketVersions", "ListBucketMultipartUploads", "DeleteBucket"):
+        yield Call(role, f"s3:{action}", bucket, why)
+    for action in ("DeleteObject", "DeleteObjectVersion", "AbortMultipartUpload"):
+        yield Call(role, f"s3:{action}", f"{bucket}/runs/r/x", why)
+    yield Call(role, "cloudformation:DescribeStacks", str(roles.resolve({"Ref": "AWS::StackId"})), why)
+    yield Call(role, "lambda:InvokeFunction", roles.arn(role), why)
 
 
 def _failures(roles: Roles) -> Iterator[Call]:

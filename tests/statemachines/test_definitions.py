@@ -249,6 +249,14 @@ def test_the_machine_speaks_jsonpath_throughout(machine: Machine) -> None:
     assert [state.name for state in machine.states if "QueryLanguage" in state.definition] == []
 
 
+def test_states_read_like_the_experiment(machine: Machine) -> None:
+    """The console shows a state's comment beside the graph; of a failure it is the first thing that is read."""
+    for state in machine.states:
+        comment = state.definition.get("Comment", "")
+        assert comment or state.type not in {"Task", "Map", "Parallel", "Fail"}, state.name
+        assert not comment or re.fullmatch(r"[A-Z][^.\n]{15,150}\.", comment), state.name
+
+
 def test_no_polling_loop_comes_near_the_history_limit(trial: Machine) -> None:
     """An execution with 25,000 events fails, uncatchably, with everything it has measured."""
     limit_s = next(each.le for each in TrialPlan.model_fields["drain_limit_s"].metadata if hasattr(each, "le"))

@@ -123,10 +123,12 @@ WITHOUT_TABLE = {"StopLoad: States.ALL", "StopWatchingUnready: States.ALL", "Wri
 FROM_HOST = {"RunWriterOnHost: States.HeartbeatTimeout", "RunWriterOnHost: States.ALL"}
 """See test_load_host.py."""
 BENCHMARK_EDGES = {
+    "ValidatePlan: PlanError",
     "ValidatePlan: States.ALL",
     "RunTrial: States.ALL",
     "RunTrials: States.ALL",
     "RenderReport: States.ALL",
+    "AwaitTurn: PlanError",
     "AwaitTurn: States.ALL",
     "ConcludeRun: States.ALL",
 }
@@ -305,11 +307,24 @@ def test_items_that_are_missing_fail_the_trial_in_order(lab: Lab) -> None:
 
 
 def test_a_refused_plan_creates_nothing(lab: Lab) -> None:
-    """And its reasons are the execution's cause."""
+    """And its reasons are the execution's cause: no JSON around them, and no stack trace."""
     ending = lab.run_benchmark(Scenario("refused", {"ValidatePlan": ("PlanError", ALWAYS)}))
     assert (ending.status, ending.error) == ("FAILED", "PlanError")
-    assert "as the scenario says" in ending.cause
+    assert ending.cause == "as the scenario says"
     assert ending.stages == {"ValidatePlan"}
+
+
+def test_a_plan_that_could_not_be_checked_is_not_called_refused(lab: Lab) -> None:
+    """Its author has nothing to mend."""
+    ending = lab.run_benchmark(Scenario("unchecked", {"ValidatePlan": ("KeyError", ALWAYS)}))
+    assert (ending.status, ending.error) == ("FAILED", "KeyError")
+    assert ending.stages == {"ValidatePlan"}
+
+
+def test_what_a_stage_says_is_the_cause_of_its_trial(lab: Lab) -> None:
+    """Whoever opens the failed execution reads what happened, to what, and what to do."""
+    ending = lab.run_trial(Scenario("says-why", {"PrepareTarget": ("TargetUnreachableError", ALWAYS)}))
+    assert (ending.error, ending.cause) == ("TargetUnreachableError", "as the scenario says")
 
 
 def test_a_failed_trial_stops_no_other_and_is_named(lab: Lab) -> None:
@@ -342,13 +357,15 @@ def test_the_report_is_written_even_if_the_map_fails(lab: Lab) -> None:
     assert ending.called("RenderReport")[0]["outcomes"] == []
 
 
-def test_a_run_whose_turn_cannot_come_measures_nothing(lab: Lab) -> None:
-    """It has made nothing yet; the sweeper takes it out of the queue."""
-    scenario = Scenario("no-turn", {"AwaitTurn": ("PlanError", ALWAYS)}, children=(Scenario("no-turn-0"),))
-    ending = lab.run_benchmark(scenario)
-    assert (ending.status, ending.error) == ("FAILED", "PlanError")
+@pytest.mark.parametrize("error", ["PlanError", "KeyError"])
+def test_a_run_whose_turn_cannot_come_measures_nothing(lab: Lab, error: str) -> None:
+    """It has made nothing yet; the sweeper takes it out of the queue. A refusal is told as ValidatePlan's is."""
+    child = Scenario(f"no-turn-{error}-0")
+    ending = lab.run_benchmark(Scenario(f"no-turn-{error}", {"AwaitTurn": (error, ALWAYS)}, children=(child,)))
+    assert (ending.status, ending.error) == ("FAILED", error)
+    assert ending.cause == "as the scenario says" or error != "PlanError"
     assert ending.stages == {"ValidatePlan", "AwaitTurn"}
-    assert lab.calls("no-turn-0") == []
+    assert lab.calls(child.id) == []
 
 
 def test_a_run_is_concluded_with_its_report_before_it_ends(lab: Lab) -> None:

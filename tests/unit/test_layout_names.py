@@ -15,7 +15,7 @@ from stepbench.contracts import custom_resource, run_tasks, tasks
 from stepbench.records.formats.deliveries import parse_delivery
 
 ROOT = Path(__file__).parents[2]
-NO_STATES = {"BootstrapDsql", "CheckClock", "ReceiveEvents", "SweepTargets"}
+NO_STATES = {"BootstrapDsql", "CheckClock", "DropResults", "ReceiveEvents", "SweepTargets"}
 """Entry points that are no states; they follow the same pattern."""
 API = "HttpApi"
 """An entry point that is a room: `functions/http_api.py` calls `stepbench/api/app.py`."""

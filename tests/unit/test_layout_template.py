@@ -33,6 +33,7 @@ from stepbench.stages import (
     await_target,
     bootstrap_dsql,
     collect_logs,
+    drop_results,
     prepare_target,
     sweep_targets,
     target_driver,
@@ -44,6 +45,16 @@ from stepbench.stages.run_writer import Bench
 from stepbench.stages.watch_changes import WatchPace
 from stepbench.workload.operations import Contents
 
+HOLDING_DATA = (
+    "AWS::CloudFormation::Stack",
+    "AWS::DSQL::Cluster",
+    "AWS::DynamoDB::Table",
+    "AWS::ElastiCache::ReplicationGroup",
+    "AWS::ElastiCache::ServerlessCache",
+    "AWS::RDS::DBCluster",
+    "AWS::RDS::DBInstance",
+    "AWS::S3::Bucket",
+)
 REGIONAL_S3 = "AWS_S3_US_EAST_1_REGIONAL_ENDPOINT"
 MEASURED = {"CheckClock", "ReceiveEvents", "RunWriter", "WatchChanges"}
 NAMELESS = {
@@ -108,6 +119,40 @@ def test_every_function_has_a_log_group_with_an_end() -> None:
         group = groups[properties["LoggingConfig"]["LogGroup"]["Ref"]]
         assert group["LogGroupName"] == {"Fn::Sub": f"/aws/lambda/${{AWS::StackName}}-{name}"}
     assert all("RetentionInDays" in group for group in groups.values())
+
+
+def test_every_machine_logs_into_a_group_of_the_stack() -> None:
+    """Without its input and output: plans and results stay in its history (docs/decisions/0014)."""
+    for name, properties in _of_type("Serverless::StateMachine").items():
+        logging = properties["Logging"]
+        assert not logging["IncludeExecutionData"], name
+        (destination,) = logging["Destinations"]
+        (group, attribute) = destination["CloudWatchLogsLogGroup"]["LogGroupArn"]["Fn::GetAtt"]
+        assert (group in _of_type("Logs::LogGroup"), attribute) == (True, "Arn"), name
+
+
+@pytest.mark.parametrize(
+    "path", ["template.yaml", *sorted(f"stacks/{each.name}" for each in (ROOT / "stacks").glob("*"))]
+)
+def test_what_holds_data_says_what_becomes_of_it(path: str) -> None:
+    """CloudFormation's own default keeps a snapshot of some, which costs for ever. Results alone outlive the stack."""
+    holding = {name: body for name, body in load_template(path)["Resources"].items() if body["Type"] in HOLDING_DATA}
+    for name, body in holding.items():
+        policy = "Retain" if name == "ResultsBucket" else "Delete"
+        assert (body.get("DeletionPolicy"), body.get("UpdateReplacePolicy")) == (policy, policy), name
+
+
+def test_results_are_dropped_only_where_that_is_asked_for() -> None:
+    """The function may delete measurements, so an ordinary stack has none."""
+    assert TEMPLATE["Parameters"]["KeepResults"]["Default"] == "true"
+    resources = TEMPLATE["Resources"]
+    names = [name for name in resources if name.startswith("Drop")]
+    assert names == ["DropResultsFunction", "DropResultsLogs", "DroppedResults"]
+    assert {resources[name]["Condition"] for name in names} == {"DropsResults"}
+    asked = resources["DroppedResults"]["Properties"]
+    assert asked["Bucket"] == {"Ref": "ResultsBucket"}
+    calls_s = drop_results.PASSES * FUNCTIONS["DropResults"]["Timeout"]
+    assert calls_s <= asked["ServiceTimeout"] <= 3600
 
 
 def test_tasks_time_out_after_their_functions() -> None:
@@ -329,6 +374,7 @@ OWN_LIMITS_S = {
     "SweepTargets": sweep_targets.SWEEP_LIMIT_S + TEAR_DOWN_S,
     "BootstrapDsql": bootstrap_dsql.BINDING_LIMIT_S,
     "HttpApi": 20 - REQUEST_S,  # it asks with a patience of its own
+    "DropResults": drop_results.LIMIT_S,
 }
 """How long a stage that waits does so by its own limits."""
 
@@ -376,6 +422,7 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
         "TearDownTarget": TEARING_DOWN,
         "SweepTargets": TEARING_DOWN,
         "BootstrapDsql": set(),
+        "DropResults": set(),
         "ReceiveEvents": set(),
         "CheckClock": set(),
     }.items(),

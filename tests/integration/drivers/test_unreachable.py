@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,12 +19,15 @@ from stepbench.settings import Settings
 from stepbench.testing.contracts.life import LOOK_LIMIT_S, look
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 OPERATIONS = ("redis", "etcd", "postgresql", "cassandra", "dynamodb", "dsql")
 DRIVERS = [*((store, "trigger") for store in ("etcd", "postgresql", "reference", "dynamodb", "s3"))]
 DRIVERS += [(store, "operations") for store in OPERATIONS]
 BY_URL = {"dynamodb", "s3"}
+WITH_SECRET = [each for each in DRIVERS if f"{each[0]}_secret_arn" in Settings.model_fields]
+NO_STACK: Mapping[str, str] = MappingProxyType({})
+MARK = "MARKED-PASSWORD"
 GARBAGE = b"SSH-2.0-OpenSSH_9.6\r\n"
 REFUSING = {
     "redis": b"-ERR unknown command\r\n",
@@ -66,16 +71,19 @@ async def _server(answer: bytes) -> AsyncIterator[str]:
         await asyncio.sleep(0)
 
 
-async def _look(store: str, experiment: str, address: str, **target: object) -> TargetUnavailableError:
-    """Return the error of a look at a store."""
+async def _look(
+    store: str, experiment: str, address: str, stack: Mapping[str, str] = NO_STACK, **target: object
+) -> TargetUnavailableError:
+    """Return the error of a look at a store; at the stack's own, if settings are given that name it."""
     settings = Settings.model_validate(
         {
             **dict.fromkeys(("results_table", "results_bucket", "target_bucket", "target_table_prefix"), "none"),
             "allow_custom_endpoints": True,
+            **stack,
         }
     )
     workload = {"workload": {"mix": {"read": 1}}} if experiment == "operations" else {}
-    endpoint = f"http://{address}" if store in BY_URL else address
+    endpoint = None if stack else f"http://{address}" if store in BY_URL else address
     plan = small_plan(store, experiment=experiment, target={"endpoint": endpoint, **target}, **workload)
     spec = TrialSpec(run_id="run", index=0, name=store, tag="abcdefghij-0000", plan=plan, estimate_usd=0.0)
     driver = build_driver(spec, settings, SystemClock())
@@ -126,3 +134,23 @@ async def test_a_server_without_tls_is_no_matter_of_time(store: str) -> None:
     async with _server(GARBAGE) as address:
         error = await _look(store, "operations", address, tls=True)
     assert type(error) is TargetUnreachableError
+
+
+@pytest.mark.parametrize(("store", "experiment"), WITH_SECRET)
+@pytest.mark.parametrize("answer", [b"", GARBAGE])
+async def test_what_is_said_of_a_server_does_not_hold_its_password(
+    store: str, experiment: str, answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged with its traceback, and becomes the execution's cause."""
+    asked: list[str] = []
+
+    def read_login(secret_arn: str, _region: str) -> tuple[str, str]:
+        asked.append(secret_arn)
+        return "admin", MARK
+
+    monkeypatch.setattr("stepbench.drivers.access.read_login", read_login)
+    async with _server(answer) as address:
+        stack = {f"{store}_endpoint": address, f"{store}_secret_arn": "arn:secret"}
+        error = await _look(store, experiment, "", stack)
+    assert set(asked) == {"arn:secret"}
+    assert MARK not in "".join(traceback.format_exception(error))

@@ -6,7 +6,7 @@ import pytest
 
 from stepbench.local.deploy import emulator_account
 from stepbench.rehearsal.account import Account, find_account
-from stepbench.rehearsal.inventory import empty_bucket, remove_leftovers, take_inventory
+from stepbench.rehearsal.inventory import remove_leftovers, take_inventory
 
 STACK = "inventoried"
 
@@ -36,15 +36,6 @@ def _make(account: Account) -> None:
     )
     for group in (f"/aws/lambda/{STACK}-RunWriter", f"/aws/vendedlogs/states/{STACK}"):
         account.client("logs").create_log_group(logGroupName=group)
-
-
-def test_a_bucket_is_emptied_of_versions_and_delete_markers(account: Account) -> None:
-    """CloudFormation deletes no bucket that has either."""
-    _make(account)
-    empty_bucket(account, f"{STACK}-target")
-    listed = account.client("s3").list_object_versions(Bucket=f"{STACK}-target")
-    assert (listed.get("Versions", []), listed.get("DeleteMarkers", [])) == ([], [])
-    remove_leftovers(account, STACK)
 
 
 def test_what_outlives_a_stack_is_found_and_removed_and_nothing_else(account: Account) -> None:

@@ -12,8 +12,8 @@ import pytest
 from botocore.stub import Stubber
 from tests.samples.services import MemoryServices
 
-from stepbench.contracts.custom_resource import BootstrapDsqlInput, BootstrapDsqlOutput
-from stepbench.stages.bootstrap_dsql import bootstrap_dsql, is_of_cloudformation, region_of_arn
+from stepbench.contracts.custom_resource import BootstrapDsqlInput, CustomResourceAnswer
+from stepbench.stages.bootstrap_dsql import bootstrap_dsql, region_of_arn
 from stepbench.testing.fake_clock import FakeClock
 
 ROOT = Path(__file__).parents[3]
@@ -64,7 +64,7 @@ class Scene:
         asked = {"identifier": PEER_ID, "multiRegionProperties": {"witnessRegion": "us-west-2", "clusters": [ARN]}}
         self.stubs[HERE].add_response("update_cluster", self._status("UPDATING", HERE), asked)
 
-    def ask(self, request: str, properties: dict[str, Any] | None = None, physical: str = "") -> BootstrapDsqlOutput:
+    def ask(self, request: str, properties: dict[str, Any] | None = None, physical: str = "") -> CustomResourceAnswer:
         """Send a request as CloudFormation does."""
         event = {
             "RequestType": request,
@@ -230,18 +230,3 @@ def test_the_sample_events_do_nothing_whoever_sends_them(sample: str, request_ty
     task = BootstrapDsqlInput.model_validate(event | {"PhysicalResourceId": ARN})
     said = bootstrap_dsql(task, services, client_of=refuse, answer=refuse)
     assert (said.Status, "nothing was done" in said.Reason) == ("FAILED", True)
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        (ANSWERS, True),
-        ("https://cloudformation-custom-resource-response-cnnorth1.s3.cn-north-1.amazonaws.com.cn/a?b", True),
-        ("http://cloudformation-custom-resource-response-useast1.s3.amazonaws.com/", False),
-        ("https://amazonaws.com.example.com/", False),
-        ("", False),
-    ],
-)
-def test_answers_go_to_cloudformation_only(url: str, *, expected: bool) -> None:
-    """Its addresses are in S3, in each partition over https."""
-    assert is_of_cloudformation(url) is expected

@@ -16,9 +16,11 @@ from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure, RunSummary
 from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
+from stepbench.contracts.tasks import TornDown
 from stepbench.planning import expand, parse_plan
 from stepbench.records.storage import layout
-from stepbench.stages.render_report import MAX_CAUSE_CHARS, render_report
+from stepbench.report.run_output import MAX_OUTPUT_BYTES
+from stepbench.stages.render_report import render_report
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
@@ -119,7 +121,10 @@ def test_a_trial_without_a_result_appears_with_its_own_account_of_the_failure() 
     memory.services.runs.put_json(layout.trial_key(ref, "provider.json"), {"provider": "etcd 3.5.1", "emulated": False})
     output = render(memory, "", "States.TaskFailed")
     assert (output.status, output.failed_trials) == ("failed", ("etcd",))
-    assert output.cause == "1 of 2 trials failed: etcd: TargetUnavailableError"
+    assert output.cause.splitlines() == [
+        "1 of 2 trials failed; what there is of them is in s3://results/runs/run-1/report.html",
+        "etcd: TargetUnavailableError: no canary arrived",
+    ]
     trial = summary_of(memory).trials[1]
     assert (trial.failure, trial.provider, trial.incomplete, trial.windows) == (failure, "etcd 3.5.1", True, ())
     assert "no canary arrived" in page_of(memory)
@@ -249,8 +254,23 @@ def test_the_output_stays_small_whatever_failed() -> None:
     for trial in range(100):
         store(memory, trial)
     output = render(memory, *["E" * 200] * 100)
-    assert len(output.cause) == MAX_CAUSE_CHARS
-    assert len(json.dumps(output.model_dump(mode="json"))) < 64 * 1024
+    assert output.cause.endswith("more")
+    assert len(json.dumps(output.model_dump(mode="json"))) < MAX_OUTPUT_BYTES
+
+
+def test_what_tear_downs_have_removed_is_in_summary_and_output() -> None:
+    """Each trial's by name; of a trial that was torn down by the sweeper, too."""
+    memory = with_a_result()
+    refs = [store(memory, trial) for trial in (1, 2)]
+    for ref in refs:
+        removed = TornDown(removed=(f"objects {ref.tag}*", "a thing that both had"))
+        memory.services.runs.put_model(layout.trial_key(ref, "removed.json"), removed)
+    output = render(memory, "", "States.Timeout", "States.Timeout")
+    assert [trial.removed for trial in summary_of(memory).trials] == [
+        (),
+        *((f"objects {ref.tag}*", "a thing that both had") for ref in refs),
+    ]
+    assert output.removed == (f"objects {refs[0].tag}*", "a thing that both had", f"objects {refs[1].tag}*")
 
 
 def test_rendering_twice_gives_the_same_documents() -> None:

@@ -8,7 +8,7 @@ from tests.samples.services import MemoryServices, stored_trial
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import StateError, TearDownTargetInput
+from stepbench.contracts.tasks import StateError, TearDownTargetInput, TornDown
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
 from stepbench.stages.tear_down_target import CALL_LIMIT_S, failure_of, tear_down_target
@@ -64,6 +64,20 @@ def test_the_lease_is_released_only_when_nothing_is_left() -> None:
     assert scene.done(driver)
     assert scene.table.find_lease("s3#target") is None
     assert scene.table.leases() == []
+
+
+def test_what_was_removed_is_noted_once_nothing_is_left() -> None:
+    """The run's output lists it; a part that is left is not removed."""
+    scene = Scene()
+    driver = Stubborn(scene.memory, turns=2)
+
+    def noted() -> TornDown | None:
+        return scene.memory.services.runs.find_model(layout.trial_key(scene.ref, "removed.json"), TornDown)
+
+    assert not scene.done(driver)
+    assert noted() is None
+    assert scene.done(driver)
+    assert noted() == TornDown(removed=driver.belongings())
 
 
 def test_tearing_down_twice_does_nothing_the_second_time() -> None:

@@ -34,12 +34,20 @@ class Problem(NamedTuple):
         return f"{self.path}: {self.message} (got {self.value}). {self.remedy}"
 
 
+MOST_CHARACTERS = 12_000
+"""Of a refusal as text: an execution's cause holds 32,768, with every quote escaped, and a stack trace beside it."""
+
+
 class PlanError(StepbenchError):
-    """The plan is refused before anything is created. Never retried."""
+    """The plan is refused before anything is created. Never retried. Its text leaves out what would be too long."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        text = "\n".join(str(problem) for problem in self.problems)
+        if len(text) > MOST_CHARACTERS:
+            whole_lines = text[:MOST_CHARACTERS].rpartition("\n")[0] or text[:MOST_CHARACTERS]
+            text = f"{whole_lines}\nand more: {len(self.problems)} problems in all"
+        super().__init__(text)
 
 
 class TargetUnavailableError(StepbenchError):

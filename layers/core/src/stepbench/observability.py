@@ -1,38 +1,79 @@
-"""Powertools, set up once. Nothing here runs before a receiver's t4, nor on a writer's measured path."""
+"""
+Logs, metrics and traces, set up once. Nothing here runs before a receiver's t4, nor on a writer's measured path.
+
+Every record names the run and the trial that the event names, so that one query over all log groups tells a run's
+story. Records hold names, times and errors, and never an event or an answer: plans and values stay out of the logs.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
 
-from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools import Logger, single_metric
+from aws_lambda_powertools.metrics import MetricUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
+    from stepbench.settings import Settings
+
     Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
 logger = Logger(service="stepbench", utc=True)
-metrics = Metrics(namespace="Stepbench", service="stepbench")
+
+NAMESPACE = "Stepbench"
+TARGETS_SWEPT, TARGETS_PENDING = "TargetsSwept", "TargetsPending"
+"""What the sweeper tore down in place of an execution, and what it has to try again; both mean that something ended."""
+SPENT_USD = "SpentUsd"
+"""What a run has cost, in dollars: of the whole stack, and once more by team."""
+STACK, TEAM = "Stack", "Team"
+"""Dimensions; every metric has the first, so that stacks of one account are told apart."""
+
+
+def put_metric(name: str, value: float, settings: Settings, **dimensions: str) -> None:
+    """Write a metric into the log, from where CloudWatch takes it; nothing unless the stack is monitored: it costs."""
+    if settings.monitoring:
+        every = {STACK: settings.function_prefix, **dimensions}
+        unit = MetricUnit.NoUnit if name == SPENT_USD else MetricUnit.Count
+        with single_metric(name, unit, value, namespace=NAMESPACE, default_dimensions=every):
+            pass
+
+
+def put_spent(usd: float, team: str, settings: Settings) -> None:
+    """Tell what a run has cost."""
+    put_metric(SPENT_USD, usd, settings)
+    put_metric(SPENT_USD, usd, settings, **{TEAM: team})
+
+
+def log_keys(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an event, which may not be valid, says of the run and the trial that it is about."""
+    item = event.get("item")
+    ref = (item if isinstance(item, dict) else event).get("ref")
+    path = event.get("pathParameters")
+    known = next((each for each in (ref, path) if isinstance(each, dict)), event)
+    return {name: known[name] for name in ("run_id", "trial", "tag") if isinstance(known.get(name), (str, int))}
+
+
+def log_failure(error: Exception, event: Mapping[str, Any]) -> None:
+    """Log why a stage has failed, with the run and the trial that its event names."""
+    logger.error("failed", exc_info=error, extra=log_keys(event))
 
 
 def observed(handler: Handler) -> Handler:
-    """
-    Wrap a handler that measures nothing with log context, metrics and trace.
-
-    Powertools' own `log_metrics` warns after each invocation that had no metric to add, which is most of them.
-    """
+    """Wrap a handler that measures nothing with log context and trace, and log how long it took."""
 
     @wraps(handler)
     def run(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-        try:
-            return (_traced(handler) if is_sampled(os.environ) else handler)(event, context)
-        finally:
-            if metrics.metric_set:
-                metrics.flush_metrics()
+        logger.append_keys(**log_keys(event))
+        began_s = time.monotonic()
+        answer = (_traced(handler) if is_sampled(os.environ) else handler)(event, context)
+        logger.info("ended", extra={"took_ms": round(1_000 * (time.monotonic() - began_s))})
+        return answer
 
     with_context: Handler = logger.inject_lambda_context(run, clear_state=True)
     return with_context

@@ -59,6 +59,7 @@ class Settings(BaseModel):
     clock_reference: str = Field(default="", description="SNTP server, host:port; empty: offsets stay unmeasured.")
     emulator: str = Field(default="", description="Name and version of the emulator that plays AWS; empty on AWS.")
     allow_custom_endpoints: bool = False
+    monitoring: bool = Field(default=False, description="Whether metrics are written, which CloudWatch bills.")
     load_host: str = Field(default="", description="What writers run on, where that is a load host; empty in Lambda.")
     load_host_writers: int = Field(default=0, description="How many the load host runs at once; 0: there is none.")
     lead_s: float = Field(default=30.0, ge=0.5, le=120)

@@ -66,6 +66,10 @@ class HonestDriver:
             del self.store[key]
         return len(mine) <= 1
 
+    def belongings(self) -> tuple[str, ...]:
+        """Name them."""
+        return (f"keys {self.spec.tag}*",)
+
     async def close(self) -> None:
         """Do nothing."""
 

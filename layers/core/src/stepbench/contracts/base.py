@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Contract(BaseModel):
-    """A frozen model that refuses unknown fields."""
+    """A frozen model that refuses unknown fields; its errors, which are logged, do not repeat what they refuse."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 RULE_ERROR = "rule"

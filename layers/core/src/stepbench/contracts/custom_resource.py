@@ -39,7 +39,7 @@ DSQL_PROPERTIES: TypeAdapter[DsqlClusterProperties | DsqlRoleProperties] = TypeA
 )
 
 
-class BootstrapDsqlInput(_Document):
+class CustomResourceRequest(_Document):
     """
     One request; without `PhysicalResourceId` it is the first for the resource.
 
@@ -55,7 +55,7 @@ class BootstrapDsqlInput(_Document):
     ResourceProperties: dict[str, Any] = {}
 
 
-class BootstrapDsqlOutput(_Document):
+class CustomResourceAnswer(_Document):
     """The answer that is put to `ResponseURL`; `Data` are the resource's attributes."""
 
     Status: Literal["SUCCESS", "FAILED"]
@@ -65,3 +65,21 @@ class BootstrapDsqlOutput(_Document):
     RequestId: str
     LogicalResourceId: str
     Data: dict[str, str] = {}
+
+
+class BootstrapDsqlInput(CustomResourceRequest):
+    """Of a cluster in another region, or of who may log in to one."""
+
+
+class DropResultsInput(CustomResourceRequest):
+    """Of the results bucket, named as `Bucket` in the properties; `Pass` counts our own calls for one request."""
+
+    Pass: int = 1
+
+
+class DropResultsOutput(_Document):
+    """What one call has done: `removed` entries of the bucket; not `done`: another call goes on."""
+
+    removed: int = 0
+    done: bool = True
+    reason: str = ""

@@ -203,6 +203,7 @@ class TrialSummary(Contract):
         description="Its name in the plan, before matrix and repeats, or its store's; empty where that varies.",
     )
     repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
+    removed: tuple[str, ...] = Field(default=(), description="What its tear-down has removed from the store.")
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
     setup: dict[str, Scalar] = Field(
         default={},

@@ -64,7 +64,7 @@ class RenderReportInput(Contract):
 
 
 class RenderReportOutput(Contract):
-    """The execution's output: headline and where to find the rest. Stays far below 256 KiB."""
+    """The execution's output: headline and where to find the rest; 10 kB at most (`report.run_output`)."""
 
     run_id: str
     status: str
@@ -76,6 +76,7 @@ class RenderReportOutput(Contract):
     headline: tuple[str, ...] = Field(
         description="Thresholds missed or not decided; then one line a trial: name, n, p50 with interval, lost."
     )
+    removed: tuple[str, ...] = Field(default=(), description="What tear-downs have removed, as far as there is room.")
     report: str = Field(description="s3:// address of report.html.")
     summary: str = Field(description="s3:// address of summary.json.")
 

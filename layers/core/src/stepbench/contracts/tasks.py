@@ -228,6 +228,12 @@ class TearDownTargetOutput(PolledOutput):
     """Called again until `done`."""
 
 
+class TornDown(Contract):
+    """The names of what a trial has made in its store, all of it removed. Stored as `removed.json`."""
+
+    removed: tuple[str, ...]
+
+
 class CheckClockInput(Contract):
     """One write for `CheckClock` to make; whatever else it is invoked with is a delivery."""
 

@@ -67,6 +67,10 @@ class Driver(Protocol):
         """Remove a part of what `prepare` and the writers made, in at most some 60 s; True when nothing is left."""
         ...
 
+    def belongings(self) -> tuple[str, ...]:
+        """Name what `tear_down` removes, as the store's own tools call it; each name has the trial's tag in it."""
+        ...
+
     async def close(self) -> None:
         """Release connections; safe to call twice."""
         ...

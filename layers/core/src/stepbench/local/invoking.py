@@ -94,6 +94,7 @@ STEPS = (
     Step("conclude_run"),
     Step("http_api"),
     Step("sweep_targets"),
+    Step("drop_results"),
     Step("bootstrap_dsql"),
     Step("bootstrap_dsql.role"),
 )

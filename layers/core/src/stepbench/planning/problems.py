@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from stepbench.planning.schema import Node
 
 NOTHING = "nothing"
+HIDDEN = "(hidden)"
+_SECRET = re.compile(r"passw|secret|token|credential|private_?key|api_?key", re.IGNORECASE)
+_LOGIN = re.compile(r'[^\s/",]*:[^\s",]*@')
+"""A login in an address, from its user to the @."""
 _ABSENT = object()
 _STEP = re.compile(r"[^.\[\]]+")
 """A step of the paths that our own rules name, such as `phases[1].load`."""
@@ -67,7 +71,9 @@ def _problems(detail: ErrorDetails, document: dict[str, Any]) -> list[Problem]:
 def shown_at(document: dict[str, Any], steps: tuple[str | int, ...]) -> str:
     """Return what the document holds there, as `shown`; "nothing" where it holds nothing."""
     value = value_at(document, steps, _ABSENT)
-    return NOTHING if value is _ABSENT else shown(value)
+    if value is _ABSENT:
+        return NOTHING
+    return HIDDEN if steps and _SECRET.search(str(steps[-1])) else shown(value)
 
 
 def _rule_problem(location: Location, rule: dict[str, str], document: dict[str, Any]) -> Problem:
@@ -163,9 +169,24 @@ def _plain(number: float) -> str:
 
 
 def shown(value: Any) -> str:  # noqa: ANN401 -- any JSON
-    """Return a value as JSON on one line, cut where it is long."""
+    """
+    Return a value as JSON on one line, cut where it is long.
+
+    It ends up in logs and in an execution's history, so what looks like a password is left out.
+    """
     try:
-        text = json.dumps(value, ensure_ascii=False)
+        text = _LOGIN.sub(f"{HIDDEN}@", json.dumps(_without_secrets(value), ensure_ascii=False))
     except (TypeError, ValueError, RecursionError):
         text = f"a Python {type(value).__name__}"
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def _without_secrets(value: Any) -> Any:  # noqa: ANN401 -- any JSON
+    match value:
+        case dict():
+            return {
+                name: HIDDEN if _SECRET.search(str(name)) else _without_secrets(each) for name, each in value.items()
+            }
+        case list():
+            return [_without_secrets(each) for each in value]
+    return value

@@ -10,11 +10,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.errors import LocalEnvironmentError, StepbenchError
 from stepbench.local.deploy import deploy_arguments, run_sam
+from stepbench.records.storage.emptying import empty_bucket
 from stepbench.rehearsal.inventory import (
     BUCKETS,
     TAG,
     Inventory,
-    empty_bucket,
     remove_leftovers,
     take_inventory,
 )
@@ -91,7 +91,7 @@ def _stop_executions(account: Account, stack: str) -> None:
 
 def _empty_buckets(account: Account, stack: str) -> None:
     for bucket in take_inventory(account, stack).found.get(BUCKETS, ()):
-        empty_bucket(account, bucket)
+        empty_bucket(account.client("s3"), bucket)
 
 
 def _delete_stack(account: Account, paths: Paths, stack: str) -> None:

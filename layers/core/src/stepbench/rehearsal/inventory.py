@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import contextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
+
+from stepbench.records.storage.emptying import empty_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from stepbench.rehearsal.account import Account
 
 TAG = "stepbench-rehearsal"
-_BATCH = 1_000
 _LOGS = ("logs", "describe_log_groups")
 _MACHINES_LOGS = "/aws/vendedlogs/states/STACK"
 """One group has both machines' logs; another stack's name may begin with this one's."""
@@ -64,6 +64,23 @@ KINDS = (
         {"logGroupNamePrefix": _MACHINES_LOGS},
         prefix="",
     ),
+    Kind("APIs", "apigatewayv2", "get_apis", "Items[?Name=='STACK'].Name", prefix=""),
+    Kind(
+        "the API's log group",
+        *_LOGS,
+        "logGroups[?logGroupName=='/aws/vendedlogs/apis/STACK'].logGroupName",
+        {"logGroupNamePrefix": "/aws/vendedlogs/apis/STACK"},
+        prefix="",
+    ),
+    Kind("alarms", "cloudwatch", "describe_alarms", "MetricAlarms[].AlarmName"),
+    Kind(
+        "dashboards",
+        "cloudwatch",
+        "list_dashboards",
+        "DashboardEntries[?DashboardName=='STACK'].DashboardName",
+        prefix="",
+    ),
+    Kind("topics", "sns", "list_topics", "Topics[].TopicArn"),
     Kind("hosts", "ec2", "describe_instances", _LIVE_HOSTS, _TAGGED, "", on_aws_only=True),
     Kind("disks", "ec2", "describe_volumes", "Volumes[].VolumeId", _TAGGED, "", on_aws_only=True),
     Kind("networks", "ec2", "describe_vpcs", "Vpcs[].VpcId", _TAGGED, "", on_aws_only=True),
@@ -128,23 +145,6 @@ def _filled(argument: Any, stack: str) -> Any:  # noqa: ANN401 -- JSON
     return argument.replace("STACK", stack) if isinstance(argument, str) else argument
 
 
-def empty_bucket(account: Account, bucket: str) -> None:
-    """
-    Delete all objects, all of their versions, and the delete markers.
-
-    Raises:
-        ClientError: it may not be listed, or something in it may not be deleted.
-    """
-    s3 = account.client("s3")
-    pages = s3.get_paginator("list_object_versions").paginate(Bucket=bucket)
-    listed = chain.from_iterable(page.get(kind, ()) for page in pages for kind in ("Versions", "DeleteMarkers"))
-    versions = [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in listed]
-    for start in range(0, len(versions), _BATCH):
-        answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": versions[start : start + _BATCH], "Quiet": True})
-        for error in answer.get("Errors", ())[:1]:
-            raise ClientError({"Error": {"Code": error.get("Code", ""), "Message": str(error)}}, "DeleteObjects")
-
-
 def remove_leftovers(account: Account, stack: str) -> list[str]:
     """Delete buckets, mappings, tables and log groups of the stack's name; return what could not be, and why."""
     failures: list[str] = []
@@ -152,7 +152,7 @@ def remove_leftovers(account: Account, stack: str) -> list[str]:
     s3, dynamodb, logs = account.client("s3"), account.client("dynamodb"), account.client("logs")
     for bucket in found.get(BUCKETS, ()):
         with _noting(f"bucket {bucket}", failures):
-            empty_bucket(account, bucket)
+            empty_bucket(s3, bucket)
             s3.delete_bucket(Bucket=bucket)
     pages = account.client("lambda").get_paginator("list_event_source_mappings").paginate()
     for mapping in filter(None, pages.search("EventSourceMappings[]")):

@@ -12,9 +12,7 @@ deleted first, since it depends on the other, and does not wait.
 from __future__ import annotations
 
 import asyncio
-import urllib.request
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
@@ -23,13 +21,14 @@ from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 from stepbench.contracts.custom_resource import (
     DSQL_PROPERTIES,
     BootstrapDsqlInput,
-    BootstrapDsqlOutput,
+    CustomResourceAnswer,
     DsqlClusterProperties,
     DsqlRoleProperties,
 )
 from stepbench.drivers.dsql.access import ADMIN, DsqlCluster, bind, cluster_access, set_up
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.observability import logger
+from stepbench.stages.custom_resource import UNNAMED, failed, is_of_cloudformation, put_answer, refused, succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +37,11 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.drivers.sql.access import Access
+    from stepbench.stages.custom_resource import Answer
     from stepbench.stages.services import Services
 
     ClientOf = Callable[[str], Any]
     """boto3's client of `dsql` in a region."""
-    Answer = Callable[[str, bytes], None]
-    """Puts an answer to CloudFormation's URL."""
 
 TAG = "stepbench:stack"
 ACTIVE_AFTER_TAG = "stepbench:active-after-s"
@@ -54,11 +52,6 @@ LOGIN_WAIT_S, LOGIN_POLL_S = 300, 5
 """A right that IAM was just given takes some seconds until it is one everywhere."""
 BINDING_LIMIT_S = 780
 """So much of the function's 900 s may pass: the answer must still be given."""
-UNNAMED = "none"
-"""The physical id of a resource that could not be made."""
-_AWS = (".amazonaws.com", ".amazonaws.com.cn")
-_ANSWER_LIMIT_S = 30
-_REASON_CHARACTERS = 400
 _BOUNDS = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "max_attempts": 5})
 
 
@@ -72,7 +65,7 @@ class _UnfinishedError(StepbenchError):
 
 def bootstrap_dsql(
     task: BootstrapDsqlInput, services: Services, *, client_of: ClientOf | None = None, answer: Answer | None = None
-) -> BootstrapDsqlOutput:
+) -> CustomResourceAnswer:
     """
     Do what CloudFormation asks for, and tell it what came of that: without an answer it would wait for an hour.
 
@@ -82,9 +75,8 @@ def bootstrap_dsql(
     Raises:
         OSError: the answer could not be delivered; Lambda then calls again, which finds what is there already.
     """
-    if not is_of_cloudformation(task.ResponseURL):
-        refused = {"Status": "FAILED", "Reason": f"nothing was done: {task.ResponseURL[:80]!r} is not CloudFormation's"}
-        return _output(task, task.PhysicalResourceId).model_copy(update=refused)
+    if not is_of_cloudformation(task.ResponseURL, services.settings):
+        return refused(task)
     try:
         properties = DSQL_PROPERTIES.validate_python(task.ResourceProperties)
         if isinstance(properties, DsqlRoleProperties):
@@ -94,10 +86,8 @@ def bootstrap_dsql(
     except Exception as error:  # noqa: BLE001 -- whatever it is, CloudFormation waits for an answer
         logger.exception("bootstrap failed")
         named = error.arn if isinstance(error, _UnfinishedError) else task.PhysicalResourceId or UNNAMED
-        reason = f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS]
-        output = _output(task, named)
-        output = output.model_copy(update={"Status": "FAILED", "Reason": reason})
-    (answer or _put)(task.ResponseURL, output.model_dump_json().encode())
+        output = failed(task, named, error)
+    (answer or put_answer)(task.ResponseURL, output.model_dump_json().encode())
     return output
 
 
@@ -106,10 +96,10 @@ def bootstrap_dsql(
 
 def _cluster(
     task: BootstrapDsqlInput, properties: DsqlClusterProperties, client_of: ClientOf, clock: Clock
-) -> BootstrapDsqlOutput:
+) -> CustomResourceAnswer:
     if task.RequestType == "Delete":
         _delete(task.PhysicalResourceId, client_of)
-        return _output(task, task.PhysicalResourceId)
+        return succeeded(task, task.PhysicalResourceId)
     if task.RequestType == "Update" and region_of_arn(task.PhysicalResourceId) == properties.Region:
         arn, is_new = task.PhysicalResourceId, False
     else:
@@ -124,7 +114,7 @@ def _cluster(
             client_of(properties.Region).tag_resource(resourceArn=arn, tags=tags)
     except (BotoCoreError, ClientError, WaiterError) as error:
         raise _UnfinishedError(arn, error) from error
-    return _output(task, arn, {"Arn": arn, "Endpoint": str(cluster["endpoint"]), "ActiveAfterS": active_after_s})
+    return succeeded(task, arn, {"Arn": arn, "Endpoint": str(cluster["endpoint"]), "ActiveAfterS": active_after_s})
 
 
 def _make(task: BootstrapDsqlInput, properties: DsqlClusterProperties, client: Any) -> dict[str, Any]:  # noqa: ANN401 -- boto3's
@@ -181,11 +171,11 @@ def _client(region: str) -> Any:  # noqa: ANN401 -- boto3's
 # --- roles ---------------------------------------------------------------------------------------------------------
 
 
-def _bind_roles(task: BootstrapDsqlInput, properties: DsqlRoleProperties, services: Services) -> BootstrapDsqlOutput:
+def _bind_roles(task: BootstrapDsqlInput, properties: DsqlRoleProperties, services: Services) -> CustomResourceAnswer:
     """Bind the roles; those that are deleted with their cluster need no unbinding."""
     if task.RequestType != "Delete":
         asyncio.run(asyncio.wait_for(_bind(properties, services), BINDING_LIMIT_S))
-    return _output(task, f"{properties.Endpoint}/role")
+    return succeeded(task, f"{properties.Endpoint}/role")
 
 
 async def _bind(properties: DsqlRoleProperties, services: Services) -> None:
@@ -208,30 +198,3 @@ async def _log_in(access: Access, until_ns: int, services: Services) -> psycopg.
             if services.clock.now_ns() >= until_ns:
                 raise
         await services.clock.sleep_async(LOGIN_POLL_S)
-
-
-# --- CloudFormation's protocol -------------------------------------------------------------------------------------
-
-
-def _output(task: BootstrapDsqlInput, named: str, data: dict[str, str] | None = None) -> BootstrapDsqlOutput:
-    return BootstrapDsqlOutput(
-        Status="SUCCESS",
-        PhysicalResourceId=named or UNNAMED,
-        StackId=task.StackId,
-        RequestId=task.RequestId,
-        LogicalResourceId=task.LogicalResourceId,
-        Data=data or {},
-    )
-
-
-def is_of_cloudformation(url: str) -> bool:
-    """Tell whether an address for the answer may be CloudFormation's, which are signed ones in S3."""
-    parts = urlsplit(url)
-    return parts.scheme == "https" and (parts.hostname or "").endswith(_AWS)
-
-
-def _put(url: str, body: bytes) -> None:
-    """Put the answer; its URL is signed for a body without a content type."""
-    request = urllib.request.Request(url, body, {"Content-Type": ""}, method="PUT")  # noqa: S310 -- https: `is_of_cloudformation`
-    with urllib.request.urlopen(request, timeout=_ANSWER_LIMIT_S):  # noqa: S310
-        pass

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench.contracts.result import RunSummary
 from stepbench.contracts.run_tasks import ConcludeRunOutput
 from stepbench.contracts.runs import ENDED_STATES
+from stepbench.observability import put_spent
 from stepbench.records.storage import layout
 from stepbench.stages.partial_report import render_partial
 from stepbench.stages.run_events import RUN_FAILED, RUN_SUCCEEDED, announce
@@ -45,6 +46,7 @@ def conclude_run(task: ConcludeRunInput, services: Services) -> ConcludeRunOutpu
     )
     if closed is not None:
         announce(RUN_SUCCEEDED if state == "succeeded" else RUN_FAILED, closed, services)
+        put_spent(closed.actual_usd or 0.0, closed.team, services.settings)
     leave(task.run_id, services)
     return ConcludeRunOutput(state=state, admitted=let_in(services))
 

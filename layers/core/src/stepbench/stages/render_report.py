@@ -17,14 +17,14 @@ from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
-from stepbench.contracts.run_tasks import RenderReportOutput
+from stepbench.contracts.tasks import TornDown
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.errors import PlanError
 from stepbench.observability import logger
 from stepbench.planning import group_names
 from stepbench.records.storage import layout
-from stepbench.report.headline import headline_lines, state_of
 from stepbench.report.page import render_page
+from stepbench.report.run_output import run_output
 from stepbench.report.summary import (
     MISSING,
     NO_ACCOUNT,
@@ -37,23 +37,16 @@ from stepbench.report.summary import (
     skipped_result,
     summarise,
 )
-from stepbench.report.thresholds import describe_missed
-from stepbench.report.verdicts import verdict_lines
 from stepbench.stages.run_costs import add_costs
 from stepbench.stages.run_manifest import run_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.result import RunSummary
-    from stepbench.contracts.run_tasks import RenderReportInput
+    from stepbench.contracts.run_tasks import RenderReportInput, RenderReportOutput
     from stepbench.stages.services import Services
 
 M = TypeVar("M", bound=BaseModel)
-MAX_CAUSE_CHARS = 2_000
-"""The cause ends up in the execution's own, which Step Functions cuts at 32,768 characters."""
-
-MAX_VERDICT_LINES = 3
 
 
 class Unreadable(NamedTuple):
@@ -102,14 +95,24 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     services.runs.put_model(layout.run_key(task.run_id, "summary.json"), summary)
     services.runs.put_model(layout.run_key(task.run_id, "manifest.json"), manifest)
     services.runs.put_bytes(layout.run_key(task.run_id, "report.html"), page.encode(), "text/html; charset=utf-8")
-    return _output(summary, services.runs.bucket)
+    return run_output(summary, f"s3://{services.runs.bucket}/{layout.run_key(task.run_id, '')}".rstrip("/"))
 
 
 def _results(task: RenderReportInput, specs: Sequence[TrialSpec], services: Services) -> tuple[TrialResult, ...]:
     errors = {outcome.trial: outcome.error for outcome in task.outcomes}
-    run = [_result(spec, errors.get(spec.index), services, stopped=task.stopped) for spec in specs]
+    run = [
+        _with_removed(spec.ref, _result(spec, errors.get(spec.index), services, stopped=task.stopped), services)
+        for spec in specs
+    ]
     run = _with_ended_servers(task.run_id, run, services)
     return (*run, *_skipped(task.run_id, len(run), services))
+
+
+def _with_removed(ref: TrialRef, result: TrialResult, services: Services) -> TrialResult:
+    """Add what the tear-down noted, which comes after the trial's own result."""
+    found = _read(layout.trial_key(ref, "removed.json"), TornDown, services)
+    removed = found.removed if isinstance(found, TornDown) else ()
+    return result.model_copy(update={"summary": result.summary.model_copy(update={"removed": removed})})
 
 
 def _with_ended_servers(run_id: str, results: list[TrialResult], services: Services) -> list[TrialResult]:
@@ -218,29 +221,3 @@ def _parsed(document: Any) -> Plan | None:  # noqa: ANN401 -- stored JSON
 
 def _plan_name(plan: Any, run_id: str) -> str:  # noqa: ANN401 -- stored JSON
     return str(plan["name"]) if isinstance(plan, dict) and "name" in plan else run_id
-
-
-def _output(summary: RunSummary, bucket: str) -> RenderReportOutput:
-    failed = failed_trials(summary.trials)
-    return RenderReportOutput(
-        run_id=summary.run_id,
-        status=summary.status,
-        verdict=str(summary.verdict),
-        failed_trials=tuple(trial.name for trial in failed),
-        cause=_cause(summary)[:MAX_CAUSE_CHARS],
-        headline=(*headline_lines(summary), *verdict_lines(summary, MAX_VERDICT_LINES)),
-        report=f"s3://{bucket}/{layout.run_key(summary.run_id, 'report.html')}",
-        summary=f"s3://{bucket}/{layout.run_key(summary.run_id, 'summary.json')}",
-    )
-
-
-def _cause(summary: RunSummary) -> str:
-    failed = failed_trials(summary.trials)
-    if not summary.trials:
-        return "the run has no trials"
-    if not failed:
-        return "stopped" if summary.status == "stopped" else describe_missed(summary)
-    reasons: Sequence[str] = [
-        f"{trial.name}: {trial.failure.error if trial.failure else state_of(trial)}" for trial in failed
-    ]
-    return f"{len(failed)} of {len(summary.trials)} trials failed: {', '.join(reasons)}"

@@ -33,6 +33,7 @@ FUNCTIONS = (
     "CheckPrecision",
     "CollectLogs",
     "ConcludeRun",
+    "DropResults",
     "ExportRecords",
     "HttpApi",
     "MeasureUtilisation",

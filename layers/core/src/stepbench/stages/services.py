@@ -99,7 +99,13 @@ def stage_handler(stage: Callable[[Task, Services], BaseModel], input_model: typ
     """Return a handler that parses its event, calls the stage with the sandbox's services, and dumps the output."""
 
     def handler(event: dict[str, Any], _context: object) -> dict[str, Any]:
-        return stage(input_model.model_validate(event), connect(os.environ)).model_dump(mode="json")
+        try:
+            return stage(input_model.model_validate(event), connect(os.environ)).model_dump(mode="json")
+        except Exception as error:
+            from stepbench.observability import log_failure  # noqa: PLC0415 -- writers start without it
+
+            log_failure(error, event)
+            raise
 
     return handler
 

@@ -18,7 +18,7 @@ from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput, SweepTargetsOutput
 from stepbench.errors import StepbenchError
-from stepbench.observability import logger
+from stepbench.observability import TARGETS_PENDING, TARGETS_SWEPT, logger, put_metric
 from stepbench.records.storage import layout
 from stepbench.stages.tear_down_target import await_silence, cancel, tear_down
 
@@ -67,10 +67,13 @@ def sweep_targets(
         lease.target: _sweep(lease, task.execution_arn, services, until_ns, build) for lease in services.table.leases()
     }
     _conclude(task.execution_arn, services)
-    return SweepTargetsOutput(
+    output = SweepTargetsOutput(
         swept=tuple(target for target, outcome in outcomes.items() if outcome is SweepResult.SWEPT),
         pending=tuple(target for target, outcome in outcomes.items() if outcome is SweepResult.PENDING),
     )
+    put_metric(TARGETS_SWEPT, len(output.swept), services.settings)
+    put_metric(TARGETS_PENDING, len(output.pending), services.settings)
+    return output
 
 
 def _conclude(ended_arn: str | None, services: Services) -> None:
@@ -134,10 +137,14 @@ def _sweep(
             return SweepResult.UNTOUCHED
         outcome = _finish(lease, services, until_ns, build)
     except (StepbenchError, ClientError, BotoCoreError, ValidationError):
-        logger.exception("sweeping failed", extra={"target": lease.target, "trial": lease.tag})
+        logger.exception("sweeping failed", extra=_log_keys(lease))
         return SweepResult.PENDING
-    logger.info(outcome.value, extra={"target": lease.target, "trial": lease.tag})
+    logger.info(outcome.value, extra=_log_keys(lease))
     return outcome
+
+
+def _log_keys(lease: Lease) -> dict[str, str | int]:
+    return {"target": lease.target, "run_id": lease.run_id, "trial": lease.trial, "tag": lease.tag}
 
 
 def _finish(lease: Lease, services: Services, until_ns: int, build: BuildDriver | None) -> SweepResult:

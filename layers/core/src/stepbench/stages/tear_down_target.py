@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import StateError, TearDownTargetInput, TearDownTargetOutput
+from stepbench.contracts.tasks import StateError, TearDownTargetInput, TearDownTargetOutput, TornDown
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import RecordsRefusedError, TargetUnreachableError
 from stepbench.observability import logger
@@ -39,7 +39,7 @@ def tear_down_target(
     """
     failure = failure_of(task.failure)
     if failure is not None:
-        _note_failure(task.ref, failure, services)
+        _note(task.ref, "failure.json", failure, services)
         cancel(task.ref.tag, f"the trial failed: {failure.error}", services)
         if failure.error == TargetUnreachableError.__name__:
             note_unreached(services.trial(task.ref), failure.cause, services)
@@ -47,16 +47,16 @@ def tear_down_target(
         return TearDownTargetOutput(done=tear_down(task.ref, services, build=build))
     except Exception as error:
         if failure is None:  # otherwise its first failure stands
-            _note_failure(task.ref, Failure(error=type(error).__name__, cause=str(error)), services)
+            _note(task.ref, "failure.json", Failure(error=type(error).__name__, cause=str(error)), services)
         raise
 
 
-def _note_failure(ref: TrialRef, failure: Failure, services: Services) -> None:
-    """Note the failure for the report, or log it: the execution says it, too, and a lease that stayed would block."""
+def _note(ref: TrialRef, name: str, document: Failure | TornDown, services: Services) -> None:
+    """Keep a document for the report, or log that it cannot be: a lease that stayed for it would block others."""
     try:
-        services.runs.put_model(layout.trial_key(ref, "failure.json"), failure)
+        services.runs.put_model(layout.trial_key(ref, name), document)
     except RecordsRefusedError:
-        logger.exception("the failure could not be noted", extra={"trial": ref.tag})
+        logger.exception("%s could not be stored", name, extra=ref.model_dump())
 
 
 def failure_of(state: StateError) -> Failure | None:
@@ -93,6 +93,7 @@ def tear_down(
         with open_driver(spec, services, build, limit_s) as opened:
             if not opened.run(opened.driver.tear_down()):
                 return False
+            _note(ref, "removed.json", TornDown(removed=opened.driver.belongings()), services)
     services.table.release_lease(target, ref.tag)
     return True
 

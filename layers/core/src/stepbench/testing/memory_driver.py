@@ -176,6 +176,10 @@ class MemoryDriver:
         self.stored.clear()
         return True
 
+    def belongings(self) -> tuple[str, ...]:
+        """Name what it forgets."""
+        return ("records of the trial",)
+
     async def close(self) -> None:
         """Note the call."""
         self.calls.append("close")

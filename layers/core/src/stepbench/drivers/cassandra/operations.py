@@ -192,6 +192,10 @@ class CassandraOperations:
             found = await self._access.select(connection, "SELECT keyspace_name FROM system_schema.keyspaces")
         return (keyspace_of(self._spec.tag).encode(),) not in found
 
+    def belongings(self) -> tuple[str, ...]:
+        """See `Driver`."""
+        return (f"keyspace {keyspace_of(self._spec.tag)}",)
+
     async def provider(self) -> str:
         """See `Driver`: "Apache Cassandra 5.0.5"."""
         async with self._access.control() as connection:

@@ -88,6 +88,10 @@ class DsqlOperations(SqlOperations):
                 return True
         return True
 
+    def belongings(self) -> tuple[str, ...]:
+        """See `Driver`."""
+        return (f"table {self._database.table.name.as_string(None)}",)
+
     async def provider(self) -> str:
         """
         Return `Aurora DSQL, multi-region, in eu-west-1 (PostgreSQL 16), TLS, active 108.2 s after its creation`.

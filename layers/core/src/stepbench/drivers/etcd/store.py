@@ -54,6 +54,10 @@ class EtcdStore:
         prefix = self._spec.tag.encode()
         return await self._cluster.remove(prefix) and await reclaim_space(self._cluster)
 
+    def belongings(self) -> tuple[str, ...]:
+        """See `Driver`."""
+        return (f"keys {self._spec.tag}*",)
+
     async def provider(self) -> str:
         """Return the name and version, `etcd 3.5.1`."""
         return await self._cluster.provider()

@@ -78,6 +78,10 @@ class PostgresqlOperations(SqlOperations):
         async with self._control() as connection:
             return await drop_schema(connection, self._schema)
 
+    def belongings(self) -> tuple[str, ...]:
+        """See `Driver`."""
+        return (f"schema {self._schema.as_string(None)}",)
+
     async def provider(self) -> str:
         """Return the server's name and TLS: `PostgreSQL 17.10 (wheel), TLSv1.3`."""
         async with self._control() as connection:

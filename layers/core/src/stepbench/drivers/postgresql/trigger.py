@@ -166,6 +166,10 @@ class PostgresqlDriver:
         async with self._cluster() as cluster:
             return await cluster.scale(scale.capacity)
 
+    def belongings(self) -> tuple[str, ...]:
+        """See `Driver`."""
+        return (f"schema {self._schema.as_string(None)}",)
+
     async def provider(self) -> str:
         """Return the server's name, as `server_name`."""
         async with self._control() as connection:

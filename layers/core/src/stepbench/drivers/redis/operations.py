@@ -135,6 +135,10 @@ class RedisOperations:
         async with self._keys() as keys:
             return await keys.clear()
 
+    def belongings(self) -> tuple[str, ...]:
+        """See `Driver`."""
+        return (f"keys {self._spec.tag}*",)
+
     async def provider(self) -> str:
         """See `Driver`: "Valkey 9.1.2"."""
         async with self._access.control() as connected:

@@ -229,6 +229,10 @@ class ReferenceDriver:
             await self._ask(connection, FrameKind.REMOVE)
         return True
 
+    def belongings(self) -> tuple[str, ...]:
+        """See `Driver`."""
+        return (f"trial {self._spec.tag}",)
+
     async def provider(self) -> str:
         """Return the store's name and version: `reference store 0.1.0`."""
         async with self._control() as connection:

@@ -101,6 +101,11 @@ class S3Driver:
                 raise
         return True
 
+    def belongings(self) -> tuple[str, ...]:
+        """See `Driver`."""
+        place = f"s3://{self._bucket}/{self._prefix}"
+        return f"notification on {place}", f"objects {place}*, all versions"
+
     async def close(self) -> None:
         """End connections."""
         await self._aws.close()

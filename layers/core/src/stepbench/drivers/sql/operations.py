@@ -108,6 +108,10 @@ class SqlOperations(ABC):
         """See `Driver`."""
 
     @abstractmethod
+    def belongings(self) -> tuple[str, ...]:
+        """See `Driver`."""
+
+    @abstractmethod
     async def provider(self) -> str:
         """See `Driver`."""
 

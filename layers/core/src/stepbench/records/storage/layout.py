@@ -54,7 +54,7 @@ def run_key(run_id: str, name: str) -> str:
 
 
 def trial_key(ref: TrialRef, name: str) -> str:
-    """Return the key of a trial's document: trial.json, result.json, failure.json, records.parquet."""
+    """Return the key of a trial's document: trial.json, result.json, failure.json, removed.json, records.parquet."""
     return f"runs/{ref.run_id}/trials/{ref.trial:04d}/{name}"
 
 

@@ -118,6 +118,13 @@ class LifeContract(Generic[SubjectT]):
         assert await driver.tear_down() is True
         await driver.close()
 
+    def test_what_it_removes_is_named_by_the_trials_tag(self, subject: SubjectT) -> None:
+        """The run's output lists it, so that whoever finds something of the name in the store knows whose it was."""
+        spec = self.new_spec(subject)
+        names = self.new_driver(subject, spec).belongings()
+        assert names
+        assert all(spec.tag.replace("-", "_") in name.replace("-", "_") for name in names)
+
     async def test_a_look_at_the_store_makes_nothing(self, subject: SubjectT) -> None:
         """PrepareTarget asks whether the store answers before it notes that there may be something to tear down."""
         spec = self.new_spec(subject)

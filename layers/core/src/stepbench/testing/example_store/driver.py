@@ -100,6 +100,10 @@ class ExampleDriver:
                 if self._clock.now_ns() >= deadline_ns:
                     return False
 
+    def belongings(self) -> tuple[str, ...]:
+        """See `Driver`."""
+        return (f"keys {self._spec.tag}*",)
+
     async def provider(self) -> str:
         """Name the store."""
         await self.ready()

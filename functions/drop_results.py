@@ -1,0 +1,8 @@
+"""Entry point `DropResults`: the custom resource that deletes the results bucket with its stack."""
+
+from stepbench.contracts.custom_resource import DropResultsInput
+from stepbench.observability import observed
+from stepbench.stages.drop_results import drop_results
+from stepbench.stages.services import stage_handler
+
+handler = observed(stage_handler(drop_results, DropResultsInput))

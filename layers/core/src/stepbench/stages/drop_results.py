@@ -1,0 +1,91 @@
+"""
+Entry point `DropResults`: with KeepResults=false, empty and delete the results bucket when its stack is deleted.
+
+CloudFormation itself keeps the bucket always, and could not delete one that is not empty. Only the deletion of the
+whole stack counts: a later update with KeepResults=true deletes this resource, too, and then the results stay.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from botocore.exceptions import ClientError
+
+from stepbench.contracts.custom_resource import DropResultsInput, DropResultsOutput
+from stepbench.observability import logger
+from stepbench.records.storage.emptying import empty_bucket
+from stepbench.stages.custom_resource import failed, is_of_cloudformation, put_answer, refused, succeeded
+
+if TYPE_CHECKING:
+    from stepbench.stages.custom_resource import Answer
+    from stepbench.stages.services import Services
+
+LIMIT_S = 780
+"""So much of the function's 900 s may pass: the answer, or the next call, must still be made."""
+PASSES = 4
+"""CloudFormation waits for an hour for an answer; four calls are 52 minutes, for some ten million versions."""
+NAMED = "results"
+"""The physical id. It never changes: CloudFormation deletes what an update has replaced."""
+ENDING = {"DELETE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS"}
+"""The second is a stack that could not be made, and has no results yet."""
+FILLED = "BucketNotEmpty"
+
+
+def drop_results(task: DropResultsInput, services: Services, *, answer: Answer = put_answer) -> DropResultsOutput:
+    """
+    Delete the bucket if the stack is being deleted, and tell CloudFormation; what takes longer goes on in another call.
+
+    Raises:
+        OSError: the answer could not be delivered; Lambda then calls again, which finds what is done already.
+    """
+    if not is_of_cloudformation(task.ResponseURL, services.settings):
+        return DropResultsOutput(reason=refused(task).Reason)
+    named = task.PhysicalResourceId or NAMED
+    try:
+        output = _drop(task, services)
+        said = succeeded(task, named)
+        if not output.done:
+            if task.Pass < PASSES:
+                _go_on(task, services)
+                return output
+            said = failed(task, named, output.reason)
+    except Exception as error:  # noqa: BLE001 -- whatever it is, CloudFormation waits for an answer
+        logger.exception("the results could not be dropped")
+        said = failed(task, named, error)
+        output = DropResultsOutput(done=False, reason=said.Reason)
+    answer(task.ResponseURL, said.model_dump_json().encode())
+    return output
+
+
+def _drop(task: DropResultsInput, services: Services) -> DropResultsOutput:
+    if task.RequestType != "Delete":
+        return DropResultsOutput(reason="it is deleted with the stack")
+    stacks = services.aws("cloudformation").describe_stacks(StackName=task.StackId)["Stacks"]
+    if stacks[0]["StackStatus"] not in ENDING:
+        return DropResultsOutput(reason=f"it stays: the stack is not being deleted ({stacks[0]['StackStatus']})")
+    bucket, s3 = str(task.ResourceProperties["Bucket"]), services.aws("s3")
+    until_ns = services.clock.now_ns() + LIMIT_S * 10**9
+
+    def has_time() -> bool:
+        return services.clock.now_ns() < until_ns
+
+    removed, deleted = 0, False
+    while not deleted and has_time():
+        try:
+            emptied = empty_bucket(s3, bucket, has_time)
+            removed += emptied.removed
+            if emptied.whole:
+                s3.delete_bucket(Bucket=bucket)
+                deleted = True
+        except ClientError as error:  # a function that still runs has written since, or an earlier call was done
+            deleted = error.response["Error"]["Code"] == "NoSuchBucket"
+            if not deleted and error.response["Error"]["Code"] != FILLED:
+                raise
+    reason = "" if deleted else f"{bucket} is not empty after {task.Pass} calls; empty and delete it by hand"
+    return DropResultsOutput(removed=removed, done=deleted, reason=reason)
+
+
+def _go_on(task: DropResultsInput, services: Services) -> None:
+    name = f"{services.settings.function_prefix}-DropResults"
+    payload = task.model_copy(update={"Pass": task.Pass + 1}).model_dump_json().encode()
+    services.aws("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=payload)
