@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from stepbench.analysis.series_detector import SPIKE, SeriesDetector
 from stepbench.contracts.regressions import NamedRun, Shift
 from stepbench.stats.noise import location
@@ -59,6 +57,7 @@ def _number(estimate: Estimate | None) -> float | None:
 
 
 def find_shifts(followed: Followed) -> tuple[Shift, ...]:
+    """Return the changes of level that were found or acknowledged, in order."""
     found = [
         (
             change.at,
@@ -88,9 +87,14 @@ def find_shifts(followed: Followed) -> tuple[Shift, ...]:
 def find_spikes(followed: Followed, noise: Noise) -> tuple[str, ...]:
     """Return the runs of the present level that lie far off it."""
     detector = followed.detector
-    values = np.array(detector.values[detector.start :])
-    far = np.abs(values - location(detector.baseline(len(detector.values)))) > SPIKE * noise.scale
-    return tuple(run.run_id for run, off in zip(followed.runs[detector.start :], far, strict=True) if off)
+    baseline = detector.baseline(len(detector.values))
+    if baseline.size == 0:
+        return ()
+    level, far = location(baseline), SPIKE * noise.scale
+    places = range(detector.start, len(detector.values))
+    return tuple(
+        followed.runs[at].run_id for at in places if detector.counted[at] and abs(detector.values[at] - level) > far
+    )
 
 
 def scheduled_run(followed: Followed) -> str:

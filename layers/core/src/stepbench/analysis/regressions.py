@@ -42,7 +42,7 @@ from stepbench.stats.over_runs import MIN_RUNS, log_interval
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.analysis.series_detector import Change
+    from stepbench.analysis.series_detector import Change, SeriesDetector
     from stepbench.contracts.regressions import DetectorSettings, RunSeries, SeriesVerdict
     from stepbench.stats.drift import Drift
     from stepbench.stats.noise import Noise
@@ -111,18 +111,21 @@ class _Standing(NamedTuple):
 def _find(followed: Followed, settings: DetectorSettings) -> SeriesFinding:
     detector = followed.detector
     baseline = detector.baseline(len(detector.values))
+    change = next((each for each in reversed(detector.changes) if each.kind != "back"), None)
     known = detector.noise(baseline) if baseline.size else None
     if known is None or known.runs < MIN_HISTORY or baseline.size < MIN_RUNS:
-        return _too_few(followed, 0 if known is None else known.runs, baseline.size)
-    change = next((each for each in reversed(detector.changes) if each.kind != "back"), None)
+        if change is None or detector.accepted is None:
+            return _too_few(followed, 0 if known is None else known.runs, baseline.size)
+        known = change.window.noise
     told = change is not None and change.told_at == len(detector.values) - 1 and detector.changes[-1] is change
     standing = _standing(followed, change) if change and (detector.accepted is not None or told) else None
     ratio = None if standing is None else _ratio(standing, followed.sign)
     worse = ratio is not None and is_worse(
         ratio, finding_of(ratio, over_runs=True), 0.0, lower_is_worse=followed.sign < 0
     )
-    needed = _runs_to_decide(detector, known, baseline.size)
-    verdict = _verdict(followed, standing, worse=worse, told=told, needed=needed)
+    needed = _runs_to_decide(detector, known, baseline.size or MIN_RUNS)
+    spikes = find_spikes(followed, known)
+    verdict = _verdict(followed, standing, spikes, worse=worse, told=told, needed=needed)
     slope = None
     if verdict == "drift" and standing is not None and standing.drift is not None:
         found = log_interval(followed.sign * standing.drift.slope, standing.drift.variance, known.runs - 1)
@@ -143,15 +146,21 @@ def _find(followed: Followed, settings: DetectorSettings) -> SeriesFinding:
         ratio=ratio,
         slope=slope,
         shifts=find_shifts(followed),
-        spikes=find_spikes(followed, known),
+        spikes=spikes,
         runs_to_decide=_further(verdict, detector, needed),
         text="",
     )
     return finding.model_copy(update={"text": describe(finding, settings)})
 
 
-def _verdict(
-    followed: Followed, standing: _Standing | None, *, worse: bool, told: bool, needed: int | None
+def _verdict(  # noqa: PLR0913 -- what a verdict is made of
+    followed: Followed,
+    standing: _Standing | None,
+    spikes: tuple[str, ...],
+    *,
+    worse: bool,
+    told: bool,
+    needed: int | None,
 ) -> SeriesVerdict:
     detector = followed.detector
     verdict: SeriesVerdict = "no_change"
@@ -163,7 +172,7 @@ def _verdict(
         verdict = "suspected" if followed.runs[-1].confirms is None else "undecidable"
     elif needed is None or needed > STEPS[-1]:
         verdict = "undecidable"
-    elif find_spikes(followed, detector.noise(detector.baseline(len(detector.values)))).count(scheduled_run(followed)):
+    elif scheduled_run(followed) in spikes:
         verdict = "spike"
     elif began_acknowledged(followed) and len(detector.values) - detector.start < MIN_HISTORY:
         verdict = "shift"

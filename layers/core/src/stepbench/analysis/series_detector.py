@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from stepbench.stats.level_shift import NONE, Evidence, estimate_change, find_evidence
+from stepbench.stats.level_shift import NONE, Evidence, estimate_change, find_evidence, weigh_levels
 from stepbench.stats.noise import Noise, location, scale
 from stepbench.stats.over_runs import MIN_RUNS
 
@@ -27,14 +27,14 @@ MIN_HISTORY = 10
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25)
 RAMPS = (8, 12, 16, 20, 25)
 """Lengths of the windows in which a shift, or a drift, is looked for."""
-THRESHOLD = 4.6
-SUSPICION = 2.0
-MORE_FOR_BETTER, MORE_FOR_RAMP, MORE_FOR_FEW, MORE_FOR_CORRELATION = 3.0, 2.0, 20.0, 16.0
-LITTLE_CORRELATION = 0.2
-"""
-Added to the threshold: the third over the number of runs that the noise is learned from, the last times their
-autocorrelation, since both are estimates.
-"""
+THRESHOLD = 4.0
+SUSPICION = 1.5
+MORE_FOR_BETTER, MORE_FOR_RAMP, MORE_FOR_FEW = 4.0, 2.5, 40.0
+"""Added to the threshold; the last over the number of runs that the noise is learned from."""
+LITTLE_CORRELATION, MORE_FOR_CORRELATION, MOST_FOR_CORRELATION = 0.22, 40.0, 4.0
+"""From the first on, so much a unit is added, and so much at most: the autocorrelation, too, is only estimated."""
+BACK = 3.0
+"""The evidence from which on the last runs are taken to lie on the accepted level again."""
 SPIKE = 3.5
 _SCREENED = {"step": 0.3, "ramp": 0.15}
 """Shares of the least change: a mean closer to the level cannot show it, and is looked at no further."""
@@ -85,6 +85,8 @@ class SeriesDetector:
     changes: list[Change] = field(default_factory=list)
     best: Window | None = None
     suspected: bool = False
+    _accepted_start: int = 0
+    _free: int = 0
     _pool: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     def begin_level(self) -> None:
@@ -96,11 +98,18 @@ class SeriesDetector:
         """Take the next run; return the change that it confirms. `counts`: it may be a part of the baseline."""
         self.values.append(value)
         self.counted.append(counts)
+        back = self._find_back()
+        if back is not None:
+            return back
         before, windows = self.suspected, self._windows()
         self.best = max(windows, key=lambda each: -self._lacking(each), default=None)
         self.suspected = self.best is not None and self.best.evidence.weight > SUSPICION
         enough = [each for each in windows if each.runs >= MIN_RUNS and self._lacking(each) <= 0]
-        return self._change_level(min(enough, key=self._lacking)) if before and enough else None
+        for window in sorted(enough, key=self._lacking) if before else ():
+            found = self._change_level(window)
+            if found is not None:
+                return found
+        return None
 
     def baseline(self, end: int) -> NDArray[np.float64]:
         """Return the runs that the level before a place is taken from."""
@@ -114,7 +123,8 @@ class SeriesDetector:
 
     def needed_weight(self, noise: Noise) -> float:
         """Return the evidence from which on a shift for the worse is told."""
-        correlated = MORE_FOR_CORRELATION * max(0.0, noise.correlation - LITTLE_CORRELATION)
+        beyond = max(0.0, noise.correlation - LITTLE_CORRELATION)
+        correlated = min(MORE_FOR_CORRELATION * beyond, MOST_FOR_CORRELATION)
         return self.threshold + MORE_FOR_FEW / noise.runs + correlated
 
     def _residuals(self, baseline: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -136,13 +146,14 @@ class SeriesDetector:
         if whole.size < MIN_RUNS or known.size < MIN_HISTORY:
             return []
         middle, width = float(np.median(whole)), scale(known)
-        recent = np.clip((np.array(self.values[self.start :]) - middle) / width, -_CLIPPED, _CLIPPED)[::-1]
+        begin = max(self.start, self._free)
+        recent = np.clip((np.array(self.values[begin:]) - middle) / width, -_CLIPPED, _CLIPPED)[::-1]
         means = np.cumsum(recent) / np.arange(1, recent.size + 1)
         return [
             window
             for shape, lengths in (("step", STEPS), ("ramp", RAMPS))
             for runs in lengths
-            if runs + MIN_RUNS <= recent.size
+            if runs <= recent.size
             if abs(means[runs - 1]) >= _SCREENED[shape] * max(self.smallest / width, 4.5 / math.sqrt(runs))
             if (window := self._look(runs, shape)) is not None  # type: ignore[arg-type]
         ]
@@ -171,10 +182,33 @@ class SeriesDetector:
         if self.accepted is not None and abs(level - reference) < self.smallest:
             kind = "back"
         found = Change(at, len(self.values) - 1, kind, window, change)
+        if self.accepted is None:
+            self._accepted_start = self.start
         self._close_level(at)
         self.accepted = reference if kind == "worse" else None
         self.changes.append(found)
         self.suspected = False
+        return found
+
+    def _find_back(self) -> Change | None:
+        """Return to the accepted level if the last runs lie there again; those between belong to no baseline."""
+        at = len(self.values) - MIN_RUNS
+        if self.accepted is None or at < self.start + MIN_RUNS:
+            return None
+        worse = self.baseline(at)
+        last = np.array(self.values[at:])
+        if worse.size == 0 or abs(location(last) - self.accepted) >= self.smallest:
+            return None
+        noise, level = self.noise(worse), location(worse)
+        if weigh_levels(last, self.accepted, level, noise) < BACK:
+            return None
+        window = Window(MIN_RUNS, "step", NONE, noise, level, worse.size)
+        found = Change(at, len(self.values) - 1, "back", window, self.accepted - level)
+        first = next(each.at for each in self.changes if each.at >= self._accepted_start and each.kind == "worse")
+        self.counted[first:at] = [False] * (at - first)
+        self.start, self._free, self.accepted = self._accepted_start, at, None
+        self.best, self.suspected = None, False
+        self.changes.append(found)
         return found
 
     def _close_level(self, end: int) -> None:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from stepbench.stats.noise import location
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 Shape = Literal["step", "ramp"]
 _STEPS = np.concatenate([np.linspace(0, 6, 25), np.linspace(6.5, 20, 28)])
 """Sizes of change beyond the smallest that are tried, in scales of the noise."""
+_FAR = 20.0
+"""Runs beyond so many scales are as far off as can be; no density is known there."""
 _PRIOR = 0.5
 """How much less likely a change is for each scale that it is larger: several outliers are no large shift."""
 _LEAST_SHOWN = 4.5
@@ -62,7 +66,7 @@ def find_evidence(  # noqa: PLR0913, PLR0917 -- what a test is made of
         smallest: change that is of interest, a logarithm above 0.
         shape: all of `after` lies on another level, or moves away from the old one at a constant rate.
     """
-    z = (after - level) / noise.scale
+    z = np.clip((after - level) / noise.scale, -_FAR, _FAR)
     least = least_change(noise, after.size, smallest) / noise.scale
     sizes = least + _STEPS
     pattern = np.ones(after.size) if shape == "step" else np.arange(1, after.size + 1) / after.size
@@ -113,6 +117,14 @@ def _reduce(gain: float, runs: int, before: int, noise: Noise) -> float:
 def estimate_change(after: NDArray[np.float64], level: float, noise: Noise) -> float:
     """Return the most likely change of level, a logarithm; one run far off moves it little."""
     z = (after - level) / noise.scale
-    sizes = np.arange(-30, 30.05, 0.1)
+    if abs(float(np.median(z))) >= _FAR:
+        return location(after) - level
+    sizes = np.arange(-_FAR, _FAR + 0.05, 0.1)
     likelihoods = noise.log_density(z - sizes[:, None]).sum(axis=1)
     return float(sizes[int(likelihoods.argmax())]) * noise.scale
+
+
+def weigh_levels(values: NDArray[np.float64], one: float, other: float, noise: Noise) -> float:
+    """Return the logarithm of how much more likely values are on one level than on the other."""
+    likelihoods = [noise.log_density((values - level) / noise.scale).sum() for level in (one, other)]
+    return float(likelihoods[0] - likelihoods[1]) / noise.inflation(values.size)

@@ -26,7 +26,6 @@ _NORMAL_SHARE = 0.5
 """The core is half a normal density, half the kernels': the tails of few kernels end too soon."""
 _UNSEEN, _UNSEEN_SCALE = 0.02, 6.0
 _GRID = np.linspace(-40, 40, 641)
-_PRIOR_RUNS, _PRIOR_CORRELATION = 10, 0.3
 
 
 def location(values: NDArray[np.float64]) -> float:
@@ -85,7 +84,7 @@ class Noise:
     @cached_property
     def correlation(self) -> float:
         """
-        Return the correlation of neighbours, at least 0; of few runs a little is assumed.
+        Return the correlation of neighbours, at least 0.
 
         Source:
             Kendall (1954), Biometrika 41 (the bias).
@@ -94,8 +93,7 @@ class Noise:
         power = float(clipped @ clipped)
         found = float(clipped[1:] @ clipped[:-1]) / power if power > 0 else 0.0
         found += (1 + 3 * found) / self.runs
-        weighed = (self.runs * found + _PRIOR_RUNS * _PRIOR_CORRELATION) / (self.runs + _PRIOR_RUNS)
-        return min(max(weighed, 0.0), 0.95)
+        return min(max(found, 0.0), 0.95)
 
     def inflation(self, runs: int) -> float:
         """
