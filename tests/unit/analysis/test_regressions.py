@@ -144,7 +144,7 @@ def test_runs_that_missed_their_thresholds_are_no_baseline_if_asked() -> None:
 
 def test_a_named_baseline_begins_with_its_run_and_does_not_roll() -> None:
     """The first 40 runs are of another level, which is of no interest any more."""
-    values = [*(2 * value for value in noise(40)), *noise(60, seed=5)]
+    values = [*(2 * value for value in noise(40)), *noise(60, seed=6)]
     settings = DetectorSettings(baseline=NamedRun(run_id=run_id(40), runs=40))
     found, finding = found_in(run_series(values), settings)
     assert (finding.verdict, finding.baseline_runs, found.passed) == ("no_change", 40, True)

@@ -31,12 +31,12 @@ THRESHOLD = 4.0
 SUSPICION = 1.5
 MORE_FOR_BETTER, MORE_FOR_RAMP, MORE_FOR_FEW = 4.0, 2.5, 40.0
 """Added to the threshold; the last over the number of runs that the noise is learned from."""
-LITTLE_CORRELATION, MORE_FOR_CORRELATION, MOST_FOR_CORRELATION = 0.22, 40.0, 4.0
+LITTLE_CORRELATION, MORE_FOR_CORRELATION, MOST_FOR_CORRELATION = 0.12, 35.0, 8.0
 """From the first on, so much a unit is added, and so much at most: the autocorrelation, too, is only estimated."""
 BACK = 3.0
 """The evidence from which on the last runs are taken to lie on the accepted level again."""
 SPIKE = 3.5
-_SCREENED = {"step": 0.3, "ramp": 0.15}
+_SCREENED = {"step": 0.4, "ramp": 0.2}
 """Shares of the least change: a mean closer to the level cannot show it, and is looked at no further."""
 _CLIPPED = 4.0
 
@@ -127,8 +127,8 @@ class SeriesDetector:
         correlated = min(MORE_FOR_CORRELATION * beyond, MOST_FOR_CORRELATION)
         return self.threshold + MORE_FOR_FEW / noise.runs + correlated
 
-    def _residuals(self, baseline: NDArray[np.float64]) -> NDArray[np.float64]:
-        own = baseline - location(baseline) if baseline.size else baseline
+    def _residuals(self, baseline: NDArray[np.float64], level: float | None = None) -> NDArray[np.float64]:
+        own = baseline - (location(baseline) if level is None else level) if baseline.size else baseline
         earlier = self._pool[max(0, self._pool.size - max(0, self.baseline_runs - own.size)) :]
         return np.concatenate([earlier, own])
 
@@ -162,10 +162,11 @@ class SeriesDetector:
         baseline = self.baseline(len(self.values) - runs)
         if baseline.size < MIN_RUNS:
             return None
-        noise = self.noise(baseline)
-        if noise.runs < MIN_HISTORY:
-            return None
         level = location(baseline)
+        residuals = self._residuals(baseline, level)
+        if residuals.size < MIN_HISTORY:
+            return None
+        noise = Noise(residuals)
         after = np.array(self.values[-runs:])
         evidence = find_evidence(after, level, baseline.size, noise, self.smallest, shape)
         return Window(runs, shape, evidence, noise, level, baseline.size) if evidence != NONE else None
