@@ -31,7 +31,7 @@ THRESHOLD = 4.0
 SUSPICION = 1.5
 MORE_FOR_BETTER, MORE_FOR_RAMP, MORE_FOR_FEW = 4.0, 2.5, 40.0
 """Added to the threshold; the last over the number of runs that the noise is learned from."""
-LITTLE_CORRELATION, MORE_FOR_CORRELATION, MOST_FOR_CORRELATION = 0.12, 35.0, 8.0
+LITTLE_CORRELATION, MORE_FOR_CORRELATION, MOST_FOR_CORRELATION = 0.14, 35.0, 8.0
 """From the first on, so much a unit is added, and so much at most: the autocorrelation, too, is only estimated."""
 BACK = 3.0
 """The evidence from which on the last runs are taken to lie on the accepted level again."""
@@ -192,7 +192,11 @@ class SeriesDetector:
         return found
 
     def _find_back(self) -> Change | None:
-        """Return to the accepted level if the last runs lie there again; those between belong to no baseline."""
+        """
+        Return to the accepted level if the last runs lie there again.
+
+        What was back within a few runs was noise, which is to be expected again; longer ones belong to no baseline.
+        """
         at = len(self.values) - MIN_RUNS
         if self.accepted is None or at < self.start + MIN_RUNS:
             return None
@@ -206,7 +210,8 @@ class SeriesDetector:
         window = Window(MIN_RUNS, "step", NONE, noise, level, worse.size)
         found = Change(at, len(self.values) - 1, "back", window, self.accepted - level)
         first = next(each.at for each in self.changes if each.at >= self._accepted_start and each.kind == "worse")
-        self.counted[first:at] = [False] * (at - first)
+        if at - first >= MIN_HISTORY:
+            self.counted[first:at] = [False] * (at - first)
         self.start, self._free, self.accepted = self._accepted_start, at, None
         self.best, self.suspected = None, False
         self.changes.append(found)
