@@ -18,8 +18,6 @@ import json
 import math
 import os
 import subprocess
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,11 +53,11 @@ class Outcome(NamedTuple):
     found: int
 
 
-def follow(kind: Kind, planted: tuple[float, float] | None, sd: float, seed: int) -> Outcome:
+def follow(kind: Kind, planted: tuple[float, float] | None, seed: int) -> Outcome:
     """Follow one series; `planted` is the ratio of a shift, and that of a drift per run."""
     rng = np.random.default_rng(seed)
     truth = Truth(int(rng.integers(EARLIEST, LATEST + 1)), *planted) if planted else Truth()
-    noise, detector = draw_noise(kind, rng, sd), SeriesDetector(SMALLEST)
+    noise, detector = draw_noise(kind, rng), SeriesDetector(SMALLEST)
     values: list[float] = []
     alarms = confirming = after = 0
     for number in range(min(RUNS, truth.at + MOST_AFTER)):
@@ -81,14 +79,11 @@ def follow(kind: Kind, planted: tuple[float, float] | None, sd: float, seed: int
     return Outcome(tuple(values), truth.at, alarms, confirming, 0)
 
 
-def follow_all(
-    kind: Kind, planted: tuple[float, float] | None, asked: argparse.Namespace, sd: float = 0.03
-) -> list[Outcome]:
-    """Follow as many series as are asked for, on two processes."""
-    seeds = np.random.SeedSequence([asked.seed, KINDS.index(kind), 1 + round(1000 * sum(planted or (0,)))])
-    with get_context("spawn").Pool(2) as pool:
-        numbers = [int(each) for each in seeds.generate_state(asked.series)]
-        return pool.map(partial(follow, kind, planted, sd), numbers, chunksize=2)
+def follow_all(kind: Kind, planted: tuple[float, float] | None, asked: argparse.Namespace) -> list[Outcome]:
+    """Follow as many series as are asked for."""
+    words = [asked.seed, KINDS.index(kind), round(1000 * sum(planted or (0,)))]
+    seeds = np.random.SeedSequence(words).generate_state(asked.series)
+    return [follow(kind, planted, int(seed)) for seed in seeds]
 
 
 def measure(asked: argparse.Namespace) -> Found:

@@ -12,7 +12,7 @@ LEAST = 5
 def change_points(values: list[float]) -> list[int]:
     """Return the places of change points by otava's defaults."""
     series = Series("runs", None, list(range(len(values))), {"value": Metric()}, {"value": values}, {})
-    return [point.index for point in series.analyze().change_points["value"]]
+    return [int(point.index) for point in series.analyze().change_points["value"]]
 
 
 def first_named(values: list[float]) -> list[tuple[int, int]]:

@@ -31,7 +31,7 @@ THRESHOLD = 4.0
 SUSPICION = 1.5
 MORE_FOR_BETTER, MORE_FOR_RAMP, MORE_FOR_FEW = 4.0, 2.5, 40.0
 """Added to the threshold; the last over the number of runs that the noise is learned from."""
-LITTLE_CORRELATION, MORE_FOR_CORRELATION, MOST_FOR_CORRELATION = 0.14, 35.0, 8.0
+LITTLE_CORRELATION, MORE_FOR_CORRELATION, MOST_FOR_CORRELATION = 0.12, 35.0, 8.0
 """From the first on, so much a unit is added, and so much at most: the autocorrelation, too, is only estimated."""
 BACK = 3.0
 """The evidence from which on the last runs are taken to lie on the accepted level again."""
