@@ -59,24 +59,26 @@ def follow(kind: Kind, planted: tuple[float, float] | None, seed: int) -> Outcom
     truth = Truth(int(rng.integers(EARLIEST, LATEST + 1)), *planted) if planted else Truth()
     noise, detector = draw_noise(kind, rng), SeriesDetector(SMALLEST)
     values: list[float] = []
-    alarms = confirming = after = 0
+    alarms = confirming = after = found = 0
     for number in range(min(RUNS, truth.at + MOST_AFTER)):
         for confirms in (False, True):
-            if confirms and not detector.suspected:
+            if confirms and (found or not detector.suspected):
                 break
             value = next(noise) + truth.level(number)
+            if not confirms:
+                values.append(value)
+            if found:
+                break
             change = detector.add(value)
             confirming += confirms
             after += number >= truth.at
-            if not confirms:
-                values.append(value)
             if change is not None and change.kind != "back":
                 if number < truth.at:
                     alarms += 1
                 elif change.kind == "worse":
-                    return Outcome(tuple(values), truth.at, alarms, confirming, after)
+                    found = after
                 break
-    return Outcome(tuple(values), truth.at, alarms, confirming, 0)
+    return Outcome(tuple(values), truth.at, alarms, confirming, found)
 
 
 def follow_all(kind: Kind, planted: tuple[float, float] | None, asked: argparse.Namespace) -> list[Outcome]:
