@@ -134,6 +134,7 @@ NAMES = (
     "analysis",
     "overhead",
     "ycsb",
+    "regressions",
 )
 """In the page's order. Run by hand, for other questions: `omission`, `coverage`, `stopping`, `slices`, `verdicts`."""
 PAGE = ROOT / "docs" / "performance.md"

@@ -42,13 +42,15 @@ class Figure(Contract):
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Return ours by the peer's, round by round."""
-        return tuple(own / other for own, other in zip(self.ours, self.peer, strict=True)) if self.peer else ()
+        """Return ours by the peer's, round by round; nothing where the peer has a 0."""
+        if not self.peer or not all(self.peer):
+            return ()
+        return tuple(own / other for own, other in zip(self.ours, self.peer, strict=True))
 
     @property
     def ratio(self) -> float | None:
         """Return the median ratio."""
-        return statistics.median(self.ratios) if self.peer else None
+        return statistics.median(self.ratios) if self.ratios else None
 
     @property
     def interval(self) -> tuple[float, float] | None:

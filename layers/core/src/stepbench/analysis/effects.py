@@ -92,6 +92,25 @@ def finding_of(found: Estimate, *, over_runs: bool) -> Finding:
     return "undecided" if finding in {"lower", "higher"} and near else finding
 
 
+def has_regressed(effect: Effect, tolerance: float) -> bool | None:
+    """Tell whether an effect is shown to be for the worse, beyond the tolerance; a maximum tells nothing."""
+    if effect.measure == "max":
+        return None
+    if effect.ratio is None or (effect.ratio.value is None and effect.finding == "higher"):
+        return effect.finding == "higher"
+    if effect.ratio.value is None:
+        return None
+    return is_worse(effect.ratio, effect.finding, tolerance, lower_is_worse=effect.measure == "throughput")
+
+
+def is_worse(ratio: Estimate, finding: Finding, tolerance: float, *, lower_is_worse: bool) -> bool:
+    """Tell whether a ratio is shown to be on the wrong side of 1, by more than the tolerance."""
+    value = ratio.value or 1.0
+    if lower_is_worse:
+        return finding == "lower" and value < 1 - tolerance
+    return finding == "higher" and value > 1 + tolerance
+
+
 def _quantile_effect(name: LatencyMeasure, b: list[Estimate], a: list[Estimate], *, paired: bool) -> Effect:
     found = paired_ratio(b, a) if paired else ratio(b, a)
     if found.low is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.effects import Runs, compare_runs, compare_shares
+from stepbench.analysis.effects import Runs, compare_runs, compare_shares, has_regressed
 from stepbench.analysis.pairs import Group, find_groups
 from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, find_doubts, make_verdict
 from stepbench.contracts.measure import measure_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.contracts.verdict import Effect, Verdict
+    from stepbench.contracts.verdict import Verdict
 
 RUN = "run"
 
@@ -113,7 +113,7 @@ def _compare(
         if measure_of(groups[1].first.experiment).arrives:
             effects = (*effects, compare_shares("lost", b, a))
         effects = (*effects, compare_shares("errors", b, a))
-    judged = tuple(each.model_copy(update={"regressed": _regressed(each, tolerance)}) for each in effects)
+    judged = tuple(each.model_copy(update={"regressed": has_regressed(each, tolerance)}) for each in effects)
     sides = [
         Side(name=side, group=group.name, phase=place[0], window=place[1], runs=len(own.windows),
              emulated=group.first.emulated)
@@ -124,16 +124,3 @@ def _compare(
     if len(providers) > 1 and any(side.emulated for side in sides):
         doubts = (*doubts, "emulated")
     return make_verdict(RUN, subject, (sides[0], sides[1]), judged, kind=a.kind, doubts=doubts)
-
-
-def _regressed(effect: Effect, tolerance: float) -> bool | None:
-    """Tell whether an effect is shown to be for the worse, beyond the tolerance; a maximum tells nothing."""
-    if effect.measure == "max":
-        return None
-    if effect.ratio is None or (effect.ratio.value is None and effect.finding == "higher"):
-        return effect.finding == "higher"
-    if effect.ratio.value is None:
-        return None
-    if effect.measure == "throughput":
-        return effect.finding == "lower" and effect.ratio.value < 1 - tolerance
-    return effect.finding == "higher" and effect.ratio.value > 1 + tolerance

@@ -68,6 +68,15 @@ def at_least_one(text: str) -> int:
     return number
 
 
+def per_cent(text: str) -> float:
+    """Return a share in per cent, above 0."""
+    number = float(text)
+    if not 0 < number <= 1_000:  # noqa: PLR2004 -- ten times as slow is no tolerance
+        message = f"{text} is not above 0 and up to 1,000"
+        raise argparse.ArgumentTypeError(message)
+    return number
+
+
 def out(text: str) -> Argument:
     """Return the option that names the folder of runs; the text says what the command does there."""
     return argument("--out", type=folder, default=Path("out"), metavar="DIR", help=f"{text} (default: out)")

@@ -9,7 +9,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import stepbench
-from stepbench.cli import completion, environment, plans, prices, reports, run_list, running, validating
+from stepbench.cli import (
+    completion,
+    environment,
+    plans,
+    prices,
+    regressions,
+    reports,
+    run_list,
+    running,
+    validating,
+)
 from stepbench.cli.command import BAD_INPUT, EXIT_CODES, FAILED, OK, OneOf, argument
 from stepbench.cli.streams import write_errors
 from stepbench.errors import PlanError, StepbenchError
@@ -25,6 +35,7 @@ COMMANDS: tuple[Command, ...] = (
     *validating.COMMANDS,
     *plans.COMMANDS,
     *reports.COMMANDS,
+    *regressions.COMMANDS,
     *run_list.COMMANDS,
     *prices.COMMANDS,
     *environment.COMMANDS,

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from stepbench.cli.browser import OPEN, open_page
-from stepbench.cli.command import FAILED, OK, Command, argument, out
+from stepbench.cli.command import FAILED, OK, Command, argument, out, per_cent
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import messages, write
 from stepbench.errors import PlanError
@@ -80,14 +80,6 @@ def compare(options: argparse.Namespace) -> int:
     return OK if found.passed else FAILED
 
 
-def _per_cent(text: str) -> float:
-    number = float(text)
-    if not 0 < number <= 1_000:  # noqa: PLR2004 -- ten times as slow is no tolerance
-        message = f"{text} is not above 0 and up to 1,000"
-        raise argparse.ArgumentTypeError(message)
-    return number
-
-
 _RUNS = "a run's id, folder or summary.json, or a folder of several, which are repeats; #TRIAL picks one of its trials"
 COMMANDS = (
     Command(
@@ -110,7 +102,7 @@ COMMANDS = (
             argument("b", metavar="B", help="what is judged, named likewise"),
             argument(
                 "--tolerance",
-                type=_per_cent,
+                type=per_cent,
                 default=5.0,
                 metavar="PERCENT",
                 help="what is shown to be worse by no more than this is no regression (default: 5)",

@@ -67,7 +67,7 @@ def mean_over_runs(runs: Sequence[Estimate]) -> Estimate:
     mean = log_mean(runs)
     if isinstance(mean, str):
         return Estimate(value=_point(runs), reason=mean)
-    return _interval(mean.value, mean.variance, mean.runs - 1)
+    return log_interval(mean.value, mean.variance, mean.runs - 1)
 
 
 def ratio(above: Sequence[Estimate], below: Sequence[Estimate]) -> Estimate:
@@ -78,7 +78,7 @@ def ratio(above: Sequence[Estimate], below: Sequence[Estimate]) -> Estimate:
     """
     over, under = log_mean(above), log_mean(below)
     if not isinstance(over, str) and not isinstance(under, str):
-        return _interval(over.value - under.value, over.variance + under.variance, _welch(over, under))
+        return log_interval(over.value - under.value, over.variance + under.variance, _welch(over, under))
     reason = _without_limits(above) or _without_limits(below)
     return _with_hull(above, below, [(b, a) for b in above for a in below], reason)
 
@@ -97,7 +97,7 @@ def paired_ratio(above: Sequence[Estimate], below: Sequence[Estimate]) -> Estima
         return _with_hull(above, below, pairs, reason)
     logs = [math.log((b.value or 1) / (a.value or 1)) for b, a in pairs]
     within = fmean(map(_variance_within, above)) + fmean(map(_variance_within, below))
-    return _interval(fmean(logs), (variance(logs) + within) / len(logs), len(logs) - 1)
+    return log_interval(fmean(logs), (variance(logs) + within) / len(logs), len(logs) - 1)
 
 
 def runs_to_show(above: Sequence[Estimate], below: Sequence[Estimate], difference: float) -> int | None:
@@ -222,6 +222,7 @@ def _welch(one: LogMean, other: LogMean) -> float:
     return both**2 / each if each > 0 else min(one.runs, other.runs) - 1
 
 
-def _interval(log_value: float, log_variance: float, degrees: float) -> Estimate:
+def log_interval(log_value: float, log_variance: float, degrees: float) -> Estimate:
+    """Return the ratio whose logarithm has this value, variance and number of degrees of freedom."""
     half = student_975(degrees) * math.sqrt(log_variance)
     return Estimate(value=math.exp(log_value), low=math.exp(log_value - half), high=math.exp(log_value + half))

@@ -1,0 +1,108 @@
+"""One series of a plan's runs, given to a detector in order, and what its changes are called outside."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.analysis.series_detector import SPIKE, SeriesDetector
+from stepbench.contracts.regressions import NamedRun, Shift
+from stepbench.stats.noise import location
+from stepbench.stats.over_runs import log_interval
+
+if TYPE_CHECKING:
+    from stepbench.contracts.measures import Estimate
+    from stepbench.contracts.regressions import DetectorSettings, RunSeries, Series, SeriesRun
+    from stepbench.stats.noise import Noise
+
+
+class Followed(NamedTuple):
+    """One series' runs with a value, and the detector after the last of them. `sign`: -1 where less is worse."""
+
+    series: Series
+    runs: tuple[SeriesRun, ...]
+    estimates: tuple[Estimate, ...]
+    detector: SeriesDetector
+    sign: int
+
+
+def follow(series: Series, given: RunSeries, settings: DetectorSettings, threshold: float) -> Followed:
+    """Give a series' runs to a detector, in order."""
+    baseline, sign = settings.baseline, -1 if series.measure == "throughput" else 1
+    detector = SeriesDetector(
+        math.log1p(settings.min_effect), threshold, baseline.runs, rolling=not isinstance(baseline, NamedRun)
+    )
+    runs, estimates, begins = [], [], False
+    for run in given.runs:
+        begins = begins or bool(run.acknowledged) or (isinstance(baseline, NamedRun) and run.run_id == baseline.run_id)
+        estimate = next((each.estimate for each in run.values if each.series == series), None)
+        value = _number(estimate)
+        if estimate is None or value is None:
+            continue
+        if begins:
+            detector.begin_level()
+            begins = False
+        detector.add(sign * math.log(value), counts=run.green or baseline.kind != "last_green")
+        runs.append(run)
+        estimates.append(estimate)
+    return Followed(series, tuple(runs), tuple(estimates), detector, sign)
+
+
+def _number(estimate: Estimate | None) -> float | None:
+    """Return the value; of a quantile beyond the drain limit what it is at least."""
+    if estimate is None:
+        return None
+    value = estimate.value if estimate.value is not None else estimate.low
+    return value if value is not None and value > 0 else None
+
+
+def find_shifts(followed: Followed) -> tuple[Shift, ...]:
+    """Return the changes of level that were found or acknowledged, in order."""
+    found = [
+        (
+            change.at,
+            Shift(
+                run_id=followed.runs[change.at].run_id,
+                told_at=followed.runs[change.told_at].run_id,
+                ratio=log_interval(
+                    followed.sign * change.change,
+                    change.window.noise.scale**2 * (1 / change.window.runs + 1 / change.window.before),
+                    change.window.noise.runs - 1,
+                ),
+                better=change.change < 0,
+                acknowledged=followed.runs[change.at].acknowledged,
+            ),
+        )
+        for change in followed.detector.changes
+    ]
+    have = {at for at, _ in found}
+    found += [
+        (at, Shift(run_id=run.run_id, acknowledged=run.acknowledged))
+        for at, run in enumerate(followed.runs)
+        if run.acknowledged and at not in have
+    ]
+    return tuple(shift for _, shift in sorted(found, key=lambda each: each[0]))
+
+
+def find_spikes(followed: Followed, noise: Noise) -> tuple[str, ...]:
+    """Return the runs of the present level that lie far off it."""
+    detector = followed.detector
+    baseline = detector.baseline(len(detector.values))
+    if baseline.size == 0:
+        return ()
+    level, far = location(baseline), SPIKE * noise.scale
+    places = range(detector.start, len(detector.values))
+    return tuple(
+        followed.runs[at].run_id for at in places if detector.counted[at] and abs(detector.values[at] - level) > far
+    )
+
+
+def scheduled_run(followed: Followed) -> str:
+    """Return the last run, or the one that it was made to confirm."""
+    return followed.runs[-1].confirms or followed.runs[-1].run_id
+
+
+def began_acknowledged(followed: Followed) -> bool:
+    """Tell whether the present level began with an acknowledged run."""
+    start = followed.detector.start
+    return start < len(followed.runs) and bool(followed.runs[start].acknowledged)

@@ -1,0 +1,67 @@
+"""Regressions over the runs in a folder, by plan, and the shifts that were acknowledged there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.analysis.regressions import find_regressions
+from stepbench.analysis.run_series import series_of_runs
+from stepbench.contracts.acknowledged import AcknowledgedShift, AcknowledgedShifts
+from stepbench.contracts.result import RunSummary
+from stepbench.errors import PlanError, Problem
+from stepbench.loading import SUMMARY, newest_first, read_model
+from stepbench.local.results import find_run, read_summary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stepbench.contracts.regressions import DetectorSettings, Regressions, RunSeries
+
+ACKNOWLEDGED = "acknowledged.json"
+
+
+def regressions_below(
+    out: Path, settings: DetectorSettings, plan: str | None = None
+) -> list[tuple[RunSeries, Regressions]]:
+    """
+    Return what changed in each plan of which there are runs below a folder, or in one of them.
+
+    Raises:
+        PlanError: there is no such run (bad input).
+        CorruptRecordsError: a summary or the file of acknowledged shifts is not of this version.
+    """
+    plans: dict[str, list[RunSummary]] = {}
+    for folder in newest_first(out) if out.is_dir() else ():
+        summary = read_summary(folder)
+        if summary is not None and plan in {None, summary.plan}:
+            plans.setdefault(summary.plan, []).append(summary)
+    if not plans:
+        what = f"has no finished run of {plan}" if plan else "has no finished run"
+        remedy = "Run the plan first, or name the folder of runs with --out."
+        raise PlanError([Problem(path="--out", value=f'"{out}"', message=what, remedy=remedy)])
+    acknowledged = {each.run_id: each.why for each in read_acknowledged(out).shifts}
+    found = {name: series_of_runs(runs, acknowledged) for name, runs in sorted(plans.items())}
+    return [(each.series, find_regressions(each.series, settings, each.not_comparable)) for each in found.values()]
+
+
+def read_acknowledged(out: Path) -> AcknowledgedShifts:
+    """Return the shifts that were acknowledged in a folder of runs."""
+    path = out / ACKNOWLEDGED
+    return read_model(path, AcknowledgedShifts) if path.exists() else AcknowledgedShifts()
+
+
+def acknowledge(run: str, why: str, out: Path) -> str:
+    """
+    Accept the level that begins with a run, and return the run's id.
+
+    Raises:
+        PlanError: there is no such run.
+    """
+    summary = read_model(find_run(run, out) / SUMMARY, RunSummary)
+    have = read_acknowledged(out).shifts
+    shifts = (
+        *(each for each in have if each.run_id != summary.run_id),
+        AcknowledgedShift(run_id=summary.run_id, why=why),
+    )
+    (out / ACKNOWLEDGED).write_text(AcknowledgedShifts(shifts=shifts).model_dump_json(indent=1) + "\n", "utf-8")
+    return summary.run_id

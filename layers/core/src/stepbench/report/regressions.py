@@ -1,0 +1,215 @@
+"""
+What changed over the runs of a plan: as text, as JUnit, and as a section of a page with a chart of each trend.
+
+The charts are drawn here, as SVG, so that a page shows them without a script; each has its numbers in a table.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from stepbench import digits
+from stepbench.report.junit import Case, Suite, to_xml
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.measures import Estimate
+    from stepbench.contracts.regressions import Regressions, RunSeries, SeriesFinding, SeriesRun
+
+WIDTH, HEIGHT, MARGIN = 640, 180, 16
+"""In SVG's units; the drawing is scaled to its column."""
+WORDS = {
+    "no_change": "no change",
+    "suspected": "suspected",
+    "regression": "regression",
+    "improvement": "improvement",
+    "shift": "acknowledged shift",
+    "spike": "spike",
+    "drift": "drift",
+    "undecidable": "undecidable",
+}
+_ORDER = ("regression", "drift", "suspected", "improvement", "undecidable", "shift", "spike", "no_change")
+_FAILING = frozenset({"regression", "drift"})
+_UNDECIDED = frozenset({"suspected", "undecidable"})
+_PER_S = digits.Unit("/s", 1.0)
+_CLOSE = 0.02
+"""A chart's values are at least so far apart, as a logarithm, that noise of a per mille does not fill it."""
+
+
+def format_text(found: Regressions) -> str:
+    """Return the outcome in a line, then a line for each series, the worst first."""
+    lines = [f"{found.plan}: {describe_outcome(found)}"]
+    lines += [f"  {WORDS[each.verdict]:<18}  {each.series.name}: {each.text}" for each in ranked(found.findings)]
+    if found.not_comparable:
+        lines.append(f"  {describe_left_out(found)}")
+    return "\n".join([*lines, f"  {found.false_alarms}"])
+
+
+def format_junit(found: Sequence[Regressions]) -> str:
+    """Return a suite for each plan, with a test for each series: what stands worse is a failure."""
+    return to_xml([Suite(f"stepbench regressions {each.plan}", tuple(map(_case, each.findings))) for each in found])
+
+
+def describe_outcome(found: Regressions) -> str:
+    """Say how many series stand worse, of how many runs, and that a confirming run is asked for."""
+    worse = sum(each.verdict in _FAILING for each in found.findings)
+    said = digits.counted(worse, "regression") if worse else "no regression"
+    asked = "; a confirming run is asked for" if found.confirm else ""
+    series = f"{digits.count(len(found.findings))} series over {digits.counted(found.runs, 'run')}"
+    return f"{said} in {series}{asked}"
+
+
+def describe_left_out(found: Regressions) -> str:
+    """Say which runs were made under other settings."""
+    runs = digits.counted(len(found.not_comparable), "run")
+    return f"{runs} under other settings or elsewhere left out: {', '.join(found.not_comparable)}"
+
+
+def ranked(findings: Sequence[SeriesFinding]) -> list[SeriesFinding]:
+    """Return the findings, the worst first."""
+    return sorted(findings, key=lambda each: _ORDER.index(each.verdict))
+
+
+def _case(finding: SeriesFinding) -> Case:
+    if finding.verdict in _FAILING:
+        return Case(finding.series.group, finding.series.name, "failed", f"{WORDS[finding.verdict]}: {finding.text}")
+    if finding.verdict in _UNDECIDED:
+        return Case(finding.series.group, finding.series.name, "skipped", f"{WORDS[finding.verdict]}: {finding.text}")
+    return Case(finding.series.group, finding.series.name)
+
+
+class Point(NamedTuple):
+    """One run in a chart and its table. `mark`: what is to be said of it, and `state` how it looks."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    run: SeriesRun
+    shown: str
+    state: str
+    mark: str
+
+
+@dataclass(frozen=True)
+class Trend:
+    """It is one series, drawn. `baseline_y`: of the level that the last runs are set against."""
+
+    finding: SeriesFinding
+    points: tuple[Point, ...]
+    line: str
+    baseline_y: float | None
+    baseline: str
+    top: str
+    bottom: str
+
+    @property
+    def word(self) -> str:
+        """Return the verdict in words."""
+        return WORDS[self.finding.verdict]
+
+
+def render_trends(series: RunSeries, found: Regressions, most: int = 12) -> Markup:
+    """
+    Return a section of a page: the outcome, and of the first series, worst first, a chart with its table.
+
+    Args:
+        series: what was looked at.
+        found: what was found in it.
+        most: how many series are drawn; the others are in the table of verdicts.
+    """
+    trends = [draw(series, each) for each in ranked(found.findings)]
+    drawn = [trend for trend in trends if trend.points][:most]
+    text = _environment().get_template("trends.html.j2").render(
+        found=found, trends=trends, drawn=drawn, outcome=describe_outcome(found), width=WIDTH, height=HEIGHT,
+        left_out=describe_left_out(found) if found.not_comparable else "", moment=digits.moment,
+        anchor=_anchor(found.plan),
+    )  # fmt: skip
+    return Markup(text)  # noqa: S704 -- the template escapes what it is given
+
+
+def draw(series: RunSeries, finding: SeriesFinding) -> Trend:
+    """Return a series' runs as points of a chart, upright on a logarithmic scale."""
+    have = [
+        (run, value.estimate)
+        for run in series.runs
+        for value in run.values
+        if value.series == finding.series and value.estimate.value is not None and value.estimate.value > 0
+    ]
+    numbers = [number for _, each in have for number in (each.value, each.low, each.high) if number]
+    if finding.baseline is not None and finding.baseline.value:
+        numbers.append(finding.baseline.value)
+    if not have:
+        return Trend(finding, (), "", None, "", "", "")
+    low, high = math.log(min(numbers)), math.log(max(numbers))
+    low, high = min(low, high - _CLOSE), max(high, low + _CLOSE)
+
+    def upright(value: float) -> float:
+        return round(HEIGHT - MARGIN - (math.log(value) - low) / (high - low) * (HEIGHT - 2 * MARGIN), 1)
+
+    between = (WIDTH - 2 * MARGIN) / max(1, len(have) - 1)
+    points = tuple(
+        Point(
+            round(MARGIN + place * between, 1),
+            upright(estimate.value or 1),
+            upright(estimate.low) if estimate.low and estimate.high else None,
+            upright(estimate.high) if estimate.low and estimate.high else None,
+            run,
+            _show(finding, estimate),
+            *_mark(finding, run),
+        )
+        for place, (run, estimate) in enumerate(have)
+    )
+    base = finding.baseline
+    return Trend(
+        finding=finding,
+        points=points,
+        line=" ".join(f"{point.x},{point.y}" for point in points),
+        baseline_y=upright(base.value) if base is not None and base.value else None,
+        baseline=_show(finding, base) if base is not None else "",
+        top=_show_number(finding, math.exp(high)),
+        bottom=_show_number(finding, math.exp(low)),
+    )
+
+
+def _mark(finding: SeriesFinding, run: SeriesRun) -> tuple[str, str]:
+    """Return how a run looks, and what is said of it."""
+    state, said = "", []
+    for shift in finding.shifts:
+        if shift.run_id == run.run_id:
+            state = "acknowledged" if shift.acknowledged else "better" if shift.better else "worse"
+            words = {"acknowledged": "acknowledged shift", "better": "better from here", "worse": "worse from here"}
+            said.append(f"{words[state]}: {shift.acknowledged}" if shift.acknowledged else words[state])
+    if run.run_id in finding.spikes:
+        state = state or "spike"
+        said.append("spike")
+    if run.confirms is not None:
+        said.append(f"confirms {run.confirms}")
+    return state, "; ".join(said)
+
+
+def _show(finding: SeriesFinding, estimate: Estimate) -> str:
+    return str(digits.shown(estimate, _PER_S if finding.series.measure == "throughput" else None))
+
+
+def _show_number(finding: SeriesFinding, value: float) -> str:
+    return f"{digits.rounded(value)} /s" if finding.series.measure == "throughput" else digits.latency(value)
+
+
+def _anchor(plan: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in plan)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("stepbench.report"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip

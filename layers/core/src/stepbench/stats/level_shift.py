@@ -1,0 +1,130 @@
+"""
+Evidence that the last runs of a series lie on another level than those before, or drift away from it.
+
+The logarithm of a generalised likelihood ratio over the last runs: the best change among those that so many runs could
+show, against none, under the noise that earlier runs have shown. It is reduced for what estimation and autocorrelation
+take from it, so that one threshold serves all windows.
+
+Source:
+    Lai (1998), IEEE Transactions on Information Theory 44(7) (generalised likelihood ratios over windows of limited
+    length); Siegmund & Venkatraman (1995), Annals of Statistics 23(1) (level before the change estimated).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from stepbench.stats.noise import location
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepbench.stats.noise import Noise
+
+Shape = Literal["step", "ramp"]
+_STEPS = np.concatenate([np.linspace(0, 6, 25), np.linspace(6.5, 20, 28)])
+"""Sizes of change beyond the smallest that are tried, in scales of the noise."""
+_FAR = 20.0
+"""Runs beyond so many scales are as far off as can be; no density is known there."""
+_PRIOR = 0.5
+"""How much less likely a change is for each scale that it is larger: several outliers are no large shift."""
+_LEAST_SHOWN = 4.5
+"""A mean of so many standard errors is the least that a window could well show; less is left to longer ones."""
+_POWER = 0.8416212335729143
+"""80 % of the standard normal distribution lie below it."""
+
+
+class Evidence(NamedTuple):
+    """What a window shows: the reduced logarithm of its likelihood ratio, and the change, a logarithm with its sign."""
+
+    weight: float
+    change: float
+
+
+NONE = Evidence(0.0, 0.0)
+
+
+def least_change(noise: Noise, runs: int, smallest: float) -> float:
+    """Return the smallest change that is looked for in so many runs; `smallest` is that of interest, a logarithm."""
+    return max(smallest, _LEAST_SHOWN * noise.scale / math.sqrt(runs))
+
+
+def find_evidence(  # noqa: PLR0913, PLR0917 -- what a test is made of
+    after: NDArray[np.float64], level: float, before: int, noise: Noise, smallest: float, shape: Shape = "step"
+) -> Evidence:
+    """
+    Return the evidence of a change in either direction, whichever is more likely.
+
+    Args:
+        after: the last runs, logarithms, in order.
+        level: of the runs before them.
+        before: how many those are.
+        noise: of runs about their level.
+        smallest: change that is of interest, a logarithm above 0.
+        shape: all of `after` lies on another level, or moves away from the old one at a constant rate.
+    """
+    z = np.clip((after - level) / noise.scale, -_FAR, _FAR)
+    least = least_change(noise, after.size, smallest) / noise.scale
+    sizes = least + _STEPS
+    pattern = np.ones(after.size) if shape == "step" else np.arange(1, after.size + 1) / after.size
+    without = noise.log_density(z).sum()
+    best = NONE
+    for sign in (1, -1):
+        gains = noise.log_density(z - sign * sizes[:, None] * pattern).sum(axis=1) - without - _PRIOR * _STEPS
+        place = int(gains.argmax())
+        weight = _reduce(float(gains[place]), after.size, before, noise)
+        if weight > best.weight:
+            best = Evidence(weight, sign * float(sizes[place]) * noise.scale)
+    return best
+
+
+def runs_to_decide(noise: Noise, change: float, threshold: float, before: int | None, most: int) -> int | None:
+    """
+    Return how many runs on a new level show such a change in four of five cases.
+
+    Args:
+        noise: of runs about their level.
+        change: a logarithm above 0.
+        threshold: the weight from which on a change is told.
+        before: runs on the old level; None: as many as on the new one.
+        most: None is returned where more would be needed.
+    """
+    needed = (math.sqrt(2 * threshold) + _POWER) ** 2
+    for runs in range(1, most + 1):
+        shown = runs * (change / noise.scale) ** 2 / noise.inflation(runs)
+        if shown * _share_before(before or runs, runs) >= needed:
+            return runs
+    return None
+
+
+def _share_before(before: int, runs: int) -> float:
+    """Return what is left of a likelihood ratio when the level before is estimated from so many runs."""
+    return before / (before + runs)
+
+
+def _reduce(gain: float, runs: int, before: int, noise: Noise) -> float:
+    """Take off what the estimated level, autocorrelation and the estimated scale make of a gain (Student's t)."""
+    if gain <= 0:
+        return 0.0
+    weight = gain * _share_before(before, runs) / noise.inflation(runs)
+    degrees = noise.runs - 1
+    return (degrees + 1) / 2 * math.log1p(2 * weight / degrees)
+
+
+def estimate_change(after: NDArray[np.float64], level: float, noise: Noise) -> float:
+    """Return the most likely change of level, a logarithm; one run far off moves it little."""
+    z = (after - level) / noise.scale
+    if abs(float(np.median(z))) >= _FAR:
+        return location(after) - level
+    sizes = np.arange(-_FAR, _FAR + 0.05, 0.1)
+    likelihoods = noise.log_density(z - sizes[:, None]).sum(axis=1)
+    return float(sizes[int(likelihoods.argmax())]) * noise.scale
+
+
+def weigh_levels(values: NDArray[np.float64], one: float, other: float, noise: Noise) -> float:
+    """Return the logarithm of how much more likely values are on one level than on the other."""
+    likelihoods = [noise.log_density((values - level) / noise.scale).sum() for level in (one, other)]
+    return float(likelihoods[0] - likelihoods[1]) / noise.inflation(values.size)

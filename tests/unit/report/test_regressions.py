@@ -1,0 +1,53 @@
+"""The section about a plan's runs: what it shows is what was found, and a chart has its table."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as ET
+
+from tests.samples.run_series import noise, run_id, run_series
+
+from stepbench.analysis.regressions import find_regressions
+from stepbench.contracts.regressions import DetectorSettings
+from stepbench.report.regressions import draw, format_text, render_trends
+
+VALUES = [*noise(40), *(1.2 * value for value in noise(20, seed=9)), 18.0, 12.0]
+
+
+def test_the_section_is_well_formed_and_marks_what_was_found() -> None:
+    """Acknowledged shifts, spikes and confirming runs are said in the table, too, for whoever sees no chart."""
+    series = run_series(VALUES, acknowledged={40: "TLS <on>"}, confirms={61: 60})
+    section = ET.fromstring(str(render_trends(series, find_regressions(series, DetectorSettings()))))  # noqa: S314
+    (chart,) = section.iter("svg")
+    assert len(list(chart.iter("circle"))) == 62
+    assert [each.text for each in chart.iter("text")] == ["✓ acknowledged"]
+    table = list(section.iter("table"))[1]
+    marks = {row[0].text: row[3].text for row in table.find("tbody") or () if row[3].text}
+    assert marks[run_id(40)] == "acknowledged shift: TLS <on>"
+    assert marks[run_id(60)] == "spike"
+    assert marks[run_id(61)] == f"confirms {run_id(60)}"
+
+
+def test_a_chart_is_upright_and_within_its_frame() -> None:
+    """Larger values lie higher, intervals about their values."""
+    series = run_series([10.0, 20.0, 15.0])
+    (finding,) = find_regressions(series, DetectorSettings()).findings
+    points = draw(series, finding).points
+    assert points[1].y < points[2].y < points[0].y
+    assert all(0 <= point.x <= 640 for point in points)
+    for point in points:
+        assert point.high is not None
+        assert point.low is not None
+        assert point.high < point.y < point.low
+
+
+def test_names_from_outside_are_escaped() -> None:
+    """A trial may be called anything."""
+    series = run_series(noise(12))
+    evil = series.model_copy(update={"plan": "<script>alert(1)</script>"})
+    assert "<script>" not in render_trends(evil, find_regressions(evil, DetectorSettings()))
+
+
+def test_runs_under_other_settings_are_named() -> None:
+    """Nobody should think that they were looked at."""
+    found = find_regressions(run_series(noise(12)), DetectorSettings(), ["r-old"])
+    assert "1 run under other settings or elsewhere left out: r-old" in format_text(found)
