@@ -13,7 +13,7 @@ import boto3
 import hypothesis
 import pytest
 from tests.leftovers import end_leftovers
-from tests.samples.services import RESULTS_TABLE
+from tests.samples.services import RESULTS_TABLE, RUNS_TABLE
 from xdist.scheduler import LoadScopeScheduling
 
 from stepbench.local.emulator.server import emulator_name, start_emulator
@@ -100,12 +100,14 @@ def services(emulator: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
         monkeypatch.setenv(name, value)
     unique = f"t{abs(hash(request.node.nodeid)) % 10**10}-{time.time_ns() % 10**9}"
     boto3.client("dynamodb").create_table(TableName=f"{unique}-results", **RESULTS_TABLE)
+    boto3.client("dynamodb").create_table(TableName=f"{unique}-runs", **RUNS_TABLE)
     s3 = boto3.client("s3")
     for bucket in (f"{unique}-results", f"{unique}-target"):
         s3.create_bucket(Bucket=bucket)
     s3.put_bucket_versioning(Bucket=f"{unique}-target", VersioningConfiguration={"Status": "Enabled"})
     settings = Settings(
         results_table=f"{unique}-results",
+        runs_table=f"{unique}-runs",
         results_bucket=f"{unique}-results",
         target_bucket=f"{unique}-target",
         target_table_prefix=f"{unique}-target-",

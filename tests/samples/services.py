@@ -22,6 +22,26 @@ RESULTS_TABLE: dict[str, Any] = {
 }
 """A results table as CreateTable takes it, and CloudFormation."""
 
+RUNS_TABLE: dict[str, Any] = {
+    "BillingMode": "PAY_PER_REQUEST",
+    "AttributeDefinitions": [
+        {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk", "team", "team_plan", "submitted")
+    ],
+    "KeySchema": RESULTS_TABLE["KeySchema"],
+    "GlobalSecondaryIndexes": [
+        {
+            "IndexName": name,
+            "KeySchema": [
+                {"AttributeName": key, "KeyType": "HASH"},
+                {"AttributeName": "submitted", "KeyType": "RANGE"},
+            ],
+            "Projection": {"ProjectionType": "ALL"},
+        }
+        for name, key in (("by-team", "team"), ("by-plan", "team_plan"))
+    ],
+}
+"""The table of runs, likewise."""
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 

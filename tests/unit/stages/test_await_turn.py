@@ -11,7 +11,7 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.run_tasks import AwaitTurnInput
 from stepbench.contracts.runs import MAX_TARGETS, RunRecord
-from stepbench.errors import PlanError
+from stepbench.errors import PlanError, RunEndedError
 from stepbench.stages.await_turn import await_turn
 
 NEW = "new"
@@ -68,7 +68,7 @@ def test_a_run_whose_targets_are_free_goes_on_at_once() -> None:
     """Its execution is told, and whoever listens on EventBridge."""
     memory, aws = queue()
     output = arrive(memory, "first", 1)
-    assert (output.admitted, output.ahead, aws.told, aws.events) == (True, 0, ["first's"], ["RunStarted"])
+    assert (output.admitted, aws.told, aws.events) == (True, ["first's"], ["RunStarted"])
     assert state_of(memory, "first") == "running"
 
 
@@ -76,7 +76,7 @@ def test_a_run_waits_for_one_on_the_same_target_and_not_for_another() -> None:
     """Two runs on one store would measure each other."""
     memory, aws = queue()
     arrive(memory, "first", 1)
-    assert arrive(memory, "second", 2).ahead == 1
+    assert not arrive(memory, "second", 2).admitted
     assert arrive(memory, "other", 3, ("etcd",)).admitted
     assert (aws.told, state_of(memory, "second")) == (["first's", "other's"], "queued")
 
@@ -103,8 +103,9 @@ def test_a_run_that_was_stopped_before_it_joined_holds_nothing() -> None:
         run_id="first", team="a", plan="p", state="stopped", submitted_at=datetime(2026, 1, 1, tzinfo=UTC)
     )
     memory.register.add(stopped)
-    arrive(memory, "first", 1)
-    assert (memory.register.queue(), memory.register.held) == ([], {})
+    with pytest.raises(RunEndedError, match="first is stopped"):
+        arrive(memory, "first", 1)
+    assert (memory.register.entries(), memory.register.held) == ([], {})
     assert arrive(memory, "second", 2).admitted
 
 
@@ -114,7 +115,7 @@ def test_an_execution_that_no_longer_waits_is_told_once() -> None:
     arrive(memory, "first", 1)
     arrive(memory, "other", 2, ("etcd",))
     assert aws.told == ["other's"]
-    assert [entry.resumed for entry in memory.register.queue()] == [True, True]
+    assert {turn.resumed for turn in memory.register.turns.values()} == {True}
 
 
 def test_more_targets_than_one_transaction_takes_are_refused() -> None:
@@ -130,5 +131,5 @@ def test_more_targets_than_one_transaction_takes_are_refused() -> None:
         execution_arn=f"{ARN}many",
         token=NEW,
     )
-    with pytest.raises(PlanError, match="91 different targets"):
+    with pytest.raises(PlanError, match="46 different targets"):
         await_turn(task, memory.services)

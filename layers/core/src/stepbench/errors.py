@@ -50,6 +50,10 @@ class PlanError(StepbenchError):
         super().__init__(text)
 
 
+class RunEndedError(StepbenchError):
+    """The run was stopped before its turn came: its execution ends, too. Never retried."""
+
+
 class TargetUnavailableError(StepbenchError):
     """The store under test, or its trigger, did not become ready in time. Retried by the state machine."""
 

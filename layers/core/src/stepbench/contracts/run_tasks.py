@@ -110,10 +110,9 @@ class AwaitTurnInput(Contract):
 
 
 class AwaitTurnOutput(Contract):
-    """Whether the run could begin at once, and how many runs it waits for; nobody waits for this answer."""
+    """Whether the run could begin at once; nobody waits for this answer."""
 
     admitted: bool
-    ahead: int
 
 
 class ConcludeRunInput(Contract):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
@@ -12,8 +13,8 @@ RunId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$",
 TeamName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@/-]*$", min_length=1, max_length=100)]
 DEFAULT_TEAM = "default"
 """The team of runs that no caller of the API has asked for: from the console, the command line, or a schedule."""
-MAX_TARGETS = 90
-"""Of one run: all are taken in one transaction of DynamoDB, which holds 100 items."""
+MAX_TARGETS = 45
+"""Of one run: all are taken in one transaction of DynamoDB, which writes 100 items, two for each target."""
 
 RunState = Literal["submitted", "queued", "running", "succeeded", "failed", "stopped", "refused"]
 WAITING_STATES: tuple[RunState, ...] = ("submitted", "queued")
@@ -65,6 +66,27 @@ class RunRecord(Contract):
         """Tell whether nothing more will happen to it."""
         return self.state in ENDED_STATES
 
+    @property
+    def spent_usd(self) -> float:
+        """
+        Return what counts against budgets: the estimate until the actual cost is known.
+
+        Nothing for a run that was refused, or that ended before its turn.
+        """
+        if self.ended and self.started_at is None:
+            return 0.0
+        return self.estimate_usd if self.actual_usd is None else self.actual_usd
+
+    @property
+    def month(self) -> str:
+        """Return the month, in UTC, whose budgets pay for the run: that of its submission."""
+        return f"{self.submitted_at.astimezone(UTC):%Y-%m}"
+
+    @property
+    def place(self) -> str:
+        """Return its place among runs by time of submission: an ISO text in UTC, and its id."""
+        return f"{self.submitted_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}#{self.run_id}"
+
 
 class QueueEntry(Contract):
     """A run that waits for its targets, or that has them; until it is over, it stays in the queue."""
@@ -75,12 +97,13 @@ class QueueEntry(Contract):
     targets: tuple[str, ...] = Field(min_length=1, max_length=MAX_TARGETS, description="As leases name them.")
     arrived_at: AwareDatetime = Field(description="When its execution began: the queue's order.")
     admitted_at: AwareDatetime | None = None
+    left_at: AwareDatetime | None = Field(
+        default=None, description="It has given its targets back; whoever may begin instead is being told."
+    )
     expected_s: float = Field(default=0.0, ge=0)
     execution_arn: str
-    token: str = Field(default="", description="Step Functions' task token, by which the execution goes on.")
-    resumed: bool = Field(default=False, description="Whether Step Functions was told that the run's turn has come.")
 
     @property
     def order(self) -> tuple[str, str]:
         """Return its place: by arrival, and by id among those that arrived at the same moment."""
-        return self.arrived_at.isoformat(timespec="microseconds"), self.run_id
+        return f"{self.arrived_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}", self.run_id

@@ -1,4 +1,4 @@
-"""The queue of runs, as pure functions of its entries: whose turn it is, who waits for whom, and for how long."""
+"""The queue of runs, as pure functions of its entries: who waits for whom, and for how long."""
 
 from __future__ import annotations
 
@@ -10,22 +10,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stepbench.contracts.runs import QueueEntry
-
-
-def whose_turn(entries: Iterable[QueueEntry]) -> tuple[QueueEntry, ...]:
-    """
-    Return the waiting runs that may begin: none before them in the queue, and none that runs, shares a target.
-
-    A run that waits holds back all behind it that share one of its targets, so that none waits for ever.
-    """
-    entries = list(entries)
-    taken = {target for entry in entries if entry.admitted_at for target in entry.targets}
-    admitted = []
-    for entry in _waiting(entries):
-        if taken.isdisjoint(entry.targets):
-            admitted.append(entry)
-        taken.update(entry.targets)
-    return tuple(admitted)
 
 
 def ahead_of(entry: QueueEntry, entries: Iterable[QueueEntry]) -> tuple[QueueEntry, ...]:

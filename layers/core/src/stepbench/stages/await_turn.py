@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef, TrialSpec
 from stepbench.contracts.run_tasks import AwaitTurnOutput
-from stepbench.contracts.runs import MAX_TARGETS, WAITING_STATES, QueueEntry
+from stepbench.contracts.runs import DEFAULT_TEAM, MAX_TARGETS, QueueEntry
 from stepbench.drivers.registry import lease_target
-from stepbench.errors import PlanError, Problem
-from stepbench.planning.queue import ahead_of
+from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.records.storage import layout
-from stepbench.stages.turns import leave, let_in
+from stepbench.stages.turns import let_in, now
 
 if TYPE_CHECKING:
     from stepbench.contracts.run_tasks import AwaitTurnInput
@@ -24,35 +23,31 @@ ONE_RUN = "stack#one-run"
 
 def await_turn(task: AwaitTurnInput, services: Services) -> AwaitTurnOutput:
     """
-    Join the queue, and let in whoever's turn it is.
+    Join the queue, and go on at once if the run is the first at all its targets.
 
-    Safe to call again with another token. A run that was stopped meanwhile does not stay in the queue.
+    Safe to call again with another token.
 
     Raises:
         PlanError: the run has more targets than can be taken at once.
+        RunEndedError: it was stopped, or closed, before it could join.
         RecordsUnavailableError: the register does not answer.
     """
-    register = services.register
-    run = register.find(task.run_id)
+    run = services.register.find(task.run_id)
     entry = QueueEntry(
         run_id=task.run_id,
-        team=run.team if run else "default",
+        team=run.team if run else DEFAULT_TEAM,
         plan=run.plan if run else "",
         targets=_targets(task, services),
         arrived_at=task.started_at,
         expected_s=run.expected_s if run else 0.0,
         execution_arn=task.execution_arn,
-        token=task.token,
     )
-    register.join(entry)
-    register.change(task.run_id, WAITING_STATES, state="queued", queued_at=task.started_at)
-    current = register.find(task.run_id)
-    if current is not None and current.ended:  # it was stopped while it was about to join
-        leave(task.run_id, services)
-    let_in(services)
-    entries = register.queue()
-    ahead = [found for entry in entries if entry.run_id == task.run_id for found in ahead_of(entry, entries)]
-    return AwaitTurnOutput(admitted=not ahead, ahead=len(ahead))
+    if not services.register.join(entry, task.token, now(services)):
+        message = f"run {task.run_id} is {run.state if run else 'in no register'}, and does not join the queue any more"
+        raise RunEndedError(message)
+    let_in(entry.targets, services)
+    current = services.register.entry(task.run_id)
+    return AwaitTurnOutput(admitted=current is not None and current.admitted_at is not None)
 
 
 def _targets(task: AwaitTurnInput, services: Services) -> tuple[str, ...]:

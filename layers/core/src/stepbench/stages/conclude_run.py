@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.result import RunSummary
@@ -12,7 +11,7 @@ from stepbench.observability import put_spent
 from stepbench.records.storage import layout
 from stepbench.stages.partial_report import render_partial
 from stepbench.stages.run_events import RUN_FAILED, RUN_SUCCEEDED, announce
-from stepbench.stages.turns import leave, let_in
+from stepbench.stages.turns import leave, now
 
 if TYPE_CHECKING:
     from stepbench.contracts.run_tasks import ConcludeRunInput
@@ -41,14 +40,13 @@ def conclude_run(task: ConcludeRunInput, services: Services) -> ConcludeRunOutpu
         task.run_id,
         GOING_ON,
         state=state,
-        finished_at=datetime.fromtimestamp(services.clock.now_ns() / 1e9, UTC),
+        finished_at=now(services),
         **_result(task, services),
     )
     if closed is not None:
         announce(RUN_SUCCEEDED if state == "succeeded" else RUN_FAILED, closed, services)
-        put_spent(closed.actual_usd or 0.0, closed.team, services.settings)
-    leave(task.run_id, services)
-    return ConcludeRunOutput(state=state, admitted=let_in(services))
+        put_spent(closed.spent_usd, closed.team, services.settings)
+    return ConcludeRunOutput(state=state, admitted=leave(task.run_id, services))
 
 
 def _state(task: ConcludeRunInput) -> RunState:

@@ -80,14 +80,14 @@ def _conclude(ended_arn: str | None, services: Services) -> None:
     """
     Have runs closed whose execution is over, once they hold no target: of one execution, or all in the queue.
 
-    `ConcludeRun` is another function, since it needs services that this one, in its VPC, may not reach.
+    A run that is closed, and in the queue still, has not told those behind it. `ConcludeRun` is another function, since
+    it needs services that this one, in its VPC, may not reach.
     """
-    arns = [ended_arn] if ended_arn else [entry.execution_arn for entry in services.register.queue()]
+    arns = [ended_arn] if ended_arn else [entry.execution_arn for entry in services.register.entries()]
     holders = {lease.run_id for lease in services.table.leases()}
     for arn in arns:
         run_id = _execution_name(arn)
-        run = services.register.find(run_id)
-        if run is None or run.ended or run_id in holders or f"-{BENCHMARK}:" not in arn:
+        if run_id in holders or f"-{BENCHMARK}:" not in arn or not _is_open(run_id, services):
             continue
         try:
             status, cause = _ending(arn, services)
@@ -105,6 +105,11 @@ def _conclude(ended_arn: str | None, services: Services) -> None:
 def _execution_name(arn: str) -> str:
     """Return an execution's name; a benchmark's is its run id."""
     return arn.rpartition(":")[2]
+
+
+def _is_open(run_id: str, services: Services) -> bool:
+    run = services.register.find(run_id)
+    return (run is not None and not run.ended) or services.register.entry(run_id) is not None
 
 
 def _cancel_unfinished(run_id: str, services: Services) -> None:

@@ -9,65 +9,104 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from stepbench.contracts.runs import WAITING_STATES
+from stepbench.errors import RecordsUnavailableError
 from stepbench.observability import logger
-from stepbench.planning.queue import whose_turn
 from stepbench.stages.run_events import RUN_STARTED, announce
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from stepbench.contracts.runs import QueueEntry
     from stepbench.stages.services import Services
 
 _NO_LONGER_WAITING = frozenset({"TaskDoesNotExist", "TaskTimedOut", "InvalidToken"})
+_LOOKS = 20
+"""So often is looked again where somebody else was quicker."""
 
 
-def let_in(services: Services) -> tuple[str, ...]:
+def let_in(targets: Iterable[str], services: Services) -> tuple[str, ...]:
     """
-    Let every run begin whose turn has come; return their ids.
+    Let the runs begin whose turn has come at one of these targets; return their ids.
 
-    Anybody may call this at any time: it is called whenever a run joins or leaves the queue, and by the sweeper. Of two
-    calls at once, each run is let in by one; and where a call broke off between taking a run's targets and telling its
-    execution, the next one tells it.
+    A run begins once it is the first at all its targets: a run that waits holds back all behind it that share one of
+    them, so that none waits for ever. Whoever joins or leaves the queue calls this for the targets concerned, after
+    that; of two calls at once, each run is let in by one. Where a call broke off between giving a run its targets and
+    telling its execution, the next one at one of these targets tells it, at the latest the broken one's retry.
     """
-    admitted: list[str] = []
-    while True:
-        entries = services.register.queue()
-        for entry in entries:
-            if entry.admitted_at and not entry.resumed:
-                _resume(entry, services)
-        now = _now(services)
-        taken = [entry.run_id for entry in whose_turn(entries) if services.register.admit(entry, now)]
-        admitted.extend(taken)
-        if not taken:
-            return tuple(admitted)
+    found = (_let_in_first(target, services) for target in targets)
+    return tuple(dict.fromkeys(run_id for run_id in found if run_id is not None))
 
 
-def leave(run_id: str, services: Services) -> None:
-    """Take a run out of the queue, whether it waits or has its targets."""
-    while True:
-        found = next((entry for entry in services.register.queue() if entry.run_id == run_id), None)
-        if found is None or services.register.leave(found):
-            return
-
-
-def _resume(entry: QueueEntry, services: Services) -> None:
+def leave(run_id: str, services: Services) -> tuple[str, ...]:
     """
-    Let an execution go on, and note that it does.
+    Take a run out of the queue, whether it waits or has its targets; return who begins in its place.
+
+    A call that breaks off is made up for by the next one: the run's entry is forgotten last.
+    """
+    for _ in range(_LOOKS):
+        entry = services.register.entry(run_id)
+        if entry is None:
+            return ()
+        if entry.left_at or services.register.release(entry, now(services)):
+            admitted = let_in(entry.targets, services)
+            services.register.forget(entry)
+            return admitted
+    raise _too_busy(f"run {run_id}")
+
+
+def now(services: Services) -> datetime:
+    """Return the time of the services' clock."""
+    return datetime.fromtimestamp(services.clock.now_ns() / 1e9, UTC)
+
+
+def _let_in_first(target: str, services: Services) -> str | None:
+    """Let in the first in a target's line, if it is the first in all of its lines; return it if this call did so."""
+    register = services.register
+    for _ in range(_LOOKS):
+        first = register.first(target)
+        if first is None:
+            return None
+        entry = register.entry(first.run_id)
+        if first.has_it:
+            _resume(first.run_id, services)
+            return None
+        if entry is None:
+            continue  # it has just left
+        if any(not _is_first(entry, other, services) for other in entry.targets):
+            return None  # who leaves that target comes back to it
+        if register.admit(entry, now(services)):
+            _resume(entry.run_id, services)
+            return entry.run_id
+    raise _too_busy(f"the line at {target}")
+
+
+def _is_first(entry: QueueEntry, target: str, services: Services) -> bool:
+    first = services.register.first(target)
+    return first is not None and first.run_id == entry.run_id
+
+
+def _resume(run_id: str, services: Services) -> None:
+    """
+    Let an execution go on whose run has its targets, unless it was told; and note that it does.
 
     An execution that no longer waits has been told by a call that broke off before it noted so, or has ended: then the
     sweeper takes its run out of the queue.
     """
-    changed = services.register.change(entry.run_id, WAITING_STATES, state="running", started_at=_now(services))
-    output = json.dumps({"run_id": entry.run_id, "admitted_at": str(entry.admitted_at)})
+    turn = services.register.turn(run_id)
+    if turn is None or turn.resumed:
+        return
+    changed = services.register.change(run_id, WAITING_STATES, state="running", started_at=now(services))
     try:
-        services.aws("stepfunctions").send_task_success(taskToken=entry.token, output=output)
+        services.aws("stepfunctions").send_task_success(taskToken=turn.token, output=json.dumps({"run_id": run_id}))
     except ClientError as error:
         if error.response["Error"]["Code"] not in _NO_LONGER_WAITING:
             raise
-        logger.warning("the execution waits no longer", extra={"run_id": entry.run_id})
-    services.register.mark_resumed(entry)
+        logger.warning("the execution waits no longer", extra={"run_id": run_id})
+    services.register.mark_resumed(run_id, turn.token)
     if changed is not None:
         announce(RUN_STARTED, changed, services)
 
 
-def _now(services: Services) -> datetime:
-    return datetime.fromtimestamp(services.clock.now_ns() / 1e9, UTC)
+def _too_busy(what: str) -> RecordsUnavailableError:
+    message = f"queue of runs: {what} was changed by others {_LOOKS} times while it was looked at; try again"
+    return RecordsUnavailableError(message)

@@ -1,47 +1,43 @@
 """
-The register of runs and the queue: one small DynamoDB table of its own, apart from the records of the measured path.
+The register of runs: one small DynamoDB table of its own, apart from the records of the measured path.
 
-Item shapes:
+Item shapes, beside the queue's (`run_queue.py`):
 
-    run      pk run#<id>   sk run                 a RunRecord's fields; indexes: team, team_plan, submitted
-    queue    pk queue      sk <arrival>#<id>      a QueueEntry's fields
-    hold     pk holds      sk <target>            run_id since: who has the target
-    spent    pk spent#<yyyy-mm>  sk <team>        usd: what the team's runs of the month cost, as far as known
+    run      pk run#<id>        sk run       a RunRecord's fields; indexes: team, team_plan, submitted
+    spent    pk spent#<month>   sk <team>    usd: what the team's runs cost that were submitted in that month;
+                                sk *         of all teams
 
-A run has its targets once one transaction has written all its holds: so whatever two callers do at once, no target is
-held twice.
+What is spent changes in the same transaction as the run that it is spent on, so that each run counts once.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from boto3.dynamodb.conditions import Attr, Key
-from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.contracts.runs import QueueEntry, RunRecord, RunState
-from stepbench.records.storage.refusals import unavailable
+from stepbench.contracts.runs import RunRecord, RunState
+from stepbench.errors import StepbenchError
+from stepbench.records.storage.register_table import Item, attributes, run_key
+from stepbench.records.storage.run_queue import RunQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Sequence
 
-    from boto3.dynamodb.conditions import ConditionBase
     from mypy_boto3_dynamodb.service_resource import Table
 
-
-Item = dict[str, Any]
-QUEUE_PK, HOLDS_PK, RUN_SK = "queue", "holds", "run"
 BY_TEAM, BY_PLAN = "by-team", "by-plan"
 """Sparse indexes: only runs have their attributes."""
 _INDEXED = ("team_plan", "submitted", "pk", "sk", "expires_at")
 _SCANNED = 200
 """So many are read at a time where some are left out afterwards."""
-_CONFLICTS = ("TransactionConflict", "ConditionalCheckFailed")
+_SPENT_DAYS = 400
+"""So long is kept what a month has cost."""
+_EVERYBODY = "*"
+Whose = Literal["team", "account"]
 
 
 class RunQuery(NamedTuple):
@@ -60,6 +56,11 @@ class RunQuery(NamedTuple):
     limit: int = 50
     after: str = ""
 
+    @property
+    def times(self) -> tuple[str, str]:
+        """Return the first and the last place (`RunRecord.place`) that is wanted."""
+        return self.since.removesuffix("Z") or "0", f"{self.until.removesuffix('Z')}~"
+
 
 class RunPage(NamedTuple):
     """Runs, newest first, and what the next page's query has in `after`; "" after the last."""
@@ -68,203 +69,140 @@ class RunPage(NamedTuple):
     next: str
 
 
-class RunRegister:
-    """The register of one stack."""
+class Budgets(NamedTuple):
+    """What the runs of a month may cost, in US dollars: each team's, and all together; 0: as much as they like."""
 
-    def __init__(self, table: Table, ttl_days: int = 365) -> None:
-        self._table: Any = table  # its calls are put together from parts, which the stubs do not follow
+    team_usd: float = 0.0
+    account_usd: float = 0.0
+
+
+class OverBudgetError(StepbenchError):
+    """A run would cost more than is left of its month's budget."""
+
+    def __init__(self, whose: Whose, budget_usd: float, spent_usd: float) -> None:
+        self.whose, self.budget_usd, self.spent_usd = whose, budget_usd, spent_usd
+        super().__init__(f"${spent_usd:.2f} of the {whose}'s ${budget_usd:.2f} of this month are spent")
+
+
+class RunRegister(RunQueue):
+    """The register of one stack, with its queue."""
+
+    def __init__(self, table: Table, ttl_days: int = 365, pause: Callable[[float], None] = time.sleep) -> None:
+        super().__init__(table, pause)
         self._ttl_s = ttl_days * 86_400
 
-    def add(self, record: RunRecord) -> bool:
-        """Enter a run; False if there is one of its id."""
-        return self._holds(
-            partial(self._table.put_item, Item=self._item(record), ConditionExpression=Attr("pk").not_exists())
-        )
+    def add(self, record: RunRecord, budgets: Budgets = Budgets()) -> bool:  # noqa: B008 -- it is immutable
+        """
+        Enter a run, and reserve what it may cost; False if there is one of its id.
+
+        Raises:
+            OverBudgetError: it would cost more than is left; it has not been entered.
+        """
+        new = {"Item": self._item(record), "ConditionExpression": "attribute_not_exists(pk)"}
+        limits: tuple[tuple[Whose, float], ...] = (("team", budgets.team_usd), ("account", budgets.account_usd))
+        for whose, budget_usd in limits:
+            if 0 < budget_usd < record.spent_usd:  # which no condition on the item can tell
+                if self.find(record.run_id) is not None:
+                    return False
+                raise OverBudgetError(whose, budget_usd, self._spent(record, whose))
+        failed = self._transact({"Put": new}, *self._spend(record, record.spent_usd, budgets))
+        if failed and 0 not in failed:
+            index, item = next(iter(failed.items()))
+            whose, budget_usd = limits[index - 1]
+            raise OverBudgetError(whose, budget_usd, float(item.get("usd", 0)))
+        return not failed
 
     def find(self, run_id: str) -> RunRecord | None:
         """Return the run's entry, if there is one."""
-        answer = self._guard(lambda: self._table.get_item(Key=_run_key(run_id), ConsistentRead=True))
-        found = answer.get("Item")
+        found = self._get(run_key(run_id))
         return None if found is None else _record(found)
 
     def change(self, run_id: str, states: Sequence[RunState], **changes: Any) -> RunRecord | None:  # noqa: ANN401 -- fields
-        """Change fields of a run that is in one of these states; return it, or None if it is in no such state."""
-        current = self.find(run_id)
-        if current is None or current.state not in states:
-            return None
-        changed = RunRecord.model_validate({**current.model_dump(), **changes})
-        return changed if self._put_if(Attr("state").is_in(list(states)), self._item(changed)) else None
+        """
+        Change fields of a run that is in one of these states; return it, or None if it is in no such state.
+
+        With its state and its actual cost changes what counts against budgets.
+        """
+        while True:  # each time, somebody else has brought the run on: from no state does one lead back
+            current = self.find(run_id)
+            if current is None or current.state not in states:
+                return None
+            changed = RunRecord.model_validate({**current.model_dump(), **changes})
+            put = {
+                "Item": self._item(changed),
+                "ConditionExpression": "#state = :state",
+                "ExpressionAttributeNames": {"#state": "state"},
+                "ExpressionAttributeValues": {":state": current.state},
+            }
+            if not self._transact({"Put": put}, *self._spend(changed, changed.spent_usd - current.spent_usd)):
+                return changed
+
+    def spent(self, month: str) -> dict[str, float]:
+        """Return what the runs of a month have cost, or may cost, by team; "*" are all together."""
+        return {str(item["sk"]): float(item["usd"]) for item in self._query(Key("pk").eq(_spent_pk(month)))}
 
     def page(self, wanted: RunQuery) -> RunPage:
         """Return the runs that are asked for, newest first."""
         key, value = ("team_plan", f"{wanted.team}#{wanted.plan}") if wanted.plan else ("team", wanted.team)
-        times = Key("submitted").between(wanted.since or "0", f"{wanted.until}~")
+        times = Key("submitted").between(*wanted.times)
         query: Item = {"KeyConditionExpression": Key(key).eq(value) & times, "ScanIndexForward": False}
         if wanted.states:
             query["FilterExpression"] = Attr("state").is_in(list(wanted.states))
         query["IndexName"] = BY_PLAN if wanted.plan else BY_TEAM
-        query["Limit"] = _SCANNED if wanted.states else wanted.limit
+        query["Limit"] = _SCANNED if wanted.states else wanted.limit + 1
         if wanted.after:
             place = {key: value, "submitted": wanted.after}
-            query["ExclusiveStartKey"] = {**_run_key(wanted.after.partition("#")[2]), **place}
+            query["ExclusiveStartKey"] = {**run_key(wanted.after.partition("#")[2]), **place}
         found: list[Item] = []
         more = True
-        while more and len(found) < wanted.limit:
-            answer = self._guard(partial(self._table.query, **query))
+        while more and len(found) <= wanted.limit:
+            answer = self._call(partial(self._table.query, **query))
             found.extend(answer["Items"])
             more = "LastEvaluatedKey" in answer
             query["ExclusiveStartKey"] = answer.get("LastEvaluatedKey")
         shown = found[: wanted.limit]
-        is_last = not more and len(found) <= wanted.limit
-        return RunPage(tuple(map(_record, shown)), "" if is_last or not shown else str(shown[-1]["submitted"]))
-
-    def join(self, entry: QueueEntry) -> QueueEntry:
-        """Join the queue, or renew the token of a run that is in it; return the entry as it stands there."""
-        item = {"pk": QUEUE_PK, "sk": _queue_sk(entry), **_attributes(entry)}
-        if self._put_if(Attr("pk").not_exists(), item):
-            return entry
-        answer = self._guard(
-            lambda: self._table.update_item(
-                Key={"pk": QUEUE_PK, "sk": _queue_sk(entry)},
-                UpdateExpression="SET #token = :token, #resumed = :no",
-                ExpressionAttributeNames={"#token": "token", "#resumed": "resumed"},
-                ExpressionAttributeValues={":token": entry.token, ":no": False},
-                ReturnValues="ALL_NEW",
-            )
-        )
-        return _entry(answer["Attributes"])
-
-    def queue(self) -> list[QueueEntry]:
-        """Return everyone in the queue, in order of arrival: those that run, and those that wait."""
-        return [_entry(item) for item in self._query(Key("pk").eq(QUEUE_PK))]
-
-    def admit(self, entry: QueueEntry, now: datetime) -> bool:
-        """Give a waiting run all its targets at once; False if one of them is held, or it no longer waits."""
-        fresh = "attribute_not_exists(pk)"
-        holds = [
-            {
-                "Put": {
-                    "Item": {"pk": HOLDS_PK, "sk": target, "run_id": entry.run_id, "since": now.isoformat()},
-                    "ConditionExpression": fresh,
-                }
-            }
-            for target in entry.targets
-        ]
-        turn = {
-            "Key": {"pk": QUEUE_PK, "sk": _queue_sk(entry)},
-            "UpdateExpression": "SET admitted_at = :now",
-            "ConditionExpression": "attribute_exists(pk) AND attribute_not_exists(admitted_at)",
-            "ExpressionAttributeValues": {":now": now.isoformat()},
-        }
-        return self._transact([*holds, {"Update": turn}])
-
-    def mark_resumed(self, entry: QueueEntry) -> None:
-        """Note that Step Functions knows that the run's turn has come."""
-        update = partial(
-            self._table.update_item,
-            Key={"pk": QUEUE_PK, "sk": _queue_sk(entry)},
-            UpdateExpression="SET resumed = :yes",
-            ConditionExpression="attribute_exists(pk) AND #token = :token",
-            ExpressionAttributeNames={"#token": "token"},
-            ExpressionAttributeValues={":yes": True, ":token": entry.token},
-        )
-        self._holds(update)
-
-    def leave(self, entry: QueueEntry) -> bool:
-        """Leave the queue and give back what the run holds; False if it has left already."""
-        mine = "run_id = :run"
-        gone: Item = {"Key": {"pk": QUEUE_PK, "sk": _queue_sk(entry)}, "ConditionExpression": "attribute_exists(pk)"}
-        if not entry.admitted_at:
-            gone["ConditionExpression"] += " AND attribute_not_exists(admitted_at)"
-            return self._transact([{"Delete": gone}])
-        freed = [
-            {
-                "Delete": {
-                    "Key": {"pk": HOLDS_PK, "sk": target},
-                    "ConditionExpression": mine,
-                    "ExpressionAttributeValues": {":run": entry.run_id},
-                }
-            }
-            for target in entry.targets
-        ]
-        return self._transact([*freed, {"Delete": gone}])
+        runs = tuple(map(_record, shown))
+        return RunPage(runs, str(shown[-1]["submitted"]) if len(found) > len(shown) else "")
 
     def _item(self, record: RunRecord) -> Item:
-        attributes = _attributes(record)
-        submitted = f"{attributes['submitted_at']}#{record.run_id}"
-        expires_at = int(time.time()) + self._ttl_s
         team_plan = f"{record.team}#{record.plan}"
-        return {
-            **_run_key(record.run_id),
-            **attributes,
-            "team_plan": team_plan,
-            "submitted": submitted,
-            "expires_at": expires_at,
-        }
+        expires_at = int(time.time()) + self._ttl_s
+        known = {"team_plan": team_plan, "submitted": record.place, "expires_at": expires_at}
+        return {**run_key(record.run_id), **attributes(record), **known}
 
-    def _query(self, condition: ConditionBase) -> Iterator[Item]:
-        start: Item = {}
-        while True:
-            query = {"KeyConditionExpression": condition, "ConsistentRead": True, **start}
-            answer = self._guard(partial(self._table.query, **query))
-            yield from answer["Items"]
-            if "LastEvaluatedKey" not in answer:
-                return
-            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+    @staticmethod
+    def _spend(record: RunRecord, usd: float, budgets: Budgets = Budgets()) -> list[Item]:  # noqa: B008
+        """Return what adds dollars to the run's month: to its team's, then to everybody's."""
+        found = []
+        for who, budget_usd in ((record.team, budgets.team_usd), (_EVERYBODY, budgets.account_usd)):
+            update: Item = {
+                "Key": {"pk": _spent_pk(record.month), "sk": who},
+                "UpdateExpression": "ADD usd :usd SET expires_at = :expires_at",
+                "ExpressionAttributeValues": {
+                    ":usd": _decimal(usd),
+                    ":expires_at": int(time.time()) + _SPENT_DAYS * 86_400,
+                },
+            }
+            if budget_usd:
+                update["ConditionExpression"] = "attribute_not_exists(usd) OR usd <= :room"
+                update["ExpressionAttributeValues"][":room"] = _decimal(budget_usd - usd)
+                update["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+            found.append({"Update": update})
+        return found if _decimal(usd) else []
 
-    def _transact(self, actions: list[dict[str, Item]]) -> bool:
-        """Write all or nothing; False if a condition does not hold, or another transaction is at work on an item."""
-        client, name = self._table.meta.client, self._table.name
-        items = [{verb: {"TableName": name, **action} for verb, action in entry.items()} for entry in actions]
-        return self._holds(lambda: client.transact_write_items(TransactItems=items))
-
-    def _put_if(self, condition: ConditionBase, item: Item) -> bool:
-        """Put an item if the condition holds for what is there; return whether it did."""
-        return self._holds(lambda: self._table.put_item(Item=item, ConditionExpression=condition))
-
-    def _holds(self, call: Callable[[], Any]) -> bool:
-        try:
-            self._guard(call)
-        except ClientError:
-            return False
-        return True
-
-    def _guard(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401 -- whatever boto3 answers
-        try:
-            return call()
-        except (BotoCoreError, ClientError) as error:
-            if isinstance(error, ClientError) and _is_lost(error):
-                raise
-            message = f"register of runs {self._table.name}: {error}"
-            raise unavailable(message, error) from error
-
-
-def _is_lost(error: ClientError) -> bool:
-    """Tell whether the answer is that somebody else was first, rather than that the table failed."""
-    code = error.response["Error"]["Code"]
-    if code != "TransactionCanceledException":
-        return code == "ConditionalCheckFailedException"
-    reasons = {reason.get("Code") for reason in error.response.get("CancellationReasons", [])} - {"None", None}
-    return bool(reasons) and reasons <= set(_CONFLICTS)
-
-
-def _run_key(run_id: str) -> Item:
-    return {"pk": f"run#{run_id}", "sk": RUN_SK}
-
-
-def _queue_sk(entry: QueueEntry) -> str:
-    return "#".join(entry.order)
-
-
-def _attributes(model: RunRecord | QueueEntry) -> Item:
-    """Return a model's fields as DynamoDB takes them: numbers as decimals, nothing for None."""
-    found: Item = json.loads(model.model_dump_json(exclude_none=True), parse_float=Decimal)
-    return found
+    def _spent(self, record: RunRecord, whose: Whose) -> float:
+        sk = record.team if whose == "team" else _EVERYBODY
+        return float((self._get({"pk": _spent_pk(record.month), "sk": sk}) or {}).get("usd", 0))
 
 
 def _record(item: Item) -> RunRecord:
     return RunRecord.model_validate({name: value for name, value in item.items() if name not in _INDEXED})
 
 
-def _entry(item: Item) -> QueueEntry:
-    return QueueEntry.model_validate({name: value for name, value in item.items() if name not in _INDEXED})
+def _spent_pk(month: str) -> str:
+    return f"spent#{month}"
+
+
+def _decimal(usd: float) -> Decimal:
+    """Return dollars to a millionth, so that what is given back is what was reserved."""
+    return Decimal(f"{usd:.6f}")
