@@ -71,6 +71,8 @@ FUNCTIONS = (*STAGES, "RenderReport", "Trial")
 TARGETS = 12
 CLIENTS = 64
 LIMIT_S = 1_200.0
+DEATHS, REPEATED, STOPPED = 0.04, 0.1, 0.1
+"""Shares of functions that die once, and of submissions that are sent several times, and that are stopped."""
 _ROLE = "arn:aws:iam::000000000000:role/any"
 _PROXY = """
 import json, os, socket
@@ -187,8 +189,8 @@ class Stack(socketserver.ThreadingTCPServer):
         run_id = event["ref"]["run_id"] if stage == "Trial" else event["run_id"]
         with self._lock:
             self._calls[stage, run_id] += 1
-            dies = stage in STAGES and self._calls[stage, run_id] == 1 and self._random.random() < 0.04
-            before = self._random.random() < 0.5
+            dies = stage in STAGES and self._calls[stage, run_id] == 1 and self._random.random() < DEATHS
+            before = self._random.choice((True, False))
         if dies:
             self.deaths[stage] += 1
             if before:
@@ -267,7 +269,7 @@ def _furnish(stack: Stack, endpoint: str) -> None:
     }
     session = boto3.session.Session("test", "test", region_name="us-east-1")
     clients: dict[str, Any] = {
-        service: session.client(service, endpoint_url=endpoint, config=config)  # type: ignore[call-overload]
+        service: session.client(service, endpoint_url=endpoint, config=config)
         for service in ("dynamodb", "lambda", "stepfunctions", "events", "s3")
     }
     clients["dynamodb"].create_table(TableName=environ["RESULTS_TABLE"], **RESULTS_TABLE)
@@ -326,8 +328,8 @@ def fuzzed(number: int, seed: int, targets: int = TARGETS) -> list[Asked]:
     return [
         Asked(
             tuple(chance.sample(range(targets), chance.choice((1, 1, 1, 2, 3)))),
-            3 if chance.random() < 0.1 else 1,
-            chance.uniform(0, 5) if chance.random() < 0.1 else None,
+            3 if chance.random() < REPEATED else 1,
+            chance.uniform(0, 5) if chance.random() < STOPPED else None,
         )
         for _ in range(number)
     ]
@@ -347,7 +349,9 @@ def submit_all(stack: Stack, submissions: list[Asked], limit_s: float = LIMIT_S)
     began_s = time.perf_counter()
     with ThreadPoolExecutor(CLIENTS) as pool, ThreadPoolExecutor(CLIENTS) as stopping:
         posts = [
-            pool.submit(_post, stack, index, asked) for index, asked in enumerate(submissions) for _ in range(asked.posts)
+            pool.submit(_post, stack, index, asked)
+            for index, asked in enumerate(submissions)
+            for _ in range(asked.posts)
         ]
         ids = list(dict.fromkeys(post.result() for post in posts))
         submitted_s = time.perf_counter() - began_s
@@ -454,4 +458,9 @@ def _options(parser: argparse.ArgumentParser) -> None:
 
 
 if __name__ == "__main__":
-    run("queueing", "Does the queue keep its promises when a thousand runs come at once, and what does it cost?", measure, _options)
+    run(
+        "queueing",
+        "Does the queue keep its promises when a thousand runs come at once, and what does it cost?",
+        measure,
+        _options,
+    )

@@ -35,7 +35,7 @@ class Call(NamedTuple):
 def service_calls(roles: Roles) -> list[Call]:
     """Return all of them, for the roles of a stack."""
     found = [*_streams(roles), *_machines(roles), *_autoscaling(), *_traces(), *_other_stores(roles), *_dsql(roles)]
-    found += _results(roles)
+    found += [*_results(roles), *_quotas()]
     return [*found, *_failures(roles), *_console(roles), *_load_host(roles), *_not_seen(roles)]
 
 
@@ -96,6 +96,15 @@ def _traces() -> Iterator[Call]:
     source = f"{_DOCS}xray/latest/devguide/xray-api-gettingdata.html"
     for action in ("GetTraceSummaries", "BatchGetTraces"):
         yield Call("ValidatePlanFunction", f"xray:{action}", "*", source)
+
+
+def _quotas() -> Iterator[Call]:
+    """Yield what is asked of an account alone, which an emulator is not: stages/guards.py."""
+    lambda_page = f"{_DOCS}lambda/latest/api/API_GetAccountSettings.html"
+    table_page = f"{_DOCS}amazondynamodb/latest/APIReference/API_DescribeLimits.html"
+    for role in ("ValidatePlanFunction", "HttpApiFunction"):
+        yield Call(role, "lambda:GetAccountSettings", "*", lambda_page)
+        yield Call(role, "dynamodb:DescribeLimits", "*", table_page)
 
 
 def _other_stores(roles: Roles) -> Iterator[Call]:

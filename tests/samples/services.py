@@ -57,13 +57,28 @@ def fail(*_: object, **__: object) -> None:
     raise AWAY
 
 
+class Account:
+    """An account with AWS's default quotas, as Lambda and DynamoDB tell them."""
+
+    @staticmethod
+    def get_account_settings() -> dict[str, Any]:
+        """Return Lambda's."""
+        return {"AccountLimit": {"UnreservedConcurrentExecutions": 1_000}}
+
+    @staticmethod
+    def describe_limits() -> dict[str, Any]:
+        """Return DynamoDB's."""
+        return {"AccountMaxWriteCapacityUnits": 80_000, "TableMaxWriteCapacityUnits": 40_000}
+
+
 class MemoryServices(memory_services.MemoryServices):
     """`services` for stages; see there. The clock is a FakeClock unless given."""
 
     def __init__(
         self, clock: Clock | None = None, aws: Mapping[str, object] | None = None, **settings: str | float | bool
     ) -> None:
-        super().__init__(clock or FakeClock(), aws, **settings)
+        account = {"lambda": Account(), "dynamodb": Account()}
+        super().__init__(clock or FakeClock(), {**account, **(aws or {})}, **settings)
         self.register = MemoryRegister()
         self.services = replace(self.services, register=self.register)
 

@@ -108,7 +108,7 @@ def test_pages_show_every_run_once_newest_first_to_the_end(register: RunRegister
     for run in runs:
         register.add(run)
     register.add(record("others", team="b"))
-    query, found = RunQuery("a", limit=limit), []
+    query, found = RunQuery("a", limit=limit), list[RunRecord]()
     while True:
         page = register.page(query)
         found.extend(page.runs)
@@ -298,7 +298,8 @@ CANCELLED = "TransactionCanceledException"
 
 def refusing(*reasons: str, times: int = 1, code: str = CANCELLED) -> tuple[RunRegister, list[float], Stubber]:
     """Return a register whose table refuses so often, then does as it is asked; and the pauses that it makes."""
-    resource = boto3.resource("dynamodb", region_name="us-east-1", aws_access_key_id="t", aws_secret_access_key="t")
+    session = boto3.session.Session("test", "test", region_name="us-east-1")
+    resource = session.resource("dynamodb")
     table, pauses = resource.Table("runs"), list[float]()
     stubber = Stubber(table.meta.client)
     modeled = {"CancellationReasons": [{"Code": reason} for reason in reasons]} if reasons else {}

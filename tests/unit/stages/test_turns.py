@@ -1,4 +1,4 @@
-"""Taking turns, over all that hypothesis can do to a queue: runs come, end, are stopped, and functions die at any call."""
+"""Taking turns, over all that hypothesis does to a queue: runs come, end, are stopped; functions die at any call."""
 
 from __future__ import annotations
 

@@ -21,6 +21,10 @@ class Settings(BaseModel):
     one_run_at_a_time: bool = Field(
         default=False, description="Whether runs wait for each other whatever they measure."
     )
+    team_budget_usd: float = Field(
+        default=0.0, ge=0, description="What a team's runs of a month may cost; 0: anything."
+    )
+    account_budget_usd: float = Field(default=0.0, ge=0, description="What all runs of a month may cost together.")
     benchmark_arn: str = Field(default="", description="The state machine that runs plans; set where runs are started.")
     team_claim: str = Field(default="team", description="The claim of a JWT that names the caller's team.")
     teams: str = Field(default="", description="JSON: ARN of a role or user → team; others are a team by their name.")

@@ -18,6 +18,7 @@ from stepbench.contracts.runs import DEFAULT_TEAM
 from stepbench.planning.queue import ahead_of, expected_starts
 from stepbench.planning.requests import requested_plan
 from stepbench.records.storage import layout
+from stepbench.stages.guards import check_quotas, enter_run
 from stepbench.stages.validate_plan import check_against_stack, run_record
 
 if TYPE_CHECKING:
@@ -47,12 +48,13 @@ def submit(request: RunRequest, key: str, caller: Caller, services: Services) ->
     request = request.model_copy(update={"team": caller.team, "caller": caller.identity, "source": "api"})
     plan = requested_plan(request)
     check_against_stack(plan, services.settings)
+    check_quotas(plan, services)
     now = _now(services)
     run_id = _run_id(plan.name, key, caller, now)
     document = request.model_dump_json(exclude_defaults=True)
     digest = hashlib.sha256(document.encode()).hexdigest()
     record = run_record(run_id, request, plan, now, services.settings).model_copy(update={"digest": digest})
-    if not services.register.add(record):
+    if not enter_run(record, services):
         record = _known(run_id, digest, services)
     _start(run_id, document, services)
     return view(services.register.find(run_id) or record, caller, services)
@@ -98,7 +100,7 @@ def list_runs(query: RunQuery, caller: Caller, services: Services) -> RunList:
     if query.team not in {caller.team, DEFAULT_TEAM}:
         message = f"team {query.team} is not yours, which is {caller.team}"
         raise ApiError(ErrorKind.NOT_PERMITTED, message)
-    if query.after and not (query.since <= query.after <= f"{query.until}~" and "#" in query.after):
+    if query.after and not (query.times[0] <= query.after <= query.times[1] and "#" in query.after):
         message = "the parameter page is none that an answer to this query has named"
         raise ApiError(ErrorKind.BAD_REQUEST, message)
     found = services.register.page(query)

@@ -51,7 +51,7 @@ def leave(run_id: str, services: Services) -> tuple[str, ...]:
             admitted = let_in(entry.targets, services)
             services.register.forget(entry)
             return admitted
-    raise _too_busy(f"run {run_id}")
+    raise _too_busy("run", run_id)
 
 
 def now(services: Services) -> datetime:
@@ -77,7 +77,7 @@ def _let_in_first(target: str, services: Services) -> str | None:
         if register.admit(entry, now(services)):
             _resume(entry.run_id, services)
             return entry.run_id
-    raise _too_busy(f"the line at {target}")
+    raise _too_busy("the line at", target)
 
 
 def _is_first(entry: QueueEntry, target: str, services: Services) -> bool:
@@ -107,6 +107,6 @@ def _resume(run_id: str, services: Services) -> None:
         announce(RUN_STARTED, changed, services)
 
 
-def _too_busy(what: str) -> RecordsUnavailableError:
-    message = f"queue of runs: {what} was changed by others {_LOOKS} times while it was looked at; try again"
+def _too_busy(what: str, name: str) -> RecordsUnavailableError:
+    message = f"queue of runs: {what} {name} was changed by others {_LOOKS} times while it was looked at; try again"
     return RecordsUnavailableError(message)

@@ -14,6 +14,7 @@ from stepbench.planning.requests import parse_request, requested_plan
 from stepbench.planning.wall_time import AWS, LOCAL, run_s
 from stepbench.records.storage import layout
 from stepbench.stages.application_traces import resolve_traces
+from stepbench.stages.guards import check_quotas, enter_run
 from stepbench.stages.plan_phase import concurrency, finding_problems
 
 MAX_CAUSE_CHARS = 2_000
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
 
 def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOutput:
     """
-    Parse, estimate, ask X-Ray where the plan wants it, expand; then store `plan.json` and each `trial.json`.
+    Parse, estimate, ask for quotas, and X-Ray where the plan wants it; expand; store `plan.json` and each `trial.json`.
 
-    The run is entered in the register, unless the API has done so; one that is refused, as refused.
+    The run is entered in the register before, unless the API has done so, and its estimate is reserved of the month's
+    budgets; one that is refused is entered as refused.
 
     Raises:
         PlanError: with every problem; no document has been stored then.
@@ -42,14 +44,15 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
         request = parse_request(task.plan)
         plan = requested_plan(request)
         estimate_usd = check_against_stack(plan, services.settings)
+        check_quotas(plan, services)
         plan = resolve_traces(plan, services)
+        enter_run(run_record(task.run_id, request, plan, task.started_at, services.settings), services)
     except PlanError as error:
         _enter_refusal(task, request, str(error), services)
         raise
     specs = expand(plan, task.run_id)
     services.runs.put_model(layout.run_key(task.run_id, "plan.json"), plan)
     planned = tuple(_store(spec, services) for spec in specs)
-    services.register.add(run_record(task.run_id, request, plan, task.started_at, services.settings))
     return ValidatePlanOutput(run_id=task.run_id, started_at=task.started_at, trials=planned, estimate_usd=estimate_usd)
 
 

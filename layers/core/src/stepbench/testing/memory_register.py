@@ -32,9 +32,9 @@ class MemoryRegister(RunRegister):
         spent = self.spent(record.month)
         team_usd, all_usd = spent.get(record.team, 0.0), spent.get("*", 0.0)
         if budgets.team_usd and record.spent_usd and team_usd + record.spent_usd > budgets.team_usd:
-            raise OverBudgetError("team", budgets.team_usd, team_usd)
+            raise OverBudgetError(budgets.team_usd, team_usd, "team")
         if budgets.account_usd and record.spent_usd and all_usd + record.spent_usd > budgets.account_usd:
-            raise OverBudgetError("account", budgets.account_usd, all_usd)
+            raise OverBudgetError(budgets.account_usd, all_usd, "account")
         self.runs[record.run_id] = record
         return True
 

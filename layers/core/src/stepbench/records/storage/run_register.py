@@ -79,7 +79,7 @@ class Budgets(NamedTuple):
 class OverBudgetError(StepbenchError):
     """A run would cost more than is left of its month's budget."""
 
-    def __init__(self, whose: Whose, budget_usd: float, spent_usd: float) -> None:
+    def __init__(self, budget_usd: float, spent_usd: float, whose: Whose) -> None:
         self.whose, self.budget_usd, self.spent_usd = whose, budget_usd, spent_usd
         super().__init__(f"${spent_usd:.2f} of the {whose}'s ${budget_usd:.2f} of this month are spent")
 
@@ -104,12 +104,12 @@ class RunRegister(RunQueue):
             if 0 < budget_usd < record.spent_usd:  # which no condition on the item can tell
                 if self.find(record.run_id) is not None:
                     return False
-                raise OverBudgetError(whose, budget_usd, self._spent(record, whose))
+                raise OverBudgetError(budget_usd, self._spent(record, whose), whose)
         failed = self._transact({"Put": new}, *self._spend(record, record.spent_usd, budgets))
         if failed and 0 not in failed:
             index, item = next(iter(failed.items()))
             whose, budget_usd = limits[index - 1]
-            raise OverBudgetError(whose, budget_usd, float(item.get("usd", 0)))
+            raise OverBudgetError(budget_usd, float(item.get("usd", 0)), whose)
         return not failed
 
     def find(self, run_id: str) -> RunRecord | None:

@@ -1,0 +1,205 @@
+"""What a plan would need of its account, and what its month's budgets have left, asked before anything is created."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from stepbench.contracts.phase import MAX_PRECISION_CHECKS
+from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
+from stepbench.contracts.target import (
+    AutoscaledCapacity,
+    Capacity,
+    DynamoDbTarget,
+    OnDemandCapacity,
+    ProvisionedCapacity,
+)
+from stepbench.errors import PlanError, Problem
+from stepbench.observability import logger
+from stepbench.planning import expanded
+from stepbench.records.storage.run_register import Budgets, OverBudgetError
+from stepbench.stages.plan_phase import concurrency
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.contracts.plan import Plan, TrialPlan
+    from stepbench.contracts.runs import RunRecord
+    from stepbench.stages.services import Services
+
+RECEIVER_S = 0.1
+"""So long a receiver's sandbox is busy with one delivery, at most on average: a warm one takes a tenth of that."""
+OTHER_FUNCTIONS = 10
+"""Sandboxes of a run beside writers and receivers: stages, watchers, the API."""
+ITEM_BYTES = 1_024
+"""A write unit writes so much, and a started one counts as whole."""
+HISTORY_EVENTS = 25_000
+"""Of an execution; it fails at the next one. Step Functions' quota, which cannot be raised."""
+EVENTS_PER_STATE, STATES_PER_TRIAL, STATES_PER_PHASE, STATES_PER_LOOK, LANES = 6, 60, 30, 4, 2
+WATCH_S = 600
+"""So long a round of a watcher's loop takes at least; loads are watched for hours."""
+_DEFAULT = "which is AWS's default, since the account's own could not be read"
+
+
+class Quotas(NamedTuple):
+    """An account's quotas in the stack's region; `source` says where a number comes from if it is AWS's default."""
+
+    sandboxes: int = 1_000
+    table_write_units: int = 40_000
+    account_write_units: int = 80_000
+    sandboxes_source: str = _DEFAULT
+    units_source: str = _DEFAULT
+
+
+def check_quotas(plan: Plan, services: Services) -> None:
+    """
+    Refuse a plan that needs more than its account has; an emulator has no account.
+
+    Raises:
+        PlanError: with every trial that needs more.
+    """
+    problems = list(_history_problems(plan))
+    if not services.settings.emulator:
+        quotas = read_quotas(services)
+        problems += [*_sandbox_problems(plan, quotas), *_unit_problems(plan, quotas)]
+    if problems:
+        raise PlanError(tuple(dict.fromkeys(problems)))  # once, however often a trial is repeated
+
+
+def enter_run(record: RunRecord, services: Services) -> bool:
+    """
+    Enter a run in the register, and reserve its estimate of its month's budgets; False if it is known.
+
+    Raises:
+        PlanError: the team, or all teams together, have not so much left.
+    """
+    settings = services.settings
+    try:
+        return services.register.add(record, Budgets(settings.team_budget_usd, settings.account_budget_usd))
+    except OverBudgetError as error:
+        whose, parameter = ("team " + record.team, "TeamBudgetUsd") if error.whose == "team" else ("all teams", "")
+        left = max(0.0, error.budget_usd - error.spent_usd)
+        message = (
+            f"is estimated at ${record.estimate_usd:,.2f}, and of ${error.budget_usd:,.2f} that {whose} may spend in "
+            f"{record.month}, ${left:,.2f} are left"
+        )
+        remedy = (
+            f"Offer fewer events, wait for the next month, or deploy with a higher {parameter or 'AccountBudgetUsd'}."
+        )
+        raise PlanError([Problem("budget_usd", f"${record.estimate_usd:,.2f}", message, remedy)]) from error
+
+
+def read_quotas(services: Services) -> Quotas:
+    """Return the account's quotas; AWS's defaults where they cannot be read, which the log tells, too."""
+    found = Quotas()
+    try:
+        limit = services.aws("lambda").get_account_settings()["AccountLimit"]
+        found = found._replace(sandboxes=int(limit["UnreservedConcurrentExecutions"]), sandboxes_source="")
+    except (BotoCoreError, ClientError):
+        logger.exception("Lambda's quota could not be read")
+    try:
+        limits = services.aws("dynamodb").describe_limits()
+        table, account = limits["TableMaxWriteCapacityUnits"], limits["AccountMaxWriteCapacityUnits"]
+        found = found._replace(table_write_units=int(table), account_write_units=int(account), units_source="")
+    except (BotoCoreError, ClientError):
+        logger.exception("DynamoDB's quotas could not be read")
+    return found
+
+
+def sandboxes(trial: TrialPlan) -> tuple[int, int]:
+    """Return how many sandboxes a trial's writers, and its receivers, need at once."""
+    writers = max(concurrency(trial, phase) for phase in range(len(trial.phases)))
+    target = trial.target
+    if trial.pull or not target.trigger:
+        receivers = 0
+    elif isinstance(target, DynamoDbTarget):  # one a shard, times the factor; a shard for 1,000 write units
+        shards = max(math.ceil(_peak_units(trial) / 1_000), math.ceil((_provisioned(trial) or 0) / 1_000), 1)
+        receivers = shards * target.parallelization_factor
+    else:  # one an event: as many at once as come while one is busy
+        receivers = math.ceil(_peak_per_s(trial) * RECEIVER_S)
+    return (0 if trial.load_from == "host" else writers), receivers
+
+
+def history_events(trial: TrialPlan) -> int:
+    """Return how many events the trial machine's history has, at most; writers have histories of their own."""
+    looks = MAX_PRECISION_CHECKS * sum(phase.until is not None for phase in trial.phases)
+    looks += METRICS_WAIT_S // METRICS_LOOP_S * sum(phase.probe or phase.uses_found_rate for phase in trial.phases)
+    rounds = LANES * trial.length_s / WATCH_S if trial.pull else 0
+    states = STATES_PER_TRIAL + STATES_PER_PHASE * len(trial.phases) + STATES_PER_LOOK * (looks + rounds)
+    return math.ceil(EVENTS_PER_STATE * states)
+
+
+def _history_problems(plan: Plan) -> Iterator[Problem]:
+    for trial in expanded(plan):
+        events = history_events(trial.plan)
+        if events > HISTORY_EVENTS:
+            message = (
+                f"would make some {events:,} events in the history of an execution, which takes {HISTORY_EVENTS:,}"
+            )
+            yield Problem(f"trials[{trial.source}].phases", str(len(trial.plan.phases)), message, "Split the trial.")
+
+
+def _sandbox_problems(plan: Plan, quotas: Quotas) -> Iterator[Problem]:
+    for trial in expanded(plan):
+        writers, receivers = sandboxes(trial.plan)
+        needed = writers + receivers + OTHER_FUNCTIONS
+        if needed <= quotas.sandboxes:
+            continue
+        message = (
+            f"needs {needed:,} concurrent executions of Lambda ({writers:,} writers, {receivers:,} receivers, "
+            f"{OTHER_FUNCTIONS} others), and the account has {_told(quotas.sandboxes, quotas.sandboxes_source)}"
+        )
+        remedy = "Lower writers or max_concurrency, offer less, or have Lambda's quota Concurrent executions raised."
+        yield Problem(f"trials[{trial.source}].writers", str(trial.plan.writers), message, remedy)
+
+
+def _unit_problems(plan: Plan, quotas: Quotas) -> Iterator[Problem]:
+    for trial in expanded(plan):
+        target = trial.plan.target
+        if not isinstance(target, DynamoDbTarget) or target.endpoint is not None:
+            continue
+        at, most = f"trials[{trial.source}].target.capacity", quotas.table_write_units
+        units = _provisioned(trial.plan)
+        if units is not None and units > min(most, quotas.account_write_units):
+            told = _told(min(most, quotas.account_write_units), quotas.units_source)
+            message = f"asks for {units:,} write units, and the account gives a table {told}"
+            yield Problem(at, f"{units}", message, "Lower it, or have DynamoDB's quota of write throughput raised.")
+        peak = math.ceil(_peak_units(trial.plan))
+        if units is None and peak > most:
+            message = f"is offered {peak:,} write units a second, and a table of the account takes"
+            remedy = "Offer less, or have DynamoDB's quota of table-level write throughput raised."
+            yield Problem(at, target.capacity.mode, f"{message} {_told(most, quotas.units_source)}", remedy)
+
+
+def _told(quota: int, source: str) -> str:
+    return f"{quota:,}, {source}" if source else f"{quota:,}"
+
+
+def _peak_per_s(trial: TrialPlan) -> float:
+    """Return the highest rate that is offered; closed loops have none that a plan knows."""
+    return max((step.rate_per_s for phase in trial.phases for step in phase.load), default=0.0)
+
+
+def _peak_units(trial: TrialPlan) -> float:
+    if trial.workload is not None:
+        return 0.0  # a mix of operations of several sizes: what its table refuses is counted as failed
+    return _peak_per_s(trial) * math.ceil((trial.record.key_bytes + trial.record.value_bytes) / ITEM_BYTES)
+
+
+def _provisioned(trial: TrialPlan) -> int | None:
+    """Return the most write units that a trial's table is given; None if it is paid by request all the time."""
+    if not isinstance(trial.target, DynamoDbTarget):
+        return None
+    asked: list[Capacity] = [trial.target.capacity, *(phase.scale.capacity for phase in trial.phases if phase.scale)]
+    found = [_write_units(capacity) for capacity in asked if not isinstance(capacity, OnDemandCapacity)]
+    return max(found, default=None)
+
+
+def _write_units(capacity: Capacity) -> int:
+    match capacity:
+        case ProvisionedCapacity(write_units=units) | AutoscaledCapacity(max_write_units=units):
+            return units
+        case _:
+            return 0

@@ -1,0 +1,172 @@
+"""Quotas and budgets, with what AWS would answer; no account is asked."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from tests.samples.services import MemoryServices, small_plan
+
+from stepbench.contracts.run_tasks import ConcludeRunInput, ValidatePlanInput
+from stepbench.errors import PlanError, Problem
+from stepbench.stages.conclude_run import conclude_run
+from stepbench.stages.guards import HISTORY_EVENTS, history_events, sandboxes
+from stepbench.stages.validate_plan import validate_plan
+
+JSON = dict[str, Any]
+STARTED = "2026-01-02T03:04:05Z"
+
+
+class Account:
+    """An account whose answers are checked against the services' own models; None: it refuses."""
+
+    def __init__(self, sandboxes: int | None = 1_000, table_units: int | None = 40_000) -> None:
+        self.stubbers, self.clients = list[Stubber](), dict[str, Any]()
+        limits = {"CodeSizeZipped": 1, "CodeSizeUnzipped": 1, "ConcurrentExecutions": 5_000, "TotalCodeSize": 1}
+        concurrent = {"UnreservedConcurrentExecutions": sandboxes}
+        self._stub("lambda", "get_account_settings", sandboxes and {"AccountLimit": {**limits, **concurrent}})
+        units = {f"{of}Max{kind}CapacityUnits": 80_000 for of in ("Account", "Table") for kind in ("Read", "Write")}
+        self._stub("dynamodb", "describe_limits", table_units and {**units, "TableMaxWriteCapacityUnits": table_units})
+
+    def _stub(self, service: str, operation: str, answer: Any) -> None:  # noqa: ANN401 -- JSON
+        session = boto3.session.Session("test", "test", region_name="us-east-1")
+        self.clients[service] = session.client(service)  # type: ignore[call-overload]
+        self.stubbers.append(stubber := Stubber(self.clients[service]))
+        if answer:
+            stubber.add_response(operation, answer, {})
+        else:
+            stubber.add_client_error(operation, "AccessDeniedException")
+        stubber.activate()
+
+
+class Aws:
+    """EventBridge, which takes everything, and Lambda, where nothing is to be rendered."""
+
+    @staticmethod
+    def invoke(**_: object) -> JSON:
+        """Answer nothing."""
+        return {"Payload": io.BytesIO(b"null")}
+
+    @staticmethod
+    def put_events(**_: object) -> JSON:
+        """Take events."""
+        return {"FailedEntryCount": 0}
+
+
+def plan(store: str = "s3", rate_per_s: float = 10, **trial: Any) -> JSON:  # noqa: ANN401 -- a trial's fields
+    """Return a plan of one trial."""
+    load = {"rate_per_s": rate_per_s, "duration_s": 2}
+    target = {"store": store, **trial.pop("target", {})}
+    return {
+        "name": "p",
+        "budget_usd": 100,
+        "trials": [{"target": target, "phases": [{"name": "load", "load": [load]}], **trial}],
+    }
+
+
+def validate(document: JSON, account: Account | None = None, run_id: str = "run-1", **settings: Any) -> MemoryServices:  # noqa: ANN401
+    """Have a plan validated on an account."""
+    memory = MemoryServices(aws=(account or Account()).clients, **settings)
+    validate_plan(ValidatePlanInput(plan=document, run_id=run_id, started_at=STARTED), memory.services)
+    return memory
+
+
+def problem_of(document: JSON, account: Account) -> Problem:
+    """Return the one problem for which a plan is refused."""
+    with pytest.raises(PlanError) as refused:
+        validate(document, account)
+    (problem,) = refused.value.problems
+    return problem
+
+
+def test_a_plan_that_needs_more_sandboxes_than_are_left_is_refused() -> None:
+    """Its writers would be throttled, and the load would be another than the plan's."""
+    validate(plan(writers=39), Account(sandboxes=50))
+    problem = problem_of(plan(writers=40, repeats=3), Account(sandboxes=50))
+    assert (problem.path, problem.value) == ("trials[0].writers", "40")
+    assert "needs 51 concurrent executions of Lambda (40 writers, 1 receivers, 10 others)" in problem.message
+    assert problem.message.endswith("the account has 50")
+    assert "Concurrent executions raised" in problem.remedy
+
+
+def test_where_the_account_cannot_be_read_aws_s_default_is_taken_and_said() -> None:
+    """A right that is missing refuses no plan that the default permits."""
+    validate(plan(writers=40), Account(sandboxes=None))
+    problem = problem_of(plan(rate_per_s=9_900), Account(sandboxes=None))
+    assert problem.message.endswith(
+        "the account has 1,000, which is AWS's default, since the account's own could not be read"
+    )
+
+
+def test_receivers_are_counted_by_how_their_trigger_calls_them() -> None:
+    """S3 calls one for each object, a stream one for each shard and lane; who polls is called by nobody."""
+    load = [{"name": "load", "load": [{"rate_per_s": 100, "count": 200}]}]
+    assert sandboxes(small_plan("s3", phases=load)) == (1, 10)
+    assert sandboxes(small_plan("dynamodb", target={"parallelization_factor": 4}, phases=load)) == (1, 4)
+    wide = {"capacity": {"mode": "provisioned", "write_units": 2_500}}
+    assert sandboxes(small_plan("dynamodb", target=wide, phases=load)) == (1, 3)
+    assert sandboxes(small_plan("etcd", phases=load)) == (1, 0)
+    assert sandboxes(small_plan("etcd", phases=load, writers=4, load_from="host")) == (0, 0)
+
+
+def test_a_table_that_the_account_cannot_have_is_refused() -> None:
+    """CreateTable would refuse it after the plan's other trials have run; by request, it would be throttled."""
+    capacity = {"capacity": {"mode": "provisioned", "write_units": 12_000}}
+    validate(plan("dynamodb", target=capacity), Account(table_units=12_000))
+    problem = problem_of(plan("dynamodb", target=capacity), Account(table_units=10_000))
+    assert (problem.path, problem.value) == ("trials[0].target.capacity", "12000")
+    assert "asks for 12,000 write units, and the account gives a table 10,000" in problem.message
+    problem = problem_of(plan("dynamodb", rate_per_s=11_000), Account(table_units=10_000))
+    assert "is offered 11,000 write units a second, and a table of the account takes 10,000" in problem.message
+
+
+def test_an_emulator_is_asked_for_no_quota() -> None:
+    """It has no account; what it does not play would be an error in its log for each run."""
+    account = Account()
+    validate(plan(writers=40), account, emulator="an emulator")
+    for stubber in account.stubbers:
+        with pytest.raises(AssertionError, match="responses remaining"):
+            stubber.assert_no_pending_responses()
+
+
+def test_a_trial_whose_history_would_be_too_long_is_refused_everywhere() -> None:
+    """Step Functions ends an execution at 25,000 events, and runs no Catch."""
+    assert history_events(small_plan("etcd")) < 1_000
+    until = {"metric": "p50", "relative_width": 0.05, "max_events": 1_000}
+    sure = {"load": [{"rate_per_s": 10, "duration_s": 10}], "until": until}
+    problem = problem_of(plan("etcd", phases=[{**sure, "name": f"phase-{index}"} for index in range(60)]), Account())
+    assert (problem.path, problem.remedy) == ("trials[0].phases", "Split the trial.")
+    assert f"which takes {HISTORY_EVENTS:,}" in problem.message
+
+
+def test_a_team_s_month_is_spent_by_estimates_until_the_cost_is_known() -> None:
+    """What is refused is entered as refused, and reserves nothing; what ends before its turn gives all back."""
+    memory = validate(plan(), emulator="an emulator")
+    run = memory.register.find("run-1")
+    assert run is not None
+    assert run.estimate_usd > 0
+    budget = 1.5 * run.estimate_usd
+    memory = MemoryServices(aws={"events": Aws(), "lambda": Aws()}, emulator="an emulator", team_budget_usd=budget)
+    first = ValidatePlanInput(plan=plan(), run_id="one", started_at=STARTED)
+    validate_plan(first, memory.services)
+    validate_plan(first, memory.services)
+    with pytest.raises(PlanError) as refused:
+        validate_plan(first.model_copy(update={"run_id": "two"}), memory.services)
+    (problem,) = refused.value.problems
+    assert (problem.path, "TeamBudgetUsd" in problem.remedy) == ("budget_usd", True)
+    assert "that team default may spend in 2026-01" in problem.message
+    assert (memory.register.find("two") or run).state == "refused"
+    assert memory.register.spent("2026-01") == {"default": run.estimate_usd, "*": run.estimate_usd}
+    conclude_run(ConcludeRunInput(run_id="one", state="stopped"), memory.services)
+    assert memory.register.spent("2026-01") == {"default": 0, "*": 0}
+    validate_plan(first.model_copy(update={"run_id": "three"}), memory.services)
+
+
+def test_all_teams_together_have_a_budget_too() -> None:
+    """Its parameter is named, since a team's own would be no remedy."""
+    memory = MemoryServices(emulator="an emulator", account_budget_usd=1e-9)
+    with pytest.raises(PlanError, match=r"that all teams may spend .* higher AccountBudgetUsd"):
+        validate_plan(ValidatePlanInput(plan=plan(), run_id="one", started_at=STARTED), memory.services)
