@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _NO_LONGER_WAITING = frozenset({"TaskDoesNotExist", "TaskTimedOut", "InvalidToken"})
 _LOOKS = 20
 """So often is looked again where somebody else was quicker."""
+_BUSY = f"queue of runs: {{}} {{}} was changed by others {_LOOKS} times while it was looked at; try again"
 
 
 def let_in(targets: Iterable[str], services: Services) -> tuple[str, ...]:
@@ -51,7 +52,8 @@ def leave(run_id: str, services: Services) -> tuple[str, ...]:
             admitted = let_in(entry.targets, services)
             services.register.forget(entry)
             return admitted
-    raise _too_busy("run", run_id)
+    message = _BUSY.format("run", run_id)
+    raise RecordsUnavailableError(message)
 
 
 def now(services: Services) -> datetime:
@@ -77,7 +79,8 @@ def _let_in_first(target: str, services: Services) -> str | None:
         if register.admit(entry, now(services)):
             _resume(entry.run_id, services)
             return entry.run_id
-    raise _too_busy("the line at", target)
+    message = _BUSY.format("the line at", target)
+    raise RecordsUnavailableError(message)
 
 
 def _is_first(entry: QueueEntry, target: str, services: Services) -> bool:
@@ -105,8 +108,3 @@ def _resume(run_id: str, services: Services) -> None:
     services.register.mark_resumed(run_id, turn.token)
     if changed is not None:
         announce(RUN_STARTED, changed, services)
-
-
-def _too_busy(what: str, name: str) -> RecordsUnavailableError:
-    message = f"queue of runs: {what} {name} was changed by others {_LOOKS} times while it was looked at; try again"
-    return RecordsUnavailableError(message)
