@@ -61,6 +61,8 @@ NAMELESS = {
     "lambda:ListEventSourceMappings",
     "lambda:CreateEventSourceMapping",
     "dynamodb:ListStreams",
+    "dynamodb:DescribeLimits",
+    "lambda:GetAccountSettings",
     "cloudwatch:GetMetricData",
     "states:SendTaskSuccess",
     "states:SendTaskFailure",
@@ -402,11 +404,11 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
 @pytest.mark.parametrize(
     ("function", "policies"),
     {
-        "ValidatePlan": {"WriteDocuments", "WriteRegister"},
+        "ValidatePlan": {"WriteDocuments", "WriteRegister", "ReadQuotas"},
         "AwaitTurn": {"ReadTrial", "WriteRegister", "TakeTurns"},
         "ConcludeRun": {"ReadTrial", "WriteRegister", "TakeTurns"},
         "RenderReport": {"ReadTrial", "WriteDocuments"},
-        "HttpApi": {"ReadTrial", "WriteRegister"},
+        "HttpApi": {"ReadTrial", "WriteRegister", "ReadQuotas"},
         "PrepareTarget": RECORDING | {"WriteTarget", "DescribeTarget", "PrepareTarget", "ChangeCapacity"},
         "AwaitTarget": {"ReadTrial", "WriteTarget", "DescribeTarget"},
         "WatchChanges": {"ReadTrial", "WriteDocuments", "WriteItems"},

@@ -58,12 +58,13 @@ def _state(task: ConcludeRunInput) -> RunState:
 
 def _result(task: ConcludeRunInput, services: Services) -> dict[str, Any]:
     """Return what the register says of a run's result: what the report says, or why there is none."""
-    if task.report is None:
-        return {"cause": task.cause[:MAX_CAUSE_CHARS]}
     summary = services.runs.find_model(layout.run_key(task.run_id, "summary.json"), RunSummary)
+    actual_usd = summary.cost_usd.actual if summary and summary.cost_usd else None
+    if task.report is None:
+        return {"cause": task.cause[:MAX_CAUSE_CHARS], "actual_usd": actual_usd}
     return {
         "cause": task.report.cause[:MAX_CAUSE_CHARS],
         "headline": task.report.headline[:MAX_HEADLINE_LINES],
         "verdict": task.report.verdict,
-        "actual_usd": summary.cost_usd.actual if summary and summary.cost_usd else None,
+        "actual_usd": actual_usd,
     }
