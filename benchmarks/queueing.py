@@ -69,8 +69,8 @@ STAGES: dict[str, Any] = {
 }
 FUNCTIONS = (*STAGES, "RenderReport", "Trial")
 TARGETS = 12
-CLIENTS = 64
-LIMIT_S = 1_200.0
+CLIENTS = 16
+LIMIT_S = 1_800.0
 DEATHS, REPEATED, STOPPED = 0.04, 0.1, 0.1
 """Shares of functions that die once, and of submissions that are sent several times, and that are stopped."""
 _ROLE = "arn:aws:iam::000000000000:role/any"
@@ -241,7 +241,7 @@ class _Answering(socketserver.StreamRequestHandler):
 @contextmanager
 def open_stack(folder: Path, seed: int, endpoint: str = "") -> Iterator[Stack]:
     """Yield the stack on an emulator of its own, or on one that runs; gone at the end."""
-    emulator = None if endpoint else start_emulator(Paths(ROOT, folder), concurrency=32)
+    emulator = None if endpoint else start_emulator(Paths(ROOT, folder), concurrency=CLIENTS)
     try:
         with Stack(seed) as stack:
             thread = threading.Thread(target=stack.serve_forever, kwargs={"poll_interval": 0.05})
@@ -346,8 +346,9 @@ class Ended(NamedTuple):
 
 def submit_all(stack: Stack, submissions: list[Asked], limit_s: float = LIMIT_S) -> Ended:
     """Submit everything from many threads, stop what is to be stopped, and wait until all runs have ended."""
-    began_s = time.perf_counter()
+    began_s, done = time.perf_counter(), threading.Event()
     with ThreadPoolExecutor(CLIENTS) as pool, ThreadPoolExecutor(CLIENTS) as stopping:
+        sweeping = stopping.submit(_sweep, stack, done)
         posts = [
             pool.submit(_post, stack, index, asked)
             for index, asked in enumerate(submissions)
@@ -361,9 +362,12 @@ def submit_all(stack: Stack, submissions: list[Asked], limit_s: float = LIMIT_S)
             for run_id, after_s in zip(ids, wanted, strict=True)
             if after_s is not None
         ]
-        states, most_waiting = _await_end(stack, ids, began_s + limit_s)
-        for stop in stops:
-            stop.result()
+        try:
+            states, most_waiting = _await_end(stack, ids, began_s + limit_s)
+        finally:
+            done.set()
+        for each in (*stops, sweeping):
+            each.result()
     return Ended(submitted_s, time.perf_counter() - began_s, states, most_waiting)
 
 
@@ -382,16 +386,29 @@ def _post(stack: Stack, index: int, asked: Asked) -> str:
 
 
 def _stop(stack: Stack, run_id: str, after_s: float) -> None:
-    """Stop a run as the API does, and sweep as EventBridge's rule has it done."""
+    """Stop a run as the API does."""
     time.sleep(after_s)
     register = stack.services.register
     run_record = register.find(run_id)
     if run_record is None or run_record.ended:
         return
     stack.give_back(run_id, stopped=True)
-    arn = f"{stack.services.settings.benchmark_arn.replace(':stateMachine:', ':execution:')}:{run_id}"
     runs.stop(run_id, Caller("somebody", run_record.team), stack.services)
-    sweep_targets(SweepTargetsInput(execution_arn=arn), stack.services)
+
+
+def _sweep(stack: Stack, done: threading.Event) -> None:
+    """Sweep each execution that has failed or was stopped, once, as EventBridge's rule has it done."""
+    swept = set[str]()
+    while not done.wait(1):
+        for status in ("FAILED", "ABORTED"):
+            pages = stack.services.aws("stepfunctions").get_paginator("list_executions")
+            machine = stack.services.settings.benchmark_arn
+            for page in pages.paginate(stateMachineArn=machine, statusFilter=status):
+                for execution in page["executions"]:
+                    if (arn := execution["executionArn"]) not in swept:
+                        swept.add(arn)
+                        stack.give_back(execution["name"], stopped=True)
+                        sweep_targets(SweepTargetsInput(execution_arn=arn), stack.services)
 
 
 def _await_end(stack: Stack, ids: list[str], until_s: float) -> tuple[Counter[str], int]:
@@ -413,7 +430,7 @@ def judge(stack: Stack, ended: Ended, submissions: list[Asked]) -> list[str]:
     """Return what is wrong: two at once on a target, somebody passed, lost, or paid for twice."""
     found = list(stack.faults)
     found += [f"{later} was let in before {earlier}" for later, earlier in stack.seen.passed()]
-    if sum(ended.states.values()) != len(submissions) or set(ended.states) - {"succeeded", "stopped"}:
+    if sum(ended.states.values()) != len(submissions) or set(ended.states) - {"succeeded", "stopped", "failed"}:
         found.append(f"of {len(submissions)} runs: {dict(ended.states)}")
     if ended.states["stopped"] > len(stack.stopped):
         found.append(f"{ended.states['stopped']} runs are stopped, and {len(stack.stopped)} were asked to")
@@ -436,6 +453,7 @@ def measure(asked: argparse.Namespace) -> Found:
         Figure(name="runs lost", unit="", ours=(number - sum(ended.states.values()),), goal=none),
         Figure(name="runs that succeeded", unit="", ours=(ended.states["succeeded"],)),
         Figure(name="runs that were stopped", unit="", ours=(ended.states["stopped"],)),
+        Figure(name="runs that failed, of which a function died twice", unit="", ours=(ended.states["failed"],)),
         Figure(name="functions that died", unit="", ours=(sum(stack.deaths.values()),)),
         Figure(name="most runs that waited at once", unit="", ours=(ended.most_waiting,)),
         Figure(name="submitted within", unit="s", ours=(ended.submitted_s,)),

@@ -111,9 +111,9 @@ def test_a_waiting_run_shows_whom_it_waits_for(api: Api) -> None:
     runs = [start(api, caller=caller) for caller in (BERT, ANNA, ANNA)]
     for place, run in enumerate(runs):
         entry = {"run_id": run.run_id, "team": run.team, "plan": run.plan, "targets": ("s3#b",), "expected_s": 60}
-        arrived = {"arrived_at": f"2026-01-02T03:04:0{place}Z", "execution_arn": "arn", "token": "secret-token"}
-        api.memory.register.join(QueueEntry.model_validate({**entry, **arrived}))
-        api.memory.register.change(run.run_id, ("submitted",), state="queued")
+        arrived = {"arrived_at": f"2026-01-02T03:04:0{place}Z", "execution_arn": "arn"}
+        joined = QueueEntry.model_validate({**entry, **arrived})
+        assert api.memory.register.join(joined, "secret-token", joined.arrived_at)
     first = api.memory.register.queue()[0]
     api.memory.register.admit(first, first.arrived_at)
     found = api.call("GET", f"/runs/{runs[2].run_id}")
