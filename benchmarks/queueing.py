@@ -71,6 +71,8 @@ FUNCTIONS = (*STAGES, "RenderReport", "Trial")
 TARGETS = 12
 CLIENTS = 16
 LIMIT_S = 1_800.0
+SWEEP_ALL = 20
+"""The sweeper's schedule, in looks of a second: a run whose conclusion was lost is concluded by it."""
 DEATHS, REPEATED, STOPPED = 0.04, 0.1, 0.1
 """Shares of functions that die once, and of submissions that are sent several times, and that are stopped."""
 _ROLE = "arn:aws:iam::000000000000:role/any"
@@ -397,9 +399,13 @@ def _stop(stack: Stack, run_id: str, after_s: float) -> None:
 
 
 def _sweep(stack: Stack, done: threading.Event) -> None:
-    """Sweep each execution that has failed or was stopped, once, as EventBridge's rule has it done."""
+    """Sweep each execution that has failed or was stopped, once, as EventBridge's rule does; all, now and then."""
     swept = set[str]()
-    while not done.wait(1):
+    for look in count(1):
+        if done.wait(1):
+            return
+        if look % SWEEP_ALL == 0:
+            sweep_targets(SweepTargetsInput(), stack.services)
         for status in ("FAILED", "ABORTED"):
             pages = stack.services.aws("stepfunctions").get_paginator("list_executions")
             machine = stack.services.settings.benchmark_arn
