@@ -209,5 +209,10 @@ def _not_seen(roles: Roles) -> Iterator[Call]:
             yield Call(role, "lambda:DeleteEventSourceMapping", mapping, why, context)
     why = "a table's units, which the emulator's own utilisation stands for: drivers/dynamodb/meter.py"
     yield Call("MeasureUtilisationFunction", "dynamodb:DescribeTable", _TARGET_TABLE, why)
+    why = (
+        "runs that are set against earlier ones: stages/run_regressions.py, and who is to confirm one: conclude_run.py"
+    )
+    yield Call("RenderReportFunction", "dynamodb:Query", f"{roles.arn('RunsTable')}/index/by-plan", why)
+    yield Call("ConcludeRunFunction", "states:StartExecution", roles.arn("BenchmarkStateMachine"), why)
     why = "deletions for a target with same_sandbox: stages/check_clock.py"
     yield Call("CheckClockFunction", "dynamodb:DeleteItem", _TARGET_TABLE, why)

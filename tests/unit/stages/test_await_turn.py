@@ -24,6 +24,7 @@ class Aws:
     def __init__(self, gone: set[str] | None = None) -> None:
         self.told: list[str] = []
         self.events: list[str] = []
+        self.started: dict[str, str] = {}
         self._gone = gone or set()
 
     def send_task_success(self, *, taskToken: str, output: str) -> None:  # noqa: N803 -- boto3's
@@ -32,6 +33,11 @@ class Aws:
         if taskToken in self._gone:
             raise ClientError({"Error": {"Code": "TaskTimedOut", "Message": ""}}, "SendTaskSuccess")
         self.told.append(taskToken)
+
+    def start_execution(self, *, stateMachineArn: str, name: str, input: str) -> None:  # noqa: A002, N803 -- boto3's
+        """Note an execution."""
+        assert stateMachineArn == "machine"
+        self.started[name] = input
 
     def put_events(self, *, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 -- boto3's
         """Note the events."""

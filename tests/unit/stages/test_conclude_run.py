@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.unit.stages.test_await_turn import Aws, arrive, queue, state_of
 
 from stepbench.contracts.run_tasks import ConcludeRunInput, RenderReportOutput
+from stepbench.contracts.runs import RunRequest
+from stepbench.records.storage import layout
 from stepbench.stages.conclude_run import MAX_HEADLINE_LINES, conclude_run
+
+if TYPE_CHECKING:
+    from tests.samples.services import MemoryServices
 
 
 def report(run_id: str, **fields: Any) -> RenderReportOutput:  # noqa: ANN401 -- the output's fields
@@ -77,3 +82,44 @@ def test_an_unknown_run_is_no_mistake() -> None:
     memory, aws = queue(Aws())
     assert conclude_run(ConcludeRunInput(run_id="old", state="failed"), memory.services).state == "failed"
     assert aws.events == []
+
+
+def suspicious(memory: MemoryServices, run_id: str, **fields: Any) -> None:  # noqa: ANN401 -- the output's fields
+    """Conclude a run whose report has something to say of the runs before it."""
+    memory.services.runs.put_model(
+        layout.run_key(run_id, "request.json"), RunRequest(plan="nightly", source="schedule")
+    )
+    task = ConcludeRunInput(run_id=run_id, machine_arn="machine", report=report(run_id, **fields))
+    conclude_run(task, memory.services)
+
+
+def test_a_suspected_regression_is_confirmed_by_one_further_run_before_anybody_is_told() -> None:
+    """It is the same request, and says which run it confirms; asked again, it is the same execution."""
+    memory, aws = queue()
+    arrive(memory, "first", 1)
+    suspicious(memory, "first", confirm=True)
+    ((name, document),) = aws.started.items()
+    request = RunRequest.model_validate_json(document)
+    assert (name, request.confirms, request.plan, request.source) == ("first-confirm", "first", "nightly", "schedule")
+    assert "RegressionDetected" not in aws.events
+
+
+def test_a_run_that_confirms_is_not_confirmed_itself() -> None:
+    """At most one further run for each that was asked for: a store that got worse must not double its bill."""
+    memory, aws = queue()
+    arrive(memory, "second", 1)
+    memory.register.change("second", ("running",), confirms="first")
+    suspicious(memory, "second", confirm=True)
+    assert aws.started == {}
+
+
+def test_a_confirmed_regression_is_entered_and_announced_once() -> None:
+    """The event carries what got worse, in words."""
+    memory, aws = queue()
+    arrive(memory, "first", 1)
+    for _ in range(2):
+        suspicious(memory, "first", regressions=("s3: p50 is 1.3 times as long",))
+    run = memory.register.find("first")
+    assert run is not None
+    assert run.regressed == ("s3: p50 is 1.3 times as long",)
+    assert aws.events.count("RegressionDetected") == 1

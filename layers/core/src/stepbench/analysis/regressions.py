@@ -93,7 +93,14 @@ def _check(given: RunSeries, settings: DetectorSettings) -> None:
     if named is not None and named not in {run.run_id for run in given.runs}:
         message = f"is none of the {len(given.runs)} comparable runs of {given.plan}"
         raise PlanError(
-            [Problem(path="baseline", value=f'"{named}"', message=message, remedy="`stepbench runs` lists them.")]
+            [
+                Problem(
+                    path="baseline",
+                    value=f'"{named}"',
+                    message=message,
+                    remedy="Name a run of the plan that is still kept.",
+                )
+            ]
         )
 
 

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field, StringConstraints
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.plan import Plan
+from stepbench.contracts.regressions import DetectorSettings
 from stepbench.contracts.runs import RunId, RunState, TeamName
 
 Moment = Annotated[str, StringConstraints(pattern=r"^(\d{4}(-\d{2}(-\d{2}(T[\d:.]{2,15}Z?)?)?)?)?$")]
@@ -21,6 +22,9 @@ class Submission(Contract):
         default={},
         max_length=100,
         description="Changes: values by path, such as `trials[0].writers` or, of all trials, `trials[*].repeats`.",
+    )
+    regressions: DetectorSettings | None = Field(
+        default=None, description="Set the run against the plan's earlier ones, and tell of what got worse."
     )
 
 
@@ -114,6 +118,8 @@ class RunView(Contract):
     headline: tuple[str, ...]
     cause: str
     confirms: str
+    regressed: tuple[str, ...]
+    acknowledged: str
     queue: QueuePlace | None = None
     progress: Progress | None = None
     links: Links

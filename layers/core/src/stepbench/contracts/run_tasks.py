@@ -77,6 +77,10 @@ class RenderReportOutput(Contract):
         description="Thresholds missed or not decided; then one line a trial: name, n, p50 with interval, lost."
     )
     removed: tuple[str, ...] = Field(default=(), description="What tear-downs have removed, as far as there is room.")
+    regressions: tuple[str, ...] = Field(
+        default=(), description="A line for each series that this run has shown to be worse than its baseline."
+    )
+    confirm: bool = Field(default=False, description="Whether a further run is to confirm a suspected regression.")
     report: str = Field(description="s3:// address of report.html.")
     summary: str = Field(description="s3:// address of summary.json.")
 
@@ -124,6 +128,7 @@ class ConcludeRunInput(Contract):
     """
 
     run_id: str
+    machine_arn: str = Field(default="", description="The machine that a confirming run is started on.")
     report: RenderReportOutput | None = None
     state: Literal["succeeded", "failed", "stopped"] | None = None
     cause: str = ""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from stepbench.contracts.base import Contract
+from stepbench.contracts.regressions import DetectorSettings
 
 RunId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", min_length=1, max_length=80)]
 TeamName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@/-]*$", min_length=1, max_length=100)]
@@ -33,9 +34,17 @@ class RunRequest(Contract):
     team: TeamName = Field(default=DEFAULT_TEAM, description="Who pays for the run, and sees it.")
     caller: str = Field(default="", max_length=2_048, description="ARN or JWT subject of who asked for it.")
     source: Literal["api", "console", "schedule"] = "console"
+    regressions: DetectorSettings | None = Field(
+        default=None, description="How the run is set against its plan's earlier ones; a scheduled one always is."
+    )
     confirms: str = Field(
         default="", max_length=80, description="The run whose suspected regression this one is to confirm."
     )
+
+    @property
+    def detector(self) -> DetectorSettings | None:
+        """Return how changes over the plan's runs are looked for; None: they are not."""
+        return self.regressions or (DetectorSettings() if self.source == "schedule" else None)
 
 
 class RunRecord(Contract):
@@ -59,6 +68,8 @@ class RunRecord(Contract):
     headline: tuple[str, ...] = ()
     cause: str = Field(default="", description="Why it failed, was refused, or was stopped.")
     confirms: str = ""
+    regressed: tuple[str, ...] = Field(default=(), description="What it has shown to be worse than its baseline.")
+    acknowledged: str = Field(default="", description="Why the level that begins with this run is accepted.")
     digest: str = Field(default="", description="SHA-256 of the request, by which a repeated one is known.")
 
     @property

@@ -103,7 +103,9 @@ STATES: Mapping[str, Callable[[Visits], int]] = {
     **dict.fromkeys(("CollectLogs", "AreLogsCollected"), _of("CollectLogs")),
     "WaitForLogs": _again("CollectLogs", _once),
     **dict.fromkeys(("StopLoad", "WatchFailed", "LoadHostLost", "StopWatchingUnready", "TargetNotReady"), _never),
-    **dict.fromkeys(("WaitForTearDown", "TearDownFailed", "TrialFailed", "LogsNotCollected"), _never),
+    **dict.fromkeys(
+        ("WaitForTearDown", "TearDownFailed", "TrialFailed", "LogsNotCollected", "ReadFailure", "StageFailed"), _never
+    ),
     **dict.fromkeys(("TrialNotAnalysed", "RecordsNotExported"), _never),
 }
 """How often each state is entered, by its name."""

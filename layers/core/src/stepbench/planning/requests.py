@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PLAN = "plan"
 
 
-ASKED = frozenset({"plan", "set"})
+ASKED = frozenset({"plan", "set", "regressions"})
 """What a caller of the API says of a run; the rest is known of the caller."""
 
 

@@ -135,6 +135,7 @@ def render_page(
     results: Sequence[TrialResult],
     manifest: Manifest,
     plan: Any = None,  # noqa: ANN401 -- the plan as its user wrote it, any JSON
+    trends: str = "",
 ) -> str:
     """
     Render the whole page.
@@ -144,6 +145,7 @@ def render_page(
         results: the trials' results in the same order; their summaries are not read.
         manifest: the provenance section.
         plan: the plan's JSON for the provenance section; None leaves it out.
+        trends: the section on the plan's runs, one after another; empty leaves it out.
     """
     pairs = zip(results, summary.trials, strict=True)
     own = [result.model_copy(update={"summary": trial}) for result, trial in pairs]
@@ -161,6 +163,7 @@ def render_page(
             manifest=manifest,
             plan=None if plan is None else json.dumps(plan, indent=2, ensure_ascii=False),
             trials=trials,
+            trends=trends,
             triggers=[view for view in trials if view.measure.arrives],
             operating=[view for view in trials if not view.measure.arrives],
             latency_title=_latency_title(summary.trials),

@@ -47,6 +47,11 @@ def run_output(summary: RunSummary, place: str) -> RenderReportOutput:
     )
 
 
+def with_regressions(output: RenderReportOutput, lines: Sequence[str], *, confirm: bool) -> RenderReportOutput:
+    """Return the output with what got worse over the plan's runs, and whether a further run is to confirm it."""
+    return output.model_copy(update={"regressions": cut_lines(lines, REMOVED_BYTES), "confirm": confirm})
+
+
 def cut_lines(lines: Iterable[str], most_bytes: int) -> tuple[str, ...]:
     """Return the lines that fit, as JSON with every character escaped, and how many do not."""
     kept, left, wanted = list[str](), most_bytes, tuple(lines)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from stepbench.contracts.result import RunSummary
 from stepbench.contracts.run_tasks import ConcludeRunOutput
-from stepbench.contracts.runs import ENDED_STATES
-from stepbench.observability import put_spent
+from stepbench.contracts.runs import ENDED_STATES, RunRequest
+from stepbench.observability import logger, put_spent
 from stepbench.records.storage import layout
 from stepbench.stages.partial_report import render_partial
-from stepbench.stages.run_events import RUN_FAILED, RUN_SUCCEEDED, announce
+from stepbench.stages.run_events import REGRESSION_DETECTED, RUN_FAILED, RUN_SUCCEEDED, announce
 from stepbench.stages.turns import leave, now
 
 if TYPE_CHECKING:
     from stepbench.contracts.run_tasks import ConcludeRunInput
-    from stepbench.contracts.runs import RunState
+    from stepbench.contracts.runs import RunRecord, RunState
     from stepbench.stages.services import Services
 
+CONFIRMING = "-confirm"
+MAX_NAME = 80
+"""Of an execution."""
 MAX_CAUSE_CHARS = 2_000
 MAX_HEADLINE_LINES = 12
 GOING_ON: tuple[RunState, ...] = ("submitted", "queued", "running")
@@ -45,8 +50,26 @@ def conclude_run(task: ConcludeRunInput, services: Services) -> ConcludeRunOutpu
     )
     if closed is not None:
         announce(RUN_SUCCEEDED if state == "succeeded" else RUN_FAILED, closed, services)
+        _tell_regressions(task, closed, services)
         put_spent(closed.spent_usd, closed.team, services.settings)
     return ConcludeRunOutput(state=state, admitted=leave(task.run_id, services))
+
+
+def _tell_regressions(task: ConcludeRunInput, run: RunRecord, services: Services) -> None:
+    """Announce what got worse; of what is only suspected nobody is told before a further run has confirmed it."""
+    if task.report is None:
+        return
+    if run.regressed:
+        announce(REGRESSION_DETECTED, run, services)
+    request = services.runs.find_model(layout.run_key(run.run_id, "request.json"), RunRequest)
+    if not task.report.confirm or run.confirms or request is None:
+        return
+    name = f"{run.run_id[: MAX_NAME - len(CONFIRMING)]}{CONFIRMING}"
+    document = request.model_copy(update={"confirms": run.run_id}).model_dump_json(exclude_defaults=True)
+    try:
+        services.aws("stepfunctions").start_execution(stateMachineArn=task.machine_arn, name=name, input=document)
+    except (BotoCoreError, ClientError):  # the next scheduled run confirms it as well; this one has to leave the queue
+        logger.exception("a confirming run could not be started", extra={"run_id": run.run_id})
 
 
 def _state(task: ConcludeRunInput) -> RunState:
@@ -66,5 +89,6 @@ def _result(task: ConcludeRunInput, services: Services) -> dict[str, Any]:
         "cause": task.report.cause[:MAX_CAUSE_CHARS],
         "headline": task.report.headline[:MAX_HEADLINE_LINES],
         "verdict": task.report.verdict,
+        "regressed": task.report.regressions,
         "actual_usd": actual_usd,
     }

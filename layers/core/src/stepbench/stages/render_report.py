@@ -17,6 +17,7 @@ from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
+from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.tasks import TornDown
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.errors import PlanError
@@ -24,7 +25,7 @@ from stepbench.observability import logger
 from stepbench.planning import group_names
 from stepbench.records.storage import layout
 from stepbench.report.page import render_page
-from stepbench.report.run_output import run_output
+from stepbench.report.run_output import run_output, with_regressions
 from stepbench.report.summary import (
     MISSING,
     NO_ACCOUNT,
@@ -43,7 +44,9 @@ from stepbench.stages.run_manifest import run_manifest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stepbench.contracts.result import RunSummary
     from stepbench.contracts.run_tasks import RenderReportInput, RenderReportOutput
+    from stepbench.stages.run_regressions import RunRegressions
     from stepbench.stages.services import Services
 
 M = TypeVar("M", bound=BaseModel)
@@ -91,11 +94,24 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     summary = summary.model_copy(update={"groups": groups, "shares": shares, "clock_checks": checks, **over_trials})
     summary = add_costs(summary, services)
     manifest = run_manifest(task.run_id, summary.trials, services)
-    page = render_page(summary, results, manifest, plan)
+    found = _regressions(summary, services)
+    page = render_page(summary, results, manifest, plan, found.section if found else "")
     services.runs.put_model(layout.run_key(task.run_id, "summary.json"), summary)
     services.runs.put_model(layout.run_key(task.run_id, "manifest.json"), manifest)
     services.runs.put_bytes(layout.run_key(task.run_id, "report.html"), page.encode(), "text/html; charset=utf-8")
-    return run_output(summary, f"s3://{services.runs.bucket}/{layout.run_key(task.run_id, '')}".rstrip("/"))
+    output = run_output(summary, f"s3://{services.runs.bucket}/{layout.run_key(task.run_id, '')}".rstrip("/"))
+    return output if found is None else with_regressions(output, found.told, confirm=found.confirm)
+
+
+def _regressions(summary: RunSummary, services: Services) -> RunRegressions | None:
+    """Return what changed over the plan's runs; None where nobody asked, and of a run that did not go through."""
+    run = services.register.find(summary.run_id)
+    request = _read(layout.run_key(summary.run_id, "request.json"), RunRequest, services)
+    if run is None or not isinstance(request, RunRequest) or request.detector is None or summary.status != "succeeded":
+        return None
+    from stepbench.stages.run_regressions import find_run_regressions  # noqa: PLC0415 -- with numpy, for these runs alone
+
+    return find_run_regressions(run, summary, request.detector, services)
 
 
 def _results(task: RenderReportInput, specs: Sequence[TrialSpec], services: Services) -> tuple[TrialResult, ...]:

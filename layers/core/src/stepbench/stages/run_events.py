@@ -16,8 +16,21 @@ if TYPE_CHECKING:
 SOURCE = "stepbench"
 RUN_STARTED: Literal["RunStarted"] = "RunStarted"
 RUN_SUCCEEDED: Literal["RunSucceeded"] = "RunSucceeded"
+REGRESSION_DETECTED: Literal["RegressionDetected"] = "RegressionDetected"
 RUN_FAILED: Literal["RunFailed"] = "RunFailed"
-_FIELDS = {"run_id", "team", "source", "plan", "state", "verdict", "headline", "cause", "estimate_usd", "actual_usd"}
+_FIELDS = {
+    "run_id",
+    "team",
+    "source",
+    "plan",
+    "state",
+    "verdict",
+    "headline",
+    "cause",
+    "regressed",
+    "estimate_usd",
+    "actual_usd",
+}
 
 
 def announce(kind: str, run: RunRecord, services: Services) -> None:

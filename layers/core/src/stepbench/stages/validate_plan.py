@@ -52,6 +52,7 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
         raise
     specs = expand(plan, task.run_id)
     services.runs.put_model(layout.run_key(task.run_id, "plan.json"), plan)
+    services.runs.put_model(layout.run_key(task.run_id, "request.json"), request)
     planned = tuple(_store(spec, services) for spec in specs)
     return ValidatePlanOutput(run_id=task.run_id, started_at=task.started_at, trials=planned, estimate_usd=estimate_usd)
 
