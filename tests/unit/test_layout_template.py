@@ -302,7 +302,7 @@ def test_every_ending_without_a_catch_starts_the_sweeper() -> None:
 def test_layers_are_built_for_what_runs_them() -> None:
     """One parameter decides, so that an interpreter and its wheels cannot drift apart."""
     layers = {name: body for name, body in TEMPLATE["Resources"].items() if name.endswith("Layer")}
-    assert len(layers) == 10
+    assert len(layers) == 9
     for name, layer in layers.items():
         assert layer["Metadata"] == {
             "BuildMethod": "makefile"
@@ -320,7 +320,7 @@ def test_every_function_has_our_code_and_what_it_imports() -> None:
         assert len(properties["Layers"]) <= 5, name
 
 
-@pytest.mark.parametrize("layer", ["core", "libraries", "tracing", "stores", "analysis", "export", "report", "drawing"])
+@pytest.mark.parametrize("layer", ["core", "libraries", "tracing", "stores", "analysis", "export", "drawing"])
 def test_layers_hold_what_the_tests_ran_with(layer: str) -> None:
     """Otherwise the suite proves something about other versions than those that are deployed."""
     lines = (ROOT / "layers" / layer / "requirements.txt").read_text().splitlines()
