@@ -29,12 +29,14 @@ from stepbench.planning.changes import parse_change
 from stepbench.planning.problems import shown
 from stepbench.planning.reading import read_json
 from stepbench.planning.requests import field_problems
+from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
 from stepbench.stages.services import PROMPT, connect
 
 if TYPE_CHECKING:
     from stepbench.api.callers import Caller
     from stepbench.contracts.api import RunList
+    from stepbench.contracts.dashboard import PlanTrend
     from stepbench.stages.services import Services
 
 router = Router()
@@ -145,12 +147,7 @@ def get_link(run_id: str, document: Literal["report", "summary", "records"]) -> 
 @router.get(f"{_ROOT}/plans/<name>", include_in_schema=False)
 def show_plan(name: str) -> Response[str]:
     """Return the page of a plan: its runs over time, and the form that starts it changed."""
-    try:
-        document = json.dumps(plans.preset(name), indent=2, ensure_ascii=False)
-    except PlanError:
-        document = ""
-    form = StartForm(plan=name[:200], document=document, key=_new_key())
-    return _plan_page(name, _visit(), CheckedForm(form=form))
+    return _plan_page(name, _visit())
 
 
 @router.get(f"{_ROOT}/compare", include_in_schema=False)
@@ -198,16 +195,32 @@ def _runs_page(visit: _Visit, form: CheckedForm, status: HTTPStatus = HTTPStatus
     return _html(page, status)
 
 
-def _plan_page(name: str, visit: _Visit, form: CheckedForm, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
+def _plan_page(
+    name: str, visit: _Visit, form: CheckedForm | None = None, status: HTTPStatus = HTTPStatus.OK
+) -> Response[str]:
     from stepbench.api.trends import read_trend  # noqa: PLC0415 -- with the analysis, for this page alone
 
     team = visit.query.get("team") or visit.caller.team
     runs.check_team(team, visit.caller)
     trend = read_trend(name, team, visit.services)
-    if not trend.runs and not form.form.document and not form.problems:
-        message = f"there is no preset {shown(name)}, and team {team} has no finished run of a plan of that name"
-        raise ApiError(ErrorKind.NOT_FOUND, message)
+    if form is None:
+        document = _document(name, trend, visit.services)
+        if document is None:
+            message = f"there is no preset {shown(name)}, and team {team} has no finished run of a plan of that name"
+            raise ApiError(ErrorKind.NOT_FOUND, message)
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        form = CheckedForm(form=StartForm(plan=name, document=text, key=_new_key()))
     return _html(_pages().render_plan(trend, form), status)
+
+
+def _document(name: str, trend: PlanTrend, services: Services) -> object:
+    """Return the plan of that name: a preset as its author wrote it, else as the newest run had it; None without."""
+    try:
+        return plans.preset(name)
+    except PlanError:
+        points = [point for series in trend.series for point in series.points]
+        newest = max(points, key=lambda point: point.submitted_at, default=None)
+        return services.runs.find_json(layout.run_key(newest.run_id, "plan.json")) if newest else None
 
 
 def _ended(visit: _Visit, plan: str, team: str) -> RunList:
