@@ -50,7 +50,7 @@ HEADERS = {
         "base-uri 'none'; frame-ancestors 'none'"
     ),
     "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # none at all would make forms come from "null"
     "X-Content-Type-Options": "nosniff",
 }
 
