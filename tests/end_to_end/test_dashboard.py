@@ -62,6 +62,7 @@ def followed(deployment: Deployment) -> Iterator[Followed]:
         page.get_by_role("button", name="Start", exact=True).click()
         a = _run_id(page)
         b = _start(page, base)
+        page.locator("main[data-state=queued]").wait_for(timeout=RUN_LIMIT_MS)
         waited = page.locator("main").inner_text()
         stopped = _start(page, base)
         page.get_by_text("Stop this run").click()
@@ -105,7 +106,7 @@ def _watch(page: Page, base: str, run: str) -> list[str]:
 
 def test_a_plan_is_checked_as_it_is_typed(followed: Followed) -> None:
     """What is wrong is told with its path before anything is started."""
-    assert "plan.trials[0].phases[0].nothing" in followed.refused or "trials[0].phases[0].nothing" in followed.refused
+    assert "trials[0].phases[0].nothing" in followed.refused
     assert "1 trial, 70 events" in followed.checked
 
 
@@ -147,16 +148,19 @@ def test_a_plan_shows_its_runs_over_time(followed: Followed) -> None:
     """Both runs are in the figure and in its table; the one that was stopped has no numbers."""
     page = followed.page
     page.goto(f"{followed.base}/dashboard/plans/{PRESET}")
-    assert page.locator("svg.plot").first.locator("circle").count() == 2
+    assert page.locator("svg.plot").first.locator("circle").count() >= 2
     page.get_by_text("The numbers").click()
     rows = page.locator("#trend tbody tr")
-    assert [row.get_attribute("data-run") for row in rows.all()] == [followed.b, followed.a]
+    assert [row.get_attribute("data-run") for row in rows.all()][:2] == [followed.b, followed.a]
 
 
 def test_the_list_says_how_each_ended(followed: Followed) -> None:
     """And the queue is empty again."""
     followed.page.goto(followed.base)
-    states = {row.get_attribute("data-run"): row.get_attribute("data-state") for row in followed.page.locator("#runs tbody tr").all()}
+    states = {
+        row.get_attribute("data-run"): row.get_attribute("data-state")
+        for row in followed.page.locator("#runs tbody tr").all()
+    }
     assert [states[run] for run in (followed.a, followed.b, followed.stopped)] == ["succeeded", "succeeded", "stopped"]
     assert "Nobody" in followed.page.locator("#queue").inner_text()
 

@@ -13,7 +13,9 @@ NOTHING = Estimate(value=None, reason="nothing was measured")
 
 def _series(*values: Estimate, **fields: object) -> TrendSeries:
     points = tuple(
-        TrendPoint(run_id=f"r{day}", submitted_at=datetime(2026, 1, day, tzinfo=UTC), state="succeeded", p50=value, p99=NOTHING)
+        TrendPoint(
+            run_id=f"r{day}", submitted_at=datetime(2026, 1, day, tzinfo=UTC), state="succeeded", p50=value, p99=NOTHING
+        )
         for day, value in enumerate(values, 1)
     )
     return TrendSeries.model_validate({"name": "s3 · steady", "points": points, **fields})

@@ -23,7 +23,15 @@ from stepbench.contracts.api import (
     Validation,
     WaitedFor,
 )
-from stepbench.contracts.dashboard import CheckedForm, PlanTrend, QueuedRun, StartForm, TrendMark, TrendPoint, TrendSeries
+from stepbench.contracts.dashboard import (
+    CheckedForm,
+    PlanTrend,
+    QueuedRun,
+    StartForm,
+    TrendMark,
+    TrendPoint,
+    TrendSeries,
+)
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.verdict import Effect, RunComparison, Side, Verdict
 from stepbench.dashboard import pages
@@ -45,13 +53,17 @@ def _run(**fields: Any) -> RunView:  # noqa: ANN401 -- a run's fields
 
 def _progress(**fields: Any) -> Progress:  # noqa: ANN401 -- its fields
     known = {"activity": "phase steady", "share": 0.5, "left_s": 30, "trials": 2, "at": NOW, "sent": 90, "planned": 100}
-    return Progress.model_validate({**known, "trial": 0, "trial_name": "s3", "phase": "steady", "received": 80, **fields})
+    return Progress.model_validate(
+        {**known, "trial": 0, "trial_name": "s3", "phase": "steady", "received": 80, **fields}
+    )
 
 
 def _comparison(text: str) -> RunComparison:
     side = Side(name=text, group=text, phase="steady", window="all", runs=1, emulated=True)
     one = Estimate(value=1.2, low=1.1, high=1.3)
-    effect = Effect(measure="p50", a=Estimate(value=10), b=Estimate(value=12), ratio=one, finding="higher", regressed=True)
+    effect = Effect(
+        measure="p50", a=Estimate(value=10), b=Estimate(value=12), ratio=one, finding="higher", regressed=True
+    )
     verdict = Verdict(aspect="run", subject=text, a=side, b=side, effects=(effect,), over_runs=False, text=text)
     return RunComparison(a=("a",), b=("b",), tolerance=0.05, verdicts=(verdict,), only_a=(text,), passed=False)
 
@@ -63,18 +75,20 @@ def _trend(text: str) -> PlanTrend:
     return PlanTrend(plan=text, runs=1, series=(TrendSeries(name=text, points=(point,), baselines={"p99": estimate}),))
 
 
-def _runs_page(*runs: RunView, queue: tuple[QueuedRun, ...] = (), form: CheckedForm | None = None, **fields: Any) -> str:  # noqa: ANN401
+def _runs_page(
+    *runs: RunView, queue: tuple[QueuedRun, ...] = (), form: CheckedForm | None = None, **fields: Any
+) -> str:  # noqa: ANN401
     wanted = RunFilter.model_validate(fields)
     return pages.render_runs(RunList(runs=runs), queue, NO_PLANS, wanted, form or CheckedForm(), "default")
 
 
 PROBLEM = ProblemItem(path=EVIL, value=EVIL, message=EVIL, remedy=EVIL)
-FORM = CheckedForm(form=StartForm(plan=EVIL, changes=EVIL, document=f"</textarea>{EVIL}", key=EVIL), problems=(PROBLEM,))
+FORM = CheckedForm(
+    form=StartForm(plan=EVIL, changes=EVIL, document=f"</textarea>{EVIL}", key=EVIL), problems=(PROBLEM,)
+)
 DETAILS = ProblemDetails(type="urn:x", title=EVIL, status=404, detail=EVIL, problems=(PROBLEM,))
 EVIL_RUN = _run(plan=EVIL, cause=EVIL, headline=(EVIL,), caller=EVIL, state="failed", verdict="failed")
-EVIL_PLANS = PlanList(
-    plans=(PlanInfo(name=EVIL, question=EVIL, trials=1, events=1, expected_s=1, estimate_usd=1),)
-)
+EVIL_PLANS = PlanList(plans=(PlanInfo(name=EVIL, question=EVIL, trials=1, events=1, expected_s=1, estimate_usd=1),))
 EVIL_QUEUE = (QueuedRun(run_id="r-1", plan=EVIL, targets=(EVIL,), expected_s=1, waiting_since=NOW, expected_start=NOW),)
 HOSTILE = {
     "runs": lambda: pages.render_runs(
@@ -103,7 +117,9 @@ class Elements(HTMLParser):
         """Note what stands in a tag."""
         self.names.append(tag)
         self.forbidden += [name for name, _ in attrs if name.startswith("on") or name == "style"]
-        self.forbidden += [value for name, value in attrs if name in {"href", "src", "action"} and not _is_ours(value or "")]
+        self.forbidden += [
+            value for name, value in attrs if name in {"href", "src", "action"} and not _is_ours(value or "")
+        ]
 
 
 def _is_ours(address: str) -> bool:

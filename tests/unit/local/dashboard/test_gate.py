@@ -63,7 +63,17 @@ def test_a_wrong_token_is_refused_even_with_the_cookie(gate: Gate) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example:4711", "evil.example", "127.0.0.1", "127.0.0.1:80", "localhost", "[::1]:4711", "", "127.0.0.1:4711.x"]
+    "host",
+    [
+        "evil.example:4711",
+        "evil.example",
+        "127.0.0.1",
+        "127.0.0.1:80",
+        "localhost",
+        "[::1]:4711",
+        "",
+        "127.0.0.1:4711.x",
+    ],
 )
 def test_a_name_that_was_made_to_lead_here_is_refused(gate: Gate, host: str) -> None:
     """DNS rebinding makes a page of another site one of ours, as the browser sees it."""
@@ -106,7 +116,9 @@ def test_our_own_forms_pass(gate: Gate, host: str) -> None:
     assert gate.judge("POST", "/dashboard/runs", headers) is None
 
 
-@pytest.mark.parametrize("target", ["http://evil.example/", "//evil.example/", "*", "/a b", "/a\r\nHost: x", "/\x7f", ""])
+@pytest.mark.parametrize(
+    "target", ["http://evil.example/", "//evil.example/", "*", "/a b", "/a\r\nHost: x", "/\x7f", ""]
+)
 def test_only_paths_are_forwarded(gate: Gate, target: str) -> None:
     """What is no path could lead the signature elsewhere."""
     assert _status(gate.judge("GET", target, _headers(Cookie=_cookie(gate)))) == HTTPStatus.BAD_REQUEST

@@ -12,20 +12,21 @@ if TYPE_CHECKING:
     from stepbench.contracts.dashboard import TrendMark, TrendPoint, TrendQuantile, TrendSeries
     from stepbench.contracts.measures import Estimate
 
-WIDTH, HEIGHT = 480, 150
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 16, 22
+WIDTH, HEIGHT = 480, 160
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 8, 28, 22
 _TICKS = 3
 _AIR = 0.08
 _FLAT = 0.1
 
 
 class Spot(NamedTuple):
-    """A run's number: where it is, its interval's ends, and what was found there."""
+    """A run's number: where it is, its interval's ends, whether it has one, and what was found there."""
 
     x: float
     y: float
     low: float
     high: float
+    sure: bool
     title: str
     marks: tuple[TrendMark, ...]
 
@@ -65,6 +66,8 @@ def trend_chart(series: TrendSeries, quantile: TrendQuantile) -> Chart | None:
     unit = digits.unit_for(high)
     step = (scale.high - scale.low) / (_TICKS - 1)
     values = [scale.low + number * step for number in range(_TICKS)]
+    first, last = series.points[0].submitted_at, series.points[-1].submitted_at
+    form = "%Y-%m-%d %H:%M" if first.date() == last.date() else "%Y-%m-%d"
     return Chart(
         quantile=quantile,
         spots=spots,
@@ -73,8 +76,8 @@ def trend_chart(series: TrendSeries, quantile: TrendQuantile) -> Chart | None:
         baseline=None
         if baseline is None or baseline.value is None
         else Tick(scale.y(baseline.value), f"baseline {digits.latency(baseline.value)}"),
-        first=f"{series.points[0].submitted_at:%Y-%m-%d}",
-        last=f"{series.points[-1].submitted_at:%Y-%m-%d}",
+        first=format(first, form),
+        last=format(last, form),
     )
 
 
@@ -93,9 +96,7 @@ class _Scale(NamedTuple):
         return round(HEIGHT - _BOTTOM - (HEIGHT - _TOP - _BOTTOM) * share, 1)
 
 
-def _spots(
-    points: Sequence[TrendPoint], estimates: Sequence[Estimate], quantile: str, scale: _Scale
-) -> Iterator[Spot]:
+def _spots(points: Sequence[TrendPoint], estimates: Sequence[Estimate], quantile: str, scale: _Scale) -> Iterator[Spot]:
     for place, (point, estimate) in enumerate(zip(points, estimates, strict=True)):
         if estimate.value is None:
             continue
@@ -104,7 +105,7 @@ def _spots(
         title = f"{point.submitted_at:%Y-%m-%d %H:%M}: {digits.shown(estimate)}"
         title = ". ".join([title, *(mark.text for mark in marks)])
         y = scale.y(estimate.value)
-        yield Spot(scale.x(place), y, scale.y(min(ends)), scale.y(max(ends)), title, marks)
+        yield Spot(scale.x(place), y, scale.y(min(ends)), scale.y(max(ends)), estimate.low is not None, title, marks)
 
 
 def _line(estimates: Sequence[Estimate], scale: _Scale) -> str:

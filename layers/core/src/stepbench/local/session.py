@@ -176,9 +176,7 @@ def fetch_kept(paths: Paths, run_id: str, out: Path) -> Path | None:
         return fetch(runs, run_id, out) if known else None
 
 
-def start_environment(
-    paths: Paths, notify: Notify, etcd_members: int | None = None
-) -> tuple[EnvironmentState, str]:
+def start_environment(paths: Paths, notify: Notify, etcd_members: int | None = None) -> tuple[EnvironmentState, str]:
     """
     Bring the environment up for `stepbench up`, and leave it so; `etcd_members` as in `local_session`.
 

@@ -57,7 +57,9 @@ class Upstream:
         """
         credentials = self._session.get_credentials()
         if credentials is None:
-            message = "there are no AWS credentials to sign requests with; `aws configure` or `aws sso login` gives some"
+            message = (
+                "there are no AWS credentials to sign requests with; `aws configure` or `aws sso login` gives some"
+            )
             raise StackError(message)
         parts = urlsplit(target)
         # A form's "+" for a space is one in no signature: both sides count what is spelt out.
