@@ -1,4 +1,4 @@
-"""The dashboard in Chromium, on the deployed stack: a preset is started, followed, read, compared; another is stopped."""
+"""The dashboard in Chromium, on the deployed stack: runs are started, followed, read, compared, and stopped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.chromium import chromium
-from tests.end_to_end.deployment import Deployment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Page
+    from tests.end_to_end.deployment import Deployment
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.browser]
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
@@ -24,10 +24,14 @@ LIMIT_MS, RUN_LIMIT_MS = 30_000, 180_000
 MAX_PAGE_BYTES = 50_000
 WIDER = """
 () => [...document.querySelectorAll("main :is(p, li, dd, td, th, h1, h2, label, button, svg)")]
-  .filter((each) => each.checkVisibility() && !each.closest(".scroll") && each.getBoundingClientRect().right > innerWidth + 1)
+  .filter((each) => each.checkVisibility() && !each.closest(".scroll"))
+  .filter((each) => each.getBoundingClientRect().right > innerWidth + 1)
   .map((each) => `${each.tagName} ${each.textContent.trim().slice(0, 40)}`)
 """
-VIOLATIONS = "async () => (await axe.run(document, {resultTypes: ['violations']})).violations.map((each) => [each.id, each.nodes[0].html])"
+VIOLATIONS = """
+async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+  .map((each) => [each.id, each.nodes[0].html])
+"""
 
 
 class Followed(NamedTuple):

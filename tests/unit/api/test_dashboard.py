@@ -16,6 +16,7 @@ from tests.samples.services import MemoryServices
 from stepbench.api import app, dashboard
 from stepbench.contracts.runs import QueueEntry, RunRecord
 from stepbench.records.storage import layout
+from stepbench.records.storage.run_register import RunQuery
 
 EVENT = json.loads((Path(__file__).parents[3] / "events/tasks/http_api.json").read_text())
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -114,10 +115,11 @@ def test_a_form_starts_one_run_however_often_it_is_sent(memory: MemoryServices, 
     assert len({answer["headers"]["Location"] for answer in answers}) == 1
     assert {each["name"] for each in machine.started} == {answers[0]["headers"]["Location"].rpartition("/")[2]}
     assert json.loads(machine.started[0]["input"])["set"] == {"trials[0].phases[1].load[0].count": 20}
-    assert len(memory.services.register.page(dashboard.RunQuery(team="default")).runs) == 1
+    assert len(memory.services.register.page(RunQuery(team="default")).runs) == 1
 
 
-def test_an_edited_plan_is_started(memory: MemoryServices, machine: Machine) -> None:
+@pytest.mark.usefixtures("memory")
+def test_an_edited_plan_is_started(machine: Machine) -> None:
     """Its text, not the preset that it was made from."""
     plan = json.loads(_ask("GET", "/plans/quick-unloaded-s3")["body"])
     body = _form(plan="quick-unloaded-s3", document=json.dumps({**plan, "name": "mine"}), key="")
@@ -144,7 +146,7 @@ def test_a_form_that_is_refused_is_shown_again(
     assert "nothing was started" in answer["body"]
     assert said in answer["body"]
     assert machine.started == []
-    assert memory.services.register.page(dashboard.RunQuery(team="default")).runs == ()
+    assert memory.services.register.page(RunQuery(team="default")).runs == ()
 
 
 def test_checking_starts_nothing(memory: MemoryServices, machine: Machine) -> None:
@@ -153,7 +155,7 @@ def test_checking_starts_nothing(memory: MemoryServices, machine: Machine) -> No
     assert answer["statusCode"] == 200
     assert "Valid: 1 trial, 400 events" in answer["body"]
     assert machine.started == []
-    assert memory.services.register.page(dashboard.RunQuery(team="default")).runs == ()
+    assert memory.services.register.page(RunQuery(team="default")).runs == ()
 
 
 def test_a_run_is_stopped(memory: MemoryServices, machine: Machine) -> None:

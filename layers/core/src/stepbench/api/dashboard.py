@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from stepbench.contracts.dashboard import PlanTrend
     from stepbench.stages.services import Services
 
-router = Router()
+router: Router = Router()  # type: ignore[no-untyped-call] # it has no types
 _ROOT = "/dashboard"
 _RUNS_SHOWN, _RUNS_OFFERED = 20, 50
 _KEY_BYTES = 16
 _HTML = "text/html; charset=utf-8"
 HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; "
-        "base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "Cache-Control": "no-store",
     "Referrer-Policy": "same-origin",  # none at all would make forms come from "null"

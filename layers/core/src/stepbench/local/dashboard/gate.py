@@ -56,6 +56,9 @@ class Gate:
             return Refused(HTTPStatus.BAD_REQUEST, "That is no path.")
         if method not in SAFE_METHODS and not self._is_of_our_pages(headers, hosts[0]):
             return Refused(HTTPStatus.FORBIDDEN, "The request comes from another site.")
+        return self._admission(target, headers)
+
+    def _admission(self, target: str, headers: Message) -> Refused | Admitted | None:
         token = self._token_in(target)
         if token is not None:
             if _same(token, self._token):

@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version, sys_version = "stepbench", ""
     timeout = _READ_S
 
-    def do_GET(self) -> None:  # noqa: N802 -- http.server's name
+    def do_GET(self) -> None:
         """Answer as the stack does, if the gate lets it through."""
         verdict = self.server.gate.judge(self.command, self.path, self.headers)
         if isinstance(verdict, Admitted):

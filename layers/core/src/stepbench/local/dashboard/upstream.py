@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.request import getproxies
 
 import boto3
 from botocore.auth import SigV4Auth
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from stepbench.local.stack import Stack
 
 API_URL = "ApiUrl"
-CONNECT_S, READ_S = 5, 35
+TIMEOUT_S = 35
 """The API itself ends after 30 s."""
 CONNECTIONS = 16
 
@@ -44,8 +45,9 @@ class Upstream:
         endpoint = stack.endpoint or os.environ.get("AWS_ENDPOINT_URL", "")
         self._base = (endpoint or self.url).rstrip("/")
         self._host = _emulated_host(self.url, endpoint) if endpoint else urlsplit(self.url).netloc
-        proxies = {} if endpoint else None  # an emulator is on loopback, which no proxy of the user's reaches
-        self._http = URLLib3Session(timeout=(CONNECT_S, READ_S), max_pool_connections=CONNECTIONS, proxies=proxies)
+        # An emulator is on loopback, which no proxy of the user's reaches.
+        proxies: dict[str, str] = {} if endpoint else getproxies()
+        self._http = URLLib3Session(timeout=TIMEOUT_S, max_pool_connections=CONNECTIONS, proxies=proxies)
 
     def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """
