@@ -220,7 +220,7 @@ def test_a_comparison_says_what_got_worse() -> None:
     """In a sentence, and marked in the table."""
     page = pages.render_comparison(RunList(runs=()), "a", "b", _comparison("s3"))
     assert "1 regression beyond 5 %" in page
-    assert 'class="number bad" data-label="p50">20 % higher' in page
+    assert 'class="number effect bad" data-label="p50">20 % higher' in page
 
 
 def test_the_shell_holds_no_data() -> None:

@@ -61,7 +61,7 @@ def trend_chart(series: TrendSeries, quantile: TrendQuantile) -> Chart | None:
         return None
     low, high = min(ends), max(ends)
     air = (high - low) * _AIR or abs(high) * _FLAT or 1.0
-    scale = _Scale(low - air, high + air, len(estimates))
+    scale = _Scale(max(low - air, 0.0) if low >= 0 else low - air, high + air, len(estimates))
     spots = tuple(_spots(series.points, estimates, quantile, scale))
     unit = digits.unit_for(high)
     step = (scale.high - scale.low) / (_TICKS - 1)

@@ -291,8 +291,8 @@ callers have tokens, fetch each other with the token. Without this script they a
     if (form.id === "sign-in") return;
     event.preventDefault();
     const fields = new URLSearchParams(new FormData(form, event.submitter));
-    const path = new URL(form.action).pathname;
-    if (form.method === "get") location.hash = `${path}?${fields}`;
+    const path = new URL(form.getAttribute("action"), location.href).pathname; // a button is called action, too
+    if (form.getAttribute("method") === "get") location.hash = `${path}?${fields}`;
     else show(path, "", { method: "POST", body: fields });
   }
 
