@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import pytest
 from tests.chromium import chromium
@@ -221,6 +224,23 @@ def test_it_is_whole_without_a_script(followed: Followed) -> None:
         assert page.url.endswith(run)
     finally:
         context.close()
+
+
+def test_the_command_serves_until_ctrl_c(deployment: Deployment) -> None:
+    """It has a token of its own, and ends as one that was asked to."""
+    command = [deployment.program, "dashboard"]
+    with subprocess.Popen(command, env=deployment.environ, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            opener = build_opener(ProxyHandler({}), HTTPCookieProcessor())
+            with opener.open(address, timeout=LIMIT_MS / 1_000) as answer:
+                assert "<h1>Runs</h1>" in answer.read().decode()
+                assert answer.url == f"{address.partition('?')[0]}"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(LIMIT_MS / 1_000) == 0
+        finally:
+            process.kill()
 
 
 def test_the_first_page_is_light(followed: Followed) -> None:
