@@ -24,7 +24,6 @@ AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 PRESET = "quick-unloaded-s3"
 SHORT = "trials[0].phases[0].load[0].count=10\ntrials[0].phases[1].load[0].count=60"
 LIMIT_MS, RUN_LIMIT_MS = 30_000, 180_000
-MAX_PAGE_BYTES = 50_000
 WIDER = """
 () => [...document.querySelectorAll("main :is(p, li, dd, td, th, h1, h2, label, button, svg)")]
   .filter((each) => each.checkVisibility() && !each.closest(".scroll"))
@@ -228,7 +227,7 @@ def test_it_is_whole_without_a_script(followed: Followed) -> None:
 
 def test_the_command_serves_until_ctrl_c(deployment: Deployment) -> None:
     """It has a token of its own, and ends as one that was asked to."""
-    command = [deployment.program, "dashboard"]
+    command = [str(deployment.program), "dashboard"]
     with subprocess.Popen(command, env=deployment.environ, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -241,13 +240,6 @@ def test_the_command_serves_until_ctrl_c(deployment: Deployment) -> None:
             assert process.wait(LIMIT_MS / 1_000) == 0
         finally:
             process.kill()
-
-
-def test_the_first_page_is_light(followed: Followed) -> None:
-    """All that it takes to show it: page, style and script."""
-    paths = ("/", "/dashboard/assets/dashboard.css", "/dashboard/assets/dashboard.js")
-    sizes = [len(followed.page.request.get(f"{followed.base}{path}").body()) for path in paths]
-    assert sum(sizes) <= MAX_PAGE_BYTES
 
 
 def test_nothing_was_refused_or_broke(followed: Followed) -> None:

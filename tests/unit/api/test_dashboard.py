@@ -22,6 +22,7 @@ EVENT = json.loads((Path(__file__).parents[3] / "events/tasks/http_api.json").re
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CONTEXT = SimpleNamespace(function_name="f", memory_limit_in_mb=1, invoked_function_arn="arn", aws_request_id="r")
 PAGE = "text/html; charset=utf-8"
+MAX_PAGE_BYTES = 50_000
 
 
 class Machine:
@@ -236,6 +237,19 @@ def test_what_is_no_page_is_told_on_one(memory: MemoryServices, path: str) -> No
     assert memory
     answer = _ask("GET", path)
     assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (404, PAGE)
+
+
+def test_the_first_page_is_light(memory: MemoryServices) -> None:
+    """With as many runs as it shows, all presets, its style and its script."""
+    for day in range(40):
+        headline = (
+            "s3 at 50/s: n 1,800, p50 8.53 ms [8.41, 8.70], p90 12.1 ms [11.8, 12.6], p99 21.2 ms, lost 0, emulated",
+        )
+        _add(memory, f"quick-unloaded-20260101T000000-{day:08x}", day, headline=headline)
+    page = _ask("GET", "/")["body"]
+    assets = [_ask("GET", f"/dashboard/assets/dashboard.{name}")["body"] for name in ("css", "js")]
+    assert page.count("<tr data-run") == 12
+    assert sum(len(each.encode()) for each in (page, *assets)) <= MAX_PAGE_BYTES
 
 
 def test_a_wrong_filter_is_told(memory: MemoryServices) -> None:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 router: Router = Router()  # type: ignore[no-untyped-call] # it has no types
 _ROOT = "/dashboard"
-_RUNS_SHOWN, _RUNS_OFFERED = 15, 50
+_RUNS_SHOWN, _RUNS_OFFERED = 12, 50
 _KEY_BYTES = 16
 _HTML = "text/html; charset=utf-8"
 HEADERS = {

@@ -87,7 +87,9 @@ def find_asset(name: str) -> tuple[str, str] | None:
 
 
 def _own(room: str, name: str) -> str:
-    return files(f"stepbench.{room}").joinpath("templates", name).read_text("utf-8")
+    """Return a file without its indentation, which is for who edits it."""
+    text = files(f"stepbench.{room}").joinpath("templates", name).read_text("utf-8")
+    return "\n".join(line.strip() for line in text.splitlines())
 
 
 def _by_question(plans: PlanList) -> Iterator[tuple[str, list[PlanInfo]]]:
