@@ -35,6 +35,17 @@ async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
   .map((each) => [each.id, each.nodes[0].html])
 """
 
+RECORD = """
+() => {
+  window.offered = [];
+  setInterval(() => {
+    const place = document.querySelector("[data-field=sent]");
+    if (place && window.offered.at(-1) !== place.textContent) window.offered.push(place.textContent);
+  }, 50);
+}
+"""
+"""Notes each number of offered events that the page shows; a reload would end it."""
+
 
 class Followed(NamedTuple):
     """What was seen of three runs: two that went through, one that was stopped while it waited."""
@@ -67,15 +78,21 @@ def followed(deployment: Deployment) -> Iterator[Followed]:
         checked = _type(page, SHORT, ".kept")
         page.get_by_role("button", name="Start", exact=True).click()
         a = _run_id(page)
-        b = _start(page, base)
-        page.locator("main[data-state=queued]").wait_for(timeout=RUN_LIMIT_MS)
-        waited = page.locator("main").inner_text()
-        stopped = _start(page, base)
-        page.get_by_text("Stop this run").click()
-        page.get_by_role("button", name="Stop it and tear down").click()
-        page.locator("main[data-state=stopped]").wait_for(timeout=RUN_LIMIT_MS)
-        offered = _watch(page, base, a)
-        _watch(page, base, b)
+        page.evaluate(RECORD)
+        other = context.new_page()
+        other.set_default_timeout(LIMIT_MS)
+        b = _start(other, base)
+        other.locator("main[data-state=queued]").wait_for(timeout=RUN_LIMIT_MS)
+        waited = other.locator("main").inner_text()
+        stopped = _start(other, base)
+        other.get_by_text("Stop this run").click()
+        other.get_by_role("button", name="Stop it and tear down").click()
+        other.locator("main[data-state=stopped]").wait_for(timeout=RUN_LIMIT_MS)
+        other.close()
+        page.locator("main[data-state=succeeded]").wait_for(timeout=RUN_LIMIT_MS)
+        offered = list(page.evaluate("window.offered"))
+        page.goto(f"{base}/dashboard/runs/{b}")
+        page.locator("main[data-state=succeeded]").wait_for(timeout=RUN_LIMIT_MS)
         yield Followed(page, console, base, a, b, stopped, checked, refused, offered, waited)
         context.close()
 
@@ -99,17 +116,6 @@ def _run_id(page: Page) -> str:
     return str(page.locator("main").get_attribute("data-run"))
 
 
-def _watch(page: Page, base: str, run: str) -> list[str]:
-    """Return what the page said of offered events until the run was over."""
-    page.goto(f"{base}/dashboard/runs/{run}")
-    page.evaluate(
-        "window.offered = []; setInterval(() => { const place = document.querySelector('[data-field=sent]');"
-        " if (place && offered.at(-1) !== place.textContent) offered.push(place.textContent); }, 50)"
-    )
-    page.locator("main[data-state=succeeded]").wait_for(timeout=RUN_LIMIT_MS)
-    return list(page.evaluate("window.offered"))
-
-
 def test_a_plan_is_checked_as_it_is_typed(followed: Followed) -> None:
     """What is wrong is told with its path before anything is started."""
     assert "trials[0].phases[0].nothing" in followed.refused
@@ -117,10 +123,9 @@ def test_a_plan_is_checked_as_it_is_typed(followed: Followed) -> None:
 
 
 def test_a_run_is_followed_without_a_reload(followed: Followed) -> None:
-    """The window's own variable outlived the change from running to succeeded, and the counters moved."""
+    """What notes the counter outlived the change from running to succeeded; and the counter was seen to move."""
     counted = [int(text.split()[0].replace(",", "")) for text in followed.offered if text[:1].isdigit()]
-    assert max(counted) >= 60
-    assert len(set(counted)) >= 3
+    assert max(counted) > min(counted) == 0
 
 
 def test_who_waits_sees_for_whom(followed: Followed) -> None:
