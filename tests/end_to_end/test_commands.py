@@ -43,6 +43,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "up": lambda _: (),
     "run": lambda here: (_small_plan(here), "--no-floors", "--out", here.out),
     "invoke": lambda _: ("ValidatePlan",),
+    "dashboard": lambda _: ("--help",),  # it serves until Ctrl-C: test_dashboard.py
     "load-host": lambda _: ("--help",),  # it serves a deployed stack for ever: test_load_host.py
     "report": lambda here: ("latest", "--out", here.out, "--quiet"),
     "runs": lambda here: ("--out", here.out),

@@ -39,6 +39,7 @@ FLOORS = (
     "planning",
     "progress",
     "report",
+    "dashboard",
     "loading",
     "calibration",
     "stages",
@@ -51,7 +52,7 @@ FLOORS = (
 )
 """From the ground up: a room imports only from itself and from floors below it, for types, too."""
 AWS = {"boto3", "botocore", "mypy_boto3_s3", "mypy_boto3_dynamodb", "aws_lambda_powertools"}
-KNOWS_NO_AWS = ("stats", "report", "contracts", "costs", "planning", "calibration")
+KNOWS_NO_AWS = ("stats", "report", "dashboard", "contracts", "costs", "planning", "calibration")
 PURE_OF_IO = ("stats", "contracts", "workload", "calibration")
 """No clock, no randomness of their own, no files, no network."""
 SERVERS = "calibration/reference_store/"

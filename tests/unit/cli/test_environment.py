@@ -35,9 +35,9 @@ def test_up_lists_servers_and_what_is_skipped(
     state = EnvironmentState(servers=(server,), skipped={"postgresql": "no compiler"}, complete=True)
     asked: list[int | None] = []
 
-    def start(_paths: object, _notify: object, etcd_members: int | None) -> EnvironmentState:
+    def start(_paths: object, _notify: object, etcd_members: int | None) -> tuple[EnvironmentState, str]:
         asked.append(etcd_members)
-        return state
+        return state, "http://127.0.0.1:2/?token=a"
 
     monkeypatch.setattr(session, "start_environment", start)
     assert main(["up", "--etcd-members", "3"]) == 0
@@ -47,6 +47,7 @@ def test_up_lists_servers_and_what_is_skipped(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["etcd", "127.0.0.1:1", "3.5.1"]
     assert lines[1].split(maxsplit=1) == ["postgresql", "skipped: no compiler"]
+    assert lines[2].split() == ["dashboard", "http://127.0.0.1:2/?token=a"]
 
 
 @pytest.mark.parametrize(

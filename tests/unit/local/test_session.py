@@ -158,10 +158,14 @@ def test_what_a_killed_run_left_is_ended_before_the_next_begins(
         assert not occupancy.killed
 
 
-def test_up_after_a_killed_run_starts_anew_and_down_forgets_it(environment: list[str], paths: Paths) -> None:
+def test_up_after_a_killed_run_starts_anew_and_down_forgets_it(
+    environment: list[str], paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It must be so whichever command comes next."""
     killed(paths, warm=False)
-    start_environment(paths, silent, etcd_members=3)
+    monkeypatch.setattr(session, "start_dashboard", lambda _paths: "http://127.0.0.1:1/?token=a")
+    _, dashboard = start_environment(paths, silent, etcd_members=3)
+    assert dashboard == "http://127.0.0.1:1/?token=a"
     assert environment[0] == "down"
     assert environment[-1] == "up stepbench with 3 members"
     killed(paths, warm=False)

@@ -12,8 +12,8 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Query
 from botocore.exceptions import BotoCoreError, ClientError
 
-from stepbench.api import plans, runs
-from stepbench.api.callers import caller_of
+from stepbench.api import dashboard, plans, runs
+from stepbench.api.callers import require_caller
 from stepbench.api.problems import ApiError, ErrorKind, problem_response
 from stepbench.contracts.api import Download, PlanList, RunFilter, RunList, RunView, Validation
 from stepbench.contracts.verdict import RunComparison
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from stepbench.stages.services import Services
 
 app = APIGatewayHttpResolver(enable_validation=True)
+app.include_router(dashboard.router)
 RunIdPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=80)]
 RunIdQuery = Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=80)]
 _JSON = "application/json"
@@ -139,7 +140,7 @@ def compare_runs(
     a: RunIdQuery, b: RunIdQuery, tolerance: Annotated[float, Query(gt=0, le=1)] = 0.05
 ) -> Response[RunComparison]:
     """Return a verdict for each window that both have."""
-    from stepbench.api import comparison  # noqa: PLC0415 -- with numpy and scipy, for this route alone
+    from stepbench.api import comparison  # noqa: PLC0415 -- with all of the analysis, for this route alone
 
     services = _services()
     return _answer(comparison.compare(a, b, tolerance, _caller(services), services))
@@ -157,11 +158,14 @@ def answer(event: dict[str, Any], context: LambdaContext, services: Services) ->
 
 
 def _answer_api_error(error: ApiError) -> Response[str]:
+    """Return problem details, or on the dashboard a page that tells them."""
+    if dashboard.is_page(app.current_event.path):
+        return dashboard.problem_page(error)
     return problem_response(error, _request_id())
 
 
 def _answer_plan_error(error: PlanError) -> Response[str]:
-    return problem_response(ApiError(ErrorKind.REFUSED, "nothing was created", error.problems), _request_id())
+    return _answer_api_error(ApiError(ErrorKind.REFUSED, "nothing was created", error.problems))
 
 
 def _answer_bad_parameter(error: RequestValidationError) -> Response[str]:
@@ -174,24 +178,22 @@ def _answer_bad_parameter(error: RequestValidationError) -> Response[str]:
         )
         for detail in error.errors()
     ]
-    return problem_response(ApiError(ErrorKind.BAD_REQUEST, "a parameter is wrong", problems), _request_id())
+    return _answer_api_error(ApiError(ErrorKind.BAD_REQUEST, "a parameter is wrong", problems))
 
 
 def _answer_unavailable(error: Exception) -> Response[str]:
     logger.exception("a service that the API needs does not answer", exc_info=error)
-    return problem_response(ApiError(ErrorKind.UNAVAILABLE, "try again in a minute"), _request_id())
+    return _answer_api_error(ApiError(ErrorKind.UNAVAILABLE, "try again in a minute"))
 
 
 def _answer_mistake(error: Exception) -> Response[str]:
     logger.exception("unexpected", exc_info=error)
-    return problem_response(ApiError(ErrorKind.MISTAKE, "its log has more, under this id"), _request_id())
+    return _answer_api_error(ApiError(ErrorKind.MISTAKE, "its log has more, under this id"))
 
 
 def _answer_unknown_path(_error: NotFoundError) -> Response[str]:
     event = app.current_event
-    return problem_response(
-        ApiError(ErrorKind.NOT_FOUND, f"{event.http_method} {event.path} is no route"), _request_id()
-    )
+    return _answer_api_error(ApiError(ErrorKind.NOT_FOUND, f"{event.http_method} {event.path} is no route"))
 
 
 _ANSWERS: dict[type[Exception], Callable[[Any], Response[str]]] = {
@@ -214,13 +216,7 @@ def _services() -> Services:
 
 
 def _caller(services: Services) -> Caller:
-    caller = caller_of(app.current_event.raw_event, services.settings)
-    if caller is None:
-        claim = services.settings.team_claim
-        message = f"the request is neither signed nor has it a token with the claim {claim}"
-        raise ApiError(ErrorKind.NOT_SIGNED, message)
-    logger.append_keys(team=caller.team)
-    return caller
+    return require_caller(app.current_event.raw_event, services.settings)
 
 
 def _request() -> RunRequest:

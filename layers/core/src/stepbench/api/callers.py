@@ -6,7 +6,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.contracts.runs import DEFAULT_TEAM
+from stepbench.observability import logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +51,16 @@ def caller_of(event: Mapping[str, Any], settings: Settings) -> Caller | None:
         return Caller(str(claims.get("sub", "")), _team_name(str(team))) if team else None
     arn = str((authorizer.get("iam") or {}).get("userArn") or "")
     return Caller(arn, _team_of(arn, settings)) if arn else None
+
+
+def require_caller(event: Mapping[str, Any], settings: Settings) -> Caller:
+    """Return who sent a request, of which the log's lines then name the team; raises ApiError where nobody is named."""
+    caller = caller_of(event, settings)
+    if caller is None:
+        message = f"the request is neither signed nor has it a token with the claim {settings.team_claim}"
+        raise ApiError(ErrorKind.NOT_SIGNED, message)
+    logger.append_keys(team=caller.team)
+    return caller
 
 
 def _team_of(arn: str, settings: Settings) -> str:

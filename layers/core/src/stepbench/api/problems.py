@@ -38,10 +38,10 @@ class ApiError(Exception):
         self.kind, self.detail, self.problems = kind, detail, tuple(problems)
 
 
-def problem_response(error: ApiError, request_id: str) -> Response[str]:
-    """Return the response that tells of an error."""
+def problem_details(error: ApiError, request_id: str) -> ProblemDetails:
+    """Return the details of an error."""
     name, status, title = error.kind.value
-    details = ProblemDetails(
+    return ProblemDetails(
         type=f"urn:stepbench:problem:{name}",
         title=title,
         status=status,
@@ -49,4 +49,9 @@ def problem_response(error: ApiError, request_id: str) -> Response[str]:
         instance=request_id,
         problems=tuple(ProblemItem.model_validate(problem._asdict()) for problem in error.problems),
     )
-    return Response(status_code=status, content_type=CONTENT_TYPE, body=details.model_dump_json())
+
+
+def problem_response(error: ApiError, request_id: str) -> Response[str]:
+    """Return the response that tells of an error."""
+    details = problem_details(error, request_id)
+    return Response(status_code=details.status, content_type=CONTENT_TYPE, body=details.model_dump_json())

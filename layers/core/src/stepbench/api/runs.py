@@ -14,6 +14,7 @@ from botocore.exceptions import ClientError
 from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.api.run_progress import read_progress
 from stepbench.contracts.api import Download, Links, QueuePlace, RunList, RunView, WaitedFor
+from stepbench.contracts.dashboard import QueuedRun
 from stepbench.contracts.runs import DEFAULT_TEAM
 from stepbench.planning.queue import ahead_of, expected_starts
 from stepbench.planning.requests import requested_plan
@@ -90,6 +91,13 @@ def view(run: RunRecord, caller: Caller, services: Services, *, queue: list[Queu
 _LINKS = {"self": "", "report": "/report", "summary": "/summary", "records": "/records"}
 
 
+def check_team(team: str, caller: Caller) -> None:
+    """Raise ApiError where a team's runs are not the caller's to list."""
+    if team not in {caller.team, DEFAULT_TEAM}:
+        message = f"team {team} is not yours, which is {caller.team}"
+        raise ApiError(ErrorKind.NOT_PERMITTED, message)
+
+
 def list_runs(query: RunQuery, caller: Caller, services: Services) -> RunList:
     """
     Return a page of a team's runs.
@@ -97,9 +105,7 @@ def list_runs(query: RunQuery, caller: Caller, services: Services) -> RunList:
     Raises:
         ApiError: the team is not the caller's, or the page is none that was named.
     """
-    if query.team not in {caller.team, DEFAULT_TEAM}:
-        message = f"team {query.team} is not yours, which is {caller.team}"
-        raise ApiError(ErrorKind.NOT_PERMITTED, message)
+    check_team(query.team, caller)
     if query.after and not (query.times[0] <= query.after <= query.times[1] and "#" in query.after):
         message = "the parameter page is none that an answer to this query has named"
         raise ApiError(ErrorKind.BAD_REQUEST, message)
@@ -194,6 +200,23 @@ def _place(run: RunRecord, queue: list[QueueEntry], caller: Caller, services: Se
         waits_for=tuple(_waited_for(each, entry, caller) for each in ahead),
         waiting_since=entry.arrived_at,
         expected_start=expected_starts(queue, now).get(run.run_id, now),
+    )
+
+
+def list_queue(caller: Caller, services: Services) -> tuple[QueuedRun, ...]:
+    """Return everyone in the queue in order of arrival, as the caller may see them."""
+    queue = services.register.queue()
+    now = _now(services)
+    starts = expected_starts(queue, now)
+    number = {entry.run_id: place for place, entry in enumerate(queue, 1)}
+    return tuple(
+        QueuedRun(
+            **_waited_for(entry, entry, caller).model_dump(),
+            waiting_since=entry.arrived_at,
+            expected_start=starts.get(entry.run_id, now),
+            waits_for=() if entry.admitted_at else tuple(number[each.run_id] for each in ahead_of(entry, queue)),
+        )
+        for entry in queue
     )
 
 

@@ -29,11 +29,12 @@ def up(options: argparse.Namespace) -> int:
 
     paths, notify = clone_paths(), messages(options)
     with interruptible(), following_logs(paths.logs, notify) if options.verbose else nullcontext():
-        state = start_environment(paths, notify, options.etcd_members)
+        state, dashboard = start_environment(paths, notify, options.etcd_members)
     for server in state.servers:
         write(f"{server.name:<16} {server.endpoint:<34} {server.version}")
     for name, reason in state.skipped.items():
         write(f"{name:<16} skipped: {reason}")
+    write(f"{'dashboard':<16} {dashboard}")
     return OK
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import stepbench
 from stepbench.cli import (
     completion,
+    dashboard,
     environment,
     plans,
     prices,
@@ -39,6 +40,7 @@ COMMANDS: tuple[Command, ...] = (
     *run_list.COMMANDS,
     *prices.COMMANDS,
     *environment.COMMANDS,
+    *dashboard.COMMANDS,
     *completion.COMMANDS,
 )
 """All commands, as `--help` lists them."""

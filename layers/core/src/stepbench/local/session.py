@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.target import DynamoDbTarget, PostgresqlTarget, RedisTarget, target_models
 from stepbench.errors import LocalEnvironmentError
+from stepbench.local.dashboard.background import start_dashboard
 from stepbench.local.deploy import STACK, Deployment, build, deploy, python_runtime, sole
 from stepbench.local.emulator.server import emulator_name
 from stepbench.local.environment import (
@@ -175,11 +176,16 @@ def fetch_kept(paths: Paths, run_id: str, out: Path) -> Path | None:
         return fetch(runs, run_id, out) if known else None
 
 
-def start_environment(paths: Paths, notify: Notify, etcd_members: int | None = None) -> EnvironmentState:
-    """Bring the environment up for `stepbench up`, and leave it so; `etcd_members` as in `local_session`."""
+def start_environment(paths: Paths, notify: Notify, etcd_members: int | None = None) -> tuple[EnvironmentState, str]:
+    """
+    Bring the environment up for `stepbench up`, and leave it so; `etcd_members` as in `local_session`.
+
+    Returns:
+        Its state, and the dashboard's address.
+    """
     with occupied(paths.home) as occupancy:
         _end_killed_run(occupancy, paths, notify)
-        return bring_up(paths, notify, etcd_members)
+        return bring_up(paths, notify, etcd_members), start_dashboard(paths)
 
 
 def stop_environment(paths: Paths) -> list[str]:

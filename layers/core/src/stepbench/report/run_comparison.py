@@ -9,7 +9,7 @@ from stepbench.analysis.effects import QUANTILES
 from stepbench.report.headline import name_caveat_kind
 from stepbench.report.junit import Case, Suite, to_xml
 from stepbench.report.suite import RAN_WHOLE
-from stepbench.report.verdicts import ONE_RUN, tell, tell_result
+from stepbench.report.verdicts import ONE_RUN, describe_outcome, regressions, tell, tell_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,21 +45,6 @@ def _case(verdict: Verdict) -> Case:
         return Case(verdict.b.group, verdict.subject)
     names = ", ".join(effect.measure for effect in worse)
     return Case(verdict.b.group, verdict.subject, "failed", f"{names} regressed. {tell_result(verdict)}")
-
-
-def describe_outcome(found: RunComparison) -> str:
-    """Return how many regressions there are, and how many trials failed or broke off that did not in A."""
-    worse = sum(len(regressions(verdict)) for verdict in found.verdicts)
-    beyond = f"beyond {100 * found.tolerance:g} %"
-    told = f"{digits.counted(worse, 'regression')} {beyond}" if worse else f"No regression {beyond} shown"
-    told += f", but {', '.join(found.broken)} failed or broke off in B" if found.broken else ""
-    gone = [name for name in found.only_a if name not in found.broken]
-    return f"{told}; not in B: {', '.join(gone)}" if gone else told
-
-
-def regressions(verdict: Verdict) -> list[Effect]:
-    """Return the effects that regressed."""
-    return [effect for effect in verdict.effects if effect.regressed]
 
 
 def _sides(found: RunComparison) -> Iterator[str]:

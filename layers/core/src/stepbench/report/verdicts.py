@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.result import RunSummary
-    from stepbench.contracts.verdict import Side, Verdict
+    from stepbench.contracts.verdict import Effect, RunComparison, Side, Verdict
 
 MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""
@@ -83,6 +83,21 @@ def describe(verdict: Verdict) -> str:
 def describe_doubts(verdict: Verdict) -> str:
     """Name what may be the reason of a difference beside the setting, after a space; empty where there is nothing."""
     return f" Doubtful: {', '.join(map(name_caveat_kind, verdict.doubts))}." if verdict.doubts else ""
+
+
+def describe_outcome(found: RunComparison) -> str:
+    """Return how many regressions there are, and how many trials failed or broke off that did not in A."""
+    worse = sum(len(regressions(verdict)) for verdict in found.verdicts)
+    beyond = f"beyond {100 * found.tolerance:g} %"
+    told = f"{digits.counted(worse, 'regression')} {beyond}" if worse else f"No regression {beyond} shown"
+    told += f", but {', '.join(found.broken)} failed or broke off in B" if found.broken else ""
+    gone = [name for name in found.only_a if name not in found.broken]
+    return f"{told}; not in B: {', '.join(gone)}" if gone else told
+
+
+def regressions(verdict: Verdict) -> list[Effect]:
+    """Return the effects that regressed."""
+    return [effect for effect in verdict.effects if effect.regressed]
 
 
 def first_told(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:

@@ -1,0 +1,300 @@
+"""
+The dashboard's routes: the pages of `stepbench.dashboard` about what the API answers.
+
+Forms are sent as browsers send them, and answered by a redirect. Whoever asks without any authorisation, which API
+Gateway lets happen only where callers have tokens, gets a page without data that asks for the token.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import parse_qs
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.api_gateway import Router
+from pydantic import ValidationError
+
+from stepbench.api import plans, runs
+from stepbench.api.callers import caller_of, require_caller
+from stepbench.api.problems import ApiError, ErrorKind, problem_details
+from stepbench.contracts.api import Download, ProblemItem, RunFilter
+from stepbench.contracts.dashboard import CheckedForm, StartForm
+from stepbench.contracts.runs import RunRequest
+from stepbench.errors import PlanError, Problem
+from stepbench.planning.changes import parse_change
+from stepbench.planning.problems import shown
+from stepbench.planning.reading import read_json
+from stepbench.planning.requests import field_problems
+from stepbench.records.storage import layout
+from stepbench.records.storage.run_register import RunQuery
+from stepbench.stages.services import PROMPT, connect
+
+if TYPE_CHECKING:
+    from stepbench.api.callers import Caller
+    from stepbench.contracts.api import RunList
+    from stepbench.contracts.dashboard import PlanTrend
+    from stepbench.stages.services import Services
+
+router: Router = Router()  # type: ignore[no-untyped-call] # it has no types
+_ROOT = "/dashboard"
+_RUNS_SHOWN, _RUNS_OFFERED = 12, 50
+_KEY_BYTES = 16
+_HTML = "text/html; charset=utf-8"
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",  # none at all would make forms come from "null"
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class _Visit(NamedTuple):
+    """Who asks, and for what."""
+
+    caller: Caller
+    services: Services
+    query: dict[str, str]
+
+
+def is_page(path: str) -> bool:
+    """Tell whether a path is one of the dashboard's, whose errors are told on a page."""
+    return path == "/" or f"{path}/".startswith(f"{_ROOT}/")
+
+
+def problem_page(error: ApiError) -> Response[str]:
+    """Return the page that tells of an error."""
+    from stepbench.dashboard.pages import render_problem  # noqa: PLC0415 -- see `_pages`
+
+    details = problem_details(error, "")
+    return _html(render_problem(details), HTTPStatus(details.status))
+
+
+@router.get("/", include_in_schema=False)
+def start_page() -> Response[str]:
+    """Return the first page, or the one that asks for a token."""
+    if caller_of(router.current_event.raw_event, _services().settings) is None:
+        return _html(_pages().render_shell())
+    return show_runs()
+
+
+@router.get(f"{_ROOT}/assets/<name>", include_in_schema=False)
+def get_asset(name: str) -> Response[str]:
+    """Return the style sheet or the script."""
+    found = _pages().find_asset(name)
+    if found is None:
+        message = f"there is no {shown(name)}"
+        raise ApiError(ErrorKind.NOT_FOUND, message)
+    return Response(HTTPStatus.OK, found[0], found[1], headers={**HEADERS, "Cache-Control": "max-age=300"})
+
+
+@router.get(_ROOT, include_in_schema=False)
+def show_runs() -> Response[str]:
+    """Return the page of runs, of the queue, and of the form that starts one."""
+    return _runs_page(_visit(), CheckedForm(form=StartForm(key=_new_key())))
+
+
+@router.post(f"{_ROOT}/runs", include_in_schema=False)
+def start_run() -> Response[str]:
+    """Start the run that a form asks for, and lead to its page; or check it, and show the form again."""
+    visit, fields = _visit(), _fields()
+    form = StartForm(**{name: fields.get(name, "") for name in StartForm.model_fields})
+    try:
+        request = _request(form)
+        if fields.get("action") != "check":
+            started = runs.submit(request, form.key, visit.caller, visit.services)
+            return _see(f"{_ROOT}/runs/{started.run_id}")
+        found = CheckedForm(form=form, checked=plans.validate(request, visit.services.settings))
+    except PlanError as error:
+        items = tuple(ProblemItem.model_validate(problem._asdict()) for problem in error.problems)
+        found = CheckedForm(form=form, problems=items)
+    status = HTTPStatus.UNPROCESSABLE_ENTITY if found.problems else HTTPStatus.OK
+    return _plan_page(form.plan, visit, found, status) if form.document else _runs_page(visit, found, status)
+
+
+@router.get(f"{_ROOT}/runs/<run_id>", include_in_schema=False)
+def show_run(run_id: str) -> Response[str]:
+    """Return the page of a run."""
+    visit = _visit()
+    record = runs.find(run_id, visit.caller, visit.services)
+    view = runs.view(record, visit.caller, visit.services)
+    others = _ended(visit, record.plan, record.team) if record.ended and record.plan else None
+    may_stop = visit.caller.may_stop(record) and not record.ended
+    return _html(_pages().render_run(view, others, may_stop=may_stop))
+
+
+@router.post(f"{_ROOT}/runs/<run_id>/stop", include_in_schema=False)
+def stop_run(run_id: str) -> Response[str]:
+    """Stop a run, and lead back to its page."""
+    visit = _visit()
+    return _see(f"{_ROOT}/runs/{runs.stop(run_id, visit.caller, visit.services).run_id}")
+
+
+@router.get(f"{_ROOT}/runs/<run_id>/links/<document>", include_in_schema=False)
+def get_link(run_id: str, document: Literal["report", "summary", "records"]) -> Response[Download]:
+    """Return a link, for a script that cannot see where a redirect leads."""
+    visit = _visit()
+    found = runs.download(runs.find(run_id, visit.caller, visit.services), document, 0, visit.services)
+    return Response(HTTPStatus.OK, "application/json", found, headers=dict(HEADERS))
+
+
+@router.get(f"{_ROOT}/plans/<name>", include_in_schema=False)
+def show_plan(name: str) -> Response[str]:
+    """Return the page of a plan: its runs over time, and the form that starts it changed."""
+    return _plan_page(name, _visit())
+
+
+@router.get(f"{_ROOT}/compare", include_in_schema=False)
+def compare() -> Response[str]:
+    """Return the page that compares two runs, or lets one choose them."""
+    visit = _visit()
+    a, b = visit.query.get("a", ""), visit.query.get("b", "")
+    offered = _ended(visit, "", visit.caller.team)
+    if not a or not b:
+        return _html(_pages().render_comparison(offered, a, b))
+    from stepbench.api.comparison import compare  # noqa: PLC0415 -- with all of the analysis, for this route alone
+
+    try:
+        found = compare(a, b, _tolerance(visit.query.get("tolerance", "")), visit.caller, visit.services)
+    except ApiError as error:
+        details = problem_details(error, "")
+        return _html(_pages().render_comparison(offered, a, b, problem=details), HTTPStatus(details.status))
+    return _html(_pages().render_comparison(offered, a, b, found))
+
+
+def _runs_page(visit: _Visit, form: CheckedForm, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
+    known = {name: value for name, value in visit.query.items() if name in {"plan", "team", "since", "until", "page"}}
+    try:
+        states = [visit.query["state"]] if visit.query.get("state") else []
+        wanted = RunFilter.model_validate({**known, "state": states, "limit": _RUNS_SHOWN})
+    except ValidationError as error:
+        raise ApiError(ErrorKind.BAD_REQUEST, "a parameter is wrong", field_problems(error)) from error
+    query = RunQuery(
+        team=wanted.team or visit.caller.team,
+        plan=wanted.plan,
+        states=wanted.state,
+        since=wanted.since,
+        until=wanted.until,
+        limit=wanted.limit,
+        after=wanted.page,
+    )
+    page = _pages().render_runs(
+        runs.list_runs(query, visit.caller, visit.services),
+        runs.list_queue(visit.caller, visit.services),
+        plans.list_presets(emulated=bool(visit.services.settings.emulator)),
+        wanted,
+        form,
+        visit.caller.team,
+    )
+    return _html(page, status)
+
+
+def _plan_page(
+    name: str, visit: _Visit, form: CheckedForm | None = None, status: HTTPStatus = HTTPStatus.OK
+) -> Response[str]:
+    from stepbench.api.trends import read_trend  # noqa: PLC0415 -- with the analysis, for this page alone
+
+    team = visit.query.get("team") or visit.caller.team
+    runs.check_team(team, visit.caller)
+    trend = read_trend(name, team, visit.services)
+    if form is None:
+        document = _document(name, trend, visit.services)
+        if document is None:
+            message = f"there is no preset {shown(name)}, and team {team} has no finished run of a plan of that name"
+            raise ApiError(ErrorKind.NOT_FOUND, message)
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        form = CheckedForm(form=StartForm(plan=name, document=text, key=_new_key()))
+    return _html(_pages().render_plan(trend, form), status)
+
+
+def _document(name: str, trend: PlanTrend, services: Services) -> object:
+    """Return the plan of that name: a preset as its author wrote it, else as the newest run had it; None without."""
+    try:
+        return plans.preset(name)
+    except PlanError:
+        points = [point for series in trend.series for point in series.points]
+        newest = max(points, key=lambda point: point.submitted_at, default=None)
+        return services.runs.find_json(layout.run_key(newest.run_id, "plan.json")) if newest else None
+
+
+def _ended(visit: _Visit, plan: str, team: str) -> RunList:
+    """Return the newest runs that can be compared."""
+    query = RunQuery(team=team, plan=plan, states=("succeeded", "failed"), limit=_RUNS_OFFERED)
+    return runs.list_runs(query, visit.caller, visit.services)
+
+
+def _request(form: StartForm) -> RunRequest:
+    """
+    Return the run that a form asks for.
+
+    Raises:
+        PlanError: a line is no change, or the text is no plan.
+    """
+    changes: dict[str, Any] = {}
+    problems = []
+    for number, line in enumerate(form.changes.splitlines(), 1):
+        try:
+            changes.update([parse_change(line)] if line.strip() else [])
+        except ValueError as error:
+            problems.append(Problem(f"changes, line {number}", shown(line), "is no PATH=VALUE", str(error)))
+    if problems:
+        raise PlanError(problems)
+    return RunRequest(plan=read_json(form.document) if form.document.strip() else form.plan, set=changes)
+
+
+def _fields() -> dict[str, str]:
+    """Return a form's fields, as browsers send them."""
+    text = router.current_event.decoded_body or ""
+    try:
+        found = parse_qs(text, keep_blank_values=True, max_num_fields=50, errors="strict")
+    except ValueError as error:
+        message = "the body is no form (application/x-www-form-urlencoded)"
+        raise ApiError(ErrorKind.BAD_REQUEST, message) from error
+    return {name: values[-1] for name, values in found.items()}
+
+
+def _tolerance(text: str) -> float:
+    """Return the share that a number of per cent is; 5 % if there is none."""
+    try:
+        share = float(text or 5) / 100
+    except ValueError:
+        share = 0
+    if not 0 < share <= 1:
+        problem = Problem("tolerance", shown(text), "is no number of per cent", "Give one above 0, up to 100.")
+        raise ApiError(ErrorKind.BAD_REQUEST, "a parameter is wrong", [problem])
+    return share
+
+
+def _visit() -> _Visit:
+    services = _services()
+    event = router.current_event
+    return _Visit(require_caller(event.raw_event, services.settings), services, event.query_string_parameters or {})
+
+
+def _services() -> Services:
+    return connect(os.environ, PROMPT)
+
+
+def _pages() -> Any:  # noqa: ANN401 -- a module
+    """Import the pages with Jinja now: the API's other callers do not wait for it."""
+    from stepbench.dashboard import pages  # noqa: PLC0415 -- see above
+
+    return pages
+
+
+def _new_key() -> str:
+    return secrets.token_hex(_KEY_BYTES)
+
+
+def _html(page: str, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:
+    return Response(status, _HTML, page, headers=dict(HEADERS))
+
+
+def _see(path: str) -> Response[str]:
+    return Response(HTTPStatus.SEE_OTHER, _HTML, "", headers={**HEADERS, "Location": path})

@@ -1,0 +1,89 @@
+"""The command `dashboard`: a stack's runs in the user's browser."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stepbench.cli.command import OK, Command, argument
+from stepbench.cli.inputs import clone_paths
+from stepbench.cli.streams import messages, write, write_errors
+
+if TYPE_CHECKING:
+    from stepbench.local.dashboard.upstream import Upstream
+
+MAX_PORT = 65_535
+
+
+def dashboard(options: argparse.Namespace) -> int:
+    """Serve the dashboard until Ctrl-C, or until its environment is gone."""
+    from stepbench.local.dashboard.proxy import Server
+    from stepbench.local.interrupts import interruptible
+    from stepbench.local.processes import free_port
+
+    upstream, wanted = _upstream(options.stack)
+    upstream.check()
+    with interruptible(), Server(options.port or free_port(), upstream.send) as server:
+        write(server.gate.address)
+        sys.stdout.flush()
+        messages(options)("Ctrl-C ends it")
+        if options.open:
+            _open(server.gate.address)
+        try:
+            server.serve_while(wanted)
+        except KeyboardInterrupt:
+            return OK
+    messages(options)("the environment is gone")
+    return OK
+
+
+def _upstream(stack: str | None) -> tuple[Upstream, Callable[[], bool]]:
+    """Return the API of a deployed stack, or of this machine's, and what tells whether it is still there."""
+    from stepbench.local.dashboard.background import emulator_runs, open_environment
+    from stepbench.local.dashboard.upstream import Upstream
+    from stepbench.local.environment import is_up
+    from stepbench.local.stack import StackError, remote_stack
+
+    if stack is not None:
+        return Upstream(remote_stack(stack)), lambda: True
+    paths = clone_paths()
+    if not is_up(paths):
+        message = "nothing is running here: `stepbench up` starts it, and --stack names a deployed stack"
+        raise StackError(message)
+    upstream, state = open_environment(paths.home)
+    return upstream, lambda: emulator_runs(state)
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    try:
+        opened = webbrowser.open(address)
+    except webbrowser.Error:
+        opened = False
+    if not opened:
+        write_errors("no browser could be started; open the address above")
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= MAX_PORT:
+        message = f"{number} is no port; they are 1 to {MAX_PORT}"
+        raise argparse.ArgumentTypeError(message)
+    return number
+
+
+COMMANDS = (
+    Command(
+        "dashboard",
+        dashboard,
+        "show runs, queue and trends in your browser, and start, compare and stop runs, until Ctrl-C",
+        (
+            argument("--stack", metavar="NAME", help="a deployed stack (default: the one that `up` has started here)"),
+            argument("--port", type=_port, metavar="N", help="on loopback (default: any that is free)"),
+            argument("--open", action="store_true", help="open it in your browser"),
+        ),
+    ),
+)

@@ -1,0 +1,146 @@
+"""
+Each page: contracts of the API in, HTML out.
+
+No script and no style stands in a page: its policy allows those of this room's own addresses. Every text that came from
+outside passes Jinja's escaping.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from stepbench import digits
+from stepbench.contracts.runs import DEFAULT_TEAM, ENDED_STATES, WAITING_STATES
+from stepbench.dashboard.charts import trend_chart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from stepbench.contracts.api import PlanInfo, PlanList, ProblemDetails, RunFilter, RunList, RunView
+    from stepbench.contracts.dashboard import CheckedForm, PlanTrend, QueuedRun
+    from stepbench.contracts.verdict import RunComparison
+
+STATES = ("submitted", "queued", "running", *ENDED_STATES)
+MOST_RECORDS = 12
+"""Links to trials' records; a run of more trials has them at the API's own address."""
+
+
+def render_runs(  # noqa: PLR0913, PLR0917 -- what the page shows
+    runs: RunList, queue: tuple[QueuedRun, ...], plans: PlanList, wanted: RunFilter, form: CheckedForm, team: str
+) -> str:
+    """Render the first page: a team's runs, the queue, and the form that starts one."""
+    asked = {"plan": wanted.plan, "team": wanted.team, "state": next(iter(wanted.state), "")}
+    asked |= {"since": wanted.since, "until": wanted.until}
+    following = _address("/dashboard", {**asked, "page": runs.next or ""}) if runs.next else ""
+    going_on = bool(queue) or any(run.state not in ENDED_STATES for run in runs.runs)
+    shown = {"runs": runs.runs, "queue": queue, "wanted": wanted, "team": team, "following": following}
+    return _render("runs", **shown, questions=list(_by_question(plans)), form=form, going_on=going_on)
+
+
+def render_run(run: RunView, others: RunList | None, *, may_stop: bool) -> str:
+    """Render a run; `others` are those that it can be compared with."""
+    beside = [each for each in others.runs if each.run_id != run.run_id] if others else []
+    return _render("run", run=run, others=beside, may_stop=may_stop, going_on=run.state not in ENDED_STATES)
+
+
+def render_plan(trend: PlanTrend, form: CheckedForm) -> str:
+    """Render a plan: its numbers run after run, and the form that starts it changed."""
+    charts = [[trend_chart(series, "p50"), trend_chart(series, "p99")] for series in trend.series]
+    return _render("plan", trend=trend, charts=[list(filter(None, pair)) for pair in charts], form=form)
+
+
+def render_comparison(
+    offered: RunList, a: str, b: str, found: RunComparison | None = None, problem: ProblemDetails | None = None
+) -> str:
+    """Render what a comparison of two runs found, or why there is none, above the form that chooses two."""
+    from stepbench.report import verdicts  # noqa: PLC0415 -- with the analysis, for this page alone
+
+    return _render("compare", offered=offered.runs, a=a, b=b, found=found, problem=problem, words=verdicts)
+
+
+def render_problem(problem: ProblemDetails) -> str:
+    """Render what went wrong, and what to do."""
+    return _render("problem", problem=problem)
+
+
+def render_shell() -> str:
+    """Render the page that asks for a token; its script fetches the other pages."""
+    return _render("shell")
+
+
+def find_asset(name: str) -> tuple[str, str] | None:
+    """Return content type and text of a file that pages refer to."""
+    match name:
+        case "dashboard.css":
+            return "text/css; charset=utf-8", _own("report", "page.css") + _own("dashboard", name)
+        case "dashboard.js":
+            return "text/javascript; charset=utf-8", _own("dashboard", name)
+        case _:
+            return None
+
+
+def _own(room: str, name: str) -> str:
+    """Return a file without its indentation, which is for who edits it."""
+    text = files(f"stepbench.{room}").joinpath("templates", name).read_text("utf-8")
+    return "\n".join(line.strip() for line in text.splitlines())
+
+
+def _by_question(plans: PlanList) -> Iterator[tuple[str, list[PlanInfo]]]:
+    for question, found in groupby(plans.plans, key=lambda plan: plan.question):
+        yield question or "Others", list(found)
+
+
+def _address(path: str, query: dict[str, str]) -> str:
+    """Return a path with those parameters that have a value."""
+    known = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(known)}" if known else path
+
+
+def _moment(time: datetime) -> str:
+    return digits.moment(time.isoformat())
+
+
+def _took_s(run: RunView) -> float | None:
+    """Return how long a run that is over took from its turn on."""
+    if run.started_at is None or run.finished_at is None:
+        return None
+    return (run.finished_at - run.started_at).total_seconds()
+
+
+def _plan_address(name: str) -> str:
+    return f"/dashboard/plans/{quote(name, safe='')}"
+
+
+def _render(name: str, **values: Any) -> str:  # noqa: ANN401 -- what the template uses
+    return _environment().get_template(f"{name}.html.j2").render(**values)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("stepbench.dashboard"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        address=_address,
+        default_team=DEFAULT_TEAM,
+        digits=digits,
+        going_on=False,
+        moment=_moment,
+        most_records=MOST_RECORDS,
+        plan_address=_plan_address,
+        states=STATES,
+        took_s=_took_s,
+        waiting_states=WAITING_STATES,
+    )
+    return environment

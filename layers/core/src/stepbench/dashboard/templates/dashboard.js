@@ -1,0 +1,315 @@
+"use strict";
+/*
+What the pages do beyond what they say: they follow a run while it goes on, check a plan as it is typed, and, where
+callers have tokens, fetch each other with the token. Without this script they are whole, if less quick.
+*/
+(() => {
+  const SHELL = "shell" in document.documentElement.dataset;
+  const TOKEN = "stepbench-token";
+  const LOOK_MS = 2_000, LIST_MS = 5_000, HIDDEN_MS = 20_000, MOST_MS = 60_000;
+  const TYPED_MS = 400, LIMIT_MS = 30_000;
+  const MOST_SAMPLES = 120, MOST_ROWS = 15;
+  const NONE = "–";
+  const main = () => document.getElementById("main");
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  let shown = 0; // counts pages: what was asked for an earlier one is dropped
+
+  const ask = (path, options = {}) => {
+    const headers = { ...options.headers };
+    if (SHELL) headers.Authorization = `Bearer ${sessionStorage.getItem(TOKEN) ?? ""}`;
+    return fetch(path, { cache: "no-store", signal: AbortSignal.timeout(LIMIT_MS), ...options, headers });
+  };
+  const say = (text) => {
+    const place = document.getElementById("spoken");
+    if (place && place.textContent !== text) place.textContent = text;
+  };
+  const count = (value) => (value === null || value === undefined ? NONE : value.toLocaleString("en-US"));
+  const rate = (value) => (value === null ? NONE : value.toLocaleString("en-US", { maximumFractionDigits: value < 10 ? 1 : 0 }));
+  const events = (value) => (value === null ? NONE : `${count(value)} ${value === 1 ? "event" : "events"}`);
+  const dollars = (value) => `$${value >= 1 || value === 0 ? value.toFixed(2) : Number(value.toPrecision(2))}`;
+  const span = (seconds) => {
+    const whole = Math.round(seconds);
+    if (whole < 60) return `${whole} s`;
+    const minutes = Math.floor(whole / 60);
+    return minutes < 60 ? `${minutes} min ${whole % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  };
+  const clock = (iso) => `${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`;
+
+  /* --- pages that change while one looks ------------------------------------------------------------------------ */
+
+  let wake = null; // looks again at once
+  async function repeat(page, everyMs, look) {
+    let failed = 0;
+    while (page === shown) {
+      const pause = (document.hidden ? HIDDEN_MS : everyMs) * 2 ** Math.min(failed, 5);
+      await new Promise((done) => {
+        wake = done;
+        setTimeout(done, Math.min(pause, MOST_MS));
+      });
+      if (page !== shown) return;
+      try {
+        if (!(await look())) return;
+        if (failed) say("");
+        failed = 0;
+      } catch {
+        failed += 1;
+        say("No answer; trying again.");
+      }
+    }
+  }
+  document.addEventListener("visibilitychange", () => document.hidden || wake?.());
+
+  const parsed = async (answer) => new DOMParser().parseFromString(await answer.text(), "text/html");
+  const own = () => (SHELL ? location.hash.slice(1) || "/dashboard" : location.pathname + location.search);
+
+  /* Takes a page's parts that change; what one is typing stays. */
+  async function refresh(page) {
+    const answer = await ask(own());
+    if (!answer.ok) throw new Error(String(answer.status));
+    const fresh = (await parsed(answer)).getElementById("main");
+    if (page !== shown || !fresh) return false;
+    for (const part of fresh.querySelectorAll("[data-refreshed]")) {
+      const old = document.getElementById(part.id);
+      if (old && old.innerHTML !== part.innerHTML && !old.contains(document.activeElement)) old.replaceWith(part);
+    }
+    return "goingOn" in fresh.dataset;
+  }
+
+  function follow(page) {
+    const run = main().dataset.run;
+    const samples = [];
+    all("[data-scripted]").forEach((part) => { part.hidden = false; });
+    const look = async () => {
+      const answer = await ask(`/runs/${run}`);
+      if (!answer.ok) throw new Error(String(answer.status));
+      const view = await answer.json();
+      if (page !== shown) return false;
+      if (view.state !== main().dataset.state) {
+        await show(own(), `The run is ${view.state}.`);
+        return false;
+      }
+      if (view.progress) tell(view.progress, samples);
+      else if (view.queue) await refresh(page);
+      return true;
+    };
+    repeat(page, LOOK_MS, look);
+    wake?.();
+  }
+
+  function tell(now, samples) {
+    const last = samples.at(-1);
+    const lag = now.received === null ? null : now.sent - now.received;
+    if (!last || now.at !== last.at) samples.push({ at: now.at, trial: now.trial, sent: now.sent, received: now.received, lag, ...rates(now, last) });
+    samples.splice(0, samples.length - MOST_SAMPLES);
+    const newest = samples.at(-1);
+    const texts = {
+      percent: `${Math.round(100 * now.share)} %`,
+      activity: now.activity,
+      left_s: `about ${span(now.left_s)}`,
+      trial: now.trial === null ? NONE : `${now.trial + 1} of ${now.trials}: ${now.trial_name}`,
+      phase: now.phase || NONE,
+      sent: `${count(now.sent)} of ${count(now.planned)}`,
+      received: count(now.received),
+      lag: events(lag),
+      errors: count(now.errors),
+      sent_per_s: rate(newest.sentPerS),
+      received_per_s: rate(newest.receivedPerS),
+      at: clock(now.at),
+    };
+    for (const [name, text] of Object.entries(texts)) {
+      const place = document.querySelector(`[data-field="${name}"]`);
+      if (place) place.textContent = text;
+    }
+    const bar = document.querySelector("[data-field=share]");
+    if (bar) bar.value = now.share;
+    draw(samples);
+  }
+
+  function rates(now, last) {
+    const seconds = last ? (Date.parse(now.at) - Date.parse(last.at)) / 1000 : 0;
+    if (!(seconds > 0) || last.trial !== now.trial) return { sentPerS: null, receivedPerS: null };
+    const both = now.received !== null && last.received !== null;
+    return {
+      sentPerS: Math.max(0, now.sent - last.sent) / seconds,
+      receivedPerS: both ? Math.max(0, now.received - last.received) / seconds : null,
+    };
+  }
+
+  function draw(samples) {
+    const plot = document.getElementById("rates");
+    if (!plot) return;
+    const most = Math.max(1, ...samples.flatMap((each) => [each.sentPerS ?? 0, each.receivedPerS ?? 0]));
+    const path = (name) => {
+      let pen = "M";
+      return samples.map((each, place) => {
+        if (each[name] === null) { pen = "M"; return ""; }
+        const point = `${pen}${(4 + (472 * place) / Math.max(1, samples.length - 1)).toFixed(1)} ${(116 - (98 * each[name]) / most).toFixed(1)}`;
+        pen = "L";
+        return point;
+      }).join("");
+    };
+    const [offered, received] = plot.querySelectorAll("path");
+    offered.setAttribute("d", path("sentPerS"));
+    received.setAttribute("d", path("receivedPerS"));
+    plot.querySelector("text").textContent = `${rate(most)}/s`;
+    const rows = samples.slice(-MOST_ROWS).reverse().map((each) => {
+      const row = document.createElement("tr");
+      const cells = [clock(each.at), rate(each.sentPerS), rate(each.receivedPerS), count(each.lag)];
+      row.append(...cells.map((text, place) => {
+        const cell = document.createElement(place ? "td" : "th");
+        if (place) cell.className = "number";
+        else cell.scope = "row";
+        cell.textContent = text;
+        return cell;
+      }));
+      return row;
+    });
+    document.getElementById("rate-rows").replaceChildren(...rows);
+  }
+
+  /* --- plans that are checked as they are typed ------------------------------------------------------------------ */
+
+  function changesOf(text) {
+    const changes = {};
+    for (const line of text.split("\n").filter((each) => each.trim())) {
+      const at = line.indexOf("=");
+      if (at < 1) throw new Error(`“${line.trim()}” is no PATH=VALUE, such as trials[*].repeats=3.`);
+      const value = line.slice(at + 1);
+      try { changes[line.slice(0, at).trim()] = JSON.parse(value); } catch { changes[line.slice(0, at).trim()] = value; }
+    }
+    return changes;
+  }
+
+  function bodyOf(form) {
+    const fields = new FormData(form);
+    const text = fields.get("document");
+    let plan = fields.get("plan");
+    if (text !== null) {
+      try { plan = JSON.parse(text); } catch (error) { throw new Error(`The plan is no JSON: ${error.message}.`); }
+    }
+    const set = changesOf(fields.get("changes") ?? "");
+    return JSON.stringify(Object.keys(set).length ? { plan, set } : { plan });
+  }
+
+  const line = (tag, text, className = "") => Object.assign(document.createElement(tag), { textContent: text, className });
+
+  function answerOf(ok, found) {
+    if (ok) {
+      const trials = `${count(found.trials)} ${found.trials === 1 ? "trial" : "trials"}`;
+      const cost = `${dollars(found.estimate_usd)} by estimate (budget ${dollars(found.budget_usd)})`;
+      return [line("p", `Valid: ${trials}, ${events(found.events)}, about ${span(found.expected_s)}, ${cost}.`, "told kept")];
+    }
+    const list = line("ul", "", "problem-list");
+    for (const each of found.problems ?? []) {
+      const item = document.createElement("li");
+      item.append(line("code", each.path), ` ${each.message} (got `, line("code", each.value), `). ${each.remedy}`);
+      list.append(item);
+    }
+    const number = list.children.length;
+    const lead = number ? `${number === 1 ? "One thing is" : `${number} things are`} wrong.` : found.detail ?? "It could not be checked.";
+    return [line("p", lead, "told missed"), ...(number ? [list] : [])];
+  }
+
+  function checkAsTyped(form) {
+    let timer = 0, number = 0;
+    const outcome = form.querySelector("[data-outcome]");
+    const check = async () => {
+      const mine = ++number;
+      try {
+        const body = bodyOf(form);
+        const answer = await ask("/plans/validate", { method: "POST", body, headers: { "Content-Type": "application/json" } });
+        const parts = answerOf(answer.ok, await answer.json());
+        if (mine === number) outcome.replaceChildren(...parts);
+      } catch (error) {
+        if (mine === number) outcome.replaceChildren(line("p", error.message, "told missed"));
+      }
+    };
+    form.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(check, TYPED_MS);
+      const edit = form.querySelector("[data-edit]");
+      if (edit) edit.href = `/dashboard/plans/${encodeURIComponent(form.elements.plan.value)}`;
+    });
+  }
+
+  /* --- moving between pages: by itself only in the page that holds a token ---------------------------------------- */
+
+  async function show(path, spoken = "", options = {}) {
+    const page = ++shown;
+    const answer = await ask(path, options);
+    if (SHELL && [401, 403].includes(answer.status) && !answer.headers.get("Content-Type")?.startsWith("text/html")) {
+      sessionStorage.removeItem(TOKEN);
+      signIn("The token was refused: it may have ended, or name no team.");
+      return;
+    }
+    const fresh = await parsed(answer);
+    const part = fresh.getElementById("main");
+    if (page !== shown || !part) return;
+    main().replaceWith(document.adoptNode(part));
+    document.title = fresh.title;
+    const at = answer.redirected ? new URL(answer.url) : null;
+    if (SHELL && at) history.replaceState(null, "", `#${at.pathname}${at.search}`);
+    if (spoken) say(spoken);
+    else main().focus();
+    prepare();
+  }
+
+  let shellPage = null;
+  function signIn(why = "") {
+    shown += 1;
+    if (!main().querySelector("#sign-in")) main().replaceWith(shellPage.cloneNode(true));
+    document.getElementById("refused").textContent = why;
+    document.getElementById("sign-in").addEventListener("submit", (event) => {
+      event.preventDefault();
+      sessionStorage.setItem(TOKEN, new FormData(event.target).get("token").trim());
+      show(own());
+    });
+  }
+
+  async function openDocument(path) {
+    const answer = await ask(path);
+    const found = await answer.json();
+    if (answer.ok) location.assign(found.url);
+    else say(found.detail ?? "There is no such document.");
+  }
+
+  function lead(event) {
+    const link = event.target.closest("a[href]");
+    if (!link || link.origin !== location.origin || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    if (link.dataset.document) {
+      openDocument(`/dashboard/runs/${main().dataset.run}/links/${link.dataset.document}`);
+    } else if (link.getAttribute("href").startsWith("#")) {
+      document.getElementById(link.hash.slice(1))?.focus();
+    } else {
+      location.hash = link.pathname + link.search;
+    }
+  }
+
+  function send(event) {
+    const form = event.target;
+    if (form.id === "sign-in") return;
+    event.preventDefault();
+    const fields = new URLSearchParams(new FormData(form, event.submitter));
+    const path = new URL(form.getAttribute("action"), location.href).pathname; // a button is called action, too
+    if (form.getAttribute("method") === "get") location.hash = `${path}?${fields}`;
+    else show(path, "", { method: "POST", body: fields });
+  }
+
+  function prepare() {
+    const page = ++shown;
+    all("form[data-validate]").forEach(checkAsTyped);
+    if (!("goingOn" in main().dataset)) return;
+    if (main().dataset.page === "run") follow(page);
+    else repeat(page, LIST_MS, () => refresh(page));
+  }
+
+  if (SHELL) {
+    shellPage = main().cloneNode(true);
+    addEventListener("hashchange", () => show(own()));
+    document.addEventListener("click", lead);
+    document.addEventListener("submit", send);
+    if (sessionStorage.getItem(TOKEN)) show(own());
+    else signIn();
+  } else prepare();
+})();

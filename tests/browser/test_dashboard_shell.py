@@ -1,0 +1,159 @@
+"""Where callers have tokens: the page that holds one, in Chromium, before the API's own routes on loopback."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from tests.chromium import chromium
+from tests.samples.services import MemoryServices
+
+from stepbench.api import app, dashboard
+from stepbench.contracts.runs import RunRecord
+from stepbench.records.storage.run_register import RunQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.browser
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+EVENT = json.loads((Path(__file__).parents[2] / "events/tasks/http_api.json").read_text())
+CONTEXT = SimpleNamespace(function_name="f", memory_limit_in_mb=1, invoked_function_arn="arn", aws_request_id="r")
+TOKEN = "a.good.token"  # noqa: S105 -- of this test
+OPEN = ("/", "/dashboard/assets/dashboard.css", "/dashboard/assets/dashboard.js", "/favicon.ico")
+LIMIT_MS, LIMIT_S = 15_000, 20
+VIOLATIONS = "async () => (await axe.run(document, {resultTypes: ['violations']})).violations.map((each) => each.id)"
+
+
+class Gateway(BaseHTTPRequestHandler):
+    """API Gateway with ApiAuthorization=jwt, as far as a browser sees it."""
+
+    def do_GET(self) -> None:
+        """Let the function answer, as the template's routes have it."""
+        parts = urlsplit(self.path)
+        known = self.headers.get("Authorization") == f"Bearer {TOKEN}"
+        if not known and parts.path not in OPEN:
+            self._reply(401, {"Content-Type": "application/json"}, b'{"message":"Unauthorized"}')
+            return
+        context = {**EVENT["requestContext"], "http": {**EVENT["requestContext"]["http"], "method": self.command}}
+        context["authorizer"] = {"jwt": {"claims": {"sub": "me", "team": "shop"}}} if known else {}
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
+        event = {**EVENT, "rawPath": parts.path, "rawQueryString": parts.query, "body": body, "requestContext": context}
+        context["http"]["path"] = parts.path
+        event["queryStringParameters"] = dict(parse_qsl(parts.query))
+        answer = app.handle(event, CONTEXT)  # type: ignore[arg-type] # Lambda's own
+        self._reply(answer["statusCode"], answer["headers"], answer["body"].encode())
+
+    do_POST = do_GET  # noqa: N815 -- http.server's name
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def _reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class Machine:
+    """Step Functions, which takes everything."""
+
+    def start_execution(self, **_: Any) -> None:  # noqa: ANN401 -- boto3's
+        """Take it."""
+
+
+@pytest.fixture(scope="module")
+def memory() -> MemoryServices:
+    """Return the services of a stack that has one run of the team's, and one of another's."""
+    memory = MemoryServices(
+        aws={"stepfunctions": Machine()}, benchmark_arn="arn:aws:states:us-east-1:000000000000:stateMachine:b"
+    )
+    for team, run_id in (("shop", "ours-1"), ("other", "theirs-1")):
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        run = RunRecord(
+            run_id=run_id, team=team, plan="quick-unloaded-s3", state="succeeded", submitted_at=at, trials=1
+        )
+        memory.services.register.add(run)
+    return memory
+
+
+@pytest.fixture(scope="module")
+def page(memory: MemoryServices) -> Iterator[Page]:
+    """Return the page of somebody who has just opened the API's address."""
+    with pytest.MonkeyPatch.context() as patch, ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
+        for module in (app, dashboard):
+            patch.setattr(module, "connect", lambda *_: memory.services)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with chromium() as browser:
+                page = browser.new_page()
+                page.set_default_timeout(LIMIT_MS)
+                page.goto(f"http://127.0.0.1:{server.server_port}/")
+                yield page
+        finally:
+            server.shutdown()
+            thread.join(LIMIT_S)
+
+
+def test_the_shell_is_accessible(page: Page) -> None:
+    """It is the first that a user sees."""
+    page.evaluate(AXE.read_text("utf-8"))
+    assert page.evaluate(VIOLATIONS) == []
+
+
+def test_a_token_that_is_refused_is_asked_for_again(page: Page) -> None:
+    """And is not kept."""
+    page.get_by_label("Access token").fill("guessed")
+    page.get_by_role("button", name="Show the dashboard").click()
+    page.get_by_text("The token was refused").wait_for()
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_with_a_token_the_same_pages_are_shown(page: Page) -> None:
+    """Of the team that the token names; a reload keeps the page, another tab has no token."""
+    page.get_by_label("Access token").fill(TOKEN)
+    page.get_by_role("button", name="Show the dashboard").click()
+    page.get_by_role("link", name="ours-1").click()
+    page.locator("main[data-run=ours-1]").wait_for()
+    assert page.url.endswith("#/dashboard/runs/ours-1")
+    page.reload()
+    page.locator("main[data-run=ours-1]").wait_for()
+    page.goto(page.url.replace("ours-1", "theirs-1"))
+    page.get_by_role("heading", name="There is no such thing").wait_for()
+    assert page.context.cookies() == []
+
+
+def test_a_form_is_sent_with_the_token(page: Page, memory: MemoryServices) -> None:
+    """It leads to the page of the run that it has started."""
+    page.get_by_role("link", name="Runs", exact=True).click()
+    page.get_by_label("Preset").select_option("quick-unloaded-s3")
+    page.locator("[data-outcome] .kept").wait_for()
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.locator("main[data-state=submitted]").wait_for()
+    started = page.locator("main").get_attribute("data-run")
+    assert started in {run.run_id for run in memory.services.register.page(RunQuery(team="shop")).runs}
+    assert page.url.endswith(f"#/dashboard/runs/{started}")
+
+
+def test_the_filter_goes_with_the_address(page: Page) -> None:
+    """A form that asks is a place to go back to."""
+    page.get_by_role("link", name="Runs", exact=True).click()
+    page.get_by_label("State").select_option("succeeded")
+    page.get_by_role("button", name="Show").click()
+    page.wait_for_url("**state=succeeded**")
+    page.locator("#runs tr[data-run=ours-1]").wait_for()
+    page.locator("#runs tr[data-state=submitted]").wait_for(state="detached")
+    page.go_back()
+    page.locator("#runs tr[data-state=submitted]").wait_for()

@@ -1,0 +1,236 @@
+"""Pages as text: what they say, and that no text from outside becomes markup."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from stepbench.contracts.api import (
+    Links,
+    PlanInfo,
+    PlanList,
+    ProblemDetails,
+    ProblemItem,
+    Progress,
+    QueuePlace,
+    RunFilter,
+    RunList,
+    RunView,
+    Validation,
+    WaitedFor,
+)
+from stepbench.contracts.dashboard import (
+    CheckedForm,
+    PlanTrend,
+    QueuedRun,
+    StartForm,
+    TrendMark,
+    TrendPoint,
+    TrendSeries,
+)
+from stepbench.contracts.measures import Estimate
+from stepbench.contracts.verdict import Effect, RunComparison, Side, Verdict
+from stepbench.dashboard import pages
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}"
+LINKS = Links(self="/runs/r-1", report="/runs/r-1/report", summary="/runs/r-1/summary", records="/runs/r-1/records")
+NO_PLANS = PlanList(plans=())
+
+
+def _run(**fields: Any) -> RunView:  # noqa: ANN401 -- a run's fields
+    known: dict[str, Any] = {
+        "run_id": "r-1", "team": "default", "caller": "me", "source": "api", "plan": "quick", "state": "succeeded",
+        "submitted_at": NOW, "trials": 2, "estimate_usd": 0.1, "expected_s": 60, "verdict": "", "headline": (),
+        "cause": "", "confirms": "", "links": LINKS,
+    }  # fmt: skip
+    return RunView.model_validate({**known, **fields})
+
+
+def _progress(**fields: Any) -> Progress:  # noqa: ANN401 -- its fields
+    known = {"activity": "phase steady", "share": 0.5, "left_s": 30, "trials": 2, "at": NOW, "sent": 90, "planned": 100}
+    return Progress.model_validate(
+        {**known, "trial": 0, "trial_name": "s3", "phase": "steady", "received": 80, **fields}
+    )
+
+
+def _comparison(text: str) -> RunComparison:
+    side = Side(name=text, group=text, phase="steady", window="all", runs=1, emulated=True)
+    one = Estimate(value=1.2, low=1.1, high=1.3)
+    effect = Effect(
+        measure="p50", a=Estimate(value=10), b=Estimate(value=12), ratio=one, finding="higher", regressed=True
+    )
+    verdict = Verdict(aspect="run", subject=text, a=side, b=side, effects=(effect,), over_runs=False, text=text)
+    return RunComparison(a=("a",), b=("b",), tolerance=0.05, verdicts=(verdict,), only_a=(text,), passed=False)
+
+
+def _trend(text: str) -> PlanTrend:
+    estimate = Estimate(value=2, low=1, high=3)
+    mark = TrendMark(quantile="p99", verdict="regression", text=text)
+    point = TrendPoint(run_id="r-1", submitted_at=NOW, state="succeeded", p50=estimate, p99=estimate, marks=(mark,))
+    return PlanTrend(plan=text, runs=1, series=(TrendSeries(name=text, points=(point,), baselines={"p99": estimate}),))
+
+
+def _runs_page(*runs: RunView, queue: tuple[QueuedRun, ...] = (), form: CheckedForm | None = None) -> str:
+    return pages.render_runs(RunList(runs=runs), queue, NO_PLANS, RunFilter(), form or CheckedForm(), "default")
+
+
+PROBLEM = ProblemItem(path=EVIL, value=EVIL, message=EVIL, remedy=EVIL)
+FORM = CheckedForm(
+    form=StartForm(plan=EVIL, changes=EVIL, document=f"</textarea>{EVIL}", key=EVIL), problems=(PROBLEM,)
+)
+DETAILS = ProblemDetails(type="urn:x", title=EVIL, status=404, detail=EVIL, problems=(PROBLEM,))
+EVIL_RUN = _run(plan=EVIL, cause=EVIL, headline=(EVIL,), caller=EVIL, state="failed", verdict="failed")
+EVIL_PLANS = PlanList(plans=(PlanInfo(name=EVIL, question=EVIL, trials=1, events=1, expected_s=1, estimate_usd=1),))
+EVIL_QUEUE = (QueuedRun(run_id="r-1", plan=EVIL, targets=(EVIL,), expected_s=1, waiting_since=NOW, expected_start=NOW),)
+HOSTILE = {
+    "runs": lambda: pages.render_runs(
+        RunList(runs=(EVIL_RUN,), next=EVIL), EVIL_QUEUE, EVIL_PLANS, RunFilter(plan=EVIL[:60], team=EVIL), FORM, EVIL
+    ),
+    "run": lambda: pages.render_run(EVIL_RUN, RunList(runs=(EVIL_RUN, _run(run_id="r-2", plan=EVIL))), may_stop=True),
+    "running": lambda: pages.render_run(
+        _run(state="running", progress=_progress(activity=EVIL, trial_name=EVIL, phase=EVIL)), None, may_stop=True
+    ),
+    "plan": lambda: pages.render_plan(_trend(EVIL), FORM),
+    "compare": lambda: pages.render_comparison(RunList(runs=(EVIL_RUN,)), EVIL, EVIL, _comparison(EVIL)),
+    "no comparison": lambda: pages.render_comparison(RunList(runs=()), EVIL, "", problem=DETAILS),
+    "problem": lambda: pages.render_problem(DETAILS),
+}
+
+
+class Elements(HTMLParser):
+    """It notes elements, and attributes that would run something or carry a style."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.forbidden: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what stands in a tag."""
+        self.names.append(tag)
+        self.forbidden += [name for name, _ in attrs if name.startswith("on") or name == "style"]
+        addresses = [value or "" for name, value in attrs if name in {"href", "src", "action"}]
+        self.forbidden += [address for address in addresses if not _is_ours(address)]
+
+
+def _is_ours(address: str) -> bool:
+    return re.match(r"/(?!/)|#|data:,$", address) is not None
+
+
+def _elements(page: str) -> Elements:
+    found = Elements()
+    found.feed(page)
+    return found
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_markup_in_names_stays_text(name: str) -> None:
+    """A plan's name, an error's cause and a form's text are written by anybody."""
+    page = HOSTILE[name]()
+    found = _elements(page)
+    assert found.names.count("script") == 1
+    assert "img" not in found.names
+    assert found.forbidden == []
+    assert "{{7*7}}" in page
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_script_and_no_style_stands_in_a_page(name: str) -> None:
+    """The pages' policy would refuse them."""
+    page = HOSTILE[name]()
+    assert re.findall(r"<script[^>]*>([^<]*)</script>", page) == [""]
+    assert "<style" not in page
+
+
+def test_a_run_shows_its_headline_and_its_documents() -> None:
+    """That is what one comes for."""
+    page = pages.render_run(_run(headline=("s3: p50 4 ms",), verdict="passed"), None, may_stop=False)
+    assert "s3: p50 4 ms" in page
+    assert 'href="/runs/r-1/report"' in page
+    assert "/runs/r-1/records?trial=1" in page
+    assert "Stop this run" not in page
+    assert "http-equiv" not in page
+
+
+def test_a_running_run_shows_how_far_it_is_and_can_be_stopped() -> None:
+    """Without a script the page asks for itself again."""
+    page = pages.render_run(_run(state="running", started_at=NOW, progress=_progress()), None, may_stop=True)
+    assert re.search(r'data-field="lag">10 events<', page)
+    assert re.search(r'data-field="trial">1 of 2: s3<', page)
+    assert 'action="/dashboard/runs/r-1/stop"' in page
+    assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in page
+    assert "data-going-on" in page
+
+
+def test_a_run_that_has_just_begun_has_no_numbers_yet() -> None:
+    """Its plan is not stored, or nobody beats."""
+    page = pages.render_run(_run(state="running", started_at=NOW), None, may_stop=False)
+    assert "it has just begun" in page
+
+
+def test_who_waits_sees_whom_it_waits_for() -> None:
+    """A run of another team has no name there."""
+    waited = (WaitedFor(targets=("s3",), expected_s=60), WaitedFor(run_id="r-0", targets=("s3",), expected_s=60))
+    place = QueuePlace(position=3, waits_for=waited, waiting_since=NOW, expected_start=NOW)
+    page = pages.render_run(_run(state="queued", queue=place), None, may_stop=True)
+    assert "Number 3 in the queue" in page
+    assert "a run of another team" in page
+    assert 'href="/dashboard/runs/r-0"' in page
+
+
+def test_the_queue_hides_other_teams() -> None:
+    """Their runs have a place, and no name."""
+    entry = QueuedRun(targets=("s3",), expected_s=60, waiting_since=NOW, expected_start=NOW, waits_for=(1,))
+    page = _runs_page(queue=(EVIL_QUEUE[0], entry))
+    assert "2. another team's" in page
+
+
+def test_a_checked_form_keeps_what_was_typed() -> None:
+    """And says what the plan would do."""
+    checked = Validation(plan="quick", trials=1, events=400, load_s=20, expected_s=60, estimate_usd=0.01, budget_usd=5)
+    page = _runs_page(form=CheckedForm(form=StartForm(changes="\n a=1", key="k"), checked=checked))
+    assert "Valid: 1 trial, 400 events, about 1 min, $0.010 by estimate (budget $5.00)." in page
+    assert "<textarea" in page
+    assert "\n\n a=1</textarea>" in page
+    assert '<input type="hidden" name="key" value="k">' in page
+
+
+def test_earlier_runs_keep_the_filter() -> None:
+    """A page further on shows the same choice."""
+    wanted = RunFilter(plan="a b", state=("failed",))
+    page = pages.render_runs(RunList(runs=(_run(),), next="2026#x"), (), NO_PLANS, wanted, CheckedForm(), "default")
+    assert 'href="/dashboard?plan=a+b&amp;state=failed&amp;page=2026%23x"' in page
+
+
+def test_every_chart_has_its_table() -> None:
+    """With the same numbers, and what was found in words."""
+    page = pages.render_plan(_trend("p99 got worse."), CheckedForm())
+    assert page.count("<svg") == 2
+    assert page.count('role="img"') == 2
+    assert 'class="mark regression"' in page
+    assert 'data-label="Found" class="words">p99 got worse.<' in page
+
+
+def test_a_comparison_says_what_got_worse() -> None:
+    """In a sentence, and marked in the table."""
+    page = pages.render_comparison(RunList(runs=()), "a", "b", _comparison("s3"))
+    assert "1 regression beyond 5 %" in page
+    assert 'class="number effect bad" data-label="p50">20 % higher' in page
+
+
+def test_the_shell_holds_no_data() -> None:
+    """It is shown to anybody."""
+    page = pages.render_shell()
+    assert "data-shell" in page
+    assert "/dashboard/runs/" not in page
+
+
+@pytest.mark.parametrize("name", ["page.css", "../pages.py", "runs.html.j2", ""])
+def test_only_two_files_are_served(name: str) -> None:
+    """Whatever the name says."""
+    assert pages.find_asset(name) is None

@@ -1,0 +1,159 @@
+"""The server on loopback, asked over HTTP; what it would ask the API is recorded."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from stepbench.local.dashboard.proxy import MAX_BODY_BYTES, Server
+from stepbench.local.dashboard.upstream import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+LIMIT_S = 20
+
+
+class Asked(NamedTuple):
+    """What reached the API."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Api:
+    """It answers each request with `answer`, or raises it."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.answer: Answer | Exception = Answer(200, {"Content-Type": "text/html", "Set-Cookie": "no=1"}, b"a page")
+
+    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Record and answer."""
+        self.asked.append(Asked(method, target, dict(headers), body))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def api() -> Api:
+    """Return what stands for the stack."""
+    return Api()
+
+
+@pytest.fixture
+def server(api: Api) -> Iterator[Server]:
+    """Serve on a port of loopback until the test is over."""
+    over = threading.Event()
+    with Server(0, api.send) as server:
+        thread = threading.Thread(target=server.serve_while, args=(lambda: not over.is_set(),))
+        thread.start()
+        yield server
+        over.set()
+        thread.join(LIMIT_S)
+        assert not thread.is_alive()
+
+
+def _ask(
+    server: Server, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=LIMIT_S)
+    try:
+        connection.request(method, target, body, dict(headers or {}))
+        answer = connection.getresponse()
+        return answer, answer.read()
+    finally:
+        connection.close()
+
+
+def _own(server: Server) -> dict[str, str]:
+    """Return what the browser of the user sends with a form."""
+    answer, _ = _ask(server, "GET", server.gate.address.partition(str(server.server_port))[2])
+    assert (answer.status, answer.getheader("Location")) == (303, "/")
+    cookie = str(answer.getheader("Set-Cookie")).partition(";")[0]
+    return {"Cookie": cookie, "Origin": f"http://127.0.0.1:{server.server_port}", "Sec-Fetch-Site": "same-origin"}
+
+
+def test_it_listens_on_loopback_only(server: Server) -> None:
+    """Others on the network are not to run benchmarks with the user's credentials."""
+    assert server.server_address[0] == "127.0.0.1"
+
+
+def test_the_api_gets_neither_cookies_nor_the_token(server: Server, api: Api) -> None:
+    """They are secrets of this machine; and what the browser says of itself is no business of the API's."""
+    headers = {**_own(server), "Content-Type": "application/json", "Authorization": "Bearer x", "X-Forwarded-For": "x"}
+    answer, body = _ask(server, "POST", "/plans/validate?a=1", headers, b"{}")
+    assert (answer.status, body) == (200, b"a page")
+    assert answer.getheader("Set-Cookie") is None
+    assert api.asked == [Asked("POST", "/plans/validate?a=1", {"Content-Type": "application/json"}, b"{}")]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_without_its_cookie_nothing_reaches_the_api(server: Server, api: Api, method: str) -> None:
+    """Whatever the method."""
+    answer, _ = _ask(server, method, "/runs/a", {"Origin": f"http://127.0.0.1:{server.server_port}"})
+    assert answer.status == 403
+    assert api.asked == []
+
+
+def test_a_cross_site_form_does_not_reach_the_api(server: Server, api: Api) -> None:
+    """Even if the browser sent the cookie along."""
+    headers = {**_own(server), "Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    assert _ask(server, "POST", "/dashboard/runs", headers, b"plan=a")[0].status == 403
+    assert api.asked == []
+
+
+def test_a_body_has_an_end(server: Server, api: Api) -> None:
+    """One that is too long is refused before it is read."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=LIMIT_S)
+    connection.putrequest("POST", "/runs")
+    for name, value in {**_own(server), "Content-Length": str(MAX_BODY_BYTES + 1)}.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+    connection.close()
+    assert api.asked == []
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [({"Transfer-Encoding": "chunked"}, 411), ({"Content-Length": "-1"}, 400), ({"Content-Length": "1e3"}, 400)],
+)
+def test_a_length_that_is_none_is_refused(server: Server, api: Api, given: dict[str, str], status: int) -> None:
+    """Two readers that count differently make two requests of one."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=LIMIT_S)
+    connection.putrequest("POST", "/runs")
+    for name, value in {**_own(server), **given}.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    assert connection.getresponse().status == status
+    connection.close()
+    assert api.asked == []
+
+
+def test_other_methods_are_refused(server: Server, api: Api) -> None:
+    """The API has none of them."""
+    assert _ask(server, "PUT", "/runs", _own(server), b"")[0].status == 501
+    assert api.asked == []
+
+
+def test_an_api_that_does_not_answer_is_told(server: Server, api: Api) -> None:
+    """As text: an error may quote what came from outside."""
+    api.answer = EndpointConnectionError(endpoint_url="http://<script>")
+    answer, body = _ask(server, "GET", "/", _own(server))
+    assert answer.status == 502
+    assert b"&lt;script&gt;" in body
+
+
+def test_a_client_that_says_nothing_does_not_stop_others(server: Server) -> None:
+    """Each request has a thread, and each thread a time limit."""
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=LIMIT_S):
+        assert _ask(server, "GET", "/", _own(server))[0].status == 200
