@@ -88,7 +88,8 @@ def test_the_first_page_lists_runs_queue_and_presets(memory: MemoryServices) -> 
     """And its policy allows nothing that it does not carry itself."""
     _add(memory, "r-1")
     entry = QueueEntry(run_id="r-2", team="other", plan="secret", targets=("s3",), arrived_at=START, execution_arn="a")
-    memory.services.register.join(entry)
+    _add(memory, "r-2", team="other", plan="secret", state="submitted")
+    assert memory.services.register.join(entry, "a-token", START)
     answer = _ask("GET", "/")
     assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (200, PAGE)
     assert answer["headers"]["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self';")

@@ -118,8 +118,8 @@ class RunView(Contract):
     headline: tuple[str, ...]
     cause: str
     confirms: str
-    regressed: tuple[str, ...]
-    acknowledged: str
+    regressed: tuple[str, ...] = ()
+    acknowledged: str = ""
     queue: QueuePlace | None = None
     progress: Progress | None = None
     links: Links
