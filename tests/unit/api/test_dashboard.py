@@ -196,7 +196,7 @@ def test_a_plan_shows_its_runs_in_order(memory: MemoryServices) -> None:
     _add(memory, "r-3", 3, state="failed")
     page = _ask("GET", "/dashboard/plans/quick-unloaded")["body"]
     assert "2 finished runs" in page
-    assert page.index('data-run="r-2"') < page.index('data-run="r-1"')
+    assert page.index('data-run="r-1"') < page.index('data-run="r-2"')
     assert 'data-run="r-3"' not in page
     assert "&#34;name&#34;: &#34;quick-unloaded&#34;" in page
 
@@ -204,7 +204,8 @@ def test_a_plan_shows_its_runs_in_order(memory: MemoryServices) -> None:
 def test_a_plan_of_ones_own_is_as_its_newest_run_had_it(memory: MemoryServices) -> None:
     """There is no preset to edit."""
     _add(memory, "r-1", plan="mine")
-    memory.services.runs.put_model(layout.run_key("r-1", "summary.json"), sample_summary(sample_results()))
+    summary = sample_summary(sample_results()).model_copy(update={"run_id": "r-1"})
+    memory.services.runs.put_model(layout.run_key("r-1", "summary.json"), summary)
     memory.services.runs.put_json(layout.run_key("r-1", "plan.json"), {"name": "mine", "trials": ["as stored"]})
     assert "as stored" in _ask("GET", "/dashboard/plans/mine")["body"]
     assert _ask("GET", "/dashboard/plans/nobodys")["statusCode"] == 404

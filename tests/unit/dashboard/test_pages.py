@@ -8,7 +8,9 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from tests.samples.run_series import P50, noise, run_series
 
+from stepbench.analysis.regressions import find_regressions
 from stepbench.contracts.api import (
     Links,
     PlanInfo,
@@ -28,11 +30,9 @@ from stepbench.contracts.dashboard import (
     PlanTrend,
     QueuedRun,
     StartForm,
-    TrendMark,
-    TrendPoint,
-    TrendSeries,
 )
 from stepbench.contracts.measures import Estimate
+from stepbench.contracts.regressions import DetectorSettings
 from stepbench.contracts.verdict import Effect, RunComparison, Side, Verdict
 from stepbench.dashboard import pages
 
@@ -68,11 +68,10 @@ def _comparison(text: str) -> RunComparison:
     return RunComparison(a=("a",), b=("b",), tolerance=0.05, verdicts=(verdict,), only_a=(text,), passed=False)
 
 
-def _trend(text: str) -> PlanTrend:
-    estimate = Estimate(value=2, low=1, high=3)
-    mark = TrendMark(quantile="p99", verdict="regression", text=text)
-    point = TrendPoint(run_id="r-1", submitted_at=NOW, state="succeeded", p50=estimate, p99=estimate, marks=(mark,))
-    return PlanTrend(plan=text, runs=1, series=(TrendSeries(name=text, points=(point,), baselines={"p99": estimate}),))
+def _trend(text: str = "etcd") -> PlanTrend:
+    """Return a plan's trend in which the last three runs are worse; `text` is the series' name."""
+    series = run_series([*noise(40), 13.0, 13.1, 12.9], series=P50.model_copy(update={"group": text}))
+    return PlanTrend(series=series, found=find_regressions(series, DetectorSettings()), left_out=2)
 
 
 def _runs_page(*runs: RunView, queue: tuple[QueuedRun, ...] = (), form: CheckedForm | None = None) -> str:
@@ -95,7 +94,7 @@ HOSTILE = {
     "running": lambda: pages.render_run(
         _run(state="running", progress=_progress(activity=EVIL, trial_name=EVIL, phase=EVIL)), None, may_stop=True
     ),
-    "plan": lambda: pages.render_plan(_trend(EVIL), FORM),
+    "plan": lambda: pages.render_plan(EVIL, _trend(EVIL), FORM),
     "compare": lambda: pages.render_comparison(RunList(runs=(EVIL_RUN,)), EVIL, EVIL, _comparison(EVIL)),
     "no comparison": lambda: pages.render_comparison(RunList(runs=()), EVIL, "", problem=DETAILS),
     "problem": lambda: pages.render_problem(DETAILS),
@@ -207,13 +206,24 @@ def test_earlier_runs_keep_the_filter() -> None:
     assert 'href="/dashboard?plan=a+b&amp;state=failed&amp;page=2026%23x"' in page
 
 
-def test_every_chart_has_its_table() -> None:
-    """With the same numbers, and what was found in words."""
-    page = pages.render_plan(_trend("p99 got worse."), CheckedForm())
-    assert page.count("<svg") == 2
-    assert page.count('role="img"') == 2
-    assert 'class="mark regression"' in page
-    assert 'data-label="Found" class="words">p99 got worse.<' in page
+def test_a_plan_shows_its_baseline_and_where_it_got_worse() -> None:
+    """In the chart, in words, and in the table that every chart has, whose rows lead to the runs."""
+    page = pages.render_plan("nightly", _trend(), CheckedForm())
+    assert page.count("<svg") == page.count('role="img"') == page.count("<summary>The runs in a table") == 1
+    assert 'class="baseline"' in page
+    assert 'data-verdict="regression"' in page
+    row = re.search(r'<tr data-run="r040">.*?</tr>', page)
+    assert row is not None
+    assert '<a href="/dashboard/runs/r040">' in row[0]
+    assert "worse from here" in row[0]
+    assert "2 further series" in page
+
+
+def test_a_plan_without_runs_says_so() -> None:
+    """Its form is there all the same."""
+    page = pages.render_plan("nightly", None, CheckedForm())
+    assert "No run of it has finished" in page
+    assert 'name="document"' in page
 
 
 def test_a_comparison_says_what_got_worse() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tests.samples.run_series import noise, summaries
+from tests.samples.run_series import BEGAN, noise, summaries
 from tests.samples.services import MemoryServices
 
 from stepbench.contracts.regressions import DetectorSettings, Regressions
@@ -71,6 +71,23 @@ def test_a_shift_that_was_acknowledged_is_the_new_baseline() -> None:
     assert last is not None
     found = find_run_regressions(last, summary, DetectorSettings(), memory.services)
     assert (found.told, found.confirm) == ((), False)
+
+
+def test_runs_of_the_same_day_are_earlier_ones_too() -> None:
+    """A confirming run begins within minutes of the one that it confirms."""
+    hourly = [
+        each.model_copy(update={"started_at": (BEGAN + timedelta(hours=place)).isoformat()})
+        for place, each in enumerate(summaries(USUAL))
+    ]
+    memory = MemoryServices()
+    for summary in hourly:
+        memory.register.add(record(summary, "default", ""))
+        memory.services.runs.put_model(layout.run_key(summary.run_id, "summary.json"), summary)
+    last = memory.register.find(hourly[-1].run_id)
+    assert last is not None
+    find_run_regressions(last, hourly[-1], DetectorSettings(), memory.services)
+    stored = memory.services.runs.get_model(layout.run_key(last.run_id, "regressions.json"), Regressions)
+    assert stored.runs == len(USUAL)
 
 
 def test_a_summary_that_cannot_be_read_is_left_out() -> None:

@@ -210,16 +210,15 @@ def _plan_page(
             raise ApiError(ErrorKind.NOT_FOUND, message)
         text = json.dumps(document, indent=2, ensure_ascii=False)
         form = CheckedForm(form=StartForm(plan=name, document=text, key=_new_key()))
-    return _html(_pages().render_plan(trend, form), status)
+    return _html(_pages().render_plan(name, trend, form), status)
 
 
-def _document(name: str, trend: PlanTrend, services: Services) -> object:
+def _document(name: str, trend: PlanTrend | None, services: Services) -> object:
     """Return the plan of that name: a preset as its author wrote it, else as the newest run had it; None without."""
     try:
         return plans.preset(name)
     except PlanError:
-        points = [point for series in trend.series for point in series.points]
-        newest = max(points, key=lambda point: point.submitted_at, default=None)
+        newest = trend.series.runs[-1] if trend else None
         return services.runs.find_json(layout.run_key(newest.run_id, "plan.json")) if newest else None
 
 

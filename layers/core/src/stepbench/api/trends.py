@@ -1,70 +1,61 @@
-"""The last runs of a plan as series of headline numbers."""
+"""The runs of a plan as series, and what was found in them: with the newest run, or now."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.effects import Runs
-from stepbench.analysis.pairs import find_groups
-from stepbench.contracts.dashboard import PlanTrend, TrendPoint, TrendSeries
-from stepbench.contracts.result import RunSummary
+from pydantic import ValidationError
+
+from stepbench.analysis.regressions import find_regressions
+from stepbench.contracts.dashboard import PlanTrend
+from stepbench.contracts.regressions import DetectorSettings, Regressions
+from stepbench.contracts.runs import RunRequest
 from stepbench.records.storage import layout
-from stepbench.records.storage.run_register import RunQuery
-from stepbench.stats.over_runs import mean_over_runs
+from stepbench.stages.run_regressions import FOUND, read_plan_runs, series_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from stepbench.contracts.measures import Estimate
-    from stepbench.contracts.runs import RunRecord
+    from stepbench.contracts.regressions import RunSeries
     from stepbench.stages.services import Services
 
-MOST_RUNS = 40
-MOST_SERIES = 8
-_READERS = 8
+MOST_SERIES = 24
+"""So many are looked at where nobody has done so yet: a page is not to wait for hundreds."""
 
 
-def read_trend(plan: str, team: str, services: Services) -> PlanTrend:
-    """Return the series of a team's finished runs of a plan; those of the newest run come first."""
-    runs = services.register.page(RunQuery(team=team, plan=plan, states=("succeeded", "failed"), limit=MOST_RUNS)).runs
-    with ThreadPoolExecutor(_READERS) as pool:
-        summaries = list(pool.map(lambda run: _summary(run, services), runs))
-    series: dict[str, list[TrendPoint]] = {}
-    for run, summary in zip(runs, summaries, strict=True):
-        for name, point in _points(run, summary) if summary else ():
-            series.setdefault(name, []).append(point)
-    shown = islice(series.items(), MOST_SERIES)
-    return PlanTrend(
-        plan=plan,
-        runs=sum(summary is not None for summary in summaries),
-        series=tuple(TrendSeries(name=name, points=tuple(reversed(points))) for name, points in shown),
-        left_out=max(0, len(series) - MOST_SERIES),
-    )
+def read_trend(plan: str, team: str, services: Services) -> PlanTrend | None:
+    """
+    Return the trend of a team's runs of a plan; None if no run of it has gone through.
+
+    A run that was set against earlier ones has stored what was found, which holds until a shift is
+    acknowledged. Of others it is found here, by the same rule.
+    """
+    runs = read_plan_runs(plan, team, services)
+    if not runs:
+        return None
+    given = series_of(runs)
+    newest = given.series.runs[-1]
+    stored = _stored(newest.run_id, services)
+    if stored is not None and _acknowledged(given.series) <= _acknowledged_then(stored):
+        return PlanTrend(series=given.series, found=stored)
+    request = services.runs.find_model(layout.run_key(newest.run_id, "request.json"), RunRequest)
+    settings = (request.detector if request else None) or DetectorSettings()
+    few = newest.model_copy(update={"values": newest.values[:MOST_SERIES]})
+    series = given.series.model_copy(update={"runs": (*given.series.runs[:-1], few)})
+    left_out = len(newest.values) - len(few.values)
+    found = find_regressions(series, settings, given.not_comparable)
+    return PlanTrend(series=series, found=found, left_out=left_out)
 
 
-def _summary(run: RunRecord, services: Services) -> RunSummary | None:
-    return services.runs.find_model(layout.run_key(run.run_id, "summary.json"), RunSummary)
+def _stored(run_id: str, services: Services) -> Regressions | None:
+    """Return what was found with a run; None where nobody looked, or it is of another version."""
+    with suppress(ValidationError):
+        return services.runs.find_model(layout.run_key(run_id, FOUND), Regressions)
+    return None
 
 
-def _points(run: RunRecord, summary: RunSummary) -> Iterator[tuple[str, TrendPoint]]:
-    """Yield the numbers of each group of trials that went through whole, window by window."""
-    for group in find_groups(summary.trials):
-        for window in group.first.windows:
-            found = Runs(group.windows(window.phase, window.name))
-            yield (
-                f"{group.name} · {group.window_label(window.phase, window.name)}",
-                TrendPoint(
-                    run_id=run.run_id,
-                    submitted_at=run.submitted_at,
-                    state=run.state,
-                    p50=_one(found.quantile("p50")),
-                    p99=_one(found.quantile("p99")),
-                ),
-            )
+def _acknowledged(series: RunSeries) -> set[str]:
+    return {run.run_id for run in series.runs if run.acknowledged}
 
 
-def _one(estimates: list[Estimate]) -> Estimate:
-    """Return the one estimate, or the mean of the repeats'."""
-    return estimates[0] if len(estimates) == 1 else mean_over_runs(estimates)
+def _acknowledged_then(found: Regressions) -> set[str]:
+    return {shift.run_id for each in found.findings for shift in each.shifts if shift.acknowledged}

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import AwareDatetime, Field
 
 from stepbench.contracts.api import ProblemItem, Validation, WaitedFor
 from stepbench.contracts.base import Contract
-from stepbench.contracts.measures import Estimate
-from stepbench.contracts.runs import RunId, RunState
-
-TrendQuantile = Literal["p50", "p99"]
+from stepbench.contracts.regressions import Regressions, RunSeries
 
 
 class QueuedRun(WaitedFor):
@@ -22,40 +17,12 @@ class QueuedRun(WaitedFor):
     waits_for: tuple[int, ...] = Field(default=(), description="Numbers of those ahead, as listed, from 1.")
 
 
-class TrendMark(Contract):
-    """Something that was found in a series with one run."""
-
-    quantile: TrendQuantile
-    verdict: Literal["regression", "improvement", "shift", "spike", "drift", "suspected"]
-    text: str = Field(description="A sentence, for the table and for who cannot see the mark.")
-
-
-class TrendPoint(Contract):
-    """A run's headline numbers, in ms."""
-
-    run_id: RunId
-    submitted_at: AwareDatetime
-    state: RunState
-    p50: Estimate
-    p99: Estimate
-    marks: tuple[TrendMark, ...] = ()
-
-
-class TrendSeries(Contract):
-    """One group of trials in one window, run after run."""
-
-    name: str
-    points: tuple[TrendPoint, ...] = Field(description="In order of submission.")
-    baselines: dict[TrendQuantile, Estimate] = Field(default={}, description="Levels that runs are set against.")
-
-
 class PlanTrend(Contract):
-    """The last runs of a plan."""
+    """The last runs of a plan, and what was found in them. `left_out`: further series, which the reports have."""
 
-    plan: str
-    runs: int = Field(ge=0, description="How many were read.")
-    series: tuple[TrendSeries, ...]
-    left_out: int = Field(default=0, ge=0, description="Further series, which the reports have.")
+    series: RunSeries
+    found: Regressions
+    left_out: int = Field(default=0, ge=0)
 
 
 class StartForm(Contract):

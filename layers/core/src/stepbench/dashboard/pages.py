@@ -17,7 +17,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from stepbench import digits
 from stepbench.contracts.runs import DEFAULT_TEAM, ENDED_STATES, WAITING_STATES
-from stepbench.dashboard.charts import trend_chart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.verdict import RunComparison
 
 STATES = ("submitted", "queued", "running", *ENDED_STATES)
+MOST_DRAWN = 9
+"""Series of a plan; the others are in the table of verdicts, and in the runs' reports."""
 MOST_RECORDS = 12
 """Links to trials' records; a run of more trials has them at the API's own address."""
 
@@ -50,10 +51,15 @@ def render_run(run: RunView, others: RunList | None, *, may_stop: bool) -> str:
     return _render("run", run=run, others=beside, may_stop=may_stop, going_on=run.state not in ENDED_STATES)
 
 
-def render_plan(trend: PlanTrend, form: CheckedForm) -> str:
-    """Render a plan: its numbers run after run, and the form that starts it changed."""
-    charts = [[trend_chart(series, "p50"), trend_chart(series, "p99")] for series in trend.series]
-    return _render("plan", trend=trend, charts=[list(filter(None, pair)) for pair in charts], form=form)
+def render_plan(name: str, trend: PlanTrend | None, form: CheckedForm) -> str:
+    """Render a plan: its numbers run after run, with what was found in them, and the form that starts it changed."""
+    section, runs, left_out = "", 0, 0
+    if trend is not None:
+        from stepbench.report.regressions import render_trends  # noqa: PLC0415 -- for this page alone
+
+        section = render_trends(trend.series, trend.found, MOST_DRAWN, "/dashboard/runs/")
+        runs, left_out = len(trend.series.runs), trend.left_out
+    return _render("plan", plan=name, trend=section, runs=runs, left_out=left_out, form=form)
 
 
 def render_comparison(

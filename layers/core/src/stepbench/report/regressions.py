@@ -116,7 +116,7 @@ class Trend:
         return WORDS[self.finding.verdict]
 
 
-def render_trends(series: RunSeries, found: Regressions, most: int = 12) -> Markup:
+def render_trends(series: RunSeries, found: Regressions, most: int = 12, run_address: str = "") -> Markup:
     """
     Return a section of a page: the outcome, and of the first series, worst first, a chart with its table.
 
@@ -124,13 +124,14 @@ def render_trends(series: RunSeries, found: Regressions, most: int = 12) -> Mark
         series: what was looked at.
         found: what was found in it.
         most: how many series are drawn; the others are in the table of verdicts.
+        run_address: what comes before a run's id in the address of its page; empty where runs have none.
     """
     trends = [draw(series, each) for each in ranked(found.findings)]
     drawn = [trend for trend in trends if trend.points][:most]
     text = _environment().get_template("trends.html.j2").render(
         found=found, trends=trends, drawn=drawn, outcome=describe_outcome(found), width=WIDTH, height=HEIGHT,
         left_out=describe_left_out(found) if found.not_comparable else "", moment=digits.moment,
-        anchor=_anchor(found.plan),
+        anchor=_anchor(found.plan), run_address=run_address,
     )  # fmt: skip
     return Markup(text)  # noqa: S704 -- the template escapes what it is given
 

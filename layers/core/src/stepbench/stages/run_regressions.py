@@ -16,6 +16,9 @@ from stepbench.records.storage.run_register import RunQuery
 from stepbench.report.regressions import render_trends
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.analysis.run_series import Found
     from stepbench.contracts.regressions import DetectorSettings, SeriesFinding
     from stepbench.contracts.runs import RunRecord
     from stepbench.stages.services import Services
@@ -23,6 +26,17 @@ if TYPE_CHECKING:
 SERIES_RUNS = 120
 """So many runs are read: a baseline's, and those that are judged."""
 READERS = 16
+
+
+FOUND = "regressions.json"
+"""What was found with a run, beside its summary."""
+
+
+class PlanRun(NamedTuple):
+    """A run's entry in the register, and its results."""
+
+    record: RunRecord
+    summary: RunSummary
 
 
 class RunRegressions(NamedTuple):
@@ -42,21 +56,39 @@ def find_run_regressions(
     Raises:
         RecordsUnavailableError: the register or the bucket does not answer.
     """
-    wanted = RunQuery(run.team, plan=run.plan, states=("succeeded",), until=str(run.submitted_at), limit=SERIES_RUNS)
-    earlier = [each for each in services.register.page(wanted).runs if each.run_id != run.run_id]
-    with ThreadPoolExecutor(READERS) as threads:
-        read = list(threads.map(lambda each: _summary(each.run_id, services), earlier))
-    summaries = [*(each for each in read if each is not None), summary]
-    known = {each.run_id: each for each in (*earlier, run)}
-    found = series_of_runs(
-        summaries,
-        acknowledged={name: each.acknowledged for name, each in known.items() if each.acknowledged},
-        confirms={name: each.confirms for name, each in known.items() if each.confirms},
-    )
+    earlier = read_plan_runs(run.plan, run.team, services, until=run.place)
+    known = [each for each in earlier if each.record.run_id != run.run_id] + [PlanRun(run, summary)]
+    found = series_of(known)
     regressions = find_regressions(found.series, settings, found.not_comparable)
-    services.runs.put_model(layout.run_key(run.run_id, "regressions.json"), regressions)
+    services.runs.put_model(layout.run_key(run.run_id, FOUND), regressions)
     told = tuple(f"{each.series.name}: {each.text}" for each in regressions.findings if each.told and _is_worse(each))
     return RunRegressions(render_trends(found.series, regressions), told, regressions.confirm)
+
+
+def read_plan_runs(plan: str, team: str, services: Services, *, until: str = "") -> list[PlanRun]:
+    """
+    Return a team's last runs of a plan that went through and have a summary of this version, newest first.
+
+    Args:
+        plan: its name.
+        team: whose runs.
+        services: where they are.
+        until: the place of the last one (`RunRecord.place`); "" for the newest.
+    """
+    wanted = RunQuery(team, plan=plan, states=("succeeded",), until=until, limit=SERIES_RUNS)
+    records = services.register.page(wanted).runs
+    with ThreadPoolExecutor(READERS) as threads:
+        summaries = list(threads.map(lambda each: _summary(each.run_id, services), records))
+    return [PlanRun(run, summary) for run, summary in zip(records, summaries, strict=True) if summary is not None]
+
+
+def series_of(runs: Sequence[PlanRun]) -> Found:
+    """Return the runs' numbers as series, with what was acknowledged and confirmed."""
+    return series_of_runs(
+        [run.summary for run in runs],
+        acknowledged={each.run_id: each.acknowledged for each, _ in runs if each.acknowledged},
+        confirms={each.run_id: each.confirms for each, _ in runs if each.confirms},
+    )
 
 
 def _is_worse(finding: SeriesFinding) -> bool:
