@@ -12,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.api.conftest import ANNA, BERT, MACHINE, Answer, Api
 
+from stepbench.api.callers import Caller
+from stepbench.api.runs import submit
 from stepbench.contracts.api import ProblemDetails, RunList, RunView
-from stepbench.contracts.runs import QueueEntry
+from stepbench.contracts.runs import QueueEntry, RunRequest
 from stepbench.planning import find_plan
 from stepbench.records.storage import layout
 
@@ -60,9 +62,10 @@ def test_a_plan_of_ones_own_is_as_good_as_a_preset(api: Api) -> None:
 
 
 def test_twenty_requests_at_once_with_one_key_are_one_run(api: Api) -> None:
-    """A caller whose connection broke asks again, and so does whoever calls for it."""
+    """A caller whose connection broke asks again, and so does whoever calls for it; each call has its own sandbox."""
+    request, caller = RunRequest(plan=PRESET), Caller(ANNA, "anna")
     with ThreadPoolExecutor(20) as threads:
-        runs = list(threads.map(lambda _: start(api, headers={"idempotency-key": "deploy-17"}), range(20)))
+        runs = list(threads.map(lambda _: submit(request, "deploy-17", caller, api.memory.services), range(20)))
     assert len({run.run_id for run in runs}) == 1
     assert len(api.machine.started) == 1
 
@@ -104,6 +107,21 @@ def test_a_run_is_stopped_by_its_execution(api: Api) -> None:
     api.memory.register.change(run.run_id, ("submitted",), state="stopped")
     assert api.call("DELETE", f"/runs/{run.run_id}").body["state"] == "stopped"
     assert len(api.machine.stopped) == 1
+
+
+def test_a_level_is_acknowledged_by_its_team(api: Api) -> None:
+    """With a reason, once the run has gone through; saying it again changes the reason."""
+    run = start(api)
+    path = f"/runs/{run.run_id}/acknowledgement"
+    problem(api.call("PUT", path, {"why": "TLS is on"}), 409, "conflict")
+    api.memory.register.change(run.run_id, ("submitted",), state="succeeded")
+    problem(api.call("PUT", path, {"why": "TLS is on"}, caller=BERT), 404, "not-found")
+    for body in ({}, {"why": ""}, {"why": 1}, {"why": "x", "by": "me"}, {"why": "x" * 501}, "[]", ""):
+        assert problem(api.call("PUT", path, body), 422, "refused").problems
+    for why in ("TLS is on", "TLS is on since 2.1"):
+        assert api.call("PUT", path, {"why": why}).body["acknowledged"] == why
+    own = start(api, caller="arn:aws:iam::000000000000:root")
+    problem(api.call("PUT", f"/runs/{own.run_id}/acknowledgement", {"why": "x"}), 403, "not-permitted")
 
 
 def test_a_waiting_run_shows_whom_it_waits_for(api: Api) -> None:

@@ -168,6 +168,16 @@ def test_a_run_is_stopped(memory: MemoryServices, machine: Machine) -> None:
     assert machine.stopped == ["arn:aws:states:us-east-1:000000000000:execution:b:r-1"]
 
 
+def test_a_level_is_accepted(memory: MemoryServices) -> None:
+    """With a reason, which stands on the run's page from then on."""
+    _add(memory, "r-1")
+    assert "Accept the level" in _ask("GET", "/dashboard/runs/r-1")["body"]
+    assert _ask("POST", "/dashboard/runs/r-1/acknowledge", body=_form(why=" "))["statusCode"] == 400
+    answer = _ask("POST", "/dashboard/runs/r-1/acknowledge", body=_form(why="larger <records>"))
+    assert (answer["statusCode"], answer["headers"]["Location"]) == (303, "/dashboard/runs/r-1")
+    assert "is accepted: larger &lt;records&gt;" in _ask("GET", "/dashboard/runs/r-1")["body"]
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [("GET", "/dashboard/runs/r-1"), ("POST", "/dashboard/runs/r-1/stop"), ("GET", "/dashboard/runs/r-1/links/report")],

@@ -83,16 +83,19 @@ FORM = CheckedForm(
     form=StartForm(plan=EVIL, changes=EVIL, document=f"</textarea>{EVIL}", key=EVIL), problems=(PROBLEM,)
 )
 DETAILS = ProblemDetails(type="urn:x", title=EVIL, status=404, detail=EVIL, problems=(PROBLEM,))
-EVIL_RUN = _run(plan=EVIL, cause=EVIL, headline=(EVIL,), caller=EVIL, state="failed", verdict="failed")
+EVIL_RUN = _run(
+    plan=EVIL, cause=EVIL, headline=(EVIL,), caller=EVIL, state="failed", verdict="failed", regressed=(EVIL,)
+)
 EVIL_PLANS = PlanList(plans=(PlanInfo(name=EVIL, question=EVIL, trials=1, events=1, expected_s=1, estimate_usd=1),))
 EVIL_QUEUE = (QueuedRun(run_id="r-1", plan=EVIL, targets=(EVIL,), expected_s=1, waiting_since=NOW, expected_start=NOW),)
 HOSTILE = {
     "runs": lambda: pages.render_runs(
         RunList(runs=(EVIL_RUN,), next=EVIL), EVIL_QUEUE, EVIL_PLANS, RunFilter(plan=EVIL[:60], team=EVIL), FORM, EVIL
     ),
-    "run": lambda: pages.render_run(EVIL_RUN, RunList(runs=(EVIL_RUN, _run(run_id="r-2", plan=EVIL))), may_stop=True),
+    "run": lambda: pages.render_run(EVIL_RUN, RunList(runs=(EVIL_RUN, _run(run_id="r-2", plan=EVIL))), may_change=True),
+    "accepted": lambda: pages.render_run(_run(acknowledged=EVIL), None, may_change=True),
     "running": lambda: pages.render_run(
-        _run(state="running", progress=_progress(activity=EVIL, trial_name=EVIL, phase=EVIL)), None, may_stop=True
+        _run(state="running", progress=_progress(activity=EVIL, trial_name=EVIL, phase=EVIL)), None, may_change=True
     ),
     "plan": lambda: pages.render_plan(EVIL, _trend(EVIL), FORM),
     "compare": lambda: pages.render_comparison(RunList(runs=(EVIL_RUN,)), EVIL, EVIL, _comparison(EVIL)),
@@ -148,7 +151,7 @@ def test_no_script_and_no_style_stands_in_a_page(name: str) -> None:
 
 def test_a_run_shows_its_headline_and_its_documents() -> None:
     """That is what one comes for."""
-    page = pages.render_run(_run(headline=("s3: p50 4 ms",), verdict="passed"), None, may_stop=False)
+    page = pages.render_run(_run(headline=("s3: p50 4 ms",), verdict="passed"), None, may_change=False)
     assert "s3: p50 4 ms" in page
     assert 'href="/runs/r-1/report"' in page
     assert "/runs/r-1/records?trial=1" in page
@@ -158,7 +161,7 @@ def test_a_run_shows_its_headline_and_its_documents() -> None:
 
 def test_a_running_run_shows_how_far_it_is_and_can_be_stopped() -> None:
     """Without a script the page asks for itself again."""
-    page = pages.render_run(_run(state="running", started_at=NOW, progress=_progress()), None, may_stop=True)
+    page = pages.render_run(_run(state="running", started_at=NOW, progress=_progress()), None, may_change=True)
     assert re.search(r'data-field="lag">10 events<', page)
     assert re.search(r'data-field="trial">1 of 2: s3<', page)
     assert 'action="/dashboard/runs/r-1/stop"' in page
@@ -168,7 +171,7 @@ def test_a_running_run_shows_how_far_it_is_and_can_be_stopped() -> None:
 
 def test_a_run_that_has_just_begun_has_no_numbers_yet() -> None:
     """Its plan is not stored, or nobody beats."""
-    page = pages.render_run(_run(state="running", started_at=NOW), None, may_stop=False)
+    page = pages.render_run(_run(state="running", started_at=NOW), None, may_change=False)
     assert "it has just begun" in page
 
 
@@ -176,7 +179,7 @@ def test_who_waits_sees_whom_it_waits_for() -> None:
     """A run of another team has no name there."""
     waited = (WaitedFor(targets=("s3",), expected_s=60), WaitedFor(run_id="r-0", targets=("s3",), expected_s=60))
     place = QueuePlace(position=3, waits_for=waited, waiting_since=NOW, expected_start=NOW)
-    page = pages.render_run(_run(state="queued", queue=place), None, may_stop=True)
+    page = pages.render_run(_run(state="queued", queue=place), None, may_change=True)
     assert "Number 3 in the queue" in page
     assert "a run of another team" in page
     assert 'href="/dashboard/runs/r-0"' in page

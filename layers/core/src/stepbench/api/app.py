@@ -15,13 +15,13 @@ from botocore.exceptions import BotoCoreError, ClientError
 from stepbench.api import dashboard, plans, runs
 from stepbench.api.callers import require_caller
 from stepbench.api.problems import ApiError, ErrorKind, problem_response
-from stepbench.contracts.api import Download, PlanList, RunFilter, RunList, RunView, Validation
+from stepbench.contracts.api import Acknowledgement, Download, PlanList, RunFilter, RunList, RunView, Validation
 from stepbench.contracts.verdict import RunComparison
 from stepbench.errors import PlanError, Problem, RecordsUnavailableError
 from stepbench.observability import logger
 from stepbench.planning import plan_schema
 from stepbench.planning.problems import shown
-from stepbench.planning.requests import parse_submission
+from stepbench.planning.requests import parse_body, parse_submission
 from stepbench.records.storage.run_register import RunQuery
 from stepbench.stages.services import PROMPT, connect
 
@@ -81,6 +81,15 @@ def stop_run(run_id: RunIdPath) -> Response[RunView]:
     """Stop a run; one that is over stays as it is."""
     services = _services()
     return _answer(runs.stop(run_id, _caller(services), services), HTTPStatus.ACCEPTED)
+
+
+@app.put("/runs/<run_id>/acknowledgement", summary="Accept the level that begins with a run")
+def acknowledge_run(run_id: RunIdPath) -> Response[RunView]:
+    """Make a run the first of a new baseline; saying so again changes the reason."""
+    services = _services()
+    caller = _caller(services)
+    why = parse_body(Acknowledgement, app.current_event.decoded_body or "").why
+    return _answer(runs.acknowledge(run_id, why, caller, services))
 
 
 @app.get("/runs/<run_id>/report", status_code=303, summary="The report's page")

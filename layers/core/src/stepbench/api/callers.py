@@ -32,8 +32,8 @@ class Caller(NamedTuple):
         """Tell whether a run is the caller's to see: its team's, or one that nobody has asked for by name."""
         return run.team in {self.team, DEFAULT_TEAM}
 
-    def may_stop(self, run: RunRecord) -> bool:
-        """Tell whether a run is the caller's to stop."""
+    def may_change(self, run: RunRecord) -> bool:
+        """Tell whether a run is the caller's to stop, or to acknowledge."""
         return run.team == self.team
 
 

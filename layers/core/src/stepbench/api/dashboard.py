@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from stepbench.api import plans, runs
 from stepbench.api.callers import caller_of, require_caller
 from stepbench.api.problems import ApiError, ErrorKind, problem_details
-from stepbench.contracts.api import Download, ProblemItem, RunFilter
+from stepbench.contracts.api import Acknowledgement, Download, ProblemItem, RunFilter
 from stepbench.contracts.dashboard import CheckedForm, StartForm
 from stepbench.contracts.runs import RunRequest
 from stepbench.errors import PlanError, Problem
@@ -125,8 +125,7 @@ def show_run(run_id: str) -> Response[str]:
     record = runs.find(run_id, visit.caller, visit.services)
     view = runs.view(record, visit.caller, visit.services)
     others = _ended(visit, record.plan, record.team) if record.ended and record.plan else None
-    may_stop = visit.caller.may_stop(record) and not record.ended
-    return _html(_pages().render_run(view, others, may_stop=may_stop))
+    return _html(_pages().render_run(view, others, may_change=visit.caller.may_change(record)))
 
 
 @router.post(f"{_ROOT}/runs/<run_id>/stop", include_in_schema=False)
@@ -134,6 +133,17 @@ def stop_run(run_id: str) -> Response[str]:
     """Stop a run, and lead back to its page."""
     visit = _visit()
     return _see(f"{_ROOT}/runs/{runs.stop(run_id, visit.caller, visit.services).run_id}")
+
+
+@router.post(f"{_ROOT}/runs/<run_id>/acknowledge", include_in_schema=False)
+def acknowledge_run(run_id: str) -> Response[str]:
+    """Accept the level that begins with a run, and lead back to its page."""
+    visit = _visit()
+    try:
+        given = Acknowledgement(why=_fields().get("why", "").strip())
+    except ValidationError as error:
+        raise ApiError(ErrorKind.BAD_REQUEST, "a reason is missing, or too long", field_problems(error)) from error
+    return _see(f"{_ROOT}/runs/{runs.acknowledge(run_id, given.why, visit.caller, visit.services).run_id}")
 
 
 @router.get(f"{_ROOT}/runs/<run_id>/links/<document>", include_in_schema=False)

@@ -10,15 +10,17 @@ from typing import Any
 import stepbench
 from stepbench.api.app import app
 from stepbench.api.problems import CONTENT_TYPE, ErrorKind
-from stepbench.contracts.api import ProblemDetails, RunFilter, Submission
+from stepbench.contracts.api import Acknowledgement, ProblemDetails, RunFilter, Submission
 
 Document = dict[str, Any]
 _REFERENCES = "#/components/schemas/{model}"
-_WITH_BODY = (("/runs", "post"), ("/plans/validate", "post"))
+_ACKNOWLEDGE = ("/runs/{run_id}/acknowledgement", "put")
+_BODIES = {("/runs", "post"): Submission, ("/plans/validate", "post"): Submission, _ACKNOWLEDGE: Acknowledgement}
 _ALWAYS = (ErrorKind.NOT_SIGNED, ErrorKind.NOT_PERMITTED, ErrorKind.UNAVAILABLE, ErrorKind.MISTAKE)
 _OF_A_ROUTE = {
     ("/runs", "post"): (ErrorKind.BAD_REQUEST, ErrorKind.CONFLICT, ErrorKind.REFUSED),
     ("/runs", "get"): (ErrorKind.BAD_REQUEST,),
+    _ACKNOWLEDGE: (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.CONFLICT, ErrorKind.REFUSED),
     ("/plans/{name}", "get"): (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND),
     ("/plans/validate", "post"): (ErrorKind.BAD_REQUEST, ErrorKind.REFUSED),
     ("/compare", "get"): (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.REFUSED),
@@ -43,7 +45,7 @@ def openapi() -> Document:
     document: Document = json.loads(made.model_dump_json(by_alias=True, exclude_none=True))
     document.pop("servers", None)  # each stack has an address of its own
     schemas = document["components"]["schemas"]
-    for model in (Submission, ProblemDetails):
+    for model in (Submission, Acknowledgement, ProblemDetails):
         schema = model.model_json_schema(ref_template=_REFERENCES)
         schemas.update(schema.pop("$defs", {}))
         schemas[model.__name__] = schema
@@ -60,8 +62,8 @@ def openapi() -> Document:
             operation["operationId"] = operation["operationId"].removesuffix(f"{of_path}_{method}")
             _describe_errors(operation, (*_OF_A_ROUTE.get((path, method), _of_any(path)), *_ALWAYS))
     _describe_filter(document["paths"]["/runs"]["get"]["parameters"])
-    for path, method in _WITH_BODY:
-        content = {"application/json": {"schema": {"$ref": _REFERENCES.format(model="Submission")}}}
+    for (path, method), body in _BODIES.items():
+        content = {"application/json": {"schema": {"$ref": _REFERENCES.format(model=body.__name__)}}}
         document["paths"][path][method]["requestBody"] = {"required": True, "content": content}
     document["components"]["securitySchemes"] = {
         "sigv4": {

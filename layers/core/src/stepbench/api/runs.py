@@ -123,9 +123,8 @@ def stop(run_id: str, caller: Caller, services: Services) -> RunView:
         ApiError: there is no such run, or it is another team's to stop.
     """
     run = find(run_id, caller, services)
-    if not caller.may_stop(run):
-        message = f"run {run_id} belongs to team {run.team}, and you are of team {caller.team}"
-        raise ApiError(ErrorKind.NOT_PERMITTED, message)
+    if not caller.may_change(run):
+        raise ApiError(ErrorKind.NOT_PERMITTED, _not_yours(run, caller))
     if not run.ended:
         try:
             services.aws("stepfunctions").stop_execution(
@@ -135,6 +134,23 @@ def stop(run_id: str, caller: Caller, services: Services) -> RunView:
             if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
                 raise
     return view(services.register.find(run_id) or run, caller, services)
+
+
+def acknowledge(run_id: str, why: str, caller: Caller, services: Services) -> RunView:
+    """
+    Accept the level that begins with a run: the plan's next runs are set against it.
+
+    Raises:
+        ApiError: there is no such run, it is another team's to judge, or it has not gone through.
+    """
+    run = find(run_id, caller, services)
+    if not caller.may_change(run):
+        raise ApiError(ErrorKind.NOT_PERMITTED, _not_yours(run, caller))
+    changed = services.register.change(run_id, ("succeeded",), acknowledged=why)
+    if changed is None:
+        message = f"run {run_id} is {run.state}; a level begins with a run that went through"
+        raise ApiError(ErrorKind.CONFLICT, message)
+    return view(changed, caller, services)
 
 
 def download(run: RunRecord, document: str, trial: int, services: Services) -> Download:
@@ -155,6 +171,10 @@ def download(run: RunRecord, document: str, trial: int, services: Services) -> D
         raise ApiError(ErrorKind.NOT_FOUND, message) from error
     url = services_s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": key}, ExpiresIn=LINK_S)
     return Download(url=url, expires_at=_now(services) + timedelta(seconds=LINK_S))
+
+
+def _not_yours(run: RunRecord, caller: Caller) -> str:
+    return f"run {run.run_id} belongs to team {run.team}, and you are of team {caller.team}"
 
 
 def _known(run_id: str, digest: str, services: Services) -> RunRecord:

@@ -28,6 +28,12 @@ class Submission(Contract):
     )
 
 
+class Acknowledgement(Contract):
+    """That the level which begins with a run is accepted: its shift is no regression, and the new baseline."""
+
+    why: str = Field(min_length=1, max_length=500, description="For who asks later; runs' reports show it.")
+
+
 class ProblemItem(Contract):
     """One thing that is wrong with a request."""
 

@@ -45,10 +45,10 @@ def render_runs(  # noqa: PLR0913, PLR0917 -- what the page shows
     return _render("runs", **shown, questions=list(_by_question(plans)), form=form, going_on=going_on)
 
 
-def render_run(run: RunView, others: RunList | None, *, may_stop: bool) -> str:
-    """Render a run; `others` are those that it can be compared with."""
+def render_run(run: RunView, others: RunList | None, *, may_change: bool) -> str:
+    """Render a run; `others` are those that it can be compared with. `may_change`: it is the caller's."""
     beside = [each for each in others.runs if each.run_id != run.run_id] if others else []
-    return _render("run", run=run, others=beside, may_stop=may_stop, going_on=run.state not in ENDED_STATES)
+    return _render("run", run=run, others=beside, may_change=may_change, going_on=run.state not in ENDED_STATES)
 
 
 def render_plan(name: str, trend: PlanTrend | None, form: CheckedForm) -> str:

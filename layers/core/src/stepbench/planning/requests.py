@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from stepbench.contracts.runs import RunRequest
 from stepbench.errors import PlanError, Problem
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import Plan
 
+M = TypeVar("M", bound=BaseModel)
 PLAN = "plan"
-
-
 ASKED = frozenset({"plan", "set", "regressions"})
 """What a caller of the API says of a run; the rest is known of the caller."""
 
@@ -43,7 +42,7 @@ def parse_submission(text: str) -> RunRequest:
     ]
     if problems:
         raise PlanError(problems)
-    return _parsed(found)
+    return _parsed(RunRequest, found)
 
 
 def parse_request(document: object) -> RunRequest:
@@ -55,12 +54,17 @@ def parse_request(document: object) -> RunRequest:
     """
     if isinstance(document, dict) and PLAN not in document:
         return RunRequest(plan=document)
-    return _parsed(read_json(document))
+    return _parsed(RunRequest, read_json(document))
 
 
-def _parsed(found: dict[str, Any]) -> RunRequest:
+def parse_body(model: type[M], text: str) -> M:
+    """Return the model that a request's body is; raises PlanError with every field that is wrong."""
+    return _parsed(model, read_json(text))
+
+
+def _parsed(model: type[M], found: dict[str, Any]) -> M:
     try:
-        return RunRequest.model_validate_json(json.dumps(found), strict=True)
+        return model.model_validate_json(json.dumps(found), strict=True)
     except ValidationError as error:
         raise PlanError(field_problems(error)) from error
 
