@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import boto3
 import botocore.session
@@ -18,6 +19,7 @@ from tests.statemachines.conftest import load_machine
 from stepbench.clock_offset import ROUNDS, TIMEOUT_S
 from stepbench.contracts.metric import Metric
 from stepbench.contracts.plan import SLICE_S
+from stepbench.contracts.runs import RunRecord
 from stepbench.contracts.workload import Kind, ProductRecord, Workload
 from stepbench.drivers.dynamodb.requests import OperationRequests
 from stepbench.drivers.etcd.cluster import TEAR_DOWN_TURN_S
@@ -41,6 +43,7 @@ from stepbench.stages import (
     watch_changes,
 )
 from stepbench.stages.receive_events import BUCKET_PATIENCE, TABLE_PATIENCE
+from stepbench.stages.run_events import REGRESSION_DETECTED, SOURCE, event_detail
 from stepbench.stages.run_writer import Bench
 from stepbench.stages.watch_changes import WatchPace
 from stepbench.workload.operations import Contents
@@ -570,6 +573,42 @@ def test_a_size_that_cannot_be_is_refused_before_anything_is_made(
     pattern = re.compile(body["AllowedPattern"])
     assert all(pattern.search(each) for each in [body["Default"], *taken])
     assert not any(pattern.search(each) for each in refused)
+
+
+def test_every_parameter_is_described_for_who_deploys() -> None:
+    """docs/deploy.md has a row of each."""
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/deploy.md").read_text(), re.MULTILINE)
+    assert set(TEMPLATE["Parameters"]) <= set(rows)
+
+
+def test_a_regression_is_sent_by_email_where_one_is_given() -> None:
+    """The rule matches what is announced, reads fields that are there, and may publish to its topic."""
+    named = {name: body for name, body in TEMPLATE["Resources"].items() if body.get("Condition") == "TellsRegressions"}
+    assert set(named) == {
+        "RegressionTopic",
+        "RegressionSubscription",
+        "RegressionRule",
+        "EventsMayPublishRegressions",
+    }
+    rule = named["RegressionRule"]["Properties"]
+    assert rule["EventPattern"]["source"] == [SOURCE]
+    assert rule["EventPattern"]["detail-type"] == [REGRESSION_DETECTED]
+    (target,) = rule["Targets"]
+    run = RunRecord(
+        run_id="r",
+        team="t",
+        plan="p",
+        state="succeeded",
+        submitted_at=datetime(2026, 1, 1, tzinfo=UTC),
+        regressed=("x",),
+    )
+    detail = event_detail(run, "bench")
+    paths = target["InputTransformer"]["InputPathsMap"]
+    for name, path in paths.items():
+        assert path.removeprefix("$.detail.").partition("[")[0] in detail, name
+    assert set(re.findall(r"<(\w+)>", json.loads(target["InputTransformer"]["InputTemplate"]))) == set(paths)
+    (statement,) = named["EventsMayPublishRegressions"]["Properties"]["PolicyDocument"]["Statement"]
+    assert statement["Condition"] == {"ArnEquals": {"aws:SourceArn": {"Fn::GetAtt": ["RegressionRule", "Arn"]}}}
 
 
 def test_a_schedule_starts_a_run_named_after_its_invocation() -> None:

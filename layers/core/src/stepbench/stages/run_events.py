@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -35,11 +35,8 @@ _FIELDS = {
 
 def announce(kind: str, run: RunRecord, services: Services) -> None:
     """Put an event on the bus; a bus that does not take it delays no run, and is told in the log."""
-    detail = {
-        "stack": services.settings.function_prefix,
-        **run.model_dump(mode="json", include=_FIELDS, exclude_none=True),
-    }
-    entry = {"Source": SOURCE, "DetailType": kind, "Detail": json.dumps(detail)}
+    detail = json.dumps(event_detail(run, services.settings.function_prefix))
+    entry = {"Source": SOURCE, "DetailType": kind, "Detail": detail}
     try:
         answer = services.aws("events").put_events(Entries=[entry])
     except (BotoCoreError, ClientError):
@@ -49,3 +46,8 @@ def announce(kind: str, run: RunRecord, services: Services) -> None:
         logger.error(
             "EventBridge refused an event", extra={"run_id": run.run_id, "event": kind, "why": answer["Entries"]}
         )
+
+
+def event_detail(run: RunRecord, stack: str) -> dict[str, Any]:
+    """Return what an event says of a run."""
+    return {"stack": stack, **run.model_dump(mode="json", include=_FIELDS, exclude_none=True)}
