@@ -24,7 +24,7 @@ SUITE_OF_localstack := tests/statemachines/test_on_emulator.py tests/statemachin
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 
-.PHONY: run rehearse test test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
+.PHONY: run rehearse test test-api test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
   setup setup-test setup-localstack down clean help
 
 help: ## This list
@@ -47,6 +47,9 @@ coverage: setup setup-test ## The same, with the lines that no test ran (takes l
 test-faults: setup setup-test ## Set up, then the fault tour (25 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
 	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results $(RESULTS)) $(PYTEST_ARGS)
+
+test-api: setup setup-test ## Set up, then some 10,000 requests that are made of the API's description, through HTTP
+	STEPBENCH_API_CASES=1100 $(VENV)/bin/python -m pytest -rP tests/end_to_end/test_api_contract.py $(PYTEST_ARGS)
 
 test-emulator: EMULATOR ?= $(or $(AWS_ENDPOINT_URL),localstack)
 test-emulator: setup setup-test ## Set up, then what emulators can show on another: EMULATOR=localstack, or AWS_ENDPOINT_URL=http://…

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -35,10 +36,14 @@ class ApiClient:
     deployment: Deployment
     credentials: Credentials | None = Credentials("test", "test")  # noqa: RUF009 -- never changed
 
+    @cached_property
+    def _host(self) -> str:
+        """Return the API's host; a stack is found anew each time that it is asked for, which takes a while."""
+        return urlsplit(self.deployment.stack.outputs[API_URL]).netloc
+
     def call(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> Answer:
         """Send a request, and follow no redirection."""
-        emulator = urlsplit(self.deployment.endpoint("emulator"))
-        host = urlsplit(self.deployment.stack.outputs[API_URL]).netloc
+        emulator, host = urlsplit(self.deployment.endpoint("emulator")), self._host
         data = None if body is None else json.dumps(body)
         request = AWSRequest(method, f"http://{host}{path}", headers or {}, data)
         if self.credentials is not None:

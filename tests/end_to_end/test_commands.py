@@ -47,6 +47,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "load-host": lambda _: ("--help",),  # it serves a deployed stack for ever: test_load_host.py
     "report": lambda here: ("latest", "--out", here.out, "--quiet"),
     "runs": lambda here: ("--out", here.out),
+    "regressions": lambda here: ("--out", here.out),
     "prices": lambda _: ("--region", "eu-west-1"),
     "compare": lambda here: ("latest", "latest", "--out", here.out),
     "completion": lambda _: ("bash",),

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from rich.console import Console
 from tests.integration.local.conftest import ROLE
-from tests.samples.services import RESULTS_TABLE
+from tests.samples.services import RESULTS_TABLE, RUNS_TABLE
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.plan import Plan
@@ -144,6 +144,7 @@ def template() -> str:
     resources = {
         "Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "running-results"}},
         "Table": {"Type": "AWS::DynamoDB::Table", "Properties": {"TableName": "running-results", **RESULTS_TABLE}},
+        "Runs": {"Type": "AWS::DynamoDB::Table", "Properties": {"TableName": "running-runs", **RUNS_TABLE}},
         "RenderReportFunction": function(RENDER),
         "SweepTargetsFunction": function(SWEEP),
         "AnalyseTrialFunction": function(FAILS),
@@ -161,6 +162,7 @@ def template() -> str:
         "TrialStateMachineArn": {"Value": {"Ref": "Trial"}},
         "ResultsTableName": {"Value": {"Ref": "Table"}},
         "ResultsBucketName": {"Value": {"Ref": "Bucket"}},
+        "RunsTableName": {"Value": {"Ref": "Runs"}},
     }
     return json.dumps({"Resources": resources, "Outputs": outputs})
 

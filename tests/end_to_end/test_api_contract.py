@@ -1,0 +1,119 @@
+"""
+The deployed API against its own description: requests that schemathesis makes of docs/openapi.json, through HTTP.
+
+Each answer has to have a status, a type and a body that the description names, and none may be a server's error.
+STEPBENCH_API_CASES is the number of requests for each operation (`make test-api` asks for 10,000 in all).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+import schemathesis
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from hypothesis import HealthCheck, settings
+from requests.auth import AuthBase
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from tests.end_to_end.api_client import ApiClient
+from tests.end_to_end.deployment import ROOT, Deployment, plan, wait_for
+
+from stepbench.contracts.runs import ENDED_STATES
+from stepbench.local.stack import API_URL, REGION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from requests import PreparedRequest
+
+CASES = int(os.environ.get("STEPBENCH_API_CASES", "25"))
+RUN_LIMIT_S = 240
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+schema = schemathesis.openapi.from_dict(json.loads((ROOT / "docs/openapi.json").read_text()))
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(RUN_LIMIT_S + 20 * CASES)]
+
+
+class Signed(AuthBase):
+    """It signs a request for the deployed API, as the account itself."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        """Add the headers of Signature Version 4."""
+        request.headers["Host"] = self._host
+        url = urlsplit(str(request.url))._replace(netloc=self._host).geturl()
+        signed = AWSRequest(request.method, url, {}, request.body)
+        SigV4Auth(Credentials("test", "test"), "execute-api", REGION).add_auth(signed)
+        request.headers.update(dict(signed.headers.items()))
+        return request
+
+
+class Target(NamedTuple):
+    """The API under test: its clients, its host, and a run of it that has gone through."""
+
+    api: ApiClient
+    endpoint: str
+    signed: Signed
+    run_id: str
+    answers: Counter[int]
+
+
+@pytest.fixture(scope="module")
+def target(deployment: Deployment) -> Iterator[Target]:
+    """Return the API with a finished run; at the end no run is left, whatever was started meanwhile."""
+    api = ApiClient(deployment)
+    run_id = str(api.call("POST", "/runs", {"plan": plan("contract", "s3", warm_up=5, measured=20)}).body["run_id"])
+    assert wait_for(lambda: api.call("GET", f"/runs/{run_id}").body["state"] == "succeeded", RUN_LIMIT_S)
+    host = urlsplit(deployment.stack.outputs[API_URL]).netloc
+    yield Target(api, deployment.endpoint("emulator"), Signed(host), run_id, answers := Counter())
+    sys.stdout.write(f"{answers.total()} answers by status: {dict(sorted(answers.items()))}\n")
+    assert wait_for(lambda: _running(api) == [], RUN_LIMIT_S)
+
+
+def _running(api: ApiClient) -> list[str]:
+    runs = api.call("GET", "/runs?limit=200").body["runs"]
+    return [run["run_id"] for run in runs if run["state"] not in ENDED_STATES]
+
+
+def _lead_to(case: schemathesis.Case, run_id: str) -> None:
+    """Have about half of the requests for a run ask for one that is there."""
+    for place in (case.path_parameters, case.query):
+        for name in set(place or {}) & {"run_id", "a", "b"}:
+            if len(str(place[name])) % 2:
+                place[name] = run_id
+
+
+@schema.parametrize()
+@settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
+def test_every_answer_is_as_described(case: schemathesis.Case, target: Target) -> None:
+    """Whoever generated a client from the description can read whatever comes."""
+    _lead_to(case, target.run_id)
+    asked: dict[str, Any] = {"auth": target.signed, "allow_redirects": False, "timeout": 60}
+    answer = case.call(base_url=target.endpoint, **asked)
+    target.answers[answer.status_code] += 1
+    if case.method == "POST" and answer.status_code == HTTPStatus.ACCEPTED:
+        target.api.call("DELETE", f"/runs/{answer.json()['run_id']}")
+    case.validate_response(answer, checks=CHECKS)
