@@ -23,6 +23,7 @@ from botocore.credentials import Credentials
 from hypothesis import HealthCheck, settings
 from requests.auth import AuthBase
 from schemathesis.checks import not_a_server_error
+from schemathesis.generation.case import Case
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
@@ -88,7 +89,8 @@ def target(deployment: Deployment) -> Iterator[Target]:
     run_id = str(api.call("POST", "/runs", {"plan": plan("contract", "s3", warm_up=5, measured=20)}).body["run_id"])
     assert wait_for(lambda: api.call("GET", f"/runs/{run_id}").body["state"] == "succeeded", RUN_LIMIT_S)
     host = urlsplit(deployment.stack.outputs[API_URL]).netloc
-    yield Target(api, deployment.endpoint("emulator"), Signed(host), run_id, answers := Counter())
+    answers: Counter[int] = Counter()
+    yield Target(api, deployment.endpoint("emulator"), Signed(host), run_id, answers)
     sys.stdout.write(f"{answers.total()} answers by status: {dict(sorted(answers.items()))}\n")
     assert wait_for(lambda: _running(api) == [], RUN_LIMIT_S)
 
@@ -98,7 +100,7 @@ def _running(api: ApiClient) -> list[str]:
     return [run["run_id"] for run in runs if run["state"] not in ENDED_STATES]
 
 
-def _lead_to(case: schemathesis.Case, run_id: str) -> None:
+def _lead_to(case: Case[Any], run_id: str) -> None:
     """Have about half of the requests for a run ask for one that is there."""
     for place in (case.path_parameters, case.query):
         for name in set(place or {}) & {"run_id", "a", "b"}:
@@ -108,7 +110,7 @@ def _lead_to(case: schemathesis.Case, run_id: str) -> None:
 
 @schema.parametrize()
 @settings(max_examples=CASES, deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_answer_is_as_described(case: schemathesis.Case, target: Target) -> None:
+def test_every_answer_is_as_described(case: Case[Any], target: Target) -> None:
     """Whoever generated a client from the description can read whatever comes."""
     _lead_to(case, target.run_id)
     asked: dict[str, Any] = {"auth": target.signed, "allow_redirects": False, "timeout": 60}
