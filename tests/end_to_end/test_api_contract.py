@@ -23,7 +23,6 @@ from botocore.credentials import Credentials
 from hypothesis import HealthCheck, settings
 from requests.auth import AuthBase
 from schemathesis.checks import not_a_server_error
-from schemathesis.generation.case import Case
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     negative_data_rejection,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from requests import PreparedRequest
+    from schemathesis.generation.case import Case
 
 CASES = int(os.environ.get("STEPBENCH_API_CASES", "25"))
 RUN_LIMIT_S = 240
