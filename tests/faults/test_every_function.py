@@ -1,0 +1,109 @@
+"""A run is stopped while each of its functions works, and each of them is killed at its work: nothing is left of it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
+import pytest
+from tests.end_to_end.api_client import ApiClient
+from tests.end_to_end.deployment import plan, sandboxes, wait_for
+from tests.statemachines.conftest import MACHINES, load_machine
+
+from stepbench.contracts.runs import ENDED_STATES
+
+if TYPE_CHECKING:
+    from tests.end_to_end.deployment import Deployment
+    from tests.faults.surroundings import Surroundings
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+
+RUN_LIMIT_S = 200
+WORK_S = 0.005
+"""So much of the processor an invocation takes at least; an idle sandbox takes none."""
+STILL_S = 2.0
+ELSEWHERE = {"ScaleTarget", "MeasureUtilisation", "CheckPrecision"}
+"""Functions of states that are entered by phases which scale, look for a rate, or end when enough is known."""
+STORES = {"ReceiveEvents": "s3"}
+"""Stores whose trials have a function that those on etcd have not."""
+
+
+def _functions() -> list[str]:
+    """Return the functions of both machines' Task states, and the receiver."""
+    names = {state.name for machine in MACHINES for state in load_machine(machine).tasks()}
+    return sorted((names | {"ReceiveEvents"}) - ELSEWHERE)
+
+
+class Worker(NamedTuple):
+    """A sandbox, and how much of the processor it has taken so far."""
+
+    process: psutil.Process
+    cpu_s: float
+
+
+def _workers(deployment: Deployment, function: str) -> dict[int, Worker]:
+    found = {}
+    for process in sandboxes(deployment, function):
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        found[process.pid] = Worker(process, times.user + times.system)
+    return found
+
+
+def _at_work(before: dict[int, Worker], now: dict[int, Worker]) -> list[psutil.Process]:
+    """Return the sandboxes that are new, or have taken some of the processor since."""
+    return [
+        worker.process for pid, worker in now.items() if pid not in before or worker.cpu_s - before[pid].cpu_s >= WORK_S
+    ]
+
+
+def _start_until_at_work(api: ApiClient, deployment: Deployment, function: str) -> tuple[str, list[psutil.Process]]:
+    """Start a run and wait until the function is at work in it; return the run's id, and the function's sandboxes."""
+    before, working = _workers(deployment, function), list[psutil.Process]()
+    document = plan(f"at-{function}".lower(), STORES.get(function, "etcd"), warm_up=10, measured=40)
+    run_id = str(api.call("POST", "/runs", {"plan": document}).body["run_id"])
+    until = time.monotonic() + RUN_LIMIT_S
+    while not working and time.monotonic() < until:
+        working = _at_work(before, _workers(deployment, function))
+    assert working, f"{function} was never at work"
+    return run_id, working
+
+
+def _await_end(api: ApiClient, run_id: str) -> str:
+    assert wait_for(lambda: api.call("GET", f"/runs/{run_id}").body["state"] in ENDED_STATES, RUN_LIMIT_S)
+    return str(api.call("GET", f"/runs/{run_id}").body["state"])
+
+
+def _assert_nothing_left(surroundings: Surroundings, before: dict[str, object]) -> None:
+    """Leases, queue, targets and processes are as before, and no writer works any more."""
+    assert surroundings.leftovers(before) == "nothing"
+    writers = _workers(surroundings.deployment, "RunWriter")
+    time.sleep(STILL_S)
+    assert _at_work(writers, _workers(surroundings.deployment, "RunWriter")) == []
+
+
+@pytest.mark.parametrize("function", _functions())
+def test_a_run_is_stopped_at_each_of_its_states(surroundings: Surroundings, function: str) -> None:
+    """Whoever stops a run over the API does not know where it is."""
+    api, before = ApiClient(surroundings.deployment), surroundings.footprint()
+    run_id, _ = _start_until_at_work(api, surroundings.deployment, function)
+    assert api.call("DELETE", f"/runs/{run_id}").status == 202
+    assert _await_end(api, run_id) in {"stopped", "succeeded"}  # it may just have been concluded
+    _assert_nothing_left(surroundings, before)
+
+
+@pytest.mark.parametrize("function", _functions())
+def test_a_function_that_is_killed_at_its_work_leaves_nothing(surroundings: Surroundings, function: str) -> None:
+    """Its state is tried again, or the run fails; either way the store is free for the next one."""
+    api, before = ApiClient(surroundings.deployment), surroundings.footprint()
+    run_id, working = _start_until_at_work(api, surroundings.deployment, function)
+    for process in working:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
+    assert _await_end(api, run_id) in {"succeeded", "failed"}
+    _assert_nothing_left(surroundings, before)
