@@ -69,7 +69,12 @@ def handler(task, context):
             table.delete_item(Key={"pk": lease["pk"], "sk": lease["sk"]})
     return {"swept": [], "pending": []}
 """
-FAILS = "def handler(task, context): raise ValueError('no records')"
+CONCLUDE = f"""{RENDER}
+render = handler
+def handler(task, context):
+    render({{**task, "started_at": "2026-01-01T00:00:00Z", "stopped": True}}, context)
+    raise ValueError("no records")
+"""
 
 
 def function(code: str) -> dict[str, Any]:
@@ -147,8 +152,7 @@ def template() -> str:
         "Runs": {"Type": "AWS::DynamoDB::Table", "Properties": {"TableName": "running-runs", **RUNS_TABLE}},
         "RenderReportFunction": function(RENDER),
         "SweepTargetsFunction": function(SWEEP),
-        "AnalyseTrialFunction": function(FAILS),
-        "CollectLogsFunction": function(FAILS),
+        "ConcludeRunFunction": function(CONCLUDE),
         "Trial": machine("running-trial", trial),
         "Benchmark": machine(
             "running-benchmark",
@@ -250,8 +254,7 @@ def test_ctrl_c_stops_executions_frees_targets_and_renders(executions: Execution
     assert executions.children() == []
     assert all(stack.table.flag(each.tag, layout.CANCELLED) for each in executions.run.specs)
     assert [lease for lease in stack.table.leases() if lease.run_id == executions.run.run_id] == []
-    assert "the report has no logs: CollectLogsFunction: ValueError: no records" in said
-    assert "no partial report: AnalyseTrialFunction: ValueError: no records" in said
+    assert "no partial report: ConcludeRunFunction: ValueError: no records" in said
 
 
 def test_ctrl_c_before_the_start_stops_nothing_and_still_ends(
@@ -294,6 +297,7 @@ def test_the_observer_sees_phase_and_events(executions: Executions) -> None:
         ref = spec.ref
         stack.runs.put_json(layout.phase_key(ref, 0, "plan.json"), {"start_at_ns": 5})
         stack.table.beat(spec.tag, "writer#00-0000-0000-00", {"sent": 7})
+        wait_until("the beat is seen", lambda: _look(observer).sent == 7, timeout_s=20)
         stack.table.put_t4(spec.tag, "event", 2, {"n": 6})
         for _ in range(60):
             observer.step()
