@@ -231,7 +231,7 @@ def _level(level: float, runs: int, noise: Noise, sign: int) -> Estimate:
 
 def _runs_to_decide(detector: SeriesDetector, noise: Noise, before: int) -> int | None:
     """Return how many runs show a change of the minimum effect; with as long a baseline where this one does not do."""
-    needed = detector.needed_weight(noise)
+    needed = detector.needed_weight(noise, STEPS[-1])
     found = runs_to_decide(noise, detector.smallest, needed, before, STEPS[-1])
     return found or runs_to_decide(noise, detector.smallest, needed, None, MOST_RUNS)
 
