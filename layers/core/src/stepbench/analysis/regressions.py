@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from stepbench.stats.drift import Drift
     from stepbench.stats.noise import Noise
 
-FALSE_ALARMS_PER_100_RUNS = {"normal": 0.045, "spikes": 0.075, "AR(1)": 0.055, "two modes": 0.125}
+FALSE_ALARMS_PER_100_RUNS = {"normal": 0.03, "spikes": 0.035, "AR(1)": 0.075, "two modes": 0.02}
 """Measured by `benchmarks/regressions.py` on series without a change (`benchmarks/results/regressions.json`)."""
 _DRIFT_BEFORE = 10
 """Runs of the old level that a drift may have begun in."""
@@ -231,7 +231,7 @@ def _level(level: float, runs: int, noise: Noise, sign: int) -> Estimate:
 
 def _runs_to_decide(detector: SeriesDetector, noise: Noise, before: int) -> int | None:
     """Return how many runs show a change of the minimum effect; with as long a baseline where this one does not do."""
-    needed = detector.needed_weight(noise)
+    needed = detector.needed_weight(noise, STEPS[-1])
     found = runs_to_decide(noise, detector.smallest, needed, before, STEPS[-1])
     return found or runs_to_decide(noise, detector.smallest, needed, None, MOST_RUNS)
 

@@ -27,12 +27,20 @@ MIN_HISTORY = 10
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 16, 20, 25)
 RAMPS = (8, 12, 16, 20, 25)
 """Lengths of the windows in which a shift, or a drift, is looked for."""
-THRESHOLD = 4.0
+THRESHOLD = 4.6
 SUSPICION = 1.5
-MORE_FOR_BETTER, MORE_FOR_RAMP, MORE_FOR_FEW = 4.0, 2.5, 40.0
-"""Added to the threshold; the last over the number of runs that the noise is learned from."""
-LITTLE_CORRELATION, MORE_FOR_CORRELATION, MOST_FOR_CORRELATION = 0.12, 35.0, 8.0
-"""From the first on, so much a unit is added, and so much at most: the autocorrelation, too, is only estimated."""
+MORE_FOR_BETTER, MORE_FOR_RAMP, FEW = 4.0, 0.5, 35.0
+"""Added to the threshold; the last as the square of its ratio to the number of runs that the noise is learned from."""
+MORE_FOR_LONGER, LONGEST = 3.0, 6
+"""
+The first is added with the logarithm of a window's length over `MIN_RUNS`, up to the second. Three runs are what tells
+soonest, so most of the false alarms that are allowed are left to them; a slower mode lasts for four or five as well.
+"""
+SHOWN_CORRELATION, MORE_FOR_CORRELATION, MOST_FOR_CORRELATION = 2.3, 20.0, 8.0
+"""
+From so many standard errors on, so much a unit is added, and so much at most: the autocorrelation, too, is estimated.
+What independent runs show by chance adds nothing.
+"""
 BACK = 3.0
 """The evidence from which on the last runs are taken to lie on the accepted level again."""
 SPIKE = 3.5
@@ -50,6 +58,14 @@ class Window(NamedTuple):
     noise: Noise
     level: float
     before: int
+
+
+class Known(NamedTuple):
+    """The level before a place, the noise about it, and how many runs the level is taken from."""
+
+    level: float
+    noise: Noise
+    runs: int
 
 
 class Change(NamedTuple):
@@ -88,6 +104,7 @@ class SeriesDetector:
     _accepted_start: int = 0
     _free: int = 0
     _pool: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    _known: dict[int, Known | None] = field(default_factory=dict)
 
     def begin_level(self) -> None:
         """Accept the level that begins with the next run, whatever it is; the noise stays known."""
@@ -121,11 +138,12 @@ class SeriesDetector:
         """Return the noise about a baseline's level, of earlier levels' runs too where those are few."""
         return Noise(self._residuals(baseline))
 
-    def needed_weight(self, noise: Noise) -> float:
-        """Return the evidence from which on a shift for the worse is told."""
-        beyond = max(0.0, noise.correlation - LITTLE_CORRELATION)
+    def needed_weight(self, noise: Noise, runs: int) -> float:
+        """Return the evidence from which on a shift for the worse is told, in a window of so many runs."""
+        beyond = max(0.0, noise.correlation - SHOWN_CORRELATION / math.sqrt(noise.runs))
         correlated = min(MORE_FOR_CORRELATION * beyond, MOST_FOR_CORRELATION)
-        return self.threshold + MORE_FOR_FEW / noise.runs + correlated
+        longer = MORE_FOR_LONGER * math.log(min(max(runs, MIN_RUNS), LONGEST) / MIN_RUNS)
+        return self.threshold + (FEW / noise.runs) ** 2 + correlated + longer
 
     def _residuals(self, baseline: NDArray[np.float64], level: float | None = None) -> NDArray[np.float64]:
         own = baseline - (location(baseline) if level is None else level) if baseline.size else baseline
@@ -134,7 +152,7 @@ class SeriesDetector:
 
     def _lacking(self, window: Window) -> float:
         """Return how much evidence is missing until the change is told."""
-        needed = self.needed_weight(window.noise)
+        needed = self.needed_weight(window.noise, window.runs)
         needed += MORE_FOR_BETTER if window.evidence.change < 0 else 0
         needed += MORE_FOR_RAMP if window.shape == "ramp" else 0
         return needed - window.evidence.weight
@@ -159,17 +177,22 @@ class SeriesDetector:
         ]
 
     def _look(self, runs: int, shape: Shape) -> Window | None:
-        baseline = self.baseline(len(self.values) - runs)
-        if baseline.size < MIN_RUNS:
+        known = self._know(len(self.values) - runs)
+        if known is None:
             return None
-        level = location(baseline)
-        residuals = self._residuals(baseline, level)
-        if residuals.size < MIN_HISTORY:
-            return None
-        noise = Noise(residuals)
         after = np.array(self.values[-runs:])
-        evidence = find_evidence(after, level, baseline.size, noise, self.smallest, shape)
-        return Window(runs, shape, evidence, noise, level, baseline.size) if evidence != NONE else None
+        evidence = find_evidence(after, known.level, known.runs, known.noise, self.smallest, shape)
+        return Window(runs, shape, evidence, known.noise, known.level, known.runs) if evidence != NONE else None
+
+    def _know(self, end: int) -> Known | None:
+        """Return what the runs before a place tell, kept from one run to the next; None where they are too few."""
+        if end not in self._known:
+            baseline = self.baseline(end)
+            level = location(baseline) if baseline.size else 0.0
+            residuals = self._residuals(baseline, level)
+            few = baseline.size < MIN_RUNS or residuals.size < MIN_HISTORY
+            self._known[end] = None if few else Known(level, Noise(residuals), baseline.size)
+        return self._known[end]
 
     def _change_level(self, window: Window) -> Change | None:
         after = np.array(self.values[-window.runs :])
@@ -214,6 +237,7 @@ class SeriesDetector:
             self.counted[first:at] = [False] * (at - first)
         self.start, self._free, self.accepted = self._accepted_start, at, None
         self.best, self.suspected = None, False
+        self._known.clear()
         self.changes.append(found)
         return found
 
@@ -222,6 +246,7 @@ class SeriesDetector:
         closed = self.baseline(end)
         self._pool = self._residuals(closed) if closed.size >= MIN_RUNS else self._pool
         self.start = end
+        self._known.clear()
 
 
 def threshold_for(comparisons: int, false_alarms_per_100_runs: float) -> float:
