@@ -6,12 +6,14 @@ The dashboard in Chromium with many runs in the register: bytes, first paint, an
 The runs are entered in the register of the stack that runs here, half of them of one plan, and removed at the end; none
 of them has a report. Prints a Markdown row a page: bytes of page, style and script; milliseconds until the server had
 answered and until the first contentful paint, with a cold cache; and of `GET /runs/{id}`, which the script asks every
-2 s. Medians and the slowest of the rounds, on one machine, through the signing server and the emulator.
+2 s. Medians and the slowest of the rounds, on one machine, through the signing server and the emulator. Then a row for
+each of the API's requests, signed, one after the other: p50 and p99 of ten times as many.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import statistics
@@ -20,10 +22,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from playwright.sync_api import sync_playwright
 
 from stepbench.contracts.runs import RunRecord
 from stepbench.local.dashboard.background import start_dashboard
+from stepbench.local.dashboard.upstream import Upstream
 from stepbench.local.environment import is_up
 from stepbench.local.paths import find_paths
 from stepbench.local.stack import emulator_session, local_stack
@@ -114,6 +118,30 @@ def look(browser: Browser, address: str, run_id: str, rounds: int) -> list[float
         context.close()
 
 
+def ask(upstream: Upstream, run_id: str, rounds: int) -> None:
+    """Print how long the API's requests take, in ms."""
+    plan = json.dumps({"plan": "quick-unloaded-s3"}).encode()
+    bad = json.dumps({"plan": {"name": "bad", "trials": [{"target": {"store": "s3"}, "phases": []}]}}).encode()
+    requests = [
+        ("GET", "/runs", b""),
+        ("GET", f"/runs?plan={PLANS[0]}&state=failed&limit=20", b""),
+        ("GET", f"/runs/{run_id}", b""),
+        ("GET", "/plans", b""),
+        ("GET", "/schema", b""),
+        ("POST", "/plans/validate", plan),
+        ("POST", "/runs", bad),
+    ]
+    print("\n| request | status | p50, ms | p99, ms |\n|---|---:|---:|---:|")
+    for method, target, body in requests:
+        took_ms = []
+        for _ in range(10 * rounds):
+            began = time.perf_counter()
+            status = upstream.send(method, target, {"Content-Type": "application/json"}, body).status
+            took_ms.append(1_000 * (time.perf_counter() - began))
+        p50, p99 = (float(np.quantile(took_ms, q)) for q in (0.5, 0.99))
+        print(f"| `{method} {target}` | {status} | {p50:.1f} | {p99:.1f} |")
+
+
 def _row(name: str, content_bytes: int, *columns: Sequence[float]) -> str:
     cells = [f"{statistics.median(column):.0f} ({max(column):.0f})" if column else "" for column in columns]
     return f"| {' | '.join([name, f'{content_bytes:,}', *cells])} |"
@@ -145,6 +173,7 @@ def main() -> None:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             _measure(browser, start_dashboard(paths), runs[-1].run_id, options.rounds)
             browser.close()
+        ask(Upstream(stack), runs[-1].run_id, options.rounds)
     finally:
         with table.batch_writer() as batch:
             for run in runs:
