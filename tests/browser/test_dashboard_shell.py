@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 from tests.chromium import chromium
@@ -31,6 +31,8 @@ CONTEXT = SimpleNamespace(function_name="f", memory_limit_in_mb=1, invoked_funct
 TOKEN = "a.good.token"  # noqa: S105 -- of this test
 OPEN = ("/", "/dashboard/assets/dashboard.css", "/dashboard/assets/dashboard.js", "/favicon.ico")
 LIMIT_MS, LIMIT_S = 15_000, 20
+MARKUP = "<main id=main><form action=/dashboard/runs method=post><button>Look</button></form></main>"
+JSON_PATH = "/dashboard/as-json"
 VIOLATIONS = "async () => (await axe.run(document, {resultTypes: ['violations']})).violations.map((each) => each.id)"
 
 
@@ -43,6 +45,9 @@ class Gateway(BaseHTTPRequestHandler):
         known = self.headers.get("Authorization") == f"Bearer {TOKEN}"
         if not known and parts.path not in OPEN:
             self._reply(401, {"Content-Type": "application/json"}, b'{"message":"Unauthorized"}')
+            return
+        if parts.path == JSON_PATH:
+            self._reply(502, {"Content-Type": "application/json"}, json.dumps({"message": MARKUP}).encode())
             return
         context = {**EVENT["requestContext"], "http": {**EVENT["requestContext"]["http"], "method": self.command}}
         context["authorizer"] = {"jwt": {"claims": {"sub": "me", "team": "shop"}}} if known else {}
@@ -157,3 +162,20 @@ def test_the_filter_goes_with_the_address(page: Page) -> None:
     page.locator("#runs tr[data-state=submitted]").wait_for(state="detached")
     page.go_back()
     page.locator("#runs tr[data-state=submitted]").wait_for()
+
+
+@pytest.mark.parametrize("path", ["/runs", "/dashboard/../runs", "//x/../runs", "/x/%2e%2e/runs", "runs", "\\runs"])
+def test_a_link_to_another_path_of_the_api_leads_to_the_runs(page: Page, path: str) -> None:
+    """Its errors quote what was asked for: as markup, a click on it would be one on the user's own page."""
+    page.goto(page.url.partition("#")[0] + "#/dashboard/compare")
+    page.locator("main[data-page=compare]").wait_for()
+    page.goto(f"{page.url.partition('#')[0]}#{path}?state={quote(MARKUP)}")
+    page.locator("main[data-page=runs]").wait_for()
+    assert page.get_by_role("button", name="Look").count() == 0
+
+
+def test_what_is_no_page_is_shown_as_none(page: Page) -> None:
+    """API Gateway answers in JSON by itself, too."""
+    page.goto(f"{page.url.partition('#')[0]}#{JSON_PATH}")
+    page.get_by_text("No page came, but status 502.").wait_for()
+    assert page.get_by_role("button", name="Look").count() == 0

@@ -60,12 +60,19 @@ callers have tokens, fetch each other with the token. Without this script they a
   document.addEventListener("visibilitychange", () => document.hidden || wake?.());
 
   const parsed = async (answer) => new DOMParser().parseFromString(await answer.text(), "text/html");
-  const own = () => (SHELL ? location.hash.slice(1) || "/dashboard" : location.pathname + location.search);
+  /* Only these are pages: the API's other answers quote what they were asked for, and a link may ask for anything. */
+  const isPage = (answer) => answer.headers.get("Content-Type")?.startsWith("text/html") ?? false;
+  const own = () => {
+    if (!SHELL) return location.pathname + location.search;
+    const asked = location.hash.slice(1);
+    const url = new URL(location.origin + (asked.startsWith("/") ? asked : "/dashboard")); // which follows ".."
+    return /^\/(dashboard(\/|$)|$)/.test(url.pathname) ? url.pathname + url.search : "/dashboard";
+  };
 
   /* Takes a page's parts that change; what one is typing stays. */
   async function refresh(page) {
     const answer = await ask(own());
-    if (!answer.ok) throw new Error(String(answer.status));
+    if (!answer.ok || !isPage(answer)) throw new Error(String(answer.status));
     const fresh = (await parsed(answer)).getElementById("main");
     if (page !== shown || !fresh) return false;
     for (const part of fresh.querySelectorAll("[data-refreshed]")) {
@@ -237,16 +244,17 @@ callers have tokens, fetch each other with the token. Without this script they a
   async function show(path, spoken = "", options = {}) {
     const page = ++shown;
     const answer = await ask(path, options);
-    if (SHELL && [401, 403].includes(answer.status) && !answer.headers.get("Content-Type")?.startsWith("text/html")) {
+    if (SHELL && [401, 403].includes(answer.status) && !isPage(answer)) {
       sessionStorage.removeItem(TOKEN);
       signIn("The token was refused: it may have ended, or name no team.");
       return;
     }
-    const fresh = await parsed(answer);
-    const part = fresh.getElementById("main");
+    const fresh = isPage(answer) ? await parsed(answer) : null;
+    const none = () => Object.assign(line("main", `No page came, but status ${answer.status}.`), { id: "main", tabIndex: -1 });
+    const part = fresh ? fresh.getElementById("main") : none();
     if (page !== shown || !part) return;
     main().replaceWith(document.adoptNode(part));
-    document.title = fresh.title;
+    document.title = fresh?.title ?? "Stepbench";
     const at = answer.redirected ? new URL(answer.url) : null;
     if (SHELL && at) history.replaceState(null, "", `#${at.pathname}${at.search}`);
     if (spoken) say(spoken);
