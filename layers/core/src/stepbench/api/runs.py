@@ -23,6 +23,8 @@ from stepbench.stages.guards import check_quotas, enter_run
 from stepbench.stages.validate_plan import check_against_stack, run_record
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from stepbench.api.callers import Caller
     from stepbench.contracts.runs import QueueEntry, RunRecord, RunRequest
     from stepbench.records.storage.run_register import RunQuery
@@ -217,21 +219,22 @@ def _place(run: RunRecord, queue: list[QueueEntry], caller: Caller, services: Se
     now = _now(services)
     return QueuePlace(
         position=1 + sum(not each.admitted_at for each in ahead),
-        waits_for=tuple(_waited_for(each, entry, caller) for each in ahead),
+        waits_for=tuple(_waited_for(each, entry.targets, caller) for each in ahead),
         waiting_since=entry.arrived_at,
         expected_start=expected_starts(queue, now).get(run.run_id, now),
     )
 
 
 def list_queue(caller: Caller, services: Services) -> tuple[QueuedRun, ...]:
-    """Return everyone in the queue in order of arrival, as the caller may see them."""
+    """Return everyone in the queue in order of arrival; of another team's targets, those that the caller's need, too."""
     queue = services.register.queue()
+    own = {target for entry in queue if entry.team == caller.team for target in entry.targets}
     now = _now(services)
     starts = expected_starts(queue, now)
     number = {entry.run_id: place for place, entry in enumerate(queue, 1)}
     return tuple(
         QueuedRun(
-            **_waited_for(entry, entry, caller).model_dump(),
+            **_waited_for(entry, entry.targets if _is_named(entry, caller) else own, caller).model_dump(),
             waiting_since=entry.arrived_at,
             expected_start=starts.get(entry.run_id, now),
             waits_for=() if entry.admitted_at else tuple(number[each.run_id] for each in ahead_of(entry, queue)),
@@ -240,12 +243,16 @@ def list_queue(caller: Caller, services: Services) -> tuple[QueuedRun, ...]:
     )
 
 
-def _waited_for(entry: QueueEntry, waiting: QueueEntry, caller: Caller) -> WaitedFor:
-    """Return a run ahead; of another team's, only what tells how long it takes."""
+def _is_named(entry: QueueEntry, caller: Caller) -> bool:
+    return entry.team in {caller.team, DEFAULT_TEAM}
+
+
+def _waited_for(entry: QueueEntry, needed: Collection[str], caller: Caller) -> WaitedFor:
+    """Return a run ahead, with its targets that are needed; of another team's, else only how long it takes."""
     known: dict[str, Any] = {"run_id": entry.run_id, "team": entry.team, "plan": entry.plan}
     return WaitedFor(
-        **(known if entry.team in {caller.team, DEFAULT_TEAM} else {}),
-        targets=tuple(sorted(set(entry.targets) & set(waiting.targets))),
+        **(known if _is_named(entry, caller) else {}),
+        targets=tuple(sorted(set(entry.targets) & set(needed))),
         running_since=entry.admitted_at,
         expected_s=entry.expected_s,
     )
