@@ -298,7 +298,7 @@ def test_the_observer_sees_phase_and_events(executions: Executions) -> None:
         stack.runs.put_json(layout.phase_key(ref, 0, "plan.json"), {"start_at_ns": 5})
         stack.table.beat(spec.tag, "writer#00-0000-0000-00", {"sent": 7})
         wait_until("the beat is seen", lambda: _look(observer).sent == 7, timeout_s=20)
-        stack.table.put_t4(spec.tag, "event", 2, {"n": 6})
+        stack.table.put_t4(spec.tag, "event", 6, {"n": 6})
         for _ in range(60):
             observer.step()
         seen = observer.snapshot()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.contracts.measure import measure_of
 from stepbench.digits import UNSURE, count, duration, rounded, unit_for
 from stepbench.planning.wall_time import between_s, run_s, trial_s
 from stepbench.stats.histogram import histogram_quantile_ns, parse_histogram
@@ -48,9 +49,9 @@ class Snapshot:
 
     `trial` is None before the first trial and between two; `ahead` are the runs that the run waits for until then.
     `phase` is None while the target is prepared. `holder` has the target that the trial waits for; "" while it waits
-    for none. `sent`, `errors` (failed and unknown outcomes) and `received` are the trial's, `rate_per_s` what writers
-    have sent of late, `service_times` a histogram of the phase's acknowledged requests, as far as their records are
-    stored.
+    for none. `sent`, `errors` (failed and unknown outcomes) and `received` are the trial's; `received` are arrivals
+    since the load began, so no canaries, and None where nobody counts them. `rate_per_s` is what writers have sent of
+    late, `service_times` a histogram of the phase's acknowledged requests, as far as their records are stored.
     """
 
     specs: tuple[TrialSpec, ...]
@@ -63,10 +64,30 @@ class Snapshot:
     done: int = 0
     phase: PhaseStart | None = None
     sent: int = 0
-    received: int = 0
+    received: int | None = 0
     errors: int = 0
     rate_per_s: float | None = None
     service_times: Counter[int] = field(default_factory=Counter)
+
+
+class Arrivals(NamedTuple):
+    """How many of a trial's events have arrived, and how many that were written are still to arrive."""
+
+    received: int
+    lag: int
+
+
+def arrivals(snapshot: Snapshot) -> Arrivals | None:
+    """Return what has arrived of the trial; None where nothing does, as of operations, and where nobody counts."""
+    if snapshot.trial is None or snapshot.received is None:
+        return None
+    plan = snapshot.specs[snapshot.trial].plan
+    if not measure_of(plan.experiment).arrives:
+        return None
+    # What two watchers see while they hand over is in the table twice, and heartbeats are older than arrivals.
+    received = min(snapshot.received, snapshot.sent)
+    due = round((snapshot.sent - snapshot.errors) * plan.record.matching_share)
+    return Arrivals(received, max(0, due - received))
 
 
 def counted(beats: Mapping[str, Mapping[str, object]], *outcomes: str) -> int:
@@ -139,7 +160,8 @@ def activity(snapshot: Snapshot) -> str:
     if snapshot.trial is None and snapshot.ahead:
         return f"waiting for its turn, behind {_runs(snapshot.ahead)}"
     if snapshot.trial is None:
-        return "writing the report" if snapshot.done >= len(snapshot.specs) else "validating the plan"
+        started = "between two trials" if snapshot.done else "validating the plan"
+        return "writing the report" if snapshot.done >= len(snapshot.specs) else started
     phases = snapshot.specs[snapshot.trial].plan.phases
     if snapshot.phase is None:
         return f"waiting for the target, which {snapshot.holder} holds" if snapshot.holder else "preparing the target"
@@ -255,9 +277,9 @@ def _events(snapshot: Snapshot, plan: TrialPlan) -> str:
     about = "about " if plan.arrivals == "poisson" else ""
     about = "up to " if any(phase.until or phase.probe for phase in plan.phases) else about
     sent = f"sent {count(snapshot.sent)} of {about}{count(plan.events)}"
-    if plan.experiment == "operations":
+    seen = arrivals(snapshot)
+    if seen is None:
         return sent
-    # What two watchers see while they hand over is in the table twice.
-    received = f"received {count(min(snapshot.received, plan.events))}"
+    received = f"received {count(seen.received)}"
     share = plan.record.matching_share
     return f"{sent}, {received}" if share == 1 else f"{sent}, {received} (the filter lets {share:g} pass)"

@@ -6,19 +6,32 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.api import Progress
+from stepbench.contracts.measure import measure_of
 from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.planning import expand
 from stepbench.planning.wall_time import AWS, LOCAL
-from stepbench.progress import WRITER, PhaseStart, Snapshot, activity, counted, left_s, share_done, told_at_ns
+from stepbench.progress import (
+    WRITER,
+    PhaseStart,
+    Snapshot,
+    activity,
+    arrivals,
+    counted,
+    left_s,
+    share_done,
+    told_at_ns,
+)
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.runs import RunRecord
     from stepbench.records.storage.trial_table import Lease
     from stepbench.stages.services import Services
+
+    Beats = Mapping[str, Mapping[str, object]]
 
 MOST_COUNTED = 20_000
 """Events of a trial whose arrivals are counted while it runs: more items would be read at every look."""
@@ -31,7 +44,9 @@ def read_progress(run: RunRecord, services: Services) -> Progress | None:
         return None
     specs = tuple(expand(plan, run.run_id))
     lease = next((each for each in services.table.leases() if each.run_id == run.run_id), None)
-    snapshot = _snapshot(run, specs, lease, services)
+    beats = services.table.beats(lease.tag) if lease else {}
+    snapshot = _snapshot(run, specs, lease, beats, services)
+    seen = arrivals(snapshot)
     overheads = LOCAL if services.settings.emulator else AWS
     trial = None if snapshot.trial is None else specs[snapshot.trial]
     return Progress(
@@ -45,29 +60,30 @@ def read_progress(run: RunRecord, services: Services) -> Progress | None:
         planned=trial.plan.events if trial else 0,
         sent=snapshot.sent,
         errors=snapshot.errors,
-        received=snapshot.received if trial and trial.plan.events <= MOST_COUNTED else None,
-        at=datetime.fromtimestamp(snapshot.now_ns / 1e9, UTC),
+        received=seen.received if seen else None,
+        lag=seen.lag if seen else None,
+        at=datetime.fromtimestamp((told_at_ns(beats) or snapshot.now_ns) / 1e9, UTC),
     )
 
 
-def _snapshot(run: RunRecord, specs: tuple[TrialSpec, ...], lease: Lease | None, services: Services) -> Snapshot:
+def _snapshot(
+    run: RunRecord, specs: tuple[TrialSpec, ...], lease: Lease | None, beats: Beats, services: Services
+) -> Snapshot:
     """Put together what is known now; between two trials, only that the run goes on."""
     started_ns = int(run.started_at.timestamp() * 1e9) if run.started_at else 0
     now_ns = services.clock.now_ns()
     if lease is None or lease.trial >= len(specs):
         return Snapshot(specs=specs, started_ns=started_ns, now_ns=now_ns, done=_done(run, len(specs), services))
-    beats = services.table.beats(lease.tag)
-    small = specs[lease.trial].plan.events <= MOST_COUNTED
     return Snapshot(
         specs=specs,
         started_ns=started_ns,
-        now_ns=told_at_ns(beats) or now_ns,
+        now_ns=now_ns,
         trial=lease.trial,
         trial_seen_ns=lease.taken_at_ns,
         done=lease.trial,
-        phase=_phase(specs[lease.trial], beats, services),
+        phase=_phase(_begun(beats), specs[lease.trial], services),
         sent=counted(beats, "sent"),
-        received=min(counted(beats, "sent"), services.table.t4_count(lease.tag)) if small and beats else 0,
+        received=_received(specs[lease.trial], beats, services),
         errors=counted(beats, "failed", "unknown"),
     )
 
@@ -81,10 +97,23 @@ def _done(run: RunRecord, trials: int, services: Services) -> int:
     return 0
 
 
-def _phase(spec: TrialSpec, beats: Mapping[str, object], services: Services) -> PhaseStart | None:
-    """Return the phase that writers beat for, with its time zero as `PlanPhase` fixed it."""
-    begun = [layout.attempt_names(who.removeprefix(WRITER))[0] for who in beats if who.startswith(WRITER)]
-    if not begun or max(begun) >= len(spec.plan.phases):
+def _received(spec: TrialSpec, beats: Beats, services: Services) -> int | None:
+    """Return how many entries came since the load began, which leaves out canaries; None where too many are planned."""
+    if not measure_of(spec.plan.experiment).arrives or spec.plan.events > MOST_COUNTED:
         return None
-    found = services.runs.find_json(layout.phase_key(spec.ref, max(begun), "plan.json"))
-    return None if found is None else PhaseStart(max(begun), int(found["start_at_ns"]))
+    first = _phase(_begun(beats)[:1], spec, services)
+    return services.table.t4_count(spec.tag, since_ns=first.start_at_ns) if first else 0
+
+
+def _begun(beats: Beats) -> list[int]:
+    """Return the phases that writers beat for, in order."""
+    return sorted(layout.attempt_names(who.removeprefix(WRITER))[0] for who in beats if who.startswith(WRITER))
+
+
+def _phase(begun: Sequence[int], spec: TrialSpec, services: Services) -> PhaseStart | None:
+    """Return the last of these phases, with its time zero as `PlanPhase` fixed it."""
+    index = begun[-1] if begun else len(spec.plan.phases)
+    if index >= len(spec.plan.phases):
+        return None
+    found = services.runs.find_json(layout.phase_key(spec.ref, index, "plan.json"))
+    return None if found is None else PhaseStart(index, int(found["start_at_ns"]))

@@ -226,7 +226,7 @@ def _place(run: RunRecord, queue: list[QueueEntry], caller: Caller, services: Se
 
 
 def list_queue(caller: Caller, services: Services) -> tuple[QueuedRun, ...]:
-    """Return everyone in the queue in order of arrival; of another team's targets, those that the caller's need, too."""
+    """Return everyone in the queue in order of arrival; of another team's targets, those that the caller's need."""
     queue = services.register.queue()
     own = {target for entry in queue if entry.team == caller.team for target in entry.targets}
     now = _now(services)

@@ -90,7 +90,12 @@ class Progress(Contract):
     received: int | None = Field(
         default=None,
         ge=0,
-        description="At most what was sent: canaries are counted, too. None where counting reads too much.",
+        description="None where no events arrive, as of operations, and where counting would read too much.",
+    )
+    lag: int | None = Field(
+        default=None,
+        ge=0,
+        description="How many events are still to arrive that were written, and that the trigger's filter lets pass.",
     )
     at: AwareDatetime = Field(description="When the counters were told.")
 

@@ -58,7 +58,7 @@ class Observer:
     service_times: Counter[int] = field(default_factory=Counter)
     _rate: RecentRate = field(default_factory=RecentRate)
     _shards: dict[int, int] = field(default_factory=dict)
-    _before_load: dict[int, int] = field(default_factory=dict)
+    _load_from_ns: int = 0
     _failures: int = 0
     _skip_probes: bool = True
 
@@ -106,7 +106,6 @@ class Observer:
 
     def snapshot(self) -> Snapshot:
         """Return what is known now."""
-        before = sum(self._before_load.values())
         run = self.executions.run
         return Snapshot(
             specs=run.specs,
@@ -119,7 +118,7 @@ class Observer:
             done=self.done,
             phase=self.phase,
             sent=self.sent,
-            received=max(0, sum(self._shards.values()) - before),
+            received=sum(self._shards.values()),
             errors=self.errors,
             rate_per_s=self._rate.per_s,
             service_times=self.service_times,
@@ -157,7 +156,7 @@ class Observer:
         self.trial, self.phase, self.sent, self.errors = trial, None, 0, 0
         self.service_times, self._rate = Counter(), RecentRate()
         self.trial_seen_ns, self.holder = self.clock.now_ns(), ""
-        self._shards, self._before_load = {}, {}
+        self._shards, self._load_from_ns = {}, 0
 
     def _read_beats(self) -> None:
         """Read how far the writers are; before there are any, who holds the target that the trial waits for."""
@@ -187,6 +186,7 @@ class Observer:
         # What follows without a gap is planned while the phase before it is still to come.
         if not spec.plan.phases[index].gapless or start_at_ns <= self.clock.now_ns():
             self.phase = PhaseStart(index, start_at_ns)
+            self._load_from_ns = self._load_from_ns or start_at_ns
 
     def _candidate(self, index: int) -> int:
         """Return the phase at `index`, or every other time, if that is a probe, the first after all probes."""
@@ -200,11 +200,8 @@ class Observer:
 
     def _read_shard(self, shard: int) -> None:
         """Count a shard's arrivals; those before any load are canaries, which are not received events."""
-        if self.trial is None:
-            return
-        self._shards[shard] = self.executions.stack.table.t4_shard_count(self._tag, shard)
-        if self.sent == 0:
-            self._before_load[shard] = self._shards[shard]
+        if self._load_from_ns:
+            self._shards[shard] = self.executions.stack.table.t4_count(self._tag, (shard,), self._load_from_ns)
 
     @property
     def _spec(self) -> TrialSpec:

@@ -139,6 +139,11 @@ def t4_sk(request_id: str, t4_ns: int) -> str:
     return f"{request_id}#{t4_ns:020d}"
 
 
+def t4_ns_of(sort_key: str) -> int:
+    """Return the time in a t4 item's sort key."""
+    return int(sort_key.rpartition("#")[2])
+
+
 def malformed_pk(store: str) -> str:
     """Return the partition of a store's events without identity; sort key = `<t4, 20 digits>#<request id>#<index>`."""
     return f"malformed#{store}"

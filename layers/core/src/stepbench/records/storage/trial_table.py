@@ -32,7 +32,7 @@ from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.refusals import unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from boto3 import Session
     from boto3.dynamodb.conditions import ConditionBase
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from stepbench.records.storage.shards import ShardReader
 
 Item = dict[str, Any]
+ALL_SHARDS = range(layout.T4_SHARDS)
 
 
 class Lease(NamedTuple):
@@ -211,21 +212,18 @@ class TrialTable:
         pk = layout.t4_pk(tag, layout.t4_shard(request_id))
         self._put({"pk": pk, "sk": layout.t4_sk(request_id, t4_ns), **attributes})
 
-    def t4_items(self, tag: str) -> Iterator[Item]:
-        """Return all t4 items of the trial, in no order."""
-        partitions = [layout.t4_pk(tag, shard) for shard in range(layout.T4_SHARDS)]
-        return self._shards().items(partitions) if self._shards else chain.from_iterable(map(self._query, partitions))
+    def t4_items(self, tag: str, shards: Iterable[int] = ALL_SHARDS, attributes: str = "") -> Iterator[Item]:
+        """Return the t4 items of the trial, in no order, with all attributes or these; or those of some shards."""
+        partitions = [layout.t4_pk(tag, shard) for shard in shards]
+        if self._shards is not None:
+            return self._shards().items(partitions, attributes)
+        projection = {"ProjectionExpression": attributes} if attributes else {}
+        return chain.from_iterable(self._query(each, **projection) for each in partitions)
 
-    def t4_count(self, tag: str) -> int:
-        """Return how many entries the trial's t4 items hold, duplicates and canaries included."""
-        if self._shards is None:
-            return sum(self.t4_shard_count(tag, shard) for shard in range(layout.T4_SHARDS))
-        partitions = (layout.t4_pk(tag, shard) for shard in range(layout.T4_SHARDS))
-        return sum(int(item["n"]) for item in self._shards().items(partitions, "n"))
-
-    def t4_shard_count(self, tag: str, shard: int) -> int:
-        """Count the entries of one shard: for watching a run with few requests."""
-        return sum(int(item["n"]) for item in self._query(layout.t4_pk(tag, shard), ProjectionExpression="n"))
+    def t4_count(self, tag: str, shards: Iterable[int] = ALL_SHARDS, since_ns: int = 0) -> int:
+        """Return how many entries the items since then hold, duplicates and canaries included; or of some shards."""
+        items = self.t4_items(tag, shards, "n, sk" if since_ns else "n")
+        return sum(int(item["n"]) for item in items if not since_ns or layout.t4_ns_of(item["sk"]) >= since_ns)
 
     def put_malformed(self, store: str, t4_ns: int, request_id: str, index: int, body: str) -> None:
         """Keep an event that names nothing, for the count and for the reader."""
