@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from tests.chromium import chromium
 from tests.samples.services import MemoryServices
 
 from stepbench.api import app, dashboard
+from stepbench.contracts.api import Progress
 from stepbench.contracts.runs import RunRecord
 from stepbench.records.storage.run_register import RunQuery
 
@@ -30,6 +31,7 @@ EVENT = json.loads((Path(__file__).parents[2] / "events/tasks/http_api.json").re
 CONTEXT = SimpleNamespace(function_name="f", memory_limit_in_mb=1, invoked_function_arn="arn", aws_request_id="r")
 TOKEN = "a.good.token"  # noqa: S105 -- of this test
 OPEN = ("/", "/dashboard/assets/dashboard.css", "/dashboard/assets/dashboard.js", "/favicon.ico")
+START = datetime(2026, 1, 1, tzinfo=UTC)
 LIMIT_MS, LIMIT_S = 15_000, 20
 MARKUP = "<main id=main><form action=/dashboard/runs method=post><button>Look</button></form></main>"
 JSON_PATH = "/dashboard/as-json"
@@ -85,9 +87,8 @@ def memory() -> MemoryServices:
         aws={"stepfunctions": Machine()}, benchmark_arn="arn:aws:states:us-east-1:000000000000:stateMachine:b"
     )
     for team, run_id in (("shop", "ours-1"), ("other", "theirs-1")):
-        at = datetime(2026, 1, 1, tzinfo=UTC)
         run = RunRecord(
-            run_id=run_id, team=team, plan="quick-unloaded-s3", state="succeeded", submitted_at=at, trials=1
+            run_id=run_id, team=team, plan="quick-unloaded-s3", state="succeeded", submitted_at=START, trials=1
         )
         memory.services.register.add(run)
     return memory
@@ -179,3 +180,44 @@ def test_what_is_no_page_is_shown_as_none(page: Page) -> None:
     page.goto(f"{page.url.partition('#')[0]}#{JSON_PATH}")
     page.get_by_text("No page came, but status 502.").wait_for()
     assert page.get_by_role("button", name="Look").count() == 0
+
+
+def test_rates_are_drawn_by_time_and_end_with_the_writers(page: Page, memory: MemoryServices) -> None:
+    """The last rate stood there through drain and analysis, and a tab in the background squeezed twenty seconds."""
+    memory.services.register.add(
+        RunRecord(run_id="live-1", team="shop", plan="p", state="running", submitted_at=START, started_at=START)
+    )
+    told = [(0, 0), (2, 100), (12, 300)]
+    page.route(
+        lambda url: urlsplit(url).path == "/runs/live-1",
+        lambda route: route.fulfill(json=_running(*(told.pop(0) if told[1:] else told[0]))),
+    )
+    page.clock.install()
+    page.goto(f"{page.url.partition('#')[0]}#/dashboard/runs/live-1")
+    rate = page.locator("[data-field=sent_per_s]")
+    page.locator("[data-field=sent]", has_text="0 of 400").wait_for()
+    for shown in ("50", "20"):
+        page.clock.run_for(2_000)
+        rate.get_by_text(shown, exact=True).wait_for()
+    assert str(page.locator("#rates path").first.get_attribute("d")).startswith(f"M{4 + 472 * 2 / 12:.1f} ")
+    assert page.locator("#rate-rows tr").count() == 3
+    page.clock.run_for(10_000)
+    rate.get_by_text("\N{EN DASH}", exact=True).wait_for()
+    assert page.locator("[data-field=lag]").inner_text() == "7 events"
+
+
+def _running(after_s: int, sent: int) -> dict[str, Any]:
+    at = START + timedelta(seconds=after_s)
+    progress = Progress(
+        activity="phase load",
+        share=0.5,
+        left_s=9,
+        trial=0,
+        trials=1,
+        planned=400,
+        sent=sent,
+        received=sent,
+        lag=7,
+        at=at,
+    )
+    return {"state": "running", "progress": progress.model_dump(mode="json")}

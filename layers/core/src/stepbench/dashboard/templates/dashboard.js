@@ -8,7 +8,7 @@ callers have tokens, fetch each other with the token. Without this script they a
   const TOKEN = "stepbench-token";
   const LOOK_MS = 2_000, LIST_MS = 5_000, HIDDEN_MS = 20_000, MOST_MS = 60_000;
   const TYPED_MS = 400, LIMIT_MS = 30_000;
-  const MOST_SAMPLES = 120, MOST_ROWS = 15;
+  const MOST_SAMPLES = 120, STALE_MS = 6_000;
   const NONE = "–";
   const main = () => document.getElementById("main");
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
@@ -105,10 +105,10 @@ callers have tokens, fetch each other with the token. Without this script they a
 
   function tell(now, samples) {
     const last = samples.at(-1);
-    const lag = now.received === null ? null : now.sent - now.received;
-    if (!last || now.at !== last.at) samples.push({ at: now.at, trial: now.trial, sent: now.sent, received: now.received, lag, ...rates(now, last) });
+    if (!last || now.at !== last.at) samples.push({ ...now, ...rates(now, last), seenMs: performance.now() });
     samples.splice(0, samples.length - MOST_SAMPLES);
     const newest = samples.at(-1);
+    const stale = performance.now() - newest.seenMs > STALE_MS; // the writers have ended
     const texts = {
       percent: `${Math.round(100 * now.share)} %`,
       activity: now.activity,
@@ -117,10 +117,10 @@ callers have tokens, fetch each other with the token. Without this script they a
       phase: now.phase || NONE,
       sent: `${count(now.sent)} of ${count(now.planned)}`,
       received: count(now.received),
-      lag: events(lag),
+      lag: events(now.lag),
       errors: count(now.errors),
-      sent_per_s: rate(newest.sentPerS),
-      received_per_s: rate(newest.receivedPerS),
+      sent_per_s: stale ? NONE : rate(newest.sentPerS),
+      received_per_s: stale ? NONE : rate(newest.receivedPerS),
       at: clock(now.at),
     };
     for (const [name, text] of Object.entries(texts)) {
@@ -146,11 +146,13 @@ callers have tokens, fetch each other with the token. Without this script they a
     const plot = document.getElementById("rates");
     if (!plot) return;
     const most = Math.max(1, ...samples.flatMap((each) => [each.sentPerS ?? 0, each.receivedPerS ?? 0]));
+    const times = samples.map((each) => Date.parse(each.at));
+    const spanMs = Math.max(1, times.at(-1) - times[0]);
     const path = (name) => {
       let pen = "M";
       return samples.map((each, place) => {
         if (each[name] === null) { pen = "M"; return ""; }
-        const point = `${pen}${(4 + (472 * place) / Math.max(1, samples.length - 1)).toFixed(1)} ${(116 - (98 * each[name]) / most).toFixed(1)}`;
+        const point = `${pen}${(4 + (472 * (times[place] - times[0])) / spanMs).toFixed(1)} ${(116 - (98 * each[name]) / most).toFixed(1)}`;
         pen = "L";
         return point;
       }).join("");
@@ -159,7 +161,7 @@ callers have tokens, fetch each other with the token. Without this script they a
     offered.setAttribute("d", path("sentPerS"));
     received.setAttribute("d", path("receivedPerS"));
     plot.querySelector("text").textContent = `${rate(most)}/s`;
-    const rows = samples.slice(-MOST_ROWS).reverse().map((each) => {
+    const rows = [...samples].reverse().map((each) => {
       const row = document.createElement("tr");
       const cells = [clock(each.at), rate(each.sentPerS), rate(each.receivedPerS), count(each.lag)];
       row.append(...cells.map((text, place) => {
