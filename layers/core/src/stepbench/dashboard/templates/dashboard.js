@@ -33,6 +33,7 @@ callers have tokens, fetch each other with the token. Without this script they a
     const minutes = Math.floor(whole / 60);
     return minutes < 60 ? `${minutes} min ${whole % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
   };
+  const timeOf = (sample) => sample.at.slice(11, 19);
   const clock = (iso) => `${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`;
 
   /* --- pages that change while one looks ------------------------------------------------------------------------ */
@@ -115,7 +116,7 @@ callers have tokens, fetch each other with the token. Without this script they a
       left_s: `about ${span(now.left_s)}`,
       trial: now.trial === null ? NONE : `${now.trial + 1} of ${now.trials}: ${now.trial_name}`,
       phase: now.phase || NONE,
-      sent: `${count(now.sent)} of ${count(now.planned)}`,
+      sent: now.trial === null ? NONE : `${count(now.sent)} of ${count(now.planned)}`,
       received: count(now.received),
       lag: events(now.lag),
       errors: count(now.errors),
@@ -134,7 +135,7 @@ callers have tokens, fetch each other with the token. Without this script they a
 
   function rates(now, last) {
     const seconds = last ? (Date.parse(now.at) - Date.parse(last.at)) / 1000 : 0;
-    if (!(seconds > 0) || last.trial !== now.trial) return { sentPerS: null, receivedPerS: null };
+    if (!(seconds > 0) || now.trial === null || last.trial !== now.trial) return { sentPerS: null, receivedPerS: null };
     const both = now.received !== null && last.received !== null;
     return {
       sentPerS: Math.max(0, now.sent - last.sent) / seconds,
@@ -157,13 +158,14 @@ callers have tokens, fetch each other with the token. Without this script they a
         return point;
       }).join("");
     };
-    const [offered, received] = plot.querySelectorAll("path");
+    const [offered, received] = plot.querySelectorAll(".line");
     offered.setAttribute("d", path("sentPerS"));
     received.setAttribute("d", path("receivedPerS"));
-    plot.querySelector("text").textContent = `${rate(most)}/s`;
+    const edges = [`${rate(most)}/s`, `${timeOf(samples[0])} UTC`, `${timeOf(samples.at(-1))} UTC`];
+    plot.querySelectorAll("text").forEach((place, index) => { place.textContent = edges[index]; });
     const rows = [...samples].reverse().map((each) => {
       const row = document.createElement("tr");
-      const cells = [clock(each.at), rate(each.sentPerS), rate(each.receivedPerS), count(each.lag)];
+      const cells = [timeOf(each), rate(each.sentPerS), rate(each.receivedPerS), count(each.lag)];
       row.append(...cells.map((text, place) => {
         const cell = document.createElement(place ? "td" : "th");
         if (place) cell.className = "number";
