@@ -199,7 +199,7 @@ def test_rates_are_drawn_by_time_and_end_with_the_writers(page: Page, memory: Me
     for shown in ("50", "20"):
         page.clock.run_for(2_000)
         rate.get_by_text(shown, exact=True).wait_for()
-    assert str(page.locator("#rates path").first.get_attribute("d")).startswith(f"M{4 + 472 * 2 / 12:.1f} ")
+    assert str(page.locator("#rates .line").first.get_attribute("d")).startswith(f"M{4 + 472 * 2 / 12:.1f} ")
     assert page.locator("#rate-rows tr").count() == 3
     page.clock.run_for(10_000)
     rate.get_by_text("\N{EN DASH}", exact=True).wait_for()

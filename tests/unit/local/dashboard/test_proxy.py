@@ -82,6 +82,15 @@ def _own(server: Server) -> dict[str, str]:
     return {"Cookie": cookie, "Origin": f"http://127.0.0.1:{server.server_port}", "Sec-Fetch-Site": "same-origin"}
 
 
+def test_who_comes_from_a_file_is_led_on_by_a_page(server: Server) -> None:
+    """After a redirect the browser would still come from elsewhere, and keep back a cookie that is strict."""
+    target = server.gate.address.partition(str(server.server_port))[2]
+    answer, page = _ask(server, "GET", target, {"Sec-Fetch-Site": "cross-site"})
+    assert (answer.status, answer.getheader("Location")) == (200, None)
+    assert "SameSite=Strict" in str(answer.getheader("Set-Cookie"))
+    assert b'http-equiv="refresh" content="0;url=/"' in page
+
+
 def test_it_listens_on_loopback_only(server: Server) -> None:
     """Others on the network are not to run benchmarks with the user's credentials."""
     assert server.server_address[0] == "127.0.0.1"

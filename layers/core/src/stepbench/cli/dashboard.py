@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepbench.cli.command import OK, Command, argument
@@ -29,10 +32,9 @@ def dashboard(options: argparse.Namespace) -> int:
         write(server.gate.address)
         sys.stdout.flush()
         messages(options)("Ctrl-C ends it")
-        if options.open:
-            _open(server.gate.address)
         try:
-            server.serve_while(wanted)
+            with _opened(server.gate.address, wanted=options.open):
+                server.serve_while(wanted)
         except KeyboardInterrupt:
             return OK
     messages(options)("the environment is gone")
@@ -56,15 +58,25 @@ def _upstream(stack: str | None) -> tuple[Upstream, Callable[[], bool]]:
     return upstream, lambda: emulator_runs(state)
 
 
-def _open(address: str) -> None:
+@contextmanager
+def _opened(address: str, *, wanted: bool) -> Iterator[None]:
+    """Have a browser led to the address by a file of the user's: all users read what a process was started with."""
     import webbrowser
 
-    try:
-        opened = webbrowser.open(address)
-    except webbrowser.Error:
-        opened = False
-    if not opened:
-        write_errors("no browser could be started; open the address above")
+    if not wanted:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="stepbench-") as folder:
+        page = Path(folder) / "dashboard.html"
+        page.touch(mode=0o600)
+        page.write_text(f'<!DOCTYPE html><meta http-equiv="refresh" content="0;url={address}">', "utf-8")
+        try:
+            opened = webbrowser.open(page.as_uri())
+        except webbrowser.Error:
+            opened = False
+        if not opened:
+            write_errors("no browser could be started; open the address above")
+        yield
 
 
 def _port(text: str) -> int:

@@ -36,6 +36,8 @@ _RETURNED = (
     "Referrer-Policy",
     "X-Content-Type-Options",
 )
+_BARE = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": "default-src 'none'"}
+_ONWARD = b'<!DOCTYPE html><title>Stepbench</title><meta http-equiv="refresh" content="0;url=/">'
 _PAGE = '<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>Stepbench</title><p>{}</p></html>'
 
 
@@ -93,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer as the stack does, if the gate lets it through."""
         verdict = self.server.gate.judge(self.command, self.path, self.headers)
         if isinstance(verdict, Admitted):
-            self._reply(HTTPStatus.SEE_OTHER, {"Location": "/", "Set-Cookie": verdict.cookie}, b"")
+            self._admit(verdict)
             return
         found = verdict or self._body()
         if isinstance(found, Refused):
@@ -127,10 +129,16 @@ class _Handler(BaseHTTPRequestHandler):
             return Refused(HTTPStatus.BAD_REQUEST, "The request breaks off.")
         return _Body(content)
 
+    def _admit(self, admitted: Admitted) -> None:
+        """Lead on to the first page; from another site's or a file's, only a page of ours gets the cookie back."""
+        if self.headers.get("Sec-Fetch-Site") == "cross-site":
+            self._reply(HTTPStatus.OK, {**_BARE, "Set-Cookie": admitted.cookie}, _ONWARD)
+        else:
+            self._reply(HTTPStatus.SEE_OTHER, {"Location": "/", "Set-Cookie": admitted.cookie}, b"")
+
     def _refuse(self, refused: Refused) -> None:
         self.close_connection = True
-        headers = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": "default-src 'none'"}
-        self._reply(refused.status, headers, _PAGE.format(html.escape(refused.reason)).encode())
+        self._reply(refused.status, _BARE, _PAGE.format(html.escape(refused.reason)).encode())
 
     def _reply(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         with contextlib.suppress(ConnectionError, TimeoutError):
