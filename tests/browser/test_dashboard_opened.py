@@ -22,7 +22,12 @@ LIMIT_S = 20
 def test_a_browser_is_led_in_by_a_file_of_the_users_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a program was started with is read by every user of the machine; the cookie is kept from other sites."""
     shown: list[str] = []
-    monkeypatch.setattr(webbrowser, "open", lambda address: bool(shown.append(address)) or True)
+
+    def show(address: str) -> bool:
+        shown.append(address)
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", show)
     over = threading.Event()
     page_of_api = Answer(200, {"Content-Type": "text/html"}, b"<h1>Runs</h1>")
     with Server(0, lambda *_: page_of_api) as server, chromium() as browser:

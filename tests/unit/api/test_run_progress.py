@@ -72,8 +72,7 @@ def test_canaries_are_not_received() -> None:
 
 def test_what_a_filter_holds_back_does_not_lag() -> None:
     """Half of the events looked as if they were lost."""
-    half = {"record": {"matching_share": 0.5}}
-    found = Running(trial(store="dynamodb", **half), 100, arrived=50).progress()
+    found = Running(trial(store="dynamodb", record={"matching_share": 0.5}), 100, arrived=50).progress()
     assert (found.received, found.lag) == (50, 0)
 
 
