@@ -126,6 +126,21 @@ def test_the_phase_after_this_one_is_seen_though_a_search_ends_early(
     assert set(runs.asked) <= asked
 
 
+def test_canaries_are_no_events_however_late_the_first_heartbeat_comes() -> None:
+    """By the heartbeat, which comes up to a second after the load's first events, those were taken for canaries."""
+    table = MemoryServices(FakeClock(now_ns=0)).services.table
+    run = started(small_plan("s3").model_dump(exclude_none=True))
+    stack = SimpleNamespace(endpoint=None, table=table, runs=Planned(0))
+    observer = Observer(cast("Executions", SimpleNamespace(run=run, stack=stack)), FakeClock(now_ns=9), trial=0)
+    table.put_t4(run.specs[0].tag, "canary", 4, {"n": 3})
+    table.put_t4(run.specs[0].tag, "event", 6, {"n": 2})
+    for _ in range(2):
+        observer._read_phase()
+        for shard in range(layout.T4_SHARDS):
+            observer._read_shard(shard)
+    assert observer.snapshot().received == 2
+
+
 @pytest.mark.parametrize(("now_ns", "seen"), [(4, PhaseStart(0, 0)), (5, PhaseStart(1, 5))])
 def test_a_phase_that_was_planned_with_the_one_before_is_seen_when_it_begins(now_ns: int, seen: PhaseStart) -> None:
     """Its schedule is there minutes earlier, while the other phase's load is still offered."""
