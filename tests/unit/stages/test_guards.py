@@ -123,6 +123,13 @@ def test_a_table_that_the_account_cannot_have_is_refused() -> None:
     assert "is offered 11,000 write units a second, and a table of the account takes 10,000" in problem.message
 
 
+def test_names_of_attributes_are_written_too() -> None:
+    """59 bytes of key and 965 of value are 1 KB; with 20 of names each write is billed, and throttled, as two units."""
+    record = {"value_bytes": 965}
+    problem = problem_of(plan("dynamodb", rate_per_s=6_000, record=record), Account(table_units=10_000))
+    assert "is offered 12,000 write units a second" in problem.message
+
+
 def test_an_emulator_is_asked_for_no_quota() -> None:
     """It has no account; what it does not play would be an error in its log for each run."""
     account = Account()

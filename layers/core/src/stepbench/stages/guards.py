@@ -16,6 +16,7 @@ from stepbench.contracts.target import (
     OnDemandCapacity,
     ProvisionedCapacity,
 )
+from stepbench.costs.dynamodb import blob_write_units
 from stepbench.errors import PlanError, Problem
 from stepbench.observability import logger
 from stepbench.planning import expanded
@@ -33,8 +34,6 @@ RECEIVER_S = 0.1
 """So long a receiver's sandbox is busy with one delivery, at most on average: a warm one takes a tenth of that."""
 OTHER_FUNCTIONS = 10
 """Sandboxes of a run beside writers and receivers: stages, watchers, the API."""
-ITEM_BYTES = 1_024
-"""A write unit writes so much, and a started one counts as whole."""
 HISTORY_EVENTS = 25_000
 """Of an execution; it fails at the next one. Step Functions' quota, which cannot be raised."""
 EVENTS_PER_STATE, STATES_PER_TRIAL, STATES_PER_PHASE, STATES_PER_LOOK, LANES = 6, 60, 30, 4, 2
@@ -185,7 +184,7 @@ def _peak_per_s(trial: TrialPlan) -> float:
 def _peak_units(trial: TrialPlan) -> float:
     if trial.workload is not None:
         return 0.0  # a mix of operations of several sizes: what its table refuses is counted as failed
-    return _peak_per_s(trial) * math.ceil((trial.record.key_bytes + trial.record.value_bytes) / ITEM_BYTES)
+    return _peak_per_s(trial) * blob_write_units(trial)
 
 
 def _provisioned(trial: TrialPlan) -> int | None:
