@@ -170,6 +170,15 @@ def test_another_region_s_prices_stand_beside_us_east_1_s() -> None:
     assert PriceTable.model_validate_json(after.to_json()) == after
 
 
+def test_a_first_price_of_a_region_is_held_against_us_east_1_s() -> None:
+    """A price of a million would be taken for the price of one wherever the region was refreshed for the first time."""
+    row = PriceRow(usd=2e-7, unit="request", date="2025-01-01", source="a page", confirmed=True)
+    before = PriceTable(regions={DEFAULT_REGION: {"a": row}})
+    after, refused = refresh(before, "eu-west-1", {"a": ListedPrice("SKU", 0.2, "1M requests", "")}, "2026-01-02")
+    assert after.regions["eu-west-1"] == {}
+    assert refused == ["a: 0.2 per 1M requests (SKU SKU) cannot be what was 2e-07"]
+
+
 def test_a_region_without_prices_has_us_east_1_s_and_says_so() -> None:
     """Most other regions are dearer."""
     assert find_price("s3_put", "ap-northeast-1") == find_price("s3_put", DEFAULT_REGION)

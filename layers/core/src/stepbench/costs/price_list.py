@@ -113,7 +113,7 @@ def refresh(
     rows, refused = dict(table.regions.get(region, {})), list[str]()
     units = {key: row.unit for key, row in table.regions[DEFAULT_REGION].items()}
     for key, listed in found.items():
-        before = rows.get(key)
+        before = rows.get(key) or table.regions[DEFAULT_REGION].get(key)  # regions' prices differ by far less
         if before and not before.usd / MOST_CHANGE <= listed.usd <= before.usd * MOST_CHANGE:
             refused.append(
                 f"{key}: {listed.usd:.12g} per {listed.unit} (SKU {listed.sku}) cannot be what was {before.usd:.12g}"
