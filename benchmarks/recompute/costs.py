@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.recompute.over_runs import ALL, of_group
@@ -83,17 +84,18 @@ def _writes(summary: dict[str, Any], found: Numbers) -> Numbers:
 
 def _per_dollar(summary: dict[str, Any], found: Numbers, items: dict[int, list[dict[str, Any]]]) -> Numbers:
     ours: Numbers = {}
-    values: dict[int, list[float]] = {}
+    repeats = {trial["index"]: trial["group"] or trial["name"] for trial in summary["trials"]}
+    values: dict[int, dict[str, list[float]]] = {}
     for each in summary.get("per_dollar", ()):
         place = Key(each["trial"], each["phase"], each["window"], "", "")
         seconds = found[place._replace(metric="latency_ms.p50")] / 1_000
         usd = of_items(items[each["trial"]], "store", "trigger")
-        values.setdefault(each["group"], []).append(1 / seconds / usd)
+        values.setdefault(each["group"], {}).setdefault(repeats[each["trial"]], []).append(1 / seconds / usd)
         for name, value in (("latency_s", seconds), ("usd", usd), ("p50", 1 / seconds / usd)):
             ours[place._replace(metric=f"per_dollar.{name}")] = value
     for each in summary.get("per_dollar", ()):
         place = Key(each["trial"], each["phase"], each["window"], "", "")
-        group = values[each["group"]]
-        worst = ours[place._replace(metric="per_dollar.p50")] / min(group)
-        ours[place._replace(metric="per_dollar.times_worst")] = worst if len(group) > 1 else None
+        means = {name: geometric_mean(runs) for name, runs in values[each["group"]].items()}
+        times = means[repeats[each["trial"]]] / min(means.values())
+        ours[place._replace(metric="per_dollar.times_worst")] = times if len(means) > 1 else None
     return ours

@@ -222,7 +222,7 @@ class AnalysedTrial:
         return {caveat.kind for caveat in self.result(failure).summary.caveats}
 
     def collected(
-        self, *pages: ReportPage, expected: int = 0, seen: int = 0, every: int = 1, others: tuple[str, ...] = ()
+        self, *pages: ReportPage, expected: int = 0, seen: int = 0, every: int = 1, shared: bool = False
     ) -> None:
         """Leave logs as `CollectLogs` does, with a line for each call of the functions that no trial is without."""
         runs = self.memory.services.runs
@@ -230,7 +230,7 @@ class AnalysedTrial:
         pages += tuple(ReportPage(function=name, lines=tuple(_lines(count))) for name, count in calls.items())
         for number, page in enumerate(pages):
             runs.put_model(layout.trial_key(self.ref, f"logs/{page.function}/{number:06d}-0000.json"), page)
-        collection = LogCollection(every=every, expected=expected, seen=seen, others=others)
+        collection = LogCollection(every=every, expected=expected, seen=seen, shared=shared)
         runs.put_model(layout.trial_key(self.ref, "logs/collection.json"), collection)
 
 

@@ -82,6 +82,11 @@ class MemoryServices(memory_services.MemoryServices):
         self.register = MemoryRegister()
         self.services = replace(self.services, register=self.register)
 
+    def held_until(self, run_id: str, at_ns: int) -> None:
+        """Have a run give back its last target at this time."""
+        self.services.table.end_beat(layout.HOLDERS, run_id, {})
+        self.table.items[layout.trial_pk(layout.HOLDERS), layout.HEARTBEAT + run_id]["at_ns"] = at_ns
+
     def failure_of(self, ref: TrialRef) -> Failure | None:
         """Return the trial's failure that is kept for the report."""
         return self.services.runs.find_model(layout.trial_key(ref, "failure.json"), Failure)

@@ -65,6 +65,20 @@ def test_what_is_known_of_no_trial_is_named() -> None:
     assert cost.left_out[:2] == ("all of a", f"{LATER}: run-2 used the same functions meanwhile")
 
 
+def test_a_budget_is_charged_what_trials_may_have_cost() -> None:
+    """$9 of a trial whose cost nobody knows, $4 of one that was charged more than was counted, and the run's own."""
+    trials = [
+        trial("a", cost_usd=Cost(estimate=9)),
+        trial("b", cost_usd=spent(item("puts", 5), charged=4)),
+        trial("c", cost_usd=spent(item("puts", 5), charged=2.5)),
+    ]
+    cost = run_cost(trials, USE, Deployment())
+    assert cost.actual is not None
+    assert cost.charged == pytest.approx(9 + 4 + 2.5 + (cost.actual - 5))
+    unknown = run_cost(trials, USE._replace(functions=None, missing_logs="gone"), Deployment())
+    assert unknown.charged == unknown.estimate == 27
+
+
 def test_idle_hours_are_those_of_the_run_in_which_no_trial_held_the_store() -> None:
     """Three nodes for two hours, of which a trial held them for half an hour; they are no part of the run's cost."""
     held = item("m6i.large (EC2)", 1.5, 0.096)
@@ -73,6 +87,7 @@ def test_idle_hours_are_those_of_the_run_in_which_no_trial_held_the_store() -> N
     assert idle["m6i.large (EC2)"].quantity == pytest.approx(4.5)
     assert idle["m6i.large (EC2)"].usd == pytest.approx(4.5 * 0.096)
     assert idle["VPC interface endpoints"].quantity == pytest.approx(2 * 8)
+    assert idle["VPC interface endpoints"].note == "of the stack's network, which no trial holds: all the run's hours"
     own = sum(each.usd for each in cost.items if each.item != "m6i.large (EC2)")
     assert cost.actual == pytest.approx(own + 1.5 * 0.096)
 
@@ -97,6 +112,18 @@ def test_trials_with_the_same_work_are_compared_whatever_their_store() -> None:
     found = per_dollar([measured("a", estimate(4), 1), measured("b", estimate(2), 1, 1, store="s3", setup=setup)])
     assert [each.group for each in found] == [0, 0]
     assert [each.times_worst for each in found] == pytest.approx([1, 2])
+
+
+def test_repeats_of_a_trial_are_no_others() -> None:
+    """They lie apart by chance, which would be shown as a difference; together they are set against another trial."""
+    etcd = [measured(f"etcd #{n + 1}", estimate(ms), 1, n, group="etcd") for n, ms in enumerate((4, 4.4, 4.2))]
+    assert [each.times_worst for each in per_dollar(etcd)] == [None, None, None]
+    redis = [measured(f"redis #{n + 1}", estimate(ms), 1, 3 + n, group="redis") for n, ms in enumerate((2, 2.1, 2.2))]
+    found = per_dollar([*etcd, *redis])
+    assert [each.times_worst for each in found[:3]] == [1, 1, 1]
+    (times,) = {(each.times_low, each.times_worst, each.times_high) for each in found[3:]}
+    assert times[1] == pytest.approx(2)  # the geometric mean of 4, 4.4 and 4.2 over that of 2, 2.1 and 2.2
+    assert 1.7 < (times[0] or 0) < 2 < (times[2] or 0) < 2.3
 
 
 @pytest.mark.parametrize(

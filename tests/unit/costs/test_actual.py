@@ -6,8 +6,9 @@ import pytest
 
 from stepbench.contracts.cost import Cost
 from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.target import AutoscaledCapacity, OnDemandCapacity, ProvisionedCapacity
 from stepbench.costs.actual import LATER, Done, FunctionUse, actual_cost, run_items
-from stepbench.costs.prices import Offered
+from stepbench.costs.prices import Offered, Stretch
 from stepbench.costs.standing import Deployment
 
 OPTIONS = {"RecordsRetentionDays": "30", "LogRetentionDays": "14", "ResultsRetentionDays": "365"}
@@ -71,6 +72,50 @@ def test_capacity_is_billed_for_the_hours_that_the_trial_held_the_table() -> Non
     assert not any(item.item == "DynamoDB on-demand writes" for item in cost.items)
 
 
+def held(*stretches: Stretch) -> Cost:
+    """Return the cost of a table that had one capacity after the other."""
+    offered = Offered(sum(each.number for each in stretches), 0, sum(each.hours for each in stretches), stretches)
+    return actual_cost(plan("dynamodb"), done(offered=offered), Deployment(options=OPTIONS), 9)
+
+
+def test_a_table_that_is_scaled_is_billed_by_the_capacity_that_it_had_when() -> None:
+    """600,000 writes on demand; 4,000 units for the other half of an hour, whose writes cost nothing more."""
+    cost = held(
+        Stretch(OnDemandCapacity(), 600_000, 0.5), Stretch(ProvisionedCapacity(write_units=4_000), 600_000, 0.5)
+    )
+    assert billed(cost, "DynamoDB on-demand writes") == pytest.approx([600_000, 0.375])
+    assert billed(cost, "DynamoDB provisioned write capacity") == pytest.approx([2_000, 1.3])
+    assert "store" not in cost.incomplete
+
+
+def test_an_autoscaled_table_is_billed_at_its_least_and_the_rest_is_named() -> None:
+    """Its most would be 2,000 times as much for a table that has never been scaled up: $3.25 for $0.0016."""
+    capacity = AutoscaledCapacity(mode="autoscaled", min_write_units=5, max_write_units=10_000)
+    cost = held(Stretch(capacity, 18_000, 0.5))
+    assert billed(cost, "DynamoDB provisioned write capacity") == pytest.approx([2.5, 0.001625])
+    assert "DynamoDB's write capacity above the least of its autoscaling" in cost.left_out
+    assert "store" in cost.incomplete
+
+
+def test_a_charge_for_warm_throughput_is_named() -> None:
+    """Nobody has confirmed its price; 4,000 write units a second are a new table's own."""
+    cost = held(Stretch(OnDemandCapacity(warm_write_units=100_000), 10, 0.5))
+    assert "DynamoDB's charge for 96,000 write units of warm throughput above a table's own" in cost.left_out
+    assert "store" in cost.incomplete
+    assert "store" not in held(Stretch(OnDemandCapacity(warm_write_units=4_000), 10, 0.5)).incomplete
+
+
+def test_a_budget_is_charged_the_estimate_where_something_of_the_stack_s_is_not_known() -> None:
+    """Else what is not known would be given back to it: the lines of the last stages and others' servers apart."""
+    deployment = Deployment(options={**OPTIONS, "AuroraPostgresql": "serverless"})
+    known = actual_cost(plan(), done(), deployment, 1)
+    others = actual_cost(plan("postgresql"), done(own_server=True), deployment, 1)
+    assert (known.charged, others.charged) == (known.actual, others.actual)
+    assert actual_cost(plan(), done(functions=None, transitions=None), deployment, 1).charged == 1
+    part = actual_cost(plan("postgresql"), done(), deployment, 0.01)
+    assert (part.charged, "store" in part.incomplete) == (part.actual, True)
+
+
 def test_keys_that_were_written_before_the_load_are_paid_for() -> None:
     """100,000 puts at $5 per million."""
     cost = actual_cost(plan(), done(offered=Offered(101_000, 0, 1)), Deployment(options=OPTIONS), 1)
@@ -106,11 +151,11 @@ def test_an_instance_without_a_price_makes_its_part_incomplete() -> None:
 
 
 def test_a_server_that_the_plan_names_is_not_the_stack_s() -> None:
-    """Its hours are left out, though the stack has one as well."""
-    options = {**OPTIONS, "EtcdNodes": "on", "EtcdInstanceType": "m6i.large"}
-    cost = actual_cost(plan("etcd"), done(own_server=True), Deployment(options=options), 1)
-    assert not any("EC2" in item.item for item in cost.items)
-    assert "the hours of etcd's server, which is not the stack's own" in cost.left_out
+    """Its hours are left out, though the stack has one, too; so is what it bills for requests: it may be no Aurora."""
+    options = {**OPTIONS, "AuroraPostgresql": "provisioned", "AuroraInstanceClass": "db.r6g.large"}
+    cost = actual_cost(plan("postgresql"), done(own_server=True), Deployment(options=options), 1)
+    assert not any(item.part == "store" for item in cost.items)
+    assert "the bill of postgresql's server, which is not the stack's own" in cost.left_out
 
 
 def test_dsql_bills_nothing_by_the_hour() -> None:

@@ -50,6 +50,12 @@ def test_provisioned_capacity_is_billed_by_the_hour_not_by_the_write() -> None:
     assert usd(cost, "DynamoDB provisioned write capacity") == pytest.approx(1_420 * 0.00065)
 
 
+def test_warm_throughput_counts_against_a_budget() -> None:
+    """96,000 units above a new table's own, each at most an hour's price: a plan of two events may cost $62."""
+    cost = estimate(trial("dynamodb", 2, 1, target={"capacity": {"mode": "on_demand", "warm_write_units": 100_000}}))
+    assert usd(cost, "DynamoDB warm throughput (writes)") == pytest.approx(96_000 * 0.00065)
+
+
 def test_writes_of_the_clock_check_are_invocations_too() -> None:
     """200 writes and 30 canaries through CheckClock, beside 230 deliveries, 1 writer and 40 control invocations."""
     apart, one = (estimate(trial("dynamodb", 200, 1, target={"same_sandbox": same})) for same in (False, True))

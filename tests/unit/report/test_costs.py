@@ -49,10 +49,21 @@ def test_one_line_says_what_was_spent_on_what_and_what_is_not_known() -> None:
 def test_performance_per_dollar_is_a_sentence_where_something_is_compared() -> None:
     """Twice as fast for half the money: four times."""
     (told,) = describe_per_dollar(costed(DEARER, CHEAPER))
-    assert told.endswith("of store and trigger): fast 4.0 times dear")
+    assert told.endswith("of store and trigger): fast 4.0 times dear [3.9, 4.1]")
     assert describe_per_dollar(costed(DEARER)) == ()
     (played,) = describe_per_dollar(costed(*(each.model_copy(update={"emulated": True}) for each in (DEARER, CHEAPER))))
-    assert played.endswith("4.0 times dear, emulated, not AWS")
+    assert played.endswith("4.0 times dear [3.9, 4.1], emulated, not AWS")
+
+
+def test_what_may_be_chance_is_no_difference() -> None:
+    """100 [90, 111] and 93 [84, 103] are 1.1 times apart, and may as well be the same; repeats have one name."""
+    other = measured("b", estimate(4.3, 0.1), 1, 2)
+    (told,) = describe_per_dollar(costed(measured("a", estimate(4, 0.1), 1, 1), other))
+    assert told.endswith("no difference shown between a and b (1.1 times [0.93, 1.2])")
+    repeats = [measured(f"a #{n}", estimate(4), 1, n, group="a") for n in (1, 2)]
+    assert describe_per_dollar(costed(*repeats)) == ()
+    (told,) = describe_per_dollar(costed(*repeats, measured("b", estimate(8), 1, 3)))
+    assert told.endswith("): a 2.0 times b [1.9, 2.1]")
 
 
 def test_terminal_and_markdown_have_the_same_line() -> None:
@@ -69,9 +80,9 @@ def test_the_page_has_every_item_with_quantity_and_price() -> None:
     text = cost_section(costed(DEARER, CHEAPER))
     for shown in ("puts $3.00 3 x $1", "Step Functions state transitions, run itself", "12 transition $0.000025"):
         assert shown in text
-    assert "idle: hours of the run in which no trial held it; not in the sum" in text
+    assert "idle: hours of the run in which none of its trials held it; not in the sum" in text
     assert "Not known, and so not counted: RenderReport, ConcludeRun" in text
-    assert "fast 2.00 ms $1.00 500 [490, 510] 4.0" in text
+    assert "fast 2.00 ms $1.00 500 [490, 510] 4.0 [3.9, 4.1]" in text
 
 
 def test_a_part_that_is_not_whole_is_marked() -> None:

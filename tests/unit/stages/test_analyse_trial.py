@@ -339,11 +339,23 @@ def test_logs_that_are_not_whole_do_not_decide_the_bill(store: str, pages: dict[
 
 
 def test_another_run_s_invocations_are_in_the_same_logs() -> None:
-    """Nothing tells them apart, so neither run is billed for them; the report says which run it was."""
+    """Nothing tells them apart, so neither run is billed for them; whose run it was is nobody else's business."""
     trial = Trial().finish()
-    trial.collected(ReportPage(function="RunWriter", lines=(line("w-0"), line("w-1"))), others=("run-2",))
+    trial.collected(ReportPage(function="RunWriter", lines=(line("w-0"), line("w-1"))), shared=True)
     left_out = trial.result().summary.cost_usd.left_out
-    assert "Lambda's requests, duration and log: run-2 used the same functions meanwhile" in left_out
+    assert "Lambda's requests, duration and log: another run used the same functions meanwhile" in left_out
+
+
+def test_a_table_s_writes_and_hours_are_split_where_a_phase_scales_it() -> None:
+    """40 writes on demand; then 3,600 units from the second phase's start, at 7 of 60 s, and 200 writes within them."""
+    scaled = {**PHASES[1], "scale": {"capacity": {"mode": "provisioned", "write_units": 3_600}}}
+    trial = Trial(store="dynamodb", phases=[PHASES[0], scaled]).finish()
+    assert spent(trial, "DynamoDB on-demand writes") == 40
+    assert spent(trial, "DynamoDB provisioned write capacity") == pytest.approx(53)
+    assert spent(trial, "DynamoDB provisioned read capacity") == pytest.approx(5 * 53 / 3_600)
+    broken_off = Trial(store="dynamodb", phases=[PHASES[0], scaled])
+    broken_off.records.phase(0)
+    assert spent(broken_off, "DynamoDB provisioned write capacity") == 0
 
 
 def test_a_store_s_hours_are_those_that_the_trial_held_it() -> None:

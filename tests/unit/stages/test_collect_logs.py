@@ -186,14 +186,18 @@ def test_late_lines_are_given_up_after_five_minutes(logs: Logs) -> None:
     assert logs.collection == LogCollection(every=1, expected=2, seen=1, calls=2)
 
 
-def test_runs_that_held_a_target_meanwhile_are_named(logs: Logs) -> None:
-    """Their invocations are in the same logs, so the lines are no bill of this trial."""
-    logs.memory.services.table.take_lease(
-        "etcd#stack", TrialRef(run_id="run-9", trial=0, tag="other-0000"), "arn", NOW_NS
-    )
+@pytest.mark.parametrize(("until_s", "shared"), [(None, True), (-29, True), (-31, False)])
+def test_another_run_that_held_a_target_meanwhile_is_noted(logs: Logs, until_s: int | None, *, shared: bool) -> None:
+    """Its invocations are in the same logs, so the lines are no bill of this trial: also if it is over by now."""
+    if until_s is None:
+        other = TrialRef(run_id="run-9", trial=0, tag="other-0000")
+        logs.memory.services.table.take_lease("etcd#stack", other, "arn", NOW_NS)
+    else:
+        logs.memory.held_until("run-9", NOW_NS + until_s * 10**9)
+    logs.memory.held_until(logs.ref.run_id, NOW_NS)
     logs.page("ReceiveEvents")
     logs.finish()
-    assert logs.collection.others == ("run-9",)
+    assert logs.collection.shared == shared
 
 
 def test_a_call_ends_after_some_seconds_and_the_next_goes_on(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:

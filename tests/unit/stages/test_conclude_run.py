@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.samples.comparisons import run
 from tests.unit.stages.test_await_turn import Aws, arrive, queue, state_of
 
+from stepbench.contracts.cost import RunCost
 from stepbench.contracts.run_tasks import ConcludeRunInput, RenderReportOutput
 from stepbench.contracts.runs import RunRequest
 from stepbench.records.storage import layout
@@ -37,14 +39,26 @@ def test_a_run_that_is_over_is_entered_announced_and_makes_room() -> None:
     output = conclude_run(ConcludeRunInput(run_id="first", report=report("first")), memory.services)
     assert (output.state, output.admitted, aws.told) == ("succeeded", ("second",), ["first's", "second's"])
     assert aws.events == ["RunStarted", "RunSucceeded", "RunStarted"]
-    run = memory.register.find("first")
-    assert run is not None
-    assert (run.state, run.headline, run.verdict, run.finished_at is None) == (
+    closed = memory.register.find("first")
+    assert closed is not None
+    assert (closed.state, closed.headline, closed.verdict, closed.finished_at is None) == (
         "succeeded",
         ("s3: p50 4 ms",),
         "passed",
         False,
     )
+
+
+def test_what_was_counted_is_shown_and_what_may_have_been_spent_is_charged() -> None:
+    """A cost that is known in part would give the rest back to the month's budget."""
+    memory, _ = queue()
+    arrive(memory, "first", 1)
+    cost = RunCost(estimate=9, actual=1, charged=3)
+    memory.services.runs.put_model(layout.run_key("first", "summary.json"), run().model_copy(update={"cost_usd": cost}))
+    conclude_run(ConcludeRunInput(run_id="first", report=report("first")), memory.services)
+    closed = memory.register.find("first")
+    assert closed is not None
+    assert (closed.actual_usd, closed.spent_usd) == (1, 3)
 
 
 def test_asked_again_it_changes_and_announces_nothing() -> None:
@@ -72,9 +86,9 @@ def test_the_register_holds_only_the_beginning_of_a_long_headline() -> None:
     arrive(memory, "first", 1)
     lines = tuple(f"line {number}" for number in range(100))
     conclude_run(ConcludeRunInput(run_id="first", report=report("first", headline=lines)), memory.services)
-    run = memory.register.find("first")
-    assert run is not None
-    assert len(run.headline) == MAX_HEADLINE_LINES
+    closed = memory.register.find("first")
+    assert closed is not None
+    assert len(closed.headline) == MAX_HEADLINE_LINES
 
 
 def test_an_unknown_run_is_no_mistake() -> None:

@@ -9,6 +9,7 @@ from tests.samples.comparisons import run
 from tests.samples.services import MemoryServices
 
 from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.runs import RunRecord
 from stepbench.records.formats.report_lines import PATTERN
 from stepbench.records.storage import layout
 from stepbench.stages.run_costs import FUNCTIONS, add_costs
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.cost import RunCost
 
-STARTED, FINISHED = "2025-06-01T12:00:00+00:00", "2025-06-01T13:00:00+00:00"
-SINCE_MS = 1_748_779_200_000
+STARTED, TURN, FINISHED = (f"2025-06-01T{at}:00+00:00" for at in ("12:00", "12:45", "13:00"))
+SINCE_MS, TURN_MS = 1_748_779_200_000, 1_748_781_900_000
+NODES = "EtcdNodes=on;EtcdInstanceType=m6i.large"
 OTHER_GB_S = "Lambda duration (x86), other functions, run itself"
 
 
@@ -29,9 +31,9 @@ class Logs:
 
     def __init__(self, stubber: Stubber, client: Any) -> None:  # noqa: ANN401 -- a boto3 client
         self.stubber = stubber
-        self.memory = MemoryServices(FakeClock(1), aws={"logs": client}, function_prefix="stack")
+        self.memory = MemoryServices(FakeClock(1), aws={"logs": client}, function_prefix="stack", stack_options=NODES)
 
-    def page(self, function: str, *requests: str, then: str = "", **asked: str) -> None:
+    def page(self, function: str, *requests: str, then: str = "", **asked: Any) -> None:  # noqa: ANN401 -- parameters
         """Expect a question, and answer with a line of 2 s in 512 MB for each request."""
         lines = [
             f"REPORT RequestId: {each}\tDuration: 1999.5 ms\tBilled Duration: 2000 ms\tMemory Size: 512 MB"
@@ -64,16 +66,14 @@ def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Logs]:
 
 def test_functions_that_end_after_their_trial_was_analysed_are_the_run_s(logs: Logs) -> None:
     """Three invocations on two pages, one of them read twice: 3 GB-seconds. One function never ran."""
-    logs.page("ValidatePlan", "a", then="more")
-    logs.page("ValidatePlan", "a", "b", nextToken="more")
-    logs.stubber.add_client_error("filter_log_events", "ResourceNotFoundException")
-    logs.page("CollectLogs")
+    logs.page("CollectLogs", "a", then="more")
+    logs.page("CollectLogs", "a", "b", nextToken="more")
     logs.page("AnalyseTrial", "c")
-    logs.page("ExportRecords")
+    logs.stubber.add_client_error("filter_log_events", "ResourceNotFoundException")
     logs.page("TearDownTarget")
     items = {item.item: item for item in logs.cost().items}
     assert items[OTHER_GB_S].quantity == 3
-    assert items[OTHER_GB_S].note == "AnalyseTrial, ValidatePlan"
+    assert items[OTHER_GB_S].note == "AnalyseTrial, CollectLogs"
     assert items["Lambda requests, other functions, run itself"].quantity == 3
 
 
@@ -85,11 +85,30 @@ def test_logs_that_do_not_answer_are_named(logs: Logs) -> None:
     assert any("CloudWatch Logs does not give them (ThrottlingException)" in text for text in cost.left_out)
 
 
-def test_another_run_s_invocations_are_not_told_apart(logs: Logs) -> None:
-    """So neither run is billed for them; nothing is asked."""
-    other = TrialRef(run_id="run-2", trial=0, tag="other-0000")
-    logs.memory.services.table.take_lease("s3#bucket", other, "arn", 1)
-    assert any("run-2 used the same functions meanwhile" in text for text in logs.cost().left_out)
+@pytest.mark.parametrize("is_over", [False, True])
+def test_another_run_s_invocations_are_not_told_apart(logs: Logs, *, is_over: bool) -> None:
+    """So neither run is billed for them, and nothing is asked; it may be another team's, whose name is not told."""
+    if is_over:
+        logs.memory.held_until("run-2", SINCE_MS * 1_000_000)
+    else:
+        logs.memory.services.table.take_lease(
+            "s3#bucket", TrialRef(run_id="run-2", trial=0, tag="other-0000"), "arn", 1
+        )
+    (told,) = (text for text in logs.cost().left_out if "meanwhile" in text)
+    assert told.endswith("another run used the same functions meanwhile")
+
+
+def test_a_run_that_has_waited_pays_from_its_turn_on(logs: Logs) -> None:
+    """Until then its functions and its store's hours were another run's: the last quarter of an hour is its own."""
+    times = {"submitted_at": STARTED, "started_at": TURN}
+    run = {"run_id": "run-1", "team": "a", "plan": "p", "state": "running", **times}
+    logs.memory.register.add(RunRecord.model_validate(run))
+    logs.memory.held_until("run-2", TURN_MS * 1_000_000 - 1)
+    for name in FUNCTIONS:
+        logs.page(name, name, startTime=TURN_MS)
+    cost = logs.cost()
+    assert next(item for item in cost.items if item.item == OTHER_GB_S).quantity == len(FUNCTIONS)
+    assert next(item for item in cost.idle if "EC2" in item.item).quantity == pytest.approx(3 / 4)
 
 
 def test_all_that_is_stored_of_the_run_is_billed_but_what_is_rendered(logs: Logs) -> None:

@@ -64,6 +64,7 @@ def test_the_lease_is_released_only_when_nothing_is_left() -> None:
     assert scene.done(driver)
     assert scene.table.find_lease("s3#target") is None
     assert scene.table.leases() == []
+    assert list(scene.table.beats(layout.HOLDERS)) == [scene.ref.run_id]  # by which other runs know that it was there
 
 
 def test_what_was_removed_is_noted_once_nothing_is_left() -> None:

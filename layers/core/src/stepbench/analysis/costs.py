@@ -7,21 +7,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepbench.analysis.precision import shorten_plan
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.workload import OPERATION_KINDS
-from stepbench.costs.actual import Done, FunctionUse, actual_cost
-from stepbench.costs.prices import Offered
+from stepbench.costs.actual import ANOTHER_RUN, Done, FunctionUse, actual_cost
+from stepbench.costs.prices import Offered, Stretch
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.records.formats.columns import UNSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from stepbench.analysis.evidence import Evidence
     from stepbench.contracts.cost import Cost
     from stepbench.contracts.plan import TrialPlan
     from stepbench.contracts.result import Invocations
+    from stepbench.contracts.target import Capacity
+    from stepbench.records.join.joined import Joined
 
 WATCH_LANES = 2
+_HOUR_NS = 3.6e12
 LEAST_SEEN = 0.9
 """Of so large a share of the receivers' invocations a line is enough to multiply up to all of them."""
 
@@ -31,9 +37,10 @@ def trial_cost(evidence: Evidence, functions: Sequence[Invocations]) -> Cost:
     plan, joined, records = evidence.spec.plan, evidence.joined, evidence.records
     missing = "; ".join(_missing_logs(evidence, functions))
     used = None if missing else tuple(_uses(evidence, functions))
-    sent = int(np.count_nonzero(joined.offered & (joined.outcome != UNSENT)))
+    sent = int(np.count_nonzero(_sent(joined)))
+    stretches = tuple(_stretches(evidence))
     done = Done(
-        offered=Offered(sent + plan.preloaded_keys, joined.canaries, evidence.held_s / 3_600),
+        offered=Offered(sent + plan.preloaded_keys, joined.canaries, evidence.held_s / 3_600, stretches),
         delivered=int(joined.arrivals.sum(dtype=np.int64)) + joined.canaries + joined.unmatched,
         batches=len(records.items) - records.in_fallback,
         functions=used,
@@ -45,14 +52,35 @@ def trial_cost(evidence: Evidence, functions: Sequence[Invocations]) -> Cost:
     return actual_cost(_as_run(evidence), done, evidence.deployment, evidence.spec.estimate_usd)
 
 
+def _sent(joined: Joined) -> NDArray[np.bool_]:
+    sent: NDArray[np.bool_] = joined.offered & (joined.outcome != UNSENT)
+    return sent
+
+
+def _stretches(evidence: Evidence) -> Iterator[Stretch]:
+    """Yield what a table took by the capacity that it had: another one from the start of the phase that asks for it."""
+    plan, joined, target = evidence.spec.plan, evidence.joined, evidence.spec.plan.target
+    if not isinstance(target, DynamoDbTarget):
+        return
+    sent, begin_ns = _sent(joined), evidence.taken_at_ns
+    capacity: Capacity = target.capacity
+    number = plan.preloaded_keys + joined.canaries
+    for phase, start_ns in sorted(evidence.records.starts_ns.items()):
+        if (scale := plan.phases[phase].scale) is not None:
+            yield Stretch(capacity, number, max(0, start_ns - begin_ns) / _HOUR_NS)
+            number, capacity, begin_ns = 0, scale.capacity, start_ns
+        number += int(np.count_nonzero(sent[slice(*joined.grid.span_of_phase(phase))]))
+    end_ns = evidence.taken_at_ns + evidence.held_s * 1e9
+    yield Stretch(capacity, number, max(0, end_ns - begin_ns) / _HOUR_NS)
+
+
 def _as_run(evidence: Evidence) -> TrialPlan:
     """Return the plan with phases as long as they were, and with as many operations of each kind as were sent."""
     plan = shorten_plan(evidence.spec.plan, evidence)
     kinds = evidence.joined.extras.get("kind")
     if plan.workload is None or kinds is None:
         return plan
-    sent = evidence.joined.offered & (evidence.joined.outcome != UNSENT)
-    counts = np.bincount(kinds[sent].astype(np.int64), minlength=len(OPERATION_KINDS)).tolist()
+    counts = np.bincount(kinds[_sent(evidence.joined)].astype(np.int64), minlength=len(OPERATION_KINDS)).tolist()
     if not sum(counts):
         return plan
     weights = {kind.name.lower(): counts[kind] for kind in OPERATION_KINDS}
@@ -66,8 +94,8 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Itera
     if collection is None:
         yield "no log was collected"
         return
-    if collection.others:
-        yield f"{', '.join(collection.others)} used the same functions meanwhile"
+    if collection.shared or collection.others:
+        yield ANOTHER_RUN
     if collection.every == 1 and collection.seen < LEAST_SEEN * collection.expected:
         yield f"{collection.seen} of {collection.expected} invocations of the receiver left a log line"
     least = {"PlanPhase": len(records.starts_ns)}

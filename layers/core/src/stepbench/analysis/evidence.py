@@ -42,7 +42,7 @@ class Evidence:
     load_hosts: what writers ran on, where that was none of Lambda's sandboxes.
     looks: at the precision of phases with `until`, by phase, where there were any.
     utilisations: of probes, and of the phases at the rate they found.
-    held_s: how long the trial has held its target. objects: how many it has in the results bucket.
+    taken_at_ns, held_s: since when the trial has held its target, and how long. objects: how many are in the bucket.
     """
 
     spec: TrialSpec
@@ -63,6 +63,7 @@ class Evidence:
     looks: dict[int, PrecisionLooks]
     utilisations: tuple[Utilisation, ...]
     deployment: Deployment
+    taken_at_ns: int
     held_s: float
     objects: int
 
@@ -80,6 +81,7 @@ def gather(  # noqa: PLR0913 -- all that there is to read
     ref, store = spec.ref, spec.plan.target.store
     records = replace(read_records(spec, runs, table), broken_off=bool(failure.Error))
     from_ns = min(records.starts_ns.values(), default=clock.now_ns())
+    taken_at_ns = _taken_at_ns(spec, table, from_ns)
     provider, emulated = find_provider(ref, runs)
     t4_lines, damaged_t4_lines = read_t4_lines(ref, runs)
     return Evidence(
@@ -103,7 +105,8 @@ def gather(  # noqa: PLR0913 -- all that there is to read
         looks=_looks(spec, runs),
         utilisations=read_utilisations(spec, runs),
         deployment=deployment,
-        held_s=max(0, clock.now_ns() - _taken_at_ns(spec, table, from_ns)) / _SECOND_NS,
+        taken_at_ns=taken_at_ns,
+        held_s=max(0, clock.now_ns() - taken_at_ns) / _SECOND_NS,
         objects=sum(1 for _ in runs.keys(layout.trial_key(ref, ""))),
     )
 

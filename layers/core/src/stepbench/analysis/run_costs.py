@@ -6,11 +6,13 @@ import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.cost import PARTS, CostItem, PerDollar, RunCost
+from stepbench.contracts.measures import Estimate
 from stepbench.costs.actual import LATER, run_items
 from stepbench.costs.price_table import describe_prices
 from stepbench.costs.prices import bill
 from stepbench.costs.standing import hours, standing
 from stepbench.costs.transitions import run_transitions
+from stepbench.stats.over_runs import mean_over_runs, ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,13 +25,17 @@ if TYPE_CHECKING:
 
 MOST_MISSING = 0.001
 """The work is not done where more of it failed, was not sent or did not arrive."""
-_LAST = "RenderReport, ConcludeRun and the register of runs, which go on after this was written"
+_LAST = (
+    "RenderReport, ConcludeRun and the register of runs, which go on after this was written; "
+    "ValidatePlan and AwaitTurn, which come before the run's turn"
+)
 
 
 class RunUse(NamedTuple):
     """
     What a run did beside its trials.
 
+    run_s: from its turn to its report.
     functions: those whose lines come too late for a trial's own account; None, and why, where they are not known.
     stored_bytes, objects: in the results bucket; None where that could not be listed.
     """
@@ -53,15 +59,22 @@ def run_cost(trials: Sequence[TrialSummary], use: RunUse, deployment: Deployment
         deployment,
     )
     items = (*_together(item for trial in ran for item in trial.cost_usd.items), *own)
+    estimate = sum(trial.cost_usd.estimate for trial in trials)
+    charged = sum(item.usd for item in own) + sum(map(_charged, (trial.cost_usd for trial in ran)))
     return RunCost(
-        estimate=sum(trial.cost_usd.estimate for trial in trials),
+        estimate=estimate,
         actual=sum(item.usd for item in items),
+        charged=charged if use.functions is not None else max(charged, estimate),
         items=items,
         left_out=tuple(_left_out([(trial.name, trial.cost_usd) for trial in ran], use)),
         emulated=bool(deployment.emulator),
         prices=describe_prices(deployment.region),
         idle=_idle(items, use.run_s / 3_600, deployment),
     )
+
+
+def _charged(cost: Cost) -> float:
+    return cost.estimate if cost.charged is None else cost.charged
 
 
 def _together(items: Iterable[CostItem]) -> Iterator[CostItem]:
@@ -109,9 +122,10 @@ def per_dollar(trials: Sequence[TrialSummary]) -> tuple[PerDollar, ...]:
     Return 1 / latency / dollars of each window for which it means something.
 
     The trial is complete, its store's and its trigger's dollars are all known, and the median has an interval. Trials
-    are set against each other only where they did the same work, and emulated ones only among themselves.
+    are set against each other only where they did the same work, and emulated ones only among themselves; repeats of
+    one trial are no others, and count together.
     """
-    found: list[PerDollar] = []
+    found: list[tuple[TrialSummary, PerDollar]] = []
     groups: dict[str, int] = {}
     for trial in trials:
         usd = trial.cost_usd.of("store", "trigger")
@@ -120,7 +134,7 @@ def per_dollar(trials: Sequence[TrialSummary]) -> tuple[PerDollar, ...]:
         for window in trial.windows:
             if (each := _of_window(trial, window, usd)) is not None:
                 number = groups.setdefault(_work(trial, window), len(groups))
-                found.append(each.model_copy(update={"group": number}))
+                found.append((trial, each.model_copy(update={"group": number})))
     return tuple(_ranked(found))
 
 
@@ -161,7 +175,25 @@ def _work(trial: TrialSummary, window: WindowResult) -> str:
     return json.dumps(facts, sort_keys=True, default=str)
 
 
-def _ranked(found: Sequence[PerDollar]) -> Iterator[PerDollar]:
-    for each in found:
-        group = [other.value for other in found if other.group == each.group]
-        yield each.model_copy(update={"times_worst": each.value / min(group)}) if len(group) > 1 else each
+def _ranked(found: Sequence[tuple[TrialSummary, PerDollar]]) -> Iterator[PerDollar]:
+    """Yield each with how its trial's repeats, taken together, compare with the worst ones that did the same work."""
+    repeats: dict[int, dict[str, list[Estimate]]] = {}
+    for trial, each in found:
+        estimate = Estimate(value=each.value, low=each.low, high=each.high)
+        repeats.setdefault(each.group, {}).setdefault(_repeats_of(trial), []).append(estimate)
+    for trial, each in found:
+        runs, own = repeats[each.group], _repeats_of(trial)
+        worst = min(runs, key=lambda name: mean_over_runs(runs[name]).value or 0)
+        if len(runs) == 1:
+            yield each
+        elif own == worst:
+            yield each.model_copy(update={"times_worst": 1.0})
+        else:
+            times = ratio(runs[own], runs[worst])
+            update = {"times_worst": times.value, "times_low": times.low, "times_high": times.high}
+            yield each.model_copy(update=update)
+
+
+def _repeats_of(trial: TrialSummary) -> str:
+    """Return what all repeats of a trial have in common, and no other trial has."""
+    return trial.group or trial.name

@@ -33,6 +33,12 @@ class Cost(Contract):
 
     estimate: float = Field(ge=0)
     actual: float | None = Field(default=None, ge=0, description="Sum of the items; None where nothing was counted.")
+    charged: float | None = Field(
+        default=None,
+        ge=0,
+        description="What counts against budgets: the actual cost or, where something that the stack pays is not "
+        "known, the estimate if that is more. None where nothing was counted: the estimate.",
+    )
     items: tuple[CostItem, ...] = Field(default=(), description="Of `actual`; empty in summaries of older versions.")
     left_out: tuple[str, ...] = Field(default=(), description="What was spent beside the items, and is not known.")
     incomplete: tuple[Part, ...] = Field(default=(), description="Parts of which something is left out.")
@@ -49,7 +55,7 @@ class RunCost(Cost):
 
     idle: tuple[CostItem, ...] = Field(
         default=(),
-        description="Of what the stack pays by the hour: the hours of the run in which no trial held it. "
+        description="Of what the stack pays by the hour: the hours of the run in which none of its trials held it. "
         "Not in `actual`: they would have been paid without the run.",
     )
 
@@ -71,5 +77,9 @@ class PerDollar(Contract):
     high: float
     group: int
     times_worst: float | None = Field(
-        default=None, description="Over the lowest value of its group; None in a group of one."
+        default=None,
+        description="Its trial's repeats over those with the lowest value of its group; None where nothing else did "
+        "the same work, and 1 of the lowest themselves.",
     )
+    times_low: float | None = Field(default=None, description="95 % interval of `times_worst`, unless that is 1.")
+    times_high: float | None = None

@@ -63,6 +63,9 @@ class RunRecord(Contract):
     trials: int = Field(default=0, ge=0)
     estimate_usd: float = Field(default=0.0, ge=0)
     actual_usd: float | None = Field(default=None, ge=0)
+    charged_usd: float | None = Field(
+        default=None, ge=0, description="What counts against budgets, where the actual cost is not all of it."
+    )
     expected_s: float = Field(default=0.0, ge=0, description="How long it should take from its turn to its report.")
     verdict: str = Field(default="", description="`passed` or `failed`, by its thresholds; empty while unknown.")
     headline: tuple[str, ...] = ()
@@ -80,13 +83,14 @@ class RunRecord(Contract):
     @property
     def spent_usd(self) -> float:
         """
-        Return what counts against budgets: the estimate until the actual cost is known.
+        Return what counts against budgets: the estimate until the actual cost is known, and where it is not.
 
         Nothing for a run that was refused, or that ended before its turn.
         """
         if self.ended and self.started_at is None:
             return 0.0
-        return self.estimate_usd if self.actual_usd is None else self.actual_usd
+        known = (self.charged_usd, self.actual_usd, self.estimate_usd)
+        return next(usd for usd in known if usd is not None)
 
     @property
     def month(self) -> str:

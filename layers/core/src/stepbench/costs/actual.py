@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.cost import PARTS, Cost
 from stepbench.costs import prices
+from stepbench.costs.dynamodb import unknown_charges
 from stepbench.costs.estimate import (
     LOG_BYTES_PER_INVOCATION,
     T4_ENTRY_BYTES,
@@ -41,9 +42,12 @@ _LABELS: tuple[tuple[Part, str], ...] = (
 )
 _TRIGGER, _LOAD = frozenset({"ReceiveEvents", "WatchChanges", "CheckClock"}), frozenset({"RunWriter"})
 LATER = "CollectLogs, AnalyseTrial, ExportRecords and TearDownTarget, whose log lines come after the trial's were read"
+ANOTHER_RUN = "another run used the same functions meanwhile"
+"""It may be another team's, of which nothing is told, its name neither."""
 READS = "what stages read from the results table and bucket"
 _NO_HOURS = frozenset({"dsql"})
 """Servers of somebody else's that bill nothing by the hour."""
+NOT_OURS = "which is not the stack's own"
 TARGET_STORAGE = "storage in the store while the trial lasts"
 
 
@@ -92,9 +96,11 @@ def actual_cost(trial: TrialPlan, done: Done, deployment: Deployment, estimate_u
     billed = bill(*_amounts(trial, done, deployment), region=deployment.region)
     left_out = [*_left_out(trial, done, deployment)]
     left_out += [(price.part, f"{price.item}: no price is known") for price in billed.unpriced]
+    whole = all(part is None or text == LATER or text.endswith(NOT_OURS) for part, text in left_out)
     return Cost(
         estimate=estimate_usd,
         actual=billed.total_usd,
+        charged=billed.total_usd if whole else max(billed.total_usd, estimate_usd),
         items=billed.lines,
         left_out=tuple(dict.fromkeys(text for _, text in left_out)),
         incomplete=tuple(part for part in PARTS if part in {own for own, _ in left_out}),
@@ -126,8 +132,9 @@ def _part(function: str) -> Part:
 
 
 def _amounts(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[Amount]:
-    yield from store_lines(trial, done.offered)
     stands = standing(deployment)
+    if not (done.own_server and _has_server(trial)):  # whose bill knows what it is: RDS, ElastiCache, a machine
+        yield from store_lines(trial, done.offered)
     if not done.own_server:
         yield from hours(stands.get(trial.target.store, ()), done.offered.hours)
     if done.functions is not None:
@@ -138,6 +145,11 @@ def _amounts(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[A
         yield from hours(stands.get(LOAD_HOST, ()), done.offered.hours)
         yield line(prices.LOAD_QUEUE, queue_requests(trial, done.offered.hours * 3_600), "by the host's pace of asking")
     yield from _records(trial, done, deployment)
+
+
+def _has_server(trial: TrialPlan) -> bool:
+    """Tell whether the store is a server that somebody has to run."""
+    return trial.target.needs_endpoint and trial.target.store not in _NO_HOURS
 
 
 def _records(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[Amount]:
@@ -166,12 +178,13 @@ def _left_out(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[
         yield from ((part, text) for part, _ in _LABELS if part != "trigger" or trial.target.trigger)
     if done.transitions is None:
         yield "control", "state transitions: without log lines nobody knows how often loops were gone through"
-    if trial.target.needs_endpoint and store not in _NO_HOURS and (done.own_server or not deployment.stands(store)):
-        yield "store", f"the hours of {store}'s server, which is not the stack's own"
+    if _has_server(trial) and (done.own_server or not deployment.stands(store)):
+        yield "store", f"the {'bill' if done.own_server else 'hours'} of {store}'s server, {NOT_OURS}"
     if store == "postgresql" and not done.own_server and deployment.options.get("AuroraPostgresql") == "serverless":
         yield "store", "Aurora's capacity above the least"
+    yield from (("store", text) for text in unknown_charges(done.offered.stretches))
     if trial.load_from == "host" and not deployment.stands(LOAD_HOST):
-        yield "load", "the hours of the load host, which is not the stack's own"
+        yield "load", f"the hours of the load host, {NOT_OURS}"
     yield "control", LATER
     yield from ((None, text) for text in (READS, TARGET_STORAGE))
 

@@ -14,6 +14,7 @@ from stepbench.costs.price_table import DEFAULT_REGION, find_price
 
 if TYPE_CHECKING:
     from stepbench.contracts.cost import Part
+    from stepbench.contracts.target import Capacity
     from stepbench.contracts.workload import Workload
 
 
@@ -31,6 +32,7 @@ DYNAMODB_WRITE = Price("dynamodb_write", "DynamoDB on-demand writes", "1 KB writ
 DYNAMODB_TARGET_READ = Price("dynamodb_read", "DynamoDB on-demand reads", "4 KB read unit", "store")
 DYNAMODB_PROVISIONED_WRITE = Price("dynamodb_write_hour", "DynamoDB provisioned write capacity", "unit hour", "store")
 DYNAMODB_PROVISIONED_READ = Price("dynamodb_read_hour", "DynamoDB provisioned read capacity", "unit hour", "store")
+DYNAMODB_WARM_WRITE = Price("dynamodb_write_hour", "DynamoDB warm throughput (writes)", "unit hour", "store")
 DYNAMODB_READ = Price("dynamodb_read", "Results table reads", "4 KB read unit", "records")
 RESULTS_WRITE = Price("dynamodb_write", "Results table writes", "1 KB write unit", "records")
 RESULTS_STORED = Price("dynamodb_storage", "Results table storage", "GB month", "records")
@@ -131,17 +133,26 @@ REWRITES = (Kind.OVERWRITE, Kind.UPDATE, Kind.READ_MODIFY_WRITE)
 WRITES = (Kind.INSERT, *REWRITES)
 
 
+class Stretch(NamedTuple):
+    """A part of a trial in which its table had one capacity; `number` and `hours` as in `Offered`, with canaries."""
+
+    capacity: Capacity
+    number: int
+    hours: float
+
+
 class Offered(NamedTuple):
     """
     What a store is asked for, or was: a bill's quantities.
 
     number: events or operations and what is preloaded; canaries: writes before the load; hours: how long the target is
-    held.
+    held; stretches: all of it by the capacity that a table had, in order, once that is known.
     """
 
     number: int
     canaries: int
     hours: float
+    stretches: tuple[Stretch, ...] = ()
 
 
 def record_bytes(workload: Workload) -> int:

@@ -102,7 +102,8 @@ def _hosts(type_: str, count: int, volume_gb: int) -> Iterator[Amount]:
 def _network(deployment: Deployment, *, aurora: bool) -> Iterator[Amount]:
     zones = len([zone for zone in deployment.options.get("AvailabilityZones", "").split(",") if zone]) or 2
     endpoints = NETWORK_ENDPOINTS + (AURORA_ENDPOINTS if aurora else 0)
-    yield line(prices.ENDPOINT_HOUR._replace(part="control"), endpoints * zones)
+    note = "of the stack's network, which no trial holds: all the run's hours"
+    yield line(prices.ENDPOINT_HOUR._replace(part="control"), endpoints * zones, note)
 
 
 _HOURLY = {

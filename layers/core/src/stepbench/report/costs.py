@@ -58,22 +58,41 @@ def own_items(summary: RunSummary) -> float:
 
 
 def per_dollar_rows(summary: RunSummary) -> tuple[PerDollarRow, ...]:
-    """Return the rows of the table, the best of each group first."""
+    """Return the rows of the table, the best of each group first, repeats of a trial beside each other."""
     rows = {(row.trial.index, row.window.phase, row.window.name): row for row in window_rows(summary.trials)}
-    ordered = sorted(summary.per_dollar, key=lambda each: (each.group, -each.value))
+    ordered = sorted(summary.per_dollar, key=lambda each: (each.group, -(each.times_worst or 0), -each.value))
     return tuple(
         PerDollarRow(rows[each.trial, each.phase, each.window], each, each.times_worst is None) for each in ordered
     )
 
 
 def describe_per_dollar(summary: RunSummary) -> tuple[str, ...]:
-    """Return a sentence for each group of windows that may be compared: the best, and how many times the worst."""
-    rows = per_dollar_rows(summary)
+    """Return a sentence for each group of windows that may be compared: how many times the worst the best is, if so."""
+    rows = [row for row in per_dollar_rows(summary) if not row.alone]
     groups = [[row for row in rows if row.found.group == group] for group in dict.fromkeys(r.found.group for r in rows)]
     return tuple(
-        f"performance per dollar (1 / median / dollars of store and trigger): {group[0].row.label} "
-        f"{digits.rounded(group[0].found.times_worst or 1, 2)} times {group[-1].row.label}"
+        f"performance per dollar (1 / median / dollars of store and trigger): {_compare(group[0], group[-1])}"
         f"{', emulated, not AWS' if group[0].row.trial.emulated else ''}"
         for group in groups
-        if len(group) > 1
     )
+
+
+def times_interval(found: PerDollar) -> str:
+    """Format the interval of a ratio; "" where there is none."""
+    if found.times_low is None or found.times_high is None:
+        return ""
+    return f"[{digits.rounded(found.times_low, 2)}, {digits.rounded(found.times_high, 2)}]"
+
+
+def _compare(best: PerDollarRow, worst: PerDollarRow) -> str:
+    times = f"{digits.rounded(best.found.times_worst or 1, 2)} times"
+    if best.found.times_low is not None and best.found.times_low > 1:
+        return f"{_name(best)} {times} {_name(worst)} {times_interval(best.found)}"
+    between = f"{_name(best)} and {_name(worst)}"
+    return f"no difference shown between {between} ({times} {times_interval(best.found) or 'without an interval'})"
+
+
+def _name(row: PerDollarRow) -> str:
+    """Name a window, or all repeats of it together."""
+    trial = row.row.trial
+    return row.row.label.replace(trial.name, trial.group, 1) if trial.group else row.row.label

@@ -58,7 +58,7 @@ class _Cursor(Contract):
     The content of the opaque token: where to read on. `every`: see `LogCollection`.
 
     `function` counts through `FUNCTIONS`, where `receiver` stands for the first; past their end come the t4 lines of
-    `t4_function`, unless that is empty. `log_t4` is the plan's. `calls`, `others`: see `LogCollection`.
+    `t4_function`, unless that is empty. `log_t4` is the plan's. `calls`: see `LogCollection`.
     """
 
     function: int = 0
@@ -74,7 +74,6 @@ class _Cursor(Contract):
     t4_function: str = ""
     receiver: str = RECEIVER
     calls: int = 0
-    others: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
@@ -91,6 +90,11 @@ class _Cursor(Contract):
         return self.receiver if FUNCTIONS[self.function] == RECEIVER else FUNCTIONS[self.function]
 
     @property
+    def own_from_ms(self) -> int:
+        """Return from when on all is the trial's own, unless another run is there."""
+        return self.from_ms + _MARGIN_MS - _OWN_MARGIN_MS
+
+    @property
     def sliced(self) -> bool:
         return self.name == self.receiver
 
@@ -102,8 +106,8 @@ class _Cursor(Contract):
     def span_ms(self) -> tuple[int, int]:
         """Return from and to of the slice; both included."""
         if not self.sliced:
-            later_ms = 0 if self.reads_t4 else _MARGIN_MS - _OWN_MARGIN_MS  # t4 lines name their trial
-            return max(self.from_ms + later_ms, self.resume_ms), self.to_ms
+            begin = self.from_ms if self.reads_t4 else self.own_from_ms  # t4 lines name their trial
+            return max(begin, self.resume_ms), self.to_ms
         begin = self.from_ms + self.slice * SLICE_MS
         return max(begin, self.resume_ms), min(begin + SLICE_MS - 1, self.to_ms)
 
@@ -160,13 +164,14 @@ def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
         log_t4=plan.log_t4,
         t4_function="" if plan.log_t4 == "none" else WATCHER if plan.pull else RECEIVER,
         receiver=plan.target.receiver,
-        others=_others(ref, services),
     )
 
 
-def _others(ref: TrialRef, services: Services) -> tuple[str, ...]:
-    """Return the other runs that hold a target of the stack."""
-    return tuple(sorted({lease.run_id for lease in services.table.leases()} - {ref.run_id}))
+def were_shared(run_id: str, since_ns: int, services: Services) -> bool:
+    """Tell whether another run holds a target, or has held one since, and so is in the same functions' logs."""
+    ended = services.table.beats(layout.HOLDERS).items()
+    others = {who for who, beat in ended if int(beat["at_ns"]) >= since_ns}
+    return bool({*others, *(lease.run_id for lease in services.table.leases())} - {run_id})
 
 
 def _trial_start_ms(ref: TrialRef, services: Services, now_ns: int) -> int:
@@ -226,7 +231,7 @@ def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollectio
         t4_expected=len(wanted),
         t4_seen=len(wanted & logged_requests(ref, services.runs)) if wanted else 0,
         calls=cursor.calls,
-        others=tuple(sorted({*cursor.others, *_others(ref, services)})),
+        shared=were_shared(ref.run_id, cursor.own_from_ms * 1_000_000, services),
     )
 
 

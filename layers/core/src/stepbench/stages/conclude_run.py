@@ -82,13 +82,14 @@ def _state(task: ConcludeRunInput) -> RunState:
 def _result(task: ConcludeRunInput, services: Services) -> dict[str, Any]:
     """Return what the register says of a run's result: what the report says, or why there is none."""
     summary = services.runs.find_model(layout.run_key(task.run_id, "summary.json"), RunSummary)
-    actual_usd = summary.cost_usd.actual if summary and summary.cost_usd else None
+    cost = summary.cost_usd if summary else None
+    spent = {"actual_usd": cost.actual, "charged_usd": cost.charged} if cost else {}
     if task.report is None:
-        return {"cause": task.cause[:MAX_CAUSE_CHARS], "actual_usd": actual_usd}
+        return {"cause": task.cause[:MAX_CAUSE_CHARS], **spent}
     return {
         "cause": task.report.cause[:MAX_CAUSE_CHARS],
         "headline": task.report.headline[:MAX_HEADLINE_LINES],
         "verdict": task.report.verdict,
         "regressed": task.report.regressions,
-        "actual_usd": actual_usd,
+        **spent,
     }

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.analysis.run_costs import RunUse, per_dollar, run_cost
-from stepbench.costs.actual import FunctionUse
+from stepbench.costs.actual import ANOTHER_RUN, FunctionUse
 from stepbench.observability import logger
 from stepbench.records.formats.report_lines import PATTERN, ReportLine, parse_reports
 from stepbench.records.storage import layout
+from stepbench.stages.collect_logs import were_shared
 from stepbench.stages.deployment import deployment
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
     from stepbench.stages.services import Services
 
-FUNCTIONS = ("ValidatePlan", "AwaitTurn", "CollectLogs", "AnalyseTrial", "ExportRecords", "TearDownTarget")
-"""They run outside of what `CollectLogs` reads for a trial."""
+FUNCTIONS = ("CollectLogs", "AnalyseTrial", "ExportRecords", "TearDownTarget")
+"""They run while the run has its turn, outside of what `CollectLogs` reads for a trial."""
 RENDERED = ("summary.json", "manifest.json", "report.html")
 """RenderReport's own documents: one object each, however often it renders, and bytes that are not there yet."""
 NO_STACK = "the stack that ran them is not there to be asked"
@@ -45,20 +46,20 @@ def add_costs(summary: RunSummary, services: Services) -> RunSummary:
 
 def _use(summary: RunSummary, services: Services) -> RunUse:
     began, ended = (datetime.fromisoformat(text) for text in (summary.started_at, summary.finished_at))
-    run_s = (ended - began).total_seconds()
     if not services.settings.function_prefix:  # the command line, on the folder of what it had fetched
-        return RunUse(run_s, None, NO_STACK, 0, None)
+        return RunUse((ended - began).total_seconds(), None, NO_STACK, 0, None)
+    if (run := services.register.find(summary.run_id)) is not None:  # before its turn others have the stack
+        began = run.started_at or ended
     own = {layout.run_key(summary.run_id, name) for name in RENDERED}
     sizes = [size for key, size in services.runs.sizes(layout.run_key(summary.run_id, "")) if key not in own]
     functions, why = _functions(round(began.timestamp() * 1_000), summary.run_id, services)
-    return RunUse(run_s, functions, why, sum(sizes), len(sizes) + len(RENDERED))
+    return RunUse((ended - began).total_seconds(), functions, why, sum(sizes), len(sizes) + len(RENDERED))
 
 
 def _functions(since_ms: int, run_id: str, services: Services) -> tuple[tuple[FunctionUse, ...] | None, str]:
-    """Return what these functions used since the run began; None, and why, where that cannot be known."""
-    others = sorted({lease.run_id for lease in services.table.leases()} - {run_id})
-    if others:
-        return None, f"{', '.join(others)} used the same functions meanwhile"
+    """Return what these functions used since the run's turn came; None, and why, where that cannot be known."""
+    if were_shared(run_id, since_ms * 1_000_000, services):
+        return None, ANOTHER_RUN
     try:
         found = [_read(name, since_ms, services) for name in FUNCTIONS]
     except (BotoCoreError, ClientError) as error:

@@ -94,6 +94,7 @@ def tear_down(
             if not opened.run(opened.driver.tear_down()):
                 return False
             _note(ref, "removed.json", TornDown(removed=opened.driver.belongings()), services)
+    services.table.end_beat(layout.HOLDERS, ref.run_id, {})
     services.table.release_lease(target, ref.tag)
     return True
 

@@ -61,8 +61,10 @@ class LogCollection(Contract):
     """So many of these ids have a t4 line."""
     calls: int = 1
     """How often CollectLogs was called."""
+    shared: bool = False
+    """Another run held a target between the trial's lease and the collection's end: it is in the same logs."""
     others: tuple[str, ...] = ()
-    """Runs that held a target when the collection began or ended: their invocations are in the same logs."""
+    """In place of `shared`, of earlier versions: those runs."""
 
 
 def parse_report(message: str) -> ReportLine | None:

@@ -115,6 +115,10 @@ LEASES_PK = "leases"
 """All leases; sort key = target (such as `s3#bucket-name`). One partition, so that the sweeper needs no scan."""
 
 
+HOLDERS = "holders"
+"""In place of a trial's tag: the last signs of life of runs that have held a target, since a lease leaves no trace."""
+
+
 LOAD_HOSTS = "load-hosts"
 """In place of a trial's tag: signs of life of load hosts themselves, which take writers of any trial."""
 
