@@ -67,7 +67,7 @@ def _idle() -> Iterator[str]:
     yield "| | an hour | a month |"
     yield "|---|---:|---:|"
     sweeps = (line(prices.LAMBDA_REQUEST, 1), line(prices.LAMBDA_GB_S, SWEEP_GB_S))
-    yield _row("the stack with its defaults: an hourly sweep, and what is stored", sweeps)
+    yield _row("the stack with its defaults: an hourly sweep, without what is stored", sweeps)
     for text, name, options in OPTIONS:
         own = {**TYPES, **options}
         yield _row(text.format(**own), standing(Deployment(options=own))[name])
