@@ -172,8 +172,13 @@ def effect(ratio: Estimate, *, below: str = "shorter", above: str = "as long") -
 
     In per cent from a half to twice, as a multiple beyond it (`11 × shorter`), whose words are those for times unless
     others are given. An interval that holds 1 names both directions: `12 % lower [30 % lower to 8 % higher]`; what has
-    none is `about 45 % lower (no interval: …)`.
+    none is `about 45 % lower (no interval: …)`, and what has no more than a lower limit `at least 45 % higher`.
     """  # noqa: RUF002 -- times
+    if ratio.value is None and ratio.low is not None:
+        limit = ratio.low
+        multiple = _Scale(f"{TIMES.name} {below}", f"{TIMES.name} {above}", "")
+        way = _PER_CENT if _HALF <= limit < _TWICE else multiple
+        return f"at least {way.say(limit, _effect_decimals(way, limit))}"
     if ratio.value is None:
         return ratio.reason or NONE
     low, high = ratio.low, ratio.high

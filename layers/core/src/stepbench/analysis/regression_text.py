@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from stepbench import digits
@@ -14,7 +15,8 @@ _BY_KIND = {"rolling_median": "the last", "last_green": "the last green", "named
 
 def describe(finding: SeriesFinding, settings: DetectorSettings) -> str:
     """Return the sentence, which names neither series nor verdict."""
-    return f"{_say(finding, settings)}{_since(finding)}"
+    gone = "" if finding.last is not None else "the last run has no number; before it: "
+    return f"{gone}{_say(finding, settings)}{_since(finding)}"
 
 
 def _say(finding: SeriesFinding, settings: DetectorSettings) -> str:
@@ -23,7 +25,6 @@ def _say(finding: SeriesFinding, settings: DetectorSettings) -> str:
     against = f"{_BY_KIND[settings.baseline.kind]} {runs} before"
     least = f"{100 * settings.min_effect:g} %"
     more = finding.runs_to_decide
-    undecided = f"runs lie so far apart that a change of {least} would take "
     match finding.verdict:
         case "regression" | "improvement":
             said = f"{apart} than {against}"
@@ -38,12 +39,23 @@ def _say(finding: SeriesFinding, settings: DetectorSettings) -> str:
             said = "a new level, acknowledged"
         case "undecidable" if finding.ratio is not None and more is not None:
             said = f"{apart} than {against}; about {digits.counted(more, 'further run')} would decide it"
-        case "undecidable":
-            said = undecided + ("more runs than are kept" if more is None else f"about {digits.counted(more, 'run')}")
+        case "undecidable" if more is None:
+            said = f"runs lie so far apart that no number of them shows a change of {least}{_remedy(finding, settings)}"
         case _:
             enough = "" if more is None else f"; one of {least} would show within {digits.counted(more, 'run')}"
             said = f"no change beyond {least} shown against {against}{enough}"
     return said
+
+
+def _remedy(finding: SeriesFinding, settings: DetectorSettings) -> str:
+    """Say what would make a change show: a larger one, or runs that lie less far apart."""
+    if finding.least_effect is None:
+        return ""
+    effect = math.ceil(100 * finding.least_effect)
+    repeats = math.ceil((math.log1p(finding.least_effect) / math.log1p(settings.min_effect)) ** 2)
+    return (
+        f": one of {effect} % would show, or {repeats} times as many repeats, or as long a load, in each run would do"
+    )
 
 
 def _since(finding: SeriesFinding) -> str:
