@@ -10,6 +10,7 @@ from stepbench import digits
 if TYPE_CHECKING:
     from stepbench.contracts.regressions import DetectorSettings, SeriesFinding
 
+_OF_RATES = {"below": "lower", "above": "as high"}
 _BY_KIND = {"rolling_median": "the last", "last_green": "the last green", "named_run": "the first"}
 
 
@@ -20,25 +21,27 @@ def describe(finding: SeriesFinding, settings: DetectorSettings) -> str:
 
 
 def _say(finding: SeriesFinding, settings: DetectorSettings) -> str:
-    apart = "" if finding.ratio is None else digits.effect(finding.ratio)
+    words = _OF_RATES if finding.series.measure == "throughput" else {}
+    apart = "" if finding.ratio is None else digits.effect(finding.ratio, **words)
+    apart += " as" if " as " in apart else " than"
     runs = digits.counted(finding.baseline_runs, "run")
     against = f"{_BY_KIND[settings.baseline.kind]} {runs} before"
     least = f"{100 * settings.min_effect:g} %"
     more = finding.runs_to_decide
     match finding.verdict:
         case "regression" | "improvement":
-            said = f"{apart} than {against}"
+            said = f"{apart} {against}"
         case "drift":
-            each = "" if finding.slope is None else f"{digits.effect(finding.slope)} with each run; "
-            said = f"{each}now {apart} than {against}"
+            each = "" if finding.slope is None else f"{digits.effect(finding.slope, **words)} with each run; "
+            said = f"{each}now {apart} {against}"
         case "suspected":
-            said = f"{apart} than {against}, in so few runs that it may be chance: a further run is asked for"
+            said = f"{apart} {against}, in so few runs that it may be chance: a further run is asked for"
         case "spike":
             said = "one run far off, which the others do not confirm"
         case "shift":
             said = "a new level, acknowledged"
         case "undecidable" if finding.ratio is not None and more is not None:
-            said = f"{apart} than {against}; about {digits.counted(more, 'further run')} would decide it"
+            said = f"{apart} {against}; about {digits.counted(more, 'further run')} would decide it"
         case "undecidable" if more is None:
             said = f"runs lie so far apart that no number of them shows a change of {least}{_remedy(finding, settings)}"
         case _:

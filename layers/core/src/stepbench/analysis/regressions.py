@@ -34,7 +34,7 @@ from stepbench.stats.over_runs import MIN_RUNS, log_interval
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.analysis.series_detector import Change, SeriesDetector
+    from stepbench.analysis.series_detector import Change, SeriesDetector, Window
     from stepbench.contracts.regressions import RunSeries, Series, SeriesVerdict
     from stepbench.stats.drift import Drift
     from stepbench.stats.noise import Noise
@@ -156,15 +156,11 @@ def _find(followed: Followed, given: RunSeries, settings: DetectorSettings) -> S
     needed = _runs_to_decide(detector, known, before)
     spikes = find_spikes(followed, known)
     verdict = _verdict(followed, standing, spikes, told=told and current, current=current, needed=needed)
-    slope = None
-    if verdict == "drift" and standing is not None and standing.drift is not None:
-        slope = log_interval(followed.sign * standing.drift.slope, standing.drift.variance, known.runs - 1)
-    first = change.at if change is not None else 0
-    best = detector.best
-    if ratio is None and best is not None and verdict in {"suspected", "undecidable"} and detector.suspected:
-        first = len(detector.values) - best.runs
-        step = location(np.array(detector.values[first:])) - best.level
-        ratio = _ratio(_Standing(best.level, best.before, best.noise, best.runs, step, None), followed.sign)
+    drift = standing.drift if standing is not None and verdict == "drift" else None
+    if ratio is not None and change is not None:
+        ratio = _or_more(ratio, followed.estimates[change.at :])
+    elif detector.suspected and detector.best is not None and verdict in {"suspected", "undecidable"}:
+        ratio = _suspected_ratio(followed, detector.best)
     level, runs = (standing.level, standing.baseline_runs) if standing else (location(baseline), baseline.size)
     finding = SeriesFinding(
         series=followed.series,
@@ -173,8 +169,8 @@ def _find(followed: Followed, given: RunSeries, settings: DetectorSettings) -> S
         baseline=_level(level, runs, known, followed.sign),
         baseline_runs=runs,
         last=followed.estimates[-1] if current else None,
-        ratio=_or_more(ratio, followed.estimates[first:]),
-        slope=slope,
+        ratio=ratio,
+        slope=log_interval(followed.sign * drift.slope, drift.variance, known.runs - 1) if drift else None,
         shifts=find_shifts(followed),
         spikes=spikes,
         runs_to_decide=_further(verdict, detector, needed),
@@ -184,10 +180,17 @@ def _find(followed: Followed, given: RunSeries, settings: DetectorSettings) -> S
     return finding.model_copy(update={"text": describe(finding, settings)})
 
 
-def _or_more(ratio: Estimate | None, runs: Sequence[Estimate]) -> Estimate | None:
+def _suspected_ratio(followed: Followed, best: Window) -> Estimate:
+    first = len(followed.detector.values) - best.runs
+    step = location(np.array(followed.detector.values[first:])) - best.level
+    ratio = _ratio(_Standing(best.level, best.before, best.noise, best.runs, step, None), followed.sign)
+    return _or_more(ratio, followed.estimates[first:])
+
+
+def _or_more(ratio: Estimate, runs: Sequence[Estimate]) -> Estimate:
     """Return what a ratio is at least, where one of the runs on the new level is beyond the drain limit."""
     beyond = next((each.reason for each in runs if each.value is None), None)
-    return ratio if ratio is None or beyond is None else Estimate(value=None, low=ratio.low, reason=beyond)
+    return ratio if beyond is None else Estimate(value=None, low=ratio.low, reason=beyond)
 
 
 def _is_regression(standing: _Standing, sign: int, smallest: float, *, told: bool) -> bool:
@@ -253,7 +256,7 @@ def _standing(followed: Followed, change: Change, *, told: bool) -> _Standing:
     drift = find_drift(np.array(detector.values[begin:]), times[begin:], level, window.noise.scale)
     drift = drift if drift is not None and drift.slope > 0 else None
     judged = ramp_end(after) if drift is not None or window.shape == "ramp" else after
-    step = change.change if told and judged is after else location(judged) - window.level
+    step = change.change if told and window.shape == "step" else location(judged) - window.level
     return _Standing(level, window.before, window.noise, judged.size, window.level + step - level, drift)
 
 

@@ -82,10 +82,9 @@ def series_of_runs(
     """
     ordered = sorted(runs, key=lambda run: (run.started_at, run.run_id))[-MOST_RUNS:]
     names = next((run.names for run in reversed(ordered) if run.names), ())
-    newest = {name: next((run.groups[name] for run in reversed(ordered) if name in run.groups), None) for name in names}
-    wanted = {name: group.settings for name, group in newest.items() if group is not None}
+    newest = {name: group.settings for run in ordered for name, group in run.groups.items() if name in names}
     alike = {
-        run.run_id: {name: own for name, own in run.groups.items() if wanted.get(name) == own.settings}
+        run.run_id: {name: own for name, own in run.groups.items() if newest.get(name) == own.settings}
         for run in ordered
     }
     others = tuple(run.run_id for run in ordered if run.groups and not alike[run.run_id])

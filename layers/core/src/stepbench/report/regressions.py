@@ -169,12 +169,7 @@ def render_failure(plan: str, why: str) -> Markup:
 
 def draw(series: RunSeries, finding: SeriesFinding) -> Trend:
     """Return a series' runs as points of a chart, upright on a logarithmic scale."""
-    have = [
-        (run, value.estimate)
-        for run in series.runs
-        for value in run.values
-        if value.series == finding.series and _least(value.estimate) > 0
-    ]
+    have = _find_runs(series, finding)
     numbers = [number for _, each in have for number in (each.value, each.low, each.high) if number]
     if finding.baseline is not None and finding.baseline.value:
         numbers.append(finding.baseline.value)
@@ -210,6 +205,16 @@ def draw(series: RunSeries, finding: SeriesFinding) -> Trend:
         top=_show_number(finding, math.exp(high)),
         bottom=_show_number(finding, math.exp(low)),
     )
+
+
+def _find_runs(series: RunSeries, finding: SeriesFinding) -> list[tuple[SeriesRun, Estimate]]:
+    """Return the runs of which something is known, with what that is."""
+    return [
+        (run, value.estimate)
+        for run in series.runs
+        for value in run.values
+        if value.series == finding.series and _least(value.estimate) > 0
+    ]
 
 
 def _least(estimate: Estimate) -> float:
