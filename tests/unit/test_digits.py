@@ -159,6 +159,8 @@ def test_a_probability_has_two_digits_and_no_more_than_three_places(p: float, te
         (Estimate(value=0.55, reason="n=92 < 368"), "about 45 % lower (no interval: needs a run about 4 × longer)"),  # noqa: RUF001 -- times
         (Estimate(value=11.2), "about 11 × as long (no interval)"),  # noqa: RUF001 -- times
         (Estimate(value=None, reason="> drain limit"), "> drain limit"),
+        (Estimate(value=None, low=5_898.0, reason="> drain limit"), "at least 5,898 × as long"),  # noqa: RUF001 -- times
+        (Estimate(value=None, low=1.2, reason="> drain limit"), "at least 20 % higher"),
     ],
 )
 def test_a_ratio_is_said_as_a_team_would_say_it(ratio: Estimate, said: str) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 from tests.samples.run_series import P50, noise, run_id, run_series
 
 from stepbench.analysis.regressions import FALSE_ALARMS_PER_100_RUNS, find_regressions
-from stepbench.analysis.series_detector import THRESHOLD, threshold_for
+from stepbench.analysis.series_detector import THRESHOLD, SeriesDetector, threshold_for
+from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import DetectorSettings, LastGreen, NamedRun, RollingMedian
 from stepbench.errors import PlanError
 
 if TYPE_CHECKING:
-    from stepbench.contracts.regressions import Regressions, RunSeries, SeriesFinding, SeriesRun
+    from stepbench.contracts.regressions import Regressions, RunSeries, SeriesFinding, SeriesRun, SeriesValue
 
 RESULT = Path(__file__).parents[3] / "benchmarks/results/regressions.json"
 
@@ -33,6 +36,11 @@ def _beyond(run: SeriesRun) -> SeriesRun:
     gone = {"value": None, "high": None, "reason": "> drain limit"}
     values = [each.model_copy(update={"estimate": each.estimate.model_copy(update=gone)}) for each in run.values]
     return run.model_copy(update={"values": tuple(values)})
+
+
+def _without(run: SeriesRun) -> SeriesValue:
+    """Return a run's value, as if there had been too few events for it."""
+    return run.values[0].model_copy(update={"estimate": Estimate(value=None, reason="n=200 < 368")})
 
 
 def test_nothing_is_told_of_runs_that_only_differ() -> None:
@@ -107,14 +115,104 @@ def test_a_slow_drift_is_told_as_one_with_its_slope() -> None:
     assert finding.slope.low < 1.02 < finding.slope.high
 
 
-def test_what_cannot_be_decided_is_said_with_how_many_runs_it_would_take() -> None:
-    """5 % slower, where runs lie 12 % apart."""
+def test_what_cannot_be_decided_is_said_with_what_would_decide_it() -> None:
+    """5 % slower, where runs lie 12 % apart: no window is long enough, so more runs are no way out."""
     slower = [1.05 * value for value in noise(10, sd=0.12, seed=4)]
     _, finding = found_in(run_series([*noise(60, sd=0.12, seed=3), *slower]))
-    assert finding.verdict == "undecidable"
-    assert finding.runs_to_decide is not None
-    assert finding.runs_to_decide > 50
-    assert f"{finding.runs_to_decide} runs" in finding.text
+    assert (finding.verdict, finding.runs_to_decide) == ("undecidable", None)
+    assert finding.least_effect is not None
+    assert 0.1 < finding.least_effect < 0.25
+    assert "no number of them shows a change of 5 %" in finding.text
+    assert "times as many repeats" in finding.text
+
+
+@pytest.mark.parametrize("sd", [0.003, 0.02])
+def test_four_of_five_changes_show_on_as_many_runs_as_is_said(sd: float) -> None:
+    """Of the minimum effect itself: every other one seems smaller on three runs, however little noise there is."""
+    found = []
+    for seed in range(15):
+        rng, detector = np.random.default_rng(seed), SeriesDetector(math.log(1.05))
+        values = [*rng.normal(0, sd, 50), *(math.log(1.05) + rng.normal(0, sd, 25))]
+        said = found_in(run_series([math.exp(value) for value in values[:50]]))[1].runs_to_decide
+        assert said is not None
+        assert said >= 8
+        kinds = [change.kind for value in values[: 50 + said] if (change := detector.add(value))]
+        found.append("worse" in kinds)
+    assert sum(found) >= 12
+
+
+@pytest.mark.parametrize("sd", [0.003, 0.01])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_change_below_the_minimum_effect_is_none(sd: float, sign: int) -> None:
+    """2 %, however surely: whoever asks for 5 % has other things to do."""
+    series = P50 if sign > 0 else P50.model_copy(update={"measure": "throughput", "quantile": None})
+    for seed in range(2):
+        values = [*noise(50, sd, seed), *(1.02**sign * value for value in noise(40, sd, seed + 100))]
+        given = run_series(values, series=series)
+        for runs in (53, 58, 65, 90):
+            found, finding = found_in(given.model_copy(update={"runs": given.runs[:runs]}))
+            assert (found.passed, finding.told) == (True, False)
+
+
+def test_a_shift_that_recovers_below_the_minimum_effect_stands_no_more() -> None:
+    """10 % slower, then 3 %: what is left is of no interest."""
+    values = [
+        *noise(50, 0.01),
+        *(1.1 * each for each in noise(6, 0.01, 8)),
+        *(1.03 * each for each in noise(12, 0.01, 9)),
+    ]
+    found, finding = found_in(run_series(values))
+    assert (found.passed, finding.told) == (True, False)
+
+
+def test_what_was_told_is_not_told_again_by_a_run_without_the_number() -> None:
+    """Each telling is a mail, and each suspicion a run."""
+    for values, verdict in (([*noise(40), 12.0, 12.1, 11.9], "regression"), ([*noise(40), 12.0], "undecidable")):
+        given = run_series([*values, 10.0])
+        last = given.runs[-1].model_copy(update={"values": (_without(given.runs[-1]),)})
+        found, finding = found_in(given.model_copy(update={"runs": (*given.runs[:-1], last)}))
+        assert (finding.verdict, finding.told, finding.last, found.confirm) == (verdict, False, None, False)
+        assert "the last run has no number" in finding.text
+
+
+def test_a_last_run_without_numbers_does_not_pass() -> None:
+    """A regression stands, and the run that could have shown it gone has failed; nor is anything shown to be well."""
+    for values, verdict in (([*noise(40), 12.0, 12.1, 11.9, 12.0], "regression"), (noise(40), "undecidable")):
+        given = run_series([*values, 10.0])
+        last = given.runs[-1].model_copy(update={"values": ()})
+        found, finding = found_in(given.model_copy(update={"runs": (*given.runs[:-1], last)}))
+        assert (finding.verdict, found.passed, found.missing) == (verdict, False, ("etcd",))
+
+
+def test_beyond_the_drain_limit_is_no_more_than_at_least_so_much() -> None:
+    """A two-sided interval would claim to know how slow it is."""
+    given = run_series([*noise(40), 30.0, 30.0, 30.0])
+    runs = [_beyond(each) if place >= 40 else each for place, each in enumerate(given.runs)]
+    _, finding = found_in(given.model_copy(update={"runs": tuple(runs)}))
+    assert finding.ratio is not None
+    assert (finding.ratio.value, finding.ratio.high) == (None, None)
+    assert finding.text.startswith("at least 2.")
+
+
+@pytest.mark.parametrize(("series", "confirming"), [(1, True), (30, False)])
+def test_one_series_of_many_is_not_suspected_as_soon(series: int, confirming: bool) -> None:  # noqa: FBT001 -- a case
+    """Each suspicion costs a whole run, and among thirty series one is always a little off."""
+    given = run_series([*noise(40), 10.8])
+    names = [P50.model_copy(update={"group": f"g{number:02d}"}) for number in range(series)]
+    runs = [
+        run.model_copy(update={"values": tuple(run.values[0].model_copy(update={"series": name}) for name in names)})
+        for run in given.runs
+    ]
+    found = find_regressions(given.model_copy(update={"runs": tuple(runs)}), DetectorSettings())
+    assert found.confirm is confirming
+
+
+def test_the_rate_of_false_alarms_is_given_for_the_settings_that_it_is_of() -> None:
+    """Whoever allows more of them, or looks for smaller changes, gets more."""
+    usual, _ = found_in(run_series(noise(12)))
+    other, _ = found_in(run_series(noise(12)), DetectorSettings(min_effect=0.02))
+    assert "two modes" in usual.false_alarms
+    assert "two modes" not in other.false_alarms
 
 
 def test_few_runs_decide_nothing() -> None:

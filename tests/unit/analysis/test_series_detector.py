@@ -67,3 +67,12 @@ def test_what_is_kept_from_run_to_run_changes_nothing(seed: int) -> None:
     told = [[(each.at, each.told_at, each.kind, each.change) for each in one.changes] for one in (keeps, forgets)]
     assert told[0] == told[1]
     assert [kind for _, _, kind, _ in told[0]][:2] == ["worse", "back"]
+
+
+@pytest.mark.parametrize("sd", [0.0005, 0.003, 0.03])
+@pytest.mark.parametrize("shift", [0.1, 1.0])
+def test_a_shift_is_found_however_little_noise_there_is(sd: float, shift: float) -> None:
+    """Of a quiet store the least change of interest is a hundred times the noise."""
+    rng, detector = np.random.default_rng(3), SeriesDetector(SMALLEST)
+    values = [*rng.normal(0, sd, 50), *rng.normal(math.log1p(shift), sd, 6)]
+    assert [change.kind for value in values if (change := detector.add(value))] == ["worse"]

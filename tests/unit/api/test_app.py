@@ -61,6 +61,14 @@ def test_a_plan_of_ones_own_is_as_good_as_a_preset(api: Api) -> None:
     assert api.call("POST", "/runs", {"plan": json.loads(find_plan(PRESET))}).status == 202
 
 
+def test_a_named_baseline_that_nobody_has_made_is_refused(api: Api) -> None:
+    """A mistyped id costs no run; so does another team's."""
+    body = {"plan": PRESET, "regressions": {"baseline": {"kind": "named_run", "run_id": "r-typo"}}}
+    answer = api.call("POST", "/runs", body)
+    assert (answer.status, len(api.machine.started)) == (422, 0)
+    assert "regressions.baseline.run_id" in json.dumps(answer.body)
+
+
 def test_twenty_requests_at_once_with_one_key_are_one_run(api: Api) -> None:
     """A caller whose connection broke asks again, and so does whoever calls for it; each call has its own sandbox."""
     request, caller = RunRequest(plan=PRESET), Caller(ANNA, "anna")

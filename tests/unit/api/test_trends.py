@@ -9,8 +9,8 @@ from tests.samples.run_series import noise, summaries
 from tests.samples.services import MemoryServices
 
 from stepbench.api.trends import MOST_SERIES, read_trend
-from stepbench.contracts.regressions import DetectorSettings, Regressions
-from stepbench.contracts.runs import RunRecord
+from stepbench.contracts.regressions import DetectorSettings, NamedRun, Regressions
+from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.records.storage import layout
 from stepbench.stages.run_regressions import find_run_regressions
 
@@ -61,6 +61,13 @@ def test_a_shift_that_was_acknowledged_since_then_is_one(memory: MemoryServices)
     assert not stored.passed
     memory.register.change("r040", ("succeeded",), acknowledged="larger records")
     assert "regression" not in verdicts(memory)
+
+
+def test_a_named_baseline_that_is_gone_leaves_the_page_as_it_is(memory: MemoryServices) -> None:
+    """The plan's page is judged against the last runs then."""
+    gone = DetectorSettings(baseline=NamedRun(run_id="r-gone"))
+    memory.services.runs.put_model(layout.run_key("r042", "request.json"), RunRequest(plan="p", regressions=gone))
+    assert "regression" in verdicts(memory)
 
 
 def test_another_teams_runs_are_no_part_of_it(memory: MemoryServices) -> None:

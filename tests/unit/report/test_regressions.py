@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from tests.samples.run_series import noise, run_id, run_series
+import pytest
+from tests.samples.run_series import P50, noise, run_id, run_series
 
 from stepbench.analysis.regressions import find_regressions
+from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import DetectorSettings
-from stepbench.report.regressions import draw, format_text, render_trends
+from stepbench.report.regressions import draw, format_junit, format_text, render_trends
+
+if TYPE_CHECKING:
+    from stepbench.contracts.regressions import SeriesRun
 
 VALUES = [*noise(40), *(1.2 * value for value in noise(20, seed=9)), 18.0, 12.0]
 
@@ -51,3 +57,39 @@ def test_runs_under_other_settings_are_named() -> None:
     """Nobody should think that they were looked at."""
     found = find_regressions(run_series(noise(12)), DetectorSettings(), ["r-old"])
     assert "1 run under other settings or elsewhere left out: r-old" in format_text(found)
+
+
+def beyond(run: SeriesRun) -> SeriesRun:
+    """Return a run whose p50 is known to be 60 s at least."""
+    (value,) = run.values
+    least = Estimate(value=None, low=60_000, reason="> drain limit (60 s)")
+    return run.model_copy(update={"values": (value.model_copy(update={"estimate": least}),)})
+
+
+def test_runs_beyond_the_drain_limit_are_drawn_at_the_upper_edge() -> None:
+    """The worst runs are the last that a chart may hide."""
+    given = run_series([*noise(40), 30.0, 30.0, 30.0])
+    series = given.model_copy(update={"runs": (*given.runs[:40], *map(beyond, given.runs[40:]))})
+    section = ET.fromstring(str(render_trends(series, find_regressions(series, DetectorSettings()))))  # noqa: S314
+    arrows = [each for each in section.iter("path") if each.get("class") == "beyond"]
+    assert len(arrows) == 3
+    rows = list(list(section.iter("table"))[1].find("tbody") or ())
+    assert [row[2].text for row in rows[40:]] == ["> 60.0 s"] * 3
+
+
+@pytest.mark.parametrize(("measure", "said"), [("latency", "▲ worse"), ("throughput", "▼ worse")])
+def test_an_arrow_points_where_the_numbers_go(measure: str, said: str) -> None:
+    """Throughput is worse when it falls."""
+    series = P50 if measure == "latency" else P50.model_copy(update={"measure": "throughput", "quantile": None})
+    worse = 13.0 if measure == "latency" else 7.0
+    given = run_series([*noise(40), worse, worse, worse], series=series)
+    assert said in render_trends(given, find_regressions(given, DetectorSettings()))
+
+
+def test_a_last_run_without_numbers_fails_in_a_pipeline() -> None:
+    """Exit code and JUnit say the same; so does the text."""
+    given = run_series(noise(40))
+    last = given.runs[-1].model_copy(update={"values": ()})
+    found = find_regressions(given.model_copy(update={"runs": (*given.runs[:-1], last)}), DetectorSettings())
+    assert "the last run has no numbers of etcd" in format_text(found)
+    assert len(list(ET.fromstring(format_junit([found])).iter("failure"))) == 1  # noqa: S314

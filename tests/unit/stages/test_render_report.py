@@ -14,8 +14,10 @@ from stepbench.contracts.ended import EndedServer, EndedServers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.regressions import DetectorSettings, NamedRun
 from stepbench.contracts.result import Failure, RunSummary
 from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
+from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.contracts.tasks import TornDown
 from stepbench.planning import expand, parse_plan
 from stepbench.records.storage import layout
@@ -389,3 +391,17 @@ def test_a_plan_of_another_version_is_no_obstacle() -> None:
     memory.services.runs.put_json(layout.run_key(RUN, "plan.json"), {"name": "quick", "trials": "many"})
     render(memory, "")
     assert [group.name for group in summary_of(memory).groups] == ["postgresql"]
+
+
+def test_a_baseline_that_is_gone_costs_the_section_and_not_the_report() -> None:
+    """The run went well: its numbers are stored, with why they are set against nothing."""
+    memory = MemoryServices()
+    leave(memory, store(memory, 0), RESULTS[0], incomplete=False)
+    known = {"run_id": RUN, "team": "default", "plan": "p", "state": "running", "submitted_at": STARTED}
+    memory.register.add(RunRecord.model_validate(known))
+    gone = DetectorSettings(baseline=NamedRun(run_id="r-gone"))
+    memory.services.runs.put_model(layout.run_key(RUN, "request.json"), RunRequest(plan="p", regressions=gone))
+    output = render(memory, "")
+    assert (output.status, output.regressions, output.confirm) == ("succeeded", (), False)
+    assert summary_of(memory).trials
+    assert "r-gone" in page_of(memory)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.samples.run_series import BEGAN, noise, summaries
 from tests.samples.services import MemoryServices
 
-from stepbench.contracts.regressions import DetectorSettings, Regressions
+from stepbench.contracts.regressions import DetectorSettings, NamedRun, Regressions
 from stepbench.contracts.runs import RunRecord
 from stepbench.records.storage import layout
 from stepbench.stages.run_regressions import RunRegressions, find_run_regressions
@@ -100,3 +101,18 @@ def test_a_summary_that_cannot_be_read_is_left_out() -> None:
     find_run_regressions(last, summary, DetectorSettings(), memory.services)
     stored = memory.services.runs.get_model(layout.run_key("r039", "regressions.json"), Regressions)
     assert stored.runs == len(USUAL) - 2
+
+
+def test_a_named_baseline_further_back_is_read_in_addition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A release is followed for longer than a register's page: 20 runs are read here, the baseline began 40 ago."""
+    monkeypatch.setattr("stepbench.stages.run_regressions.SERIES_RUNS", 20)
+    values = [*noise(5), *noise(35, seed=2), *(1.2 * value for value in noise(20, seed=3))]
+    memory, _ = recorded(values)
+    last = memory.register.find("r059")
+    assert last is not None
+    settings = DetectorSettings(baseline=NamedRun(run_id="r005", runs=15))
+    find_run_regressions(last, summaries(values)[-1], settings, memory.services)
+    stored = memory.services.runs.get_model(layout.run_key("r059", "regressions.json"), Regressions)
+    assert (stored.runs, stored.passed) == (15 + 20, False)
+    assert stored.findings[0].baseline is not None
+    assert stored.findings[0].baseline.value == pytest.approx(10, abs=0.3)

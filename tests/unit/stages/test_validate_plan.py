@@ -9,6 +9,7 @@ from tests.samples.services import MemoryServices
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput
+from stepbench.contracts.runs import RunRecord
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import find_plan
 from stepbench.records.storage import layout
@@ -224,3 +225,25 @@ def test_more_writers_than_a_load_host_runs_at_once_are_refused(duration_s: floa
     assert (found.path, found.value) == ("trials[0].writers", "8")
     assert f"LoadHostWriters={at_once}" in found.remedy
     validate_plan(task(document), MemoryServices(load_host_writers=at_once).services)
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [({}, False), ({"team": "payments"}, True), ({"plan": "other"}, True), ({"state": "failed"}, True)],
+)
+def test_a_named_baseline_has_to_be_a_run_of_the_team_and_plan(changes: dict[str, str], refused: bool) -> None:  # noqa: FBT001 -- a case
+    """A mistyped id would be found out when the run is over and paid for."""
+    memory = MemoryServices()
+    known = {
+        "run_id": "r-1",
+        "team": "default",
+        "plan": "two",
+        "state": "succeeded",
+        "submitted_at": "2026-01-01T00:00:00Z",
+    }
+    memory.register.add(RunRecord.model_validate({**known, **changes}))
+    request = {"plan": two_trials(), "regressions": {"baseline": {"kind": "named_run", "run_id": "r-1"}}}
+    if refused:
+        assert problem_of(request, memory).path == "regressions.baseline.run_id"
+    else:
+        assert validate_plan(task(request), memory.services).trials

@@ -172,23 +172,23 @@ def effect(ratio: Estimate, *, below: str = "shorter", above: str = "as long") -
 
     In per cent from a half to twice, as a multiple beyond it (`11 × shorter`), whose words are those for times unless
     others are given. An interval that holds 1 names both directions: `12 % lower [30 % lower to 8 % higher]`; what has
-    none is `about 45 % lower (no interval: …)`.
+    none is `about 45 % lower (no interval: …)`, and what has no more than a lower limit `at least 45 % higher`.
     """  # noqa: RUF002 -- times
-    if ratio.value is None:
+    value, low, high = ratio.low if ratio.value is None else ratio.value, ratio.low, ratio.high
+    if value is None:
         return ratio.reason or NONE
-    low, high = ratio.low, ratio.high
-    least = ratio.value if low is None else min(ratio.value, low)
-    per_cent = _HALF <= ratio.value < _TWICE or least <= 0
+    per_cent = _HALF <= value < _TWICE or min(value, value if low is None else low) <= 0
     scale = _PER_CENT if per_cent else _Scale(f"{TIMES.name} {below}", f"{TIMES.name} {above}", "")
     if low is None or high is None:
-        value = scale.say(ratio.value, _effect_decimals(scale, ratio.value))
-        return f"about {value} (no interval{f': {takes(ratio.reason)}' if ratio.reason else ''})"
-    decimals = _effect_decimals(scale, ratio.value, low, high)
-    value = scale.say(ratio.value, decimals)
+        said = scale.say(value, _effect_decimals(scale, value))
+        why = f": {takes(ratio.reason)}" if ratio.reason else ""
+        return f"at least {said}" if ratio.value is None else f"about {said} (no interval{why})"
+    decimals = _effect_decimals(scale, value, low, high)
+    said = scale.say(value, decimals)
     if low <= 1 <= high:
-        return f"{value} [{scale.say(low, decimals)} to {scale.say(high, decimals)}]"
+        return f"{said} [{scale.say(low, decimals)} to {scale.say(high, decimals)}]"
     near, far = sorted((scale.size(low), scale.size(high)))
-    return f"{value} [{fixed(near, decimals)} to {fixed(far, decimals)}{scale.unit}]"
+    return f"{said} [{fixed(near, decimals)} to {fixed(far, decimals)}{scale.unit}]"
 
 
 def offset(offset_ms: float | None, bound_ms: float | None) -> str:

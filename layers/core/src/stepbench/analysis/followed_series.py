@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.series_detector import SPIKE, SeriesDetector
+from stepbench.analysis.series_detector import SPIKE, SeriesDetector, suspicion_for, threshold_for
 from stepbench.contracts.regressions import NamedRun, Shift
 from stepbench.stats.noise import location
 from stepbench.stats.over_runs import log_interval
@@ -26,11 +26,16 @@ class Followed(NamedTuple):
     sign: int
 
 
-def follow(series: Series, given: RunSeries, settings: DetectorSettings, threshold: float) -> Followed:
-    """Give a series' runs to a detector, in order."""
+def follow(series: Series, given: RunSeries, settings: DetectorSettings, comparisons: int) -> Followed:
+    """Give a series' runs to a detector, in order; it is one of so many series."""
     baseline, sign = settings.baseline, -1 if series.measure == "throughput" else 1
+    threshold = threshold_for(comparisons, settings.false_alarms_per_100_runs)
     detector = SeriesDetector(
-        math.log1p(settings.min_effect), threshold, baseline.runs, rolling=not isinstance(baseline, NamedRun)
+        smallest=math.log1p(settings.min_effect),
+        threshold=threshold,
+        suspicion=suspicion_for(comparisons, threshold),
+        baseline_runs=baseline.runs,
+        rolling=not isinstance(baseline, NamedRun),
     )
     runs, estimates, begins = [], [], False
     for run in given.runs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from stepbench import digits
@@ -9,41 +10,55 @@ from stepbench import digits
 if TYPE_CHECKING:
     from stepbench.contracts.regressions import DetectorSettings, SeriesFinding
 
+_OF_RATES = {"below": "lower", "above": "as high"}
 _BY_KIND = {"rolling_median": "the last", "last_green": "the last green", "named_run": "the first"}
 
 
 def describe(finding: SeriesFinding, settings: DetectorSettings) -> str:
     """Return the sentence, which names neither series nor verdict."""
-    return f"{_say(finding, settings)}{_since(finding)}"
+    gone = "" if finding.last is not None else "the last run has no number; before it: "
+    return f"{gone}{_say(finding, settings)}{_since(finding)}"
 
 
 def _say(finding: SeriesFinding, settings: DetectorSettings) -> str:
-    apart = "" if finding.ratio is None else digits.effect(finding.ratio)
+    words = _OF_RATES if finding.series.measure == "throughput" else {}
+    apart = "" if finding.ratio is None else digits.effect(finding.ratio, **words)
+    apart += " as" if " as " in apart else " than"
     runs = digits.counted(finding.baseline_runs, "run")
     against = f"{_BY_KIND[settings.baseline.kind]} {runs} before"
     least = f"{100 * settings.min_effect:g} %"
     more = finding.runs_to_decide
-    undecided = f"runs lie so far apart that a change of {least} would take "
     match finding.verdict:
         case "regression" | "improvement":
-            said = f"{apart} than {against}"
+            said = f"{apart} {against}"
         case "drift":
-            each = "" if finding.slope is None else f"{digits.effect(finding.slope)} with each run; "
-            said = f"{each}now {apart} than {against}"
+            each = "" if finding.slope is None else f"{digits.effect(finding.slope, **words)} with each run; "
+            said = f"{each}now {apart} {against}"
         case "suspected":
-            said = f"{apart} than {against}, in so few runs that it may be chance: a further run is asked for"
+            said = f"{apart} {against}, in so few runs that it may be chance: a further run is asked for"
         case "spike":
             said = "one run far off, which the others do not confirm"
         case "shift":
             said = "a new level, acknowledged"
         case "undecidable" if finding.ratio is not None and more is not None:
-            said = f"{apart} than {against}; about {digits.counted(more, 'further run')} would decide it"
-        case "undecidable":
-            said = undecided + ("more runs than are kept" if more is None else f"about {digits.counted(more, 'run')}")
+            said = f"{apart} {against}; about {digits.counted(more, 'further run')} would decide it"
+        case "undecidable" if more is None:
+            said = f"runs lie so far apart that no number of them shows a change of {least}{_remedy(finding, settings)}"
         case _:
             enough = "" if more is None else f"; one of {least} would show within {digits.counted(more, 'run')}"
             said = f"no change beyond {least} shown against {against}{enough}"
     return said
+
+
+def _remedy(finding: SeriesFinding, settings: DetectorSettings) -> str:
+    """Say what would make a change show: a larger one, or runs that lie less far apart."""
+    if finding.least_effect is None:
+        return ""
+    effect = math.ceil(100 * finding.least_effect)
+    repeats = math.ceil((math.log1p(finding.least_effect) / math.log1p(settings.min_effect)) ** 2)
+    return (
+        f": one of {effect} % would show, or {repeats} times as many repeats, or as long a load, in each run would do"
+    )
 
 
 def _since(finding: SeriesFinding) -> str:

@@ -7,6 +7,7 @@ the ratio beyond the smallest change of interest (`analysis/effects.py`). The se
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,58 +22,69 @@ from stepbench.analysis.followed_series import (
     scheduled_run,
 )
 from stepbench.analysis.regression_text import describe
-from stepbench.analysis.series_detector import (
-    MIN_HISTORY,
-    STEPS,
-    threshold_for,
-)
+from stepbench.analysis.series_detector import MIN_HISTORY, STEPS, ramp_end
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.regressions import (
-    MOST_RUNS,
-    NamedRun,
-    Regressions,
-    SeriesFinding,
-)
+from stepbench.contracts.regressions import TELLING, DetectorSettings, NamedRun, Regressions, SeriesFinding
 from stepbench.errors import PlanError, Problem
 from stepbench.stats.drift import find_drift
-from stepbench.stats.level_shift import runs_to_decide
+from stepbench.stats.level_shift import least_decided
 from stepbench.stats.noise import location
 from stepbench.stats.over_runs import MIN_RUNS, log_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.analysis.series_detector import Change, SeriesDetector
-    from stepbench.contracts.regressions import DetectorSettings, RunSeries, SeriesVerdict
+    from stepbench.analysis.series_detector import Change, SeriesDetector, Window
+    from stepbench.contracts.regressions import RunSeries, Series, SeriesVerdict
     from stepbench.stats.drift import Drift
     from stepbench.stats.noise import Noise
 
 FALSE_ALARMS_PER_100_RUNS = {"normal": 0.03, "spikes": 0.035, "AR(1)": 0.075, "two modes": 0.02}
 """Measured by `benchmarks/regressions.py` on series without a change (`benchmarks/results/regressions.json`)."""
+_SOON = 8
+"""Within so many runs a change of the minimum effect shows at best: on three, every other one seems to be smaller."""
 _DRIFT_BEFORE = 10
 """Runs of the old level that a drift may have begun in."""
 
 
-def describe_false_alarms() -> str:
-    """Return the detector's measured rate of false alarms, to stand beside every verdict."""
+def describe_false_alarms(settings: DetectorSettings) -> str:
+    """Return the detector's measured rate of false alarms, to stand beside every verdict; it is of the defaults."""
+    usual = DetectorSettings()
+    if (settings.min_effect, settings.false_alarms_per_100_runs) != (
+        usual.min_effect,
+        usual.false_alarms_per_100_runs,
+    ):
+        return (
+            f"{settings.false_alarms_per_100_runs:g} false alarms per 100 runs are allowed. How many there are has "
+            f"been measured with the defaults alone; docs/regressions.md."
+        )
     kinds = ", ".join(f"{rate:g} ({kind})" for kind, rate in FALSE_ALARMS_PER_100_RUNS.items())
     return (
-        f"False alarms of the detector per 100 runs, measured on series without a change: {kinds}; docs/regressions.md."
+        f"False alarms of the detector per 100 runs, measured on single series without a change, with a minimum effect "
+        f"of 5 % and 0.1 allowed: {kinds}; docs/regressions.md."
     )
 
 
-def find_regressions(given: RunSeries, settings: DetectorSettings, not_comparable: Sequence[str] = ()) -> Regressions:
+def find_regressions(
+    given: RunSeries, settings: DetectorSettings, not_comparable: Sequence[str] = (), most: int | None = None
+) -> Regressions:
     """
     Return what is to be said with the last run.
+
+    Args:
+        given: the plan's runs.
+        settings: how changes are looked for.
+        not_comparable: runs that were left out.
+        most: so many series are looked at, the first ones; None: all.
 
     Raises:
         PlanError: the settings name a run that is not among those given, or there is none.
     """
     _check(given, settings)
-    wanted = [value.series for value in given.runs[-1].values]
-    threshold = threshold_for(max(1, len(wanted)), settings.false_alarms_per_100_runs)
-    followed = [follow(series, given, settings, threshold) for series in wanted]
-    findings = tuple(_find(each, settings) for each in followed)
+    wanted = series_names(given)
+    findings = tuple(_find(follow(each, given, settings, len(wanted)), given, settings) for each in wanted[:most])
+    has = {value.series.group for value in given.runs[-1].values}
+    missing = tuple(dict.fromkeys(series.group for series in wanted if series.group not in has))
     return Regressions(
         plan=given.plan,
         last_run=given.runs[-1].run_id,
@@ -80,10 +92,22 @@ def find_regressions(given: RunSeries, settings: DetectorSettings, not_comparabl
         settings=settings,
         findings=findings,
         confirm=given.runs[-1].confirms is None and any(each.verdict == "suspected" for each in findings),
-        passed=not any(each.verdict in {"regression", "drift"} for each in findings),
+        passed=not missing and bool(has) and not any(each.verdict in {"regression", "drift"} for each in findings),
         not_comparable=tuple(not_comparable),
-        false_alarms=describe_false_alarms(),
+        missing=missing,
+        false_alarms=describe_false_alarms(settings),
     )
+
+
+def series_names(given: RunSeries) -> list[Series]:
+    """Return the series of each group as of the newest run that has it: what has no numbers now is no better."""
+    found: dict[str, list[Series]] = {}
+    for run in reversed(given.runs):
+        own: dict[str, list[Series]] = {}
+        for value in run.values:
+            own.setdefault(value.series.group, []).append(value.series)
+        found = {**own, **found}
+    return [series for group in found.values() for series in group]
 
 
 def _check(given: RunSeries, settings: DetectorSettings) -> None:
@@ -115,49 +139,66 @@ class _Standing(NamedTuple):
     drift: Drift | None
 
 
-def _find(followed: Followed, settings: DetectorSettings) -> SeriesFinding:
+def _find(followed: Followed, given: RunSeries, settings: DetectorSettings) -> SeriesFinding:
     detector = followed.detector
+    current = bool(followed.runs) and followed.runs[-1] is given.runs[-1]
     baseline = detector.baseline(len(detector.values))
     change = next((each for each in reversed(detector.changes) if each.kind != "back"), None)
     known = detector.noise(baseline) if baseline.size else None
     if known is None or known.runs < MIN_HISTORY or baseline.size < MIN_RUNS:
         if change is None or detector.accepted is None:
-            return _too_few(followed, 0 if known is None else known.runs, baseline.size)
+            return _too_few(followed, 0 if known is None else known.runs, baseline.size, current=current)
         known = change.window.noise
     told = change is not None and change.told_at == len(detector.values) - 1 and detector.changes[-1] is change
-    standing = _standing(followed, change) if change and (detector.accepted is not None or told) else None
+    standing = _standing(followed, change, told=told) if change and (detector.accepted is not None or told) else None
     ratio = None if standing is None else _ratio(standing, followed.sign)
-    worse = ratio is not None and is_worse(
-        ratio, finding_of(ratio, over_runs=True), 0.0, lower_is_worse=followed.sign < 0
-    )
-    needed = _runs_to_decide(detector, known, baseline.size or MIN_RUNS)
+    before = max(baseline.size, STEPS[-1])  # a young level grows with its runs
+    needed = _runs_to_decide(detector, known, before)
     spikes = find_spikes(followed, known)
-    verdict = _verdict(followed, standing, spikes, worse=worse, told=told, needed=needed)
-    slope = None
-    if verdict == "drift" and standing is not None and standing.drift is not None:
-        found = log_interval(followed.sign * standing.drift.slope, standing.drift.variance, known.runs - 1)
-        slope = found
-    best = detector.best
-    if ratio is None and best is not None and verdict in {"suspected", "undecidable"} and detector.suspected:
-        after = np.array(detector.values[-best.runs :])
-        step = location(after) - best.level
-        ratio = _ratio(_Standing(best.level, best.before, best.noise, best.runs, step, None), followed.sign)
+    verdict = _verdict(followed, standing, spikes, told=told and current, current=current, needed=needed)
+    drift = standing.drift if standing is not None and verdict == "drift" else None
+    if ratio is not None and change is not None:
+        ratio = _or_more(ratio, followed.estimates[change.at :])
+    elif detector.suspected and detector.best is not None and verdict in {"suspected", "undecidable"}:
+        ratio = _suspected_ratio(followed, detector.best)
     level, runs = (standing.level, standing.baseline_runs) if standing else (location(baseline), baseline.size)
     finding = SeriesFinding(
         series=followed.series,
         verdict=verdict,
-        told=told and verdict in {"regression", "improvement", "drift"},
+        told=told and current and verdict in TELLING,
         baseline=_level(level, runs, known, followed.sign),
         baseline_runs=runs,
-        last=followed.estimates[-1],
+        last=followed.estimates[-1] if current else None,
         ratio=ratio,
-        slope=slope,
+        slope=log_interval(followed.sign * drift.slope, drift.variance, known.runs - 1) if drift else None,
         shifts=find_shifts(followed),
         spikes=spikes,
         runs_to_decide=_further(verdict, detector, needed),
+        least_effect=math.expm1(_least(detector, known, before, STEPS[-1])),
         text="",
     )
     return finding.model_copy(update={"text": describe(finding, settings)})
+
+
+def _suspected_ratio(followed: Followed, best: Window) -> Estimate:
+    first = len(followed.detector.values) - best.runs
+    step = location(np.array(followed.detector.values[first:])) - best.level
+    ratio = _ratio(_Standing(best.level, best.before, best.noise, best.runs, step, None), followed.sign)
+    return _or_more(ratio, followed.estimates[first:])
+
+
+def _or_more(ratio: Estimate, runs: Sequence[Estimate]) -> Estimate:
+    """Return what a ratio is at least, where one of the runs on the new level is beyond the drain limit."""
+    beyond = next((each.reason for each in runs if each.value is None), None)
+    return ratio if beyond is None else Estimate(value=None, low=ratio.low, reason=beyond)
+
+
+def _is_regression(standing: _Standing, sign: int, smallest: float, *, told: bool) -> bool:
+    """Tell whether a change for the worse exceeds the smallest of interest, and is shown."""
+    if standing.change < smallest:
+        return False
+    ratio = _ratio(standing, sign)
+    return told or is_worse(ratio, finding_of(ratio, over_runs=True), 0.0, lower_is_worse=sign < 0)
 
 
 def _verdict(  # noqa: PLR0913 -- what a verdict is made of
@@ -165,19 +206,21 @@ def _verdict(  # noqa: PLR0913 -- what a verdict is made of
     standing: _Standing | None,
     spikes: tuple[str, ...],
     *,
-    worse: bool,
     told: bool,
+    current: bool,
     needed: int | None,
 ) -> SeriesVerdict:
     detector = followed.detector
     verdict: SeriesVerdict = "no_change"
-    if standing is not None and worse:
+    if standing is not None and _is_regression(standing, followed.sign, detector.smallest, told=told):
         verdict = "drift" if standing.drift is not None else "regression"
-    elif standing is not None and told:
+    elif standing is not None and told and standing.change <= -detector.smallest:
         verdict = "improvement"
+    elif not current:
+        verdict = "undecidable"
     elif detector.suspected:
         verdict = "suspected" if followed.runs[-1].confirms is None else "undecidable"
-    elif needed is None or needed > STEPS[-1]:
+    elif needed is None:
         verdict = "undecidable"
     elif scheduled_run(followed) in spikes:
         verdict = "spike"
@@ -186,33 +229,35 @@ def _verdict(  # noqa: PLR0913 -- what a verdict is made of
     return verdict
 
 
-def _too_few(followed: Followed, known: int, own: int) -> SeriesFinding:
+def _too_few(followed: Followed, known: int, own: int, *, current: bool) -> SeriesFinding:
     lacking = max(MIN_HISTORY - known, MIN_RUNS - own, 1)
-    text = f"{lacking} more {'run' if lacking == 1 else 'runs'} until changes can be told from noise"
+    gone = "" if current else "the last run has no number; "
+    text = f"{gone}{lacking} more {'run' if lacking == 1 else 'runs'} until changes can be told from noise"
     verdict: SeriesVerdict = "shift" if began_acknowledged(followed) else "undecidable"
     return SeriesFinding(
         series=followed.series,
         verdict=verdict,
         baseline_runs=own,
-        last=followed.estimates[-1] if followed.estimates else None,
+        last=followed.estimates[-1] if current else None,
         shifts=find_shifts(followed),
         runs_to_decide=lacking,
         text=text,
     )
 
 
-def _standing(followed: Followed, change: Change) -> _Standing:
-    """Return the level since the last change against the accepted one."""
+def _standing(followed: Followed, change: Change, *, told: bool) -> _Standing:
+    """Return the level since the last change against the accepted one; of a drift, where it has come to."""
     detector, window = followed.detector, change.window
     level = window.level if detector.accepted is None else detector.accepted
     after = np.array(detector.values[change.at :])
     first = next((each for each in detector.changes if each.at <= change.at and each.window.level == level), change)
-    step = change.change if after.size <= MIN_RUNS else location(after) - window.level
     times = np.cumsum([run.confirms is None for run in followed.runs]).astype(np.float64)
     begin = max(0, first.at - _DRIFT_BEFORE)
     drift = find_drift(np.array(detector.values[begin:]), times[begin:], level, window.noise.scale)
     drift = drift if drift is not None and drift.slope > 0 else None
-    return _Standing(level, window.before, window.noise, after.size, window.level + step - level, drift)
+    judged = ramp_end(after) if drift is not None or window.shape == "ramp" else after
+    step = change.change if told and window.shape == "step" else location(judged) - window.level
+    return _Standing(level, window.before, window.noise, judged.size, window.level + step - level, drift)
 
 
 def _ratio(standing: _Standing, sign: int) -> Estimate:
@@ -230,10 +275,13 @@ def _level(level: float, runs: int, noise: Noise, sign: int) -> Estimate:
 
 
 def _runs_to_decide(detector: SeriesDetector, noise: Noise, before: int) -> int | None:
-    """Return how many runs show a change of the minimum effect; with as long a baseline where this one does not do."""
-    needed = detector.needed_weight(noise, STEPS[-1])
-    found = runs_to_decide(noise, detector.smallest, needed, before, STEPS[-1])
-    return found or runs_to_decide(noise, detector.smallest, needed, None, MOST_RUNS)
+    """Return how many runs show a change of the minimum effect; None where the longest window does not."""
+    lengths = (runs for runs in STEPS if runs >= _SOON and _least(detector, noise, before, runs) <= detector.smallest)
+    return next(lengths, None)
+
+
+def _least(detector: SeriesDetector, noise: Noise, before: int, runs: int) -> float:
+    return least_decided(noise, detector.needed_weight(noise, runs), before, runs)
 
 
 def _further(verdict: SeriesVerdict, detector: SeriesDetector, needed: int | None) -> int | None:

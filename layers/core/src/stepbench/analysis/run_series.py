@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.effects import QUANTILES, Runs
@@ -12,12 +13,16 @@ from stepbench.contracts.regressions import MOST_RUNS, RunSeries, Series, Series
 from stepbench.stats.over_runs import mean_over_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stepbench.analysis.pairs import Group
     from stepbench.contracts.result import RunSummary
 
 NO_NOTES: Mapping[str, str] = {}
+
+
+_VERSION = re.compile(r"(?<! at) \d[^\s,)]*")
+"""In what a store calls itself: `etcd 3.5.1 (3 members)`; in `S3 API at 10.0.0.1:9000` it is an address."""
 
 
 class Found(NamedTuple):
@@ -27,11 +32,48 @@ class Found(NamedTuple):
     not_comparable: tuple[str, ...]
 
 
+class GroupNumbers(NamedTuple):
+    """A group's numbers in one run, and what they depend on; the version of what served is none of the settings."""
+
+    settings: tuple[object, ...]
+    provider: str
+    values: tuple[SeriesValue, ...]
+
+
+class RunNumbers(NamedTuple):
+    """What series need of a run's summary. `names`: of its groups, those included that did not go through whole."""
+
+    run_id: str
+    plan: str
+    started_at: str
+    green: bool
+    names: tuple[str, ...]
+    groups: Mapping[str, GroupNumbers]
+
+
+def run_numbers(run: RunSummary) -> RunNumbers:
+    """Return what series need of a summary, which is large."""
+    return RunNumbers(
+        run_id=run.run_id,
+        plan=run.plan,
+        started_at=run.started_at,
+        green=run.verdict != "failed" and run.status == "succeeded",
+        names=tuple(dict.fromkeys(trial.group or trial.name for trial in run.trials if not trial.skipped)),
+        groups={
+            group.name: GroupNumbers(_settings(group), group.first.provider, tuple(_values(group)))
+            for group in find_groups(run.trials)
+        },
+    )
+
+
 def series_of_runs(
-    runs: Sequence[RunSummary], acknowledged: Mapping[str, str] = NO_NOTES, confirms: Mapping[str, str] = NO_NOTES
+    runs: Iterable[RunNumbers], acknowledged: Mapping[str, str] = NO_NOTES, confirms: Mapping[str, str] = NO_NOTES
 ) -> Found:
     """
-    Return the runs in order of their start, with the numbers of those groups that are as in the last run.
+    Return the runs in order of their start, with the numbers of the last run's groups.
+
+    Of each group those runs count that are as the newest one in which it went through whole: what failed in the last
+    run is followed all the same.
 
     Args:
         runs: of one plan, one at least. Groups that did not go through whole have no numbers.
@@ -39,22 +81,27 @@ def series_of_runs(
         confirms: which run a run was made to confirm.
     """
     ordered = sorted(runs, key=lambda run: (run.started_at, run.run_id))[-MOST_RUNS:]
-    groups = {run.run_id: find_groups(run.trials) for run in ordered}
-    wanted = {group.name: _settings(group) for group in groups[ordered[-1].run_id]}
+    names = next((run.names for run in reversed(ordered) if run.names), ())
+    newest = {name: group.settings for run in ordered for name, group in run.groups.items() if name in names}
     alike = {
-        name: [group for group in own if wanted.get(group.name) == _settings(group)] for name, own in groups.items()
+        run.run_id: {name: own for name, own in run.groups.items() if newest.get(name) == own.settings}
+        for run in ordered
     }
-    others = tuple(name for name, own in groups.items() if own and not alike[name])
+    others = tuple(run.run_id for run in ordered if run.groups and not alike[run.run_id])
     kept = [run for run in ordered if run.run_id not in others]
     ids = {run.run_id for run in kept}
+    served: dict[str, str] = {}
     found = [
         SeriesRun(
             run_id=run.run_id,
             started_at=run.started_at,
             confirms=confirms[run.run_id] if confirms.get(run.run_id) in ids else None,
-            green=run.verdict != "failed" and run.status == "succeeded",
+            green=run.green,
             acknowledged=acknowledged.get(run.run_id, ""),
-            values=tuple(value for group in alike[run.run_id] for value in _values(group)),
+            changed=_note_changes(served, alike[run.run_id]),
+            values=tuple(
+                value for name in names if name in alike[run.run_id] for value in alike[run.run_id][name].values
+            ),
         )
         for run in kept
     ]
@@ -63,7 +110,19 @@ def series_of_runs(
 
 def _settings(group: Group) -> tuple[object, ...]:
     trial = group.first
-    return trial.experiment, trial.provider, trial.setup, trial.point
+    store = _VERSION.sub("", trial.provider), trial.emulated, trial.load_hosts
+    return trial.experiment, *store, trial.setup, trial.point
+
+
+def _note_changes(served: dict[str, str], groups: Mapping[str, GroupNumbers]) -> str:
+    """Say which stores are of another version than in the run before, and note those of this one."""
+    said = [
+        f"{served[name]} \N{RIGHTWARDS ARROW} {group.provider}"
+        for name, group in groups.items()
+        if served.get(name, group.provider) != group.provider
+    ]
+    served |= {name: group.provider for name, group in groups.items()}
+    return "; ".join(dict.fromkeys(said))
 
 
 def _values(group: Group) -> Iterator[SeriesValue]:
@@ -82,5 +141,11 @@ def _values(group: Group) -> Iterator[SeriesValue]:
 
 
 def _together(estimates: Sequence[Estimate]) -> Estimate:
-    """Return a single trial's own estimate, else the mean of repeats."""
-    return estimates[0] if len(estimates) == 1 else mean_over_runs(estimates)
+    """Return a single trial's own estimate, else the mean of repeats; of one beyond the drain limit, its least."""
+    if len(estimates) == 1:
+        return estimates[0]
+    beyond = next((each for each in estimates if each.value is None and each.low is not None), None)
+    if beyond is None:
+        return mean_over_runs(estimates)
+    least = mean_over_runs([Estimate(value=each.low if each.value is None else each.value) for each in estimates])
+    return Estimate(value=None, low=least.value, reason=beyond.reason)

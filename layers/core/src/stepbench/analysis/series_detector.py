@@ -86,12 +86,14 @@ class SeriesDetector:
     Args:
         smallest: change that is of interest, a logarithm above 0.
         threshold: see `threshold_for`.
+        suspicion: the evidence from which on a change is suspected; see `suspicion_for`.
         baseline_runs: how many runs the level is taken from at most.
         rolling: whether it is taken from the last of them, or from the first.
     """
 
     smallest: float
     threshold: float = THRESHOLD
+    suspicion: float = SUSPICION
     baseline_runs: int = 100
     rolling: bool = True
     values: list[float] = field(default_factory=list)
@@ -120,7 +122,7 @@ class SeriesDetector:
             return back
         before, windows = self.suspected, self._windows()
         self.best = max(windows, key=lambda each: -self._lacking(each), default=None)
-        self.suspected = self.best is not None and self.best.evidence.weight > SUSPICION
+        self.suspected = self.best is not None and self.best.evidence.weight > self.suspicion
         enough = [each for each in windows if each.runs >= MIN_RUNS and self._lacking(each) <= 0]
         for window in sorted(enough, key=self._lacking) if before else ():
             found = self._change_level(window)
@@ -165,7 +167,8 @@ class SeriesDetector:
             return []
         middle, width = float(np.median(whole)), scale(known)
         begin = max(self.start, self._free)
-        recent = np.clip((np.array(self.values[begin:]) - middle) / width, -_CLIPPED, _CLIPPED)[::-1]
+        clipped = max(_CLIPPED, self.smallest / width)  # where there is little noise, the least change is many scales
+        recent = np.clip((np.array(self.values[begin:]) - middle) / width, -clipped, clipped)[::-1]
         means = np.cumsum(recent) / np.arange(1, recent.size + 1)
         return [
             window
@@ -197,7 +200,8 @@ class SeriesDetector:
     def _change_level(self, window: Window) -> Change | None:
         after = np.array(self.values[-window.runs :])
         change = estimate_change(after, window.level, window.noise)
-        if window.shape == "step" and abs(change) < self.smallest:
+        end = change if window.shape == "step" else location(ramp_end(after)) - window.level
+        if abs(end) < self.smallest:
             return None
         at = len(self.values) - window.runs
         reference = window.level if self.accepted is None else self.accepted
@@ -249,6 +253,11 @@ class SeriesDetector:
         self._known.clear()
 
 
+def ramp_end(after: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return those of the runs of a ramp that tell how far it has come."""
+    return after[-max(MIN_RUNS, after.size // 3) :]
+
+
 def threshold_for(comparisons: int, false_alarms_per_100_runs: float) -> float:
     """
     Return the weight of evidence from which on a change is told, corrected for the number of series.
@@ -257,3 +266,8 @@ def threshold_for(comparisons: int, false_alarms_per_100_runs: float) -> float:
     likelihood ratio exceeds a threshold falls with its exponential.
     """
     return max(THRESHOLD + math.log(comparisons * 0.1 / false_alarms_per_100_runs), SUSPICION)
+
+
+def suspicion_for(comparisons: int, threshold: float) -> float:
+    """Return the evidence from which on a change is suspected: one run is made to confirm all series of a plan."""
+    return min(SUSPICION + math.log(comparisons), threshold)

@@ -19,7 +19,7 @@ from stepbench.contracts.runs import DEFAULT_TEAM
 from stepbench.planning.queue import ahead_of, expected_starts
 from stepbench.planning.requests import requested_plan
 from stepbench.records.storage import layout
-from stepbench.stages.guards import check_quotas, enter_run
+from stepbench.stages.guards import check_baseline, check_quotas, enter_run
 from stepbench.stages.validate_plan import check_against_stack, run_record
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def submit(request: RunRequest, key: str, caller: Caller, services: Services) ->
     plan = requested_plan(request)
     check_against_stack(plan, services.settings)
     check_quotas(plan, services)
+    check_baseline(request, plan.name, services)
     now = _now(services)
     run_id = _run_id(plan.name, key, caller, now)
     document = request.model_dump_json(exclude_defaults=True)

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from stepbench.analysis.regressions import find_regressions
+from stepbench.analysis.regressions import find_regressions, series_names
 from stepbench.contracts.dashboard import PlanTrend
-from stepbench.contracts.regressions import DetectorSettings, Regressions
+from stepbench.contracts.regressions import DetectorSettings, Regressions, RollingMedian
 from stepbench.contracts.runs import RunRequest
+from stepbench.errors import PlanError
 from stepbench.records.storage import layout
-from stepbench.stages.run_regressions import FOUND, read_plan_runs, series_of
+from stepbench.stages.run_regressions import FOUND, read_baseline, read_plan_runs, series_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepbench.contracts.regressions import RunSeries
+    from stepbench.stages.run_regressions import PlanRun
     from stepbench.stages.services import Services
 
 MOST_SERIES = 24
@@ -27,7 +31,7 @@ def read_trend(plan: str, team: str, services: Services) -> PlanTrend | None:
     Return the trend of a team's runs of a plan; None if no run of it has gone through.
 
     A run that was set against earlier ones has stored what was found, which holds until a shift is
-    acknowledged. Of others it is found here, by the same rule.
+    acknowledged. Of others it is found here, by the same rule; against the last runs where a named baseline is gone.
     """
     runs = read_plan_runs(plan, team, services)
     if not runs:
@@ -39,11 +43,16 @@ def read_trend(plan: str, team: str, services: Services) -> PlanTrend | None:
         return PlanTrend(series=given.series, found=stored)
     request = services.runs.find_model(layout.run_key(newest.run_id, "request.json"), RunRequest)
     settings = (request.detector if request else None) or DetectorSettings()
-    few = newest.model_copy(update={"values": newest.values[:MOST_SERIES]})
-    series = given.series.model_copy(update={"runs": (*given.series.runs[:-1], few)})
-    left_out = len(newest.values) - len(few.values)
-    found = find_regressions(series, settings, given.not_comparable)
-    return PlanTrend(series=series, found=found, left_out=left_out)
+    with suppress(PlanError):  # its baseline is gone
+        return _find([*read_baseline(settings, runs, services), *runs], settings)
+    return _find(runs, settings.model_copy(update={"baseline": RollingMedian()}))
+
+
+def _find(runs: Sequence[PlanRun], settings: DetectorSettings) -> PlanTrend:
+    given = series_of(runs)
+    found = find_regressions(given.series, settings, given.not_comparable, most=MOST_SERIES)
+    left_out = len(series_names(given.series)) - len(found.findings)
+    return PlanTrend(series=given.series, found=found, left_out=left_out)
 
 
 def _stored(run_id: str, services: Services) -> Regressions | None:

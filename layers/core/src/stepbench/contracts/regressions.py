@@ -85,6 +85,7 @@ class SeriesRun(Contract):
     confirms: str | None = Field(default=None, description="The run that it was made to confirm.")
     green: bool = True
     acknowledged: str = Field(default="", description="Why the level that begins with this run is accepted, if it is.")
+    changed: str = Field(default="", description="Stores of another version than in the run before: old and new one.")
     values: tuple[SeriesValue, ...] = ()
 
 
@@ -152,6 +153,9 @@ class SeriesFinding(Contract):
         description="Undecidable: how many further runs it would take; otherwise on how many runs a change of the "
         "minimum effect would be told. None: more than are looked at.",
     )
+    least_effect: float | None = Field(
+        default=None, description="The smallest change, as a share, that would be told on the most runs looked at."
+    )
     text: str
 
 
@@ -164,8 +168,13 @@ class Regressions(Contract):
     settings: DetectorSettings
     findings: tuple[SeriesFinding, ...]
     confirm: bool
-    passed: bool = Field(description="False as soon as a regression or drift for the worse stands.")
+    passed: bool = Field(
+        description="False where a regression or drift for the worse stands, or the last run lacks numbers."
+    )
     not_comparable: tuple[str, ...] = Field(
         default=(), description="Runs of the plan under other settings or elsewhere, which are left out."
+    )
+    missing: tuple[str, ...] = Field(
+        default=(), description="Groups of trials of which the last run has no numbers: it does not pass."
     )
     false_alarms: str = Field(description="The detector's own measured rate, with its source.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.regressions import find_regressions
-from stepbench.analysis.run_series import series_of_runs
+from stepbench.analysis.run_series import RunNumbers, run_numbers, series_of_runs
 from stepbench.contracts.acknowledged import AcknowledgedShift, AcknowledgedShifts
 from stepbench.contracts.result import RunSummary
 from stepbench.errors import PlanError, Problem
@@ -30,11 +30,11 @@ def regressions_below(
         PlanError: there is no such run (bad input).
         CorruptRecordsError: a summary or the file of acknowledged shifts is not of this version.
     """
-    plans: dict[str, list[RunSummary]] = {}
+    plans: dict[str, list[RunNumbers]] = {}
     for folder in newest_first(out) if out.is_dir() else ():
         summary = read_summary(folder)
         if summary is not None and plan in {None, summary.plan}:
-            plans.setdefault(summary.plan, []).append(summary)
+            plans.setdefault(summary.plan, []).append(run_numbers(summary))
     if not plans:
         what = f"has no finished run of {plan}" if plan else "has no finished run"
         remedy = "Run the plan first, or name the folder of runs with --out."

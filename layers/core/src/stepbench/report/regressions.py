@@ -39,6 +39,7 @@ _ORDER = ("regression", "drift", "suspected", "improvement", "undecidable", "shi
 _FAILING = frozenset({"regression", "drift"})
 _UNDECIDED = frozenset({"suspected", "undecidable"})
 _PER_S = digits.Unit("/s", 1.0)
+_NO_NUMBERS = "none of its trials went through whole in the last run"
 _CLOSE = 0.02
 """A chart's values are at least so far apart, as a logarithm, that noise of a per mille does not fill it."""
 
@@ -54,16 +55,30 @@ def format_text(found: Regressions) -> str:
 
 def format_junit(found: Sequence[Regressions]) -> str:
     """Return a suite for each plan, with a test for each series: what stands worse is a failure."""
-    return to_xml([Suite(f"stepbench regressions {each.plan}", tuple(map(_case, each.findings))) for each in found])
+    return to_xml(
+        [
+            Suite(
+                f"stepbench regressions {each.plan}",
+                (
+                    *(Case(group, "has numbers", "failed", _NO_NUMBERS) for group in each.missing),
+                    *map(_case, each.findings),
+                ),
+            )
+            for each in found
+        ]
+    )
 
 
 def describe_outcome(found: Regressions) -> str:
     """Say how many series stand worse, of how many runs, and that a confirming run is asked for."""
+    if not found.findings:
+        return f"no numbers in {digits.counted(found.runs, 'run')}"
     worse = sum(each.verdict in _FAILING for each in found.findings)
     said = digits.counted(worse, "regression") if worse else "no regression"
     asked = "; a confirming run is asked for" if found.confirm else ""
     series = f"{digits.count(len(found.findings))} series over {digits.counted(found.runs, 'run')}"
-    return f"{said} in {series}{asked}"
+    gone = f"; the last run has no numbers of {digits.listed(found.missing)}" if found.missing else ""
+    return f"{said} in {series}{gone}{asked}"
 
 
 def describe_left_out(found: Regressions) -> str:
@@ -86,7 +101,11 @@ def _case(finding: SeriesFinding) -> Case:
 
 
 class Point(NamedTuple):
-    """One run in a chart and its table. `mark`: what is to be said of it, and `state` how it looks."""
+    """
+    One run in a chart and its table. `mark`: what is to be said of it, and `state` how it looks.
+
+    beyond: it is no value, but what the run's is at least; it stands at the upper edge.
+    """
 
     x: float
     y: float
@@ -94,6 +113,7 @@ class Point(NamedTuple):
     high: float | None
     run: SeriesRun
     shown: str
+    beyond: bool
     state: str
     mark: str
 
@@ -114,6 +134,11 @@ class Trend:
     def word(self) -> str:
         """Return the verdict in words."""
         return WORDS[self.finding.verdict]
+
+    def say_change(self, state: str) -> str:
+        """Return the words at a change of level; an arrow points where the numbers go, and rates are worse below."""
+        upwards = (state == "worse") != (self.finding.series.measure == "throughput")
+        return "\N{CHECK MARK} acknowledged" if state == "acknowledged" else f"{'▲' if upwards else '▼'} {state}"
 
 
 def render_trends(series: RunSeries, found: Regressions, most: int = 12, run_address: str = "") -> Markup:
@@ -136,14 +161,15 @@ def render_trends(series: RunSeries, found: Regressions, most: int = 12, run_add
     return Markup(text)  # noqa: S704 -- the template escapes what it is given
 
 
+def render_failure(plan: str, why: str) -> Markup:
+    """Return the section of a run that could not be set against earlier ones, with the reason."""
+    section = Markup('<section class="trends"><h2>{}, run after run</h2><p class="note">{}</p></section>')
+    return section.format(plan, f"This run could not be set against earlier ones. {why}")
+
+
 def draw(series: RunSeries, finding: SeriesFinding) -> Trend:
     """Return a series' runs as points of a chart, upright on a logarithmic scale."""
-    have = [
-        (run, value.estimate)
-        for run in series.runs
-        for value in run.values
-        if value.series == finding.series and value.estimate.value is not None and value.estimate.value > 0
-    ]
+    have = _find_runs(series, finding)
     numbers = [number for _, each in have for number in (each.value, each.low, each.high) if number]
     if finding.baseline is not None and finding.baseline.value:
         numbers.append(finding.baseline.value)
@@ -159,11 +185,12 @@ def draw(series: RunSeries, finding: SeriesFinding) -> Trend:
     points = tuple(
         Point(
             round(MARGIN + place * between, 1),
-            upright(estimate.value or 1),
+            upright(estimate.value) if estimate.value else MARGIN / 2,
             upright(estimate.low) if estimate.low and estimate.high else None,
             upright(estimate.high) if estimate.low and estimate.high else None,
             run,
             _show(finding, estimate),
+            estimate.value is None,
             *_mark(finding, run),
         )
         for place, (run, estimate) in enumerate(have)
@@ -180,6 +207,21 @@ def draw(series: RunSeries, finding: SeriesFinding) -> Trend:
     )
 
 
+def _find_runs(series: RunSeries, finding: SeriesFinding) -> list[tuple[SeriesRun, Estimate]]:
+    """Return the runs of which something is known, with what that is."""
+    return [
+        (run, value.estimate)
+        for run in series.runs
+        for value in run.values
+        if value.series == finding.series and _least(value.estimate) > 0
+    ]
+
+
+def _least(estimate: Estimate) -> float:
+    """Return the value; of a quantile beyond the drain limit what it is at least; 0 where nothing is known."""
+    return (estimate.low if estimate.value is None else estimate.value) or 0.0
+
+
 def _mark(finding: SeriesFinding, run: SeriesRun) -> tuple[str, str]:
     """Return how a run looks, and what is said of it."""
     state, said = "", []
@@ -193,10 +235,14 @@ def _mark(finding: SeriesFinding, run: SeriesRun) -> tuple[str, str]:
         said.append("spike")
     if run.confirms is not None:
         said.append(f"confirms {run.confirms}")
+    if run.changed:
+        said.append(run.changed)
     return state, "; ".join(said)
 
 
 def _show(finding: SeriesFinding, estimate: Estimate) -> str:
+    if estimate.value is None and estimate.low is not None:
+        return f"> {_show_number(finding, estimate.low)}"
     return str(digits.shown(estimate, _PER_S if finding.series.measure == "throughput" else None))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS
+from stepbench.contracts.regressions import NamedRun
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
 from stepbench.contracts.target import (
     AutoscaledCapacity,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.plan import Plan, TrialPlan
-    from stepbench.contracts.runs import RunRecord
+    from stepbench.contracts.runs import RunRecord, RunRequest
     from stepbench.stages.services import Services
 
 RECEIVER_S = 0.1
@@ -65,6 +66,23 @@ def check_quotas(plan: Plan, services: Services) -> None:
         problems += [*_sandbox_problems(plan, quotas), *_unit_problems(plan, quotas)]
     if problems:
         raise PlanError(tuple(dict.fromkeys(problems)))  # once, however often a trial is repeated
+
+
+def check_baseline(request: RunRequest, plan: str, services: Services) -> None:
+    """
+    Refuse a named baseline that is no run of the team and plan.
+
+    Raises:
+        PlanError: it is none; another team's is none, either.
+    """
+    baseline = request.detector.baseline if request.detector else None
+    if not isinstance(baseline, NamedRun):
+        return
+    named = services.register.find(baseline.run_id)
+    if named is None or (named.team, named.plan, named.state) != (request.team, plan, "succeeded"):
+        message = f"is no run of team {request.team} and plan {plan} that went through"
+        remedy = "Name one of them (GET /runs), or leave the baseline out."
+        raise PlanError([Problem("regressions.baseline.run_id", f'"{baseline.run_id}"', message, remedy)])
 
 
 def enter_run(record: RunRecord, services: Services) -> bool:

@@ -20,11 +20,12 @@ from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
 from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.tasks import TornDown
 from stepbench.contracts.threshold.parser import parse_threshold
-from stepbench.errors import PlanError
+from stepbench.errors import PlanError, StepbenchError
 from stepbench.observability import logger
 from stepbench.planning import group_names
 from stepbench.records.storage import layout
 from stepbench.report.page import render_page
+from stepbench.report.regressions import render_failure
 from stepbench.report.run_output import run_output, with_regressions
 from stepbench.report.summary import (
     MISSING,
@@ -109,9 +110,14 @@ def _regressions(summary: RunSummary, services: Services) -> RunRegressions | No
     request = _read(layout.run_key(summary.run_id, "request.json"), RunRequest, services)
     if run is None or not isinstance(request, RunRequest) or request.detector is None or summary.status != "succeeded":
         return None
-    from stepbench.stages.run_regressions import find_run_regressions  # noqa: PLC0415 -- with numpy, for these runs alone
+    # With numpy, for these runs alone.
+    from stepbench.stages.run_regressions import RunRegressions, find_run_regressions  # noqa: PLC0415
 
-    return find_run_regressions(run, summary, request.detector, services)
+    try:
+        return find_run_regressions(run, summary, request.detector, services)
+    except StepbenchError as error:  # the run went well: its report stays
+        logger.exception("the run could not be set against earlier ones", extra={"run_id": summary.run_id})
+        return RunRegressions(render_failure(summary.plan, str(error)), (), confirm=False)
 
 
 def _results(task: RenderReportInput, specs: Sequence[TrialSpec], services: Services) -> tuple[TrialResult, ...]:

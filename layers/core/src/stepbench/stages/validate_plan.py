@@ -14,7 +14,7 @@ from stepbench.planning.requests import parse_request, requested_plan
 from stepbench.planning.wall_time import AWS, LOCAL, run_s
 from stepbench.records.storage import layout
 from stepbench.stages.application_traces import resolve_traces
-from stepbench.stages.guards import check_quotas, enter_run
+from stepbench.stages.guards import check_baseline, check_quotas, enter_run
 from stepbench.stages.plan_phase import concurrency, finding_problems
 
 MAX_CAUSE_CHARS = 2_000
@@ -45,6 +45,7 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
         plan = requested_plan(request)
         estimate_usd = check_against_stack(plan, services.settings)
         check_quotas(plan, services)
+        check_baseline(request, plan.name, services)
         plan = resolve_traces(plan, services)
         enter_run(run_record(task.run_id, request, plan, task.started_at, services.settings), services)
     except PlanError as error:

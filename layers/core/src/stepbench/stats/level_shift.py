@@ -66,8 +66,9 @@ def find_evidence(  # noqa: PLR0913, PLR0917 -- what a test is made of
         smallest: change that is of interest, a logarithm above 0.
         shape: all of `after` lies on another level, or moves away from the old one at a constant rate.
     """
-    z = np.clip((after - level) / noise.scale, -_FAR, _FAR)
     least = least_change(noise, after.size, smallest) / noise.scale
+    far = max(_FAR, least)
+    z = np.clip((after - level) / noise.scale, -far, far)
     sizes = least + _STEPS
     pattern = np.ones(after.size) if shape == "step" else np.arange(1, after.size + 1) / after.size
     without = noise.log_density(z).sum()
@@ -81,23 +82,10 @@ def find_evidence(  # noqa: PLR0913, PLR0917 -- what a test is made of
     return best
 
 
-def runs_to_decide(noise: Noise, change: float, threshold: float, before: int | None, most: int) -> int | None:
-    """
-    Return how many runs on a new level show such a change in four of five cases.
-
-    Args:
-        noise: of runs about their level.
-        change: a logarithm above 0.
-        threshold: the weight from which on a change is told.
-        before: runs on the old level; None: as many as on the new one.
-        most: None is returned where more would be needed.
-    """
+def least_decided(noise: Noise, threshold: float, before: int, runs: int) -> float:
+    """Return the smallest change, a logarithm, that so many runs on a new level show in four of five cases."""
     needed = (math.sqrt(2 * threshold) + _POWER) ** 2
-    for runs in range(1, most + 1):
-        shown = runs * (change / noise.scale) ** 2 / noise.inflation(runs)
-        if shown * _share_before(before or runs, runs) >= needed:
-            return runs
-    return None
+    return noise.scale * math.sqrt(needed * noise.inflation(runs) / (runs * _share_before(before, runs)))
 
 
 def _share_before(before: int, runs: int) -> float:
