@@ -25,15 +25,21 @@ class StepFunctions:
 
     started: dict[str, str] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
+    refusal: str = ""
+    """The code of the error with which it starts nothing."""
 
     def start_execution(self, *, stateMachineArn: str, name: str, input: str) -> None:  # noqa: A002, N803 -- boto3's
         """Start an execution, or find it."""
         assert stateMachineArn == MACHINE
+        if self.refusal:
+            raise ClientError({"Error": {"Code": self.refusal, "Message": ""}}, "StartExecution")
         if self.started.setdefault(name, input) != input:
             raise ClientError({"Error": {"Code": "ExecutionAlreadyExists", "Message": ""}}, "StartExecution")
 
     def stop_execution(self, *, executionArn: str, **_: str) -> None:  # noqa: N803 -- boto3's
         """Stop an execution."""
+        if executionArn.rpartition(":")[2] not in self.started:
+            raise ClientError({"Error": {"Code": "ExecutionDoesNotExist", "Message": ""}}, "StopExecution")
         self.stopped.append(executionArn)
 
 

@@ -17,6 +17,7 @@ from stepbench.api.runs import submit
 from stepbench.contracts.api import ProblemDetails, RunList, RunView
 from stepbench.contracts.runs import QueueEntry, RunRequest
 from stepbench.planning import find_plan
+from stepbench.planning.reading import MAX_PLAN_BYTES
 from stepbench.records.storage import layout
 
 PRESET = "quick-unloaded-s3"
@@ -76,6 +77,61 @@ def test_a_key_is_a_teams_own_and_of_one_request(api: Api) -> None:
     mine, theirs = start(api, headers=headers), start(api, headers=headers, caller=BERT)
     assert mine.run_id != theirs.run_id
     problem(api.call("POST", "/runs", {"plan": "quick-unloaded-etcd"}, headers=headers), 409, "conflict")
+
+
+def test_a_key_is_known_from_another_session_of_the_same_role(api: Api) -> None:
+    """A pipeline that tries again has a new session; the execution's input stays the same, so it is the same run."""
+    headers = {"idempotency-key": "deploy-17"}
+    first = start(api, headers=headers)
+    again = start(api, headers=headers, caller=ANNA.replace("session", "session-2"))
+    assert (again.run_id, again.caller, len(api.machine.started)) == (first.run_id, ANNA, 1)
+
+
+@pytest.mark.parametrize("state", ["running", "succeeded"])
+def test_a_key_starts_no_run_again_that_step_functions_has_forgotten(api: Api, state: str) -> None:
+    """After 90 days it would take the name for a new one, and the old run's documents would be written over."""
+    headers = {"idempotency-key": "deploy-17"}
+    run = start(api, headers=headers)
+    api.memory.register.change(run.run_id, ("submitted",), state=state)
+    api.machine.started.clear()
+    assert (start(api, headers=headers).state, api.machine.started) == (state, {})
+
+
+def test_a_run_that_cannot_be_started_gives_its_budget_back(api: Api) -> None:
+    """Without a key nobody can ask for it again, and it would stay submitted with its estimate spent."""
+    api.machine.refusal = "ThrottlingException"
+    problem(api.call("POST", "/runs", {"plan": PRESET}), 503, "unavailable")
+    (run,) = api.memory.register.runs.values()
+    assert (run.state, run.spent_usd) == ("failed", 0)
+    assert "ThrottlingException" in run.cause
+
+
+def test_a_run_with_a_key_that_could_not_be_started_is_started_by_who_asks_again(api: Api) -> None:
+    """The answer said: try again in a minute."""
+    headers = {"idempotency-key": "deploy-17"}
+    api.machine.refusal = "ThrottlingException"
+    problem(api.call("POST", "/runs", {"plan": PRESET}, headers=headers), 503, "unavailable")
+    api.machine.refusal = ""
+    run = start(api, headers=headers)
+    assert (run.state, list(api.machine.started), len(api.memory.register.runs)) == ("submitted", [run.run_id], 1)
+
+
+def test_a_run_without_an_execution_is_stopped_in_the_register(api: Api) -> None:
+    """There is nothing whose end would have the sweeper close it."""
+    run = start(api)
+    api.machine.started.clear()
+    assert api.call("DELETE", f"/runs/{run.run_id}").body["state"] == "stopped"
+
+
+def test_a_request_that_is_too_large_with_whose_run_it_is_reserves_nothing(api: Api) -> None:
+    """Step Functions would refuse it after it has been entered."""
+    plan = json.loads(find_plan(PRESET))
+    body = {"plan": plan, "set": {"trials[0].name": ""}}
+    body["set"]["trials[0].name"] = "x" * (MAX_PLAN_BYTES - len(json.dumps(body)))
+    assert len(json.dumps(body)) == MAX_PLAN_BYTES
+    details = problem(api.call("POST", "/runs", body), 422, "refused")
+    assert details.problems[0].message.startswith("is larger than")
+    assert (api.machine.started, api.memory.register.runs) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -208,6 +264,13 @@ def test_a_bad_request_says_where_and_what_to_do(api: Api, body: Any, path: str)
 def test_a_bad_parameter_is_named(api: Api, query: dict[str, Any]) -> None:
     """400, as for everything that cannot be read."""
     problem(api.call("GET", "/runs", query=query), 400, "bad-request")
+
+
+def test_a_time_before_its_beginning_has_no_runs(api: Api) -> None:
+    """DynamoDB takes no such range; an empty page is the answer to the question."""
+    start(api)
+    api.memory.register.page = None  # type: ignore[assignment,method-assign] # it is not asked
+    assert api.call("GET", "/runs", query={"since": "2027", "until": "2026"}).body == {"runs": [], "next": None}
 
 
 def test_an_unknown_path_is_a_problem_too(api: Api) -> None:

@@ -50,6 +50,10 @@ class MemoryRegister(RunRegister):
         self.runs[run_id] = RunRecord.model_validate({**current.model_dump(), **changes})
         return self.runs[run_id]
 
+    def starting(self, before: datetime) -> list[str]:
+        """See the register."""
+        return [run.run_id for run in self.runs.values() if run.state == "submitted" and run.submitted_at < before]
+
     def spent(self, month: str) -> dict[str, float]:
         """See the register."""
         runs = [run for run in self.runs.values() if run.month == month and run.estimate_usd]
