@@ -76,7 +76,7 @@ class Api:
     machine: StepFunctions
 
     def call(self, method: str, path: str, body: Any = None, *, caller: str = ANNA, **more: Any) -> Answer:  # noqa: ANN401
-        """Send a request; `query` and `headers` may be given."""
+        """Send a request; `query`, `headers` and `encoded` may be given."""
         query, headers = more.get("query", {}), more.get("headers", {})
         text = body if isinstance(body, str) or body is None else json.dumps(body)
         http = {"method": method, "path": path, "sourceIp": "127.0.0.1", "userAgent": "test", "protocol": "HTTP/1.1"}
@@ -92,7 +92,7 @@ class Api:
             "headers": {"content-type": "application/json", **headers},
             "requestContext": context,
             "body": text,
-            "isBase64Encoded": False,
+            "isBase64Encoded": more.get("encoded", False),
         }
         lambda_context: Any = SimpleNamespace(aws_request_id="lambda-1", function_name="HttpApi")
         found = answer(event, lambda_context, self.memory.services)

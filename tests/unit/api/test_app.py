@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -258,6 +259,39 @@ def test_a_bad_request_says_where_and_what_to_do(api: Api, body: Any, path: str)
     assert path in {item.path for item in details.problems}
     assert all(item.message and item.remedy for item in details.problems)
     assert (api.machine.started, api.memory.register.runs) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ('{"plan": "x", "\\ud800": 1}', "?"),
+        (json.dumps({"plan": PRESET, "set": {f"trials[{'9' * 5_000}].seed": 1}}), f"set.trials[{'9' * 5_000}].seed"),
+    ],
+)
+def test_what_no_text_or_number_can_hold_is_refused(api: Api, body: str, path: str) -> None:
+    """Half a character cannot be sent back, and Python reads no number of 5,000 digits: neither is our mistake."""
+    details = problem(api.call("POST", "/runs", body), 422, "refused")
+    assert [item.path for item in details.problems] == [path]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/runs"), ("POST", "/plans/validate"), ("PUT", "/runs/r/acknowledgement")]
+)
+def test_a_body_that_is_no_text_is_refused(api: Api, method: str, path: str) -> None:
+    """API Gateway hands on as base64 whatever its type does not call text."""
+    for body in (base64.b64encode(b"\xff").decode(), "no base64"):
+        details = problem(api.call(method, path, body, encoded=True), 422, "refused")
+        assert [item.path for item in details.problems] == ["body"]
+    good = base64.b64encode(json.dumps({"plan": PRESET}).encode()).decode()
+    assert api.call("POST", "/runs", good, encoded=True).status == 202
+
+
+def test_a_summary_of_another_version_cannot_be_compared(api: Api) -> None:
+    """It outlives updates of the stack."""
+    run = start(api)
+    api.memory.services.runs.put_json(layout.run_key(run.run_id, "summary.json"), {"of": "another version"})
+    found = problem(api.call("GET", "/compare", query={"a": run.run_id, "b": run.run_id}), 422, "refused")
+    assert "another version" in found.detail
 
 
 @pytest.mark.parametrize("query", [{"limit": 0}, {"state": "done"}, {"since": "yesterday"}, {"page": "x"}])

@@ -150,6 +150,9 @@ def test_an_edited_plan_is_started(machine: Machine) -> None:
         ({"plan": "quick-unloaded-s3", "changes": "\nnot a change"}, "changes, line 2"),
         ({"plan": "<b>none"}, "&lt;b&gt;none"),
         ({"plan": "x", "document": "{"}, "plan"),
+        ({"plan": "quick-unloaded-s3", "changes": "trials[0].seed=" + "[" * 10_000}, "trials[0].seed"),
+        ({"plan": "quick-unloaded-s3", "changes": "trials[0].seed=" + "[" * 400 + "]" * 400}, "nested deeper"),
+        ({"plan": "x", "changes": "\n".join(f"trials[{number}].seed=1" for number in range(101))}, "at most 100"),
         ({}, "plan"),
     ],
 )
@@ -163,6 +166,21 @@ def test_a_form_that_is_refused_is_shown_again(
     assert said in answer["body"]
     assert machine.started == []
     assert memory.services.register.page(RunQuery(team="default")).runs == ()
+
+
+@pytest.mark.parametrize("field", [{"key": "x" * 256}, {"changes": "\n" * 20_001}, {"document": "x" * 400_001}])
+def test_a_form_with_too_long_a_field_is_refused(memory: MemoryServices, field: dict[str, str]) -> None:
+    """No page of ours sends one; whoever does has made the mistake."""
+    answer = _ask("POST", "/dashboard/runs", body=_form(**{"plan": "quick-unloaded-s3", **field}))
+    assert (answer["statusCode"], next(iter(field)) in answer["body"]) == (400, True)
+    assert memory.services.register.page(RunQuery(team="default")).runs == ()
+
+
+@pytest.mark.parametrize("path", [f"/dashboard/plans/{'x' * 5_000}", f"/dashboard/runs/{'x' * 5_000}"])
+def test_a_name_that_is_too_long_for_any_is_told_without_asking_the_register(memory: MemoryServices, path: str) -> None:
+    """DynamoDB takes no key of that length, which would look as if it did not answer."""
+    memory.register.find = memory.register.page = None  # type: ignore[assignment,method-assign]
+    assert _ask("GET", path)["statusCode"] == 400
 
 
 def test_checking_starts_nothing(memory: MemoryServices, machine: Machine) -> None:
