@@ -43,9 +43,9 @@ def start(api: Api, **more: Any) -> RunView:  # noqa: ANN401 -- see `Api.call`
 def test_a_run_is_started_with_its_caller_and_team(api: Api) -> None:
     """The execution's input says whose it is; the register has it before the execution begins."""
     run = start(api)
-    assert (run.team, run.caller, run.source, run.state, run.plan) == ("anna", ANNA, "api", "submitted", PRESET)
+    assert (run.team, run.caller, run.source, run.state, run.plan) == ("role/anna", ANNA, "api", "submitted", PRESET)
     document = json.loads(api.machine.started[run.run_id])
-    assert document == {"plan": PRESET, "team": "anna", "caller": ANNA, "source": "api"}
+    assert document == {"plan": PRESET, "team": "role/anna", "caller": ANNA, "source": "api"}
     assert run.links.report == f"/runs/{run.run_id}/report"
 
 
@@ -65,7 +65,7 @@ def test_a_plan_of_ones_own_is_as_good_as_a_preset(api: Api) -> None:
 
 def test_twenty_requests_at_once_with_one_key_are_one_run(api: Api) -> None:
     """A caller whose connection broke asks again, and so does whoever calls for it; each call has its own sandbox."""
-    request, caller = RunRequest(plan=PRESET), Caller(ANNA, "anna")
+    request, caller = RunRequest(plan=PRESET), Caller(ANNA, "role/anna")
     with ThreadPoolExecutor(20) as threads:
         runs = list(threads.map(lambda _: submit(request, "deploy-17", caller, api.memory.services), range(20)))
     assert len({run.run_id for run in runs}) == 1
@@ -153,7 +153,7 @@ def test_everybody_sees_the_default_teams_runs_and_stops_none(api: Api) -> None:
     problem(api.call("DELETE", f"/runs/{run.run_id}"), 403, "not-permitted")
     listed = RunList.model_validate(api.call("GET", "/runs", query={"team": "default"}).body)
     assert [each.run_id for each in listed.runs] == [run.run_id]
-    problem(api.call("GET", "/runs", query={"team": "bert"}), 403, "not-permitted")
+    problem(api.call("GET", "/runs", query={"team": "role/bert"}), 403, "not-permitted")
 
 
 def test_a_run_is_stopped_by_its_execution(api: Api) -> None:

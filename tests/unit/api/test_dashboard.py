@@ -275,12 +275,15 @@ def test_what_pages_refer_to_is_open_to_all(memory: MemoryServices, name: str) -
     assert _ask("GET", f"/dashboard/assets/{name}", arn=None)["statusCode"] == 200
 
 
-@pytest.mark.parametrize("path", ["/dashboard/assets/app.py", "/dashboard/nothing", "/dashboard/runs/..%2f"])
-def test_what_is_no_page_is_told_on_one(memory: MemoryServices, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/dashboard/assets/app.py", 404), ("/dashboard/nothing", 404), ("/dashboard/runs/..%2f", 400)],
+)
+def test_what_is_no_page_is_told_on_one(memory: MemoryServices, path: str, status: int) -> None:
     """With a way back."""
     assert memory
     answer = _ask("GET", path)
-    assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (404, PAGE)
+    assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (status, PAGE)
 
 
 def test_the_first_page_is_light(memory: MemoryServices) -> None:
