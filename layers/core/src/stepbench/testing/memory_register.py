@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 class MemoryRegister(RunRegister):
-    """It keeps runs, the queue's entries and tokens by run, and who holds which target, in dictionaries."""
+    """It keeps runs, the queue's entries and tokens by run, who holds which target, and numbers, in dictionaries."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunRecord] = {}
         self.places: dict[str, QueueEntry] = {}
         self.turns: dict[str, Turn] = {}
         self.held: dict[str, str] = {}
+        self.numbers: dict[str, dict[str, int]] = {}
 
     def add(self, record: RunRecord, budgets: Budgets = Budgets()) -> bool:  # noqa: B008 -- it is immutable
         """See the register."""
@@ -60,6 +61,14 @@ class MemoryRegister(RunRegister):
         teams = {run.team for run in runs}
         found = {team: sum(run.spent_usd for run in runs if run.team == team) for team in teams}
         return {**found, "*": sum(found.values())} if runs else {}
+
+    def keep(self, name: str, numbers: dict[str, int], seconds: float) -> None:
+        """See the register."""
+        self.numbers[name] = numbers if seconds > 0 else {}
+
+    def kept(self, name: str) -> dict[str, int]:
+        """See the register."""
+        return self.numbers.get(name, {})
 
     def page(self, wanted: RunQuery) -> RunPage:
         """See the register."""

@@ -7,6 +7,7 @@ Item shapes, beside the queue's (`run_queue.py`):
     starting pk starting        sk <id>      since: the run is submitted, and not yet in the queue or closed
     spent    pk spent#<month>   sk <team>    usd: what the team's runs cost that were submitted in that month;
                                 sk *         of all teams
+    kept     pk kept#<name>     sk kept      numbers that are known for a while
 
 What is spent changes in the same transaction as the run that it is spent on, so that each run counts once.
 """
@@ -156,6 +157,17 @@ class RunRegister(RunQueue):
         """Return what the runs of a month have cost, or may cost, by team; "*" are all together."""
         return {str(item["sk"]): float(item["usd"]) for item in self._query(Key("pk").eq(_spent_pk(month)))}
 
+    def keep(self, name: str, numbers: dict[str, int], seconds: float) -> None:
+        """Keep numbers under a name for so long."""
+        item = {**_kept_key(name), **numbers, "expires_at": int(time.time() + seconds)}
+        self._call(lambda: self._table.put_item(Item=item))
+
+    def kept(self, name: str) -> dict[str, int]:
+        """Return the numbers that are kept under a name; none once their time is over."""
+        found = self._get(_kept_key(name)) or {"expires_at": 0}
+        is_over = int(found["expires_at"]) <= time.time()
+        return {} if is_over else {key: int(value) for key, value in found.items() if key not in _INDEXED}
+
     def page(self, wanted: RunQuery) -> RunPage:
         """Return the runs that are asked for, newest first."""
         key, value = ("team_plan", f"{wanted.team}#{wanted.plan}") if wanted.plan else ("team", wanted.team)
@@ -212,6 +224,10 @@ class RunRegister(RunQueue):
 
 def _record(item: Item) -> RunRecord:
     return RunRecord.model_validate({name: value for name, value in item.items() if name not in _INDEXED})
+
+
+def _kept_key(name: str) -> Item:
+    return {"pk": f"kept#{name}", "sk": "kept"}
 
 
 def _spent_pk(month: str) -> str:
