@@ -103,8 +103,8 @@ def test_the_queue_names_no_store_that_is_another_teams_alone(memory: MemoryServ
     """An endpoint is a target's name; a store that both need explains why one waits for the other."""
     runs = (("r-1", "bert", ("etcd on shared", "payments-prod")), ("r-2", "anna", ("etcd on shared", "annas-own")))
     for run_id, team, targets in runs:
-        _add(memory, run_id, team=team, state="queued")
-        entry = {"run_id": run_id, "team": team, "plan": "p", "targets": targets, "execution_arn": "a"}
+        _add(memory, run_id, team=f"role/{team}", state="queued")
+        entry = {"run_id": run_id, "team": f"role/{team}", "plan": "p", "targets": targets, "execution_arn": "a"}
         assert memory.services.register.join(QueueEntry.model_validate({**entry, "arrived_at": START}), "token", START)
     anna, other = (_ask("GET", "/", arn=f"arn:aws:sts::1:assumed-role/{team}/s")["body"] for team in ("anna", "eve"))
     assert "annas-own, etcd on shared" in anna

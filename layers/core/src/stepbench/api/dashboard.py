@@ -12,7 +12,6 @@ import os
 import secrets
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from urllib.parse import parse_qs
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.api_gateway import Router
@@ -20,7 +19,7 @@ from pydantic import ValidationError
 
 from stepbench.api import plans, runs
 from stepbench.api.callers import caller_of, require_caller
-from stepbench.api.inputs import PlanNamePath, RunIdPath, read_body
+from stepbench.api.inputs import PlanNamePath, RunIdPath, read_form
 from stepbench.api.problems import ApiError, ErrorKind, problem_details
 from stepbench.contracts.api import Acknowledgement, Download, ProblemItem, RunFilter
 from stepbench.contracts.dashboard import CheckedForm, StartForm
@@ -104,7 +103,7 @@ def show_runs() -> Response[str]:
 @router.post(f"{_ROOT}/runs", include_in_schema=False)
 def start_run() -> Response[str]:
     """Start the run that a form asks for, and lead to its page; or check it, and show the form again."""
-    visit, fields = _visit(), _fields()
+    visit, fields = _visit(), read_form(router.current_event)
     try:
         form = StartForm(**{name: fields.get(name, "") for name in StartForm.model_fields})
     except ValidationError as error:
@@ -144,7 +143,7 @@ def acknowledge_run(run_id: RunIdPath) -> Response[str]:
     """Accept the level that begins with a run, and lead back to its page."""
     visit = _visit()
     try:
-        given = Acknowledgement(why=_fields().get("why", "").strip())
+        given = Acknowledgement(why=read_form(router.current_event).get("why", "").strip())
     except ValidationError as error:
         raise ApiError(ErrorKind.BAD_REQUEST, "a reason is missing, or too long", field_problems(error)) from error
     return _see(f"{_ROOT}/runs/{runs.acknowledge(run_id, given.why, visit.caller, visit.services).run_id}")
@@ -260,17 +259,6 @@ def _request(form: StartForm) -> RunRequest:
         raise PlanError(problems)
     plan = read_json(form.document) if form.document.strip() else form.plan
     return parse_body(RunRequest, {"plan": plan, "set": changes})
-
-
-def _fields() -> dict[str, str]:
-    """Return a form's fields, as browsers send them."""
-    text = read_body(router.current_event)
-    try:
-        found = parse_qs(text, keep_blank_values=True, max_num_fields=50, errors="strict")
-    except ValueError as error:
-        message = "the body is no form (application/x-www-form-urlencoded)"
-        raise ApiError(ErrorKind.BAD_REQUEST, message) from error
-    return {name: values[-1] for name, values in found.items()}
 
 
 def _tolerance(text: str) -> float:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import parse_qs
 
 from aws_lambda_powertools.event_handler.openapi.params import Path
 
+from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
@@ -24,3 +26,13 @@ def read_body(event: BaseProxyEvent) -> str:
     except ValueError as error:
         problem = Problem("body", "bytes", "is not UTF-8 text", "Send it as UTF-8.")
         raise PlanError([problem]) from error
+
+
+def read_form(event: BaseProxyEvent) -> dict[str, str]:
+    """Return a form's fields, as browsers send them; raises ApiError where the body is none."""
+    try:
+        found = parse_qs(read_body(event), keep_blank_values=True, max_num_fields=50, errors="strict")
+    except ValueError as error:
+        message = "the body is no form (application/x-www-form-urlencoded)"
+        raise ApiError(ErrorKind.BAD_REQUEST, message) from error
+    return {name: values[-1] for name, values in found.items()}
