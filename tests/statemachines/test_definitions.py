@@ -169,6 +169,12 @@ def test_a_minute_without_functions_or_records_fails_no_trial(trial: Machine, er
         assert _waited_s(rule) > OUTAGE_S, state.name
 
 
+def test_a_minute_without_the_register_fails_no_run(benchmark_machine: Machine) -> None:
+    """Before its first trial as little as after its last."""
+    rules = {state.name: _retrier(state, "RecordsUnavailableError") for state in benchmark_machine.tasks()}
+    assert {name for name, rule in rules.items() if rule is None or _waited_s(rule) <= OUTAGE_S} == set()
+
+
 def test_a_minute_without_the_table_sets_every_flag(trial: Machine) -> None:
     """One that is not set leaves watchers running, or fails a trial whose load was offered to its end."""
     writing = [state for state in trial.states if str(state.definition.get("Resource", "")).endswith("putItem")]

@@ -187,9 +187,10 @@ def test_a_machine_may_invoke_its_functions_and_no_others(machine: str) -> None:
 OF_THE_API = {"BENCHMARK_ARN", "TEAM_CLAIM", "TEAMS"}
 
 
-def test_only_the_api_knows_teams_and_the_machine_that_it_starts() -> None:
+def test_only_the_api_knows_teams_and_with_the_sweeper_the_machine_that_runs_plans() -> None:
     """The machine's own functions cannot be given its ARN without a circle."""
-    assert set(TEMPLATE["Resources"]["HttpApiFunction"]["Properties"]["Environment"]["Variables"]) == OF_THE_API
+    functions = (TEMPLATE["Resources"][f"{name}Function"]["Properties"] for name in ("HttpApi", "SweepTargets"))
+    assert [set(each["Environment"]["Variables"]) for each in functions] == [OF_THE_API, {"BENCHMARK_ARN"}]
 
 
 def test_the_environment_is_what_settings_read() -> None:

@@ -101,6 +101,27 @@ def test_of_many_who_close_a_run_at_once_one_does(register: RunRegister) -> None
     assert register.spent(MONTH) == {"a": 0.25, "*": 0.25}
 
 
+def test_a_run_is_starting_until_it_joins_or_is_closed(register: RunRegister) -> None:
+    """By that the sweeper finds those that nobody has started, without a look at all that ever were."""
+    for number, run_id in enumerate(("joins", "closed", "lost", "new")):
+        register.add(record(run_id, number))
+    register.add(record("refused", state="refused"))
+    register.join(entry("joins"), "token", at(5))
+    register.change("closed", ("submitted",), state="stopped")
+    register.change("lost", ("submitted",), cause="still submitted")
+    assert register.starting(at(3)) == ["lost"]
+    assert register.starting(at(4)) == ["lost", "new"]
+
+
+def test_numbers_are_kept_for_their_time(register: RunRegister) -> None:
+    """DynamoDB removes what has expired only days later."""
+    assert register.kept("quotas") == {}
+    register.keep("quotas", {"sandboxes": 1_000, "units": 40_000}, 60)
+    assert register.kept("quotas") == {"sandboxes": 1_000, "units": 40_000}
+    register.keep("quotas", {"sandboxes": 1_000}, -1)
+    assert register.kept("quotas") == {}
+
+
 @pytest.mark.parametrize("limit", [1, 3, 4, 12, 50])
 def test_pages_show_every_run_once_newest_first_to_the_end(register: RunRegister, limit: int) -> None:
     """Runs of the same moment go by their ids; whole seconds stand in front of their fractions."""

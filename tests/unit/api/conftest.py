@@ -25,15 +25,21 @@ class StepFunctions:
 
     started: dict[str, str] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
+    refusal: str = ""
+    """The code of the error with which it starts nothing."""
 
     def start_execution(self, *, stateMachineArn: str, name: str, input: str) -> None:  # noqa: A002, N803 -- boto3's
         """Start an execution, or find it."""
         assert stateMachineArn == MACHINE
+        if self.refusal:
+            raise ClientError({"Error": {"Code": self.refusal, "Message": ""}}, "StartExecution")
         if self.started.setdefault(name, input) != input:
             raise ClientError({"Error": {"Code": "ExecutionAlreadyExists", "Message": ""}}, "StartExecution")
 
     def stop_execution(self, *, executionArn: str, **_: str) -> None:  # noqa: N803 -- boto3's
         """Stop an execution."""
+        if executionArn.rpartition(":")[2] not in self.started:
+            raise ClientError({"Error": {"Code": "ExecutionDoesNotExist", "Message": ""}}, "StopExecution")
         self.stopped.append(executionArn)
 
 
@@ -70,7 +76,7 @@ class Api:
     machine: StepFunctions
 
     def call(self, method: str, path: str, body: Any = None, *, caller: str = ANNA, **more: Any) -> Answer:  # noqa: ANN401
-        """Send a request; `query` and `headers` may be given."""
+        """Send a request; `query`, `headers` and `encoded` may be given."""
         query, headers = more.get("query", {}), more.get("headers", {})
         text = body if isinstance(body, str) or body is None else json.dumps(body)
         http = {"method": method, "path": path, "sourceIp": "127.0.0.1", "userAgent": "test", "protocol": "HTTP/1.1"}
@@ -86,7 +92,7 @@ class Api:
             "headers": {"content-type": "application/json", **headers},
             "requestContext": context,
             "body": text,
-            "isBase64Encoded": False,
+            "isBase64Encoded": more.get("encoded", False),
         }
         lambda_context: Any = SimpleNamespace(aws_request_id="lambda-1", function_name="HttpApi")
         found = answer(event, lambda_context, self.memory.services)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from stepbench.api.runs import submit
 from stepbench.contracts.api import ProblemDetails, RunList, RunView
 from stepbench.contracts.runs import QueueEntry, RunRequest
 from stepbench.planning import find_plan
+from stepbench.planning.reading import MAX_PLAN_BYTES
 from stepbench.records.storage import layout
 
 PRESET = "quick-unloaded-s3"
@@ -41,9 +43,9 @@ def start(api: Api, **more: Any) -> RunView:  # noqa: ANN401 -- see `Api.call`
 def test_a_run_is_started_with_its_caller_and_team(api: Api) -> None:
     """The execution's input says whose it is; the register has it before the execution begins."""
     run = start(api)
-    assert (run.team, run.caller, run.source, run.state, run.plan) == ("anna", ANNA, "api", "submitted", PRESET)
+    assert (run.team, run.caller, run.source, run.state, run.plan) == ("role/anna", ANNA, "api", "submitted", PRESET)
     document = json.loads(api.machine.started[run.run_id])
-    assert document == {"plan": PRESET, "team": "anna", "caller": ANNA, "source": "api"}
+    assert document == {"plan": PRESET, "team": "role/anna", "caller": ANNA, "source": "api"}
     assert run.links.report == f"/runs/{run.run_id}/report"
 
 
@@ -71,7 +73,7 @@ def test_a_named_baseline_that_nobody_has_made_is_refused(api: Api) -> None:
 
 def test_twenty_requests_at_once_with_one_key_are_one_run(api: Api) -> None:
     """A caller whose connection broke asks again, and so does whoever calls for it; each call has its own sandbox."""
-    request, caller = RunRequest(plan=PRESET), Caller(ANNA, "anna")
+    request, caller = RunRequest(plan=PRESET), Caller(ANNA, "role/anna")
     with ThreadPoolExecutor(20) as threads:
         runs = list(threads.map(lambda _: submit(request, "deploy-17", caller, api.memory.services), range(20)))
     assert len({run.run_id for run in runs}) == 1
@@ -84,6 +86,61 @@ def test_a_key_is_a_teams_own_and_of_one_request(api: Api) -> None:
     mine, theirs = start(api, headers=headers), start(api, headers=headers, caller=BERT)
     assert mine.run_id != theirs.run_id
     problem(api.call("POST", "/runs", {"plan": "quick-unloaded-etcd"}, headers=headers), 409, "conflict")
+
+
+def test_a_key_is_known_from_another_session_of_the_same_role(api: Api) -> None:
+    """A pipeline that tries again has a new session; the execution's input stays the same, so it is the same run."""
+    headers = {"idempotency-key": "deploy-17"}
+    first = start(api, headers=headers)
+    again = start(api, headers=headers, caller=ANNA.replace("session", "session-2"))
+    assert (again.run_id, again.caller, len(api.machine.started)) == (first.run_id, ANNA, 1)
+
+
+@pytest.mark.parametrize("state", ["running", "succeeded"])
+def test_a_key_starts_no_run_again_that_step_functions_has_forgotten(api: Api, state: str) -> None:
+    """After 90 days it would take the name for a new one, and the old run's documents would be written over."""
+    headers = {"idempotency-key": "deploy-17"}
+    run = start(api, headers=headers)
+    api.memory.register.change(run.run_id, ("submitted",), state=state)
+    api.machine.started.clear()
+    assert (start(api, headers=headers).state, api.machine.started) == (state, {})
+
+
+def test_a_run_that_cannot_be_started_gives_its_budget_back(api: Api) -> None:
+    """Without a key nobody can ask for it again, and it would stay submitted with its estimate spent."""
+    api.machine.refusal = "ThrottlingException"
+    problem(api.call("POST", "/runs", {"plan": PRESET}), 503, "unavailable")
+    (run,) = api.memory.register.runs.values()
+    assert (run.state, run.spent_usd) == ("failed", 0)
+    assert "ThrottlingException" in run.cause
+
+
+def test_a_run_with_a_key_that_could_not_be_started_is_started_by_who_asks_again(api: Api) -> None:
+    """The answer said: try again in a minute."""
+    headers = {"idempotency-key": "deploy-17"}
+    api.machine.refusal = "ThrottlingException"
+    problem(api.call("POST", "/runs", {"plan": PRESET}, headers=headers), 503, "unavailable")
+    api.machine.refusal = ""
+    run = start(api, headers=headers)
+    assert (run.state, list(api.machine.started), len(api.memory.register.runs)) == ("submitted", [run.run_id], 1)
+
+
+def test_a_run_without_an_execution_is_stopped_in_the_register(api: Api) -> None:
+    """There is nothing whose end would have the sweeper close it."""
+    run = start(api)
+    api.machine.started.clear()
+    assert api.call("DELETE", f"/runs/{run.run_id}").body["state"] == "stopped"
+
+
+def test_a_request_that_is_too_large_with_whose_run_it_is_reserves_nothing(api: Api) -> None:
+    """Step Functions would refuse it after it has been entered."""
+    plan = json.loads(find_plan(PRESET))
+    body = {"plan": plan, "set": {"trials[0].name": ""}}
+    body["set"]["trials[0].name"] = "x" * (MAX_PLAN_BYTES - len(json.dumps(body)))
+    assert len(json.dumps(body)) == MAX_PLAN_BYTES
+    details = problem(api.call("POST", "/runs", body), 422, "refused")
+    assert details.problems[0].message.startswith("is larger than")
+    assert (api.machine.started, api.memory.register.runs) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -104,7 +161,7 @@ def test_everybody_sees_the_default_teams_runs_and_stops_none(api: Api) -> None:
     problem(api.call("DELETE", f"/runs/{run.run_id}"), 403, "not-permitted")
     listed = RunList.model_validate(api.call("GET", "/runs", query={"team": "default"}).body)
     assert [each.run_id for each in listed.runs] == [run.run_id]
-    problem(api.call("GET", "/runs", query={"team": "bert"}), 403, "not-permitted")
+    problem(api.call("GET", "/runs", query={"team": "role/bert"}), 403, "not-permitted")
 
 
 def test_a_run_is_stopped_by_its_execution(api: Api) -> None:
@@ -212,10 +269,50 @@ def test_a_bad_request_says_where_and_what_to_do(api: Api, body: Any, path: str)
     assert (api.machine.started, api.memory.register.runs) == ({}, {})
 
 
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ('{"plan": "x", "\\ud800": 1}', "?"),
+        (json.dumps({"plan": PRESET, "set": {f"trials[{'9' * 5_000}].seed": 1}}), f"set.trials[{'9' * 5_000}].seed"),
+    ],
+)
+def test_what_no_text_or_number_can_hold_is_refused(api: Api, body: str, path: str) -> None:
+    """Half a character cannot be sent back, and Python reads no number of 5,000 digits: neither is our mistake."""
+    details = problem(api.call("POST", "/runs", body), 422, "refused")
+    assert [item.path for item in details.problems] == [path]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/runs"), ("POST", "/plans/validate"), ("PUT", "/runs/r/acknowledgement")]
+)
+def test_a_body_that_is_no_text_is_refused(api: Api, method: str, path: str) -> None:
+    """API Gateway hands on as base64 whatever its type does not call text."""
+    for body in (base64.b64encode(b"\xff").decode(), "no base64"):
+        details = problem(api.call(method, path, body, encoded=True), 422, "refused")
+        assert [item.path for item in details.problems] == ["body"]
+    good = base64.b64encode(json.dumps({"plan": PRESET}).encode()).decode()
+    assert api.call("POST", "/runs", good, encoded=True).status == 202
+
+
+def test_a_summary_of_another_version_cannot_be_compared(api: Api) -> None:
+    """It outlives updates of the stack."""
+    run = start(api)
+    api.memory.services.runs.put_json(layout.run_key(run.run_id, "summary.json"), {"of": "another version"})
+    found = problem(api.call("GET", "/compare", query={"a": run.run_id, "b": run.run_id}), 422, "refused")
+    assert "another version" in found.detail
+
+
 @pytest.mark.parametrize("query", [{"limit": 0}, {"state": "done"}, {"since": "yesterday"}, {"page": "x"}])
 def test_a_bad_parameter_is_named(api: Api, query: dict[str, Any]) -> None:
     """400, as for everything that cannot be read."""
     problem(api.call("GET", "/runs", query=query), 400, "bad-request")
+
+
+def test_a_time_before_its_beginning_has_no_runs(api: Api) -> None:
+    """DynamoDB takes no such range; an empty page is the answer to the question."""
+    start(api)
+    api.memory.register.page = None  # type: ignore[assignment,method-assign] # it is not asked
+    assert api.call("GET", "/runs", query={"since": "2027", "until": "2026"}).body == {"runs": [], "next": None}
 
 
 def test_an_unknown_path_is_a_problem_too(api: Api) -> None:

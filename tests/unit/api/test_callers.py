@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stepbench.api.callers import Caller, caller_of
+from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.settings import Settings
 
 ACCOUNT = "000000000000"
@@ -32,11 +33,13 @@ def bearing(claims: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("arn", "team"),
     [
-        (DEPLOYER, "deployer"),
-        (f"arn:aws:iam::{ACCOUNT}:user/people/anna@example.org", "anna@example.org"),
-        (f"arn:aws-cn:sts::{ACCOUNT}:assumed-role/AWSReservedSSO_x_1/anna", "AWSReservedSSO_x_1"),
+        (DEPLOYER, "role/deployer"),
+        (f"arn:aws:iam::{ACCOUNT}:user/people/anna@example.org", "user/anna@example.org"),
+        (f"arn:aws-cn:sts::{ACCOUNT}:assumed-role/AWSReservedSSO_x_1/anna", "role/AWSReservedSSO_x_1"),
+        (f"arn:aws:sts::{ACCOUNT}:federated-user/anna", "federated-user/anna"),
         (f"arn:aws:iam::{ACCOUNT}:root", "default"),
-        (f"arn:aws:iam::{ACCOUNT}:user/a+b=c", "a-b-c"),
+        (f"arn:aws:sts::{ACCOUNT}:assumed-role/default/s", "role/default"),
+        (f"arn:aws:iam::{ACCOUNT}:user/a+b=c,d", "user/a+b=c,d"),
     ],
 )
 def test_an_identity_is_a_team_of_its_own(arn: str, team: str) -> None:
@@ -57,7 +60,25 @@ def test_a_role_of_that_name_in_another_account_is_another() -> None:
     teams = json.dumps({"arn:aws:iam::111111111111:role/deployer": "payments"}).replace("1" * 12, "9" * 12)
     found = caller_of(signed(DEPLOYER), settings(teams=teams))
     assert found is not None
-    assert found.team == "deployer"
+    assert found.team == "role/deployer"
+
+
+def test_a_user_of_a_role_s_name_is_another() -> None:
+    """The map names the role."""
+    teams = json.dumps({f"arn:aws:iam::{ACCOUNT}:role/deployer": "payments"})
+    found = caller_of(signed(f"arn:aws:iam::{ACCOUNT}:user/deployer"), settings(teams=teams))
+    assert found is not None
+    assert found.team == "user/deployer"
+
+
+@pytest.mark.parametrize("team", ["default", "role/deployer", "user/anna", "a b", "Zahlungen für alle", "x" * 101, "-"])
+def test_a_name_that_is_nobodys_to_give_is_refused(team: str) -> None:
+    """Changed until it fits it may be another team's, and the default team stops the scheduled runs."""
+    teams = json.dumps({f"arn:aws:iam::{ACCOUNT}:role/ci/deployer": team})
+    for event, told in ((bearing({"sub": "anna", "team": team}), "claim team"), (signed(DEPLOYER), "parameter Teams")):
+        with pytest.raises(ApiError, match=told) as refused:
+            caller_of(event, settings(teams=teams))
+        assert refused.value.kind is ErrorKind.NOT_SIGNED
 
 
 def test_a_token_names_its_team() -> None:

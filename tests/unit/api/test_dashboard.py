@@ -103,8 +103,8 @@ def test_the_queue_names_no_store_that_is_another_teams_alone(memory: MemoryServ
     """An endpoint is a target's name; a store that both need explains why one waits for the other."""
     runs = (("r-1", "bert", ("etcd on shared", "payments-prod")), ("r-2", "anna", ("etcd on shared", "annas-own")))
     for run_id, team, targets in runs:
-        _add(memory, run_id, team=team, state="queued")
-        entry = {"run_id": run_id, "team": team, "plan": "p", "targets": targets, "execution_arn": "a"}
+        _add(memory, run_id, team=f"role/{team}", state="queued")
+        entry = {"run_id": run_id, "team": f"role/{team}", "plan": "p", "targets": targets, "execution_arn": "a"}
         assert memory.services.register.join(QueueEntry.model_validate({**entry, "arrived_at": START}), "token", START)
     anna, other = (_ask("GET", "/", arn=f"arn:aws:sts::1:assumed-role/{team}/s")["body"] for team in ("anna", "eve"))
     assert "annas-own, etcd on shared" in anna
@@ -150,6 +150,9 @@ def test_an_edited_plan_is_started(machine: Machine) -> None:
         ({"plan": "quick-unloaded-s3", "changes": "\nnot a change"}, "changes, line 2"),
         ({"plan": "<b>none"}, "&lt;b&gt;none"),
         ({"plan": "x", "document": "{"}, "plan"),
+        ({"plan": "quick-unloaded-s3", "changes": "trials[0].seed=" + "[" * 10_000}, "trials[0].seed"),
+        ({"plan": "quick-unloaded-s3", "changes": "trials[0].seed=" + "[" * 400 + "]" * 400}, "nested deeper"),
+        ({"plan": "x", "changes": "\n".join(f"trials[{number}].seed=1" for number in range(101))}, "at most 100"),
         ({}, "plan"),
     ],
 )
@@ -163,6 +166,21 @@ def test_a_form_that_is_refused_is_shown_again(
     assert said in answer["body"]
     assert machine.started == []
     assert memory.services.register.page(RunQuery(team="default")).runs == ()
+
+
+@pytest.mark.parametrize("field", [{"key": "x" * 256}, {"changes": "\n" * 20_001}, {"document": "x" * 400_001}])
+def test_a_form_with_too_long_a_field_is_refused(memory: MemoryServices, field: dict[str, str]) -> None:
+    """No page of ours sends one; whoever does has made the mistake."""
+    answer = _ask("POST", "/dashboard/runs", body=_form(**{"plan": "quick-unloaded-s3", **field}))
+    assert (answer["statusCode"], next(iter(field)) in answer["body"]) == (400, True)
+    assert memory.services.register.page(RunQuery(team="default")).runs == ()
+
+
+@pytest.mark.parametrize("path", [f"/dashboard/plans/{'x' * 5_000}", f"/dashboard/runs/{'x' * 5_000}"])
+def test_a_name_that_is_too_long_for_any_is_told_without_asking_the_register(memory: MemoryServices, path: str) -> None:
+    """DynamoDB takes no key of that length, which would look as if it did not answer."""
+    memory.register.find = memory.register.page = None  # type: ignore[assignment,method-assign]
+    assert _ask("GET", path)["statusCode"] == 400
 
 
 def test_checking_starts_nothing(memory: MemoryServices, machine: Machine) -> None:
@@ -257,12 +275,15 @@ def test_what_pages_refer_to_is_open_to_all(memory: MemoryServices, name: str) -
     assert _ask("GET", f"/dashboard/assets/{name}", arn=None)["statusCode"] == 200
 
 
-@pytest.mark.parametrize("path", ["/dashboard/assets/app.py", "/dashboard/nothing", "/dashboard/runs/..%2f"])
-def test_what_is_no_page_is_told_on_one(memory: MemoryServices, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [("/dashboard/assets/app.py", 404), ("/dashboard/nothing", 404), ("/dashboard/runs/..%2f", 400)],
+)
+def test_what_is_no_page_is_told_on_one(memory: MemoryServices, path: str, status: int) -> None:
     """With a way back."""
     assert memory
     answer = _ask("GET", path)
-    assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (404, PAGE)
+    assert (answer["statusCode"], answer["headers"]["Content-Type"]) == (status, PAGE)
 
 
 def test_the_first_page_is_light(memory: MemoryServices) -> None:

@@ -89,7 +89,7 @@ def test_a_plan_comes_from_stdin_under_the_name_of_a_dash(
         pytest.param(
             "x" * 1_000_000,
             ["validate", "-"],
-            "stepbench: plan: is larger than 262,144 bytes (got 262,145 bytes)",
+            "stepbench: plan: is larger than 258,048 bytes (got 258,049 bytes)",
             id="too long: no more is read than shows that",
         ),
         pytest.param(json.dumps(PLAN), ["run", "-", "-"], "stepbench: PLAN: stdin can be read once only", id="twice"),

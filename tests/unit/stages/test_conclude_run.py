@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
+from botocore.exceptions import EndpointConnectionError
 from tests.samples.comparisons import run
+from tests.samples.services import MemoryServices, fail
 from tests.unit.stages.test_await_turn import Aws, arrive, queue, state_of
 
 from stepbench.contracts.cost import RunCost
@@ -12,9 +15,6 @@ from stepbench.contracts.run_tasks import ConcludeRunInput, RenderReportOutput
 from stepbench.contracts.runs import RunRequest
 from stepbench.records.storage import layout
 from stepbench.stages.conclude_run import MAX_HEADLINE_LINES, conclude_run
-
-if TYPE_CHECKING:
-    from tests.samples.services import MemoryServices
 
 
 def report(run_id: str, **fields: Any) -> RenderReportOutput:  # noqa: ANN401 -- the output's fields
@@ -68,6 +68,20 @@ def test_asked_again_it_changes_and_announces_nothing() -> None:
     conclude_run(ConcludeRunInput(run_id="first", report=report("first")), memory.services)
     output = conclude_run(ConcludeRunInput(run_id="first", state="failed", cause="late"), memory.services)
     assert (output.admitted, state_of(memory, "first"), aws.events) == ((), "succeeded", ["RunStarted", "RunSucceeded"])
+
+
+def test_what_broke_off_before_the_run_was_closed_is_announced_by_the_next_call() -> None:
+    """Once it is closed nobody asks again: a regression would be found, and nobody told."""
+    memory, aws = queue()
+    arrive(memory, "first", 1)
+    change, memory.register.change = memory.register.change, fail  # type: ignore[method-assign]
+    worse = ("s3: p50 is 1.3 times as long",)
+    with pytest.raises(EndpointConnectionError):
+        suspicious(memory, "first", confirm=True, regressions=worse)
+    memory.register.change = change  # type: ignore[method-assign]
+    suspicious(memory, "first", confirm=True, regressions=worse)
+    assert {"RunSucceeded", "RegressionDetected"} <= set(aws.events)
+    assert (state_of(memory, "first"), list(aws.started)) == ("succeeded", ["first-confirm"])
 
 
 def test_a_run_that_was_stopped_in_the_queue_leaves_it() -> None:

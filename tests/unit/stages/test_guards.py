@@ -101,6 +101,14 @@ def test_where_the_account_cannot_be_read_aws_s_default_is_taken_and_said() -> N
     )
 
 
+def test_the_account_is_asked_once_an_hour() -> None:
+    """DynamoDB would refuse the second answer within a minute, and AWS's default be taken for the account's quota."""
+    memory = validate(plan(), Account(sandboxes=50))  # which answers once
+    later = ValidatePlanInput.model_validate({"plan": plan(writers=40), "run_id": "run-2", "started_at": STARTED})
+    with pytest.raises(PlanError, match="the account has 50"):
+        validate_plan(later, memory.services)
+
+
 def test_receivers_are_counted_by_how_their_trigger_calls_them() -> None:
     """S3 calls one for each object, a stream one for each shard and lane; who polls is called by nobody."""
     load = [{"name": "load", "load": [{"rate_per_s": 100, "count": 200}]}]

@@ -11,13 +11,20 @@ from botocore.exceptions import EndpointConnectionError
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.plan import Plan
+from stepbench.contracts.runs import RunRecord
 from stepbench.records.storage import layout
 from stepbench.stages.partial_report import LOGS_LIMIT_S, render_partial
+from stepbench.stages.services import LONG_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 STARTED = datetime.fromisoformat("2026-01-02T03:04:05Z")
+
+
+def run(run_id: str, started_at: datetime | None = STARTED) -> RunRecord:
+    """Return a run's entry."""
+    return RunRecord(run_id=run_id, team="a", plan="p", state="running", submitted_at=STARTED, started_at=started_at)
 
 
 class Functions:
@@ -41,14 +48,14 @@ class Functions:
 def stopped(logs: Callable[[str], dict[str, Any]], *, offered: bool = True) -> tuple[Functions, int]:
     """Render a run whose only trial was cut short: the functions, and how many seconds it took."""
     functions = Functions(logs)
-    memory = MemoryServices(aws={"lambda": functions}, function_prefix="stack")
+    memory = MemoryServices(aws={LONG_CALLS: functions}, function_prefix="stack")
     plan = small_plan("s3")
     ref = stored_trial(memory.services, plan)
     memory.services.runs.put_model(layout.run_key(ref.run_id, "plan.json"), Plan(name="p", trials=(plan,)))
     if offered:
         memory.services.table.mark_started(ref.tag, layout.attempt_id(0, 0, 0, 0))
     before_ns = memory.services.clock.now_ns()
-    render_partial(ref.run_id, STARTED, "stopped", memory.services)
+    render_partial(run(ref.run_id), "stopped", memory.services)
     return functions, (memory.services.clock.now_ns() - before_ns) // 10**9
 
 
@@ -87,12 +94,21 @@ def test_a_trial_that_offered_nothing_is_not_analysed() -> None:
 def test_a_run_with_a_report_keeps_it() -> None:
     """What the machine rendered is whole; this would be a part of it."""
     functions = Functions(lambda _token: {})
-    memory = MemoryServices(aws={"lambda": functions}, function_prefix="stack")
+    memory = MemoryServices(aws={LONG_CALLS: functions}, function_prefix="stack")
     plan = small_plan("s3")
     memory.services.runs.put_model(layout.run_key("run-1", "plan.json"), Plan(name="p", trials=(plan,)))
     memory.services.runs.put_json(layout.run_key("run-1", "summary.json"), {})
-    render_partial("run-1", STARTED, "stopped", memory.services)
-    render_partial("never-planned", STARTED, "stopped", memory.services)
+    render_partial(run("run-1"), "stopped", memory.services)
+    render_partial(run("never-planned"), "stopped", memory.services)
+    assert functions.called == []
+
+
+def test_a_run_that_never_began_has_no_report() -> None:
+    """It was stopped in the queue: an empty report would say that something had been measured."""
+    functions = Functions(lambda _token: {})
+    memory = MemoryServices(aws={LONG_CALLS: functions}, function_prefix="stack")
+    memory.services.runs.put_model(layout.run_key("run-1", "plan.json"), Plan(name="p", trials=(small_plan("s3"),)))
+    render_partial(run("run-1", started_at=None), "stopped", memory.services)
     assert functions.called == []
 
 
@@ -103,8 +119,8 @@ def test_a_function_that_cannot_be_called_keeps_no_run_from_being_closed() -> No
         def invoke(self, **_: object) -> None:
             raise EndpointConnectionError(endpoint_url="http://away")
 
-    memory = MemoryServices(aws={"lambda": Away()}, function_prefix="stack")
+    memory = MemoryServices(aws={LONG_CALLS: Away()}, function_prefix="stack")
     plan = small_plan("s3")
     ref = stored_trial(memory.services, plan)
     memory.services.runs.put_model(layout.run_key(ref.run_id, "plan.json"), Plan(name="p", trials=(plan,)))
-    render_partial(ref.run_id, STARTED, "stopped", memory.services)
+    render_partial(run(ref.run_id), "stopped", memory.services)

@@ -2,11 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
-import pytest  # noqa: TC002 -- fixtures are annotated
+import pytest
 
-from stepbench.stages.services import repeat, run_measuring
+from stepbench.stages.services import LONG_CALLS, PROMPT, connect, repeat, run_measuring
 from stepbench.testing.fake_clock import START_NS, FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 async def loop_module() -> str:
@@ -23,6 +28,38 @@ def test_without_uvloop_asyncio_serves(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not built for every system."""
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert run_measuring(loop_module()).startswith("asyncio")
+
+
+def clients(monkeypatch: pytest.MonkeyPatch, region: str, endpoint: str = "") -> Callable[[str], Any]:
+    """Return how functions in a region get their clients."""
+    for name, value in (("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("ENDPOINT_URL", endpoint)):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    environ = {"RESULTS_TABLE": "t", "RESULTS_BUCKET": "bucket", "RUNS_TABLE": "r", "AWS_REGION": region}
+    return connect({**environ, "AWS_ENDPOINT_URL": endpoint}, PROMPT).aws
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "eu-west-1", "eu-south-1"])
+def test_a_link_is_signed_for_the_bucket_s_own_region(monkeypatch: pytest.MonkeyPatch, region: str) -> None:
+    """The global host answers with a redirect for a bucket that is new, and the signature fits no other host."""
+    s3 = clients(monkeypatch, region)("s3")
+    url = urlsplit(s3.generate_presigned_url("get_object", Params={"Bucket": "bucket", "Key": "k"}))
+    host = "bucket.s3.amazonaws.com" if region == "us-east-1" else f"bucket.s3.{region}.amazonaws.com"
+    assert (url.hostname, parse_qs(url.query)["X-Amz-Algorithm"]) == (host, ["AWS4-HMAC-SHA256"])
+
+
+def test_a_link_to_another_endpoint_has_the_bucket_in_its_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No resolver knows the bucket's name before an emulator's."""
+    s3 = clients(monkeypatch, "eu-west-1", "http://localhost:4566")("s3")
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": "bucket", "Key": "k"})
+    assert url.startswith("http://localhost:4566/bucket/k?X-Amz-Algorithm=")
+
+
+def test_a_long_call_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that takes minutes would be started again beside itself, each time boto3 gives an answer up."""
+    aws = clients(monkeypatch, "eu-west-1")
+    long, short = aws(LONG_CALLS).meta.config, aws("lambda").meta.config
+    assert (long.retries["total_max_attempts"], long.read_timeout) == (1, 890)
+    assert (short.retries["total_max_attempts"], short.read_timeout) == (3, 4)
 
 
 def test_actions_keep_their_interval_and_end_between_two_of_them() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -10,17 +11,19 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.run_tasks import SweepTargetsInput, SweepTargetsOutput
+from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput, SweepTargetsOutput
+from stepbench.contracts.runs import RunRecord
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.storage import layout
 from stepbench.records.storage.trial_table import FilePointer
-from stepbench.stages.sweep_targets import SWEEP_LIMIT_S, sweep_targets
+from stepbench.stages.sweep_targets import STARTING_S, SWEEP_LIMIT_S, sweep_targets
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
 
 SECOND_NS = 10**9
 PREFIX = "arn:aws:states:us-east-1:000000000000:execution"
 TRIAL_ARN = f"{PREFIX}:trial:tag-s3"
+MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:stack-Benchmark"
 BENCHMARK_ARN = f"{PREFIX}:benchmark:run-1"
 
 
@@ -30,6 +33,7 @@ class Executions:
     def __init__(self, **statuses: str) -> None:
         self.statuses = {TRIAL_ARN: statuses.pop("trial", "ABORTED"), **statuses}
         self.stopped: list[str] = []
+        self.concluded: list[ConcludeRunInput] = []
         self.broken = False
 
     def describe_execution(self, *, executionArn: str) -> dict[str, Any]:  # noqa: N803 -- boto3's
@@ -39,6 +43,11 @@ class Executions:
         if executionArn not in self.statuses:
             raise ClientError({"Error": {"Code": "ExecutionDoesNotExist", "Message": ""}}, "DescribeExecution")
         return {"status": self.statuses[executionArn]}
+
+    def invoke(self, *, FunctionName: str, InvocationType: str, Payload: bytes) -> None:  # noqa: N803 -- boto3's
+        """Note a run that is to be concluded."""
+        assert (FunctionName, InvocationType) == ("stack-ConcludeRun", "Event")
+        self.concluded.append(ConcludeRunInput.model_validate_json(Payload))
 
     def stop_execution(self, *, executionArn: str, **_: str) -> None:  # noqa: N803 -- boto3's
         """End it."""
@@ -52,7 +61,8 @@ class Scene:
     def __init__(self, executions: Executions | None = None, age_s: int = 3_600) -> None:
         self.executions = executions or Executions()
         self.clock = FakeClock(now_ns=10_000 * SECOND_NS)
-        self.memory = MemoryServices(self.clock, aws={"stepfunctions": self.executions})
+        aws = {"stepfunctions": self.executions, "lambda": self.executions}
+        self.memory = MemoryServices(self.clock, aws, benchmark_arn=MACHINE, function_prefix="stack")
         self.table = self.memory.services.table
         self.drivers: list[MemoryDriver] = []
         self.ref = stored_trial(self.memory.services)
@@ -212,3 +222,27 @@ def test_a_lease_of_a_trial_that_has_made_nothing_is_released_without_its_store(
     scene.table.take_lease("etcd#127.0.0.1:2379", other, TRIAL_ARN, 1)
     assert set(scene.sweep(unavailable="etcd").swept) == {"s3#target", "etcd#127.0.0.1:2379"}
     assert scene.table.leases() == []
+
+
+@pytest.mark.parametrize(
+    ("status", "age_s", "concluded"),
+    [
+        ("", STARTING_S + 1, ["failed"]),
+        ("ABORTED", STARTING_S + 1, ["stopped"]),
+        ("RUNNING", STARTING_S + 1, []),
+        ("", STARTING_S - 1, []),
+    ],
+)
+def test_the_hourly_sweep_closes_runs_that_never_came_to_the_queue(
+    status: str, age_s: int, concluded: list[str]
+) -> None:
+    """Their estimate is reserved: who submitted them may have broken off, or they were stopped as they were entered."""
+    scene = Scene()
+    if status:
+        scene.executions.statuses[f"{PREFIX}:stack-Benchmark:lost"] = status
+    submitted_at = datetime.fromtimestamp(scene.clock.now_ns() / SECOND_NS - age_s, UTC)
+    scene.memory.register.add(
+        RunRecord(run_id="lost", team="a", plan="p", state="submitted", submitted_at=submitted_at)
+    )
+    scene.sweep()
+    assert [(task.run_id, task.state) for task in scene.executions.concluded] == [("lost", each) for each in concluded]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.samples.services import MemoryServices
+from tests.samples.services import MemoryServices, fail
 from tests.unit.stages.test_await_turn import Aws
 
 from stepbench.contracts.runs import QueueEntry, RunRecord
@@ -158,3 +158,17 @@ def test_a_queue_that_changes_faster_than_it_is_looked_at_is_an_error() -> None:
     queue.register.held.clear()
     with pytest.raises(RecordsUnavailableError, match="the line at a"):
         let_in(("a",), queue.memory.services)
+
+
+def test_a_run_that_cannot_be_told_at_once_fails_none_that_lets_it_in() -> None:
+    """The state of one that has just succeeded tries again what is unavailable; any other error would fail its run."""
+    queue = Queue()
+    queue.arrive(1, {"a"}, [])
+    queue.arrive(2, {"a"}, [])
+    tell = queue.aws.send_task_success
+    setattr(queue.aws, "send_task_success", fail)  # noqa: B010 -- a method
+    with pytest.raises(RecordsUnavailableError, match="run run-2 has its targets"):
+        queue.end("run-1", [])
+    setattr(queue.aws, "send_task_success", tell)  # noqa: B010
+    queue.end("run-1", [])
+    assert queue.told("run-2")

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 from tests.samples.services import MemoryServices
+from tests.unit.stages.test_await_turn import queue
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput
 from stepbench.contracts.runs import RunRecord
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.planning import find_plan
 from stepbench.records.storage import layout
 from stepbench.stages.validate_plan import validate_plan
@@ -74,6 +75,26 @@ def test_child_names_are_unique_and_short_however_long_the_run_s_name() -> None:
     ]
     assert len(set(names)) == 4
     assert all(len(name) < 80 for name in names)
+
+
+def test_a_run_that_is_refused_is_announced() -> None:
+    """By nobody else: its execution has failed before anything could be concluded."""
+    memory, aws = queue()
+    for _ in range(2):  # asked again, it is the same refusal
+        with pytest.raises(PlanError):
+            validate_plan(task({"name": "x"}), memory.services)
+    assert aws.events == ["RunFailed"]
+
+
+def test_a_run_that_is_over_is_not_begun_again() -> None:
+    """Step Functions forgets a name after 90 days; and one may be stopped while its plan is looked at."""
+    memory = MemoryServices()
+    validate_plan(task(two_trials()), memory.services)
+    memory.register.change("run-1", ("submitted",), state="succeeded")
+    before = dict(memory.bucket.objects)
+    with pytest.raises(RunEndedError, match="run-1 is succeeded already"):
+        validate_plan(task({**two_trials(), "name": "other"}), memory.services)
+    assert memory.bucket.objects == before
 
 
 @pytest.mark.parametrize(

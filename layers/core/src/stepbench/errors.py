@@ -39,10 +39,15 @@ MOST_CHARACTERS = 12_000
 
 
 class PlanError(StepbenchError):
-    """The plan is refused before anything is created. Never retried. Its text leaves out what would be too long."""
+    """
+    The plan is refused before anything is created. Never retried. Its text leaves out what would be too long.
+
+    Half characters (surrogates), which JSON may have, are replaced: no text is sent or stored with them.
+    """
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
+        whole = (tuple(part.encode(errors="replace").decode() for part in problem) for problem in problems)
+        self.problems = tuple(Problem(*parts) for parts in whole)
         text = "\n".join(str(problem) for problem in self.problems)
         if len(text) > MOST_CHARACTERS:
             whole_lines = text[:MOST_CHARACTERS].rpartition("\n")[0] or text[:MOST_CHARACTERS]

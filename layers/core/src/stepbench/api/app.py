@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.exceptions import NotFoundError
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
-from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Query
+from aws_lambda_powertools.event_handler.openapi.params import Header, Query
 from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.api import dashboard, plans, runs
 from stepbench.api.callers import require_caller
+from stepbench.api.inputs import PlanNamePath, RunIdPath, read_body
 from stepbench.api.problems import ApiError, ErrorKind, problem_response
 from stepbench.contracts.api import Acknowledgement, Download, PlanList, RunFilter, RunList, RunView, Validation
 from stepbench.contracts.verdict import RunComparison
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 app = APIGatewayHttpResolver(enable_validation=True)
 app.include_router(dashboard.router)
-RunIdPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=80)]
 RunIdQuery = Annotated[str, Query(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=80)]
 _JSON = "application/json"
 
@@ -88,7 +88,7 @@ def acknowledge_run(run_id: RunIdPath) -> Response[RunView]:
     """Make a run the first of a new baseline; saying so again changes the reason."""
     services = _services()
     caller = _caller(services)
-    why = parse_body(Acknowledgement, app.current_event.decoded_body or "").why
+    why = parse_body(Acknowledgement, read_body(app.current_event)).why
     return _answer(runs.acknowledge(run_id, why, caller, services))
 
 
@@ -119,7 +119,7 @@ def list_plans() -> Response[PlanList]:
 
 
 @app.get("/plans/<name>", summary="A preset")
-def get_plan(name: Annotated[str, Path(max_length=60)]) -> Response[dict[str, Any]]:
+def get_plan(name: PlanNamePath) -> Response[dict[str, Any]]:
     """Return a preset as its author wrote it."""
     _caller(_services())
     try:
@@ -230,7 +230,7 @@ def _caller(services: Services) -> Caller:
 
 def _request() -> RunRequest:
     """Return the run that a request's body asks for; what only the API itself may say is refused."""
-    return parse_submission(app.current_event.decoded_body or "")
+    return parse_submission(read_body(app.current_event))
 
 
 def _redirect(run_id: str, document: Literal["report", "summary", "records"], trial: int = 0) -> Response[Download]:

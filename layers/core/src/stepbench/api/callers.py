@@ -6,9 +6,12 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pydantic import TypeAdapter, ValidationError
+
 from stepbench.api.problems import ApiError, ErrorKind
-from stepbench.contracts.runs import DEFAULT_TEAM
+from stepbench.contracts.runs import DEFAULT_TEAM, TeamName
 from stepbench.observability import logger
+from stepbench.planning.problems import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,10 +19,14 @@ if TYPE_CHECKING:
     from stepbench.contracts.runs import RunRecord
     from stepbench.settings import Settings
 
-_ASSUMED = re.compile(r"arn:[\w-]+:sts::(?P<account>\d+):assumed-role/(?P<name>[^/]+)/.*")
-_ENTITY = re.compile(r"arn:[\w-]+:iam::(?P<account>\d+):(?:role|user)/(?:.*/)?(?P<name>[^/]+)")
+_ASSUMED = re.compile(r"arn:[\w-]+:sts::(?P<account>\d+):assumed-(?P<kind>role)/(?P<name>[^/]+)/.*")
+_ENTITY = re.compile(
+    r"arn:[\w-]+:(?:iam|sts)::(?P<account>\d+):(?P<kind>role|user|federated-user)/(?:.*/)?(?P<name>[^/]+)"
+)
 _ROOT = re.compile(r"arn:[\w-]+:iam::\d+:root")
-_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.@/-]+")
+_TEAM: TypeAdapter[str] = TypeAdapter(TeamName)
+_OWN = ("role/", "user/", "federated-user/")
+"""So begin the teams of those that are given none."""
 
 
 class Caller(NamedTuple):
@@ -41,14 +48,18 @@ def caller_of(event: Mapping[str, Any], settings: Settings) -> Caller | None:
     """
     Return who sent a request of API Gateway's format 2.0; None where it carries no authorisation.
 
-    By IAM, the team is what the map `teams` has for the role's ARN, else the role's or user's name; the account itself
-    is the default team. By JWT, it is the claim that the stack's parameter names.
+    By IAM, the team is what the map `teams` has for the role's ARN, else `role/` or `user/` and its name, which no team
+    of the map has; the account itself is the default team. By JWT, it is the claim that the stack's parameter names.
+
+    Raises:
+        ApiError: what is to be the team's name is none, so that nobody falls into another's team by the spelling.
     """
     authorizer = event.get("requestContext", {}).get("authorizer") or {}
     if "jwt" in authorizer:
         claims = authorizer["jwt"].get("claims") or {}
         team = claims.get(settings.team_claim)
-        return Caller(str(claims.get("sub", "")), _team_name(str(team))) if team else None
+        told = f"the token's claim {settings.team_claim}"
+        return Caller(str(claims.get("sub", "")), _given(str(team), told)) if team else None
     arn = str((authorizer.get("iam") or {}).get("userArn") or "")
     return Caller(arn, _team_of(arn, settings)) if arn else None
 
@@ -69,14 +80,26 @@ def _team_of(arn: str, settings: Settings) -> str:
         return DEFAULT_TEAM
     found = _ASSUMED.fullmatch(arn) or _ENTITY.fullmatch(arn)
     if found is None:
-        return _team_name(arn)
+        message = f"{arn} is neither a role, nor a user, nor the account itself"
+        raise ApiError(ErrorKind.NOT_SIGNED, message)
     for known, team in json.loads(settings.teams or "{}").items():
         role = _ENTITY.fullmatch(known)
-        if role and role.group("account", "name") == found.group("account", "name"):
-            return _team_name(str(team))
-    return _team_name(found["name"])
+        if role and role.group("account", "kind", "name") == found.group("account", "kind", "name"):
+            return _given(str(team), f"the parameter Teams, for {known},")
+    return _named(f"{found['kind']}/{found['name']}", arn)
 
 
-def _team_name(text: str) -> str:
-    """Return a text as a team's name: what may not stand in one is replaced."""
-    return _NOT_IN_A_NAME.sub("-", text).strip("-_./@")[:100] or "unnamed"
+def _given(team: str, told: str) -> str:
+    """Return the name of a team that is given to somebody; raise ApiError where it is none that can be given."""
+    if team == DEFAULT_TEAM or team.startswith(_OWN):
+        message = f"{told} has {shown(team)}, which is the account's own, or a role's or user's without a team"
+        raise ApiError(ErrorKind.NOT_SIGNED, message)
+    return _named(team, told)
+
+
+def _named(team: str, told: str) -> str:
+    try:
+        return _TEAM.validate_python(team)
+    except ValidationError as error:
+        message = f"{told} has {shown(team)}, which is no team's name: {error.errors()[0]['msg']}"
+        raise ApiError(ErrorKind.NOT_SIGNED, message) from error

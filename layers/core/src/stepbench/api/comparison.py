@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from stepbench.analysis.run_comparison import Selected, compare_summaries
 from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.api.runs import find
@@ -21,7 +23,7 @@ def compare(a: str, b: str, tolerance: float, caller: Caller, services: Services
     Compare run b with run a.
 
     Raises:
-        ApiError: there is no such run, it has no result yet, or the two have nothing in common.
+        ApiError: there is no such run, it has no result, or one of another version, or the two have nothing in common.
     """
     sides = [Selected([_summary(run_id, caller, services)]) for run_id in (a, b)]
     found = compare_summaries(sides[0], sides[1], tolerance)
@@ -33,7 +35,11 @@ def compare(a: str, b: str, tolerance: float, caller: Caller, services: Services
 
 def _summary(run_id: str, caller: Caller, services: Services) -> RunSummary:
     run = find(run_id, caller, services)
-    summary = services.runs.find_model(layout.run_key(run_id, "summary.json"), RunSummary)
+    try:
+        summary = services.runs.find_model(layout.run_key(run_id, "summary.json"), RunSummary)
+    except ValidationError as error:
+        message = f"the summary of run {run_id} is of another version of Stepbench, and cannot be compared"
+        raise ApiError(ErrorKind.REFUSED, message) from error
     if summary is None:
         message = f"run {run_id} has no result{'' if run.ended else ' yet'}; its state is {run.state}"
         raise ApiError(ErrorKind.REFUSED, message)

@@ -12,7 +12,6 @@ import os
 import secrets
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from urllib.parse import parse_qs
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.api_gateway import Router
@@ -20,6 +19,7 @@ from pydantic import ValidationError
 
 from stepbench.api import plans, runs
 from stepbench.api.callers import caller_of, require_caller
+from stepbench.api.inputs import PlanNamePath, RunIdPath, read_form
 from stepbench.api.problems import ApiError, ErrorKind, problem_details
 from stepbench.contracts.api import Acknowledgement, Download, ProblemItem, RunFilter
 from stepbench.contracts.dashboard import CheckedForm, StartForm
@@ -28,7 +28,7 @@ from stepbench.errors import PlanError, Problem
 from stepbench.planning.changes import parse_change
 from stepbench.planning.problems import shown
 from stepbench.planning.reading import read_json
-from stepbench.planning.requests import field_problems
+from stepbench.planning.requests import field_problems, parse_body
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_register import RunQuery
 from stepbench.stages.services import PROMPT, connect
@@ -103,8 +103,11 @@ def show_runs() -> Response[str]:
 @router.post(f"{_ROOT}/runs", include_in_schema=False)
 def start_run() -> Response[str]:
     """Start the run that a form asks for, and lead to its page; or check it, and show the form again."""
-    visit, fields = _visit(), _fields()
-    form = StartForm(**{name: fields.get(name, "") for name in StartForm.model_fields})
+    visit, fields = _visit(), read_form(router.current_event)
+    try:
+        form = StartForm(**{name: fields.get(name, "") for name in StartForm.model_fields})
+    except ValidationError as error:
+        raise ApiError(ErrorKind.BAD_REQUEST, "a field of the form is too long", field_problems(error)) from error
     try:
         request = _request(form)
         if fields.get("action") != "check":
@@ -119,7 +122,7 @@ def start_run() -> Response[str]:
 
 
 @router.get(f"{_ROOT}/runs/<run_id>", include_in_schema=False)
-def show_run(run_id: str) -> Response[str]:
+def show_run(run_id: RunIdPath) -> Response[str]:
     """Return the page of a run."""
     visit = _visit()
     record = runs.find(run_id, visit.caller, visit.services)
@@ -129,25 +132,25 @@ def show_run(run_id: str) -> Response[str]:
 
 
 @router.post(f"{_ROOT}/runs/<run_id>/stop", include_in_schema=False)
-def stop_run(run_id: str) -> Response[str]:
+def stop_run(run_id: RunIdPath) -> Response[str]:
     """Stop a run, and lead back to its page."""
     visit = _visit()
     return _see(f"{_ROOT}/runs/{runs.stop(run_id, visit.caller, visit.services).run_id}")
 
 
 @router.post(f"{_ROOT}/runs/<run_id>/acknowledge", include_in_schema=False)
-def acknowledge_run(run_id: str) -> Response[str]:
+def acknowledge_run(run_id: RunIdPath) -> Response[str]:
     """Accept the level that begins with a run, and lead back to its page."""
     visit = _visit()
     try:
-        given = Acknowledgement(why=_fields().get("why", "").strip())
+        given = Acknowledgement(why=read_form(router.current_event).get("why", "").strip())
     except ValidationError as error:
         raise ApiError(ErrorKind.BAD_REQUEST, "a reason is missing, or too long", field_problems(error)) from error
     return _see(f"{_ROOT}/runs/{runs.acknowledge(run_id, given.why, visit.caller, visit.services).run_id}")
 
 
 @router.get(f"{_ROOT}/runs/<run_id>/links/<document>", include_in_schema=False)
-def get_link(run_id: str, document: Literal["report", "summary", "records"]) -> Response[Download]:
+def get_link(run_id: RunIdPath, document: Literal["report", "summary", "records"]) -> Response[Download]:
     """Return a link, for a script that cannot see where a redirect leads."""
     visit = _visit()
     found = runs.download(runs.find(run_id, visit.caller, visit.services), document, 0, visit.services)
@@ -155,7 +158,7 @@ def get_link(run_id: str, document: Literal["report", "summary", "records"]) -> 
 
 
 @router.get(f"{_ROOT}/plans/<name>", include_in_schema=False)
-def show_plan(name: str) -> Response[str]:
+def show_plan(name: PlanNamePath) -> Response[str]:
     """Return the page of a plan: its runs over time, and the form that starts it changed."""
     return _plan_page(name, _visit())
 
@@ -243,7 +246,7 @@ def _request(form: StartForm) -> RunRequest:
     Return the run that a form asks for.
 
     Raises:
-        PlanError: a line is no change, or the text is no plan.
+        PlanError: a line is no change, there are too many, or the text is no plan.
     """
     changes: dict[str, Any] = {}
     problems = []
@@ -254,18 +257,8 @@ def _request(form: StartForm) -> RunRequest:
             problems.append(Problem(f"changes, line {number}", shown(line), "is no PATH=VALUE", str(error)))
     if problems:
         raise PlanError(problems)
-    return RunRequest(plan=read_json(form.document) if form.document.strip() else form.plan, set=changes)
-
-
-def _fields() -> dict[str, str]:
-    """Return a form's fields, as browsers send them."""
-    text = router.current_event.decoded_body or ""
-    try:
-        found = parse_qs(text, keep_blank_values=True, max_num_fields=50, errors="strict")
-    except ValueError as error:
-        message = "the body is no form (application/x-www-form-urlencoded)"
-        raise ApiError(ErrorKind.BAD_REQUEST, message) from error
-    return {name: values[-1] for name, values in found.items()}
+    plan = read_json(form.document) if form.document.strip() else form.plan
+    return parse_body(RunRequest, {"plan": plan, "set": changes})
 
 
 def _tolerance(text: str) -> float:

@@ -6,10 +6,10 @@ import hashlib
 import json
 import re
 import secrets
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.api.run_progress import read_progress
@@ -17,16 +17,20 @@ from stepbench.contracts.api import Download, Links, QueuePlace, RunList, RunVie
 from stepbench.contracts.dashboard import QueuedRun
 from stepbench.contracts.runs import DEFAULT_TEAM
 from stepbench.planning.queue import ahead_of, expected_starts
+from stepbench.planning.reading import check_size
 from stepbench.planning.requests import requested_plan
 from stepbench.records.storage import layout
 from stepbench.stages.guards import check_baseline, check_quotas, enter_run
-from stepbench.stages.validate_plan import check_against_stack, run_record
+from stepbench.stages.turns import execution_arn
+from stepbench.stages.turns import now as _now
+from stepbench.stages.validate_plan import MAX_CAUSE_CHARS, check_against_stack, run_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from datetime import datetime
 
     from stepbench.api.callers import Caller
-    from stepbench.contracts.runs import QueueEntry, RunRecord, RunRequest
+    from stepbench.contracts.runs import QueueEntry, RunRecord, RunRequest, RunState
     from stepbench.records.storage.run_register import RunQuery
     from stepbench.stages.services import Services
 
@@ -42,25 +46,35 @@ def submit(request: RunRequest, key: str, caller: Caller, services: Services) ->
     Start a run, or return the one that the same request with the same key has started.
 
     The run is entered in the register before its execution is started: whoever asks a second time finds it, and starts
-    an execution of the same name and input, which Step Functions takes for the same one.
+    an execution of the same name and input, which Step Functions takes for the same one. Where the execution cannot be
+    started, a run without a key is closed, since nobody can ask for it again; one with a key waits for who does, and
+    the sweeper closes it.
 
     Raises:
         PlanError: the plan is refused; nothing was created.
         ApiError: the key has been used for another request.
+        ClientError, BotoCoreError: Step Functions does not start the execution.
     """
     request = request.model_copy(update={"team": caller.team, "caller": caller.identity, "source": "api"})
+    check_size(len(_document(request).encode()))  # written anew, it may be longer than it was sent
     plan = requested_plan(request)
     check_against_stack(plan, services.settings)
     check_quotas(plan, services)
     check_baseline(request, plan.name, services)
     now = _now(services)
     run_id = _run_id(plan.name, key, caller, now)
-    document = request.model_dump_json(exclude_defaults=True)
-    digest = hashlib.sha256(document.encode()).hexdigest()
+    digest = hashlib.sha256(_document(request.model_copy(update={"caller": ""})).encode()).hexdigest()
     record = run_record(run_id, request, plan, now, services.settings).model_copy(update={"digest": digest})
     if not enter_run(record, services):
         record = _known(run_id, digest, services)
-    _start(run_id, document, services)
+    if record.state == "submitted":
+        document = _document(request.model_copy(update={"caller": record.caller}))
+        try:
+            _start(run_id, document, services)
+        except (ClientError, BotoCoreError) as error:
+            if not key:
+                _close(record, "failed", f"its execution could not be started: {error}", services)
+            raise
     return view(services.register.find(run_id) or record, caller, services)
 
 
@@ -109,7 +123,10 @@ def list_runs(query: RunQuery, caller: Caller, services: Services) -> RunList:
         ApiError: the team is not the caller's, or the page is none that was named.
     """
     check_team(query.team, caller)
-    if query.after and not (query.times[0] <= query.after <= query.times[1] and "#" in query.after):
+    first, last = query.times
+    if first > last:
+        return RunList(runs=())
+    if query.after and not (first <= query.after <= last and "#" in query.after):
         message = "the parameter page is none that an answer to this query has named"
         raise ApiError(ErrorKind.BAD_REQUEST, message)
     found = services.register.page(query)
@@ -122,20 +139,23 @@ def stop(run_id: str, caller: Caller, services: Services) -> RunView:
     """
     Stop a run: its execution is stopped, what runs of it is told to end, and the sweeper tears down and closes it.
 
+    A run that was entered and has no execution is closed at once: one that starts later finds it so, and ends.
+
     Raises:
         ApiError: there is no such run, or it is another team's to stop.
     """
     run = find(run_id, caller, services)
     if not caller.may_change(run):
         raise ApiError(ErrorKind.NOT_PERMITTED, _not_yours(run, caller))
+    cause = f"stopped by {caller.identity}"
     if not run.ended:
+        arn = execution_arn(run_id, services.settings)
         try:
-            services.aws("stepfunctions").stop_execution(
-                executionArn=_execution_arn(run_id, services), error="Stopped", cause=f"stopped by {caller.identity}"
-            )
+            services.aws("stepfunctions").stop_execution(executionArn=arn, error="Stopped", cause=cause)
         except ClientError as error:
             if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
                 raise
+            _close(run, "stopped", cause, services)
     return view(services.register.find(run_id) or run, caller, services)
 
 
@@ -208,8 +228,15 @@ def _run_id(plan: str, key: str, caller: Caller, now: datetime) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", plan)[: MAX_NAME - len(tail)] + tail
 
 
-def _execution_arn(run_id: str, services: Services) -> str:
-    return f"{services.settings.benchmark_arn.replace(':stateMachine:', ':execution:')}:{run_id}"
+def _document(request: RunRequest) -> str:
+    """Return the execution's input."""
+    return request.model_dump_json(exclude_defaults=True)
+
+
+def _close(run: RunRecord, state: RunState, cause: str, services: Services) -> None:
+    """Close a run that has no execution, which gives back what was reserved for it."""
+    ended = {"state": state, "finished_at": _now(services), "cause": cause[:MAX_CAUSE_CHARS]}
+    services.register.change(run.run_id, ("submitted",), **ended)
 
 
 def _place(run: RunRecord, queue: list[QueueEntry], caller: Caller, services: Services) -> QueuePlace | None:
@@ -257,7 +284,3 @@ def _waited_for(entry: QueueEntry, needed: Collection[str], caller: Caller) -> W
         running_since=entry.admitted_at,
         expected_s=entry.expected_s,
     )
-
-
-def _now(services: Services) -> datetime:
-    return datetime.fromtimestamp(services.clock.now_ns() / 1e9, UTC)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 Step = str | int
 ALL = "*"
-_PATH = re.compile(r"[A-Za-z_]\w*(\[(\d+|\*)\])*(\.[A-Za-z_]\w*(\[(\d+|\*)\])*)*")
+_INDEX = r"(\[([0-9]{1,6}|\*)\])*"
+_PATH = re.compile(rf"[A-Za-z_]\w*{_INDEX}(\.[A-Za-z_]\w*{_INDEX})*")
 _STEP = re.compile(r"\w+|\*")
 _FORM = "Write it as trials[0].phases[1].load[0].rate_per_s=500, counting from 0, or trials[*] for all trials."
 
@@ -58,7 +59,7 @@ def parse_change(text: str) -> tuple[str, Any]:
         raise ValueError(message)
     try:
         return path.strip(), json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return path.strip(), value
 
 

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 NOTHING = "nothing"
 HIDDEN = "(hidden)"
 _SECRET = re.compile(r"passw|secret|token|credential|private_?key|api_?key", re.IGNORECASE)
-_LOGIN = re.compile(r'[^\s/",]*:[^\s",]*@')
+_LOGIN = re.compile(r'[^\s/",:]*:[^\s",]*@')
 """A login in an address, from its user to the @."""
+_LOOKED_AT = 1_000
+"""So much of a value is searched for logins: that takes time by the square of its length, and more is not shown."""
 _ABSENT = object()
 _STEP = re.compile(r"[^.\[\]]+")
 """A step of the paths that our own rules name, such as `phases[1].load`."""
@@ -175,7 +177,8 @@ def shown(value: Any) -> str:  # noqa: ANN401 -- any JSON
     It ends up in logs and in an execution's history, so what looks like a password is left out.
     """
     try:
-        text = _LOGIN.sub(f"{HIDDEN}@", json.dumps(_without_secrets(value), ensure_ascii=False))
+        text = json.dumps(_without_secrets(value), ensure_ascii=False)[:_LOOKED_AT]
+        text = _LOGIN.sub(f"{HIDDEN}@", text)
     except (TypeError, ValueError, RecursionError):
         text = f"a Python {type(value).__name__}"
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."

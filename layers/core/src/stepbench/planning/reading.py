@@ -18,8 +18,8 @@ from stepbench.planning.thresholds import threshold_problems
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-MAX_PLAN_BYTES = 256 * 1024
-"""The limit of Step Functions for an execution's input."""
+MAX_PLAN_BYTES = 252 * 1024
+"""Step Functions takes 256 KiB as an execution's, or a state's, input; whose run it is, its id and start are added."""
 MAX_DEPTH = 64
 _EMPTY_REMEDY = "Give a plan as a JSON object; `stepbench plans` lists ready ones."
 
@@ -61,10 +61,15 @@ def decode_text(source: str | bytes | bytearray) -> str:
     if not text.strip():
         raise PlanError([Problem(ROOT, "nothing", "is empty", _EMPTY_REMEDY)])
     size = len(text.encode(errors="surrogatepass"))
+    check_size(size)
+    return text
+
+
+def check_size(size: int) -> None:
+    """Raise PlanError where a plan, or the request that it is part of, has more bytes than an execution takes."""
     if size > MAX_PLAN_BYTES:
         remedy = "Split it into several plans; Step Functions takes no larger input."
         raise PlanError([Problem(ROOT, f"{size:,} bytes", f"is larger than {MAX_PLAN_BYTES:,} bytes", remedy)])
-    return text
 
 
 def _decode(source: str | bytes | bytearray) -> Any:  # noqa: ANN401 -- any JSON

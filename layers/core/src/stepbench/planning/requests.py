@@ -57,9 +57,9 @@ def parse_request(document: object) -> RunRequest:
     return _parsed(RunRequest, read_json(document))
 
 
-def parse_body(model: type[M], text: str) -> M:
-    """Return the model that a request's body is; raises PlanError with every field that is wrong."""
-    return _parsed(model, read_json(text))
+def parse_body(model: type[M], body: object) -> M:
+    """Return the model that a body is, as text or already parsed; raises PlanError with every field that is wrong."""
+    return _parsed(model, read_json(body))
 
 
 def _parsed(model: type[M], found: dict[str, Any]) -> M:

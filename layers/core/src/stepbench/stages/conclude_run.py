@@ -8,7 +8,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.result import RunSummary
 from stepbench.contracts.run_tasks import ConcludeRunOutput
-from stepbench.contracts.runs import ENDED_STATES, RunRequest
+from stepbench.contracts.runs import ENDED_STATES, RunRecord, RunRequest
 from stepbench.observability import logger, put_spent
 from stepbench.records.storage import layout
 from stepbench.stages.partial_report import render_partial
@@ -17,7 +17,7 @@ from stepbench.stages.turns import leave, now
 
 if TYPE_CHECKING:
     from stepbench.contracts.run_tasks import ConcludeRunInput
-    from stepbench.contracts.runs import RunRecord, RunState
+    from stepbench.contracts.runs import RunState
     from stepbench.stages.services import Services
 
 CONFIRMING = "-confirm"
@@ -30,28 +30,26 @@ GOING_ON: tuple[RunState, ...] = ("submitted", "queued", "running")
 
 def conclude_run(task: ConcludeRunInput, services: Services) -> ConcludeRunOutput:
     """
-    Close the run's entry, announce how it ended, leave the queue, and let in who waited for its targets.
+    Announce how the run ended, close its entry, leave the queue, and let in who waited for its targets.
 
-    Safe to call again: what is closed stays as it is, and is announced once.
+    Safe to call again: what is closed stays as it is, and is announced no more. A call that breaks off before it has
+    closed the entry is made up for by the next one, so that what is announced may be so twice, and is never lost.
 
     Raises:
         RecordsUnavailableError: the register does not answer.
     """
     state = _state(task)
     run = services.register.find(task.run_id)
-    if task.report is None and run is not None:
-        render_partial(task.run_id, run.submitted_at, task.cause, services)
-    closed = services.register.change(
-        task.run_id,
-        GOING_ON,
-        state=state,
-        finished_at=now(services),
-        **_result(task, services),
-    )
-    if closed is not None:
-        announce(RUN_SUCCEEDED if state == "succeeded" else RUN_FAILED, closed, services)
-        _tell_regressions(task, closed, services)
-        put_spent(closed.spent_usd, closed.team, services.settings)
+    if run is not None and not run.ended:
+        if task.report is None:
+            render_partial(run, task.cause, services)
+        changes = {"state": state, "finished_at": now(services), **_result(task, services)}
+        ended = RunRecord.model_validate({**run.model_dump(), **changes})
+        announce(RUN_SUCCEEDED if state == "succeeded" else RUN_FAILED, ended, services)
+        _tell_regressions(task, ended, services)
+        closed = services.register.change(task.run_id, GOING_ON, **changes)
+        if closed is not None:
+            put_spent(closed.spent_usd, closed.team, services.settings)
     return ConcludeRunOutput(state=state, admitted=leave(task.run_id, services))
 
 

@@ -40,6 +40,7 @@ HISTORY_EVENTS = 25_000
 EVENTS_PER_STATE, STATES_PER_TRIAL, STATES_PER_PHASE, STATES_PER_LOOK, LANES = 6, 60, 30, 4, 2
 WATCH_S = 600
 """So long a round of a watcher's loop takes at least; loads are watched for hours."""
+_KEPT, _KEPT_S = "quotas", 3_600
 _DEFAULT = "which is AWS's default, since the account's own could not be read"
 
 
@@ -109,7 +110,13 @@ def enter_run(record: RunRecord, services: Services) -> bool:
 
 
 def read_quotas(services: Services) -> Quotas:
-    """Return the account's quotas; AWS's defaults where they cannot be read, which the log tells, too."""
+    """
+    Return the account's quotas; AWS's defaults where they cannot be read, which the log tells, too.
+
+    They are kept for an hour: DynamoDB answers no more than about once a minute, and each run is checked twice.
+    """
+    if kept := services.register.kept(_KEPT):
+        return Quotas(**kept, sandboxes_source="", units_source="")
     found = Quotas()
     try:
         limit = services.aws("lambda").get_account_settings()["AccountLimit"]
@@ -122,6 +129,9 @@ def read_quotas(services: Services) -> Quotas:
         found = found._replace(table_write_units=int(table), account_write_units=int(account), units_source="")
     except (BotoCoreError, ClientError):
         logger.exception("DynamoDB's quotas could not be read")
+    if not found.sandboxes_source and not found.units_source:
+        numbers = {name: value for name, value in found._asdict().items() if isinstance(value, int)}
+        services.register.keep(_KEPT, numbers, _KEPT_S)
     return found
 
 

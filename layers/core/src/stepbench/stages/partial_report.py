@@ -13,11 +13,12 @@ from stepbench.contracts.run_tasks import RenderReportInput, TrialOutcome
 from stepbench.contracts.tasks import AnalyseTrialInput, CollectLogsInput, StateError
 from stepbench.observability import logger
 from stepbench.records.storage import layout
+from stepbench.stages.services import LONG_CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
+    from stepbench.contracts.runs import RunRecord
     from stepbench.stages.services import Services
 
 LOGS_LIMIT_S = 20
@@ -26,14 +27,19 @@ CUT_SHORT = "TrialCancelledError"
 _POLL_S = 0.5
 
 
-def render_partial(run_id: str, started_at: datetime, cause: str, services: Services) -> None:
+def render_partial(run: RunRecord, cause: str, services: Services) -> None:
     """
     Analyse each trial that was cut short, and render the report, unless the run never began, or has a report.
 
     A function that fails is told in the log: a report that cannot be made keeps no run from being closed.
     """
+    run_id = run.run_id
     plan = services.runs.find_model(layout.run_key(run_id, "plan.json"), Plan)
-    if plan is None or services.runs.find_bytes(layout.run_key(run_id, "summary.json")) is not None:
+    if (
+        run.started_at is None
+        or plan is None
+        or services.runs.find_bytes(layout.run_key(run_id, "summary.json")) is not None
+    ):
         return
     refs = [TrialRef(run_id=run_id, trial=index, tag=trial_tag(run_id, index)) for index in range(plan.size)]
     cut_short = [ref for ref in refs if _was_cut_short(ref, services)]
@@ -42,7 +48,7 @@ def render_partial(run_id: str, started_at: datetime, cause: str, services: Serv
         task = AnalyseTrialInput(ref=ref, failure=StateError(Error=CUT_SHORT, Cause=cause))
         _call("AnalyseTrial", task.model_dump(mode="json"), services)
     outcomes = tuple(TrialOutcome(trial=ref.trial, error=CUT_SHORT if ref in cut_short else "") for ref in refs)
-    report = RenderReportInput(run_id=run_id, started_at=started_at, outcomes=outcomes, stopped=True)
+    report = RenderReportInput(run_id=run_id, started_at=run.submitted_at, outcomes=outcomes, stopped=True)
     _call("RenderReport", report.model_dump(mode="json"), services)
 
 
@@ -67,7 +73,7 @@ def _call(function: str, task: Mapping[str, Any], services: Services) -> Any:  #
     """Invoke one of the stack's functions and wait; return None where it fails."""
     name = f"{services.settings.function_prefix}-{function}"
     try:
-        answer = services.aws("lambda").invoke(FunctionName=name, Payload=json.dumps(task).encode())
+        answer = services.aws(LONG_CALLS).invoke(FunctionName=name, Payload=json.dumps(task).encode())
     except (BotoCoreError, ClientError):
         logger.exception("a function could not be called", extra={"function": name})
         return None

@@ -40,8 +40,8 @@ class Services:
     """
     Everything outside the process.
 
-    `aws` makes (and keeps) a boto3 client by service name; `runs` is the results bucket, `table` the results table,
-    `register` the table of runs and of their queue.
+    `aws` makes (and keeps) a boto3 client by service name, or one that is named below; `runs` is the results bucket,
+    `table` the results table, `register` the table of runs and of their queue.
     """
 
     settings: Settings
@@ -63,8 +63,17 @@ PROMPT = Config(
     retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=4, max_pool_connections=32
 )
 """For who answers somebody that waits: three tries end within 20 s."""
-_PROMPT = {"xray": Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=3, read_timeout=10)}
-"""Services that a user waits for, before anything has begun."""
+LONG_CALLS = "lambda: long calls"
+"""The client that waits for a function to its end: a call that boto3 gave up would be sent again while it runs."""
+_OWN = {
+    "s3": Config(signature_version="s3v4"),  # of links, too: their default is version 2, which new regions do not take
+    "xray": Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=3, read_timeout=10),
+    LONG_CALLS: Config(retries={"mode": "standard", "total_max_attempts": 1}, read_timeout=890),
+}
+"""What differs, by client; of X-Ray, because a user waits for it before anything has begun."""
+
+_REGIONAL = Config(s3={"addressing_style": "virtual"})
+"""Links name the region, since the global host redirects those to a new bucket, and a signature is of one host."""
 
 
 def connect(environ: Mapping[str, str], config: Config = _PATIENT) -> Services:
@@ -75,10 +84,13 @@ def connect(environ: Mapping[str, str], config: Config = _PATIENT) -> Services:
 @lru_cache(maxsize=4)
 def _connect(settings: Settings, config: Config) -> Services:
     session = boto3.session.Session(region_name=settings.aws_region)
+    addressed = _REGIONAL if not settings.aws_endpoint_url else Config()
 
     @lru_cache(maxsize=32)
-    def client(service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
-        return session.client(service, config=config.merge(_PROMPT.get(service, Config())))  # type: ignore[call-overload]
+    def client(name: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
+        service = name.partition(":")[0]
+        own = config.merge(addressed).merge(_OWN.get(name, Config()))
+        return session.client(service, config=own)  # type: ignore[call-overload]
 
     @lru_cache(maxsize=1)
     def shards() -> ShardReader:

@@ -7,6 +7,7 @@ holds a lease without a running execution is stopped by its flag, awaited, and t
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
@@ -21,6 +22,7 @@ from stepbench.errors import StepbenchError
 from stepbench.observability import TARGETS_PENDING, TARGETS_SWEPT, logger, put_metric
 from stepbench.records.storage import layout
 from stepbench.stages.tear_down_target import await_silence, cancel, tear_down
+from stepbench.stages.turns import execution_arn, now
 
 if TYPE_CHECKING:
     from stepbench.records.storage.trial_table import Lease
@@ -31,6 +33,8 @@ SWEEP_LIMIT_S = 600
 """So much of the function's 15 minutes is used; leases left then are `pending`, for the next hour."""
 YOUNG_S = 60
 """An execution may be so new that Step Functions does not know it yet."""
+STARTING_S = 300
+"""Likewise of a run: the API enters it before it starts the execution."""
 POLL_S = 1.0
 DELIVERY_LIMIT_S = 5
 """So long at most what was acknowledged may be on its way: somebody may wait at the terminal."""
@@ -78,12 +82,13 @@ def sweep_targets(
 
 def _conclude(ended_arn: str | None, services: Services) -> None:
     """
-    Have runs closed whose execution is over, once they hold no target: of one execution, or all in the queue.
+    Have runs closed whose execution is over, once they hold no target: of one execution, or all that are not closed.
 
-    A run that is closed, and in the queue still, has not told those behind it. `ConcludeRun` is another function, since
-    it needs services that this one, in its VPC, may not reach.
+    One that is submitted may have no execution at all, where who submitted it broke off or the start was refused; or
+    one that was stopped before it entered the run. A run that is closed, and in the queue still, has not told those
+    behind it. `ConcludeRun` is another function, since it needs services that this one, in its VPC, may not reach.
     """
-    arns = [ended_arn] if ended_arn else [entry.execution_arn for entry in services.register.entries()]
+    arns = [ended_arn] if ended_arn else _open_runs(services)
     holders = {lease.run_id for lease in services.table.leases()}
     for arn in arns:
         run_id = _execution_name(arn)
@@ -100,6 +105,13 @@ def _conclude(ended_arn: str | None, services: Services) -> None:
             services.aws("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=payload)
         except (ClientError, BotoCoreError):
             logger.exception("a run could not be concluded", extra={"run_id": run_id})
+
+
+def _open_runs(services: Services) -> list[str]:
+    """Return the executions of all runs that may have to be closed."""
+    before = now(services) - timedelta(seconds=STARTING_S)
+    starting = (execution_arn(run_id, services.settings) for run_id in services.register.starting(before))
+    return [*(entry.execution_arn for entry in services.register.entries()), *starting]
 
 
 def _execution_name(arn: str) -> str:

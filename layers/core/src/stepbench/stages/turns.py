@@ -6,17 +6,19 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from stepbench.contracts.runs import WAITING_STATES
 from stepbench.errors import RecordsUnavailableError
 from stepbench.observability import logger
+from stepbench.records.storage.refusals import unavailable
 from stepbench.stages.run_events import RUN_STARTED, announce
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stepbench.contracts.runs import QueueEntry
+    from stepbench.settings import Settings
     from stepbench.stages.services import Services
 
 _NO_LONGER_WAITING = frozenset({"TaskDoesNotExist", "TaskTimedOut", "InvalidToken"})
@@ -61,6 +63,11 @@ def now(services: Services) -> datetime:
     return datetime.fromtimestamp(services.clock.now_ns() / 1e9, UTC)
 
 
+def execution_arn(run_id: str, settings: Settings) -> str:
+    """Return the ARN that the execution of a run has."""
+    return f"{settings.benchmark_arn.replace(':stateMachine:', ':execution:')}:{run_id}"
+
+
 def _let_in_first(target: str, services: Services) -> str | None:
     """Let in the first in a target's line, if it is the first in all of its lines; return it if this call did so."""
     register = services.register
@@ -101,9 +108,10 @@ def _resume(run_id: str, services: Services) -> None:
     changed = services.register.change(run_id, WAITING_STATES, state="running", started_at=now(services))
     try:
         services.aws("stepfunctions").send_task_success(taskToken=turn.token, output=json.dumps({"run_id": run_id}))
-    except ClientError as error:
-        if error.response["Error"]["Code"] not in _NO_LONGER_WAITING:
-            raise
+    except (BotoCoreError, ClientError) as error:
+        if not isinstance(error, ClientError) or error.response["Error"]["Code"] not in _NO_LONGER_WAITING:
+            message = f"run {run_id} has its targets, and its execution could not be told: {error}"
+            raise unavailable(message, error) from error  # both states that get here try again
         logger.warning("the execution waits no longer", extra={"run_id": run_id})
     services.register.mark_resumed(run_id, turn.token)
     if changed is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput, ValidatePlanOutput
 from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.costs import estimate
-from stepbench.errors import PlanError, Problem
+from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.planning import check_budget, expand, expanded, require_servers
 from stepbench.planning.requests import parse_request, requested_plan
 from stepbench.planning.wall_time import AWS, LOCAL, run_s
@@ -16,6 +16,7 @@ from stepbench.records.storage import layout
 from stepbench.stages.application_traces import resolve_traces
 from stepbench.stages.guards import check_baseline, check_quotas, enter_run
 from stepbench.stages.plan_phase import concurrency, finding_problems
+from stepbench.stages.run_events import RUN_FAILED, announce
 
 MAX_CAUSE_CHARS = 2_000
 
@@ -37,6 +38,7 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
 
     Raises:
         PlanError: with every problem; no document has been stored then.
+        RunEndedError: a run of this id is over: it was stopped meanwhile, or an old execution's name was taken again.
         RecordsUnavailableError: the results bucket, or the register, does not take what is to be stored.
     """
     request = RunRequest(plan=None)
@@ -47,10 +49,14 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
         check_quotas(plan, services)
         check_baseline(request, plan.name, services)
         plan = resolve_traces(plan, services)
-        enter_run(run_record(task.run_id, request, plan, task.started_at, services.settings), services)
+        entered = enter_run(run_record(task.run_id, request, plan, task.started_at, services.settings), services)
     except PlanError as error:
         _enter_refusal(task, request, str(error), services)
         raise
+    known = None if entered else services.register.find(task.run_id)
+    if known is not None and known.ended:
+        message = f"run {task.run_id} is {known.state} already, and what it has stored stays; start one of another name"
+        raise RunEndedError(message)
     specs = expand(plan, task.run_id)
     services.runs.put_model(layout.run_key(task.run_id, "plan.json"), plan)
     services.runs.put_model(layout.run_key(task.run_id, "request.json"), request)
@@ -87,10 +93,13 @@ def run_record(run_id: str, request: RunRequest, plan: Plan, submitted_at: datet
 
 
 def _enter_refusal(task: ValidatePlanInput, request: RunRequest, cause: str, services: Services) -> None:
-    """Enter a run that is refused, so that who asked for it finds out why without the console."""
+    """Announce a run that is refused, and enter it, so that who asked for it finds out why without the console."""
     known = request.model_dump(include={"team", "caller", "source", "confirms"})
     times = {"submitted_at": task.started_at, "finished_at": task.started_at}
     record = RunRecord(run_id=task.run_id, plan="", state="refused", cause=cause[:MAX_CAUSE_CHARS], **times, **known)
+    before = services.register.find(task.run_id)
+    if before is None or not before.ended:
+        announce(RUN_FAILED, record, services)
     if not services.register.add(record):
         services.register.change(
             task.run_id, ("submitted",), **record.model_dump(include={"state", "cause", "finished_at"})

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 class MemoryRegister(RunRegister):
-    """It keeps runs, the queue's entries and tokens by run, and who holds which target, in dictionaries."""
+    """It keeps runs, the queue's entries and tokens by run, who holds which target, and numbers, in dictionaries."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunRecord] = {}
         self.places: dict[str, QueueEntry] = {}
         self.turns: dict[str, Turn] = {}
         self.held: dict[str, str] = {}
+        self.numbers: dict[str, dict[str, int]] = {}
 
     def add(self, record: RunRecord, budgets: Budgets = Budgets()) -> bool:  # noqa: B008 -- it is immutable
         """See the register."""
@@ -50,12 +51,24 @@ class MemoryRegister(RunRegister):
         self.runs[run_id] = RunRecord.model_validate({**current.model_dump(), **changes})
         return self.runs[run_id]
 
+    def starting(self, before: datetime) -> list[str]:
+        """See the register."""
+        return [run.run_id for run in self.runs.values() if run.state == "submitted" and run.submitted_at < before]
+
     def spent(self, month: str) -> dict[str, float]:
         """See the register."""
         runs = [run for run in self.runs.values() if run.month == month and run.estimate_usd]
         teams = {run.team for run in runs}
         found = {team: sum(run.spent_usd for run in runs if run.team == team) for team in teams}
         return {**found, "*": sum(found.values())} if runs else {}
+
+    def keep(self, name: str, numbers: dict[str, int], seconds: float) -> None:
+        """See the register."""
+        self.numbers[name] = numbers if seconds > 0 else {}
+
+    def kept(self, name: str) -> dict[str, int]:
+        """See the register."""
+        return self.numbers.get(name, {})
 
     def page(self, wanted: RunQuery) -> RunPage:
         """See the register."""

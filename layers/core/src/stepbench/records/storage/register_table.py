@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.base import Contract
 
 Item = dict[str, Any]
-RUN_SK = "run"
+RUN_SK, STARTING = "run", "starting"
 _DESERIALIZER = TypeDeserializer()
 _CONDITION_FAILED = "ConditionalCheckFailed"
 _PASSING = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
@@ -101,6 +101,11 @@ class _ConditionFailedError(Exception):
 def run_key(run_id: str) -> Item:
     """Return the key of a run's entry."""
     return {"pk": f"run#{run_id}", "sk": RUN_SK}
+
+
+def starting_key(run_id: str) -> Item:
+    """Return the key of what says that a run is submitted, and not in the queue yet."""
+    return {"pk": STARTING, "sk": run_id}
 
 
 def attributes(model: Contract) -> Item:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from boto3.dynamodb.conditions import Key
 
 from stepbench.contracts.runs import QueueEntry
-from stepbench.records.storage.register_table import Item, RegisterTable, attributes, run_key
+from stepbench.records.storage.register_table import Item, RegisterTable, attributes, run_key, starting_key
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -62,8 +62,9 @@ class RunQueue(RegisterTable):
         place = {"pk": _QUEUE, "sk": entry.run_id, **attributes(entry)}
         lines = [{"Put": {"Item": {**_line_key(entry, target), "run_id": entry.run_id}}} for target in entry.targets]
         turn = {"Item": {**_turn_key(entry.run_id), "token": token, "resumed": False}}
+        begun = {"Delete": {"Key": starting_key(entry.run_id)}}
         fresh = {"Item": place, "ConditionExpression": "attribute_not_exists(pk)"}
-        if not self._transact({"Update": queued}, {"Put": fresh}, *lines, {"Put": turn}):
+        if not self._transact({"Update": queued}, {"Put": fresh}, *lines, {"Put": turn}, begun):
             return True
         renewed = {
             "Key": _turn_key(entry.run_id),

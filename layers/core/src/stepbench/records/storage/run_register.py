@@ -4,8 +4,10 @@ The register of runs: one small DynamoDB table of its own, apart from the record
 Item shapes, beside the queue's (`run_queue.py`):
 
     run      pk run#<id>        sk run       a RunRecord's fields; indexes: team, team_plan, submitted
+    starting pk starting        sk <id>      since: the run is submitted, and not yet in the queue or closed
     spent    pk spent#<month>   sk <team>    usd: what the team's runs cost that were submitted in that month;
                                 sk *         of all teams
+    kept     pk kept#<name>     sk kept      numbers that are known for a while
 
 What is spent changes in the same transaction as the run that it is spent on, so that each run counts once.
 """
@@ -13,6 +15,7 @@ What is spent changes in the same transaction as the run that it is spent on, so
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -21,7 +24,7 @@ from boto3.dynamodb.conditions import Attr, Key
 
 from stepbench.contracts.runs import RunRecord, RunState
 from stepbench.errors import StepbenchError
-from stepbench.records.storage.register_table import Item, attributes, run_key
+from stepbench.records.storage.register_table import STARTING, Item, attributes, run_key, starting_key
 from stepbench.records.storage.run_queue import RunQueue
 
 if TYPE_CHECKING:
@@ -98,14 +101,19 @@ class RunRegister(RunQueue):
         Raises:
             OverBudgetError: it would cost more than is left; it has not been entered.
         """
-        new = {"Item": self._item(record), "ConditionExpression": "attribute_not_exists(pk)"}
+        entry = self._item(record)
+        new = {"Item": entry, "ConditionExpression": "attribute_not_exists(pk)"}
         limits: tuple[tuple[Whose, float], ...] = (("team", budgets.team_usd), ("account", budgets.account_usd))
         for whose, budget_usd in limits:
             if 0 < budget_usd < record.spent_usd:  # which no condition on the item can tell
                 if self.find(record.run_id) is not None:
                     return False
                 raise OverBudgetError(budget_usd, self._spent(record, whose), whose)
-        failed = self._transact({"Put": new}, *self._spend(record, record.spent_usd, budgets))
+        actions: list[Item] = [{"Put": new}, *self._spend(record, record.spent_usd, budgets)]
+        if record.state == "submitted":
+            since = {"since": record.submitted_at.isoformat(), "expires_at": entry["expires_at"]}
+            actions.append({"Put": {"Item": {**starting_key(record.run_id), **since}}})
+        failed = self._transact(*actions)
         if failed and 0 not in failed:
             index, item = next(iter(failed.items()))
             whose, budget_usd = limits[index - 1]
@@ -134,12 +142,31 @@ class RunRegister(RunQueue):
                 "ExpressionAttributeNames": {"#state": "state"},
                 "ExpressionAttributeValues": {":state": current.state},
             }
-            if not self._transact({"Put": put}, *self._spend(changed, changed.spent_usd - current.spent_usd)):
+            actions: list[Item] = [{"Put": put}, *self._spend(changed, changed.spent_usd - current.spent_usd)]
+            if current.state == "submitted" != changed.state:
+                actions.append({"Delete": {"Key": starting_key(run_id)}})
+            if not self._transact(*actions):
                 return changed
+
+    def starting(self, before: datetime) -> list[str]:
+        """Return the runs that were submitted before a moment, and have neither joined the queue nor been closed."""
+        found = self._query(Key("pk").eq(STARTING))
+        return [str(item["sk"]) for item in found if datetime.fromisoformat(str(item["since"])) < before]
 
     def spent(self, month: str) -> dict[str, float]:
         """Return what the runs of a month have cost, or may cost, by team; "*" are all together."""
         return {str(item["sk"]): float(item["usd"]) for item in self._query(Key("pk").eq(_spent_pk(month)))}
+
+    def keep(self, name: str, numbers: dict[str, int], seconds: float) -> None:
+        """Keep numbers under a name for so long."""
+        item = {**_kept_key(name), **numbers, "expires_at": int(time.time() + seconds)}
+        self._call(lambda: self._table.put_item(Item=item))
+
+    def kept(self, name: str) -> dict[str, int]:
+        """Return the numbers that are kept under a name; none once their time is over."""
+        found = self._get(_kept_key(name)) or {"expires_at": 0}
+        is_over = int(found["expires_at"]) <= time.time()
+        return {} if is_over else {key: int(value) for key, value in found.items() if key not in _INDEXED}
 
     def page(self, wanted: RunQuery) -> RunPage:
         """Return the runs that are asked for, newest first."""
@@ -197,6 +224,10 @@ class RunRegister(RunQueue):
 
 def _record(item: Item) -> RunRecord:
     return RunRecord.model_validate({name: value for name, value in item.items() if name not in _INDEXED})
+
+
+def _kept_key(name: str) -> Item:
+    return {"pk": f"kept#{name}", "sk": "kept"}
 
 
 def _spent_pk(month: str) -> str:
