@@ -50,7 +50,7 @@ from stepbench.local.processes import terminate
 from stepbench.records.storage.run_register import RunRegister
 from stepbench.stages.await_turn import await_turn
 from stepbench.stages.conclude_run import conclude_run
-from stepbench.stages.services import connect
+from stepbench.stages.services import LONG_CALLS, connect
 from stepbench.stages.sweep_targets import sweep_targets
 from stepbench.stages.validate_plan import validate_plan
 
@@ -274,6 +274,7 @@ def _furnish(stack: Stack, endpoint: str) -> None:
         service: session.client(service, endpoint_url=endpoint, config=config)
         for service in ("dynamodb", "lambda", "stepfunctions", "events", "s3")
     }
+    clients[LONG_CALLS] = clients["lambda"]
     clients["dynamodb"].create_table(TableName=environ["RESULTS_TABLE"], **RESULTS_TABLE)
     clients["dynamodb"].create_table(TableName=environ["RUNS_TABLE"], **RUNS_TABLE)
     clients["s3"].create_bucket(Bucket=environ["RESULTS_BUCKET"])

@@ -35,7 +35,7 @@ class Call(NamedTuple):
 def service_calls(roles: Roles) -> list[Call]:
     """Return all of them, for the roles of a stack."""
     found = [*_streams(roles), *_machines(roles), *_autoscaling(), *_traces(), *_other_stores(roles), *_dsql(roles)]
-    found += [*_results(roles), *_quotas()]
+    found += [*_results(roles), *_quotas(), *_schedule(roles)]
     return [*found, *_failures(roles), *_console(roles), *_load_host(roles), *_not_seen(roles)]
 
 
@@ -48,6 +48,13 @@ def _streams(roles: Roles) -> Iterator[Call]:
         yield Call(function, "sqs:SendMessage", roles.arn("StreamFailuresQueue"), source)
     asynchronous = f"{_DOCS}lambda/latest/dg/invocation-async-retain-records.html"
     yield Call("ReceiveEventsFunction", "sqs:SendMessage", roles.arn("InvokeFailuresQueue"), asynchronous)
+
+
+def _schedule(roles: Roles) -> Iterator[Call]:
+    universal = f"{_DOCS}scheduler/latest/UserGuide/managing-targets-universal.html"
+    yield Call("ScheduleRole", "states:StartExecution", roles.arn("BenchmarkStateMachine"), universal)
+    undelivered = f"{_DOCS}scheduler/latest/UserGuide/configuring-schedule-dlq.html"
+    yield Call("ScheduleRole", "sqs:SendMessage", roles.arn("InvokeFailuresQueue"), undelivered)
 
 
 def _machines(roles: Roles) -> Iterator[Call]:

@@ -123,7 +123,7 @@ WITHOUT_TABLE = {"StopLoad: States.ALL", "StopWatchingUnready: States.ALL", "Wri
 FROM_HOST = {"RunWriterOnHost: States.HeartbeatTimeout", "RunWriterOnHost: States.ALL"}
 """See test_load_host.py."""
 BENCHMARK_EDGES = {
-    "ValidatePlan: PlanError",
+    "ValidatePlan: PlanError, RunEndedError",
     "ValidatePlan: States.ALL",
     "RunTrial: States.ALL",
     "RunTrials: States.ALL",

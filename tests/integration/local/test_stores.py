@@ -19,7 +19,16 @@ import pytest
 
 from stepbench.contracts.rules.etcd import COMPACTION_S, QUOTA_BYTES
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.processes import family, identify, listening_addresses, spawn, terminate, wait_until, wheel_folder
+from stepbench.local.processes import (
+    await_end,
+    family,
+    identify,
+    listening_addresses,
+    spawn,
+    terminate,
+    wait_until,
+    wheel_folder,
+)
 from stepbench.local.stores import etcd, postgresql_server, valkey
 from stepbench.local.stores.certificates import Certificates, make_certificates
 from stepbench.local.stores.etcd import start_etcd, start_etcd_members
@@ -71,7 +80,7 @@ def test_etcd_serves_on_loopback_only_and_ends(tmp_path: Path) -> None:
     assert (store.name, store.version) == ("etcd", "3.5.1 (wheel)")
     assert store.endpoint in addresses
     assert {address.partition(":")[0] for address in addresses} == {"127.0.0.1"}
-    assert family(store.pids) == []
+    assert await_end(family(store.pids), 5) == []
     assert (tmp_path / "etcd" / "etcd.log").exists()
 
 
@@ -87,7 +96,7 @@ def test_postgresql_serves_on_loopback_only_and_ends(private_directory: Path) ->
     assert (store.name, store.version.partition(".")[0]) == ("postgresql", "18")
     assert addresses == {store.endpoint.removesuffix("/postgres")}
     assert "root" not in users
-    assert family(store.pids) == []
+    assert await_end(family(store.pids), 5) == []
     assert "database system is shut down" in log
 
 
@@ -132,7 +141,7 @@ def test_postgresql_with_tls_serves_both_at_one_port(private_directory: Path, tm
     assert encrypted == [False, True]
     assert modes == {0o600}
     assert addresses == {store.endpoint.removesuffix("/postgres")}
-    assert family(store.pids) == []
+    assert await_end(family(store.pids), 5) == []
 
 
 def test_a_wheel_out_of_reach_is_copied(private_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +198,7 @@ def test_an_etcd_that_does_not_come_up_leaves_nothing(
     with pytest.raises(LocalEnvironmentError, match="etcd-1 serves"):
         start_etcd_members(tmp_path, members)
     assert len(started) == members
-    assert family(started) == []
+    assert await_end(family(started), 5) == []
 
 
 def test_an_etcd_has_the_space_that_plans_are_held_against(tmp_path: Path) -> None:
@@ -215,7 +224,7 @@ def test_it_serves_on_loopback_only_and_keeps_nothing(tmp_path: Path) -> None:
     terminate(store.pids)
     assert (store.name, store.version) == ("redis", "9.1.2 (Valkey, wheel)")
     assert addresses == {store.endpoint}
-    assert family(store.pids) == []
+    assert await_end(family(store.pids), 5) == []
     assert [each.name for each in (tmp_path / "valkey").iterdir()] == ["redis.log"]
 
 
@@ -249,7 +258,7 @@ def test_a_server_that_does_not_start_shows_why_and_leaves_nothing(
     with pytest.raises(LocalEnvironmentError, match="Bad directive"):
         start_valkey(tmp_path, {"no-such-setting": "1"})
     assert started
-    assert family(started) == []
+    assert await_end(family(started), 5) == []
 
 
 LIMIT_S = 30
