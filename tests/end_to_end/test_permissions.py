@@ -28,6 +28,8 @@ from tests.samples.roles import Roles
 from tests.samples.second_opinion import SecondOpinion
 from tests.samples.service_calls import service_calls
 
+from stepbench.local.stack import BENCHMARK
+
 RUNS_LIMIT_S = 500
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(RUNS_LIMIT_S + 200)]
 
@@ -86,6 +88,14 @@ def _is_stopped(api: ApiClient, run_id: str) -> bool:
     return bool(api.call("GET", f"/runs/{run_id}").body["state"] == "stopped")
 
 
+def _refuse_and_sweep(deployment: Deployment) -> None:
+    """Have the stack refuse a plan, of which an event tells, and the sweeper look at everything, as each hour."""
+    sfn, machine = deployment.stack.aws("stepfunctions"), deployment.stack.outputs[BENCHMARK]
+    arn = sfn.start_execution(stateMachineArn=machine, input='{"name": "refused", "trials": []}')["executionArn"]
+    assert wait_for(lambda: sfn.describe_execution(executionArn=arn)["status"] == "FAILED")
+    deployment.stack.call("SweepTargetsFunction", {})
+
+
 @pytest.fixture(scope="module")
 def calls(deployment: Deployment) -> list[Json]:
     """Run what takes every path, abort a run as from the console, and return what was asked for in a role's name."""
@@ -105,6 +115,7 @@ def calls(deployment: Deployment) -> list[Json]:
         assert wait_for(lambda: deployment.inventory() == before), deployment.inventory()
         finish(process)
     _use_api(deployment)
+    _refuse_and_sweep(deployment)
     return [json.loads(line) for line in deployment.decisions.read_text().splitlines()]
 
 
