@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.api.conftest import ANNA, BERT, MACHINE, Answer, Api
@@ -172,6 +173,17 @@ def test_a_run_is_stopped_by_its_execution(api: Api) -> None:
     api.memory.register.change(run.run_id, ("submitted",), state="stopped")
     assert api.call("DELETE", f"/runs/{run.run_id}").body["state"] == "stopped"
     assert len(api.machine.stopped) == 1
+
+
+def test_a_run_that_ends_while_it_is_stopped_is_no_error(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end is entered in a moment, whichever it is."""
+    run = start(api)
+
+    def stop(**_: str) -> None:
+        raise ClientError({"Error": {"Code": "ValidationException", "Message": "not running"}}, "StopExecution")
+
+    monkeypatch.setattr(api.machine, "stop_execution", stop)
+    assert api.call("DELETE", f"/runs/{run.run_id}").status == 202
 
 
 def test_a_level_is_acknowledged_by_its_team(api: Api) -> None:

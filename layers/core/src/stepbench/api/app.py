@@ -23,7 +23,6 @@ from stepbench.observability import logger
 from stepbench.planning import plan_schema
 from stepbench.planning.problems import shown
 from stepbench.planning.requests import parse_body, parse_submission
-from stepbench.records.storage.run_register import RunQuery
 from stepbench.stages.services import PROMPT, connect
 
 if TYPE_CHECKING:
@@ -56,16 +55,7 @@ def list_runs(wanted: Annotated[RunFilter, Query()]) -> Response[RunList]:
     """Return a page of runs."""
     services = _services()
     caller = _caller(services)
-    query = RunQuery(
-        team=wanted.team or caller.team,
-        plan=wanted.plan,
-        states=wanted.state,
-        since=wanted.since,
-        until=wanted.until,
-        limit=wanted.limit,
-        after=wanted.page,
-    )
-    return _answer(runs.list_runs(query, caller, services))
+    return _answer(runs.list_runs(runs.asked_for(wanted, caller), caller, services))
 
 
 @app.get("/runs/<run_id>", summary="Look at a run")
@@ -180,7 +170,7 @@ def _answer_plan_error(error: PlanError) -> Response[str]:
 def _answer_bad_parameter(error: RequestValidationError) -> Response[str]:
     problems = [
         Problem(
-            path=".".join(str(step) for step in detail["loc"][1:]) or str(detail["loc"][0]),
+            path=".".join(str(step) for step in detail["loc"][1:] if step != "wanted") or str(detail["loc"][0]),
             value=shown(detail.get("input")),
             message=str(detail["msg"]),
             remedy="See the API's description.",

@@ -188,17 +188,8 @@ def _runs_page(visit: _Visit, form: CheckedForm, status: HTTPStatus = HTTPStatus
         wanted = RunFilter.model_validate({**known, "state": states, "limit": _RUNS_SHOWN})
     except ValidationError as error:
         raise ApiError(ErrorKind.BAD_REQUEST, "a parameter is wrong", field_problems(error)) from error
-    query = RunQuery(
-        team=wanted.team or visit.caller.team,
-        plan=wanted.plan,
-        states=wanted.state,
-        since=wanted.since,
-        until=wanted.until,
-        limit=wanted.limit,
-        after=wanted.page,
-    )
     page = _pages().render_runs(
-        runs.list_runs(query, visit.caller, visit.services),
+        runs.list_runs(runs.asked_for(wanted, visit.caller), visit.caller, visit.services),
         runs.list_queue(visit.caller, visit.services),
         plans.list_presets(emulated=bool(visit.services.settings.emulator)),
         wanted,

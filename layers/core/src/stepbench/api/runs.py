@@ -20,6 +20,7 @@ from stepbench.planning.queue import ahead_of, expected_starts
 from stepbench.planning.reading import check_size
 from stepbench.planning.requests import requested_plan
 from stepbench.records.storage import layout
+from stepbench.records.storage.run_register import RunQuery
 from stepbench.stages.guards import check_baseline, check_quotas, enter_run
 from stepbench.stages.turns import execution_arn
 from stepbench.stages.turns import now as _now
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stepbench.api.callers import Caller
+    from stepbench.contracts.api import RunFilter
     from stepbench.contracts.runs import QueueEntry, RunRecord, RunRequest, RunState
-    from stepbench.records.storage.run_register import RunQuery
     from stepbench.stages.services import Services
 
 LINK_S = 300
@@ -115,6 +116,19 @@ def check_team(team: str, caller: Caller) -> None:
         raise ApiError(ErrorKind.NOT_PERMITTED, message)
 
 
+def asked_for(wanted: RunFilter, caller: Caller) -> RunQuery:
+    """Return the query that a list's parameters are."""
+    return RunQuery(
+        team=wanted.team or caller.team,
+        plan=wanted.plan,
+        states=wanted.state,
+        since=wanted.since,
+        until=wanted.until,
+        limit=wanted.limit,
+        after=wanted.page,
+    )
+
+
 def list_runs(query: RunQuery, caller: Caller, services: Services) -> RunList:
     """
     Return a page of a team's runs.
@@ -126,7 +140,7 @@ def list_runs(query: RunQuery, caller: Caller, services: Services) -> RunList:
     first, last = query.times
     if first > last:
         return RunList(runs=())
-    if query.after and not (first <= query.after <= last and "#" in query.after):
+    if query.after and not (first <= query.after <= last and "~" in query.after):
         message = "the parameter page is none that an answer to this query has named"
         raise ApiError(ErrorKind.BAD_REQUEST, message)
     found = services.register.page(query)
@@ -153,9 +167,13 @@ def stop(run_id: str, caller: Caller, services: Services) -> RunView:
         try:
             services.aws("stepfunctions").stop_execution(executionArn=arn, error="Stopped", cause=cause)
         except ClientError as error:
-            if error.response["Error"]["Code"] != "ExecutionDoesNotExist":
-                raise
-            _close(run, "stopped", cause, services)
+            match error.response["Error"]["Code"]:
+                case "ExecutionDoesNotExist":
+                    _close(run, "stopped", cause, services)
+                case "ValidationException":  # it has ended in this moment
+                    pass
+                case _:
+                    raise
     return view(services.register.find(run_id) or run, caller, services)
 
 

@@ -23,9 +23,11 @@ def stores(_options: argparse.Namespace) -> int:
 
 def up(options: argparse.Namespace) -> int:
     """Start the environment, and list its servers."""
+    from stepbench.local.environment import EMULATOR
     from stepbench.local.interrupts import interruptible
     from stepbench.local.logs import following_logs
     from stepbench.local.session import start_environment
+    from stepbench.local.stack import API_URL, local_stack
 
     paths, notify = clone_paths(), messages(options)
     with interruptible(), following_logs(paths.logs, notify) if options.verbose else nullcontext():
@@ -34,6 +36,8 @@ def up(options: argparse.Namespace) -> int:
         write(f"{server.name:<16} {server.endpoint:<34} {server.version}")
     for name, reason in state.skipped.items():
         write(f"{name:<16} skipped: {reason}")
+    if (emulator := state.server(EMULATOR)) is not None:
+        write(f"{'api':<16} {local_stack(state.stack, emulator.endpoint).outputs[API_URL]}")
     write(f"{'dashboard':<16} {dashboard}")
     return OK
 

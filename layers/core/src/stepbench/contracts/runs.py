@@ -100,7 +100,7 @@ class RunRecord(Contract):
     @property
     def place(self) -> str:
         """Return its place among runs by time of submission: an ISO text in UTC, and its id."""
-        return f"{self.submitted_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}#{self.run_id}"
+        return f"{self.submitted_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}~{self.run_id}"
 
 
 class QueueEntry(Contract):

@@ -75,6 +75,8 @@ def describe_outcome(found: Regressions) -> str:
         return f"no numbers in {digits.counted(found.runs, 'run')}"
     worse = sum(each.verdict in _FAILING for each in found.findings)
     said = digits.counted(worse, "regression") if worse else "no regression"
+    if all(each.verdict == "undecidable" for each in found.findings):
+        said = "nothing can be told yet"
     asked = "; a confirming run is asked for" if found.confirm else ""
     series = f"{digits.count(len(found.findings))} series over {digits.counted(found.runs, 'run')}"
     gone = f"; the last run has no numbers of {digits.listed(found.missing)}" if found.missing else ""

@@ -206,7 +206,8 @@ def _ending(arn: str, services: Services) -> tuple[str, str]:
     if status in {RUNNING, GONE}:
         return status, "Step Functions does not know its execution any more"
     told = services.aws("stepfunctions").describe_execution(executionArn=arn)
-    parts = (str(told.get("error") or ""), str(told.get("cause") or ""))
+    cause = str(told.get("cause") or "")
+    parts = ("" if status == ABORTED and cause else str(told.get("error") or ""), cause)  # who stops it says all of it
     return status, ": ".join(filter(None, parts)) or f"its execution ended as {status}"
 
 

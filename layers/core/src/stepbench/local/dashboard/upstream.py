@@ -12,14 +12,14 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.httpsession import URLLib3Session
 
-from stepbench.local.stack import StackError, emulator_session
+from stepbench.local.stack import API_URL, StackError, emulator_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepbench.local.stack import Stack
 
-API_URL = "ApiUrl"
+
 TIMEOUT_S = 35
 """The API itself ends after 30 s."""
 CONNECTIONS = 16

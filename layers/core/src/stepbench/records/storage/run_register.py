@@ -179,7 +179,7 @@ class RunRegister(RunQueue):
         query["Limit"] = _SCANNED if wanted.states else wanted.limit + 1
         if wanted.after:
             place = {key: value, "submitted": wanted.after}
-            query["ExclusiveStartKey"] = {**run_key(wanted.after.partition("#")[2]), **place}
+            query["ExclusiveStartKey"] = {**run_key(wanted.after.partition("~")[2]), **place}
         found: list[Item] = []
         more = True
         while more and len(found) <= wanted.limit:
