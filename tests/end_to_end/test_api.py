@@ -82,8 +82,10 @@ def test_three_runs_take_turns_one_is_cancelled_and_two_are_compared(
     with ThreadPoolExecutor(20) as threads:
         asked = [threads.submit(submit, api, document, **{"Idempotency-Key": "once"}) for _ in range(20)]
         (first,) = {each.result() for each in asked}
-    second, third = submit(api, document), submit(other_team, document)
-
+    assert wait_for(lambda: state_of(api, first) == "running")  # the line's order is that of those who have joined it
+    second = submit(api, document)
+    assert wait_for(lambda: state_of(api, second) == "queued")
+    third = submit(other_team, document)
     assert wait_for(lambda: state_of(other_team, third) == "queued")
     waiting = other_team.call("GET", f"/runs/{third}").body
     assert [each["run_id"] for each in waiting["queue"]["waits_for"]] == [first, second]
