@@ -44,7 +44,7 @@ _COMPARATOR = Path(__file__).resolve().parent / "comparators" / "otava_change_po
 
 
 class Outcome(NamedTuple):
-    """What came of one series. found: after how many runs, confirming ones included, it was told; 0 for never."""
+    """The outcome of one series. found: after how many runs, confirming ones included, it was told; 0 for never."""
 
     values: tuple[float, ...]
     at: int

@@ -68,11 +68,11 @@ class CustomResourceAnswer(_Document):
 
 
 class BootstrapDsqlInput(CustomResourceRequest):
-    """Of a cluster in another region, or of who may log in to one."""
+    """A request about a cluster in another region, or about who may log in to one."""
 
 
 class DropResultsInput(CustomResourceRequest):
-    """Of the results bucket, named as `Bucket` in the properties; `Pass` counts our own calls for one request."""
+    """A request about the results bucket, named as `Bucket` in the properties; `Pass` counts our own calls for one request."""
 
     Pass: int = 1
 

@@ -24,7 +24,7 @@ class RollingMedian(Contract):
 
 
 class LastGreen(Contract):
-    """The same, of runs that kept to the plan's thresholds only."""
+    """The baseline is the level of the last so many runs that kept to the plan's thresholds."""
 
     kind: Literal["last_green"] = "last_green"
     runs: int = Field(default=100, ge=10, le=MOST_RUNS)
