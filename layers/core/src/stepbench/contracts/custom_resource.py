@@ -72,7 +72,7 @@ class BootstrapDsqlInput(CustomResourceRequest):
 
 
 class DropResultsInput(CustomResourceRequest):
-    """A request about the results bucket, named as `Bucket` in the properties; `Pass` counts our own calls for one request."""
+    """A request about the results bucket, named in its properties; `Pass` counts our own calls for it."""
 
     Pass: int = 1
 
