@@ -143,7 +143,7 @@ class RunRegister(RunQueue):
                 "ExpressionAttributeValues": {":state": current.state},
             }
             actions: list[Item] = [{"Put": put}, *self._spend(changed, changed.spent_usd - current.spent_usd)]
-            if current.state == "submitted" != changed.state:
+            if current.state == "submitted" and changed.state != "submitted":
                 actions.append({"Delete": {"Key": starting_key(run_id)}})
             if not self._transact(*actions):
                 return changed
