@@ -174,7 +174,7 @@ def effect(ratio: Estimate, *, below: str = "shorter", above: str = "as long") -
     others are given. An interval that holds 1 names both directions: `12 % lower [30 % lower to 8 % higher]`; what has
     none is `about 45 % lower (no interval: …)`, and what has no more than a lower limit `at least 45 % higher`.
     """  # noqa: RUF002 -- times
-    value, low, high = ratio.low if ratio.value is None else ratio.value, ratio.low, ratio.high
+    value, low, high = ratio.at_least, ratio.low, ratio.high
     if value is None:
         return ratio.reason or NONE
     per_cent = _HALF <= value < _TWICE or min(value, value if low is None else low) <= 0

@@ -41,8 +41,8 @@ def follow(series: Series, given: RunSeries, settings: DetectorSettings, compari
     for run in given.runs:
         begins = begins or bool(run.acknowledged) or (isinstance(baseline, NamedRun) and run.run_id == baseline.run_id)
         estimate = next((each.estimate for each in run.values if each.series == series), None)
-        value = _number(estimate)
-        if estimate is None or value is None:
+        value = estimate.at_least if estimate else None
+        if estimate is None or value is None or value <= 0:
             continue
         if begins:
             detector.begin_level()
@@ -51,14 +51,6 @@ def follow(series: Series, given: RunSeries, settings: DetectorSettings, compari
         runs.append(run)
         estimates.append(estimate)
     return Followed(series, tuple(runs), tuple(estimates), detector, sign)
-
-
-def _number(estimate: Estimate | None) -> float | None:
-    """Return the value; of a quantile beyond the drain limit what it is at least."""
-    if estimate is None:
-        return None
-    value = estimate.value if estimate.value is not None else estimate.low
-    return value if value is not None and value > 0 else None
 
 
 def find_shifts(followed: Followed) -> tuple[Shift, ...]:

@@ -147,5 +147,5 @@ def _together(estimates: Sequence[Estimate]) -> Estimate:
     beyond = next((each for each in estimates if each.value is None and each.low is not None), None)
     if beyond is None:
         return mean_over_runs(estimates)
-    least = mean_over_runs([Estimate(value=each.low if each.value is None else each.value) for each in estimates])
+    least = mean_over_runs([Estimate(value=each.at_least) for each in estimates])
     return Estimate(value=None, low=least.value, reason=beyond.reason)

@@ -28,6 +28,11 @@ class Estimate(Contract):
     high: float | None = None
     reason: str | None = None
 
+    @property
+    def at_least(self) -> float | None:
+        """Return the value, or what it is at least where it is beyond the drain limit; None where nothing is known."""
+        return self.low if self.value is None else self.value
+
     def over(self, number: float) -> Estimate:
         """Return it in multiples of a number that is known exactly."""
         low, value, high = (None if each is None else each / number for each in (self.low, self.value, self.high))

@@ -215,13 +215,8 @@ def _find_runs(series: RunSeries, finding: SeriesFinding) -> list[tuple[SeriesRu
         (run, value.estimate)
         for run in series.runs
         for value in run.values
-        if value.series == finding.series and _least(value.estimate) > 0
+        if value.series == finding.series and (value.estimate.at_least or 0) > 0
     ]
-
-
-def _least(estimate: Estimate) -> float:
-    """Return the value; of a quantile beyond the drain limit what it is at least; 0 where nothing is known."""
-    return (estimate.low if estimate.value is None else estimate.value) or 0.0
 
 
 def _mark(finding: SeriesFinding, run: SeriesRun) -> tuple[str, str]:
