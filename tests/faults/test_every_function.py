@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 import pytest
@@ -25,16 +25,51 @@ RUN_LIMIT_S = 200
 WORK_S = 0.005
 """So much of the processor an invocation takes at least; an idle sandbox takes none."""
 STILL_S = 2.0
-ELSEWHERE = {"ScaleTarget", "MeasureUtilisation", "CheckPrecision"}
-"""Functions of states that are entered by phases which scale, look for a rate, or end when enough is known."""
-STORES = {"ReceiveEvents": "s3"}
-"""Stores whose trials have a function that those on etcd have not."""
+LOAD = {"rate_per_s": 20, "count": 40}
+UNITS = [{"capacity": {"mode": "provisioned", "write_units": units}} for units in (50, 100)]
+STEADY: dict[str, Any] = {"name": "steady", "load": [LOAD]}
+TRIALS: dict[str, dict[str, Any]] = {
+    "ReceiveEvents": {"target": {"store": "s3"}, "phases": [STEADY]},
+    "ScaleTarget": {
+        "target": {"store": "dynamodb", **UNITS[0]},
+        "phases": [STEADY, {"name": "scaled", "load": [LOAD], "scale": UNITS[1]}],
+    },
+    "CheckPrecision": {
+        "target": {"store": "etcd"},
+        "phases": [
+            {
+                "name": "steady",
+                "load": [{"rate_per_s": 50, "duration_s": 5}],
+                "until": {"metric": "p50", "relative_width": 2, "max_events": 2_000},
+            }
+        ],
+    },
+    "MeasureUtilisation": {
+        "target": {"store": "dynamodb", **UNITS[0]},
+        "phases": [{"name": "load", "load": [{"rate_per_s": 20, "of_found": 1, "duration_s": 4}]}],
+        "find_rate": {
+            "utilisation": 0.6,
+            "tolerance": 0.1,
+            "low_per_s": 5,
+            "high_per_s": 20,
+            "probe_s": 5,
+            "probes": 3,
+        },
+    },
+}
+"""Trials that have a function which those on etcd have not."""
 
 
 def _functions() -> list[str]:
     """Return the functions of both machines' Task states, and the receiver."""
     names = {state.name for machine in MACHINES for state in load_machine(machine).tasks()}
-    return sorted((names | {"ReceiveEvents"}) - ELSEWHERE)
+    return sorted({*names, "ReceiveEvents"})
+
+
+def _plan(function: str) -> dict[str, Any]:
+    """Return a plan in which the function has something to do."""
+    found = plan(f"at-{function}".lower(), "etcd", warm_up=10, measured=40)
+    return {**found, "trials": [{**TRIALS[function], "drain_limit_s": 10}]} if function in TRIALS else found
 
 
 class Worker(NamedTuple):
@@ -65,8 +100,7 @@ def _at_work(before: dict[int, Worker], now: dict[int, Worker]) -> list[psutil.P
 def _start_until_at_work(api: ApiClient, deployment: Deployment, function: str) -> tuple[str, list[psutil.Process]]:
     """Start a run and wait until the function is at work in it; return the run's id, and the function's sandboxes."""
     before, working = _workers(deployment, function), list[psutil.Process]()
-    document = plan(f"at-{function}".lower(), STORES.get(function, "etcd"), warm_up=10, measured=40)
-    run_id = str(api.call("POST", "/runs", {"plan": document}).body["run_id"])
+    run_id = str(api.call("POST", "/runs", {"plan": _plan(function)}).body["run_id"])
     until = time.monotonic() + RUN_LIMIT_S
     while not working and time.monotonic() < until:
         working = _at_work(before, _workers(deployment, function))
