@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Experiment = Literal["trigger", "operations"]
+Experiment = Literal["trigger", "operations", "transfer"]
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 """The quantiles that every latency has, and their probabilities."""
 HEADLINE_QUANTILES = ("p50", "p90", "p95", "p99")
@@ -45,8 +45,15 @@ SERVICE_TIME = LatencyDefinition(
     begins="the operation's send, t1",
     ends="its answer, t2",
 )
+TRANSFER_TIME = LatencyDefinition(
+    name="transfer time",
+    formula="last byte − first request",  # noqa: RUF001 -- a minus sign
+    arrives=False,
+    begins="the request for the file, or its first read",
+    ends="its last byte",
+)
 
 
 def measure_of(experiment: Experiment) -> LatencyDefinition:
     """Return the latency that an experiment measures; nothing else decides it."""
-    return TRIGGER_LATENCY if experiment == "trigger" else SERVICE_TIME
+    return {"trigger": TRIGGER_LATENCY, "operations": SERVICE_TIME, "transfer": TRANSFER_TIME}[experiment]

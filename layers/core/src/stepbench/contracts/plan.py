@@ -7,9 +7,9 @@ problems, and expands it into `TrialSpec`s, which are what the state machines ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from stepbench.contracts.application import Application
 from stepbench.contracts.base import BrokenRule, Contract, refuse, repeated_names
@@ -18,6 +18,7 @@ from stepbench.contracts.published import Published
 from stepbench.contracts.rules import TRIAL_RULES
 from stepbench.contracts.threshold.parser import ThresholdText
 from stepbench.contracts.threshold.words import ERRORS_BELOW_1_PERCENT
+from stepbench.contracts.transfer import TransferTrial
 from stepbench.contracts.trial import MAX_TRIALS, FindRate, Record, TrialFields
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "Record",
     "Scale",
     "TrialPlan",
+    "TransferTrial",
     "TrialSpec",
     "Until",
     "Window",
@@ -40,6 +42,8 @@ __all__ = [
 
 MAX_PLANNED_BYTES = 200_000
 """The part of the 256 KiB that `ValidatePlan` may hand on; the rest is for the trials' outcomes."""
+OFFERED = ("trigger", "operations")
+"""Experiments whose load is offered by writers; `TrialPlan` is their model."""
 PLANNED_TRIAL_BYTES, PLANNED_PHASE_BYTES = 350, 90
 
 
@@ -52,11 +56,23 @@ class TrialPlan(TrialFields):
         return self
 
 
+def _experiment_of(trial: Any) -> str:  # noqa: ANN401 -- anything may stand where a trial is expected
+    """Return what decides which model a trial is of; without one it is a trigger's."""
+    named = trial.get("experiment", "trigger") if isinstance(trial, dict) else getattr(trial, "experiment", "trigger")
+    return "offered" if named in OFFERED else str(named)
+
+
+AnyTrial = Annotated[
+    Annotated[TrialPlan, Tag("offered")] | Annotated[TransferTrial, Tag("transfer")],
+    Discriminator(_experiment_of),
+]
+
+
 class Plan(Contract):
     """A benchmark: trials, run one after the other."""
 
     name: Name
-    trials: tuple[TrialPlan, ...] = Field(min_length=1, max_length=MAX_TRIALS)
+    trials: tuple[AnyTrial, ...] = Field(min_length=1, max_length=MAX_TRIALS)
     order: Literal["interleaved", "random"] = Field(
         default="interleaved",
         description="All trials once, as listed, then all once more for the first repeat, and so on; "
@@ -103,12 +119,38 @@ class TrialSpec(Contract):
     index: int = Field(ge=0, le=0xFFFF)
     name: Name
     tag: str = Field(description="`<run tag>-<trial, 4 hex>`: the trial's namespace in every store and table.")
-    plan: TrialPlan = Field(description="Without `matrix`, and with `repeats` 1: both are expanded.")
+    plan: AnyTrial = Field(description="Without `matrix`, and with `repeats` 1: both are expanded.")
     estimate_usd: float = Field(ge=0)
     group: str = Field(default="", description="What the repeats of one trial have in common; empty for its name.")
     base: str = Field(default="", description="The trial's name as written, or its store's; empty where that varies.")
     repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
+
+    @property
+    def offered(self) -> TrialPlan:
+        """
+        Return the plan of a trial whose load writers offer, for rooms that no other trial gets to.
+
+        Raises:
+            TypeError: it is another experiment's.
+        """
+        if not isinstance(self.plan, TrialPlan):
+            message = f"{self.name} is a trial of {self.plan.experiment}, whose load no writer offers"
+            raise TypeError(message)
+        return self.plan
+
+    @property
+    def transfer(self) -> TransferTrial:
+        """
+        Return the plan of a trial of `transfer`, for rooms that no other trial gets to.
+
+        Raises:
+            TypeError: it is another experiment's.
+        """
+        if not isinstance(self.plan, TransferTrial):
+            message = f"{self.name} is a trial of {self.plan.experiment}, which transfers nothing"
+            raise TypeError(message)
+        return self.plan
 
     @property
     def ref(self) -> TrialRef:

@@ -72,6 +72,16 @@ def column_file_key(ref: TrialRef, attempt_id: str, flush: int) -> str:
     return trial_key(ref, f"writers/{attempt_id}/{flush:06d}.sbc")
 
 
+def transfer_key(ref: TrialRef, number: int, attempt: int) -> str:
+    """Return the key of the rows (TransferRows) of one attempt at one process of a trial of `transfer`."""
+    return f"{transfers_prefix(ref)}{number:04d}-{attempt:02x}.json"
+
+
+def transfers_prefix(ref: TrialRef) -> str:
+    """Return what the keys of all such rows begin with."""
+    return trial_key(ref, "transfers/")
+
+
 def attempt_id(phase: int, writer: int, slice_: int, attempt: int) -> str:
     """Return `pp-wwww-ssss-aa` in hexadecimal."""
     return f"{phase:02x}-{writer:04x}-{slice_:04x}-{attempt:02x}"

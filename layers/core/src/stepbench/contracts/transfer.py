@@ -1,0 +1,172 @@
+"""
+A trial of the experiment `transfer`: files of several sizes, downloaded from Lambda and Fargate, cold.
+
+Its machines, lease, target, records and report are those of every trial; what is offered is a number of transfers.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.phase import LoadStep, Name, Phase
+from stepbench.contracts.target import FilesTarget
+from stepbench.contracts.trial import MatrixValues
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Source = Literal["s3", "efs"]
+Platform = Literal["lambda", "fargate"]
+Choice = Literal["random", "each"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+PLATFORMS: tuple[Platform, ...] = get_args(Platform)
+PUBLISHED_SIZES_MIB = (1, 5, 10, 25, 50, 100, 250, 500, 750)
+PUBLISHED_ORDER: tuple[Source, ...] = ("efs", "s3")
+MIB = 2**20
+MAX_FILE_MIB = 5_000
+MAX_TRANSFERS = 1_000
+"""Numbers of transfers stand where an event has its writer's."""
+SLOWEST_MIB_PER_S = 1.5
+"""For upper bounds and time-outs: the slowest published transfer of a large file had a rate of 10."""
+OVERHEAD_S = {"lambda": 10, "fargate": 90}
+"""A new sandbox or task takes up to so long to start; for upper bounds."""
+
+FileSize = Annotated[int, Field(ge=1, le=MAX_FILE_MIB)]
+
+
+class PublishedTransfer(Contract):
+    """A number that somebody published for one cell: a file's size on a platform, from a source."""
+
+    platform: Platform
+    source: Source
+    file_size_mib: FileSize
+    metric: Literal["mean", "median", "p5", "p95", "slowest_over_fastest"] = Field(
+        description="Of rates in MiB/s, but for `slowest_over_fastest`, which is a ratio of two times."
+    )
+    value: float = Field(gt=0, allow_inf_nan=False)
+    citation: str = Field(min_length=1, max_length=200, description="Where it stands.")
+
+
+class TransferTrial(Contract):
+    """
+    So many transfers on each platform; each is one process that reads one file whole, from each source in turn.
+
+    The time of a transfer is that of its bytes alone: start-up, name resolution, TLS and credentials are told apart.
+    """
+
+    experiment: Literal["transfer"]
+    name: Name | None = Field(default=None, description="Without it, `files`.")
+    target: FilesTarget = FilesTarget()
+    sources: tuple[Source, ...] = Field(default=PUBLISHED_ORDER, min_length=1, max_length=len(SOURCES))
+    platforms: tuple[Platform, ...] = Field(default=("lambda",), min_length=1, max_length=len(PLATFORMS))
+    file_sizes_mib: tuple[FileSize, ...] = Field(default=PUBLISHED_SIZES_MIB, min_length=1, max_length=40)
+    choice: Choice = Field(
+        default="random",
+        description="`random`: each transfer reads a file of a size that is drawn; `each`: of the next size in turn.",
+    )
+    order: Literal["published", "shuffled"] = Field(
+        default="published", description="In which order a process reads from its sources: EFS, then S3; or drawn."
+    )
+    transfers: int = Field(ge=1, le=MAX_TRANSFERS, description="On each platform.")
+    every_s: float = Field(
+        default=0,
+        ge=0,
+        le=86_400,
+        allow_inf_nan=False,
+        description="From one transfer's start to the next one's, on each platform; 0: as soon as there is room.",
+    )
+    concurrency: int = Field(default=1, ge=1, le=500, description="So many transfers at once, on each platform.")
+    cold: Literal["required", "preferred", "no"] = Field(
+        default="required",
+        description="`required`: the function is changed before each transfer, and a transfer that a used sandbox "
+        "made all the same is told apart; `preferred`: nothing is changed, and each says what it was; "
+        "`no`: the same, and none is expected to be. A Fargate task is always new.",
+    )
+    connections: int = Field(
+        default=1, ge=1, le=64, description="To S3; beyond 1, each gets a range of the file. EFS has one reader."
+    )
+    block_kib: int = Field(default=1_024, ge=4, le=16_384, description="How much is read, or received, at a time.")
+    dataset: Name | None = Field(
+        default=None, description="Which dataset the rows are appended to, from which reports of any span are made."
+    )
+    repeats: int = Field(default=1, ge=1, le=100)
+    matrix: dict[str, MatrixValues] | None = Field(default=None, min_length=1, max_length=10)
+    published: tuple[PublishedTransfer, ...] = Field(default=(), max_length=200)
+    seed: int = Field(default=7, ge=0, lt=2**63)
+
+    workload: ClassVar[None] = None
+    find_rate: ClassVar[None] = None
+    log_t4: ClassVar[Literal["none"]] = "none"
+    load_from: ClassVar[Literal["lambda"]] = "lambda"
+    pull: ClassVar[bool] = False
+
+    @model_validator(mode="after")
+    def _is_runnable(self) -> Self:
+        refuse(broken for rule in (_list_rules, _reading_rules) for broken in rule(self))
+        return self
+
+    @property
+    def transfers_per_platform_s(self) -> float:
+        """Return how long the transfers of a platform take at most, in seconds."""
+        longest = max(self.file_sizes_mib) * len(self.sources) / SLOWEST_MIB_PER_S
+        slowest = longest + max(OVERHEAD_S[platform] for platform in self.platforms)
+        return max(self.every_s * (self.transfers - 1) + slowest, slowest * math.ceil(self.transfers / self.concurrency))
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Return the one phase that all transfers are of, as the machines, the progress and the estimate see it."""
+        step = LoadStep(rate_per_s=max(self.reads / self.transfers_per_platform_s, 0.001), count=self.reads)
+        return (Phase(name="transfers", load=(step,)),)
+
+    @property
+    def run_phases(self) -> tuple[Phase, ...]:
+        """Return the phases as they are run."""
+        return self.phases
+
+    @property
+    def processes(self) -> int:
+        """Return how many processes run: invocations and tasks."""
+        return self.transfers * len(self.platforms)
+
+    @property
+    def reads(self) -> int:
+        """Return how many files are read, which is how many rows there are."""
+        return self.processes * len(self.sources)
+
+    @property
+    def events(self) -> int:
+        """Return the same: what is offered."""
+        return self.reads
+
+    @property
+    def length_s(self) -> float:
+        """Return how long the transfers take at most, in seconds; orchestration comes on top."""
+        return self.transfers_per_platform_s
+
+    @property
+    def copies(self) -> int:
+        """Return how many trials it expands into."""
+        return math.prod(len(values) for values in (self.matrix or {}).values()) * self.repeats
+
+
+def _list_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
+    for field in ("sources", "platforms", "file_sizes_mib"):
+        values = getattr(trial, field)
+        for place, value in enumerate(values):
+            if value in values[:place]:
+                yield BrokenRule(f"{field}[{place}]", "is listed twice", "Remove one of the two.")
+
+
+def _reading_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
+    if "s3" not in trial.sources and trial.connections > 1:
+        yield BrokenRule("connections", "has no effect without s3 in sources", "Remove it, or add s3.")
+    for place, published in enumerate(trial.published):
+        known = (trial.platforms, trial.sources, trial.file_sizes_mib)
+        cell = (published.platform, published.source, published.file_size_mib)
+        if any(each not in among for each, among in zip(cell, known, strict=True)):
+            message = f"is of {cell[1]} on {cell[0]} at {cell[2]} MiB, which the trial does not measure"
+            yield BrokenRule(f"published[{place}]", message, "Remove it, or extend the trial.")
