@@ -172,6 +172,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
             shared.module_path,
             shared.base_environment(),
             python,
+            int(os.environ.get("ECS_TASKS_AT_ONCE") or 0),
         )
     )
     tasks.wait_for_tasks(machines, ecs)

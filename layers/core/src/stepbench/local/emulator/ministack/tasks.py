@@ -30,6 +30,7 @@ LAYERS = "LAYERS"
 STOP_TIMEOUT_S = 30.0
 LOOK_S = 0.1
 STOPPED_BY_USER = 143
+CAPACITY = "Capacity is unavailable at this time. Please try again later or in a different availability zone"
 _ABORTED = "execution aborted"
 
 
@@ -45,6 +46,7 @@ class Parts:
         module_path: of `lambda_environment`.
         base: what every sandbox's environment has.
         python: the interpreter that stands for Lambda's.
+        at_once: so many tasks may run; further ones find no capacity. 0: any number.
     """
 
     ecs: Any
@@ -53,6 +55,7 @@ class Parts:
     module_path: Callable[[str, list[Path]], str]
     base: Json
     python: str
+    at_once: int = 0
     processes: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def command(self, container: Json, override: Json) -> list[str]:
@@ -107,10 +110,14 @@ class Parts:
 def run_as_processes(parts: Parts) -> None:
     """Let RunTask start processes, and StopTask end them, where the API is asked and where state machines do."""
     ecs = parts.ecs
-    stock_run, stock_stop = ecs._run_task, ecs._stop_task  # noqa: SLF001 -- wrapped
+    stock_run, stock_stop, placing = ecs._run_task, ecs._stop_task, threading.Lock()  # noqa: SLF001 -- wrapped
 
     def run_task(data: Json) -> Any:  # noqa: ANN401 -- a response
-        answer = stock_run(data)
+        with placing:
+            running = sum(task["lastStatus"] != "STOPPED" for task in ecs._tasks.values())  # noqa: SLF001
+            if parts.at_once and running >= parts.at_once:
+                return ecs.json_response({"tasks": [], "failures": [{"reason": CAPACITY}]})
+            answer = stock_run(data)
         if answer[0] >= 400:  # noqa: PLR2004 -- HTTP
             return answer
         told = json.loads(answer[2])
