@@ -24,8 +24,8 @@ FINE_DRAWS = 3_000
 """For a p-value down to 1 / 3,001, where so many tests share an error that 5 % is far too much for one."""
 MAX_MODES = 8
 _PROMISING = 0.02
-_FINE_LEVELS = np.array([0.0004, 0.0007, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.005, 0.007, 0.01, 0.015, 0.02])
-_GRID = 1_024
+_FINE_LEVELS = (0.0004, 0.0007, 0.001, 0.0015, 0.002, 0.003, 0.004, 0.005, 0.007, 0.01, 0.015)
+_GRID = 512
 _INSIDE = (0.02, 0.98)
 """Modes are counted between these quantiles: single values far out make modes of their own at any bandwidth."""
 _REACH = 6.0
@@ -127,12 +127,8 @@ class ModeTest:
         p_value = _calibrated(ratios)
         if not fine or p_value > _PROMISING:
             return p_value
-        beyond = np.zeros(_FINE_LEVELS.size)
-        for several in self._density.resamples(self._single, FINE_DRAWS, self._rng):
-            widths = self._single * _limit(_FINE_LEVELS)
-            beyond += [np.count_nonzero(several.count_modes(width) > 1) for width in widths]
-        rejects = np.nonzero((beyond + 1) / (FINE_DRAWS + 1) <= _FINE_LEVELS)[0]
-        return float(_FINE_LEVELS[rejects[0]]) if rejects.size else max(p_value, _PROMISING)
+        resamples = self._density.resamples(self._single, FINE_DRAWS, self._rng)
+        return max(p_value, _PROMISING) if (found := _fine(tuple(resamples), self._single)) is None else found
 
     def _settled(self, further: float) -> float:
         """Return the critical bandwidth of the smallest number of modes, two or more, that Silverman's test accepts."""
@@ -163,8 +159,8 @@ class _Density:
 
     def shape(self, bandwidth: float) -> tuple[Values, Values]:
         """Return the estimate's local maxima and, one fewer, the minima between them, ascending."""
-        height, rises = self._sample.heights(bandwidth)[0], self._sample.slopes(bandwidth)[0]
-        tops = np.nonzero((rises[:-1] > 0) & (rises[1:] < 0))[0] + 1
+        height = self._sample.heights(bandwidth)[0]
+        tops = np.nonzero(self._sample.tops(bandwidth)[0])[0] + 1
         if not tops.size:
             tops = np.array([int(height.argmax())])
         lows = [int(one + height[one:other].argmin()) for one, other in pairwise(tops)]
@@ -206,24 +202,22 @@ class _Resamples:
         found: Values = np.fft.irfft(self._spectrum * np.exp(-0.5 * (self._waves * bandwidth) ** 2), _GRID)
         return found
 
-    def slopes(self, bandwidth: Values | float) -> NDArray[np.int8]:
+    def tops(self, bandwidth: Values | float) -> NDArray[np.bool_]:
         """
-        Return 1 where an estimate rises to the next place, -1 where it falls, and 0 before it does either inside.
+        Tell where an estimate has a local maximum inside, shape (rows, grid - 2), beginning with the second place.
 
-        What the transform leaves behind in flat places is no slope: there, and beyond the inside, it is the last one's.
+        What the transform leaves behind in flat places is no slope; those lie in valleys.
         """
         height = self.heights(bandwidth)
-        slope = np.diff(height)
-        steep = np.abs(slope) > _FLAT * height.max(axis=1)[:, None]
-        signs = np.where(steep & self._inside, np.sign(slope), 0).astype(np.int8)
-        latest = np.maximum.accumulate(np.where(signs != 0, np.arange(signs.shape[1]), 0), axis=1)
-        return np.take_along_axis(signs, latest, axis=1)
+        rises = np.diff(height) > _FLAT * height.max(axis=1)[:, None]
+        rises &= self._inside
+        found: NDArray[np.bool_] = rises[:, :-1] & ~rises[:, 1:] & self._inside[:, 1:]
+        return found
 
     def count_modes(self, bandwidth: Values | float) -> NDArray[np.int64]:
         """Return how many local maxima each estimate has inside; one where it only rises or falls."""
-        rises = self.slopes(bandwidth)
-        tops: NDArray[np.int64] = ((rises[:, :-1] > 0) & (rises[:, 1:] < 0)).sum(axis=1)
-        return np.maximum(tops, 1)
+        counts: NDArray[np.int64] = self.tops(bandwidth).sum(axis=1)
+        return np.maximum(counts, 1)
 
     def critical_bandwidths(self, modes: int = 1) -> Values:
         """Return each one's smallest bandwidth with no more modes than these."""
@@ -236,7 +230,7 @@ class _Resamples:
         return high[:, 0]
 
 
-def _limit(alpha: Values) -> Values:
+def _limit(alpha: Values | float) -> Values:
     """
     Return by which factor a resample's bandwidth has to be larger at which level.
 
@@ -260,3 +254,13 @@ def _calibrated(ratios: Values) -> float:
     below = np.searchsorted(np.sort(ratios), _limit(alpha), side="right") / ratios.size
     rejects = np.nonzero(below >= 1 - alpha)[0]
     return float(alpha[rejects[0]]) if rejects.size else 1.0
+
+
+def _fine(resamples: tuple[_Resamples, ...], bandwidth: float) -> float | None:
+    """Return the smallest of the fine levels at which the rule rejects, the sample counted among its resamples."""
+    for alpha in _FINE_LEVELS:
+        width = bandwidth * float(_limit(alpha))
+        beyond = sum(int(np.count_nonzero(several.count_modes(width) > 1)) for several in resamples)
+        if (beyond + 1) / (FINE_DRAWS + 1) <= alpha:
+            return alpha
+    return None
