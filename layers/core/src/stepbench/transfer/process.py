@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from stepbench.contracts.transfer_rows import TransferRow, TransferRows
 from stepbench.errors import RecordsLostError, RecordsUnavailableError
 from stepbench.model.errors import TIMEOUT
-from stepbench.records.formats.transfer_lines import transfer_line
+from stepbench.records.formats.transfer_log import transfer_line
 from stepbench.records.storage import layout
 from stepbench.records.storage.receiver_paths import (
     bucket_place,
