@@ -156,7 +156,8 @@ def _validated(document: dict[str, Any], validate: Callable[[], Any]) -> tuple[A
 def _broken_of(document: dict[str, Any], found: Any) -> _Broken:  # noqa: ANN401 -- pydantic's
     field = str(found["loc"][0]) if found["loc"] else ""
     words = {"missing": "is missing", "extra_forbidden": "is no field of this form"}
-    return _Broken(field, document.get(field), words.get(found["type"], found["msg"].lower()))
+    said = found["msg"][:1].lower() + found["msg"][1:]
+    return _Broken(field, document.get(field), words.get(found["type"], said))
 
 
 def _row_of(line: PublishedLine, run_id: str, number: int) -> TransferRow:
@@ -185,7 +186,9 @@ def _contradictions(line: PublishedLine) -> Iterator[_Broken]:
     """Yield where a number is not what others in its line make it."""
     if line.file_mib is not None and round(line.file_mib * MIB) != line.file_bytes:
         yield _Broken("file-size-mb", line.file_mib, f"is not what file-size says, {line.file_bytes} bytes")
-    if line.duration_s is not None and abs(line.duration_s * 1e9 - line.duration_ns) > max(1e3, 1e-6 * line.duration_ns):
+    if line.duration_s is not None and abs(line.duration_s * 1e9 - line.duration_ns) > max(
+        1e3, 1e-6 * line.duration_ns
+    ):
         yield _Broken("duration-s", line.duration_s, f"is not what duration-ns says, {line.duration_ns} ns")
     if line.start_ns is not None and line.end_ns is not None and line.end_ns - line.start_ns != line.duration_ns:
         yield _Broken("end-time", line.end_ns, f"is not start-time and duration-ns, {line.duration_ns} ns, later")

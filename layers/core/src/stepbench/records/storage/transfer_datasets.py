@@ -97,9 +97,7 @@ def span_keys(name: str, objects: Objects, span: Span) -> tuple[str, ...]:
     return tuple(key for key in keys if (day := layout.dataset_day(key)) and span.holds(date.fromisoformat(day)))
 
 
-def read_span(
-    name: str, objects: Objects, span: Span | None = None, columns: Sequence[str] | None = None
-) -> pa.Table:
+def read_span(name: str, objects: Objects, span: Span | None = None, columns: Sequence[str] | None = None) -> pa.Table:
     """
     Read the rows of a span of days, by days; no file of another day is read.
 
@@ -111,12 +109,9 @@ def read_span(
         RecordsUnavailableError: the bucket does not answer.
     """
     wanted = span_keys(name, objects, span or Span())
-
-    def read(key: str) -> pa.Table:
-        return decode_transfers(objects.get_bytes(key), key, columns)
-
     with ThreadPoolExecutor(READ_AT_ONCE) as threads:
-        tables = list(threads.map(read, wanted))
+        contents = threads.map(objects.get_bytes, wanted)
+        tables = [decode_transfers(content, key, columns) for key, content in zip(wanted, contents, strict=True)]
     metadata = {
         "description": DESCRIPTION,
         "schema": str(TRANSFERS_SCHEMA),
@@ -134,9 +129,11 @@ def _all_stand_ins(tables: Mapping[str, pa.Table]) -> dict[str, str]:
     for key, table in tables.items():
         own = stand_ins_of(table)
         if found is not None and own != found:
-            message = f"{key} was measured with {_words(own)}, and earlier files with {_words(found)}"
-            remedy = "Name a span of days on which all was measured alike, or keep two datasets."
-            raise CorruptRecordsError(f"{message}. {remedy}")
+            message = (
+                f"{key} was measured with {_words(own)}, and earlier files with {_words(found)}. "
+                "Name a span of days on which all was measured alike, or keep two datasets."
+            )
+            raise CorruptRecordsError(message)
         found = own
     return found or {}
 
