@@ -17,10 +17,10 @@ from stepbench.contracts.transfer import Platform, Source
 
 TransferCaveat = Literal["few", "dependent", "warm", "cached", "wrong_digest", "client_limit", "unfinished"]
 """
-few: too few transfers for an interval of p5 and p95. dependent: transfers depend on those before or on their sandbox, so
-that intervals count fewer. warm: some are not proven cold. cached: pages of some files were in memory before. wrong_digest:
-the bytes of some were not the file's. client_limit: the reading process used most of a CPU, so that the rate may be its
-own. unfinished: some failed, or were cut off; they have no rate, and might have been the slowest.
+few: too few transfers for an interval of p5 and p95. dependent: transfers depend on those before or on their sandbox,
+so that intervals count fewer. warm: some are not proven cold. cached: pages of some files were in memory before.
+wrong_digest: the bytes of some were not the file's. client_limit: the reading process used most of a CPU, so that the
+rate may be its own. unfinished: some failed, or were cut off; they have no rate, and might have been the slowest.
 """
 
 
@@ -28,7 +28,7 @@ class TransferAccounting(Contract):
     """
     What became of all reads. offered = ok + failed + unknown + missing, and ok + failed + unknown is all rows.
 
-    Of the rows: cold, warm and unknown_start add up to them all, and so do sound digests, wrong ones and those not told.
+    Of the rows: cold, warm and unknown_start add up to them all; so do sound digests, wrong ones and those not told.
     """
 
     offered: int | None = Field(default=None, ge=0, description="None where nobody knows, as of a dataset of others.")
@@ -186,13 +186,18 @@ class TransferPair(Contract):
     weekdays: TransferDependence
     changes: tuple[TransferChange, ...] = ()
     changes_reason: str | None = Field(default=None, description="Why changes are not looked for.")
+    modes: TransferModes = Field(
+        description="Of all sizes together, each about its own mean: their rates are scaled to the mean of those means."
+    )
     variance: TransferVariance
 
 
 class TransferFindings(Contract):
     """
-    What transfers show. All that is called found is found at a family-wise error of 5 %: no more than one report of twenty
-    finds anything where there is nothing.
+    What transfers show.
+
+    All that is called found is found at a family-wise error of 5 %: no more than one report of twenty finds anything
+    where there is nothing. Stalls are counted, not tested.
     """
 
     n: int = Field(ge=0, description="Rows.")
