@@ -30,8 +30,6 @@ class Settings(BaseModel):
     teams: str = Field(default="", description="JSON: ARN of a role or user → team; others are a team by their name.")
     results_retention_days: int = Field(default=365, ge=1)
     target_bucket: str = ""
-    files_bucket: str = Field(default="", description="Where the files are that `transfer` downloads.")
-    files_folder: str = Field(default="", description="Where EFS is mounted; empty: it is not.")
     target_table_prefix: str = ""
     receive_events_function_arn: str = ""
     check_clock_function_arn: str = ""

@@ -242,7 +242,11 @@ def describe_accounting(found: TransferAccounting) -> str:
     """Say what became of all reads, in one sentence that adds up."""
     rows = found.ok + found.failed + found.unknown
     offered = rows if found.offered is None else found.offered
-    parts = [f"{digits.count(found.ok)} ok", f"{digits.count(found.failed)} failed", f"{digits.count(found.unknown)} unknown"]
+    parts = [
+        f"{digits.count(found.ok)} ok",
+        f"{digits.count(found.failed)} failed",
+        f"{digits.count(found.unknown)} unknown",
+    ]
     parts.append("missing ones are not known" if found.missing is None else f"{digits.count(found.missing)} missing")
     verb = "has rows of" if found.offered is None else "were offered"
     whole = f"{digits.counted(offered, 'read')}: " if found.offered is not None else f"{digits.counted(rows, 'row')}: "

@@ -25,6 +25,7 @@ from stepbench.drivers.metering import metric_of, metric_parameter
 from stepbench.errors import LoadHostLostError, Problem, RateNotFoundError
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import read_utilisations
+from stepbench.stages.plan_transfers import plan_transfers
 from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.stats.bracketing import Decision, decide_after, describe_probe
 
@@ -54,11 +55,14 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
 
     Raises:
         RateNotFoundError: the phase is to be offered at a rate that was not found.
+        TargetUnavailableError: a file of a trial of `transfer` is not there.
         LoadHostLostError: its load is to come from a load host, and none takes writers, or not as many at once.
         TrialCancelledError: the trial is to stop.
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
+    if isinstance(spec.plan, TransferTrial):
+        return plan_transfers(spec, services)
     rated = None if spec.plan.phases[task.phase].gapless else with_found_rate(spec, task.phase, services)
     if rated is None:
         return PlanPhaseOutput(needed=False, items_bucket="", items_key="", max_concurrency=1)

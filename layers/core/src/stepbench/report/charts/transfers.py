@@ -117,13 +117,24 @@ def hour_map() -> alt.LayerChart | alt.FacetChart:
         alt.Tooltip("n:Q", title="transfers"),
     ]
     tiles = named("hours").mark_rect(stroke=None).encode(x=x, y=y, color=color)
-    touched = touch(named("hours").mark_rect(color="#808a94").encode(x=x, y=y, tooltip=tooltip), "day", "hour", shown=0.5, nearest=False)
+    touched = touch(
+        named("hours").mark_rect(color="#808a94").encode(x=x, y=y, tooltip=tooltip),
+        "day",
+        "hour",
+        shown=0.5,
+        nearest=False,
+    )
     return framed(alt.layer(tiles, touched), 7 * HOURS_PX, days=_WEEKDAYS, low=0.5, top=2)
 
 
 def progress_curves() -> alt.LayerChart | alt.FacetChart:
     """Draw how many MiB of some transfers were there after how long; a stall is a level line."""
-    x = alt.X("seconds:Q", title="seconds since the start", scale=alt.Scale(domainMin=0, nice=False), axis=alt.Axis(grid=False))
+    x = alt.X(
+        "seconds:Q",
+        title="seconds since the start",
+        scale=alt.Scale(domainMin=0, nice=False),
+        axis=alt.Axis(grid=False),
+    )
     y = alt.Y("mib:Q", title="MiB received", scale=alt.Scale(domainMin=0, nice=False), axis=rate_axis())
     legend = alt.Legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2)
     color = alt.Color("kind:N", title=None, scale=alt.Scale(domain=LABELS), legend=legend)
@@ -157,7 +168,17 @@ def _began(field: str) -> alt.X:
 
 
 def _params(**more: Any) -> dict[str, Any]:  # noqa: ANN401 -- any JSON
-    return {_FIELD: "platform", _OWN: "lambda", "labels": [], "entry_px": 100, "names": {}, "low": 0.5, "high": 1000, "top": 1, **more}
+    return {
+        _FIELD: "platform",
+        _OWN: "lambda",
+        "labels": [],
+        "entry_px": 100,
+        "names": {},
+        "low": 0.5,
+        "high": 1000,
+        "top": 1,
+        **more,
+    }
 
 
 def _color(**look: Any) -> alt.Color:  # noqa: ANN401 -- Altair's own
