@@ -118,6 +118,11 @@ class TransferRow(Contract):
     outcome: TransferOutcome
     error: str = ""
 
+    @property
+    def name(self) -> str:
+        """Return what names the read within its trial, and no other: process, attempt, place."""
+        return f"{self.number}-{self.attempt}-{self.place}"
+
 
 class TransferRows(Contract):
     """The reads of one process. Stored once, at its end, under `layout.transfer_key`."""
