@@ -67,7 +67,6 @@ class PrepareTargetOutput(Contract):
         default_factory=lambda known: int(known["ready_by"].timestamp()) + FLAGS_LIVE_S,
         description="Seconds since the epoch: TTL of the flags that the state machine itself sets in the table.",
     )
-    seeds: bool = Field(default=False, description="Whether `SeedFiles` has files to make, or to look at, first.")
 
 
 class AwaitTargetInput(TrialInput):
