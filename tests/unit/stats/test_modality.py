@@ -5,7 +5,7 @@ import pytest
 
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import modality
-from stepbench.stats.modality import find_modes
+from stepbench.stats.modality import ModeTest, find_modes
 
 Values = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -29,11 +29,36 @@ def test_two_modes_are_seen_and_found() -> None:
     assert found.n == 500
 
 
-def test_three_modes_are_three_and_more_stop_at_four() -> None:
-    """One step at a time, until what is left is chance; of a comb the cost is bounded."""
+def test_three_modes_are_three_and_five_are_five_unless_that_is_more_than_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One step at a time, until what is left is chance; the cost is bounded."""
     found = find_modes(mixture((1, 0.1, 200), (5, 0.1, 200), (25, 0.1, 200)), rng())
     assert found.at == pytest.approx((1, 5, 25), rel=0.1)
-    assert len(find_modes(mixture(*((3.0**place, 0.05, 100) for place in range(6))), rng()).at) == 4
+    comb = mixture(*((3.0**place, 0.05, 100) for place in (0, 1, 2.5, 3.5, 6)))
+    assert len(find_modes(comb, rng()).at) == 5
+    monkeypatch.setattr(modality, "MAX_MODES", 4)
+    assert len(find_modes(comb, rng()).at) == 4
+
+
+def test_shares_are_of_what_lies_between_the_valleys() -> None:
+    """Of 500 values 100 are about 20 ms; the two parts do not overlap."""
+    assert find_modes(mixture((5, 0.1, 400), (20, 0.1, 100)), rng()).shares == (0.8, 0.2)
+
+
+def test_small_p_values_are_told_apart_where_many_tests_share_an_error() -> None:
+    """Two modes far apart: below a two-thousandth, which 200 resamples cannot show."""
+    values = mixture((5, 0.1, 60), (20, 0.1, 30))
+    with pytest.raises(InsufficientSampleError, match="n=90 < 100"):
+        ModeTest(values, rng())
+    assert ModeTest(values, rng(), least=50, fine=True).p_value == 0.0004
+
+
+def test_modes_that_are_not_significant_enough_are_one() -> None:
+    """The level is the caller's, who knows how many tests share an error."""
+    test = ModeTest(mixture((5, 0.1, 400), (20, 0.1, 100)), rng())
+    assert len(test.modes(0.05).at) == 2
+    assert len(test.modes(0.0).at) == 1
 
 
 def test_one_mode_stays_one_however_long_its_tail() -> None:
@@ -52,7 +77,7 @@ def test_a_density_that_only_falls_has_its_mode_at_the_start() -> None:
 
 def test_equal_values_have_one_mode() -> None:
     """A delay may be constant to the nanosecond."""
-    assert find_modes(np.full(150, 5.0), rng()) == (1.0, (5.0,), 150)
+    assert find_modes(np.full(150, 5.0), rng()) == (1.0, (5.0,), 150, (1.0,))
 
 
 def test_what_has_no_logarithm_is_left_out_and_too_few_tell_nothing() -> None:

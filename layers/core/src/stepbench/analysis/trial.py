@@ -74,7 +74,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
         **place_in_run(spec),
         name=spec.name,
         index=spec.index,
-        store=spec.plan.target.store,
+        store=spec.offered.target.store,
         provider=evidence.provider,
         load_hosts=evidence.load_hosts,
         emulated=evidence.emulated,
@@ -89,7 +89,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
         comparisons=comparisons(evidence, windows),
         change_points=change_points(evidence),
         modality=tuple(modality(evidence, window) for window in windows),
-        replication=replication(spec.plan, windows, results),
+        replication=replication(spec.offered, windows, results),
         found_rate=found_rate(evidence),
         stopped=stopped,
         cost_usd=trial_cost(evidence, functions),
@@ -113,7 +113,7 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
     resolution_ns = tells_event_time(evidence.spec)
     return WindowResult(
         name=window.name,
-        phase=evidence.spec.plan.phases[window.phase].name,
+        phase=evidence.spec.offered.phases[window.phase].name,
         n=window.n,
         sent=window.sent,
         failed=int(np.count_nonzero(outcomes == Outcome.FAILED)),
@@ -123,7 +123,7 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         duplicates=window.count_duplicates(),
         offered_per_s=window.offered / window.length_s,
         achieved_per_s=window.achieved_per_s,
-        latency_ms=window.latency(latency_of(evidence.spec.plan)),
+        latency_ms=window.latency(latency_of(evidence.spec.offered)),
         after_ack_ms=window.arrival_latency(after_ack),
         event_resolution_ms=resolution_ns / NS_PER_MS if resolution_ns else None,
         to_event_ms=window.latency(to_event) if resolution_ns else None,
@@ -149,7 +149,7 @@ def _nothing_measured(evidence: Evidence, windows: tuple[WindowResult, ...]) -> 
 
 def _account(evidence: Evidence) -> tuple[Accounting | None, Accounting | None]:
     """Account for the measured phases and for the others; None where none of them was planned."""
-    joined, phases = evidence.joined, evidence.spec.plan.phases
+    joined, phases = evidence.joined, evidence.spec.offered.phases
     measured = np.zeros(joined.size, dtype=np.bool_)
     for number, phase in enumerate(phases):
         measured[slice(*joined.grid.span_of_phase(number))] = phase.measured
@@ -165,7 +165,7 @@ def _cut_off_ns(evidence: Evidence) -> int | None:
     if evidence.failure.Error != TrialCancelledError.__name__:
         return None
     last_t2_ns = max((file.last_t2_ns for file in evidence.records.files), default=0)  # nobody waited longer for it
-    return last_t2_ns - round(evidence.spec.plan.drain_limit_s * NS_PER_S)
+    return last_t2_ns - round(evidence.spec.offered.drain_limit_s * NS_PER_S)
 
 
 def _floor(evidence: Evidence) -> Latency | None:
@@ -174,8 +174,8 @@ def _floor(evidence: Evidence) -> Latency | None:
     if values_ms.size == 0:
         return None
     at_s = np.arange(values_ms.size) / FLOOR_PER_S
-    rng = np.random.default_rng(evidence.spec.plan.seed)
-    return Sample(values_ms, at_s, values_ms.size / FLOOR_PER_S, evidence.spec.plan.drain_limit_s, rng).latency()
+    rng = np.random.default_rng(evidence.spec.offered.seed)
+    return Sample(values_ms, at_s, values_ms.size / FLOOR_PER_S, evidence.spec.offered.drain_limit_s, rng).latency()
 
 
 def _invocations(evidence: Evidence) -> tuple[Invocations, ...]:
@@ -184,7 +184,7 @@ def _invocations(evidence: Evidence) -> tuple[Invocations, ...]:
     for page in evidence.pages:
         lines.setdefault(page.function, {}).update((line.request_id, line) for line in page.lines)
     items = evidence.records.items
-    receiver = evidence.spec.plan.target.receiver
+    receiver = evidence.spec.offered.target.receiver
     if receiver == RECEIVER:
         # It serves every trial of the stack: only this trial's invocations count. CheckClock serves one at a time.
         own = items.invocations()

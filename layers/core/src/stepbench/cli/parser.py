@@ -12,6 +12,7 @@ import stepbench
 from stepbench.cli import (
     completion,
     dashboard,
+    datasets,
     environment,
     plans,
     prices,
@@ -38,6 +39,7 @@ COMMANDS: tuple[Command, ...] = (
     *reports.COMMANDS,
     *regressions.COMMANDS,
     *run_list.COMMANDS,
+    *datasets.COMMANDS,
     *prices.COMMANDS,
     *environment.COMMANDS,
     *dashboard.COMMANDS,

@@ -40,6 +40,7 @@ def _find(folder: Path) -> tuple[list[_Listed], list[str]]:
     """Return the runs below a folder, and what is wrong with other folders there."""
     from stepbench.contracts.result import RunSummary
     from stepbench.loading import SUMMARY, newest_first, read_model
+    from stepbench.records.storage.layout import DATASETS
 
     if not folder.is_dir():
         remedy = "Run a plan first, or name the folder of runs."
@@ -52,7 +53,8 @@ def _find(folder: Path) -> tuple[list[_Listed], list[str]]:
             listed.append(_Listed(run, read_model(run / SUMMARY, RunSummary)))
         except (CorruptRecordsError, OSError) as error:
             unreadable.append(f"{run}: {error}")
-    others = sorted(each for each in folder.iterdir() if each.is_dir() and each not in finished)
+    datasets = folder / DATASETS.rstrip("/")
+    others = sorted(each for each in folder.iterdir() if each.is_dir() and each not in {*finished, datasets})
     unreadable.extend(f"{each}: has no {SUMMARY}; its run goes on, was killed, or is none" for each in others)
     return listed, unreadable
 

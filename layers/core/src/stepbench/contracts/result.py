@@ -17,6 +17,7 @@ from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.clock_check import ClockCheck
 from stepbench.contracts.cost import Cost, PerDollar, RunCost
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StallSpan, WindowSample
+from stepbench.contracts.measure import Experiment
 from stepbench.contracts.measures import (
     ChangePoint,
     Comparison,
@@ -27,6 +28,9 @@ from stepbench.contracts.measures import (
 )
 from stepbench.contracts.search import FoundRate, StoppedPhase
 from stepbench.contracts.threshold.result import ThresholdResult
+from stepbench.contracts.transfer import PublishedTransfer
+from stepbench.contracts.transfer_drawn import DrawnTransfers
+from stepbench.contracts.transfer_result import TransferFindings
 from stepbench.contracts.verdict import Verdict
 
 SUMMARY_SCHEMA = 2
@@ -171,7 +175,7 @@ class TrialSummary(Contract):
 
     name: str
     index: int
-    experiment: Literal["trigger", "operations"] = "trigger"
+    experiment: Experiment = "trigger"
     store: str
     provider: str
     load_hosts: tuple[str, ...] = Field(
@@ -205,6 +209,11 @@ class TrialSummary(Contract):
     repeat: int = Field(default=0, ge=0, description="Number within the group, from 0.")
     removed: tuple[str, ...] = Field(default=(), description="What its tear-down has removed from the store.")
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
+    transfers: TransferFindings | None = Field(default=None, description="Of the experiment `transfer` only.")
+    stand_ins: dict[str, str] = Field(
+        default={}, description="Of `transfer`: what was measured in place of AWS's, by platform and source."
+    )
+    published_transfers: tuple[PublishedTransfer, ...] = Field(default=(), description="As its plan has them.")
     setup: dict[str, Scalar] = Field(
         default={},
         description="What of its plan can make its numbers differ from another trial's, by dotted path, measured "
@@ -247,6 +256,7 @@ class TrialResult(Contract):
     boxes: tuple[BoxStats, ...] = ()
     rates: tuple[RateBins, ...] = Field(default=(), description="Of phases with more than one load step.")
     samples: tuple[WindowSample, ...] = Field(default=(), description="Of DynamoDB's windows up to 1,000 events.")
+    transfers: DrawnTransfers | None = Field(default=None, description="Of the experiment `transfer` only.")
 
 
 class RunSummary(Contract):

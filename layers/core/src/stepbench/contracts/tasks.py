@@ -61,12 +61,12 @@ class PrepareTargetOutput(Contract):
     """Prepared; delivery is proved by `AwaitTarget`. `lanes`: the watch branch's Map items, empty for push."""
 
     lanes: tuple[int, ...]
+    seeds: bool = Field(default=False, description="Whether SeedFiles is called before the load.")
     ready_by: AwareDatetime = Field(description="AwaitTarget gives up after this.")
     flags_expire_at: int = Field(
         default_factory=lambda known: int(known["ready_by"].timestamp()) + FLAGS_LIVE_S,
         description="Seconds since the epoch: TTL of the flags that the state machine itself sets in the table.",
     )
-    seeds: bool = Field(default=False, description="Whether `SeedFiles` has files to make, or to look at, first.")
 
 
 class AwaitTargetInput(TrialInput):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.plan import AnyTrial
     from stepbench.local.paths import Paths
 
     Notify = Callable[[str], None]
@@ -61,7 +61,7 @@ class LocalSession:
     pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     servers: tuple[Server, ...] = ()
 
-    def needed(self, trial: TrialPlan) -> frozenset[str]:
+    def needed(self, trial: AnyTrial) -> frozenset[str]:
         """Return the servers of this machine without which a trial cannot run."""
         target = trial.target
         name: str = target.store
@@ -210,7 +210,7 @@ def _end_killed_run(occupancy: Occupancy, paths: Paths, notify: Notify) -> None:
             occupancy.end()
 
 
-def skip_reason(trial: TrialPlan, skipped: Mapping[str, str]) -> str | None:
+def skip_reason(trial: AnyTrial, skipped: Mapping[str, str]) -> str | None:
     """
     Return why the trial cannot run here, or None if it can.
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stepbench.contracts.phase import Phase
-    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.plan import AnyTrial
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,12 @@ LOCAL = Overheads(prepare_s=8, phase_s=8, finish_s=10, report_s=6)
 AWS = Overheads(prepare_s=60, phase_s=35, finish_s=60, report_s=20)
 
 
-def trial_s(plan: TrialPlan, overheads: Overheads) -> float:
+def trial_s(plan: AnyTrial, overheads: Overheads) -> float:
     """Return how many seconds a trial takes, from nothing to torn down."""
     return overheads.prepare_s + plan.length_s + between_s(plan.phases, overheads) + overheads.finish_s
 
 
-def run_s(trials: Iterable[TrialPlan], overheads: Overheads) -> float:
+def run_s(trials: Iterable[AnyTrial], overheads: Overheads) -> float:
     """Return how many seconds a run of these trials takes, until its report."""
     return sum(trial_s(plan, overheads) for plan in trials) + overheads.report_s
 

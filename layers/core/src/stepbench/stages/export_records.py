@@ -65,7 +65,7 @@ def _metadata(records: TrialRecords, failure: str) -> dict[str, str]:
         "name": spec.name,
         "store": spec.plan.target.store,
         "experiment": spec.plan.experiment,
-        "drain_limit_s": spec.plan.drain_limit_s,
+        "drain_limit_s": spec.offered.drain_limit_s,
         "failure": failure,
         "phases": [phase.model_dump() for phase in _phases(records)],
         "beside": {"canaries": joined.canaries, "unmatched": joined.unmatched},

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.target import DynamoDbTarget, S3Target
+from stepbench.contracts.target import DynamoDbTarget, FilesTarget, S3Target
 from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
@@ -24,7 +24,7 @@ from stepbench.stages.tear_down_target import cancel, tear_down
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.target import Target
+    from stepbench.contracts.target import AnyTarget
     from stepbench.drivers.protocol import Driver
     from stepbench.records.storage.trial_table import Lease
     from stepbench.settings import Settings
@@ -72,9 +72,14 @@ def prepare_target(
         undo_if_cancelled(spec, opened, services)
         _await_ready(spec, opened, services)
         emulated = is_emulated(spec.plan.target, services.settings)
-        provider = services.settings.emulator if emulated else opened.run(opened.driver.provider())
+        named = emulated and not isinstance(spec.plan.target, FilesTarget)  # which has several, and knows of each
+        provider = services.settings.emulator if named else opened.run(opened.driver.provider())
     services.runs.put_json(layout.trial_key(task.ref, "provider.json"), {"provider": provider, "emulated": emulated})
-    return PrepareTargetOutput(lanes=WATCH_LANES if spec.plan.pull else (), ready_by=_ready_by(spec, services))
+    return PrepareTargetOutput(
+        lanes=WATCH_LANES if spec.plan.pull else (),
+        seeds=spec.plan.experiment == "transfer",
+        ready_by=_ready_by(spec, services),
+    )
 
 
 def _take_lease(
@@ -150,9 +155,13 @@ def _give_back_if_cancelled(spec: TrialSpec, target: str, services: Services) ->
         raise
 
 
-def is_emulated(target: Target, settings: Settings) -> bool:
+def is_emulated(target: AnyTarget, settings: Settings) -> bool:
     """Return whether an emulator plays this store, so that its latencies are labelled as such."""
-    return bool(settings.emulator) and target.endpoint is None and isinstance(target, S3Target | DynamoDbTarget)
+    return (
+        bool(settings.emulator)
+        and target.endpoint is None
+        and isinstance(target, S3Target | DynamoDbTarget | FilesTarget)
+    )
 
 
 def _await_ready(spec: TrialSpec, opened: OpenDriver, services: Services) -> None:

@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import special
 
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import dependence
 from stepbench.stats.quantiles import CONFIDENCE
+from stepbench.stats.tails import kolmogorov_above
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,7 +75,7 @@ def find_change(series: NDArray[np.float64], rng: np.random.Generator) -> LevelC
         message = f"{int(n / time)} of {n} bins independent < {MIN_INDEPENDENT}"
         raise InsufficientSampleError(message)
     excursion = float(np.abs(_cusum(ranks)).max()) / math.sqrt(variance)
-    p_value = float(special.kolmogorov((excursion + _OVERSHOOT) / math.sqrt(n * time)))
+    p_value = kolmogorov_above((excursion + _OVERSHOOT) / math.sqrt(n * time))
     low, high = _interval(levels, ranks - levels, bins, time, rng) if p_value < SIGNIFICANCE else (0, n)
     return LevelChange(bins, low, high, p_value, time)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import fft, special
+
+from stepbench.stats.tails import chi_squared_above
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,9 +41,9 @@ def autocorrelation(series: NDArray[np.float64], lags: int) -> NDArray[np.float6
     variance = float(centred @ centred)
     if variance == 0:
         return np.concatenate(([1.0], np.zeros(lags)))
-    length = fft.next_fast_len(series.size + lags, real=True)
-    spectrum = fft.rfft(centred, length)
-    covariance = fft.irfft(spectrum * spectrum.conj(), length)[: lags + 1]
+    length = 1 << (series.size + lags - 1).bit_length()
+    spectrum = np.fft.rfft(centred, length)
+    covariance = np.fft.irfft(spectrum * spectrum.conj(), length)[: lags + 1]
     correlation: NDArray[np.float64] = covariance / variance
     return correlation
 
@@ -101,4 +102,4 @@ def ljung_box(series: NDArray[np.float64]) -> float:
         return 1.0
     correlation = autocorrelation(series, lags)[1:]
     statistic = n * (n + 2) * float(np.sum(correlation**2 / (n - np.arange(1, lags + 1))))
-    return float(special.chdtrc(lags, statistic))
+    return chi_squared_above(lags, statistic)

@@ -7,15 +7,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy import special
 
 from stepbench.errors import InsufficientSampleError
+from stepbench.stats.tails import incomplete_beta
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 _EVEN_POINTS, _TAIL_POINTS = 300, 60
+_PRECISION = 1e-13
 
 
 class Levels(NamedTuple):
@@ -87,23 +88,24 @@ def order_statistic_levels(n: float, q: float, confidence: float = CONFIDENCE) -
     Source:
         Hutson (1999), Journal of Applied Statistics 26(3), 343-353.
     """
-    from scipy import optimize  # noqa: PLC0415 -- 20 MB, for intervals only
-
     if n < min_sample(q, confidence):
         message = f"n={n:.0f} < {min_sample(q, confidence)}"
         raise InsufficientSampleError(message)
     tail = (1 - confidence) / 2
 
     def below(u: float) -> float:
-        """Return the probability that the value at level u is at most the quantile."""
-        return float(special.betainc((n + 1) * u, (n + 1) * (1 - u), q))
+        """Return the probability that the value at level u is at most the quantile; it falls with u."""
+        return incomplete_beta((n + 1) * u, (n + 1) * (1 - u), q)
 
     def level(probability: float) -> float:
         first, last = 1 / (n + 1), n / (n + 1)
         # At the smallest sample the root is the end itself, and rounding may put it just outside.
         if below(first) <= probability or below(last) >= probability:
             return first if below(first) <= probability else last
-        return float(optimize.brentq(lambda u: below(u) - probability, first, last, xtol=1e-14))
+        while last - first > _PRECISION:
+            middle = (first + last) / 2
+            first, last = (middle, last) if below(middle) > probability else (first, middle)
+        return (first + last) / 2
 
     return Levels(level(1 - tail), level(tail))
 

@@ -134,11 +134,11 @@ def describe_columns() -> str:
         "operations": "Columns of operations only",
     }
     parts = [
-        f"## {title}\n{_table(('column', 'type', 'unit', 'meaning', 'null'), list(_column_rows(of)))}"
+        f"## {title}\n{describe_table(('column', 'type', 'unit', 'meaning', 'null'), list(_column_rows(of)))}"
         for of, title in titles.items()
     ]
     keys = [(f"`{key}`", meaning) for key, meaning in METADATA.items()]
-    return "\n\n".join([*parts, f"## Metadata of the file\n{_table(('key', 'meaning'), keys)}"])
+    return "\n\n".join([*parts, f"## Metadata of the file\n{describe_table(('key', 'meaning'), keys)}"])
 
 
 def _column_rows(of: str) -> Iterator[tuple[str, ...]]:
@@ -149,6 +149,7 @@ def _column_rows(of: str) -> Iterator[tuple[str, ...]]:
             yield (f"`{column.name}`", type_, column.unit, column.description + left_out, column.null)
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def describe_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as Markdown."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,6 +45,10 @@ T4_SHARDS = 16
 # --- results bucket ------------------------------------------------------------------------------------------
 
 
+DATASETS = "datasets/"
+"""What the keys of all datasets begin with; locally a folder beside the runs'."""
+
+
 def run_key(run_id: str, name: str) -> str:
     """
     Return the key of a run's document.
@@ -80,6 +85,22 @@ def transfer_key(ref: TrialRef, number: int, attempt: int) -> str:
 def transfers_prefix(ref: TrialRef) -> str:
     """Return what the keys of all such rows begin with."""
     return trial_key(ref, "transfers/")
+
+
+def dataset_prefix(name: str) -> str:
+    """Return what the keys of a dataset's files begin with."""
+    return f"{DATASETS}{name}/"
+
+
+def dataset_key(name: str, day: str, run_id: str, trial: int) -> str:
+    """Return the key of what one trial has added to a dataset on one day of UTC (`2025-06-01`), as Parquet."""
+    return f"{dataset_prefix(name)}day={day}/{run_id}-{trial:04d}.parquet"
+
+
+def dataset_day(key: str) -> str:
+    """Return the day of such a key; empty where it is none."""
+    found = re.search(r"/day=(\d{4}-\d{2}-\d{2})/[^/]+\.parquet$", key)
+    return found[1] if found else ""
 
 
 def attempt_id(phase: int, writer: int, slice_: int, attempt: int) -> str:

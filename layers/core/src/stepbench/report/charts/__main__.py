@@ -42,6 +42,7 @@ from stepbench.report.charts.parts import (
     zoom,
 )
 from stepbench.report.charts.steps import step_latency, step_rates, step_strip
+from stepbench.report.charts.transfers import hour_map, progress_curves, rate_over_time, size_scatter, time_curves
 
 _RATES = ["offered", "acknowledged", "arrived"]
 
@@ -64,6 +65,11 @@ def charts() -> dict[str, dict[str, Any]]:
         "heat-map": heat_map(),
         "shares": share_bars(),
         "clock": clock_curves(),
+        "transfer-sizes": size_scatter(),
+        "transfer-time": rate_over_time(),
+        "transfer-curves": time_curves(),
+        "transfer-hours": hour_map(),
+        "transfer-progress": progress_curves(),
     }
     return {name: chart.to_dict() for name, chart in specified.items()}
 

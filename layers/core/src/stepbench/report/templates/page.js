@@ -44,6 +44,7 @@
       change: { color: look.palette[3] },
       stall: { color: look.palette[3] },
       "sent-bin": { color: look.palette[1] },
+      halo: { stroke: look.background, strokeWidth: 3, fill: look.background },
     },
     axis: {
       labelColor: look.muted, titleColor: look.muted, domainColor: look.line, tickColor: look.line,

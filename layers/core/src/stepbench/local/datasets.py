@@ -1,0 +1,72 @@
+"""Datasets of transfers below a folder of runs: the same keys as in the results bucket."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.errors import PlanError, Problem
+from stepbench.local.fetching import write_file
+from stepbench.records.formats.transfer_lines import read_lines
+from stepbench.records.storage import layout
+from stepbench.records.storage.transfer_datasets import append, dataset_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stepbench.contracts.transfer_rows import TransferRow
+
+
+class FolderObjects:
+    """A folder holds files by key, as a bucket does."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put_bytes(self, key: str, body: bytes) -> None:
+        """Store a file whole, or not at all. Raises OSError: the disk does not take it."""
+        write_file(self._folder, key, body)
+
+    def get_bytes(self, key: str) -> bytes:
+        """Return a file's content."""
+        return (self._folder / key).read_bytes()
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield all keys under a prefix that is a folder, in order."""
+        found = (path for path in (self._folder / prefix).rglob("*") if path.is_file())
+        yield from sorted(path.relative_to(self._folder).as_posix() for path in found)
+
+
+def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
+    """
+    Add a file's rows to a dataset, all of them or none, and return them.
+
+    Raises:
+        PlanError: the file is not there, is no text, or has lines that are no rows (bad input).
+        OSError: the disk does not take them.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise PlanError([Problem("FILE", f'"{path}"', "is no file", "Name a file of NDJSON.")]) from error
+    except UnicodeDecodeError as error:
+        remedy = "Name a file of NDJSON in UTF-8."
+        raise PlanError([Problem("FILE", f'"{path}"', f"is no text: {error}", remedy)]) from error
+    rows = read_lines(text, path.name)
+    append(name, rows, FolderObjects(out))
+    return rows
+
+
+def require_dataset(name: str, out: Path) -> None:
+    """
+    Raise PlanError where a folder has no dataset of a name; the error names those that there are.
+
+    Raises:
+        PlanError: as said.
+    """
+    objects = FolderObjects(out)
+    if next(objects.keys(layout.dataset_prefix(name)), None) is None:
+        there = ", ".join(dataset_names(objects)) or "none"
+        message = f"is no dataset below {out}; there are: {there}"
+        remedy = "Name one of them, import a file with `stepbench import`, or run a plan with `dataset`."
+        raise PlanError([Problem("--dataset", f'"{name}"', message, remedy)])

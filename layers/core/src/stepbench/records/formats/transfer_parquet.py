@@ -1,0 +1,155 @@
+"""
+Rows of transfers as Parquet: one row a read, as a dataset holds them.
+
+The file carries the meaning of its columns itself, as `records.parquet` does; nothing else describes them.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.errors import CorruptRecordsError
+from stepbench.records.formats.parquet import Column, describe_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+TRANSFERS_SCHEMA = 1
+DESCRIPTION = (
+    "Stepbench: one row for each read of a file that a trial of `transfer` began, in the order of its processes. "
+    "Every column has a unit, a description, and when it is null."
+)
+_NEVER = "never"
+_NS = "ns"
+_TYPES = {
+    "text": pa.string(), "int64": pa.int64(), "int32": pa.int32(), "bool": pa.bool_(), "double": pa.float64(),
+    "list<int64>": pa.list_(pa.int64()),
+}  # fmt: skip
+COLUMNS = (
+    Column("run_id", "text", "name", "The run; of imported rows `import-` and what the file's digest begins with."),
+    Column("trial", "int32", "number", "The trial in it, from 0."),
+    Column("number", "int64", "number", "The process within the trial, from 0; of imported rows the line."),
+    Column("attempt", "int32", "number", "The attempt at the process, from 0."),
+    Column("place", "int32", "number", "The read's place within the process, from 0."),
+    Column("due_at_ns", "int64", _NS, "Intended start of the process, since 1970-01-01 UTC."),
+    Column("began_at_ns", "int64", _NS, "Start of the transfer, since 1970-01-01 UTC, by the process's clock."),
+    Column("platform", "text", "name", "`lambda` or `fargate`."),
+    Column("source", "text", "name", "`s3` or `efs`."),
+    Column("path", "text", "name", "The object's key, or the path below the mount."),
+    Column("file_bytes", "int64", "bytes", "The file's length."),
+    Column("received_bytes", "int64", "bytes", "How much of it came."),
+    Column("connect_ns", "int64", _NS, "Name, TCP and TLS together, before the start.", "no connection, or not told"),
+    Column("first_byte_ns", "int64", _NS, "From the start to the first byte.", "it has not come, or nobody told"),
+    Column("transfer_ns", "int64", _NS, "From the start to the last byte.", "it has not come"),
+    Column("mib_ns", "list<int64>", _NS, "From the start until each whole MiB was there, in order; empty: not told."),
+    Column("digest_ok", "bool", "yes or no", "Whether the bytes were the file's.", "nobody told"),
+    Column("digest_ns", "int64", _NS, "What the digest took of the transfer's time."),
+    Column("cpu_ns", "int64", _NS, "Processor time of the process during the transfer, user and system."),
+    Column("sandbox", "text", "name", "Made anew with each process's first start; empty: not told."),
+    Column("served", "int32", "count", "Transfers' processes that the sandbox had served before."),
+    Column("cold", "bool", "yes or no", "Whether it had served none.", "nobody can tell"),
+    Column("cached_share", "double", "share", "Of the file's pages, in memory before the read.", "S3, or not told"),
+    Column("task", "text", "name", "Lambda's request id, or the task's ARN; empty: not told."),
+    Column("zone", "text", "name", "Availability zone; empty: not told."),
+    Column("network_interface", "text", "address", "The process's address in the VPC; empty: not told."),
+    Column("memory_bytes", "int64", "bytes", "The process's largest resident set so far; 0: not told."),
+    Column("outcome", "text", "name", "`ok`, `failed`, or `unknown`: cut off by the process's own end."),
+    Column("error", "text", "code", "Why it was not `ok`; empty where it was."),
+)
+METADATA = {
+    "description": "What the file is.",
+    "schema": "Version of this description; a column that means something else has a new one.",
+    "stand_ins": "JSON: what was measured in place of AWS's, by `s3`, `efs`, `lambda` and `fargate`; empty: nothing.",
+}
+"""Keys of the file's own metadata."""
+_MIB_NS = "mib_ns.list.element"
+
+
+def schema() -> pa.Schema:
+    """Return the columns' types, each with its unit, description and when it is null."""
+    return pa.schema(
+        [
+            pa.field(each.name, _TYPES[each.type], nullable=each.null != _NEVER, metadata=each.metadata)
+            for each in COLUMNS
+        ]
+    )
+
+
+def encode_transfers(rows: Iterable[TransferRow], stand_ins: Mapping[str, str] | None = None) -> bytes:
+    """Return a file that holds the rows; `stand_ins` as the metadata has them."""
+    metadata = {"description": DESCRIPTION, "schema": str(TRANSFERS_SCHEMA), "stand_ins": json.dumps(stand_ins or {})}
+    table = to_table(rows).replace_schema_metadata(metadata)
+    names = {column.name: column.type for column in COLUMNS}
+    # Times grow and are all different: differences suit them, dictionaries do not.
+    encoding = {name: "DELTA_BINARY_PACKED" for name, type_ in names.items() if type_ in {"int64", "int32"}}
+    texts = [name for name, type_ in names.items() if type_ == "text"]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=texts,
+        column_encoding=encoding | {_MIB_NS: "DELTA_BINARY_PACKED"},
+        write_statistics=False,  # a file is read whole, and most have a few rows: statistics would be half of them
+    )
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def to_table(rows: Iterable[TransferRow]) -> pa.Table:
+    """Return the rows as an Arrow table."""
+    return pa.Table.from_pylist([row.model_dump() for row in rows], schema=schema())
+
+
+def decode_transfers(content: bytes, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+    """
+    Return a file's rows as an Arrow table, with the file's own metadata.
+
+    Args:
+        content: the file.
+        name: for errors.
+        columns: only these; None: all.
+
+    Raises:
+        CorruptRecordsError: it is no Parquet file, or not one of this version.
+    """
+    try:
+        # Of a file of a few rows, `read_table` and threads take three times as long.
+        file = pq.ParquetFile(pa.BufferReader(content))
+        table = file.read(columns=None if columns is None else list(columns), use_threads=False)
+    except pa.ArrowException as error:
+        message = f"{name} is no Parquet file: {error}"
+        raise CorruptRecordsError(message) from error
+    found = (table.schema.metadata or {}).get(b"schema", b"").decode()
+    if found != str(TRANSFERS_SCHEMA):
+        message = f"{name} has schema {found or 'none'} of transfers, and this version reads {TRANSFERS_SCHEMA}"
+        raise CorruptRecordsError(message)
+    return table
+
+
+def stand_ins_of(table: pa.Table) -> dict[str, str]:
+    """Return what was measured in place of AWS's, as a decoded file has it."""
+    found: dict[str, str] = json.loads((table.schema.metadata or {}).get(b"stand_ins", b"{}"))
+    return found
+
+
+def rows_of(table: pa.Table) -> Iterator[TransferRow]:
+    """Yield the rows of a table that has all columns."""
+    for batch in table.to_batches(max_chunksize=1_000):
+        yield from (TransferRow.model_validate(row) for row in batch.to_pylist())
+
+
+def describe_transfer_columns() -> str:
+    """Return the tables of `docs/records.md`, as Markdown."""
+    rows = [
+        (f"`{each.name}`", "string" if each.type == "text" else each.type, each.unit, each.description, each.null)
+        for each in COLUMNS
+    ]
+    columns = describe_table(("column", "type", "unit", "meaning", "null"), rows)
+    keys = describe_table(("key", "meaning"), [(f"`{key}`", meaning) for key, meaning in METADATA.items()])
+    return f"## Columns of transfers\n{columns}\n\n## Metadata of a file of transfers\n{keys}"

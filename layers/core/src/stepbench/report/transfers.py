@@ -1,0 +1,272 @@
+"""What the page says of transfers: a view of one trial or dataset, and its words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench import digits
+from stepbench.report.transfer_figures import WEEKDAYS, TransferFigures, name_of, transfer_figures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from stepbench.contracts.measures import Estimate
+    from stepbench.contracts.transfer import PublishedTransfer
+    from stepbench.contracts.transfer_drawn import DrawnTransfers
+    from stepbench.contracts.transfer_result import (
+        TransferAccounting,
+        TransferCell,
+        TransferChange,
+        TransferDependence,
+        TransferFindings,
+        TransferModes,
+        TransferPair,
+        TransferPlateau,
+        TransferStalls,
+    )
+
+MIB_PER_S = digits.Unit("MiB/s", 1.0)
+RATIO = digits.Unit("", 1.0)
+CAVEATS = {
+    "few": ("few", "There are too few transfers for an interval of p5 and p95.", "Run the plan more often."),
+    "dependent": (
+        "dependent",
+        "Transfers depend on those before them or on their sandbox, so that intervals count fewer than there are.",
+        "Spread them over more hours and sandboxes.",
+    ),
+    "warm": (
+        "not proven cold",
+        "Of some transfers nobody has proven that their sandbox was new.",
+        "Use cold: required.",
+    ),
+    "cached": ("cached", "Pages of some files were in memory before they were read.", "Use cold: required."),
+    "wrong_digest": ("wrong digest", "The bytes of some were not the file's.", "Look at these rows before anything."),
+    "client_limit": (
+        "client's limit",
+        "The reading process used most of a CPU, so that the rate may be its own and not the source's.",
+        "Give it more memory, which is more CPU, or more connections.",
+    ),
+    "unfinished": (
+        "unfinished",
+        "Some failed or were cut off: they have no rate, and might have been the slowest.",
+        "See the errors below.",
+    ),
+}
+"""In a word, in a sentence, and what to do."""
+_LEAST_TOLD = 0.005
+
+
+class PublishedRow(NamedTuple):
+    """A published number of one cell beside ours; `ours` and `ratio` are None where nothing was measured there."""
+
+    published: PublishedTransfer
+    label: str
+    ours: Estimate | None
+    ratio: Estimate | None
+
+
+@dataclass(frozen=True)
+class TransferView:
+    """It shows the transfers of one trial, or of a dataset, to the templates."""
+
+    label: str
+    anchor: str
+    findings: TransferFindings
+    figures: TransferFigures
+    stand_ins: Mapping[str, str]
+    published: tuple[PublishedRow, ...]
+
+    @property
+    def cells(self) -> tuple[TransferCell, ...]:
+        """Return the cells in which anything was read."""
+        return tuple(cell for cell in self.findings.cells if cell.n or cell.failed or cell.unknown)
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Return the kinds of caveats of all cells, each once."""
+        return tuple(dict.fromkeys(kind for cell in self.cells for kind in cell.caveats))
+
+    @property
+    def stalled(self) -> tuple[TransferCell, ...]:
+        """Return the cells whose transfers' progress is known."""
+        return tuple(cell for cell in self.cells if cell.stalls.judged)
+
+    @property
+    def changes(self) -> Iterator[tuple[TransferPair, TransferChange]]:
+        """Yield all changes of level, with whose they are."""
+        return ((pair, change) for pair in self.findings.pairs for change in pair.changes)
+
+    def name(self, each: TransferCell | TransferPair | PublishedTransfer) -> str:
+        """Name a pair: `EFS on Fargate`."""
+        return f"{name_of(each.source, self.stand_ins)} on {name_of(each.platform, self.stand_ins)}"
+
+
+def transfer_view(
+    label: str,
+    anchor: str,
+    findings: TransferFindings,
+    drawn: DrawnTransfers,
+    stand_ins: Mapping[str, str],
+    published: Sequence[PublishedTransfer] = (),
+) -> TransferView:
+    """Return the view; `anchor` is unique on the page."""
+    figures = transfer_figures(anchor, findings, drawn, stand_ins)
+    rows = tuple(_published_row(each, findings, stand_ins) for each in published)
+    return TransferView(label, anchor, findings, figures, stand_ins, rows)
+
+
+def _published_row(
+    published: PublishedTransfer, findings: TransferFindings, stand_ins: Mapping[str, str]
+) -> PublishedRow:
+    key = (published.platform, published.source, published.file_size_mib)
+    label = (
+        f"{name_of(published.source, stand_ins)} on {name_of(published.platform, stand_ins)}, "
+        f"{digits.count(published.file_size_mib)} MiB, {METRICS[published.metric]}"
+    )
+    cell = next((each for each in findings.cells if (each.platform, each.source, each.file_size_mib) == key), None)
+    ours = _measured(cell, published.metric) if cell is not None and cell.n else None
+    return PublishedRow(published, label, ours, None if ours is None else ours.over(published.value))
+
+
+METRICS = {
+    "mean": "mean",
+    "median": "median",
+    "p5": "p5",
+    "p95": "p95",
+    "slowest_over_fastest": "slowest over fastest",
+}
+
+
+def _measured(cell: TransferCell, metric: str) -> Estimate | None:
+    if metric == "slowest_over_fastest":
+        ratio = cell.slowest_over_fastest
+        # Imported here: the contract is a type elsewhere.
+        from stepbench.contracts.measures import Estimate  # noqa: PLC0415
+
+        return None if ratio is None else Estimate(value=ratio, reason="an extreme has no interval")
+    found: Estimate = getattr(cell, f"{metric}_mib_per_s")
+    return found if found.value is not None else None
+
+
+def describe_span(findings: TransferFindings) -> str:
+    """Say over which time the reads began: `2023-12-05 to 2024-01-04, 30 days`."""
+    if findings.begin is None or findings.end is None:
+        return "no reads"
+    begin, end = findings.begin.astimezone(UTC), findings.end.astimezone(UTC)
+    lasted_s = (end - begin).total_seconds()
+    if begin.date() == end.date():
+        return f"{begin:%Y-%m-%d}, {digits.duration(lasted_s)} from {begin:%H:%M} UTC"
+    days = (end.date() - begin.date()).days + 1
+    return f"{begin:%Y-%m-%d} to {end:%Y-%m-%d} (UTC), {digits.counted(days, 'day')}"
+
+
+def format_modes(modes: TransferModes) -> str:
+    """Say where the modes lie, with their shares: `45 (31 %), 220 (69 %)`; of one, that it is one."""
+    if modes.p_value is None:
+        return digits.NONE
+    if not modes.found or len(modes.modes) < 2:  # noqa: PLR2004 -- several
+        return "one"
+    return ", ".join(f"{digits.rounded(mode.mib_per_s)} ({digits.percent(mode.share)})" for mode in modes.modes)
+
+
+def describe_modes(modes: TransferModes) -> str:
+    """Say how many modes there are and how sure that is, or why nobody knows."""
+    if modes.p_value is None:
+        return f"Not judged: {modes.reason}."
+    if not modes.found:
+        return f"One mode ({digits.p_value(modes.p_value)} of one)."
+    listed = [f"{digits.rounded(each.mib_per_s)} MiB/s ({digits.percent(each.share)})" for each in modes.modes]
+    return f"{len(modes.modes)} modes: {digits.listed(listed)}; of one mode, {digits.p_value(modes.p_value)}."
+
+
+def describe_stalls(stalls: TransferStalls) -> str:
+    """Say how many transfers stood still, and for how long."""
+    if not stalls.transfers:
+        return f"none of {digits.counted(stalls.judged, 'transfer')}"
+    median = f", {digits.rounded(stalls.median_s)} s in half the cases" if stalls.median_s is not None else ""
+    longest = f", {digits.rounded(stalls.longest_s)} s at most" if stalls.longest_s is not None else ""
+    return f"{digits.count(stalls.transfers)} of {digits.counted(stalls.judged, 'transfer')}{median}{longest}"
+
+
+def describe_plateau(plateau: TransferPlateau) -> str:
+    """Say from which size on the rate rises no more, and whether that may be the client's own limit."""
+    if plateau.reason is not None:
+        return f"Not judged: {plateau.reason}."
+    if plateau.from_mib is None or plateau.mib_per_s is None:
+        return "The rate rises up to the largest size." if plateau.rises else "The rate does not rise with the size."
+    own = {
+        True: "; that may be the reading process's own limit",
+        None: "; whether that is the reading process's own limit, nobody measured",
+        False: "",
+    }[plateau.client_limit]
+    rises = "The rate rises, and" if plateau.rises else "The rate"
+    at = f"{digits.rounded(plateau.mib_per_s)} MiB/s"
+    return f"{rises} levels off from {digits.count(plateau.from_mib)} MiB at {at}{own}."
+
+
+def describe_hours(found: TransferDependence) -> str:
+    """Say whether rates depend on the hour, and which hours differ."""
+    return _describe_dependence(found, "hour of the day", [f"{each.at:02d}" for each in found.levels])
+
+
+def describe_weekdays(found: TransferDependence) -> str:
+    """Say whether rates depend on the weekday, and which differ."""
+    return _describe_dependence(found, "weekday", [WEEKDAYS[each.at] for each in found.levels])
+
+
+def _describe_dependence(found: TransferDependence, what: str, names: Sequence[str]) -> str:
+    if found.p_value is None:
+        return f"Not judged: {found.reason}."
+    if not found.found:
+        return f"No dependence on the {what} is shown ({digits.p_value(found.p_value)})."
+    own = [
+        f"{name} ({digits.rounded(level.relative, 2)} ×)"  # noqa: RUF001 -- times
+        for name, level in zip(names, found.levels, strict=True)
+        if level.differs and level.relative is not None
+    ]
+    which = f": {digits.listed(own)} of the median's rate" if own else ""
+    return f"Rates depend on the {what} ({digits.p_value(found.p_value)}){which}."
+
+
+def describe_change(pair_name: str, change: TransferChange) -> str:
+    """Say when a level changes, and by how much."""
+    at, first, last = (each.astimezone(UTC) for each in (change.at, change.earliest, change.latest))
+    within = f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}"
+    ratio = digits.shown(change.ratio, digits.TIMES).in_sentence()
+    return f"{pair_name}: from {at:%Y-%m-%d %H:%M} UTC on ({within}) rates are {ratio} those before."
+
+
+def describe_accounting(found: TransferAccounting) -> str:
+    """Say what became of all reads, in one sentence that adds up."""
+    rows = found.ok + found.failed + found.unknown
+    offered = rows if found.offered is None else found.offered
+    parts = [
+        f"{digits.count(found.ok)} ok",
+        f"{digits.count(found.failed)} failed",
+        f"{digits.count(found.unknown)} unknown",
+    ]
+    parts.append("missing ones are not known" if found.missing is None else f"{digits.count(found.missing)} missing")
+    verb = "has rows of" if found.offered is None else "were offered"
+    whole = f"{digits.counted(offered, 'read')}: " if found.offered is not None else f"{digits.counted(rows, 'row')}: "
+    return whole + ", ".join(parts) if verb else ""
+
+
+def accounting_rows(found: TransferAccounting) -> Iterator[tuple[str, str, int | None, int]]:
+    """Yield title, field, number and depth of each line of the accounting."""
+    yield "offered", "offered", found.offered, 0
+    for field in ("ok", "failed", "unknown", "missing"):
+        yield field, field, getattr(found, field), 1
+    yield "rows", "rows", found.ok + found.failed + found.unknown, 0
+    yield "from a new sandbox (cold)", "cold", found.cold, 1
+    yield "from a used one (warm)", "warm", found.warm, 1
+    yield "start not told", "unknown_start", found.unknown_start, 1
+    yield "with wrong bytes", "wrong_digest", found.wrong_digest, 1
+    yield "bytes not checked", "untold_digest", found.untold_digest, 1
+
+
+def shares_of(pair: TransferPair) -> Iterator[tuple[str, Estimate]]:
+    """Yield the shares of the variance, by what makes it."""
+    found = pair.variance
+    yield from (("sandbox", found.sandbox), ("hour", found.hour), ("size", found.size), ("rest", found.rest))

@@ -1,0 +1,87 @@
+"""
+Tail probabilities that intervals and tests need, in plain Python.
+
+Functions whose layer has no room for SciPy compute them, too: transfers are analysed beside pyarrow.
+"""
+
+from __future__ import annotations
+
+import math
+
+_ENOUGH = 1e-16
+_TINY = 1e-300
+_MOST_TERMS = 100_000
+_KOLMOGOROV_LOW = 0.2
+"""Below it the probability is 1 to ten digits, and the series needs many terms."""
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """
+    Return the regularised incomplete beta function I_x(a, b): the beta distribution's probability of at most x.
+
+    Args:
+        a: above 0.
+        b: above 0.
+        x: in [0, 1].
+
+    Source:
+        DLMF 8.17.22 (continued fraction), evaluated by Lentz's method (1976, Applied Optics 15(3)); 8.17.4 (symmetry),
+        since the fraction converges fast for x < (a + 1) / (a + b + 2) only.
+    """
+    if x <= 0 or x >= 1:
+        return float(x >= 1)
+    if x > (a + 1) / (a + b + 2):
+        return 1 - incomplete_beta(b, a, 1 - x)
+    logarithm = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    return math.exp(logarithm) / a / _beta_fraction(a, b, x)
+
+
+def _beta_fraction(a: float, b: float, x: float) -> float:
+    """Return 1 + d1 / (1 + d2 / (1 + ...))."""
+    fraction, above, below = 1.0, 1.0, 0.0
+    for term in range(1, _MOST_TERMS):
+        half = term // 2
+        if term % 2:
+            d = -(a + half) * (a + b + half) * x / ((a + 2 * half) * (a + 2 * half + 1))
+        else:
+            d = half * (b - half) * x / ((a + 2 * half - 1) * (a + 2 * half))
+        below = 1 / (1 + d * below or _TINY)
+        above = 1 + d / above or _TINY
+        fraction *= above * below
+        if abs(above * below - 1) < _ENOUGH:
+            break
+    return fraction
+
+
+def chi_squared_above(degrees: int, value: float) -> float:
+    """
+    Return the probability that chi squared with so many degrees of freedom is above a value.
+
+    Source:
+        Abramowitz & Stegun (1964), 26.4.4 and 26.4.5: finite sums.
+    """
+    half = value / 2
+    if half <= 0:
+        return 1.0
+    if degrees % 2:
+        start, term, first = math.erfc(math.sqrt(half)), math.sqrt(half) / math.gamma(1.5), 1.5
+    else:
+        start, term, first = 0.0, 1.0, 1.0
+    total = 0.0
+    for step in range(degrees // 2):
+        total += term
+        term *= half / (first + step)
+    return min(start + math.exp(-half) * total, 1.0)
+
+
+def kolmogorov_above(value: float) -> float:
+    """
+    Return the probability that the largest excursion of a Brownian bridge is above a value.
+
+    Source:
+        Kolmogorov (1933), Giornale dell'Istituto Italiano degli Attuari 4: 2 sum (-1)^(k - 1) exp(-2 k^2 x^2).
+    """
+    if value < _KOLMOGOROV_LOW:
+        return 1.0
+    terms = range(1, 2 + math.ceil(5 / value))
+    return min(max(2 * math.fsum((-1) ** (k - 1) * math.exp(-2 * (k * value) ** 2) for k in terms), 0.0), 1.0)
