@@ -103,7 +103,7 @@ def _caveats(
         )
     yield from _missing(evidence, accounting)
     yield from _starts(evidence, rows)
-    yield from _log_differences(evidence, rows)
+    yield from _log_differences(evidence)
 
 
 def _missing(evidence: TransferEvidence, accounting: Accounting) -> Iterator[Caveat]:
@@ -125,7 +125,7 @@ def _starts(evidence: TransferEvidence, rows: tuple[TransferRow, ...]) -> Iterat
         )
 
 
-def _log_differences(evidence: TransferEvidence, rows: tuple[TransferRow, ...]) -> Iterator[Caveat]:
+def _log_differences(evidence: TransferEvidence) -> Iterator[Caveat]:
     """Compare the rows with the log, which is a second source: numbers are from the rows alone."""
     logged = evidence.logged
     if not logged:
