@@ -9,7 +9,7 @@ from stepbench.analysis.drawn_transfers import drawn_transfers
 from stepbench.analysis.functions import summarise_functions
 from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.contracts.result import Accounting, Caveat, Clock, Failure, TrialResult, TrialSummary
-from stepbench.costs.transfer import TransferUse, transfer_cost
+from stepbench.costs.transfer_actual import TransferUse, transfer_cost
 from stepbench.records.formats.transfer_columns import TransferColumns
 from stepbench.records.storage.stored_transfers import first_attempts
 
