@@ -62,6 +62,11 @@ class Exchange(BaseHTTPRequestHandler):
         self.send_header("content-length", str(length))
         self.end_headers()
 
+    @property
+    def status(self) -> int:
+        """Return that of a whole file, or of a range."""
+        return 206 if "range" in self.headers else 200
+
     def asked_bytes(self) -> bytes:
         """Return what the request asks for of its object."""
         found = self.server.objects[self.path.removeprefix(f"/{BUCKET}/")]
@@ -123,7 +128,7 @@ def whole(exchange: Exchange) -> None:
     if key not in exchange.server.objects:
         exchange.reply(404, b"<Error><Code>NoSuchKey</Code></Error>")
         return
-    exchange.reply(206 if "range" in exchange.headers else 200, exchange.asked_bytes())
+    exchange.reply(exchange.status, exchange.asked_bytes())
 
 
 def refusal(status: int, code: str) -> Answer:
@@ -141,7 +146,7 @@ def truncated(share: float) -> Answer:
 
     def answer(exchange: Exchange) -> None:
         body = exchange.asked_bytes()
-        exchange.begin(200, len(body))
+        exchange.begin(exchange.status, len(body))
         exchange.wfile.write(body[: round(len(body) * share)])
         exchange.close_connection = True
 
@@ -165,7 +170,7 @@ def stalled(share: float, meanwhile: Callable[[], object] = lambda: None) -> Ans
 
     def answer(exchange: Exchange) -> None:
         body = exchange.asked_bytes()
-        exchange.begin(200, len(body))
+        exchange.begin(exchange.status, len(body))
         exchange.wfile.write(body[: round(len(body) * share)])
         meanwhile()
         exchange.server.released.wait(60)

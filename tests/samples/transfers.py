@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.samples.records import REF
 from tests.samples.transfer_server import BUCKET
 
+from stepbench.contracts.plan import TrialSpec
+from stepbench.contracts.transfer import TransferTrial
 from stepbench.contracts.transfer_rows import FileRead, RunTransferInput, TransferItem
 from stepbench.transfer.digest import MibDigests, file_digest
 
@@ -48,3 +50,16 @@ def transfer_task(
         wait_until=datetime(2026, 1, 1, tzinfo=UTC),
     )
     return RunTransferInput(item=item, attempt=0)
+
+
+def transfer_spec(**plan: Any) -> TrialSpec:  # noqa: ANN401 -- a plan's fields
+    """Return a trial of one transfer."""
+    fields: dict[str, Any] = {"experiment": "transfer", "transfers": 1, **plan}
+    return TrialSpec(
+        run_id=REF.run_id,
+        index=REF.trial,
+        name="files",
+        tag=REF.tag,
+        plan=TransferTrial.model_validate(fields),
+        estimate_usd=0,
+    )
