@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,8 +15,10 @@ from tests.samples.transfers import row
 
 from stepbench.contracts.transfer_rows import TransferRow
 from stepbench.errors import CorruptRecordsError
+from stepbench.records.formats.transfer_columns import ROW_FIELDS, TEXT_FIELDS, TransferColumns
 from stepbench.records.formats.transfer_parquet import (
     COLUMNS,
+    columns_of,
     decode_transfers,
     describe_transfer_columns,
     encode_transfers,
@@ -92,3 +95,15 @@ def test_a_file_of_another_version_is_refused() -> None:
 def test_the_page_has_the_texts_that_the_file_carries() -> None:
     """Two descriptions of a column would drift apart; paste `describe_transfer_columns()` where this fails."""
     assert PAGE.read_text("utf-8").endswith(f"\n\n{describe_transfer_columns()}\n")
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=st.lists(ROWS, max_size=6))
+def test_columns_from_a_file_are_those_from_its_rows(rows: list[TransferRow]) -> None:
+    """The analysis of a dataset and that of a trial have to see the same."""
+    found, expected = columns_of(decode_transfers(encode_transfers(rows), "file")), TransferColumns.of(rows)
+    for name in (*ROW_FIELDS, "mib_ns", "mib_offsets"):
+        have, want = getattr(found, name), getattr(expected, name)
+        if name in TEXT_FIELDS:
+            have, want = ([texts.table[code] for code in texts.codes] for texts in (have, want))
+        np.testing.assert_array_equal(have, want, err_msg=name)

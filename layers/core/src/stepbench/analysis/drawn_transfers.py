@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +16,14 @@ from stepbench.contracts.transfer_drawn import (
     ProgressKind,
     TransferCurve,
 )
+from stepbench.records.formats.transfer_columns import OK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
+
+    from stepbench.records.formats.transfer_columns import TransferColumns
 
 MOST_POINTS = 800
 """Of one source to one platform: more lie on one another, and make a page slow."""
@@ -32,32 +35,15 @@ _GAP_OVER_PACE = 10.0
 _HOUR_S, _DAY_S = 3_600, 86_400
 _EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 
-T = TypeVar("T", bound=np.generic)
-
-
-class ReadColumns(NamedTuple):
-    """
-    Reads that went well, as columns of equal length.
-
-    progress_ns: when each MiB of one of them was there, by its place; empty where nobody told.
-    """
-
-    platform: NDArray[np.str_]
-    source: NDArray[np.str_]
-    file_bytes: NDArray[np.int64]
-    began_at_ns: NDArray[np.int64]
-    transfer_ns: NDArray[np.int64]
-    progress_ns: Callable[[int], NDArray[np.int64]]
-
-
-def drawn_transfers(reads: ReadColumns) -> DrawnTransfers:
-    """Return what the charts draw."""
+def drawn_transfers(columns: TransferColumns) -> DrawnTransfers:
+    """Return what the charts draw: of reads that went well."""
+    reads = columns.take((columns.outcome == OK) & (columns.transfer_ns > 0))
     points: list[PairPoints] = []
     curves: list[TransferCurve] = []
     progress: list[ProgressCurve] = []
     hours: list[HourLevel] = []
     for platform, source in product(PLATFORMS, SOURCES):
-        of_pair = np.nonzero((reads.platform == platform) & (reads.source == source))[0]
+        of_pair = np.nonzero((reads.platform == PLATFORMS.index(platform)) & (reads.source == SOURCES.index(source)))[0]
         of_pair = of_pair[np.argsort(reads.began_at_ns[of_pair], kind="stable")]
         if of_pair.size == 0:
             continue
@@ -69,7 +55,7 @@ def drawn_transfers(reads: ReadColumns) -> DrawnTransfers:
     return DrawnTransfers(points=tuple(points), curves=tuple(curves), progress=tuple(progress), hours=tuple(hours))
 
 
-def _by_size(reads: ReadColumns, of_pair: NDArray[np.intp]) -> dict[int, NDArray[np.intp]]:
+def _by_size(reads: TransferColumns, of_pair: NDArray[np.intp]) -> dict[int, NDArray[np.intp]]:
     sizes = _mib(reads.file_bytes[of_pair])
     return {int(size): of_pair[sizes == size] for size in np.unique(sizes)}
 
@@ -79,7 +65,7 @@ def _mib(file_bytes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _points(
-    reads: ReadColumns,
+    reads: TransferColumns,
     platform: Platform,
     source: Source,
     of_pair: NDArray[np.intp],
@@ -97,7 +83,7 @@ def _points(
     )
 
 
-def _kept(reads: ReadColumns, cells: Mapping[int, NDArray[np.intp]], n: int) -> NDArray[np.intp]:
+def _kept(reads: TransferColumns, cells: Mapping[int, NDArray[np.intp]], n: int) -> NDArray[np.intp]:
     """Return a part of each size, evenly over its ranks of time: the extremes are in it, and the shape stays."""
     share = min(1.0, MOST_POINTS / n)
     kept = []
@@ -113,7 +99,7 @@ def _evenly(n: int, wanted: int) -> NDArray[np.intp]:
 
 
 def _curve(
-    reads: ReadColumns, platform: Platform, source: Source, size: int, places: NDArray[np.intp]
+    reads: TransferColumns, platform: Platform, source: Source, size: int, places: NDArray[np.intp]
 ) -> TransferCurve:
     ordered = np.sort(reads.transfer_ns[places]) / 1e9
     drawn = _evenly(ordered.size, MOST_STEPS)
@@ -127,10 +113,10 @@ def _curve(
 
 
 def _progress(
-    reads: ReadColumns, platform: Platform, source: Source, cells: Mapping[int, NDArray[np.intp]]
+    reads: TransferColumns, platform: Platform, source: Source, cells: Mapping[int, NDArray[np.intp]]
 ) -> Iterator[ProgressCurve]:
     """Yield some transfers of the size with the most MiB between them that were told, of a large one where equal."""
-    told = {size: [place for place in places if reads.progress_ns(place).size > 1] for size, places in cells.items()}
+    told = {size: [place for place in places if reads.marks(place).size > 1] for size, places in cells.items()}
     if not any(told.values()):
         return
     size = max(told, key=lambda each: (min(len(told[each]), 3), each))
@@ -138,8 +124,8 @@ def _progress(
     kinds: dict[ProgressKind, int] = {
         "fastest": ranked[0], "median": ranked[(len(ranked) - 1) // 2], "slowest": ranked[-1],
     }  # fmt: skip
-    stalled = max(ranked, key=lambda place: _longest_gap_s(reads.progress_ns(place)))
-    if _stalls(reads.progress_ns(stalled)) and stalled not in kinds.values():
+    stalled = max(ranked, key=lambda place: _longest_gap_s(reads.marks(place)))
+    if _stalls(reads.marks(stalled)) and stalled not in kinds.values():
         kinds["stalled"] = stalled
     seen: set[int] = set()
     for kind, place in kinds.items():
@@ -149,9 +135,9 @@ def _progress(
 
 
 def _progress_curve(
-    reads: ReadColumns, platform: Platform, source: Source, size: int, kind: ProgressKind, place: int
+    reads: TransferColumns, platform: Platform, source: Source, size: int, kind: ProgressKind, place: int
 ) -> ProgressCurve:
-    at_s = reads.progress_ns(place) / 1e9
+    at_s = reads.marks(place) / 1e9
     # Both ends of the longest gap are kept: a stall is what the chart is for.
     gap = int(np.argmax(np.diff(at_s, prepend=0.0)))
     drawn = np.unique(np.concatenate([_evenly(at_s.size, MOST_STEPS), [max(gap - 1, 0), gap]]))
@@ -181,7 +167,7 @@ def _stalls(progress_ns: NDArray[np.int64]) -> bool:
 
 
 def _hours(
-    reads: ReadColumns,
+    reads: TransferColumns,
     platform: Platform,
     source: Source,
     of_pair: NDArray[np.intp],

@@ -15,6 +15,7 @@ from stepbench.analysis.deliveries import count_deliveries
 from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve
 from stepbench.analysis.evidence import FLOOR_PER_S
 from stepbench.analysis.found_rate import found_rate
+from stepbench.analysis.functions import lines_by_function, median_of, summarise_function
 from stepbench.analysis.latency import (
     NS_PER_MS,
     after_ack,
@@ -180,37 +181,18 @@ def _floor(evidence: Evidence) -> Latency | None:
 
 def _invocations(evidence: Evidence) -> tuple[Invocations, ...]:
     """Return what each function that ran did, by name: from REPORT lines, and from the receivers' own stamps."""
-    lines: dict[str, dict[str, ReportLine]] = {}
-    for page in evidence.pages:
-        lines.setdefault(page.function, {}).update((line.request_id, line) for line in page.lines)
+    lines = lines_by_function(evidence.pages)
     items = evidence.records.items
     receiver = evidence.spec.offered.target.receiver
     if receiver == RECEIVER:
         # It serves every trial of the stack: only this trial's invocations count. CheckClock serves one at a time.
         own = items.invocations()
         lines[RECEIVER] = {name: line for name, line in lines.get(RECEIVER, {}).items() if name in own}
-    found = (_summarise_function(name, list(by_id.values())) for name, by_id in sorted(lines.items()) if by_id)
+    found = (summarise_function(name, list(by_id.values())) for name, by_id in sorted(lines.items()) if by_id)
     completed = tuple(_add_own_stamps(each, items) if each.function == receiver else each for each in found)
     if completed or not (requests := len(items.invocations())):
         return completed
     return (_add_own_stamps(Invocations(function=receiver, invocations=requests, cold_starts=0), items),)
-
-
-def _summarise_function(name: str, lines: Sequence[ReportLine]) -> Invocations:
-    inits = [line.init_ms for line in lines if line.init_ms is not None]
-    durations = [line.duration_ms for line in lines]
-    return Invocations(
-        function=name,
-        invocations=len(lines),
-        cold_starts=len(inits),
-        init_ms_p50=_median(inits),
-        init_ms_max=max(inits, default=None),
-        duration_ms_p50=_median(durations),
-        duration_ms_max=max(durations, default=None),
-        billed_ms=sum(line.billed_ms for line in lines),
-        billed_gb_s=sum(line.gb_s for line in lines),
-        max_memory_mb=max((line.max_memory_mb for line in lines if line.max_memory_mb is not None), default=None),
-    )
 
 
 def _add_own_stamps(reported: Invocations, items: ItemColumns) -> Invocations:
@@ -218,10 +200,5 @@ def _add_own_stamps(reported: Invocations, items: ItemColumns) -> Invocations:
     cold = [init_ns / NS_PER_MS for init_ns in items.cold_init_ns().values()]
     if reported.cold_starts or not cold:
         return reported
-    update = {"cold_starts": len(cold), "init_ms_p50": _median(cold), "init_ms_max": max(cold, default=None)}
+    update = {"cold_starts": len(cold), "init_ms_p50": median_of(cold), "init_ms_max": max(cold, default=None)}
     return reported.model_copy(update=update)
-
-
-def _median(values: Iterable[float]) -> float | None:
-    ascending = np.sort(np.array(list(values), dtype=np.float64))
-    return quantile(ascending, 0.5) if ascending.size else None

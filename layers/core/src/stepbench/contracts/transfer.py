@@ -17,7 +17,7 @@ from stepbench.contracts.target import FilesTarget
 from stepbench.contracts.trial import MatrixValues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 Source = Literal["s3", "efs"]
 Platform = Literal["lambda", "fargate"]
@@ -120,9 +120,12 @@ class TransferTrial(Contract):
 
     @property
     def length_s(self) -> float:
-        """Return how long the transfers take, in seconds, where all goes as expected; platforms go side by side."""
-        each_s = self.mean_mib * len(self.sources) / EXPECTED_MIB_PER_S
-        each_s += max(START_S[platform] for platform in self.platforms)
+        """Return how long the transfers take on AWS, in seconds, where all goes as expected; platforms side by side."""
+        return self.length_at(EXPECTED_MIB_PER_S, START_S)
+
+    def length_at(self, mib_per_s: float, start_s: Mapping[str, float]) -> float:
+        """Return the same at another rate, and where starting takes another time, by platform."""
+        each_s = self.mean_mib * len(self.sources) / mib_per_s + max(start_s[platform] for platform in self.platforms)
         return max(self.every_s * (self.transfers - 1) + each_s, each_s * math.ceil(self.transfers / self.concurrency))
 
     @property

@@ -1,6 +1,8 @@
 """
 The bill of a trial of `transfer` from its plan: an upper bound, of which the bytes are exact and the times are not.
 
+`transfer_actual` has the one of what was done.
+
 Transfers within a region are free; what costs is EFS's elastic throughput, and the memory that waits for the bytes.
 Files are stored whether a trial runs or not: what that costs by the month stands in docs/transfer.md.
 """

@@ -116,6 +116,15 @@ class Scalable(Protocol):
         ...
 
 
+@runtime_checkable
+class Substituted(Protocol):
+    """A driver of several things, in place of any of which something else may be measured."""
+
+    async def stand_ins(self) -> dict[str, str]:
+        """Return what is measured in place of AWS's, by what it stands for; nothing on AWS."""
+        ...
+
+
 class Reading(NamedTuple):
     """
     What a meter has read so far.

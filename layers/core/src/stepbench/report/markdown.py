@@ -13,7 +13,7 @@ from stepbench.report.thresholds import describe_missed, describe_undecided
 from stepbench.report.verdicts import verdict_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence, Set
 
     from stepbench.contracts.result import RunSummary
 
@@ -26,20 +26,20 @@ def render_markdown(summary: RunSummary) -> str:
     """Render the run, without a word that its report has not."""
     table = "\n\n".join(_tables(summary))
     missed = ", a threshold missed" if summary.verdict == "failed" and summary.status == "succeeded" else ""
-    parts = [f"### {_escape(summary.plan)}: {summary.status}{missed}"]
+    parts = [f"### {escape(summary.plan)}: {summary.status}{missed}"]
     answers = (describe_missed(summary), describe_undecided(summary), summary.question)
-    parts.extend(f"**{_escape(text[:1].upper() + text[1:])}**" for text in answers if text)
+    parts.extend(f"**{escape(text[:1].upper() + text[1:])}**" for text in answers if text)
     if verdicts := verdict_lines(summary):
-        parts.append("\n".join(f"- {_escape(line)}" for line in verdicts))
+        parts.append("\n".join(f"- {escape(line)}" for line in verdicts))
     parts.append(table)
-    if _escape(digits.UNSURE) in table:
-        parts.append(f"{_escape(digits.UNSURE)} without an interval: the run was too short for one.")
+    if escape(digits.UNSURE) in table:
+        parts.append(f"{escape(digits.UNSURE)} without an interval: the run was too short for one.")
     if failures := list(_failures(summary)):
         parts.append("\n".join(failures))
     if caveats := list(_caveats(summary)):
         parts.append("\n".join(caveats))
     if spent := [sentence for sentence in (describe_cost(summary), *describe_per_dollar(summary)) if sentence]:
-        parts.append("\n".join(f"- {_escape(sentence[:1].upper() + sentence[1:])}." for sentence in spent))
+        parts.append("\n".join(f"- {escape(sentence[:1].upper() + sentence[1:])}." for sentence in spent))
     parts.append(f"Run `{summary.run_id}`, {digits.moment(summary.started_at)}.")
     return "\n\n".join(parts) + "\n"
 
@@ -48,30 +48,35 @@ def _tables(summary: RunSummary) -> Iterator[str]:
     """Yield one table for each experiment."""
     for found, rows in headline_tables(summary):
         headings = [heading for heading in found if heading not in _LEFT_OUT]
-        lines = [_line(headings), _line(["---" if heading in _TEXT else "---:" for heading in headings])]
-        for row in rows:
-            cells = row.cells()
-            lines.append(_line([_escape(cells[heading]) for heading in headings]))
-        yield "\n".join(lines)
+        cells = (row.cells() for row in rows)
+        yield "\n".join(table_lines(headings, [[escape(row[each]) for each in headings] for row in cells], _TEXT))
+
+
+def table_lines(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: Set[str]) -> Iterator[str]:
+    """Yield a table's lines; columns of numbers are aligned to the right."""
+    yield _line(headings)
+    yield _line(["---" if heading in texts else "---:" for heading in headings])
+    yield from map(_line, rows)
 
 
 def _failures(summary: RunSummary) -> Iterator[str]:
     for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
         if trial.failure:
             cause = " ".join(trial.failure.cause.split())
-            yield f"- **{_escape(label)}** {_escape(f'{trial.failure.error}: {cause}')}"
+            yield f"- **{escape(label)}** {escape(f'{trial.failure.error}: {cause}')}"
 
 
 def _caveats(summary: RunSummary) -> Iterator[str]:
     """Yield each kind of caveat once: which trials have it, and the first one's text and remedy."""
     for group in caveat_groups(summary.trials):
         trial, caveat = group.caveats[0]
-        first = _escape(group.label(trial))
+        first = escape(group.label(trial))
         whom = f"{group.extent}, the first {first}" if group.affected > 1 else first
-        yield f"- **{_escape(group.name)}** ({whom}): {_escape(f'{caveat.text} {caveat.remedy}')}"
+        yield f"- **{escape(group.name)}** ({whom}): {escape(f'{caveat.text} {caveat.remedy}')}"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
+    """Return text that Markdown shows as it is."""
     return text.translate(_SPECIAL)
 
 

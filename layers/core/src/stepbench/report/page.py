@@ -20,7 +20,18 @@ from markupsafe import Markup
 from stepbench import digits
 from stepbench.contracts.measure import TRIGGER_LATENCY, measure_of
 from stepbench.costs.price_table import unit_price
-from stepbench.report import boxes, changes, comparisons, costs, headline, operations, percentiles, thresholds, verdicts
+from stepbench.report import (
+    boxes,
+    changes,
+    comparisons,
+    costs,
+    headline,
+    operations,
+    percentiles,
+    thresholds,
+    transfers,
+    verdicts,
+)
 from stepbench.report.accounting import (
     accounting_adds_up,
     accounting_is_whole,
@@ -156,7 +167,7 @@ def render_page(
     clocks = clock_figures(summary, own)
     drawings = [*run_drawings(figures), *_trial_drawings(trials), *clock_drawings(clocks)]
     return (
-        _environment()
+        page_environment()
         .get_template("page.html.j2")
         .render(
             run=summary,
@@ -187,8 +198,8 @@ def render_page(
             kept=thresholds.describe_all_kept(summary),
             per_dollar=costs.per_dollar_rows(summary),
             searching=[view for view in trials if view.summary.found_rate is not None],
-            style=Markup(own_file("templates/page.css").read_text("utf-8")),  # noqa: S704 -- our own file
-            scripts=[_script(javascript()), _script(own_file("templates/page.js").read_text("utf-8"))],
+            style=page_style(),
+            scripts=page_scripts(),
             page_data=Markup(json_for_script(page_data(drawings))),  # noqa: S704 -- escaped for its place
         )
     )
@@ -232,6 +243,16 @@ def _sentence_case(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def page_style() -> Markup:
+    """Return the style sheet of every page."""
+    return Markup(own_file("templates/page.css").read_text("utf-8"))  # noqa: S704 -- our own file
+
+
+def page_scripts() -> list[Script]:
+    """Return the two scripts of every page: what draws, and what has it drawn."""
+    return [_script(javascript()), _script(own_file("templates/page.js").read_text("utf-8"))]
+
+
 def _script(text: str) -> Script:
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return Script(Markup(text), f"'sha256-{digest}'")  # noqa: S704 -- our own files and the bundled runtime
@@ -273,7 +294,9 @@ _GLOBALS: dict[str, Any] = {
         "per_s": operations.PER_S,
         "share": operations.SHARE,
         "d": digits.DISTANCE,
+        "mib_per_s": transfers.MIB_PER_S,
     },
+    "transfers": transfers,
     "verdict_words": verdicts,
     "window_label": window_label,
 }
@@ -281,7 +304,8 @@ _GLOBALS: dict[str, Any] = {
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """Return the templates of all pages, with what they use."""
     environment = Environment(
         loader=PackageLoader("stepbench.report"),
         autoescape=True,

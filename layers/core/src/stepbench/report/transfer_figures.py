@@ -64,12 +64,10 @@ def transfer_figures(
 ) -> TransferFigures:
     """Return all figures; of what there is no data of, there is none."""
     names = {what: name_of(what, stand_ins) for what in NAMES}
-    points, means, changes = _points(drawn), _means(findings), _changes(findings)
-    shared = {"points": points, "means": means}
-    timed = {"points": points, "changes": changes}
+    points, means = _points(drawn), _means(findings)
     return TransferFigures(
-        sizes=tuple(_size_figures(anchor, findings, drawn, names, shared)),
-        over_time=tuple(_time_figures(anchor, drawn, names, timed)),
+        sizes=tuple(_size_figures(anchor, findings, drawn, names, {"points": points, "means": means})),
+        over_time=tuple(_time_figures(anchor, findings, drawn, names, points)),
         curves=tuple(_curve_figures(anchor, drawn, names)),
         hours=tuple(_hour_figures(anchor, drawn, names)),
         progress=tuple(_progress_figures(anchor, drawn, names)),
@@ -101,16 +99,16 @@ def _end(limit: float | None, value: float) -> float:
     return short(value if limit is None else max(limit, 0.0))
 
 
-def _changes(findings: TransferFindings) -> Columns:
+def _changes(findings: TransferFindings, platform: str) -> Columns:
     rows: list[Row] = [
-        (pair.platform, pair.source, _ms(change.at), _ms(change.earliest), _ms(change.latest),
+        (_ms(change.at), _ms(change.earliest), _ms(change.latest),
          NAMES[pair.source], change.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
          str(digits.shown(change.ratio, digits.TIMES)))
         for pair in findings.pairs
         for change in pair.changes
+        if pair.platform == platform
     ]  # fmt: skip
-    names = ("platform", "source", "at", "earliest", "latest", "words", "at_words", "ratio_words")
-    return columns(names, rows)
+    return columns(("at", "earliest", "latest", "words", "at_words", "ratio_words"), rows)
 
 
 def _ms(moment: datetime) -> int:
@@ -135,17 +133,12 @@ def _size_figures(
 
 
 def _time_figures(
-    anchor: str, drawn: DrawnTransfers, names: Mapping[str, str], data: Mapping[str, Columns]
+    anchor: str, findings: TransferFindings, drawn: DrawnTransfers, names: Mapping[str, str], points: Columns
 ) -> Iterator[TransferFigure]:
-    times = [at_s for pair in drawn.points for at_s in pair.at_s]
     for field, own, others in _parts(drawn):
         if field == "platform":
-            margin_ms = 10 * (max(times) - min(times)) + 1_000
-            params = _params(field, own, others, names) | {
-                "low": 1_000 * min(times) - margin_ms,
-                "high": 1_000 * max(times) + margin_ms,
-                "top": _top(None, drawn, field, own),
-            }
+            params = _params(field, own, others, names) | {"top": _top(None, drawn, field, own)}
+            data = {"points": points, "changes": _changes(findings, own)}
             place = f"transfer-time-{anchor}-{own}"
             title = f"{names[own]}: {' and '.join(names[each] for each in others)}"
             yield TransferFigure(place, title, Drawing(place, "transfer-time", data, params))

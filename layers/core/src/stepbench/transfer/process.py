@@ -166,7 +166,7 @@ class Process:
             self._told.put(read)
 
         reader = threading.Thread(target=run, name="reader", daemon=True)
-        given_up = self._stopped or self._await(reader, read)
+        given_up = self._hear() or self._await(reader, read)
         if given_up == TIMEOUT:
             return "failed", TIMEOUT
         if given_up:
@@ -174,6 +174,14 @@ class Process:
         if errors:
             return "failed", read_error(errors[0], connected=file.source == "efs" or progress.connect_ns is not None)
         return ("ok", "") if progress.digest == file.digest else ("failed", WRONG_DIGEST)
+
+    def _hear(self) -> str:
+        """Return why the process has to stop, if it has been told; "" if it has not."""
+        while not self._told.empty():
+            told = self._told.get()
+            if isinstance(told, str):
+                self._stopped = told
+        return self._stopped
 
     def _await(self, reader: threading.Thread, read: Read) -> str:
         """Return "" when the read has ended by itself, or else why it was given up."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stepbench.settings import Settings
 
 _BOUNDS = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
+AMAZON = {"s3": "Amazon S3", "efs": "Amazon EFS"}
 _REFUSED = frozenset({"401", "403"})
 
 
@@ -57,16 +58,25 @@ class FilesDriver:
 
     async def provider(self) -> str:
         """Return what serves each source: `Amazon S3; Amazon EFS`."""
-        found = [await asyncio.to_thread(self._describe_s3)] if "s3" in self._plan.sources else []
-        if "efs" in self._plan.sources:
-            found.append("local file system (not EFS)" if self._settings.emulator else "Amazon EFS")
-        return "; ".join(found)
+        stand_ins = await self.stand_ins()
+        return "; ".join(stand_ins.get(source, AMAZON[source]) for source in self._plan.sources)
+
+    async def stand_ins(self) -> dict[str, str]:
+        """Return what is measured in place of S3, EFS, Lambda and Fargate, where something is."""
+        found = {}
+        if "s3" in self._plan.sources and (server := await asyncio.to_thread(self._describe_s3)):
+            found["s3"] = server
+        if self._settings.emulator:
+            local = {"efs": "local file system", "lambda": "process", "fargate": "process"}
+            found |= {each: local[each] for each in (*self._plan.sources, *self._plan.platforms) if each in local}
+        return found
 
     def _describe_s3(self) -> str:
+        """Name what stands for S3; "" for S3 itself."""
         if self._plan.target.endpoint is None:
-            return self._settings.emulator or "Amazon S3"
+            return self._settings.emulator
         server = str(self._head()["ResponseMetadata"]["HTTPHeaders"].get("server", ""))
-        return f"{server or 'a server of the protocol'} (not S3)"
+        return f"{server or 'a server of its protocol'}, not S3"
 
     def _head(self) -> dict[str, Any]:
         bucket, endpoint = self._settings.files_bucket, self._plan.target.endpoint

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 UNTOLD = -1
 OUTCOMES: tuple[TransferOutcome, ...] = get_args(TransferOutcome)
 OK, FAILED, UNKNOWN = range(len(OUTCOMES))
-_CODED: dict[str, tuple[str, ...]] = {"platform": PLATFORMS, "source": SOURCES, "outcome": OUTCOMES}
+CODED: dict[str, tuple[str, ...]] = {"platform": PLATFORMS, "source": SOURCES, "outcome": OUTCOMES}
 
 
 class Texts(NamedTuple):
@@ -157,7 +157,7 @@ class TransferColumns:
 TEXT_FIELDS = ("run_id", "path", "sandbox", "task", "zone", "network_interface", "error")
 ROW_FIELDS = tuple(field.name for field in fields(TransferColumns) if not field.name.startswith("mib_"))
 """Columns with one entry a read, which are all but the times of MiB."""
-_ZERO_IS_UNTOLD = ("digest_ns", "cpu_ns", "memory_bytes")
+ZERO_IS_UNTOLD = ("digest_ns", "cpu_ns", "memory_bytes")
 
 
 def _column(name: str, values: list[Any]) -> Any:  # noqa: ANN401 -- texts, integers or floats
@@ -165,9 +165,9 @@ def _column(name: str, values: list[Any]) -> Any:  # noqa: ANN401 -- texts, inte
         return Texts.of(values)
     if name == "cached_share":
         return np.array([np.nan if value is None else value for value in values], np.float64)
-    if name in _CODED:
-        return np.array([_CODED[name].index(value) for value in values], np.int64)
+    if name in CODED:
+        return np.array([CODED[name].index(value) for value in values], np.int64)
     found = np.array([UNTOLD if value is None else value for value in values], np.int64)
-    if name in _ZERO_IS_UNTOLD:
+    if name in ZERO_IS_UNTOLD:
         found[found == 0] = UNTOLD
     return found

@@ -7,14 +7,24 @@ The file carries the meaning of its columns itself, as `records.parquet` does; n
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stepbench.contracts.transfer_rows import TransferRow
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.parquet import Column, describe_table
+from stepbench.records.formats.transfer_columns import (
+    CODED,
+    ROW_FIELDS,
+    TEXT_FIELDS,
+    UNTOLD,
+    ZERO_IS_UNTOLD,
+    Texts,
+    TransferColumns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -142,6 +152,39 @@ def rows_of(table: pa.Table) -> Iterator[TransferRow]:
     """Yield the rows of a table that has all columns."""
     for batch in table.to_batches(max_chunksize=1_000):
         yield from (TransferRow.model_validate(row) for row in batch.to_pylist())
+
+
+def columns_of(table: pa.Table) -> TransferColumns:
+    """Return the columns of a table that has them all, as the analysis takes them."""
+    whole = table.combine_chunks()
+    found: dict[str, Any] = {name: _numbers(whole[name], name) for name in ROW_FIELDS}
+    marks = whole["mib_ns"].chunk(0) if whole.num_rows else pa.array([], pa.list_(pa.int64()))
+    offsets = marks.offsets.to_numpy().astype(np.int64)
+    found["mib_ns"] = marks.flatten().to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    found["mib_offsets"] = offsets - offsets[0]
+    return TransferColumns(**found)
+
+
+def _numbers(column: pa.ChunkedArray, name: str) -> Any:  # noqa: ANN401 -- texts, integers or floats
+    if name in TEXT_FIELDS:
+        encoded = _one(column.dictionary_encode())
+        return Texts(encoded.indices.to_numpy().astype(np.int64), tuple(encoded.dictionary.to_pylist()))
+    if name in CODED:
+        encoded = _one(column.dictionary_encode())
+        codes = np.array([CODED[name].index(text) for text in encoded.dictionary.to_pylist()], np.int64)
+        places = encoded.indices.to_numpy()
+        return codes[places] if places.size else np.empty(0, np.int64)
+    if name == "cached_share":
+        return column.to_numpy().astype(np.float64)
+    found = column.cast(pa.int64()).fill_null(UNTOLD).to_numpy().copy()
+    if name in ZERO_IS_UNTOLD:
+        found[found == 0] = UNTOLD
+    return found
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
 
 
 def describe_transfer_columns() -> str:

@@ -50,7 +50,7 @@ def size_scatter() -> alt.LayerChart | alt.FacetChart:
     mean_x = alt.X("size_mib:Q", title=_SIZES, scale=scale)
     top = alt.Scale(domain=[0, TOP], nice=False)
     y = alt.Y("mib_per_s:Q", title=_RATE, scale=top, axis=rate_axis())
-    color = _color(symbolStrokeWidth=0)
+    color = _color(symbolStrokeWidth=0, symbolOpacity=1)
     points = _points().mark_point(size=14, filled=True, opacity=0.35, clip=True)
     band = _own("means").mark_area(opacity=0.3, clip=True).encode(x=mean_x, y=_y("low", top), y2="high:Q", color=color)
     titles = {"size_mib:Q": "MiB", "mean:Q": "mean (MiB/s)", "low:Q": "95 % from", "high:Q": "95 % to", "n:Q": "n"}
@@ -78,7 +78,7 @@ def rate_over_time() -> alt.LayerChart | alt.FacetChart:
     y = alt.Y("mib_per_s:Q", title=_RATE, scale=alt.Scale(domain=[0, TOP], nice=False), axis=rate_axis())
     points = _points().mark_point(size=18, filled=True, opacity=0.45, clip=True)
     shape = alt.Shape("series:N", title=None, scale=alt.Scale(domain=LABELS, range=SHAPES))
-    drawn = points.encode(x=x, y=y, color=_color(), shape=shape).add_params(zoom())
+    drawn = points.encode(x=x, y=y, color=_color(symbolOpacity=1), shape=shape).add_params(zoom())
     return framed(alt.layer(drawn, _touch(x, y, "at"), *_changes()), 240, **_params())
 
 
@@ -110,7 +110,8 @@ def hour_map() -> alt.LayerChart | alt.FacetChart:
     x = alt.X("hour:O", title="hour, UTC", scale=alt.Scale(domain=[*range(24)]), axis=_hours_axis())
     y = alt.Y("day:O", title=None, sort=None, scale=alt.Scale(domain=alt.ExprRef("days")), axis=alt.Axis(ticks=False))
     scale = alt.Scale(type="log", scheme="viridis", domain=[LOW, TOP], clamp=True)
-    legend = alt.Legend(orient="bottom", direction="horizontal", gradientLength=160, titleOrient="left", format=".2~f")
+    legend = alt.Legend(orient="bottom", direction="horizontal", gradientLength=160, titleOrient="left", format=".2~f",
+                        values=alt.ExprRef("[low, 1, top]"))
     color = alt.Color("relative:Q", title="× the median's rate", scale=scale, legend=legend)  # noqa: RUF001 -- times
     tooltip = [
         *tooltips({"day:O": "day", "hour:O": "hour (UTC)", "relative:Q": "× the median's rate"}),  # noqa: RUF001
@@ -163,8 +164,8 @@ def _points() -> alt.Chart:
 
 
 def _began(field: str) -> alt.X:
-    scale = alt.Scale(type="utc", nice=False, domain=[LOW, HIGH])
-    return alt.X(f"{field}:T", title="began (UTC)", scale=scale, axis=alt.Axis(grid=False, labelOverlap="greedy"))
+    axis = alt.Axis(grid=False, labelOverlap="greedy", tickCount=alt.ExprRef("min(10, width / 70)"))
+    return alt.X(f"{field}:T", title="began (UTC)", scale=alt.Scale(type="utc", nice=False, padding=8), axis=axis)
 
 
 def _params(**more: Any) -> dict[str, Any]:  # noqa: ANN401 -- any JSON
@@ -199,7 +200,7 @@ def _touch(x: alt.X, y: alt.Y, at: str) -> alt.Chart:
 
 def _changes() -> list[alt.Chart]:
     """Mark where the level changes, with its interval."""
-    own = named("changes").transform_filter(f"datum[{_FIELD}] === {_OWN}")
+    own = named("changes")
     tooltip = tooltips({"words:N": "level changes", "at_words:N": "at", "ratio_words:N": "after over before"})
     interval = own.mark_rect(clip=True, opacity=0.25, style="change")
     rule = own.mark_rule(strokeWidth=1.5, strokeDash=[5, 3], style="change")

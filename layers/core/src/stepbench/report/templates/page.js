@@ -52,6 +52,7 @@
     },
     legend: {
       orient: "top", direction: "horizontal", columns: narrow.matches ? 2 : innerWidth < 1000 ? 3 : 4, labelColor: look.ink,
+      titleColor: look.muted, titleFontSize: 12, titleFontWeight: "normal",
       labelFontSize: 12, labelLimit: narrow.matches ? 120 : 220, symbolSize: 90, columnPadding: 18,
       symbolLimit: 0,
     },

@@ -1,0 +1,86 @@
+"""All that transfers show, of one trial, or of a dataset over a span."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.analysis.transfers import family
+from stepbench.analysis.transfers.accounting import account
+from stepbench.analysis.transfers.answers import answer
+from stepbench.analysis.transfers.calendar_levels import depend_on_hour, depend_on_weekday
+from stepbench.analysis.transfers.cells import describe_cell
+from stepbench.analysis.transfers.changes import find_changes
+from stepbench.analysis.transfers.modes import find_modes
+from stepbench.analysis.transfers.plateau import find_plateau
+from stepbench.analysis.transfers.reads import pairs_of
+from stepbench.analysis.transfers.variance import split_variance
+from stepbench.contracts.transfer_result import TransferFindings, TransferPair
+
+if TYPE_CHECKING:
+    from stepbench.analysis.transfers.reads import PairName, Reads
+    from stepbench.contracts.transfer_result import TransferCell
+    from stepbench.records.formats.transfer_columns import TransferColumns
+
+SEED = 7
+
+
+def find_transfers(columns: TransferColumns, *, offered: int | None = None, seed: int = SEED) -> TransferFindings:
+    """
+    Return what transfers show; the same for the same rows, in whatever order they are.
+
+    Args:
+        columns: all rows of the trial, or of the dataset over the span, each read once.
+        offered: how many reads were to be made; None where nobody knows.
+        seed: for resamples.
+    """
+    found = list(pairs_of(columns))
+    described = [
+        _describe(name, reads, np.random.default_rng((seed, place)), len(found))
+        for place, (name, reads) in enumerate(found)
+    ]
+    cells = tuple(cell for of_pair, _ in described for cell in of_pair)
+    pairs = tuple(pair for _, pair in described)
+    began_ns = columns.began_at_ns
+    return TransferFindings(
+        n=columns.size,
+        begin=_moment(int(began_ns.min())) if columns.size else None,
+        end=_moment(int(began_ns.max())) if columns.size else None,
+        accounting=account(columns, offered),
+        cells=cells,
+        pairs=pairs,
+        answers=answer(cells, pairs),
+    )
+
+
+def _describe(
+    name: PairName, reads: Reads, rng: np.random.Generator, pairs: int
+) -> tuple[tuple[TransferCell, ...], TransferPair]:
+    """Return the cells of a pair, and what they show together; `pairs` share the error."""
+    measured, tried = reads.measured, list(reads.cells())
+    of_cells, together = find_modes([cell.measured for _, cell in tried], family.MODES / pairs, rng)
+    cells = tuple(
+        describe_cell(name, size, cell, modes, rng) for (size, cell), modes in zip(tried, of_cells, strict=True)
+    )
+    ratios = [cell.slowest_over_fastest for cell in cells if cell.slowest_over_fastest is not None]
+    hours = depend_on_hour(measured, family.HOURS / pairs, rng)
+    changes, reason = find_changes(measured, hours, family.CHANGES / pairs, rng)
+    return cells, TransferPair(
+        platform=name.platform,
+        source=name.source,
+        n=measured.n,
+        slowest_over_fastest=float(np.mean(ratios)) if ratios else None,
+        plateau=find_plateau(cells),
+        hours=hours,
+        weekdays=depend_on_weekday(measured, family.WEEKDAYS / pairs, rng),
+        changes=changes,
+        changes_reason=reason,
+        modes=together,
+        variance=split_variance(measured),
+    )
+
+
+def _moment(at_ns: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at_ns // 1_000)

@@ -1,0 +1,88 @@
+"""Transfers that stood still: a wait within them that is long in itself, and beside their own pace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepbench.contracts.transfer_result import TransferStalls
+from stepbench.records.formats.transfer_columns import UNTOLD
+from stepbench.stats.intervals import share
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepbench.analysis.transfers.reads import Reads
+
+    Integers = NDArray[np.int64]
+
+LEAST_NS = 500_000_000
+"""No shorter wait is a stall: a lost packet's first time-out, and a host that is busy, make those."""
+TIMES_PACE = 10
+"""A wait of so many times what the transfer takes for a MiB is no part of its pace."""
+_OWN_PACE = 4
+"""Of so many MiB the transfer's own median is its pace; a shorter one is judged by the usual one of its size."""
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """All waits for a MiB of a cell, by read, and each read's wait for its first byte (UNTOLD where it is)."""
+
+    reads: Integers
+    mib_ns: Integers
+    first_ns: Integers
+
+
+def find_stalls(cell: Reads) -> TransferStalls:
+    """
+    Return the stalls of a cell's measured reads.
+
+    A wait for a MiB is a stall if it takes 0.5 s or more, and ten times the median of that transfer, or the usual one
+    of the cell if that is longer or the transfer has fewer than four. A wait for the first byte, likewise, beside the
+    cell's median wait for it; where a first byte is untold, it is a part of the wait for the first MiB.
+    """
+    waits = _read_waits(cell)
+    progress = np.diff(cell.columns.mib_offsets) > 0
+    judged = progress | (waits.first_ns != UNTOLD)
+    told = waits.first_ns[waits.first_ns != UNTOLD]
+    first_limit = max(LEAST_NS, TIMES_PACE * float(np.median(told))) if told.size else np.inf
+    late = np.nonzero(waits.first_ns >= first_limit)[0]
+    reads, stalls_ns = _long_waits(waits)
+    stalls_s = np.concatenate([waits.first_ns[late], stalls_ns]) / 1e9
+    transfers, n = np.unique(np.concatenate([late, reads])).size, int(np.count_nonzero(judged))
+    return TransferStalls(
+        judged=n,
+        stalls=stalls_s.size,
+        transfers=transfers,
+        share=share(transfers, n),
+        median_s=float(np.median(stalls_s)) if stalls_s.size else None,
+        longest_s=float(stalls_s.max()) if stalls_s.size else None,
+    )
+
+
+def _read_waits(cell: Reads) -> _Waits:
+    columns = cell.columns
+    lengths = np.diff(columns.mib_offsets)
+    reads = np.repeat(np.arange(columns.size), lengths)
+    before = np.roll(columns.mib_ns, 1)
+    starts = columns.mib_offsets[:-1][lengths > 0]
+    before[starts] = np.maximum(columns.first_byte_ns[lengths > 0], 0)
+    return _Waits(reads, columns.mib_ns - before, columns.first_byte_ns)
+
+
+def _long_waits(waits: _Waits) -> tuple[Integers, Integers]:
+    """Return whose waits for a MiB are stalls, and how long they are."""
+    candidates = np.nonzero(waits.mib_ns >= LEAST_NS)[0]
+    if not candidates.size:
+        return candidates, candidates
+    usual = float(np.median(waits.mib_ns))
+    whose = waits.reads[candidates]
+    pace = np.full(candidates.size, usual)
+    for read in np.unique(whose).tolist():
+        begin, end = np.searchsorted(waits.reads, [read, read + 1])
+        if end - begin >= _OWN_PACE:
+            pace[whose == read] = max(usual, float(np.median(waits.mib_ns[begin:end])))
+    stalls = waits.mib_ns[candidates] >= TIMES_PACE * pace
+    return whose[stalls], waits.mib_ns[candidates][stalls]
