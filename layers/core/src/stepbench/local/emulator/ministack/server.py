@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 NAME = "MiniStack 1.5.33"
 TOOL = "emulator"
 START_S = 60.0
+RUNS_TASKS = True
+"""Those of ECS are processes: `tasks.py`."""
 CONCURRENCY = "LAMBDA_ACCOUNT_CONCURRENCY"
 """Variable with the account's limit of invocations at once."""
 DECISIONS = "STEPBENCH_DECISIONS"
