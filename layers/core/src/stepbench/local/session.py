@@ -130,7 +130,7 @@ def _build_and_start(paths: Paths, runtime: str, notify: Notify, etcd_members: i
     def deploy_to(state: EnvironmentState) -> str:
         notify("deploying")
         files = paths.data / "files"
-        files.mkdir(exist_ok=True)
+        files.mkdir(parents=True, exist_ok=True)
         found = parameters(state, runtime, find_authority(paths), files)
         deploy(Deployment(paths, _endpoint(state), found), built)
         return STACK
