@@ -24,7 +24,7 @@ from tests.samples.transfer_processes import DUE_NS, file_read, transfer_task
 
 from stepbench.contracts.transfer_rows import TransferRow, TransferRows
 from stepbench.errors import RecordsLostError
-from stepbench.records.formats.transfer_lines import parse_transfer_line
+from stepbench.records.formats.transfer_log import parse_transfer_line
 from stepbench.records.storage import layout
 from stepbench.transfer.digest import MIB
 from stepbench.transfer.process import STORING_S, Invocation, Process, Sandbox
