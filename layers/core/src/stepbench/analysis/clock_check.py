@@ -71,7 +71,7 @@ def median_shift(a: Estimate, b: Estimate) -> Estimate:
 
 
 def _in_one_sandbox(spec: TrialSpec) -> bool:
-    target = spec.offered.target
+    target = spec.plan.target
     return isinstance(target, DynamoDbTarget) and target.same_sandbox
 
 

@@ -35,6 +35,7 @@ _GAP_OVER_PACE = 10.0
 _HOUR_S, _DAY_S = 3_600, 86_400
 _EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 
+
 def drawn_transfers(columns: TransferColumns) -> DrawnTransfers:
     """Return what the charts draw: of reads that went well."""
     reads = columns.take((columns.outcome == OK) & (columns.transfer_ns > 0))

@@ -110,8 +110,14 @@ def hour_map() -> alt.LayerChart | alt.FacetChart:
     x = alt.X("hour:O", title="hour, UTC", scale=alt.Scale(domain=[*range(24)]), axis=_hours_axis())
     y = alt.Y("day:O", title=None, sort=None, scale=alt.Scale(domain=alt.ExprRef("days")), axis=alt.Axis(ticks=False))
     scale = alt.Scale(type="log", scheme="viridis", domain=[LOW, TOP], clamp=True)
-    legend = alt.Legend(orient="bottom", direction="horizontal", gradientLength=160, titleOrient="left", format=".2~f",
-                        values=alt.ExprRef("[low, 1, top]"))
+    legend = alt.Legend(
+        orient="bottom",
+        direction="horizontal",
+        gradientLength=160,
+        titleOrient="left",
+        format=".2~f",
+        values=alt.ExprRef("[low, 1, top]"),
+    )
     color = alt.Color("relative:Q", title="× the median's rate", scale=scale, legend=legend)  # noqa: RUF001 -- times
     tooltip = [
         *tooltips({"day:O": "day", "hour:O": "hour (UTC)", "relative:Q": "× the median's rate"}),  # noqa: RUF001
