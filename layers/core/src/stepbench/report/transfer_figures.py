@@ -158,10 +158,12 @@ def _parts(drawn: DrawnTransfers) -> Iterator[tuple[str, str, list[str]]]:
 
 def _params(field: str, own: str, others: Sequence[str], names: Mapping[str, str]) -> dict[str, Any]:
     labels = [names[each] for each in others]
-    return {
-        "field": field, "own": own, "names": dict(names), "labels": labels,
-        "entry_px": _ENTRY_PX + _LETTER_PX * max(map(len, labels)),
-    }  # fmt: skip
+    return {"field": field, "own": own, "names": dict(names), **_legend(labels)}
+
+
+def _legend(labels: Sequence[str]) -> dict[str, Any]:
+    """Return a legend's labels, and about how wide an entry is."""
+    return {"labels": list(labels), "entry_px": _ENTRY_PX + _LETTER_PX * max(map(len, labels))}
 
 
 def _top(findings: TransferFindings | None, drawn: DrawnTransfers, field: str, own: str) -> float:
@@ -258,7 +260,7 @@ def _progress_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, st
         data = {"progress": columns(("kind", "seconds", "mib", "began"), rows)}
         place = f"transfer-progress-{anchor}-{pair.platform}-{pair.source}"
         title = f"{names[pair.source]} on {names[pair.platform]}, {digits.count(own[0].file_size_mib)} MiB"
-        yield TransferFigure(place, title, Drawing(place, "transfer-progress", data, {"labels": labels}))
+        yield TransferFigure(place, title, Drawing(place, "transfer-progress", data, _legend(labels)))
 
 
 def _describe_progress(curve: ProgressCurve) -> str:

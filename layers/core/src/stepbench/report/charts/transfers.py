@@ -29,7 +29,6 @@ _SIZES = "file size, MiB (log scale)"
 _FIELD, _OWN = "field", "own"
 """Parameters: by which column the points of a figure are its own (`platform`, `source`), and which they are."""
 _SPREAD = 0.07
-_KINDS = ["fastest", "median", "slowest", "stalled"]
 _DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3]]
 _SECONDS_TEXT = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 _LEADING_DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
@@ -77,8 +76,10 @@ def rate_over_time() -> alt.LayerChart | alt.FacetChart:
     x = _began("at")
     y = alt.Y("mib_per_s:Q", title=_RATE, scale=alt.Scale(domain=[0, TOP], nice=False), axis=rate_axis())
     points = _points().mark_point(size=18, filled=True, opacity=0.45, clip=True)
-    shape = alt.Shape("series:N", title=None, scale=alt.Scale(domain=LABELS, range=SHAPES))
-    drawn = points.encode(x=x, y=y, color=_color(symbolOpacity=1), shape=shape).add_params(zoom())
+    look = {"symbolOpacity": 1, "symbolSize": 60}
+    scale = alt.Scale(domain=LABELS, range=SHAPES)
+    shape = alt.Shape("series:N", title=None, scale=scale, legend=series_legend(**look))
+    drawn = points.encode(x=x, y=y, color=_color(**look), shape=shape).add_params(zoom())
     return framed(alt.layer(drawn, _touch(x, y, "at"), *_changes()), 240, **_params())
 
 
@@ -126,13 +127,13 @@ def progress_curves() -> alt.LayerChart | alt.FacetChart:
     """Draw how many MiB of some transfers were there after how long; a stall is a level line."""
     x = alt.X("seconds:Q", title="seconds since the start", scale=alt.Scale(domainMin=0, nice=False), axis=alt.Axis(grid=False))
     y = alt.Y("mib:Q", title="MiB received", scale=alt.Scale(domainMin=0, nice=False), axis=rate_axis())
-    legend = alt.Legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2)
+    legend = series_legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2)
     color = alt.Color("kind:N", title=None, scale=alt.Scale(domain=LABELS), legend=legend)
     dash = alt.StrokeDash("kind:N", title=None, scale=alt.Scale(domain=LABELS, range=_DASHES))
     titles: dict[str, str | None] = {"kind:N": "transfer", "seconds:Q": "seconds", "mib:Q": "MiB", "began:N": "began"}
     line = named("progress").mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, strokeDash=dash)
     rings = ring("progress").encode(x=x, y=y, tooltip=tooltips(titles))
-    return framed(alt.layer(line.add_params(zoom()), touch(rings, "kind", "mib", shown=1)), 220, labels=_KINDS)
+    return framed(alt.layer(line.add_params(zoom()), touch(rings, "kind", "mib", shown=1)), 220, labels=[], entry_px=100)
 
 
 def _own(source: str) -> alt.Chart:
