@@ -76,12 +76,14 @@ def report_dataset(options: argparse.Namespace) -> int:
     from stepbench.local.datasets import analyse_dataset
     from stepbench.records.storage import layout
     from stepbench.records.storage.transfer_datasets import Span
-    from stepbench.report.dataset_page import render_dataset, render_dataset_markdown
+    from stepbench.report.dataset_page import render_dataset
+    from stepbench.report.transfer_markdown import render_dataset_markdown
 
     found = analyse_dataset(options.dataset, options.out, Span(options.first, options.end))
     match options.format:
         case "md":
-            write(render_dataset_markdown(found.view).rstrip())
+            view = found.view
+            write(render_dataset_markdown(view.label, view.findings, view.stand_ins).rstrip())
             return OK
         case "json":
             write(found.view.findings.model_dump_json(indent=2))

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _FORMATS = (
     "html: the page, written to the run's folder (the default); md: Markdown on stdout, for a pull request; "
-    "csv: on stdout, a row for each window, measure and statistic; junit: on stdout, each trial and threshold as a test; "
+    "csv: on stdout, a row for each window, measure and statistic; junit: on stdout, each trial and threshold as a "
+    "test; "
     "json: of a dataset, on stdout, all that was found"
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.drawn_transfers import drawn_transfers
+from stepbench.analysis.transfers.drawn import draw_transfers
 from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.errors import PlanError, Problem
 from stepbench.local.fetching import write_file
@@ -12,7 +12,7 @@ from stepbench.records.formats.transfer_lines import read_lines
 from stepbench.records.formats.transfer_parquet import columns_of, stand_ins_of
 from stepbench.records.storage import layout
 from stepbench.records.storage.transfer_datasets import append, dataset_names, read_span
-from stepbench.report.transfers import transfer_view
+from stepbench.report.transfers import Transfers, transfer_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,5 +99,6 @@ def analyse_dataset(name: str, out: Path, span: Span) -> DatasetReport:
         remedy = "Name another span; `stepbench report` without --from and --to shows all days."
         raise PlanError([Problem("--from, --to", span.words, f"has no rows of {name}", remedy)])
     columns = columns_of(table)
-    view = transfer_view(name, "dataset", find_transfers(columns), drawn_transfers(columns), stand_ins_of(table))
+    shown = Transfers(find_transfers(columns), draw_transfers(columns), stand_ins_of(table))
+    view = transfer_view(name, "dataset", shown)
     return DatasetReport(view, span.words)

@@ -58,7 +58,6 @@ class Span(NamedTuple):
         """Return whether a day is one of them."""
         return (self.first is None or self.first <= day) and (self.end is None or day < self.end)
 
-
     @property
     def words(self) -> str:
         """Say which days they are; empty for all."""
