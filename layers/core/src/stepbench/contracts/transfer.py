@@ -17,7 +17,7 @@ from stepbench.contracts.target import FilesTarget
 from stepbench.contracts.trial import MatrixValues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 Source = Literal["s3", "efs"]
 Platform = Literal["lambda", "fargate"]
@@ -30,10 +30,14 @@ MIB = 2**20
 MAX_FILE_MIB = 5_000
 MAX_TRANSFERS = 1_000
 """Numbers of transfers stand where an event has its writer's."""
-SLOWEST_MIB_PER_S = 1.5
-"""For upper bounds and time-outs: the slowest published transfer of a large file had a rate of 10."""
-OVERHEAD_S = {"lambda": 10, "fargate": 90}
-"""A new sandbox or task takes up to so long to start; for upper bounds."""
+LEAST_MIB_PER_S, EXPECTED_MIB_PER_S = 5, 20
+"""A read below the first is given up; published means of large files lie between 22 and 170."""
+LEAST_READ_S = 30
+"""No read is given up before, however small its file."""
+START_S = {"lambda": 10, "fargate": 60}
+"""What a new sandbox, with the change before it, or a task takes to start; a guess, for the time left."""
+LONGEST_PROCESS_S = 840
+"""Lambda ends a function after 900 s."""
 
 FileSize = Annotated[int, Field(ge=1, le=MAX_FILE_MIB)]
 
@@ -110,18 +114,24 @@ class TransferTrial(Contract):
         return self
 
     @property
-    def transfers_per_platform_s(self) -> float:
-        """Return how long the transfers of a platform take at most, in seconds."""
-        longest = max(self.file_sizes_mib) * len(self.sources) / SLOWEST_MIB_PER_S
-        slowest = longest + max(OVERHEAD_S[platform] for platform in self.platforms)
-        return max(
-            self.every_s * (self.transfers - 1) + slowest, slowest * math.ceil(self.transfers / self.concurrency)
-        )
+    def mean_mib(self) -> float:
+        """Return the mean size of a file: sizes are drawn alike, or taken in turn."""
+        return sum(self.file_sizes_mib) / len(self.file_sizes_mib)
+
+    @property
+    def length_s(self) -> float:
+        """Return how long the transfers take on AWS, in seconds, where all goes as expected; platforms side by side."""
+        return self.length_at(EXPECTED_MIB_PER_S, START_S)
+
+    def length_at(self, mib_per_s: float, start_s: Mapping[str, float]) -> float:
+        """Return the same at another rate, and where starting takes another time, by platform."""
+        each_s = self.mean_mib * len(self.sources) / mib_per_s + max(start_s[platform] for platform in self.platforms)
+        return max(self.every_s * (self.transfers - 1) + each_s, each_s * math.ceil(self.transfers / self.concurrency))
 
     @property
     def phases(self) -> tuple[Phase, ...]:
-        """Return the one phase that all transfers are of, as the machines, the progress and the estimate see it."""
-        step = LoadStep(rate_per_s=max(self.reads / self.transfers_per_platform_s, 0.001), count=self.reads)
+        """Return the one phase that all transfers are of, as the machines and the progress see it."""
+        step = LoadStep(rate_per_s=max(self.reads / self.length_s, 0.001), count=self.reads)
         return (Phase(name="transfers", load=(step,)),)
 
     @property
@@ -145,11 +155,6 @@ class TransferTrial(Contract):
         return self.reads
 
     @property
-    def length_s(self) -> float:
-        """Return how long the transfers take at most, in seconds; orchestration comes on top."""
-        return self.transfers_per_platform_s
-
-    @property
     def copies(self) -> int:
         """Return how many trials it expands into."""
         return math.prod(len(values) for values in (self.matrix or {}).values()) * self.repeats
@@ -163,7 +168,17 @@ def _list_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
                 yield BrokenRule(f"{field}[{place}]", "is listed twice", "Remove one of the two.")
 
 
+def read_limit_s(file_mib: float) -> float:
+    """Return after how many seconds the read of a file is given up."""
+    return max(LEAST_READ_S, file_mib / LEAST_MIB_PER_S)
+
+
 def _reading_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
+    place, largest = max(enumerate(trial.file_sizes_mib), key=lambda entry: entry[1])
+    if read_limit_s(largest) * len(trial.sources) > LONGEST_PROCESS_S:
+        message = f"may take {read_limit_s(largest) * len(trial.sources):,.0f} s from {len(trial.sources)} sources"
+        remedy = f"Lower it: a process has {LONGEST_PROCESS_S} s, and a read is given up below {LEAST_MIB_PER_S} MiB/s."
+        yield BrokenRule(f"file_sizes_mib[{place}]", message, remedy)
     if "s3" not in trial.sources and trial.connections > 1:
         yield BrokenRule("connections", "has no effect without s3 in sources", "Remove it, or add s3.")
     for place, published in enumerate(trial.published):
