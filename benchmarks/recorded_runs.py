@@ -2,7 +2,7 @@
 The detector of regressions on recorded runs: the repeats of one trial, each taken for a run of its own.
 
     stepbench run quick-unloaded-etcd --repeats 100
-    python -m benchmarks.recorded_runs out/RUN [--at 60] [--ratio 1.1]
+    python -m benchmarks.recorded_runs out/RUN [--first 80] [--at 60] [--ratio 1.1]
 
 Nothing was changed between the repeats, so that all that is told of them is taken for a false alarm, though nobody
 knows that the machine was the same. Then each number is multiplied by a ratio from one run on. Every run counts as a
@@ -70,11 +70,12 @@ def main() -> None:
     """Print what was told of the runs as they are, and of those with a change."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
+    parser.add_argument("--first", type=int, default=100, help="take no more runs than these")
     parser.add_argument("--at", type=int, default=60)
     parser.add_argument("--ratio", type=float, default=1.1)
     asked = parser.parse_args()
     summary = RunSummary.model_validate_json((asked.run / "summary.json").read_bytes())
-    series = series_of_runs([run_numbers(each) for each in split_repeats(summary)]).series
+    series = series_of_runs([run_numbers(each) for each in split_repeats(summary)[: asked.first]]).series
     for value in series.runs[0].values:
         numbers = [each.estimate.value for run in series.runs for each in run.values if each.series == value.series]
         logs = np.array([math.log(each) for each in numbers if each])

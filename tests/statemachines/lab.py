@@ -24,7 +24,7 @@ from stepbench.local.processes import terminate
 ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).parent / "fakes" / "fake_stage.py"
 ROLE = "arn:aws:iam::000000000000:role/any"
-TABLE, BUCKET = "results", "items"
+TABLE, BUCKET, CLUSTER = "results", "items", "stepbench"
 HEARTBEAT_S = 2
 """In place of the machine's own, which no scale shortens."""
 WAIT_SCALE = 0.002
@@ -47,6 +47,10 @@ class Scenario:
     children: tuple[Scenario, ...] = ()
     with_items: bool = True
     load_from: str = "lambda"
+    seeds: bool = False
+    platforms: tuple[str, ...] = ()
+    """Of items that are transfers in place of writers' slices; an empty one is a slice."""
+    refresh: bool = False
     hold: str = ""
     """A stage whose call does not end before `Lab.release`."""
 
@@ -54,7 +58,7 @@ class Scenario:
         """Return the scenario as the fakes read it."""
         children = [child.document() for child in self.children]
         told = {"id": self.id, "fail": self.fail, "lanes": self.lanes, "unneeded": self.unneeded}
-        return {**told, "hold": self.hold, "bucket": BUCKET, "children": children}
+        return {**told, "hold": self.hold, "bucket": BUCKET, "children": children, "seeds": self.seeds}
 
     def ref(self) -> dict[str, Any]:
         """Return the reference of the scenario's only trial."""
@@ -90,6 +94,7 @@ class Lab:
     journal: Journal
     machines: dict[str, str]
     queue: str = ""
+    task_definition: str = ""
 
     def aws(self, service: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
         """Return a client on the emulator."""
@@ -188,14 +193,17 @@ class Lab:
 
     def _resolve(self, name: str) -> str:
         known = {"ResultsTableName": TABLE, "TrialStateMachineArn": self.machines.get("trial", ""), "Partition": "aws"}
-        known["LoadQueueUrl"] = self.queue
+        known |= {"LoadQueueUrl": self.queue, "TransferTaskDefinitionArn": self.task_definition}
+        known |= {"TransferClusterArn": CLUSTER, "TransferSubnetIds": "subnet-a,subnet-b"}
+        known["TransferSecurityGroupId"] = "sg-members"
         function = f"arn:aws:lambda:us-east-1:000000000000:function:{name.removesuffix('FunctionArn')}"
         return known.get(name, function)
 
     def _store_items(self, scenario: Scenario) -> None:
         item = {"ref": scenario.ref(), "phase": 0, "slice": 0, "start_at_ns": 1, "wait_until": "2026-01-01T00:00:00Z"}
-        item["load_from"] = scenario.load_from
-        items = [{**item, "expires_at": 1_999_999_999, "writer": writer} for writer in range(2)]
+        items: list[dict[str, Any]] = [{**item, "expires_at": 1_999_999_999, "writer": writer} for writer in range(2)]
+        for one, platform in zip(items, scenario.platforms or ("", ""), strict=True):
+            one |= {"platform": platform, "refresh": scenario.refresh} if platform else {"load_from": scenario.load_from}
         if scenario.with_items:
             self.aws("s3").put_object(Bucket=BUCKET, Key=scenario.id, Body=json.dumps(items))
 
@@ -216,6 +224,7 @@ def _furnish(endpoint: str, journal: Journal) -> Lab:
     lab = Lab(session, endpoint, journal, {})
     fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
     lab = replace(lab, queue=lab.aws("sqs").create_queue(QueueName="load.fifo", Attributes=fifo)["QueueUrl"])
+    lab = replace(lab, task_definition=_define_task(lab))
     lab.aws("s3").create_bucket(Bucket=BUCKET)
     lab.aws("dynamodb").create_table(TableName=TABLE, **RESULTS_TABLE)
     definitions = {name: (ROOT / f"statemachines/{name}.asl.json").read_text() for name in ("trial", "benchmark")}
@@ -224,6 +233,22 @@ def _furnish(endpoint: str, journal: Journal) -> Lab:
     for name, definition in definitions.items():
         lab.deploy(name, definition)
     return lab
+
+
+def _define_task(lab: Lab) -> str:
+    """Register the fake of a transfer's task; return its ARN."""
+    ecs = lab.aws("ecs")
+    ecs.create_cluster(clusterName=CLUSTER)
+    variables = {"JOURNAL": str(lab.journal.port), "STAGE": "RunTransferTask"}
+    container = {
+        "name": "transfer",
+        "image": "any",
+        "entryPoint": ["python3"],
+        "command": [str(FAKE)],
+        "environment": [{"name": name, "value": value} for name, value in variables.items()],
+    }
+    made = ecs.register_task_definition(family="stepbench-RunTransferTask", containerDefinitions=[container])
+    return str(made["taskDefinition"]["taskDefinitionArn"])
 
 
 def create_function(lab: Lab, name: str) -> None:

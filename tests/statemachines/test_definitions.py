@@ -18,9 +18,10 @@ from cfnlint.api import lint_all  # type: ignore[import-untyped] # it has none
 from tests.statemachines.conftest import substituted
 
 from stepbench import errors
-from stepbench.contracts import run_tasks, tasks
+from stepbench.contracts import run_tasks, tasks, transfer_rows
 from stepbench.contracts.identity import ANY_ATTEMPT
 from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.transfer import MAX_FILE_MIB, OVERHEAD_S, SLOWEST_MIB_PER_S, SOURCES
 from stepbench.progress import LEASE_WAIT_S
 from stepbench.records.storage import layout
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
     from tests.statemachines.conftest import Machine, State
 
-AWS_NAMES = ("States.", "Lambda.", "Runtime.", "Sandbox.", "SQS.")
+AWS_NAMES = ("States.", "Lambda.", "Runtime.", "Sandbox.", "SQS.", "ECS.", "AmazonECS.")
 LAMBDA_SERVICE_ERRORS = {
     "Lambda.ServiceException",
     "Lambda.AWSLambdaException",
@@ -41,6 +42,7 @@ CRASHES = {"Lambda.Unknown", "Runtime.ExitError", "Runtime.OutOfMemory", "Sandbo
 """By which of them an end of the process is reported differs by its kind, and has changed over the years."""
 OUTAGE_S = 60
 HISTORY_EVENTS = 25_000
+TASK_OVERRIDES = 8_192
 EVENTS_A_POLL = 9
 """Task entered, scheduled, started, succeeded, exited; Choice and Wait entered and exited."""
 
@@ -206,12 +208,13 @@ def test_states_all_stands_alone_and_last(machine: Machine) -> None:
                     assert index == len(rules) - 1, state.name
 
 
-def test_a_writer_that_dies_is_retried_twice_and_one_that_is_told_to_stop_never(trial: Machine) -> None:
+@pytest.mark.parametrize("name", ["RunWriter", "RunTransfer"])
+def test_a_writer_that_dies_is_retried_twice_and_one_that_is_told_to_stop_never(trial: Machine, name: str) -> None:
     """Its attempt number is one byte of each event's identity, and a cancelled trial must not begin again."""
-    retry = trial["RunWriter"].definition["Retry"]
+    retry = trial[name].definition["Retry"]
     assert sum(rule["MaxAttempts"] for rule in retry) < ANY_ATTEMPT
     for error in CRASHES | {"TargetUnavailableError"}:
-        rule = _retrier(trial["RunWriter"], error)
+        rule = _retrier(trial[name], error)
         assert rule is not None
         assert rule["MaxAttempts"] == 2
     names = {name for rule in retry for name in rule["ErrorEquals"]}
@@ -272,8 +275,9 @@ def test_no_polling_loop_comes_near_the_history_limit(trial: Machine) -> None:
 
 def _model(state: State, suffix: str) -> type[BaseModel]:
     name = f"{state.name}{suffix}"
-    model: type[BaseModel] = getattr(run_tasks if hasattr(run_tasks, name) else tasks, name)
-    return model
+    (model,) = {getattr(room, name) for room in (run_tasks, tasks, transfer_rows) if hasattr(room, name)}
+    found: type[BaseModel] = model
+    return found
 
 
 def _fields(template: dict[str, Any]) -> set[str]:
@@ -337,8 +341,70 @@ def test_phases_are_read_as_the_plan_gives_them(trial: Machine) -> None:
     """The phase loop's paths name fields of PhaseRef and WriterItem."""
     text = json.dumps(trial["Phases"].definition)
     assert set(re.findall(r"\$\.phase\.(\w+)", text)) == set(run_tasks.PhaseRef.model_fields)
-    barrier = trial["WaitForBarrier"].definition["TimestampPath"]
-    assert barrier.removeprefix("$.") in tasks.WriterItem.model_fields
+    barrier = trial["WaitForBarrier"].definition["TimestampPath"].removeprefix("$.")
+    assert barrier in tasks.WriterItem.model_fields
+    assert barrier in transfer_rows.TransferItem.model_fields
+
+
+def test_items_are_told_apart_by_a_field_that_only_one_kind_has(trial: Machine) -> None:
+    """A Choice that compares a field that is not there fails the child, uncaught, so the first looks whether it is."""
+    rules = trial["IsTransfer"].definition["Choices"]
+    looked_at = [rule.get("And", [rule])[0] for rule in rules]
+    assert looked_at == [{**each, "Variable": "$.platform", "IsPresent": True} for each in looked_at]
+    assert "platform" not in tasks.WriterItem.model_fields
+    compared = {each["Variable"].removeprefix("$.") for rule in rules for each in rule.get("And", [rule])}
+    assert compared <= transfer_rows.TransferItem.model_fields.keys()
+
+
+def test_a_slice_that_is_missing_is_noted_by_fields_that_every_item_has(trial: Machine) -> None:
+    """A path that selects nothing fails the child, uncaught."""
+    item = json.dumps(trial["WriterMissing"].definition["Parameters"]["Item"])
+    fields = set(re.findall(r"\$\.(\w+)", item)) - {"failure"}
+    assert fields == {"ref", "phase", "writer", "slice", "expires_at"}
+    assert all(fields <= set(model.model_fields) for model in (tasks.WriterItem, transfer_rows.TransferItem))
+
+
+def test_a_task_gets_what_the_function_would_get(trial: Machine) -> None:
+    """One program reads both: the container's variable is the function's payload as JSON."""
+    (container,) = trial["RunTransferTask"].definition["Parameters"]["Overrides"]["ContainerOverrides"]
+    (variable,) = container["Environment"]
+    text = variable["Value.$"].removeprefix("States.Format('").partition("', ")[0]
+    text = text.replace("\\{", "<").replace("\\}", ">")
+    text = text.replace("{}", "1").replace("<", "{").replace(">", "}")
+    assert (variable["Name"], json.loads(text).keys()) == ("TRANSFER_TASK", {"item", "attempt"})
+    assert json.loads(text).keys() == transfer_rows.RunTransferInput.model_fields.keys()
+    assert variable["Value.$"].endswith("', States.JsonToString($), $$.State.RetryCount)")
+
+
+def test_the_largest_item_fits_into_a_task_s_overrides(trial: Machine) -> None:
+    """ECS takes 8,192 characters of overrides (API reference, RunTask), and refuses a task with more."""
+    ref = {"run_id": "r" * 80, "trial": 65_535, "tag": "t" * 32}
+    reads = [{"source": "s3", "path": "p" * 200, "file_bytes": 10**10, "digest": "f" * 16} for _ in SOURCES]
+    item = transfer_rows.TransferItem.model_validate(
+        {"ref": ref, "writer": 999, "platform": "fargate", "reads": reads, "bucket": "b" * 63, "endpoint": "e" * 200,
+         "connections": 64, "block_bytes": 2**24, "refresh": True, "limit_s": 3_600.5, "due_ns": 2**62,
+         "wait_until": "2026-01-01T00:00:00.123456Z"}
+    )  # fmt: skip
+    override = dict(trial["RunTransferTask"].definition["Parameters"]["Overrides"]["ContainerOverrides"][0])
+    task = transfer_rows.RunTransferInput(item=item, attempt=0).model_dump_json()
+    override["Environment"] = [{"Name": "TRANSFER_TASK", "Value": task}]
+    assert len(json.dumps({"ContainerOverrides": [override]})) < TASK_OVERRIDES / 2
+
+
+def test_a_task_without_capacity_is_tried_twice_more_and_later(trial: Machine) -> None:
+    """By each name that is documented for it; what it lacks is there in half a minute, or not in this trial."""
+    for error in ("AmazonECS.Unknown", "ECS.AmazonECSException", "ECS.ServerException"):
+        rule = _retrier(trial["RunTransferTask"], error)
+        assert rule is not None
+        assert (rule["MaxAttempts"], _waited_s(rule) >= 60) == (2, True)
+    retry = trial["RunTransferTask"].definition["Retry"]
+    assert sum(rule["MaxAttempts"] for rule in retry) < ANY_ATTEMPT
+
+
+def test_a_task_has_time_for_the_largest_files(trial: Machine) -> None:
+    """Lambda ends a transfer after 15 minutes; a task reads on."""
+    slowest_s = len(SOURCES) * MAX_FILE_MIB / SLOWEST_MIB_PER_S + OVERHEAD_S["fargate"]
+    assert slowest_s < trial["RunTransferTask"].definition["TimeoutSeconds"]
 
 
 def test_flags_are_set_where_the_functions_look(trial: Machine) -> None:

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.emulator
 ALWAYS = 1_000
 TIME_OUT, GONE, THROTTLED = "Sandbox.Timedout", "Lambda.ResourceNotFoundException", "Lambda.TooManyRequestsException"
 NO_TABLE = "DynamoDB.ResourceNotFoundException"
-EVERYTHING = Scenario("none", lanes=(0,), scale=True, until=True, utilisation=True)
+EVERYTHING = Scenario("none", lanes=(0,), scale=True, until=True, utilisation=True, seeds=True, platforms=("", "lambda"), refresh=True)
 """Passes every state of the trial machine."""
 STAGES = tuple(state.name for state in load_machine("trial").tasks())
 
@@ -58,14 +58,18 @@ class Outcome(NamedTuple):
 
 
 AFTERWARDS = frozenset(("CollectLogs", "AnalyseTrial", "ExportRecords"))
-NO_LOAD = frozenset(("PlanPhase", "RunWriter"))
+OFFERED = frozenset(("RunWriter", "RefreshSandboxes", "RunTransfer"))
+NO_LOAD = OFFERED | {"PlanPhase"}
 OUTCOMES = {
     "PrepareTarget": Outcome(calls=2, skipped=NO_LOAD | AFTERWARDS | {"AwaitTarget"}),
+    "SeedFiles": Outcome(calls=2, skipped=NO_LOAD | AFTERWARDS | {"AwaitTarget"}),
     "WatchChanges": Outcome("WatchLostError", calls=4),
     "AwaitTarget": Outcome(calls=2, skipped=NO_LOAD),
     "ScaleTarget": Outcome(calls=4, skipped=NO_LOAD),
-    "PlanPhase": Outcome(calls=4, skipped=frozenset({"RunWriter"})),
-    "RunWriter": Outcome("", calls=12),
+    "PlanPhase": Outcome(calls=4, skipped=OFFERED),
+    "RunWriter": Outcome("", calls=6),
+    "RefreshSandboxes": Outcome("", calls=6, skipped=frozenset({"RunTransfer"})),
+    "RunTransfer": Outcome("", calls=6),
     "CheckPrecision": Outcome("", calls=4),
     "MeasureUtilisation": Outcome("", calls=8),
     "AwaitArrivals": Outcome(calls=2),

@@ -97,7 +97,31 @@ EDGES = [
         raised_in="ScaleTarget",
         scenario=Scenario("none", scale=True),
     ),
+    Edge(
+        "SeedFiles: States.ALL",
+        "TargetUnavailableError",
+        set(),
+        not_run=LOAD | {"AwaitTarget", "CollectLogs"},
+        flags=set(),
+        scenario=Scenario("none", seeds=True),
+    ),
     Edge("RunWriter: States.ALL", "PlanError", AFTERWARDS | LOAD, ends_with=""),
+    Edge(
+        "RefreshSandboxes: States.ALL",
+        "KeyError",
+        AFTERWARDS | {"PlanPhase"},
+        not_run={"RunTransfer"},
+        ends_with="",
+        scenario=Scenario("none", platforms=("lambda", "lambda"), refresh=True),
+    ),
+    Edge(
+        "RunTransfer: States.ALL",
+        "KeyError",
+        AFTERWARDS | {"PlanPhase"},
+        not_run={"RunWriter", "RefreshSandboxes"},
+        ends_with="",
+        scenario=Scenario("none", platforms=("lambda", "lambda")),
+    ),
     Edge(
         "CheckPrecision: States.ALL",
         "AccountingError",
@@ -120,6 +144,8 @@ EDGES = [
 ]
 WITHOUT_TABLE = {"StopLoad: States.ALL", "StopWatchingUnready: States.ALL", "WriterMissing: States.ALL"}
 """See test_faults.py."""
+OF_TASKS = {"RunTransferTask: States.ALL"}
+"""See test_transfers.py."""
 FROM_HOST = {"RunWriterOnHost: States.HeartbeatTimeout", "RunWriterOnHost: States.ALL"}
 """See test_load_host.py."""
 BENCHMARK_EDGES = {
@@ -146,7 +172,7 @@ def test_every_catch_edge_has_a_failure_injected() -> None:
         for state in load_machine(machine).states
         for rule in state.definition.get("Catch", ())
     }
-    assert edges == {edge.id for edge in EDGES} | WITHOUT_TABLE | FROM_HOST | BENCHMARK_EDGES
+    assert edges == {edge.id for edge in EDGES} | WITHOUT_TABLE | FROM_HOST | OF_TASKS | BENCHMARK_EDGES
 
 
 @pytest.mark.parametrize("edge", EDGES, ids=_name)
@@ -192,9 +218,10 @@ def test_both_lanes_watch_until_they_are_told_to_stop(lab: Lab) -> None:
 
 def test_loops_end_when_the_stage_says_so(lab: Lab) -> None:
     """Each polling loop of the machine goes round twice here, and hands on the token that it was given."""
-    ending = lab.run_trial(Scenario("loops", scale=True))
+    ending = lab.run_trial(Scenario("loops", scale=True, seeds=True))
     assert ending.status == "SUCCEEDED"
     once_more = {"AwaitTarget": 2, "ScaleTarget": 3, "AwaitArrivals": 2, "CollectLogs": 2, "TearDownTarget": 2}
+    once_more["SeedFiles"] = 2
     assert {stage: len(ending.called(stage)) for stage in once_more} == once_more
     assert [event["token"] for event in ending.called("CollectLogs")] == ["", "page 1"]
 

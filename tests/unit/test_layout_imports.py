@@ -31,6 +31,7 @@ FLOORS = (
     "wire",
     "records/formats",
     "records/storage",
+    "transfer",
     "drivers",
     "load",
     "records/join",
@@ -188,14 +189,14 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return artefacts / "python"
 
 
-HOST = (PACKAGE / "load_host/__main__.py",)
-"""What a load host starts, which has its code from the layers of the function whose work it does."""
+PROGRAMS = (PACKAGE / "load_host/__main__.py", PACKAGE / "transfer/__main__.py")
+"""What a load host and a Fargate task start, which have their code from the layers of functions."""
 
 
 def test_it_ships_what_handlers_import_and_no_other_module(layer: Path) -> None:
     """A module too few fails on AWS only, and perhaps in the middle of a run; one too many is unpacked for nothing."""
-    needed = _import_closure([*sorted((ROOT / "functions").glob("*.py")), *HOST])
-    needed |= {".".join(path.relative_to(SOURCES).with_suffix("").parts) for path in HOST}
+    needed = _import_closure([*sorted((ROOT / "functions").glob("*.py")), *PROGRAMS])
+    needed |= {".".join(path.relative_to(SOURCES).with_suffix("").parts) for path in PROGRAMS}
     assert _paths_by_name(layer).keys() == needed
 
 

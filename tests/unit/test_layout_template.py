@@ -37,6 +37,8 @@ from stepbench.stages import (
     collect_logs,
     drop_results,
     prepare_target,
+    refresh_sandboxes,
+    seed_files,
     sweep_targets,
     target_driver,
     tear_down_target,
@@ -52,6 +54,7 @@ HOLDING_DATA = (
     "AWS::CloudFormation::Stack",
     "AWS::DSQL::Cluster",
     "AWS::DynamoDB::Table",
+    "AWS::EFS::FileSystem",
     "AWS::ElastiCache::ReplicationGroup",
     "AWS::ElastiCache::ServerlessCache",
     "AWS::RDS::DBCluster",
@@ -59,7 +62,9 @@ HOLDING_DATA = (
     "AWS::S3::Bucket",
 )
 REGIONAL_S3 = "AWS_S3_US_EAST_1_REGIONAL_ENDPOINT"
-MEASURED = {"CheckClock", "ReceiveEvents", "RunWriter", "WatchChanges"}
+MEASURED = {"CheckClock", "ReceiveEvents", "RunTransfer", "RunWriter", "WatchChanges"}
+OUTLASTING = {"ResultsBucket", "FilesBucket"}
+"""As far as CloudFormation goes; the second is emptied and deleted with the stack, unless KeepFiles says otherwise."""
 NAMELESS = {
     "lambda:ListEventSourceMappings",
     "lambda:CreateEventSourceMapping",
@@ -143,21 +148,32 @@ def test_what_holds_data_says_what_becomes_of_it(path: str) -> None:
     """CloudFormation's own default keeps a snapshot of some, which costs for ever. Results alone outlive the stack."""
     holding = {name: body for name, body in load_template(path)["Resources"].items() if body["Type"] in HOLDING_DATA}
     for name, body in holding.items():
-        policy = "Retain" if name == "ResultsBucket" else "Delete"
+        policy = "Retain" if name in OUTLASTING else "Delete"
         assert (body.get("DeletionPolicy"), body.get("UpdateReplacePolicy")) == (policy, policy), name
 
 
 def test_results_are_dropped_only_where_that_is_asked_for() -> None:
-    """The function may delete measurements, so an ordinary stack has none."""
-    assert TEMPLATE["Parameters"]["KeepResults"]["Default"] == "true"
+    """The function may delete measurements, so that of an ordinary stack has the right to files alone."""
+    defaults = {name: TEMPLATE["Parameters"][name]["Default"] for name in ("KeepResults", "KeepFiles")}
+    assert defaults == {"KeepResults": "true", "KeepFiles": "false"}
     resources = TEMPLATE["Resources"]
-    names = [name for name in resources if name.startswith("Drop")]
-    assert names == ["DropResultsFunction", "DropResultsLogs", "DroppedResults"]
-    assert {resources[name]["Condition"] for name in names} == {"DropsResults"}
-    asked = resources["DroppedResults"]["Properties"]
-    assert asked["Bucket"] == {"Ref": "ResultsBucket"}
+    conditions = {name: body["Condition"] for name, body in resources.items() if name.startswith("Drop")}
+    assert conditions == {
+        "DropResultsFunction": "DropsBuckets",
+        "DropResultsLogs": "DropsBuckets",
+        "DroppedResults": "DropsResults",
+        "DroppedFiles": "DropsFiles",
+    }
+    both = {"Fn::Or": [{"Condition": "DropsResults"}, {"Condition": "DropsFiles"}]}
+    assert TEMPLATE["Conditions"]["DropsBuckets"] == both
     calls_s = drop_results.PASSES * FUNCTIONS["DropResults"]["Timeout"]
-    assert calls_s <= asked["ServiceTimeout"] <= 3600
+    for name in ("Results", "Files"):
+        asked = resources[f"Dropped{name}"]["Properties"]
+        assert asked["Bucket"] == {"Ref": f"{name}Bucket"}
+        assert calls_s <= asked["ServiceTimeout"] <= 3600
+    for statement in statements(FUNCTIONS["DropResults"])[:2]:
+        assert [each["Fn::If"][0] for each in statement["Resource"]] == ["DropsResults", "DropsFiles"]
+        assert ["ResultsBucket" in str(each) for each in statement["Resource"]] == [True, False]
 
 
 def test_tasks_time_out_after_their_functions() -> None:
@@ -367,6 +383,8 @@ def test_a_writer_ends_before_its_function() -> None:
 
 TEAR_DOWN_S = tear_down_target.CALL_LIMIT_S + max(CONTROL_LIMIT_S, 2 * TEAR_DOWN_TURN_S + DEFRAGMENT_LIMIT_S)
 FORMER_S = prepare_target.FORMER_LIMIT_S + TEAR_DOWN_S
+LARGEST_FILE_S = 300
+"""To make one of 5,000 MiB, and to send or write it."""
 REQUEST_S = 60
 """One request to table or bucket that hangs (`services.connect`)."""
 OWN_LIMITS_S = {
@@ -381,11 +399,13 @@ OWN_LIMITS_S = {
     "BootstrapDsql": bootstrap_dsql.BINDING_LIMIT_S,
     "HttpApi": 20 - REQUEST_S,  # it asks with a patience of its own
     "DropResults": drop_results.LIMIT_S,
+    "RefreshSandboxes": refresh_sandboxes.LIMIT_S,
+    "SeedFiles": seed_files.BUDGET_S + LARGEST_FILE_S,
 }
 """How long a stage that waits does so by its own limits."""
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"RunWriter", "ReceiveEvents", "CheckClock"}))
+@pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - {"RunWriter", "RunTransfer", "ReceiveEvents", "CheckClock"}))
 def test_a_stage_ends_before_its_function(name: str) -> None:
     """A time-out says nothing but that it was one; what the stage says at its own limit is lost."""
     assert OWN_LIMITS_S.get(name, 0) + REQUEST_S <= FUNCTIONS[name]["Timeout"]
@@ -419,6 +439,9 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
         "ScaleTarget": {"ReadTrial", "WriteDocuments", "ChangeCapacity"},
         "PlanPhase": {"ReadTrial", "WriteDocuments"},
         "RunWriter": RECORDING | {"WriteTarget"},
+        "SeedFiles": {"ReadTrial", "WriteItems"},
+        "RefreshSandboxes": set(),
+        "RunTransfer": {"RunTransfer"},
         "CheckPrecision": {"ReadTrial", "WriteDocuments", "WriteItems"},
         "MeasureUtilisation": {"ReadTrial", "WriteDocuments"},
         "AwaitArrivals": {"ReadTrial"},
@@ -515,7 +538,7 @@ def test_optional_stacks_are_off_and_go_with_the_stack() -> None:
         assert body["DeletionPolicy"] == body["UpdateReplacePolicy"] == "Delete", name
         assert body["Condition"], name
         assert (ROOT / body["Properties"]["TemplateURL"]).is_file()
-    for parameter in ("AuroraPostgresql", "EtcdNodes", "ElastiCache", "CassandraNode", "LoadHost"):
+    for parameter in ("AuroraPostgresql", "EtcdNodes", "ElastiCache", "CassandraNode", "LoadHost", "Efs", "Fargate"):
         assert TEMPLATE["Parameters"][parameter]["Default"] == "off"
 
 

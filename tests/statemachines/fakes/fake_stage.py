@@ -1,5 +1,5 @@
 """
-One Lambda function for all stages: does what the scenario says, and notes that it was called.
+One Lambda function (and task) for all stages: does what the scenario says, and notes that it was called.
 
 The scenario travels as the trial's `run_id`, so that nothing is shared between executions; the journal is kept by the
 test, at a port, since a sandbox writes no files but its own. Runs under the Lambda interpreter, which has nothing of
@@ -53,7 +53,7 @@ def _scenario(event: dict[str, Any]) -> dict[str, Any]:
         return dict(event["plan"])
     if NAME in {"AwaitTurn", "RenderReport", "ConcludeRun"}:
         return dict(json.loads(event["run_id"]))
-    ref = event["item"]["ref"] if NAME == "RunWriter" else event["ref"]
+    ref = event["item"]["ref"] if "item" in event else event["ref"]
     return dict(json.loads(ref["run_id"]))
 
 
@@ -81,7 +81,13 @@ def _answer(event: dict[str, Any], scenario: dict[str, Any], calls: int) -> Any:
         "AwaitTurn": lambda: {"admitted": True, "ahead": 0},
         "RenderReport": lambda: _report(event),
         "ConcludeRun": lambda: {"state": "succeeded", "admitted": []},
-        "PrepareTarget": lambda: {"lanes": scenario["lanes"], "ready_by": soon, "flags_expire_at": 1_999_999_999},
+        "PrepareTarget": lambda: {
+            "lanes": scenario["lanes"],
+            "ready_by": soon,
+            "flags_expire_at": 1_999_999_999,
+            "seeds": scenario["seeds"],
+        },
+        "SeedFiles": lambda: {"done": calls > 1},
         "AwaitTarget": lambda: {"ready": calls > 1},
         "WatchChanges": lambda: {"stopped": calls > len(scenario["lanes"]), "next_at": now},
         "ScaleTarget": lambda: {"done": calls > 1},
@@ -92,6 +98,9 @@ def _answer(event: dict[str, Any], scenario: dict[str, Any], calls: int) -> Any:
             "max_concurrency": 2,
         },
         "RunWriter": lambda: {"sent": 1, "ok": 1, "failed": 0, "unknown": 0, "unsent": 0},
+        "RefreshSandboxes": lambda: {"changed_to": "any"},
+        "RunTransfer": lambda: {"ok": 2, "failed": 0, "unknown": 0, "cold": True},
+        "RunTransferTask": dict,
         "CheckPrecision": lambda: {"done": calls > 1, "next_at": now},
         "MeasureUtilisation": lambda: {"done": calls > 1},
         "AwaitArrivals": lambda: {"done": calls > 1, "expected": 2, "arrived": 2},
@@ -130,3 +139,7 @@ def _report(event: dict[str, Any]) -> dict[str, Any]:
         "report": "s3://bucket/report.html",
         "summary": "s3://bucket/summary.json",
     }
+
+
+if __name__ == "__main__":  # as a task, whose input is a variable
+    handler(json.loads(os.environ["TRANSFER_TASK"]), None)

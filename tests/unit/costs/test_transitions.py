@@ -16,15 +16,28 @@ def test_an_ordinary_trial_by_hand() -> None:
     """
     One phase with one slice, and each loop gone through once.
 
-    Begin, PrepareTarget, Measure, Watch; AwaitTarget, IsTargetReady; Phases; WaitForPhase, NeedsScaling, PlanPhase,
+    Begin, PrepareTarget, NeedsFiles, Measure, Watch; AwaitTarget, IsTargetReady; Phases; WaitForPhase, NeedsScaling, PlanPhase,
     IsPhaseNeeded; Offer, OfferLoad, EndsWhenSure, PrecisionChecked, IsUtilisationAsked, PhaseEnded; WaitForBarrier,
-    IsLoadFromHost, RunWriter, WriterDone; AwaitArrivals, HaveAllArrived, StopWatching, LoadEnded; CollectLogs,
+    IsTransfer, IsLoadFromHost, RunWriter, WriterDone; AwaitArrivals, HaveAllArrived, StopWatching, LoadEnded; CollectLogs,
     AreLogsCollected, AnalyseTrial, ExportRecords, TearDownTarget, IsTornDown, Verdict, Conclude, TrialSucceeded.
     """
     invoked = dict.fromkeys(
         ("PrepareTarget", "AwaitTarget", "PlanPhase", "RunWriter", "AwaitArrivals", "CollectLogs"), 1
     )
-    assert trial_transitions(Visits(phases=1, needed=1, slices=1, on_host=False, invoked=invoked)) == 34
+    assert trial_transitions(Visits(phases=1, needed=1, slices=1, on_host=False, invoked=invoked)) == 36
+
+
+def test_transfers_have_states_of_their_own() -> None:
+    """
+    Three items, of which one is a task, beside one that a writer offers.
+
+    All four: WaitForBarrier, IsTransfer, WriterDone. Two in Lambda: RefreshSandboxes, RunTransfer; RunTransferTask. The
+    writer's: IsLoadFromHost, RunWriter. Files are looked at twice: SeedFiles, AreFilesSeeded, and a Wait between.
+    """
+    invoked = {"RunWriter": 1, "RunTransfer": 2, "RefreshSandboxes": 2, "SeedFiles": 2}
+    nothing = Visits(phases=1, needed=1, slices=0, on_host=False, invoked={})
+    some = Visits(phases=1, needed=1, slices=4, on_host=False, invoked=invoked, transfers=3, tasks=1)
+    assert trial_transitions(some) - trial_transitions(nothing) == 4 * 3 + 2 * 2 + 1 + 2 + (2 * 2 + 1)
 
 
 def test_loops_retries_and_watchers_are_counted_by_their_functions() -> None:

@@ -157,6 +157,8 @@ def test_the_templates_parameters_are_what_runs() -> None:
         "LeadSeconds": "3",
         "ClockCheck": "on",
         "LoadHost": "own",
+        "Fargate": "on",
+        "FilesFolder": "",
         "RunsAtOnce": "one",
         "ClockReference": "127.0.0.1:123",
         "Emulator": "MiniStack 1.5.33",

@@ -41,12 +41,13 @@ def test_it_refuses_what_the_parser_refuses() -> None:
     ("location", "path"),
     [
         ((), "plan"),
-        (("trials", 0, "target", "s3", "endpoint"), "trials[0].target.endpoint"),
-        (("trials", 0, "target", "dynamodb", "capacity", "provisioned", "write_units"),
+        (("trials", 0, "trigger", "target", "s3", "endpoint"), "trials[0].target.endpoint"),
+        (("trials", 0, "trigger", "target", "dynamodb", "capacity", "provisioned", "write_units"),
          "trials[0].target.capacity.write_units"),
-        (("trials", 0, "target", "s3", "s3"), "trials[0].target.s3"),
-        (("trials", 2, "phases", 1, "scale", "capacity", "on_demand", "x"), "trials[2].phases[1].scale.capacity.x"),
-        (("trials", 0, "matrix", "a", 3), "trials[0].matrix.a[3]"),
+        (("trials", 0, "trigger", "target", "s3", "s3"), "trials[0].target.s3"),
+        (("trials", 2, "trigger", "phases", 1, "scale", "capacity", "on_demand", "x"),
+         "trials[2].phases[1].scale.capacity.x"),
+        (("trials", 0, "trigger", "matrix", "a", 3), "trials[0].matrix.a[3]"),
     ],
 )  # fmt: skip
 def test_paths_are_those_of_the_user_s_document(location: tuple[str | int, ...], path: str) -> None:

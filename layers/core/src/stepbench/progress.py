@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.measure import measure_of
+from stepbench.contracts.transfer import TransferTrial
 from stepbench.digits import UNSURE, count, duration, rounded, unit_for
 from stepbench.planning.wall_time import between_s, run_s, trial_s
 from stepbench.stats.histogram import histogram_quantile_ns, parse_histogram
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepbench.contracts.phase import Phase
-    from stepbench.contracts.plan import TrialPlan, TrialSpec
+    from stepbench.contracts.plan import AnyTrial, TrialSpec
     from stepbench.planning.wall_time import Overheads
 
 WRITER = "writer#"
@@ -86,7 +87,7 @@ def arrivals(snapshot: Snapshot) -> Arrivals | None:
         return None
     # What two watchers see while they hand over is in the table twice, and heartbeats are older than arrivals.
     received = min(snapshot.received, snapshot.sent)
-    due = round((snapshot.sent - snapshot.errors) * plan.record.matching_share)
+    due = round((snapshot.sent - snapshot.errors) * snapshot.specs[snapshot.trial].offered.record.matching_share)
     return Arrivals(received, max(0, due - received))
 
 
@@ -270,8 +271,10 @@ def _wait(snapshot: Snapshot) -> str:
     return f"at most {duration(max(0.0, LEASE_WAIT_S - waited_s))} more"
 
 
-def _events(snapshot: Snapshot, plan: TrialPlan) -> str:
+def _events(snapshot: Snapshot, plan: AnyTrial) -> str:
     """Format the counts: `sent 200 of 400, received 180`."""
+    if isinstance(plan, TransferTrial):
+        return f"read {count(snapshot.sent)} of {count(plan.reads)} files"
     if any(phase.closed for phase in plan.phases):
         return f"{count(snapshot.sent)} operations"
     about = "about " if plan.arrivals == "poisson" else ""

@@ -30,6 +30,14 @@ class Settings(BaseModel):
     teams: str = Field(default="", description="JSON: ARN of a role or user → team; others are a team by their name.")
     results_retention_days: int = Field(default=365, ge=1)
     target_bucket: str = ""
+    files_bucket: str = Field(default="", description="Where the files are that transfers download.")
+    files_folder: str = Field(
+        default="", description="Where EFS is mounted, or what stands for it; empty: there is none."
+    )
+    transfer_platforms: str = Field(default="lambda", description="What the stack can run transfers on, with commas.")
+    transfer_memory_mb: int = Field(default=10_240, ge=1, description="Of the function that downloads files.")
+    fargate_cpu: int = Field(default=8_192, ge=1, description="Of a transfer's task, 1,024 a vCPU.")
+    fargate_memory_mb: int = Field(default=32_768, ge=1, description="Of a transfer's task.")
     target_table_prefix: str = ""
     receive_events_function_arn: str = ""
     check_clock_function_arn: str = ""

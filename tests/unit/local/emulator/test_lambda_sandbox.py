@@ -49,8 +49,11 @@ def test_a_sandbox_ends_when_its_emulator_does(
     assert killed.get(timeout=5) == (os.getpid(), signal.SIGKILL)
 
 
-def test_the_runtime_client_gets_the_handler(runtime_api: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AWS starts it so."""
+def test_the_runtime_client_gets_the_handler(
+    runtime_api: socket.socket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """AWS starts it so; what stands for a mounted file system may be written to, if it is there."""
+    monkeypatch.setenv(lambda_sandbox.FILES, str(tmp_path))
     started: list[list[str]] = []
     client = ModuleType("awslambdaric.__main__")
     client.main = started.append  # type: ignore[attr-defined]
@@ -58,7 +61,7 @@ def test_the_runtime_client_gets_the_handler(runtime_api: socket.socket, monkeyp
     monkeypatch.setitem(sys.modules, "awslambdaric.__main__", client)
     confined: list[object] = []
     monkeypatch.setattr(lambda_sandbox, "hold_lifeline", lambda: None)
-    monkeypatch.setattr(lambda_sandbox, "confine", confined.append)
+    monkeypatch.setattr(lambda_sandbox, "confine", lambda *folders: confined.append(folders))
     monkeypatch.setattr(
         "stepbench.local.emulator.lambda_sandbox.resource.setrlimit", lambda *call: confined.append(call)
     )
@@ -66,7 +69,7 @@ def test_the_runtime_client_gets_the_handler(runtime_api: socket.socket, monkeyp
     monkeypatch.setenv("TMPDIR", "/writable")
     lambda_sandbox.main()
     assert started == [["awslambdaric", "run_writer.handler"]]
-    assert confined == ["/writable", (resource.RLIMIT_NOFILE, (1024, 1024))]
+    assert confined == [("/writable", str(tmp_path)), (resource.RLIMIT_NOFILE, (1024, 1024))]
     assert runtime_api.fileno() >= 0
 
 
@@ -105,6 +108,34 @@ def test_either_way_leaves_one_folder_writable(tmp_path: Path, how: str, error: 
         pytest.skip(f"this machine does not let this user confine a process by {how}")
     assert done.stdout.split() == [error] * 5 + ["done"] * 4, done.stderr
     assert (tmp_path / "kept").read_text() == "kept"
+
+
+WRITES_FILES = """
+import ctypes, pathlib, sys
+from stepbench.local.emulator import lambda_sandbox as sandbox
+folder, how = sys.argv[1:]
+ways = {"mounts": sandbox._remount, "landlock": sandbox._restrict}
+if not ways[how](ctypes.CDLL(None, use_errno=True), folder + "/writable", folder + "/files"):
+    sys.exit("not here")
+pathlib.Path(folder, "files", "1.bin").write_text("made")
+try:
+    pathlib.Path(folder, "beside").write_text("made")
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(("how", "error"), [("mounts", "OSError"), ("landlock", "PermissionError")])
+def test_a_folder_of_files_is_shared_and_writable(tmp_path: Path, how: str, error: str) -> None:
+    """Whoever seeds it is another process than those that read from it; what is beside it stays as it is."""
+    (tmp_path / "writable").mkdir()
+    (tmp_path / "files").mkdir()
+    command = [sys.executable, "-c", WRITES_FILES, str(tmp_path), how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if "not here" in done.stderr:
+        pytest.skip(f"this machine does not let this user confine a process by {how}")
+    assert done.stdout.split() == [error], done.stderr
+    assert (tmp_path / "files" / "1.bin").read_text() == "made"
 
 
 def test_the_clock_reference_answers_clients_and_ignores_noise() -> None:

@@ -18,6 +18,7 @@ from stepbench.wire.http1.messages import (
     MalformedHttpError,
     _final_answer,
     parse_answer,
+    parse_head,
 )
 
 if TYPE_CHECKING:
@@ -321,3 +322,25 @@ def test_the_usual_answers_of_the_stores_are_ordinary() -> None:
         b'x-amz-version-id: v.1_\r\nETag: "d41d8c"\r\nServer: AmazonS3\r\nContent-Length: 0\r\n\r\n'
     )
     assert [_ORDINARY_HEAD.match(each) is not None for each in (dynamodb, s3, CHUNKED)] == [True, True, False]
+
+
+@pytest.mark.parametrize(("data", "length"), [(COUNTED, 3), (CHUNKED, None), (EMPTY, None)], ids=WHOLE)
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 100 Continue\r\n\r\n"], ids=["at once", "after an interim answer"])
+def test_a_head_is_read_before_its_body_is_there(before: bytes, data: bytes, length: int | None) -> None:
+    """A download of gigabytes is never held as a whole."""
+    end = len(before) + data.index(b"\r\n\r\n") + 4
+    assert all(parse_head((before + data)[:cut]) is None for cut in range(end))
+    for cut in (end, len(before) + len(data)):
+        found = parse_head((before + data)[:cut])
+        assert found is not None
+        assert (found.length, found.body_at) == (length, end)
+
+
+def test_a_head_that_ends_early_or_never_is_refused() -> None:
+    """It would be awaited for ever, or fill the memory."""
+    with pytest.raises(MalformedHttpError, match="connection-closed"):
+        parse_head(COUNTED[:20], closed=True)
+    with pytest.raises(MalformedHttpError, match="oversized-answer"):
+        parse_head(b"HTTP/1.1 200 OK\r\nx: " + bytes(MAX_ANSWER_BYTES))
+    with pytest.raises(MalformedHttpError, match="garbage-answer"):
+        parse_head(b"SSH-2.0")

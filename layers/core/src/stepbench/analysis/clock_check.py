@@ -77,7 +77,7 @@ def _in_one_sandbox(spec: TrialSpec) -> bool:
 
 def _counterpart(spec: TrialSpec, known: Sequence[tuple[TrialSpec, TrialResult]]) -> TrialResult | None:
     """Find the repeat's first trial of the store with several sandboxes; one comparable in all else comes first."""
-    store, repeat = spec.plan.target.store, spec.repeat
+    store, repeat = spec.offered.target.store, spec.repeat
     others = [
         (other, result)
         for other, result in known
@@ -89,8 +89,8 @@ def _counterpart(spec: TrialSpec, known: Sequence[tuple[TrialSpec, TrialResult]]
 
 def _experiment_key(spec: TrialSpec) -> tuple[object, ...]:
     """Return all that shapes a latency but the number of sandboxes."""
-    target = spec.plan.target.model_copy(update={"same_sandbox": False})
-    return spec.plan.phases, spec.plan.record, target, spec.plan.arrivals
+    target = spec.offered.target.model_copy(update={"same_sandbox": False})
+    return spec.offered.phases, spec.offered.record, target, spec.offered.arrivals
 
 
 def _windows(a: TrialResult, b: TrialResult) -> Iterator[tuple[_CheckedWindow, _CheckedWindow]]:
@@ -116,7 +116,7 @@ def _check(spec: TrialSpec, a: _CheckedWindow, b: _CheckedWindow) -> ClockCheck:
     return ClockCheck(
         a=a.result.summary.name,
         b=b.result.summary.name,
-        store=spec.plan.target.store,
+        store=spec.offered.target.store,
         window=a.sample.window,
         events=events,
         same_sandbox=same,
@@ -132,7 +132,7 @@ def _replication(
 ) -> Iterator[Replication]:
     """Yield the published distances of this window, with ours of either measure."""
     ours, after_ack = (_distance(comparison.ks) for comparison in comparisons)
-    for published in spec.plan.published:
+    for published in spec.offered.published:
         if published.metric == "ks" and published.window in {None, sample.window}:
             yield Replication(
                 metric="ks",

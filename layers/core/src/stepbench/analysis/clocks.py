@@ -77,7 +77,7 @@ def drift_ns(evidence: Evidence) -> int:
 
 def window_samples(evidence: Evidence, windows: Sequence[MeasuredWindow]) -> tuple[WindowSample, ...]:
     """Return the samples of DynamoDB's small windows, since pairs of its trials may check clocks."""
-    plan = evidence.spec.plan
+    plan = evidence.spec.offered
     if not isinstance(plan.target, DynamoDbTarget) or not measure_of(plan.experiment).arrives:
         return ()
     same = find_same_sandbox(evidence)
@@ -113,7 +113,7 @@ def certain_drift_ns(readings: Sequence[SandboxOffset]) -> int:
 
 def find_same_sandbox(evidence: Evidence) -> NDArray[np.bool_] | None:
     """Return for each event if one sandbox wrote and received it; None for a target without `same_sandbox`."""
-    target = evidence.spec.plan.target
+    target = evidence.spec.offered.target
     if not isinstance(target, DynamoDbTarget) or not target.same_sandbox:
         return None
     return same_sandbox(evidence.records.retained.files, evidence.records.retained.items, evidence.joined)
@@ -145,7 +145,7 @@ def _sample(evidence: Evidence, window: MeasuredWindow, same: NDArray[np.bool_] 
     latency_ms = window.latency_ms()
     return WindowSample(
         window=window.name,
-        phase=evidence.spec.plan.phases[window.phase].name,
+        phase=evidence.spec.offered.phases[window.phase].name,
         length_s=window.length_s,
         at_s=tuple(window.sample(latency_ms).at_s.tolist()),
         latency_ms=_finite(latency_ms),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from stepbench.contracts.phase import Phase
-    from stepbench.contracts.plan import TrialPlan, TrialSpec
+    from stepbench.contracts.plan import AnyTrial, TrialSpec
     from stepbench.contracts.result import Scalar, TrialSummary
 
 STORE = "target.store"
@@ -35,7 +35,7 @@ _WITH_CLIENTS = re.compile(r"phases\[[^\]]+\]\.closed\.operations|writers|max_co
 """What may grow with the number of clients."""
 ALWAYS = frozenset({"target.tls", "target.cluster", "target.region", "workload.reuse", "writers", "arrivals"})
 """These are in a setup where they have their default, too; all else only where it has not."""
-_PLAN_FIELDS = ("experiment", "name", "repeats", "matrix", "published", "seed", "phases")
+_PLAN_FIELDS = ("experiment", "name", "repeats", "matrix", "published", "seed", "phases", "dataset")
 _ARRIVAL_FIELDS = ("record", "find_rate")
 _HARNESS_FIELDS = ("log_t4", "drain_limit_s")
 _EXCLUDED: dict[str, bool | set[str]] = {**dict.fromkeys((*_PLAN_FIELDS, *_HARNESS_FIELDS), True), "workload": {"seed"}}
@@ -43,18 +43,21 @@ _EXCLUDED: dict[str, bool | set[str]] = {**dict.fromkeys((*_PLAN_FIELDS, *_HARNE
 _NOT_OF_OPERATIONS: dict[str, bool | set[str]] = dict.fromkeys(_ARRIVAL_FIELDS, True)
 
 
-def flatten_setup(plan: TrialPlan) -> dict[str, Scalar]:
+def flatten_setup(plan: AnyTrial) -> dict[str, Scalar]:
     """
     Map dotted paths to values: `{"target.store": "redis", "phases[steady].closed.clients": 5, "writers": 1}`.
 
-    Phases that are not measured are left out, but for a change of the store's capacity that outlasts them.
+    Phases that are not measured are left out, but for a change of the store's capacity that outlasts them; that of
+    transfers is made of their own fields.
     """
     left_out = _EXCLUDED if plan.workload is None else {**_EXCLUDED, **_NOT_OF_OPERATIONS}
     changed = plan.model_dump(mode="json", exclude=left_out, exclude_defaults=True)
     whole = plan.model_dump(mode="json", exclude=left_out)
     always = {path: value for path, value in _flatten(whole) if path in ALWAYS and (path, value) != _TLS_UNSAID}
     phases = {
-        path: value for phase in plan.phases for path, value in _flatten(_dump_phase(phase), f"phases[{phase.name}]")
+        path: value
+        for phase in (() if plan.experiment == "transfer" else plan.phases)
+        for path, value in _flatten(_dump_phase(phase), f"phases[{phase.name}]")
     }
     return {**dict(_flatten(changed)), **always, **phases}
 

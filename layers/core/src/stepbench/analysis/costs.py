@@ -34,7 +34,7 @@ LEAST_SEEN = 0.9
 
 def trial_cost(evidence: Evidence, functions: Sequence[Invocations]) -> Cost:
     """Price what the trial did. Events that may have been sent are billed as sent."""
-    plan, joined, records = evidence.spec.plan, evidence.joined, evidence.records
+    plan, joined, records = evidence.spec.offered, evidence.joined, evidence.records
     missing = "; ".join(_missing_logs(evidence, functions))
     used = None if missing else tuple(_uses(evidence, functions))
     sent = int(np.count_nonzero(_sent(joined)))
@@ -59,7 +59,7 @@ def _sent(joined: Joined) -> NDArray[np.bool_]:
 
 def _stretches(evidence: Evidence) -> Iterator[Stretch]:
     """Yield what a table took by the capacity that it had: another one from the start of the phase that asks for it."""
-    plan, joined, target = evidence.spec.plan, evidence.joined, evidence.spec.plan.target
+    plan, joined, target = evidence.spec.offered, evidence.joined, evidence.spec.offered.target
     if not isinstance(target, DynamoDbTarget):
         return
     sent, begin_ns = _sent(joined), evidence.taken_at_ns
@@ -76,7 +76,7 @@ def _stretches(evidence: Evidence) -> Iterator[Stretch]:
 
 def _as_run(evidence: Evidence) -> TrialPlan:
     """Return the plan with phases as long as they were, and with as many operations of each kind as were sent."""
-    plan = shorten_plan(evidence.spec.plan, evidence)
+    plan = shorten_plan(evidence.spec.offered, evidence)
     kinds = evidence.joined.extras.get("kind")
     if plan.workload is None or kinds is None:
         return plan
@@ -101,7 +101,7 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Itera
     least = {"PlanPhase": len(records.starts_ns)}
     if not evidence.failure.Error:
         least |= {"PrepareTarget": 1, "AwaitTarget": 1, "AwaitArrivals": 1}
-    if evidence.spec.plan.load_from == "lambda":
+    if evidence.spec.offered.load_from == "lambda":
         least["RunWriter"] = len(records.started)
     if not records.items.all_received:
         least["WatchChanges"] = 1
@@ -113,7 +113,7 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Itera
 
 def _uses(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[FunctionUse]:
     """Yield what is billed of each function; of the receiver the invocations are known from its own records."""
-    receiver, invoked = evidence.spec.plan.target.receiver, len(evidence.records.items.invocations())
+    receiver, invoked = evidence.spec.offered.target.receiver, len(evidence.records.items.invocations())
     for each in functions:
         whole = each.function != receiver or not each.invocations or invoked <= each.invocations
         count = each.invocations if whole else invoked
@@ -121,7 +121,7 @@ def _uses(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[Func
 
 
 def _visits(evidence: Evidence, used: Sequence[FunctionUse]) -> Visits:
-    plan, planned = evidence.spec.plan, evidence.records.starts_ns
+    plan, planned = evidence.spec.offered, evidence.records.starts_ns
     needed = [plan.phases[number] for number in planned]
     invoked = {each.name: each.invocations for each in used}
     if evidence.collection is not None:

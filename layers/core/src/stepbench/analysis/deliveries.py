@@ -20,8 +20,8 @@ _COMMONEST = 10
 
 def count_deliveries(evidence: Evidence, window: MeasuredWindow) -> Deliveries | None:
     """Return the sizes of the batches that brought the window's events; None where there are none, or nothing came."""
-    joined, items, target = evidence.joined, evidence.records.items, evidence.spec.plan.target
-    if not target.delivers_batches or evidence.spec.plan.experiment != "trigger":
+    joined, items, target = evidence.joined, evidence.records.items, evidence.spec.offered.target
+    if not target.delivers_batches or evidence.spec.offered.experiment != "trigger":
         return None
     events = joined.of_phase(window.phase)
     own = window.acknowledged - events.first

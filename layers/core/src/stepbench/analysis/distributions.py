@@ -50,7 +50,7 @@ def window_curve(evidence: Evidence, window: MeasuredWindow) -> EcdfCurve:
     curve = ecdf(window.ascending_latency().all_ms())
     return EcdfCurve(
         window=window.name,
-        phase=evidence.spec.plan.phases[window.phase].name,
+        phase=evidence.spec.offered.phases[window.phase].name,
         latency_ms=tuple(curve.value.tolist()),
         probability=tuple(curve.probability.tolist()),
     )
@@ -61,7 +61,7 @@ def box(evidence: Evidence, window: MeasuredWindow) -> BoxStats:
     ascending = window.ascending_latency()
     return BoxStats(
         window=window.name,
-        phase=evidence.spec.plan.phases[window.phase].name,
+        phase=evidence.spec.offered.phases[window.phase].name,
         n=ascending.size,
         **{f"p{percent}": _finite(ascending, percent / 100) for percent in (1, 25, 50, 75, 90, 99)},
     )
@@ -69,7 +69,7 @@ def box(evidence: Evidence, window: MeasuredWindow) -> BoxStats:
 
 def modality(evidence: Evidence, window: MeasuredWindow) -> Modality:
     """Test every k-th event, k = the autocorrelation time: a cluster of events that resemble each other is no mode."""
-    phase = evidence.spec.plan.phases[window.phase].name
+    phase = evidence.spec.offered.phases[window.phase].name
     sample = window.sample(window.latency_ms(), _MODALITY_PURPOSE)
     every = math.ceil(sample.rank_time) if sample.values.size else 1
     try:
@@ -95,7 +95,7 @@ def _finite(ascending: Ascending, q: float) -> float | None:
 
 
 def _comparison(evidence: Evidence, a: MeasuredWindow, b: MeasuredWindow) -> Comparison:
-    phases, found = evidence.spec.plan.phases, _differences(a, b)
+    phases, found = evidence.spec.offered.phases, _differences(a, b)
     return Comparison(
         phase_a=phases[a.phase].name,
         a=a.name,

@@ -78,7 +78,7 @@ def gather(  # noqa: PLR0913 -- all that there is to read
         AccountingError: the records contradict each other.
         RecordsUnavailableError: bucket or table do not answer.
     """
-    ref, store = spec.ref, spec.plan.target.store
+    ref, store = spec.ref, spec.offered.target.store
     records = replace(read_records(spec, runs, table), broken_off=bool(failure.Error))
     from_ns = min(records.starts_ns.values(), default=clock.now_ns())
     taken_at_ns = _taken_at_ns(spec, table, from_ns)
@@ -117,7 +117,7 @@ def _taken_at_ns(spec: TrialSpec, table: TrialTable, from_ns: int) -> int:
 
 
 def _load_hosts(spec: TrialSpec, table: TrialTable) -> tuple[str, ...]:
-    if spec.plan.load_from == "lambda":
+    if spec.offered.load_from == "lambda":
         return ()
     return tuple(sorted({host for beat in table.beats(spec.tag).values() if (host := beat.get("load_host"))}))
 
@@ -126,7 +126,7 @@ def _looks(spec: TrialSpec, runs: RunStore) -> dict[int, PrecisionLooks]:
     ref = spec.ref
     found = {
         number: runs.find_model(layout.phase_key(ref, number, "until.json"), PrecisionLooks)
-        for number, phase in enumerate(spec.plan.phases)
+        for number, phase in enumerate(spec.offered.phases)
         if phase.until is not None
     }
     return {number: looks for number, looks in found.items() if looks is not None}
@@ -138,11 +138,11 @@ def _report_pages(spec: TrialSpec, runs: RunStore) -> tuple[ReportPage, ...]:
 
 
 def _floor_ms(spec: TrialSpec, runs: RunStore) -> tuple[float, ...]:
-    target = spec.plan.target
-    if not measure_of(spec.plan.experiment).arrives:
+    target = spec.offered.target
+    if not measure_of(spec.offered.experiment).arrives:
         return ()
-    if spec.plan.pull and (target.store != "etcd" or target.endpoint is not None):
+    if spec.offered.pull and (target.store != "etcd" or target.endpoint is not None):
         return ()  # the floor is that of this machine's own etcd
     floors: dict[str, Any] = runs.find_json(layout.run_key(spec.run_id, "floors.json")) or {}
-    name = "etcd_watch" if spec.plan.target.store == "etcd" else "async_invoke"
+    name = "etcd_watch" if spec.offered.target.store == "etcd" else "async_invoke"
     return tuple(float(latency_ms) for latency_ms in floors.get(name, {}).get("latencies_ms", ()))

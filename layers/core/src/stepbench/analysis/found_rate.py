@@ -23,7 +23,7 @@ MISSED_TOLERANCES = 2
 
 def found_rate(evidence: Evidence) -> FoundRate | None:
     """Return the search's result from what was measured in it; None for a trial without a search."""
-    find = evidence.spec.plan.find_rate
+    find = evidence.spec.offered.find_rate
     if find is None:
         return None
     decision = decide_after(find, evidence.utilisations)
@@ -35,7 +35,7 @@ def found_rate(evidence: Evidence) -> FoundRate | None:
 
 def find_rate_caveats(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report a rate that was not found, metrics that did not come, and phases that were not as busy as planned."""
-    found, find = found_rate(evidence), evidence.spec.plan.find_rate
+    found, find = found_rate(evidence), evidence.spec.offered.find_rate
     if found is None or find is None:
         return
     if found.rate_per_s is None:
@@ -64,7 +64,7 @@ def find_rate_caveats(evidence: Evidence, findings: Findings) -> Iterator[Caveat
 
 def _held(evidence: Evidence) -> Iterator[tuple[Utilisation, Phase]]:
     """Yield phases that are to be at exactly the rate that was found, as measured and as planned."""
-    phases = {phase.name: phase for phase in evidence.spec.plan.phases}
+    phases = {phase.name: phase for phase in evidence.spec.offered.phases}
     for measured in evidence.utilisations:
         planned = phases[measured.phase]
         if not measured.probe and {step.of_found for step in planned.load} == {1.0}:

@@ -39,7 +39,7 @@ _PARTS = ("connect_ns", "tls_ns", "authenticate_ns", "operate_ns")
 
 def operations_result(evidence: Evidence, window: MeasuredWindow) -> OperationsResult | None:
     """Return one window's result; None where triggers are measured."""
-    plan, joined = evidence.spec.plan, evidence.joined
+    plan, joined = evidence.spec.offered, evidence.joined
     if plan.workload is None:
         return None
     closed = plan.phases[window.phase].closed

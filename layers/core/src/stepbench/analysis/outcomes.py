@@ -70,7 +70,7 @@ def count_errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:
 def find_outcome_caveats(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report each measured window with failed or unknown outcomes; those outside of all windows in one sentence."""
     windows = findings.measured_windows
-    what = "writes" if measure_of(evidence.spec.plan.experiment).arrives else "operations"
+    what = "writes" if measure_of(evidence.spec.offered.experiment).arrives else "operations"
     for outcome, (kind, ended, meaning, remedy) in _CAVEATS.items():
         for place, window in enumerate(windows):
             events = _of(evidence.joined, window.unacknowledged, outcome)
@@ -124,7 +124,7 @@ def _name_errors(errors: dict[str, int]) -> str:
 def _count_outside(evidence: Evidence, windows: Sequence[MeasuredWindow], outcome: Outcome) -> dict[str, int]:
     """Count the events with this outcome that are in no measured window, by phase: warm-ups, probes, what settles."""
     found: dict[str, int] = {}
-    for number, phase in enumerate(evidence.spec.plan.phases):
+    for number, phase in enumerate(evidence.spec.offered.phases):
         events = evidence.joined.of_phase(number)
         outside = events.outcome == outcome
         for window in windows:

@@ -107,7 +107,7 @@ def shorten_plan(plan: TrialPlan, evidence: Evidence) -> TrialPlan:
 
 def stopped_phases(evidence: Evidence, windows: Sequence[WindowResult]) -> Iterator[StoppedPhase]:
     """Yield one entry for each phase with `until` that was planned."""
-    for number, phase in enumerate(evidence.spec.plan.phases):
+    for number, phase in enumerate(evidence.spec.offered.phases):
         if phase.until is None or number not in evidence.records.starts_ns:
             continue
         looks = evidence.looks.get(number, PrecisionLooks())

@@ -92,7 +92,7 @@ def change_points(evidence: Evidence) -> tuple[ChangePoint, ...]:
 
 def _stepped_phases(evidence: Evidence, bin_s: float = BIN_S, max_bins: int = MAX_BINS) -> Iterator[PhaseBins]:
     """Yield the measured phases that were planned and have more than one load step."""
-    for phase, planned in enumerate(evidence.spec.plan.phases):
+    for phase, planned in enumerate(evidence.spec.offered.phases):
         if planned.measured and len(planned.load) > 1 and phase in evidence.records.starts_ns:
             length_s = evidence.records.offered_s(phase)
             wider = max(1, math.ceil(length_s / bin_s / max_bins))
@@ -120,14 +120,14 @@ def _latency_series(evidence: Evidence, stepped: PhaseBins) -> _BinnedSeries:
     events, bin_s = evidence.joined.of_phase(stepped.phase), stepped.bin_ns / NS_PER_S
     place = (events.t0_ns - stepped.start_ns) // stepped.bin_ns
     held = events.timed & (place >= 0) & (place < stepped.bins)
-    elapsed_ms = as_ms(collect(latency_of(evidence.spec.plan), [(events, held)], int(np.count_nonzero(held))))
+    elapsed_ms = as_ms(collect(latency_of(evidence.spec.offered), [(events, held)], int(np.count_nonzero(held))))
     medians = by_second(elapsed_ms, place[held], stepped.bins).p50
     some = np.nonzero(~np.isnan(medians))[0]
     return _BinnedSeries(stepped, "latency_ms", medians[some], np.append(some, stepped.bins) * bin_s)
 
 
 def _change_point(evidence: Evidence, series: _BinnedSeries) -> ChangePoint:
-    rng = np.random.default_rng((evidence.spec.plan.seed, series.phase.phase, len(series.name), _PURPOSE))
+    rng = np.random.default_rng((evidence.spec.offered.seed, series.phase.phase, len(series.name), _PURPOSE))
     try:
         change = find_change(series.values, rng)
     except InsufficientSampleError as shortage:

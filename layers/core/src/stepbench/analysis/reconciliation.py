@@ -88,7 +88,7 @@ def reconcile(items: Sequence[T4Item], lines: Sequence[T4Line], log_t4: str) -> 
 
 def find_log_disagreements(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
     """Report where the sources disagree; nothing where the plan asks for one source only."""
-    log_t4 = evidence.spec.plan.log_t4
+    log_t4 = evidence.spec.offered.log_t4
     if log_t4 == "none":
         return
     found = reconcile(evidence.records.retained.items, evidence.t4_lines, log_t4)

@@ -29,7 +29,7 @@ def stall_spans(evidence: Evidence, stalls: Sequence[Stall]) -> tuple[StallSpan,
     longest = sorted(stalls, key=_LENGTH, reverse=True)[:MAX_SPANS]
     return tuple(
         StallSpan(
-            phase=evidence.spec.plan.phases[stall.phase].name,
+            phase=evidence.spec.offered.phases[stall.phase].name,
             from_s=(stall.begin_ns - zero_ns) / NS_PER_S,
             to_s=(stall.end_ns - zero_ns) / NS_PER_S,
             in_flight=stall.in_flight,
@@ -46,7 +46,7 @@ def find_stall_caveats(evidence: Evidence, findings: Findings) -> Iterator[Cavea
     Not the others: what is cold at first stands still in a warm-up, and that is what it is for. The time line has them.
     """
     zero_ns = evidence.joined.grid.timetable.first_ns()
-    for number, phase in enumerate(evidence.spec.plan.phases):
+    for number, phase in enumerate(evidence.spec.offered.phases):
         own = [stall for stall in findings.stalls if stall.phase == number]
         if not phase.measured or not own:
             continue

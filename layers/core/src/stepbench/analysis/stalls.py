@@ -80,7 +80,7 @@ class Stall(NamedTuple):
 
 def find_stalls(evidence: Evidence) -> tuple[Stall, ...]:
     """Return the store's stalls in all phases, in order of time."""
-    plan, starts_ns = evidence.spec.plan, evidence.records.starts_ns
+    plan, starts_ns = evidence.spec.offered, evidence.records.starts_ns
     return tuple(
         Stall(phase, start_ns + begin * TICK_NS, start_ns + end * TICK_NS, in_flight, events)
         for phase, start_ns in sorted(starts_ns.items())

@@ -88,14 +88,14 @@ def phase_spans(evidence: Evidence) -> tuple[PhaseSpan, ...]:
     zero_ns = _zero_ns(evidence)
     return tuple(
         PhaseSpan(
-            name=evidence.spec.plan.phases[phase].name,
-            measured=evidence.spec.plan.phases[phase].measured,
+            name=evidence.spec.offered.phases[phase].name,
+            measured=evidence.spec.offered.phases[phase].measured,
             from_s=(start_ns - zero_ns) / NS_PER_S,
             to_s=(start_ns - zero_ns) / NS_PER_S + evidence.records.offered_s(phase),
-            steps=_step_spans(evidence.spec.plan.phases[phase], evidence.records.offered_s(phase)),
+            steps=_step_spans(evidence.spec.offered.phases[phase], evidence.records.offered_s(phase)),
             windows=tuple(
                 WindowSpan(name=window.name, from_s=window.from_s, to_s=window.to_s)
-                for window in evidence.spec.plan.phases[phase].all_windows(evidence.records.offered_s(phase))
+                for window in evidence.spec.offered.phases[phase].all_windows(evidence.records.offered_s(phase))
             ),
         )
         for phase, start_ns in sorted(evidence.records.starts_ns.items())
@@ -126,14 +126,14 @@ def _step_spans(phase: Phase, offered_s: float) -> tuple[StepSpan, ...]:
 
 
 def _phase_points(evidence: Evidence, phase: int, zero_ns: int) -> Iterator[SeriesPoint]:
-    start_ns, measure = evidence.records.starts_ns[phase], latency_of(evidence.spec.plan)
+    start_ns, measure = evidence.records.starts_ns[phase], latency_of(evidence.spec.offered)
     # One more than the length: rounding may put the last t0 on the end itself.
-    seconds = math.floor(evidence.spec.plan.phases[phase].length_s) + 1
+    seconds = math.floor(evidence.spec.offered.phases[phase].length_s) + 1
     begin_s = (start_ns - zero_ns) / NS_PER_S
     for first, parts in _by_seconds(evidence.joined, phase, start_ns, seconds):
         if parts:
             yield from _points(
-                evidence.spec.plan.phases[phase].name, begin_s, first, _Counts.from_parts(parts, measure)
+                evidence.spec.offered.phases[phase].name, begin_s, first, _Counts.from_parts(parts, measure)
             )
 
 

@@ -15,6 +15,7 @@ from stepbench.analysis.deliveries import count_deliveries
 from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve
 from stepbench.analysis.evidence import FLOOR_PER_S
 from stepbench.analysis.found_rate import found_rate
+from stepbench.analysis.functions import lines_by_function, median_of, summarise_function
 from stepbench.analysis.latency import (
     NS_PER_MS,
     after_ack,
@@ -74,7 +75,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
         **place_in_run(spec),
         name=spec.name,
         index=spec.index,
-        store=spec.plan.target.store,
+        store=spec.offered.target.store,
         provider=evidence.provider,
         load_hosts=evidence.load_hosts,
         emulated=evidence.emulated,
@@ -89,7 +90,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
         comparisons=comparisons(evidence, windows),
         change_points=change_points(evidence),
         modality=tuple(modality(evidence, window) for window in windows),
-        replication=replication(spec.plan, windows, results),
+        replication=replication(spec.offered, windows, results),
         found_rate=found_rate(evidence),
         stopped=stopped,
         cost_usd=trial_cost(evidence, functions),
@@ -113,7 +114,7 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
     resolution_ns = tells_event_time(evidence.spec)
     return WindowResult(
         name=window.name,
-        phase=evidence.spec.plan.phases[window.phase].name,
+        phase=evidence.spec.offered.phases[window.phase].name,
         n=window.n,
         sent=window.sent,
         failed=int(np.count_nonzero(outcomes == Outcome.FAILED)),
@@ -123,7 +124,7 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         duplicates=window.count_duplicates(),
         offered_per_s=window.offered / window.length_s,
         achieved_per_s=window.achieved_per_s,
-        latency_ms=window.latency(latency_of(evidence.spec.plan)),
+        latency_ms=window.latency(latency_of(evidence.spec.offered)),
         after_ack_ms=window.arrival_latency(after_ack),
         event_resolution_ms=resolution_ns / NS_PER_MS if resolution_ns else None,
         to_event_ms=window.latency(to_event) if resolution_ns else None,
@@ -149,7 +150,7 @@ def _nothing_measured(evidence: Evidence, windows: tuple[WindowResult, ...]) -> 
 
 def _account(evidence: Evidence) -> tuple[Accounting | None, Accounting | None]:
     """Account for the measured phases and for the others; None where none of them was planned."""
-    joined, phases = evidence.joined, evidence.spec.plan.phases
+    joined, phases = evidence.joined, evidence.spec.offered.phases
     measured = np.zeros(joined.size, dtype=np.bool_)
     for number, phase in enumerate(phases):
         measured[slice(*joined.grid.span_of_phase(number))] = phase.measured
@@ -165,7 +166,7 @@ def _cut_off_ns(evidence: Evidence) -> int | None:
     if evidence.failure.Error != TrialCancelledError.__name__:
         return None
     last_t2_ns = max((file.last_t2_ns for file in evidence.records.files), default=0)  # nobody waited longer for it
-    return last_t2_ns - round(evidence.spec.plan.drain_limit_s * NS_PER_S)
+    return last_t2_ns - round(evidence.spec.offered.drain_limit_s * NS_PER_S)
 
 
 def _floor(evidence: Evidence) -> Latency | None:
@@ -174,43 +175,24 @@ def _floor(evidence: Evidence) -> Latency | None:
     if values_ms.size == 0:
         return None
     at_s = np.arange(values_ms.size) / FLOOR_PER_S
-    rng = np.random.default_rng(evidence.spec.plan.seed)
-    return Sample(values_ms, at_s, values_ms.size / FLOOR_PER_S, evidence.spec.plan.drain_limit_s, rng).latency()
+    rng = np.random.default_rng(evidence.spec.offered.seed)
+    return Sample(values_ms, at_s, values_ms.size / FLOOR_PER_S, evidence.spec.offered.drain_limit_s, rng).latency()
 
 
 def _invocations(evidence: Evidence) -> tuple[Invocations, ...]:
     """Return what each function that ran did, by name: from REPORT lines, and from the receivers' own stamps."""
-    lines: dict[str, dict[str, ReportLine]] = {}
-    for page in evidence.pages:
-        lines.setdefault(page.function, {}).update((line.request_id, line) for line in page.lines)
+    lines = lines_by_function(evidence.pages)
     items = evidence.records.items
-    receiver = evidence.spec.plan.target.receiver
+    receiver = evidence.spec.offered.target.receiver
     if receiver == RECEIVER:
         # It serves every trial of the stack: only this trial's invocations count. CheckClock serves one at a time.
         own = items.invocations()
         lines[RECEIVER] = {name: line for name, line in lines.get(RECEIVER, {}).items() if name in own}
-    found = (_summarise_function(name, list(by_id.values())) for name, by_id in sorted(lines.items()) if by_id)
+    found = (summarise_function(name, list(by_id.values())) for name, by_id in sorted(lines.items()) if by_id)
     completed = tuple(_add_own_stamps(each, items) if each.function == receiver else each for each in found)
     if completed or not (requests := len(items.invocations())):
         return completed
     return (_add_own_stamps(Invocations(function=receiver, invocations=requests, cold_starts=0), items),)
-
-
-def _summarise_function(name: str, lines: Sequence[ReportLine]) -> Invocations:
-    inits = [line.init_ms for line in lines if line.init_ms is not None]
-    durations = [line.duration_ms for line in lines]
-    return Invocations(
-        function=name,
-        invocations=len(lines),
-        cold_starts=len(inits),
-        init_ms_p50=_median(inits),
-        init_ms_max=max(inits, default=None),
-        duration_ms_p50=_median(durations),
-        duration_ms_max=max(durations, default=None),
-        billed_ms=sum(line.billed_ms for line in lines),
-        billed_gb_s=sum(line.gb_s for line in lines),
-        max_memory_mb=max((line.max_memory_mb for line in lines if line.max_memory_mb is not None), default=None),
-    )
 
 
 def _add_own_stamps(reported: Invocations, items: ItemColumns) -> Invocations:
@@ -218,10 +200,5 @@ def _add_own_stamps(reported: Invocations, items: ItemColumns) -> Invocations:
     cold = [init_ns / NS_PER_MS for init_ns in items.cold_init_ns().values()]
     if reported.cold_starts or not cold:
         return reported
-    update = {"cold_starts": len(cold), "init_ms_p50": _median(cold), "init_ms_max": max(cold, default=None)}
+    update = {"cold_starts": len(cold), "init_ms_p50": median_of(cold), "init_ms_max": max(cold, default=None)}
     return reported.model_copy(update=update)
-
-
-def _median(values: Iterable[float]) -> float | None:
-    ascending = np.sort(np.array(list(values), dtype=np.float64))
-    return quantile(ascending, 0.5) if ascending.size else None

@@ -196,7 +196,7 @@ def _cut_off(part: Joined, cut_off_ns: int | None) -> NDArray[np.bool_]:
 
 def measured_windows(evidence: Evidence) -> Iterator[MeasuredWindow]:
     """Yield all windows of the measured phases that were planned, in order."""
-    plan, records = evidence.spec.plan, evidence.records
+    plan, records = evidence.spec.offered, evidence.records
     for phase, planned in enumerate(plan.phases):
         if phase in records.starts_ns:
             for number, window in enumerate(planned.all_windows(evidence.records.offered_s(phase))):

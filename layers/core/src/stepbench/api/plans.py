@@ -15,7 +15,7 @@ from stepbench.planning.wall_time import AWS, LOCAL, run_s
 from stepbench.stages.validate_plan import check_against_stack
 
 if TYPE_CHECKING:
-    from stepbench.contracts.plan import Plan, TrialPlan
+    from stepbench.contracts.plan import AnyTrial, Plan
     from stepbench.contracts.runs import RunRequest
     from stepbench.settings import Settings
 
@@ -67,13 +67,13 @@ def validate(request: RunRequest, settings: Settings) -> Validation:
     )
 
 
-def _trials(plan: Plan) -> list[TrialPlan]:
+def _trials(plan: Plan) -> list[AnyTrial]:
     return [trial.plan for trial in expanded(plan)]
 
 
-def _wall_s(trials: list[TrialPlan], *, emulated: bool) -> float:
+def _wall_s(trials: list[AnyTrial], *, emulated: bool) -> float:
     return run_s(trials, LOCAL if emulated else AWS)
 
 
-def _usd(trials: list[TrialPlan]) -> float:
+def _usd(trials: list[AnyTrial]) -> float:
     return sum(estimate(trial).total_usd for trial in trials)

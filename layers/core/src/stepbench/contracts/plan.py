@@ -33,8 +33,8 @@ __all__ = [
     "Published",
     "Record",
     "Scale",
-    "TrialPlan",
     "TransferTrial",
+    "TrialPlan",
     "TrialSpec",
     "Until",
     "Window",
@@ -42,8 +42,7 @@ __all__ = [
 
 MAX_PLANNED_BYTES = 200_000
 """The part of the 256 KiB that `ValidatePlan` may hand on; the rest is for the trials' outcomes."""
-OFFERED = ("trigger", "operations")
-"""Experiments whose load is offered by writers; `TrialPlan` is their model."""
+EXPERIMENT = "experiment"
 PLANNED_TRIAL_BYTES, PLANNED_PHASE_BYTES = 350, 90
 
 
@@ -58,14 +57,18 @@ class TrialPlan(TrialFields):
 
 def _experiment_of(trial: Any) -> str:  # noqa: ANN401 -- anything may stand where a trial is expected
     """Return what decides which model a trial is of; without one it is a trigger's."""
-    named = trial.get("experiment", "trigger") if isinstance(trial, dict) else getattr(trial, "experiment", "trigger")
-    return "offered" if named in OFFERED else str(named)
+    named = trial.get(EXPERIMENT, "trigger") if isinstance(trial, dict) else getattr(trial, EXPERIMENT, "trigger")
+    return str(named)
 
 
 AnyTrial = Annotated[
-    Annotated[TrialPlan, Tag("offered")] | Annotated[TransferTrial, Tag("transfer")],
+    Annotated[TrialPlan, Tag("trigger")]
+    | Annotated[TrialPlan, Tag("operations")]
+    | Annotated[TransferTrial, Tag("transfer")],
     Discriminator(_experiment_of),
 ]
+TRIAL_MODELS = {"trigger": TrialPlan, "operations": TrialPlan, "transfer": TransferTrial}
+"""As `AnyTrial` has them, by experiment: a schema cannot tell from a function which is chosen."""
 
 
 class Plan(Contract):

@@ -299,6 +299,9 @@ Target = Annotated[
     Field(discriminator="store"),
 ]
 
+AnyTarget = Target | FilesTarget
+"""What a trial of any experiment is about; plans of `transfer` need not name it."""
+
 
 @cache
 def target_models() -> dict[str, type[StoreTarget]]:

@@ -61,6 +61,7 @@ class PrepareTargetOutput(Contract):
     """Prepared; delivery is proved by `AwaitTarget`. `lanes`: the watch branch's Map items, empty for push."""
 
     lanes: tuple[int, ...]
+    seeds: bool = Field(default=False, description="Whether SeedFiles is called before the load.")
     ready_by: AwareDatetime = Field(description="AwaitTarget gives up after this.")
     flags_expire_at: int = Field(
         default_factory=lambda known: int(known["ready_by"].timestamp()) + FLAGS_LIVE_S,

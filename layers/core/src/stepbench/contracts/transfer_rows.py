@@ -29,7 +29,7 @@ class FileRead(Contract):
     source: Source
     path: str = Field(description="S3: the object's key; EFS: the path below the mount.")
     file_bytes: int = Field(ge=1)
-    digest: str = Field(description="XXH3, 64 bits, hexadecimal, of the file.")
+    digest: str = Field(description="Hexadecimal; see `transfer.digest`: an XXH3 of the XXH3s of its MiBs.")
 
 
 class TransferItem(Contract):
@@ -117,6 +117,11 @@ class TransferRow(Contract):
     memory_bytes: int = Field(default=0, ge=0, description="The process's largest resident set so far.")
     outcome: TransferOutcome
     error: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return what names the read within its trial, and no other: process, attempt, place."""
+        return f"{self.number}-{self.attempt}-{self.place}"
 
 
 class TransferRows(Contract):

@@ -40,7 +40,7 @@ _LABELS: tuple[tuple[Part, str], ...] = (
     ("load", "writers"),
     ("control", "other functions"),
 )
-_TRIGGER, _LOAD = frozenset({"ReceiveEvents", "WatchChanges", "CheckClock"}), frozenset({"RunWriter"})
+_TRIGGER, _LOAD = frozenset({"ReceiveEvents", "WatchChanges", "CheckClock"}), frozenset({"RunWriter", "RunTransfer"})
 LATER = "CollectLogs, AnalyseTrial, ExportRecords and TearDownTarget, whose log lines come after the trial's were read"
 ANOTHER_RUN = "another run used the same functions meanwhile"
 """It may be another team's, of which nothing is told, its name neither."""

@@ -23,6 +23,7 @@ class PriceFilter(NamedTuple):
 
 FILTERS: dict[str, PriceFilter] = {
     "s3_put": PriceFilter("AmazonS3", "Requests-Tier1", (("group", "S3-API-Tier1"),)),
+    "s3_get": PriceFilter("AmazonS3", "Requests-Tier2", (("group", "S3-API-Tier2"),)),
     "s3_storage": PriceFilter("AmazonS3", "TimedStorage-ByteHrs", (("volumeType", "Standard"),)),
     "dynamodb_write": PriceFilter("AmazonDynamoDB", "WriteRequestUnits"),
     "dynamodb_read": PriceFilter("AmazonDynamoDB", "ReadRequestUnits"),
@@ -39,6 +40,11 @@ FILTERS: dict[str, PriceFilter] = {
     ),
     "lambda_gb_s": PriceFilter("AWSLambda", "Lambda-GB-Second", (("group", "AWS-Lambda-Duration"),)),
     "lambda_arm_gb_s": PriceFilter("AWSLambda", "Lambda-GB-Second-ARM", (("group", "AWS-Lambda-Duration-ARM"),)),
+    "efs_read": PriceFilter("AmazonEFS", "ETDataAccess-Bytes", (("accessType", "Read"),)),
+    "efs_write": PriceFilter("AmazonEFS", "ETDataAccess-Bytes", (("accessType", "Write"),)),
+    "efs_storage": PriceFilter("AmazonEFS", "TimedStorage-ByteHrs", (("storageClass", "General Purpose"),)),
+    "fargate_vcpu_hour": PriceFilter("AmazonECS", "Fargate-vCPU-Hours:perCPU"),
+    "fargate_gb_hour": PriceFilter("AmazonECS", "Fargate-GB-Hours"),
     "sqs_fifo": PriceFilter(
         "AWSQueueService",
         "Requests-FIFO-RBP",

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
+from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs import prices
 from stepbench.costs.dsql import dsql_lines
 from stepbench.costs.dynamodb import dynamodb_lines
@@ -23,12 +24,13 @@ from stepbench.costs.postgresql import aurora_lines
 from stepbench.costs.price_table import DEFAULT_REGION
 from stepbench.costs.prices import CANARIES, Offered, bill, line
 from stepbench.costs.redis import elasticache_lines
+from stepbench.costs.transfer import transfer_estimate
 from stepbench.records.formats.t4_lines import SAMPLE_EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.plan import AnyTrial, TrialPlan
     from stepbench.costs.prices import Amount, CostEstimate
 
 FUNCTION_MEMORY_MB = 1_024
@@ -58,8 +60,10 @@ QUEUE_REQUESTS_PER_ITEM, QUEUE_POLL_S = 3, 5
 """A load host's: sent, received and deleted; it asks so often."""
 
 
-def estimate(trial: TrialPlan, region: str = DEFAULT_REGION) -> CostEstimate:
+def estimate(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:
     """Return an upper bound of what the trial costs on AWS at the region's list prices, from its plan alone."""
+    if isinstance(trial, TransferTrial):
+        return transfer_estimate(trial, region)
     arrives = measure_of(trial.experiment).arrives
     delivered = math.ceil(trial.events * trial.record.matching_share) if arrives else 0
     batches = _batches(trial, delivered)

@@ -48,12 +48,17 @@ LOAD_QUEUE = Price("sqs_fifo", "SQS FIFO requests", "request", "load")
 STATE_TRANSITION = Price("state_transition", "Step Functions state transitions", "transition", "control")
 LOGS_GB = Price("logs_ingestion", "CloudWatch Logs ingestion", "GB", "records")
 LOGS_STORED = Price("logs_storage", "CloudWatch Logs storage", "GB month", "records")
+S3_GET = Price("s3_get", "S3 GET requests", "request", "store")
+EFS_READ = Price("efs_read", "EFS elastic throughput, read", "GB", "store")
+FARGATE_VCPU_HOUR = Price("fargate_vcpu_hour", "Fargate vCPU (x86)", "vCPU hour", "load")
+FARGATE_GB_HOUR = Price("fargate_gb_hour", "Fargate memory (x86)", "GB hour", "load")
 
 ACU_HOUR = Price("aurora_acu_hour", "Aurora Serverless v2 capacity", "ACU hour", "store")
 ELASTICACHE_GB_HOUR = Price("elasticache_gb_hour", "ElastiCache Serverless (Valkey) data", "GB hour", "store")
 VOLUME_GB_MONTH = Price("ebs_gp3", "EBS volumes (gp3)", "GB month", "store")
 ADDRESS_HOUR = Price("public_ipv4", "Public IPv4 addresses", "hour", "store")
 ENDPOINT_HOUR = Price("vpc_endpoint", "VPC interface endpoints", "hour", "store")
+EFS_GB_MONTH = Price("efs_storage", "EFS storage (Standard)", "GB month", "store")
 SECRET_MONTH = Price("secret", "Secrets Manager secrets", "secret month", "store")
 
 

@@ -30,7 +30,8 @@ class Visits:
     What an execution did.
 
     phases, needed: all, and those that were not passed over. scaled, sure, utilised: phases with a loop of their own.
-    slices: items of the Distributed Map; missing: those that were given up. lanes: watchers' lanes.
+    slices: items of the Distributed Map; missing: those that were given up; transfers: those that are transfers, and
+    tasks: those of them on Fargate. lanes: watchers' lanes.
     invoked: how often each function was called, by name.
     """
 
@@ -44,6 +45,8 @@ class Visits:
     utilised: int = 0
     missing: int = 0
     lanes: int = 0
+    transfers: int = 0
+    tasks: int = 0
 
 
 def _of(function: str) -> Callable[[Visits], int]:
@@ -76,11 +79,18 @@ def _slices(visits: Visits) -> int:
     return visits.slices
 
 
+def _written(visits: Visits) -> int:
+    return visits.slices - visits.transfers
+
+
 STATES: Mapping[str, Callable[[Visits], int]] = {
     **dict.fromkeys(("Begin", "Measure", "Watch", "Phases", "StopWatching", "LoadEnded"), _once),
     **dict.fromkeys(("AnalyseTrial", "ExportRecords", "TearDownTarget", "IsTornDown", "Verdict"), _once),
     **dict.fromkeys(("Conclude", "TrialSucceeded"), _once),
     "PrepareTarget": _of("PrepareTarget"),
+    "NeedsFiles": _once,
+    **dict.fromkeys(("SeedFiles", "AreFilesSeeded"), _of("SeedFiles")),
+    "WaitForFiles": _again("SeedFiles", _once),
     **dict.fromkeys(("WatchChanges", "HasWatchStopped"), _of("WatchChanges")),
     "WaitForTurn": _again("WatchChanges", lambda visits: visits.lanes),
     "WatchEnded": lambda visits: visits.lanes,
@@ -90,9 +100,13 @@ STATES: Mapping[str, Callable[[Visits], int]] = {
     **dict.fromkeys(("ScaleTarget", "IsTargetScaled"), _of("ScaleTarget")),
     "WaitForScaling": _again("ScaleTarget", lambda visits: visits.scaled),
     **dict.fromkeys(("Offer", "OfferLoad", "EndsWhenSure", "PrecisionChecked", "IsUtilisationAsked"), _needed),
-    **dict.fromkeys(("WaitForBarrier", "IsLoadFromHost", "WriterDone"), _slices),
-    "RunWriter": lambda visits: 0 if visits.on_host else max(visits.slices, visits.invoked.get("RunWriter", 0)),
-    "RunWriterOnHost": lambda visits: visits.slices if visits.on_host else 0,
+    **dict.fromkeys(("WaitForBarrier", "IsTransfer", "WriterDone"), _slices),
+    "IsLoadFromHost": _written,
+    "RunWriter": lambda visits: 0 if visits.on_host else max(_written(visits), visits.invoked.get("RunWriter", 0)),
+    "RunWriterOnHost": lambda visits: _written(visits) if visits.on_host else 0,
+    "RefreshSandboxes": _of("RefreshSandboxes"),
+    "RunTransfer": lambda visits: max(visits.transfers - visits.tasks, visits.invoked.get("RunTransfer", 0)),
+    "RunTransferTask": lambda visits: visits.tasks,
     "WriterMissing": lambda visits: visits.missing,
     **dict.fromkeys(("CheckPrecision", "IsPrecise"), _of("CheckPrecision")),
     "WaitForPrecision": _again("CheckPrecision", lambda visits: visits.sure),

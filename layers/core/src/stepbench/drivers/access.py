@@ -64,7 +64,7 @@ def choose_endpoint(spec: TrialSpec, stack_endpoint: str, store: str) -> str:
     Raises:
         PlanError: neither names a server.
     """
-    endpoint = spec.plan.target.endpoint or stack_endpoint
+    endpoint = spec.offered.target.endpoint or stack_endpoint
     if not endpoint:
         parameter = f", or the stack's parameter {store[:1].upper()}{store[1:]}Endpoint"
         has_parameter = f"{store.lower()}_endpoint" in Settings.model_fields
@@ -90,7 +90,7 @@ class ServerLogin:
     def __init__(
         self, spec: TrialSpec, settings: Settings, secret_arn: str, anonymous: tuple[str, str], *, tls: bool = False
     ) -> None:
-        self.secret_arn = "" if spec.plan.target.endpoint else secret_arn
+        self.secret_arn = "" if spec.offered.target.endpoint else secret_arn
         self._settings = settings
         self._tls = tls
         self._context: ssl.SSLContext | None = None

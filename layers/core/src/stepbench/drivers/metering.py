@@ -53,10 +53,10 @@ def build_meter(spec: TrialSpec, settings: Settings, aws: Callable[[str], Any]) 
     Raises:
         ValueError: as `metric_of`.
     """
-    metric = metric_of(spec.plan.target, settings)
+    metric = metric_of(spec.offered.target, settings)
     if metric is not None:
         return MetricMeter(metric, aws)
-    build = room_of(spec.plan.target).meter
+    build = room_of(spec.offered.target).meter
     return build(spec, settings, aws) if build else None
 
 

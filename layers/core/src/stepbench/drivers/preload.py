@@ -54,7 +54,7 @@ def preloads(spec: TrialSpec) -> Iterator[Request]:
     The values carry a canary's identity: where a store's trigger fires on them all the same, they arrive as canaries,
     outside the accounting, and not as malformed events.
     """
-    record = spec.plan.record
+    record = spec.offered.record
     for index, key in enumerate(_keys(spec)):
         yield Request(Kind.INSERT, key, preloaded_value(spec.tag, index, record.value_bytes))
 
@@ -66,7 +66,7 @@ def preloaded_value(tag: str, index: int, value_bytes: int) -> bytes:
 
 
 def _keys(spec: TrialSpec) -> Iterator[str]:
-    plan = spec.plan
+    plan = spec.offered
     if plan.record.operation != "delete":
         yield from (update_key(spec.tag, n, plan.record.key_bytes) for n in range(plan.record.distinct_keys or 0))
         return
@@ -122,7 +122,7 @@ async def preload_records(  # noqa: PLR0913 -- what, how, and two sizes that dif
         TargetUnavailableError: a batch could not be written in six attempts, or time is up. What has been written
             stays, and the next call goes on.
     """
-    workload = spec.plan.workload
+    workload = spec.offered.workload
     if workload is None or workload.records == 0:
         return
     contents = Contents(workload, spec.tag)

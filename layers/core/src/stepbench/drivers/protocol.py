@@ -116,6 +116,15 @@ class Scalable(Protocol):
         ...
 
 
+@runtime_checkable
+class Substituted(Protocol):
+    """A driver of several things, in place of any of which something else may be measured."""
+
+    async def stand_ins(self) -> dict[str, str]:
+        """Return what is measured in place of AWS's, by what it stands for; nothing on AWS."""
+        ...
+
+
 class Reading(NamedTuple):
     """
     What a meter has read so far.
@@ -169,13 +178,15 @@ class StoreRoom(NamedTuple):
     lease or the meter needs no client library.
 
     lease: the name under which a trial holds the stack's own store, so that no two trials measure one at a time.
-    trigger, operations: builders of the drivers, nothing connected yet; None where the store has no such thing.
+    trigger, operations, transfer: builders of the drivers, nothing connected yet; None where the store has no such
+    thing.
     meter: None where nothing tells how busy the store is, beyond the metric that the stack's parameter may name.
     """
 
     lease: Callable[[TrialSpec, Settings], str]
     trigger: BuildDriver | None = None
     operations: BuildDriver | None = None
+    transfer: BuildDriver | None = None
     meter: Callable[[TrialSpec, Settings, Callable[[str], Any]], Meter | None] | None = None
 
 

@@ -9,6 +9,7 @@ from stepbench.contracts.target import (
     DsqlTarget,
     DynamoDbTarget,
     EtcdTarget,
+    FilesTarget,
     PostgresqlTarget,
     RedisTarget,
     ReferenceTarget,
@@ -20,12 +21,12 @@ from stepbench.wire.addresses import endpoint_error
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.target import Target
+    from stepbench.contracts.target import AnyTarget
     from stepbench.drivers.protocol import Driver, StoreRoom
     from stepbench.settings import Settings
 
 
-def room_of(target: Target) -> StoreRoom:
+def room_of(target: AnyTarget) -> StoreRoom:
     """Return what a target's store offers; imports only that store's room."""
     match target:
         case S3Target():
@@ -44,6 +45,8 @@ def room_of(target: Target) -> StoreRoom:
             from stepbench.drivers.cassandra import ROOM
         case ReferenceTarget():
             from stepbench.drivers.reference import ROOM
+        case FilesTarget():
+            from stepbench.drivers.files import ROOM
         case _ as unreachable:
             assert_never(unreachable)
     return ROOM
@@ -58,10 +61,11 @@ def build_driver(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
     """
     _admit_endpoint(spec, settings)
     room = room_of(spec.plan.target)
-    build = room.operations if spec.plan.experiment == "operations" else room.trigger
+    experiment = spec.plan.experiment
+    build = {"trigger": room.trigger, "operations": room.operations, "transfer": room.transfer}[experiment]
     if build is None:
         # A plan's own rules refuse it earlier; a stored trial of another version may get here.
-        what = "operations" if spec.plan.experiment == "operations" else "triggers"
+        what = {"trigger": "triggers", "operations": "operations", "transfer": "transfers"}[experiment]
         store, message = spec.plan.target.store, f"offers no {what}"
         raise PlanError([Problem(path="target.store", value=store, message=message, remedy="Use another store.")])
     return build(spec, settings, clock)

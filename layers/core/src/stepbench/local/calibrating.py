@@ -169,7 +169,7 @@ def _trial(spec: TrialSpec, session: LocalSession, folder: Path) -> Calibration:
         raise LocalEnvironmentError(message)
     joined = read_records(spec, session.stack.runs, session.stack.table).joined
     writes = read_truth(log.read_text(encoding="utf-8").splitlines())
-    return calibrate(spec.name, joined, writes, [phase.measured for phase in spec.plan.phases])
+    return calibrate(spec.name, joined, writes, [phase.measured for phase in spec.offered.phases])
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ async def _read(driver: ReferenceDriver, log: WatchLog) -> None:
 
 
 async def _write(spec: TrialSpec, driver: ReferenceDriver, clock: AnchoredClock, start_ns: int) -> Recorder:
-    plan = spec.plan
+    plan = spec.offered
     due_ns = phase_offsets_ns(plan, 0, 0) + start_ns
     recorder = Recorder(due_ns)
     payloads = Payloads(plan.record, EventId(spec.tag, 0, 0, 0, 0, 0), due_ns.size, plan.seed)
@@ -277,9 +277,9 @@ def _join(spec: TrialSpec, start_ns: int, recorder: Recorder, log: WatchLog) -> 
     rows, place = recorder.take(), {"phase": 0, "writer": 0, "slice": 0, "attempt": 0, "flush": 0}
     header = ColumnHeader(ref=spec.ref, **place, errors=recorder.errors, last=True, drift_ns=0)
     return join(
-        build_grid(spec.plan, {0: start_ns}),
+        build_grid(spec.offered, {0: start_ns}),
         {attempt_id(0, 0, 0, 0)},
         [ColumnFile(header, rows)],
         [parse_item(item) for item in services.table.t4_items(spec.tag)],
-        round(spec.plan.drain_limit_s * 1e9),
+        round(spec.offered.drain_limit_s * 1e9),
     )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from stepbench.contracts.plan import Plan, TrialPlan
+    from stepbench.contracts.plan import AnyTrial, Plan
     from stepbench.local.paths import Paths
 
 AS_IT_IS: dict[str, Any] = {"markup": False, "highlight": False, "soft_wrap": True}
@@ -199,7 +199,7 @@ def runnable_part(plan: Plan, skipped: Mapping[str, str]) -> Plan | None:
     return plan.model_copy(update={"trials": trials, "thresholds": thresholds})
 
 
-def _runnable_trials(trial: TrialPlan, runnable: Sequence[Expanded]) -> list[TrialPlan]:
+def _runnable_trials(trial: AnyTrial, runnable: Sequence[Expanded]) -> list[AnyTrial]:
     """Return the trial itself if all it expands into can run; otherwise one for each point of its matrix that can."""
     if len(runnable) == trial.copies:
         return [trial.model_copy(update={"name": runnable[0].base or None})]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stepbench.clock import Clock
-    from stepbench.contracts.plan import TrialPlan, TrialSpec
+    from stepbench.contracts.plan import AnyTrial, TrialSpec
     from stepbench.local.processes import ProcessId
     from stepbench.local.state import Server
 
@@ -36,7 +36,7 @@ class ServerWatch:
 
     servers: Sequence[Server]
     clock: Clock
-    needed: Callable[[TrialPlan], frozenset[str]]
+    needed: Callable[[AnyTrial], frozenset[str]]
     _left: list[Server] = field(init=False)
     _suspected: set[str] = field(default_factory=set)
 

@@ -11,7 +11,7 @@ from stepbench.contracts.target import DynamoDbTarget, PostgresqlTarget, RedisTa
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.dashboard.background import start_dashboard
 from stepbench.local.deploy import STACK, Deployment, build, deploy, python_runtime, sole
-from stepbench.local.emulator.server import emulator_name
+from stepbench.local.emulator.server import emulator_name, runs_tasks
 from stepbench.local.environment import (
     CLOCK,
     EMULATOR,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.plan import AnyTrial
     from stepbench.local.paths import Paths
 
     Notify = Callable[[str], None]
@@ -61,7 +61,7 @@ class LocalSession:
     pids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     servers: tuple[Server, ...] = ()
 
-    def needed(self, trial: TrialPlan) -> frozenset[str]:
+    def needed(self, trial: AnyTrial) -> frozenset[str]:
         """Return the servers of this machine without which a trial cannot run."""
         target = trial.target
         name: str = target.store
@@ -75,8 +75,18 @@ class LocalSession:
         return frozenset({EMULATOR, *(members or {name})})
 
 
-def parameters(state: EnvironmentState, runtime: str, authority: Path | None = None) -> dict[str, str]:
-    """Return the template's parameters for what is running; `authority` signed the certificates of local stores."""
+def parameters(
+    state: EnvironmentState, runtime: str, authority: Path | None = None, files: Path | None = None
+) -> dict[str, str]:
+    """
+    Return the template's parameters for what is running.
+
+    Args:
+        state: the environment's.
+        runtime: Lambda's name of the interpreter.
+        authority: that signed the certificates of local stores.
+        files: the folder that stands for EFS.
+    """
     servers = {server.name: server.endpoint for server in state.servers}
     return {
         "PythonRuntime": runtime,
@@ -84,6 +94,8 @@ def parameters(state: EnvironmentState, runtime: str, authority: Path | None = N
         "RunsAtOnce": "one",
         "ClockCheck": "on",
         "LoadHost": "own",
+        "Fargate": "on" if runs_tasks() else "off",
+        "FilesFolder": str(files or ""),
         "ClockReference": servers.get(CLOCK, ""),
         "Emulator": emulator.version if (emulator := state.server(EMULATOR)) else emulator_name(),
         "PostgresqlEndpoint": servers.get(POSTGRESQL, ""),
@@ -117,7 +129,9 @@ def _build_and_start(paths: Paths, runtime: str, notify: Notify, etcd_members: i
 
     def deploy_to(state: EnvironmentState) -> str:
         notify("deploying")
-        found = parameters(state, runtime, find_authority(paths))
+        files = paths.data / "files"
+        files.mkdir(parents=True, exist_ok=True)
+        found = parameters(state, runtime, find_authority(paths), files)
         deploy(Deployment(paths, _endpoint(state), found), built)
         return STACK
 
@@ -210,7 +224,7 @@ def _end_killed_run(occupancy: Occupancy, paths: Paths, notify: Notify) -> None:
             occupancy.end()
 
 
-def skip_reason(trial: TrialPlan, skipped: Mapping[str, str]) -> str | None:
+def skip_reason(trial: AnyTrial, skipped: Mapping[str, str]) -> str | None:
     """
     Return why the trial cannot run here, or None if it can.
 

@@ -21,7 +21,7 @@ from stepbench.planning.matrix import Combination, MatrixError, combinations
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
-    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.plan import AnyTrial
 
 SEEDS = 2**63
 LONGEST_NAME = 60
@@ -47,7 +47,7 @@ class Expanded(NamedTuple):
     group: str
     repeat: int
     point: dict[str, Any]
-    plan: TrialPlan
+    plan: AnyTrial
 
 
 def expand(plan: Plan, run_id: str) -> tuple[TrialSpec, ...]:
@@ -97,7 +97,7 @@ def expanded(plan: Plan) -> tuple[Expanded, ...]:
     return tuple(each for number, one in enumerate(rounds) for each in _ordered(one, plan, number))
 
 
-def _repeated(trial: TrialPlan, repeat: int) -> TrialPlan:
+def _repeated(trial: AnyTrial, repeat: int) -> AnyTrial:
     update: dict[str, Any] = {"seed": (trial.seed + repeat) % SEEDS, "phases": trial.run_phases}
     if trial.workload is not None:
         seed = (trial.workload.seed + repeat) % SEEDS

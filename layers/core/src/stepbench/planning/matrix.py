@@ -19,8 +19,8 @@ from stepbench.planning.schema import path_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from stepbench.contracts.plan import TrialPlan
-    from stepbench.contracts.target import Target
+    from stepbench.contracts.plan import AnyTrial
+    from stepbench.contracts.target import AnyTarget
 
 MAX_PROBLEMS = 20
 """A hundred combinations that break one rule are the same mistake."""
@@ -35,7 +35,7 @@ class Combination(NamedTuple):
     """One trial of a matrix; `point` has its values by path, in the matrix's order."""
 
     point: dict[str, Any]
-    plan: TrialPlan
+    plan: AnyTrial
 
 
 class MatrixError(Exception):
@@ -46,7 +46,7 @@ class MatrixError(Exception):
         self.problems = problems
 
 
-def combinations(trial: TrialPlan, number: int) -> tuple[Combination, ...]:
+def combinations(trial: AnyTrial, number: int) -> tuple[Combination, ...]:
     """
     Return all combinations of the matrix's values, the last path varying fastest; without a matrix, the trial itself.
 
@@ -131,14 +131,14 @@ def _steps(path: str) -> tuple[Step, ...]:
     return tuple(int(step) if step.isdigit() else step for step in _STEP.findall(path))
 
 
-def _own_fields(target: Target) -> dict[str, Any]:
+def _own_fields(target: AnyTarget) -> dict[str, Any]:
     """Return a target's fields that differ from their defaults: a matrix may vary the store, which has others."""
     document = target.model_dump(mode="json")
     fields = type(target).model_fields
     return {name: document[name] for name in document if getattr(target, name) != fields[name].default}
 
 
-def _build_trial(sparse: dict[str, Any], point: Mapping[str, Any], full: dict[str, Any]) -> TrialPlan | list[Problem]:
+def _build_trial(sparse: dict[str, Any], point: Mapping[str, Any], full: dict[str, Any]) -> AnyTrial | list[Problem]:
     """
     Return the trial with the values put in, or its problems, with the paths of a plan's first trial.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stepbench.contracts.plan import Plan
+from stepbench.contracts.plan import EXPERIMENT, TRIAL_MODELS, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +20,10 @@ ROOT = "plan"
 def plan_schema() -> Node:
     """Return a plan's JSON Schema (draft 2020-12), as in `docs/plan.schema.json`; without rules that span fields."""
     schema = Plan.model_json_schema()
+    mapping = {name: f"#/$defs/{model.__name__}" for name, model in TRIAL_MODELS.items()}
+    options = [{"$ref": each} for each in dict.fromkeys(mapping.values())]
+    discriminator = {"propertyName": EXPERIMENT, "mapping": mapping}
+    schema["properties"]["trials"]["items"] = {"oneOf": options, "discriminator": discriminator}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Stepbench plan"}
 
 
@@ -91,8 +95,14 @@ def _node_at(steps: Sequence[str | int], document: Node) -> Node:
 def _chosen(node: Node, value: Any) -> Node:  # noqa: ANN401 -- any JSON
     """Return the member of a union that a value has chosen by its tag; what is no union as it is."""
     tag = node.get("discriminator", {}).get("propertyName")
-    named = value.get(tag) if tag and isinstance(value, dict) else None
+    named = value.get(tag, _default_of(node, tag)) if tag and isinstance(value, dict) else None
     return (_member(node, named) if isinstance(named, str) else None) or node
+
+
+def _default_of(node: Node, tag: str) -> str | None:
+    """Return the tag that an object without one has, if a member of the union has a default for it."""
+    members = (_resolve(option)["properties"].get(tag, {}) for option in node.get("oneOf", ()))
+    return next((member["default"] for member in members if "default" in member), None)
 
 
 def _children(

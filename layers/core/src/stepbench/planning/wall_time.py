@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.transfer import EXPECTED_MIB_PER_S, START_S, TransferTrial
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from stepbench.contracts.phase import Phase
-    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.plan import AnyTrial
 
 
 @dataclass(frozen=True)
@@ -20,18 +22,24 @@ class Overheads:
     phase_s: float
     finish_s: float
     report_s: float
+    mib_per_s: float = EXPECTED_MIB_PER_S
+    start_s: Mapping[str, float] = field(default_factory=lambda: START_S)
+    """A transfer's rate, and what its platform takes to start."""
 
 
-LOCAL = Overheads(prepare_s=8, phase_s=8, finish_s=10, report_s=6)
+LOCAL = Overheads(prepare_s=8, phase_s=8, finish_s=10, report_s=6, mib_per_s=100, start_s={"lambda": 6, "fargate": 6})
 AWS = Overheads(prepare_s=60, phase_s=35, finish_s=60, report_s=20)
 
 
-def trial_s(plan: TrialPlan, overheads: Overheads) -> float:
+def trial_s(plan: AnyTrial, overheads: Overheads) -> float:
     """Return how many seconds a trial takes, from nothing to torn down."""
-    return overheads.prepare_s + plan.length_s + between_s(plan.phases, overheads) + overheads.finish_s
+    length_s = plan.length_s
+    if isinstance(plan, TransferTrial):
+        length_s = plan.length_at(overheads.mib_per_s, overheads.start_s)
+    return overheads.prepare_s + length_s + between_s(plan.phases, overheads) + overheads.finish_s
 
 
-def run_s(trials: Iterable[TrialPlan], overheads: Overheads) -> float:
+def run_s(trials: Iterable[AnyTrial], overheads: Overheads) -> float:
     """Return how many seconds a run of these trials takes, until its report."""
     return sum(trial_s(plan, overheads) for plan in trials) + overheads.report_s
 

@@ -49,7 +49,7 @@ def gather(stack: Stack, run: RunSpec, outcome: RunOutcome, *, to_be_stopped: bo
 
 
 def _trial(stack: Stack, spec: TrialSpec, summary: TrialSummary, folder: Path) -> TrialEvidence:
-    window, target = next(iter(summary.windows), None), spec.plan.target
+    window, target = next(iter(summary.windows), None), spec.offered.target
     logs = folder / "trials" / f"{spec.index:04d}" / "logs"
     collected = logs / "collection.json"
     collection = read_model(collected, LogCollection) if collected.exists() else None
@@ -58,7 +58,7 @@ def _trial(stack: Stack, spec: TrialSpec, summary: TrialSummary, folder: Path) -
         name=summary.name,
         store=summary.store,
         experiment=summary.experiment,
-        writers=spec.plan.writers,
+        writers=spec.offered.writers,
         batching_window_s=target.batching_window_s if isinstance(target, DynamoDbTarget) else 0,
         failure=_failure(summary) if summary.failure else "",
         accounting=summary.accounting,
@@ -68,7 +68,7 @@ def _trial(stack: Stack, spec: TrialSpec, summary: TrialSummary, folder: Path) -
         bound_ms=summary.clock.bound_ms,
         reports=collection.seen if collection else None,
         reports_expected=collection.expected if collection else None,
-        cold_starts=_cold_starts(stack, spec, logs / target.receiver) if not spec.plan.pull else (),
+        cold_starts=_cold_starts(stack, spec, logs / target.receiver) if not spec.offered.pull else (),
         await_s=_await_s(stack, spec),
         records_per_batch=deliveries.mean if deliveries else None,
         estimate_usd=summary.cost_usd.estimate,

@@ -47,7 +47,7 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)
     arrived = min(entries, expected)
-    limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.plan.drain_limit_s * 1e9)
+    limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.offered.drain_limit_s * 1e9)
     # Before giving up too: the table may lack pointers to files that are in the bucket.
     if entries >= expected or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
         joined = read_records(spec, services.runs, services.table).joined

@@ -62,6 +62,8 @@ def await_target(task: AwaitTargetInput, services: Services, *, build: BuildDriv
         by = f"{task.ready_by:%Y-%m-%d %H:%M:%S} UTC"
         message = f"{_what(spec)} by {by}{_last_error(spec, services, build)}: {_hint(spec)}"
         raise TargetUnavailableError(message)
+    if spec.plan.experiment == "transfer":
+        return AwaitTargetOutput(ready=True)  # SeedFiles has seen each file
     call_ends_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
     if spec.plan.pull and not _await_watcher(spec, services, call_ends_ns):
         return AwaitTargetOutput(ready=False)
@@ -195,7 +197,7 @@ def _send(spec: TrialSpec, services: Services, opened: OpenDriver) -> tuple[int,
     """
     sequence = services.clock.now_ns() // 1_000_000 & 0xFFFF_FFFF
     event = EventId(spec.tag, CANARY_PHASE, _WRITER, 0, 0, sequence)
-    record = spec.plan.record
+    record = spec.offered.record
     if record.operation == "delete":
         written = _send_deletion(spec, event, opened)
     else:
@@ -210,8 +212,8 @@ def _send(spec: TrialSpec, services: Services, opened: OpenDriver) -> tuple[int,
 
 def _send_deletion(spec: TrialSpec, event: EventId, opened: OpenDriver) -> Result:
     """Send an insertion and a deletion: a store tells nobody of the deletion of nothing."""
-    key = delete_key(event, spec.plan.record.key_bytes)
-    value = preloaded_value(spec.tag, event.sequence, spec.plan.record.value_bytes)
+    key = delete_key(event, spec.offered.record.key_bytes)
+    value = preloaded_value(spec.tag, event.sequence, spec.offered.record.value_bytes)
     written = opened.run(perform(opened.driver, Request(Kind.INSERT, key, value)))
     if written.outcome is Outcome.OK:
         written = opened.run(perform(opened.driver, Request(Kind.DELETE, key)))

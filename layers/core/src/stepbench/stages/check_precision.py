@@ -38,7 +38,7 @@ def check_precision(task: CheckPrecisionInput, services: Services) -> CheckPreci
         RecordsUnavailableError: table or bucket do not answer.
     """
     spec = services.trial(task.ref)
-    phase = spec.plan.phases[task.phase]
+    phase = spec.offered.phases[task.phase]
     start_ns = services.runs.get_model(layout.phase_key(task.ref, task.phase, "plan.json"), PhaseSchedule).start_at_ns
     looks_key = layout.phase_key(task.ref, task.phase, "until.json")
     looks = services.runs.find_model(looks_key, PrecisionLooks) or PrecisionLooks()
@@ -62,14 +62,14 @@ def _close(
         return looks.model_copy(update={"reason": "sure"})  # an earlier call fixed it, and could not say so
     if services.table.flag(spec.tag, layout.CANCELLED) is not None:
         return looks.model_copy(update={"reason": "cancelled"})
-    if now_s >= spec.plan.phases[task.phase].length_s:
+    if now_s >= spec.offered.phases[task.phase].length_s:
         return looks.model_copy(update={"reason": "max_events"})
     return looks
 
 
 def _add_look(looks: PrecisionLooks, spec: TrialSpec, phase: int, start_ns: int, services: Services) -> PrecisionLooks:
-    planned, now_ns = spec.plan.phases[phase], services.clock.now_ns()
-    found = take_look(read_records(spec, services.runs, services.table).joined, spec.plan, phase, start_ns, now_ns)
+    planned, now_ns = spec.offered.phases[phase], services.clock.now_ns()
+    found = take_look(read_records(spec, services.runs, services.table).joined, spec.offered, phase, start_ns, now_ns)
     looks = PrecisionLooks(looks=(*looks.looks, found))
     width = math.inf if found.relative_width is None else found.relative_width
     if planned.until is not None and width <= planned.until.relative_width:

@@ -2,8 +2,9 @@
 Task `CollectLogs`: the REPORT lines of the trial's functions, page by page, into the bucket.
 
 The receiver's log is read minute by minute: above 100,000 invocations only every n-th minute. Where the plan's `log_t4`
-asks for it, the arrivals that receivers or watchers printed are collected beside them, every minute of them. Logs come
-late, so all are read again until there is a line for every request id that was recorded, for 5 minutes at most.
+asks for it, the arrivals that receivers or watchers printed are collected beside them, every minute of them; of
+transfers the reads that their processes printed, functions and tasks. Logs come late, so all are read again until there
+is a line for everything that was recorded, for 5 minutes at most.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput
 from stepbench.records.formats.report_lines import PATTERN, LogCollection, ReportPage, parse_reports
 from stepbench.records.formats.t4_lines import is_logged, t4_filter
+from stepbench.records.formats.transfer_log import transfer_filter
 from stepbench.records.storage import layout
 from stepbench.records.storage.refusals import unavailable
 from stepbench.records.storage.run_store import T4Page, logged_requests
+from stepbench.records.storage.stored_transfers import logged_reads, read_transfers
 
 if TYPE_CHECKING:
     from stepbench.stages.services import Services
@@ -39,6 +42,17 @@ FUNCTIONS = (
     "MeasureUtilisation",
 )
 """Which functions a trial runs before its logs are read, and so whose logs it reads."""
+TRANSFER = "RunTransfer"
+TRANSFER_FUNCTIONS = (
+    TRANSFER,
+    "RefreshSandboxes",
+    "PrepareTarget",
+    "SeedFiles",
+    "AwaitTarget",
+    "PlanPhase",
+    "AwaitArrivals",
+)
+"""The same of a trial of `transfer`."""
 MAX_INVOCATIONS = 100_000
 SLICE_MS = 60_000
 PAGE_EVENTS = 10_000
@@ -57,8 +71,8 @@ class _Cursor(Contract):
     """
     The content of the opaque token: where to read on. `every`: see `LogCollection`.
 
-    `function` counts through `FUNCTIONS`, where `receiver` stands for the first; past their end come the t4 lines of
-    `t4_function`, unless that is empty. `log_t4` is the plan's. `calls`: see `LogCollection`.
+    `function` counts through the functions, where `receiver` stands for the first; past their end come the records that
+    were printed into `line_groups`. `log_t4` is the plan's. `calls`: see `LogCollection`.
     """
 
     function: int = 0
@@ -71,23 +85,30 @@ class _Cursor(Contract):
     every: int
     deadline_ns: int
     log_t4: str = "none"
-    t4_function: str = ""
+    line_groups: tuple[str, ...] = ()
     receiver: str = RECEIVER
     calls: int = 0
 
     @property
-    def done(self) -> bool:
-        return self.function >= len(FUNCTIONS) + bool(self.t4_function)
+    def functions(self) -> tuple[str, ...]:
+        return TRANSFER_FUNCTIONS if self.receiver == TRANSFER else (self.receiver, *FUNCTIONS[1:])
 
     @property
-    def reads_t4(self) -> bool:
-        return self.function == len(FUNCTIONS)
+    def done(self) -> bool:
+        return self.function >= len(self.functions) + len(self.line_groups)
+
+    @property
+    def reads_lines(self) -> bool:
+        return self.function >= len(self.functions)
 
     @property
     def name(self) -> str:
-        if self.reads_t4:
-            return self.t4_function
-        return self.receiver if FUNCTIONS[self.function] == RECEIVER else FUNCTIONS[self.function]
+        if self.reads_lines:
+            return self.line_groups[self.function - len(self.functions)]
+        return self.functions[self.function]
+
+    def group(self, prefix: str) -> str:
+        return self.name if self.reads_lines else _function_group(self.name, prefix)
 
     @property
     def own_from_ms(self) -> int:
@@ -96,17 +117,17 @@ class _Cursor(Contract):
 
     @property
     def sliced(self) -> bool:
-        return self.name == self.receiver
+        return self.name.rpartition("-")[2] == self.receiver  # of its log group as well
 
     @property
     def stride(self) -> int:
-        """Return every how many-th minute is read; to sample t4 lines is the plan's business."""
-        return 1 if self.reads_t4 else self.every
+        """Return every how many-th minute is read; to sample lines of records is the plan's business."""
+        return 1 if self.reads_lines else self.every
 
     def span_ms(self) -> tuple[int, int]:
         """Return from and to of the slice; both included."""
         if not self.sliced:
-            begin = self.from_ms if self.reads_t4 else self.own_from_ms  # t4 lines name their trial
+            begin = self.from_ms if self.reads_lines else self.own_from_ms  # such lines name their trial
             return max(begin, self.resume_ms), self.to_ms
         begin = self.from_ms + self.slice * SLICE_MS
         return max(begin, self.resume_ms), min(begin + SLICE_MS - 1, self.to_ms)
@@ -154,17 +175,27 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
 
 
 def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
-    expected = len(_recorded(ref, "none", services)[0])
-    plan = services.trial(ref).plan
+    plan, prefix = services.trial(ref).plan, services.settings.function_prefix
+    groups: tuple[str, ...]
+    if plan.experiment == "transfer":
+        receiver, groups = TRANSFER, (_function_group(TRANSFER, prefix), f"/aws/ecs/{prefix}-{TRANSFER}Task")
+    else:
+        receiver, printing = plan.target.receiver, WATCHER if plan.pull else RECEIVER
+        groups = () if plan.log_t4 == "none" else (_function_group(printing, prefix),)
+    expected = len(_recorded(ref, receiver, "none", services)[0])
     return _Cursor(
         from_ms=_trial_start_ms(ref, services, now_ns) - _MARGIN_MS,
         to_ms=now_ns // 1_000_000 + _MARGIN_MS,
         every=-(-expected // MAX_INVOCATIONS) or 1,
         deadline_ns=now_ns + LATE_NS,
         log_t4=plan.log_t4,
-        t4_function="" if plan.log_t4 == "none" else WATCHER if plan.pull else RECEIVER,
-        receiver=plan.target.receiver,
+        line_groups=groups,
+        receiver=receiver,
     )
+
+
+def _function_group(function: str, prefix: str) -> str:
+    return f"/aws/lambda/{prefix}-{function}"
 
 
 def were_shared(run_id: str, since_ns: int, services: Services) -> bool:
@@ -189,7 +220,8 @@ def _read_page(ref: TrialRef, cursor: _Cursor, services: Services) -> _Cursor | 
     if answer is None:
         return None
     events, place = answer.get("events", ()), f"{cursor.slice:06d}-{cursor.page:04d}.json"
-    if cursor.reads_t4:
+    if cursor.reads_lines:
+        place = f"{cursor.function:02d}-{place}"
         page = T4Page(lines=tuple(event["message"] for event in events))
         if page.lines:
             services.runs.put_model(layout.trial_key(ref, f"t4-logs/{place}"), page)
@@ -201,8 +233,9 @@ def _read_page(ref: TrialRef, cursor: _Cursor, services: Services) -> _Cursor | 
 
 def _request_page(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[str, Any] | None:
     from_ms, to_ms = cursor.span_ms()
-    group = f"/aws/lambda/{services.settings.function_prefix}-{cursor.name}"
-    pattern = t4_filter(ref.tag) if cursor.reads_t4 else PATTERN
+    group = cursor.group(services.settings.function_prefix)
+    printed = transfer_filter if cursor.receiver == TRANSFER else t4_filter
+    pattern = printed(ref.tag) if cursor.reads_lines else PATTERN
     more = {"nextToken": cursor.next} if cursor.next else {}
     try:
         answer: dict[str, Any] = services.aws("logs").filter_log_events(
@@ -220,7 +253,8 @@ def _request_page(ref: TrialRef, cursor: _Cursor, services: Services) -> dict[st
 
 
 def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollection:
-    expected, wanted = _recorded(ref, cursor.log_t4, services)
+    expected, wanted = _recorded(ref, cursor.receiver, cursor.log_t4, services)
+    logged = logged_reads if cursor.receiver == TRANSFER else logged_requests
     seen: set[str] = set()
     for key in services.runs.keys(layout.trial_key(ref, f"logs/{cursor.receiver}/")):
         seen.update(line.request_id for line in services.runs.get_model(key, ReportPage).lines)
@@ -229,14 +263,17 @@ def _compare(ref: TrialRef, cursor: _Cursor, services: Services) -> LogCollectio
         expected=len(expected),
         seen=len(expected & seen),
         t4_expected=len(wanted),
-        t4_seen=len(wanted & logged_requests(ref, services.runs)) if wanted else 0,
+        t4_seen=len(wanted & logged(ref, services.runs)) if wanted else 0,
         calls=cursor.calls,
         shared=were_shared(ref.run_id, cursor.own_from_ms * 1_000_000, services),
     )
 
 
-def _recorded(ref: TrialRef, log_t4: str, services: Services) -> tuple[set[str], set[str]]:
-    """Return request ids of receivers' invocations, and of all items that are to be in the log."""
+def _recorded(ref: TrialRef, receiver: str, log_t4: str, services: Services) -> tuple[set[str], set[str]]:
+    """Return request ids of receivers' invocations, or of transfers', and names of records that have to be in a log."""
+    if receiver == TRANSFER:
+        rows = read_transfers(ref, services.runs)
+        return {row.task for row in rows if row.platform == "lambda"}, {row.name for row in rows}
     received, logged = set[str](), set[str]()
     for item in services.table.t4_items(ref.tag):
         request_id = str(item["sk"]).rpartition("#")[0]

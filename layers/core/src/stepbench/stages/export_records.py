@@ -19,6 +19,7 @@ from stepbench.records.formats.parquet import DESCRIPTION, METADATA, RECORDS_SCH
 from stepbench.records.join.reader import read_records
 from stepbench.records.join.sent import NO_ATTEMPT
 from stepbench.records.storage import layout
+from stepbench.stages.export_transfers import export_transfers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +47,8 @@ def export_records(task: ExportRecordsInput, services: Services) -> ExportRecord
         RecordsUnavailableError: bucket or table do not answer.
     """
     spec = services.trial(task.ref)
+    if spec.plan.experiment == "transfer":
+        return export_transfers(spec, services.runs)
     records = read_records(spec, services.runs, services.table, details=True)
     records = replace(records, broken_off=bool(task.failure.Error))
     key = layout.trial_key(task.ref, "records.parquet")
@@ -65,7 +68,7 @@ def _metadata(records: TrialRecords, failure: str) -> dict[str, str]:
         "name": spec.name,
         "store": spec.plan.target.store,
         "experiment": spec.plan.experiment,
-        "drain_limit_s": spec.plan.drain_limit_s,
+        "drain_limit_s": spec.offered.drain_limit_s,
         "failure": failure,
         "phases": [phase.model_dump() for phase in _phases(records)],
         "beside": {"canaries": joined.canaries, "unmatched": joined.unmatched},

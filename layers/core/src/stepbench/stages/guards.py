@@ -17,6 +17,7 @@ from stepbench.contracts.target import (
     OnDemandCapacity,
     ProvisionedCapacity,
 )
+from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs.dynamodb import blob_write_units
 from stepbench.errors import PlanError, Problem
 from stepbench.observability import logger
@@ -27,7 +28,7 @@ from stepbench.stages.plan_phase import concurrency
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.plan import Plan, TrialPlan
+    from stepbench.contracts.plan import AnyTrial, Plan
     from stepbench.contracts.runs import RunRecord, RunRequest
     from stepbench.stages.services import Services
 
@@ -135,8 +136,10 @@ def read_quotas(services: Services) -> Quotas:
     return found
 
 
-def sandboxes(trial: TrialPlan) -> tuple[int, int]:
-    """Return how many sandboxes a trial's writers, and its receivers, need at once."""
+def sandboxes(trial: AnyTrial) -> tuple[int, int]:
+    """Return how many sandboxes a trial's writers or transfers, and its receivers, need at once."""
+    if isinstance(trial, TransferTrial):
+        return (trial.concurrency if "lambda" in trial.platforms else 0), 0
     writers = max(concurrency(trial, phase) for phase in range(len(trial.phases)))
     target = trial.target
     if trial.pull or not target.trigger:
@@ -149,7 +152,7 @@ def sandboxes(trial: TrialPlan) -> tuple[int, int]:
     return (0 if trial.load_from == "host" else writers), receivers
 
 
-def history_events(trial: TrialPlan) -> int:
+def history_events(trial: AnyTrial) -> int:
     """Return how many events the trial machine's history has, at most; writers have histories of their own."""
     looks = MAX_PRECISION_CHECKS * sum(phase.until is not None for phase in trial.phases)
     looks += METRICS_WAIT_S // METRICS_LOOP_S * sum(phase.probe or phase.uses_found_rate for phase in trial.phases)
@@ -179,7 +182,12 @@ def _sandbox_problems(plan: Plan, quotas: Quotas) -> Iterator[Problem]:
             f"{OTHER_FUNCTIONS} others), and the account has {_told(quotas.sandboxes, quotas.sandboxes_source)}"
         )
         remedy = "Lower writers or max_concurrency, offer less, or have Lambda's quota Concurrent executions raised."
-        yield Problem(f"trials[{trial.source}].writers", str(trial.plan.writers), message, remedy)
+        field, value = (
+            ("concurrency", trial.plan.concurrency)
+            if isinstance(trial.plan, TransferTrial)
+            else ("writers", trial.plan.writers)
+        )
+        yield Problem(f"trials[{trial.source}].{field}", str(value), message, remedy)
 
 
 def _unit_problems(plan: Plan, quotas: Quotas) -> Iterator[Problem]:
@@ -204,18 +212,18 @@ def _told(quota: int, source: str) -> str:
     return f"{quota:,}, {source}" if source else f"{quota:,}"
 
 
-def _peak_per_s(trial: TrialPlan) -> float:
+def _peak_per_s(trial: AnyTrial) -> float:
     """Return the highest rate that is offered; closed loops have none that a plan knows."""
     return max((step.rate_per_s for phase in trial.phases for step in phase.load), default=0.0)
 
 
-def _peak_units(trial: TrialPlan) -> float:
-    if trial.workload is not None:
+def _peak_units(trial: AnyTrial) -> float:
+    if isinstance(trial, TransferTrial) or trial.workload is not None:
         return 0.0  # a mix of operations of several sizes: what its table refuses is counted as failed
     return _peak_per_s(trial) * blob_write_units(trial)
 
 
-def _provisioned(trial: TrialPlan) -> int | None:
+def _provisioned(trial: AnyTrial) -> int | None:
     """Return the most write units that a trial's table is given; None if it is paid by request all the time."""
     if not isinstance(trial.target, DynamoDbTarget):
         return None

@@ -51,7 +51,7 @@ def measure_utilisation(
     schedule = services.runs.find_model(layout.phase_key(task.ref, task.phase, "plan.json"), PhaseSchedule)
     if schedule is None:
         return MeasureUtilisationOutput(done=True)
-    planned_ns = schedule.start_at_ns + round(spec.plan.phases[task.phase].length_s * _SECOND_NS)
+    planned_ns = schedule.start_at_ns + round(spec.offered.phases[task.phase].length_s * _SECOND_NS)
     end_ns = services.table.stop_at_ns(spec.tag, task.phase) or planned_ns
     reading = _read(spec, schedule.start_at_ns, end_ns, services, build)
     if not reading.whole:
@@ -67,7 +67,7 @@ def _read(spec: TrialSpec, from_ns: int, to_ns: int, services: Services, build: 
     except ValueError as error:
         return Reading(None, whole=True, text=str(error))
     if meter is None:
-        return Reading(None, whole=True, text=f"this stack knows no metric of {spec.plan.target.store}")
+        return Reading(None, whole=True, text=f"this stack knows no metric of {spec.offered.target.store}")
     since_s = (services.clock.now_ns() - to_ns) / _SECOND_NS
     if since_s < meter.period_s:  # the last value may still change
         return Reading(None, whole=False, text="")
@@ -82,11 +82,11 @@ def _read(spec: TrialSpec, from_ns: int, to_ns: int, services: Services, build: 
 def _store(
     task: MeasureUtilisationInput, spec: TrialSpec, reading: Reading, span_ns: tuple[int, int], services: Services
 ) -> None:
-    phase, length_s = spec.plan.phases[task.phase], (span_ns[1] - span_ns[0]) / _SECOND_NS
+    phase, length_s = spec.offered.phases[task.phase], (span_ns[1] - span_ns[0]) / _SECOND_NS
     measured = Utilisation(
         phase=phase.name,
         probe=phase.probe,
-        offered_per_s=_due(spec.plan, task.phase, span_ns[1] - span_ns[0]) / length_s,
+        offered_per_s=_due(spec.offered, task.phase, span_ns[1] - span_ns[0]) / length_s,
         achieved_per_s=_acknowledged(task.ref, task.phase, span_ns[1], services) / length_s,
         utilisation=reading.utilisation,
         text=reading.text,

@@ -19,18 +19,20 @@ from pydantic import ValidationError
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import SLICE_S, TrialSpec
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput, WriterItem
+from stepbench.contracts.transfer import TransferTrial
 from stepbench.drivers.dynamodb.meter import TABLE_PERIOD_S
 from stepbench.drivers.metering import metric_of, metric_parameter
 from stepbench.errors import LoadHostLostError, Problem, RateNotFoundError
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import read_utilisations
+from stepbench.stages.plan_transfers import plan_transfers
 from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.stats.bracketing import Decision, decide_after, describe_probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.plan import FindRate, Phase, TrialPlan, TrialRef
+    from stepbench.contracts.plan import AnyTrial, FindRate, Phase, TrialPlan, TrialRef
     from stepbench.contracts.search import Utilisation
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
@@ -53,16 +55,19 @@ def plan_phase(task: PlanPhaseInput, services: Services) -> PlanPhaseOutput:
 
     Raises:
         RateNotFoundError: the phase is to be offered at a rate that was not found.
+        TargetUnavailableError: a file of a trial of `transfer` is not there.
         LoadHostLostError: its load is to come from a load host, and none takes writers, or not as many at once.
         TrialCancelledError: the trial is to stop.
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
+    if isinstance(spec.plan, TransferTrial):
+        return plan_transfers(spec, services)
     rated = None if spec.plan.phases[task.phase].gapless else with_found_rate(spec, task.phase, services)
     if rated is None:
         return PlanPhaseOutput(needed=False, items_bucket="", items_key="", max_concurrency=1)
     if spec.plan.load_from == "host":
-        _require_load_host(concurrency(spec.plan, task.phase), services)
+        _require_load_host(concurrency(spec.offered, task.phase), services)
     if rated is not spec:
         services.runs.put_model(layout.trial_key(task.ref, "trial.json"), rated)
     return _schedule(task, rated, services)
@@ -89,33 +94,33 @@ def _require_load_host(writers: int, services: Services) -> None:
 
 def _schedule(task: PlanPhaseInput, spec: TrialSpec, services: Services) -> PlanPhaseOutput:
     lead_s = writers_lead_s(spec, services.settings)
-    ahead_s = lead_s + MARGIN_OF_LEAD * lead_s + MARGIN_PER_WRITER_S * spec.plan.writers
+    ahead_s = lead_s + MARGIN_OF_LEAD * lead_s + MARGIN_PER_WRITER_S * spec.offered.writers
     start_at_ns = services.clock.now_ns() + math.ceil(ahead_s * _SECOND_NS)
     items: list[WriterItem] = []
-    for phase in spec.plan.planned_together(task.phase):
+    for phase in spec.offered.planned_together(task.phase):
         items += _items(task.ref, spec, phase, start_at_ns, lead_s)
         key = layout.phase_key(task.ref, phase, "plan.json")
         services.runs.put_model(key, PhaseSchedule(start_at_ns=start_at_ns))
-        start_at_ns += round(spec.plan.phases[phase].length_s * _SECOND_NS)
+        start_at_ns += round(spec.offered.phases[phase].length_s * _SECOND_NS)
     items_key = layout.phase_key(task.ref, task.phase, "items.json")
     services.runs.put_json(items_key, [item.model_dump(mode="json") for item in items])
     return PlanPhaseOutput(
-        items_bucket=services.runs.bucket, items_key=items_key, max_concurrency=concurrency(spec.plan, task.phase)
+        items_bucket=services.runs.bucket, items_key=items_key, max_concurrency=concurrency(spec.offered, task.phase)
     )
 
 
 def writers_lead_s(spec: TrialSpec, settings: Settings) -> float:
     """Return how long before its start a writer is called, without what the Map takes to have every child waiting."""
-    starts_s = min(EMULATED_START_S * (spec.plan.writers - 1), MOST_EMULATED_START_S)
+    starts_s = min(EMULATED_START_S * (spec.offered.writers - 1), MOST_EMULATED_START_S)
     return settings.lead_s + (starts_s if settings.emulator else 0)
 
 
 def _items(ref: TrialRef, spec: TrialSpec, phase: int, start_at_ns: int, lead_s: float) -> Iterator[WriterItem]:
     """Yield items slice by slice: with twice the writers running, each successor waits before its turn."""
-    for slice_ in range(spec.plan.phases[phase].slices):
+    for slice_ in range(spec.offered.phases[phase].slices):
         slice_start_ns = start_at_ns + slice_ * SLICE_S * _SECOND_NS
         wait_until = _iso_ms(slice_start_ns - math.ceil(lead_s * _SECOND_NS))
-        for writer in range(spec.plan.writers):
+        for writer in range(spec.offered.writers):
             yield WriterItem(
                 ref=ref,
                 phase=phase,
@@ -123,7 +128,7 @@ def _items(ref: TrialRef, spec: TrialSpec, phase: int, start_at_ns: int, lead_s:
                 slice=slice_,
                 start_at_ns=slice_start_ns,
                 wait_until=wait_until,
-                load_from=spec.plan.load_from,
+                load_from=spec.offered.load_from,
             )
 
 
@@ -148,10 +153,10 @@ PERIODS_NEEDED = 2
 """Any stretch of so many of the metric's periods holds a whole one."""
 
 
-def finding_problems(source: int, trial: TrialPlan, settings: Settings) -> Iterator[Problem]:
+def finding_problems(source: int, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
     """Yield why the utilisation that a search needs cannot be read: the trial would find out after its first probe."""
     find = trial.find_rate
-    if find is None:
+    if isinstance(trial, TransferTrial) or find is None:
         return
     at, store = f"trials[{source}].find_rate", trial.target.store
     parameter = metric_parameter(store)

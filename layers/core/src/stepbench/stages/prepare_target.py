@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput
+from stepbench.drivers.protocol import Substituted
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
 from stepbench.records.storage import layout
@@ -24,7 +25,7 @@ from stepbench.stages.tear_down_target import cancel, tear_down
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.target import Target
+    from stepbench.contracts.target import AnyTarget
     from stepbench.drivers.protocol import Driver
     from stepbench.records.storage.trial_table import Lease
     from stepbench.settings import Settings
@@ -71,10 +72,23 @@ def prepare_target(
         opened.run(_prepare(spec, opened.driver, services))
         undo_if_cancelled(spec, opened, services)
         _await_ready(spec, opened, services)
-        emulated = is_emulated(spec.plan.target, services.settings)
-        provider = services.settings.emulator if emulated else opened.run(opened.driver.provider())
-    services.runs.put_json(layout.trial_key(task.ref, "provider.json"), {"provider": provider, "emulated": emulated})
-    return PrepareTargetOutput(lanes=WATCH_LANES if spec.plan.pull else (), ready_by=_ready_by(spec, services))
+        noted = _describe(spec, opened, services)
+    services.runs.put_json(layout.trial_key(task.ref, "provider.json"), noted)
+    return PrepareTargetOutput(
+        lanes=WATCH_LANES if spec.plan.pull else (),
+        seeds=spec.plan.experiment == "transfer",
+        ready_by=_ready_by(spec, services),
+    )
+
+
+def _describe(spec: TrialSpec, opened: OpenDriver, services: Services) -> dict[str, Any]:
+    """Return what serves the trial's store, or stores, as the report names it."""
+    if isinstance(opened.driver, Substituted):
+        provider, stand_ins = opened.run(opened.driver.provider()), opened.run(opened.driver.stand_ins())
+        return {"provider": provider, "emulated": bool(stand_ins), "stand_ins": stand_ins}
+    emulated = is_emulated(spec.plan.target, services.settings)
+    provider = services.settings.emulator if emulated else opened.run(opened.driver.provider())
+    return {"provider": provider, "emulated": emulated}
 
 
 def _take_lease(
@@ -150,7 +164,7 @@ def _give_back_if_cancelled(spec: TrialSpec, target: str, services: Services) ->
         raise
 
 
-def is_emulated(target: Target, settings: Settings) -> bool:
+def is_emulated(target: AnyTarget, settings: Settings) -> bool:
     """Return whether an emulator plays this store, so that its latencies are labelled as such."""
     return bool(settings.emulator) and target.endpoint is None and isinstance(target, S3Target | DynamoDbTarget)
 

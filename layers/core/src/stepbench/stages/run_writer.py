@@ -139,7 +139,7 @@ def _sample_clock(attempt: _Attempt) -> None:
 
 
 def _plan(attempt: _Attempt) -> None:
-    item, plan, bench = attempt.task.item, attempt.spec.plan, attempt.bench
+    item, plan, bench = attempt.task.item, attempt.spec.offered, attempt.bench
     timer = bench.timer(attempt.clock, spin_ns(most_alarms_per_s(plan, item.phase), _cores(attempt)))
     ends = Ends(bench.drain_s, bench.grace_s)
     instruments = Instruments(attempt.clock, timer, ends, lambda: _flush_early(attempt))
@@ -221,7 +221,7 @@ def _beat_and_read_flags(attempt: _Attempt) -> tuple[str | None, bool, int | Non
 def _find_stop(attempt: _Attempt) -> int | None:
     """Return where the phase ends, if it is one that ends when it is sure, and it is."""
     phase = attempt.task.item.phase
-    if attempt.spec.plan.phases[phase].until is None:
+    if attempt.spec.offered.phases[phase].until is None:
         return None
     return attempt.services.table.stop_at_ns(attempt.task.item.ref.tag, phase)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput, ValidatePlanOutput
 from stepbench.contracts.runs import RunRecord, RunRequest
+from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs import estimate
 from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.planning import check_budget, expand, expanded, require_servers
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from stepbench.contracts.plan import Plan, TrialPlan, TrialSpec
+    from stepbench.contracts.plan import AnyTrial, Plan, TrialSpec
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
 
@@ -121,12 +122,30 @@ def _stack_problems(plan: Plan, settings: Settings) -> Iterator[Problem]:
                 message = "needs an Aurora Serverless v2 cluster, and this stack has none"
                 remedy = "Remove it, or deploy with AuroraPostgresql=serverless."
                 yield Problem(f"{at}.phases[{index}].scale", "serverless_v2", message, remedy)
+        yield from _transfer_problems(at, trial.plan, settings)
         yield from _load_host_problems(at, trial.plan, settings)
         yield from finding_problems(trial.source, trial.plan, settings)
 
 
-def _load_host_problems(at: str, trial: TrialPlan, settings: Settings) -> Iterator[Problem]:
-    if trial.load_from != "host":
+def _transfer_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
+    """Yield what of the stack a trial of `transfer` lacks: a platform, or a place for its files."""
+    if not isinstance(trial, TransferTrial):
+        return
+    if "s3" in trial.sources and not settings.files_bucket:
+        yield Problem(f"{at}.sources", '"s3"', "needs a bucket for files, and this stack has none", "Update the stack.")
+    if "efs" in trial.sources and not settings.files_folder:
+        message = "needs a file system, and this stack has none"
+        yield Problem(f"{at}.sources", '"efs"', message, "Remove it, or deploy with Efs=on (docs/deploy.md).")
+    there = settings.transfer_platforms.split(",")
+    for place, platform in enumerate(trial.platforms):
+        if platform not in there:
+            message = "runs no transfers on this stack"
+            remedy = "Remove it, or deploy with Fargate=on (docs/deploy.md)."
+            yield Problem(f"{at}.platforms[{place}]", f'"{platform}"', message, remedy)
+
+
+def _load_host_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
+    if isinstance(trial, TransferTrial) or trial.load_from != "host":
         return
     if not settings.load_host_writers:
         message = "needs a load host, and this stack has none"

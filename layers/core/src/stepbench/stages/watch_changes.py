@@ -110,12 +110,12 @@ def watch_changes(
     ends_ns = turns.ends_ns(task.lane, services.clock.now_ns())
     stopped = False
     if ends_ns is not None:
-        t4_log = T4Log(lambda _tag: spec.plan.log_t4)
-        log = WatchLog(task.ref.tag, spec.plan.target.store, task.lane, t4_log)
+        t4_log = T4Log(lambda _tag: spec.offered.log_t4)
+        log = WatchLog(task.ref.tag, spec.offered.target.store, task.lane, t4_log)
         turn = _Turn(task.ref, task.lane, services, pace, log, ends_ns)
         stopped = pace.run(_hold(turn, build(spec, services.settings, services.clock)))
     now_ns = services.clock.now_ns()
-    gate_s = spec.plan.watch_loop_s if pace.gate_s is None else pace.gate_s
+    gate_s = spec.offered.watch_loop_s if pace.gate_s is None else pace.gate_s
     # A Wait state cuts its time stamp to the second; before its turn a lane would only be told to wait again.
     turn_ns = math.ceil(turns.next_start_ns(task.lane, now_ns) / 1e9) * 10**9
     next_ns = min(turn_ns, now_ns + round(gate_s * 1e9))

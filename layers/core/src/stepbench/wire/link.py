@@ -8,7 +8,7 @@ is one piece of bytes and one answer; the store's own part is two functions, whi
     self._links = Links(self._connect, self._clock)
     ...
     def prepare_request(self, request: Request) -> PendingRequest:
-        link = self._links[request.client // self._spec.plan.writers]
+        link = self._links[request.client // self._spec.offered.writers]
         return LinkedRequest(link, encode(request), judge)
 
 Clients are numbered over all writers, and client c is one of writer c mod writers; so the division numbers a writer's

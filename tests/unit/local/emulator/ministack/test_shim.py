@@ -49,6 +49,9 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
         "AWS::Lambda::Function": {"create": None, "update": None},
         "AWS::Lambda::LayerVersion": {"create": None},
     }
+    for module_name, table in (("ecs", "_ACTION_MAP"), ("stepfunctions", "_SERVICE_DISPATCH")):
+        if table != without:
+            setattr(sys.modules[f"ministack.services.{module_name}"], table, {})
     for (module_name, holder), names in shim.METHODS.items():
         methods = {method: None for method in names if method != without}
         setattr(sys.modules[module_name], holder, type(holder, (), methods))
@@ -57,7 +60,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, *, without: str = "") -> None:
         runtime._lock, runtime._workers = threading.Lock(), {}
 
 
-@pytest.mark.parametrize("gone", ["_resolve_layer_zip", "_run_distributed_map", "_await_init"])
+@pytest.mark.parametrize("gone", ["_resolve_layer_zip", "_run_distributed_map", "_await_init", "_mark_task_stopped"])
 def test_a_missing_symbol_stops_the_start_and_is_named(monkeypatch: pytest.MonkeyPatch, gone: str) -> None:
     """Another version of MiniStack, half patched, would measure something else."""
     stand_ins(monkeypatch, without=gone)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report acknowledged events that did not arrive."""
-    limit = f"{evidence.spec.plan.drain_limit_s:g} s"
-    arrives = measure_of(evidence.spec.plan.experiment).arrives
+    limit = f"{evidence.spec.offered.drain_limit_s:g} s"
+    arrives = measure_of(evidence.spec.offered.experiment).arrives
     lost, late = findings.total("lost"), findings.total("late")
     if lost and arrives:
         events = counted(lost, "acknowledged event")
@@ -34,7 +34,7 @@ def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]
         elif findings.failure is not None:
             text = f"{events} had not arrived; the trial failed, and may not have waited {limit}."
             remedy = "Run the trial again: what is lost shows in one that goes to its end."
-        text += _describe_failed_invocations(evidence, evidence.spec.plan.target.receiver)
+        text += _describe_failed_invocations(evidence, evidence.spec.offered.target.receiver)
         joined = evidence.joined
         about = windows_with(findings.measured_windows, joined.acknowledged & ~joined.arrived)
         yield Caveat(kind="lost_events", text=text, remedy=remedy, windows=about)

@@ -22,7 +22,7 @@ DRIFT_NS = 100_000
 
 def find_unmeasured_clocks(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report latencies that compare two clocks whose offset is not known."""
-    if findings.clock.offset_ms is None and measure_of(evidence.spec.plan.experiment).arrives:
+    if findings.clock.offset_ms is None and measure_of(evidence.spec.offered.experiment).arrives:
         one_clock = find_same_sandbox(evidence) is not None
         what = "Response times and lateness" if one_clock else "Latencies that end at t4"
         text = f"{what} compare two clocks, {findings.clock.text}."
@@ -43,7 +43,7 @@ def find_other_sandboxes(evidence: Evidence, _findings: Findings) -> Iterator[Ca
     same = find_same_sandbox(evidence)
     if same is None:
         return
-    measured = np.array([phase.measured for phase in evidence.spec.plan.phases], dtype=np.bool_)
+    measured = np.array([phase.measured for phase in evidence.spec.offered.phases], dtype=np.bool_)
     counted = evidence.joined.arrived & measured[evidence.joined.phase]
     other = int(np.count_nonzero(counted & ~same))
     if other:

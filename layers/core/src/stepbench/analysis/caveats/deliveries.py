@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def find_duplicates(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report events that were delivered or sent more than once."""
     duplicates, twice = findings.total("duplicates"), evidence.joined.sent_twice
-    if not measure_of(evidence.spec.plan.experiment).arrives:
+    if not measure_of(evidence.spec.offered.experiment).arrives:
         if twice:
             text = f"{twice} operations were sent by two attempts of a writer."
             yield Caveat(kind="duplicates", text=text, remedy="The earlier attempt's count; look why it was repeated.")
@@ -34,25 +34,25 @@ def find_duplicates(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
 
 def find_malformed_events(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
     """Report delivered records that name no event."""
-    if evidence.malformed and measure_of(evidence.spec.plan.experiment).arrives:
+    if evidence.malformed and measure_of(evidence.spec.offered.experiment).arrives:
         text = f"{evidence.malformed} delivered records named no event."
         yield Caveat(kind="malformed_events", text=text, remedy="Keep other writers away from the target.")
 
 
 def find_records_in_fallback(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
     """Report arrivals that the results table could not take."""
-    if evidence.records.in_fallback and measure_of(evidence.spec.plan.experiment).arrives:
+    if evidence.records.in_fallback and measure_of(evidence.spec.offered.experiment).arrives:
         text = f"{evidence.records.in_fallback} arrival records went to the bucket, since the results table was down."
         yield Caveat(kind="t4_in_fallback", text=text, remedy="Raise the results table's throughput.")
 
 
 def find_cold_starts(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report measured events that a cold start received."""
-    if not measure_of(evidence.spec.plan.experiment).arrives:
+    if not measure_of(evidence.spec.offered.experiment).arrives:
         return
     cold = sum(
         int(np.count_nonzero(events.cold & events.arrived))
-        for number, phase in enumerate(evidence.spec.plan.phases)
+        for number, phase in enumerate(evidence.spec.offered.phases)
         if phase.measured
         for events in (evidence.joined.of_phase(number),)
     )

@@ -48,7 +48,7 @@ def find_missing_writers(evidence: Evidence, findings: Findings) -> Iterator[Cav
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
         text = f"{counted(len(missing), 'writer')} did not run, or did not end in order: {shown}"
-        where = "RunWriter" if evidence.spec.plan.load_from == "lambda" else "the load host"
+        where = "RunWriter" if evidence.spec.offered.load_from == "lambda" else "the load host"
         remedy = f"See the failed children of OfferLoad's map run, and the log of {where}."
         remedy = STOPPED_REMEDY if findings.cancelled else remedy
         yield Caveat(kind="missing_writer", text=text, remedy=remedy)
@@ -70,4 +70,4 @@ def _describe_writer(slot: tuple[int, int, int], evidence: Evidence) -> str:
     phase, writer, slice_ = slot
     failure = evidence.missing.get(slot)
     why = f" ({failure.error}: {failure.cause[:_CAUSE_CHARS]})" if failure else ""
-    return f"writer {writer} in slice {slice_} of {evidence.spec.plan.phases[phase].name}{why}"
+    return f"writer {writer} in slice {slice_} of {evidence.spec.offered.phases[phase].name}{why}"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def find_shortened_phases(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
     """Report phases that had offered all operations that a trial may keep before their end."""
-    for number, phase in enumerate(evidence.spec.plan.phases):
+    for number, phase in enumerate(evidence.spec.offered.phases):
         if evidence.records.at_most_rows(number):
             text = f"A writer in phase {phase.name} stopped early: it had offered all operations that a trial may keep."
             text += " What came after that is of fewer clients."

@@ -62,14 +62,14 @@ def find_saturation(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     invocation then is in that lateness. What a stall of the store delayed is left out; what queued behind a writer that
     had stood still is no queue, and that it did is said whatever the quantiles are.
     """
-    if evidence.spec.plan.target.receiver == "CheckClock":
+    if evidence.spec.offered.target.receiver == "CheckClock":
         return
     stalls = findings.stalls
     delays = {phase: _delayed_in_phase(evidence, phase, stalls) for phase in {stall.phase for stall in stalls}}
     queues = _find_queues(evidence, delays)
     for place, (window, result) in enumerate(zip(findings.measured_windows, findings.windows, strict=True)):
         found: Iterable[Caveat] = ()
-        if evidence.spec.plan.phases[window.phase].closed is None:
+        if evidence.spec.offered.phases[window.phase].closed is None:
             found = _check_lateness(evidence, window, delays.get(window.phase), queues)
         elif result.operations is not None:
             found = _check_generator(evidence, result.name, result.operations)
@@ -77,7 +77,7 @@ def find_saturation(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     if queues.matter:
         text = (
             f"{queues.waited} of {queues.judged} measured events waited for one of "
-            f"{evidence.spec.plan.max_in_flight} places in flight of their writer: response times contain that, "
+            f"{evidence.spec.offered.max_in_flight} places in flight of their writer: response times contain that, "
             "latencies from t1 do not."
         )
         yield Caveat(kind="saturated_generator", text=text, remedy="Raise max_in_flight or writers, or lower the rate.")
@@ -154,7 +154,7 @@ def _delayed_in_phase(evidence: Evidence, phase: int, stalls: Sequence[Stall]) -
     own = [(stall.begin_ns, stall.end_ns) for stall in stalls if stall.phase == phase]
     first, end = grid.span_of_phase(phase)
     found = np.zeros(end - first, dtype=np.bool_)
-    if evidence.spec.plan.phases[phase].closed is None:
+    if evidence.spec.offered.phases[phase].closed is None:
         for slot in np.nonzero(grid.phase == phase)[0].tolist():
             events = evidence.joined.of_slot(slot)
             found[events.first - first : events.first - first + events.size] = delayed(own, events)
@@ -163,14 +163,14 @@ def _delayed_in_phase(evidence: Evidence, phase: int, stalls: Sequence[Stall]) -
 
 def _more_cpu(evidence: Evidence) -> str:
     """Name what gives writers more CPU where they run."""
-    on_host = evidence.spec.plan.load_from == "host"
+    on_host = evidence.spec.offered.load_from == "host"
     return "a load host with more cores" if on_host else "more memory (CPU) per writer"
 
 
 def _check_generator(evidence: Evidence, window: str, found: OperationsResult) -> Iterator[Caveat]:
     if not found.held_back:
         return
-    writers = evidence.spec.plan.writers
+    writers = evidence.spec.offered.writers
     share, cpu, alone = found.generator_share or 0, found.generator_cpu or 0, (found.clients or 0) <= writers
     remedy = f"Use more writers, {_more_cpu(evidence)}, or fewer clients; on one machine, close what else runs."
     if share > MOST_GENERATOR_SHARE:
@@ -190,17 +190,17 @@ def _check_generator(evidence: Evidence, window: str, found: OperationsResult) -
 
 def _find_queues(evidence: Evidence, delays: Mapping[int, NDArray[np.bool_]]) -> _Queues:
     """Count measured events that were sent late, as soon as a place was free, and all that are judged."""
-    grid, phases = evidence.joined.grid, evidence.spec.plan.phases
+    grid, phases = evidence.joined.grid, evidence.spec.offered.phases
     waited, judged, standstills = 0, 0, []
     for slot, phase in enumerate(grid.phase.tolist()):
         if phases[phase].measured and phases[phase].load:
             events = evidence.joined.of_slot(slot)
-            spans = tuple(find_standstills(events, evidence.spec.plan.max_in_flight))
+            spans = tuple(find_standstills(events, evidence.spec.offered.max_in_flight))
             left_out = delayed(spans, events)
             if phase in delays:
                 first = events.first - grid.span_of_phase(phase)[0]
                 left_out |= delays[phase][first : first + events.size]
-            counts = _count_queued_in_slot(events, left_out, evidence.spec.plan.max_in_flight)
+            counts = _count_queued_in_slot(events, left_out, evidence.spec.offered.max_in_flight)
             waited, judged = waited + counts[0], judged + counts[1]
             standstills += [(phase, span) for span in spans]
     return _Queues(waited, judged, standstills)

@@ -19,7 +19,7 @@ _DEFAULT_BATCH = DynamoDbTarget.model_fields["batch_size"].default
 
 def find_ignored_batching_window(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
     """Report a batching window that an emulator does not keep."""
-    target = evidence.spec.plan.target
+    target = evidence.spec.offered.target
     if isinstance(target, DynamoDbTarget) and _is_window_ignored(target, evidence):
         text = f"{evidence.provider} ignores the batching window of {target.batching_window_s} s."
         yield Caveat(
@@ -34,7 +34,7 @@ def find_unreached_batch_size(evidence: Evidence, findings: Findings) -> Iterato
 
     A batch size of 1 is always reached.
     """
-    target = evidence.spec.plan.target
+    target = evidence.spec.offered.target
     if not isinstance(target, DynamoDbTarget) or not _is_studied(evidence, target):
         return
     found = {place: each.deliveries for place, each in enumerate(findings.windows) if each.deliveries}
@@ -56,7 +56,7 @@ def find_unreached_batch_size(evidence: Evidence, findings: Findings) -> Iterato
 
 def find_filter(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     """Report a filter on a stream: its events are not told apart from lost ones, or it let everything pass."""
-    target, account = evidence.spec.plan.target, findings.accounting
+    target, account = evidence.spec.offered.target, findings.accounting
     if not isinstance(target, DynamoDbTarget) or target.filter is None:
         return
     if account and 0 < account.ok == account.ok_arrived:
@@ -82,5 +82,5 @@ def _why_so_small(evidence: Evidence, target: DynamoDbTarget) -> str:
         return f"{evidence.provider} ignores the batching window, and hands over what has come since it last looked."
     if not target.batching_window_s:
         return "Without a batching window, an invocation is handed what has come since the one before: too few."
-    due = max(step.rate_per_s for phase in evidence.spec.plan.phases if phase.measured for step in phase.load)
+    due = max(step.rate_per_s for phase in evidence.spec.offered.phases if phase.measured for step in phase.load)
     return f"At {rate(due)}/s too few came in {target.batching_window_s} s to any of the table's shards."

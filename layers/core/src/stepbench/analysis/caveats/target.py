@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 def find_emulated_store(evidence: Evidence, _findings: Findings) -> Iterator[Caveat]:
     """Report a store that something else plays."""
     if evidence.emulated:
-        text = (
-            f"{evidence.spec.plan.target.store} is played by {evidence.provider}: its latencies say nothing about AWS."
-        )
+        store = evidence.spec.offered.target.store
+        text = f"{store} is played by {evidence.provider}: its latencies say nothing about AWS."
         yield Caveat(kind="emulated", text=text, remedy="Run the plan on AWS (sam deploy).")

@@ -24,7 +24,7 @@ def find_watch_gaps(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     gaps = _under_load(evidence)
     spans = "; ".join(_describe(evidence, gap) for gap in gaps[:_SHOWN]) + ("; …" if len(gaps) > _SHOWN else "")
     text = (
-        f"{events} events were acknowledged while nobody watched {evidence.spec.plan.target.store} ({spans}). They "
+        f"{events} events were acknowledged while nobody watched {evidence.spec.offered.target.store} ({spans}). They "
         "arrived when the watch was taken up again, which says nothing about the store: they are in no latency."
     )
     remedy = "Find out from WatchChanges' log why its watcher ended or stood still; run the trial again."
@@ -42,4 +42,4 @@ def _describe(evidence: Evidence, gap: WatchGap) -> str:
     starts_ns = evidence.records.starts_ns
     phase = max((each for each in starts_ns if starts_ns[each] <= gap.from_ns), default=min(starts_ns))
     from_s, to_s = ((at_ns - starts_ns[phase]) / NS_PER_S for at_ns in (gap.from_ns, gap.to_ns))
-    return f"{evidence.spec.plan.phases[phase].name}: {from_s:.1f} s to {to_s:.1f} s"
+    return f"{evidence.spec.offered.phases[phase].name}: {from_s:.1f} s to {to_s:.1f} s"

@@ -74,10 +74,10 @@ class AwsAccess:
         self._service = service
         self._bucket = bucket
         self._tls = tls
-        self._endpoint = spec.plan.target.endpoint
+        self._endpoint = spec.offered.target.endpoint
         self._settings = settings
         self._clock = clock
-        self._limits = limits or limits_of(spec.plan, answer_limit_s)
+        self._limits = limits or limits_of(spec.offered, answer_limit_s)
         self._session = boto3.session.Session(region_name=settings.aws_region)
         self._made: list[Any] = []
         self.boto: Callable[[str], Any] = cache(self._client)

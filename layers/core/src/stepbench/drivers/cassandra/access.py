@@ -63,7 +63,7 @@ class CassandraAccess:
         Raises:
             PlanError: neither names a server.
         """
-        target = spec.plan.target
+        target = spec.offered.target
         named = choose_endpoint(spec, settings.cassandra_endpoint, "Cassandra")
         tls = isinstance(target, CassandraTarget) and target.tls
         self._name = f"Cassandra at {named}"

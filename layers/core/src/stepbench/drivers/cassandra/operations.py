@@ -58,8 +58,8 @@ class CassandraOperations:
     def __init__(
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: CassandraLimits = DEFAULT_LIMITS
     ) -> None:
-        target = spec.plan.target
-        workload = spec.plan.workload or Workload()
+        target = spec.offered.target
+        workload = spec.offered.workload or Workload()
         self._spec = spec
         self._clock = clock
         self._target = target if isinstance(target, CassandraTarget) else CassandraTarget(store="cassandra")
@@ -71,7 +71,7 @@ class CassandraOperations:
         self._reading = {self._statements.read, self._statements.scan}
         self._reuse = workload.reuse
         self._prepared = tuple(text for text in self._statements if self._product or text != self._statements.update)
-        self._writers = spec.plan.writers
+        self._writers = spec.offered.writers
         self._links = Links(self._connect, clock, failure_name)
 
     async def open(self) -> None:
@@ -86,7 +86,7 @@ class CassandraOperations:
         if not self._reuse:
             return
         try:  # in open loop one connection is enough: requests overtake each other on it
-            await self._links.open(range(self._spec.plan.clients_of_writer or 1))
+            await self._links.open(range(self._spec.offered.clients_of_writer or 1))
         except TargetUnavailableError as error:
             raise self._access.unavailable(error) from error
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _lease(spec: TrialSpec, settings: Settings) -> str:
-    target = spec.plan.target
+    target = spec.offered.target
     if not isinstance(target, DsqlTarget):
         message = f"this room serves dsql, not {target.store}"
         raise TypeError(message)

@@ -123,7 +123,7 @@ class DsqlCluster(NamedTuple):
         Raises:
             PlanError: the target is no DSQL cluster, or the stack has none such.
         """
-        target = spec.plan.target
+        target = spec.offered.target
         kind, region = "single", settings.aws_region
         if isinstance(target, DsqlTarget):
             kind, region = target.cluster, target.region or region

@@ -98,7 +98,7 @@ class DsqlOperations(SqlOperations):
 
         By the server's own word, but for the time, which is the stack's.
         """
-        target = self._spec.plan.target
+        target = self._spec.offered.target
         kind = "multi-region" if isinstance(target, DsqlTarget) and target.cluster == "multi" else "single-region"
         async with self._control() as connection:
             version = connection.info.parameter_status("server_version") or "unknown version"

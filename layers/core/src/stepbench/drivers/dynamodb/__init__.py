@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _trigger(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
-    target = spec.plan.target
+    target = spec.offered.target
     same_sandbox = isinstance(target, DynamoDbTarget) and target.same_sandbox
     if same_sandbox:
         return deferred("stepbench.drivers.dynamodb.same_sandbox:SameSandboxDriver")(spec, settings, clock)

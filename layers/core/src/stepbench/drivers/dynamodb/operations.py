@@ -62,14 +62,14 @@ class DynamoDbOperations(DynamoDbStore):
     def __init__(
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, answer_limit_s: float = ANSWER_LIMIT_S
     ) -> None:
-        super().__init__(spec, settings, clock, _limits(spec.plan, answer_limit_s))
-        self._reuse = spec.plan.workload is None or spec.plan.workload.reuse
+        super().__init__(spec, settings, clock, _limits(spec.offered, answer_limit_s))
+        self._reuse = spec.offered.workload is None or spec.offered.workload.reuse
         self._requests = OperationRequests(self._table.name)
 
     async def warm_up(self) -> None:
         """Make, with reuse, a connection per client of one writer. Raises TargetUnavailableError."""
         if self._reuse:
-            await self._aws.wire.warm(self._spec.plan.clients_of_writer or PRELOAD_LANES)
+            await self._aws.wire.warm(self._spec.offered.clients_of_writer or PRELOAD_LANES)
 
     async def prepare(self) -> None:
         """Make table and records, where they are missing. Raises TargetUnavailableError."""

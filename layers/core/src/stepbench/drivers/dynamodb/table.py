@@ -33,7 +33,7 @@ class DynamoDbTable:
     """The table with the trial's tag in its name. All methods may raise TargetUnavailableError."""
 
     def __init__(self, spec: TrialSpec, settings: Settings, aws: AwsAccess, clock: Clock) -> None:
-        target = spec.plan.target
+        target = spec.offered.target
         if not isinstance(target, DynamoDbTarget):
             message = f"this driver serves dynamodb, not {target.store}"
             raise TypeError(message)
@@ -109,7 +109,7 @@ class DynamoDbTable:
 
     async def stop_autoscaling(self) -> bool:
         """Deregister autoscaling, where the trial ever asks for it; True, since that takes effect at once."""
-        asked = [self._capacity, *(phase.scale.capacity for phase in self._spec.plan.phases if phase.scale)]
+        asked = [self._capacity, *(phase.scale.capacity for phase in self._spec.offered.phases if phase.scale)]
         if any(isinstance(capacity, AutoscaledCapacity) for capacity in asked):
             await self._autoscaling.remove()
         return True
@@ -228,8 +228,8 @@ class DynamoDbStore:
     def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock, limits: PoolLimits) -> None:
         self._spec = spec
         self._clock = clock
-        tls = spec.plan.target.tls if isinstance(spec.plan.target, DynamoDbTarget) else None
-        self._plain = tls is False and spec.plan.target.endpoint is None and not settings.emulator
+        tls = spec.offered.target.tls if isinstance(spec.offered.target, DynamoDbTarget) else None
+        self._plain = tls is False and spec.offered.target.endpoint is None and not settings.emulator
         self._aws = AwsAccess("dynamodb", spec, settings, clock, limits=limits, tls=tls)
         self._table = DynamoDbTable(spec, settings, self._aws, clock)
 

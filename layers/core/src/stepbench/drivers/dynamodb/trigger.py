@@ -29,7 +29,7 @@ class DynamoDbDriver(DynamoDbStore):
     def __init__(
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, answer_limit_s: float = ANSWER_LIMIT_S
     ) -> None:
-        super().__init__(spec, settings, clock, limits_of(spec.plan, answer_limit_s))
+        super().__init__(spec, settings, clock, limits_of(spec.offered, answer_limit_s))
         self._mapping = StreamMapping(self._aws, settings, with_filter(self._table.target, spec), self._table.name)
         self._items = ItemRequests(self._table.name)
 
@@ -39,7 +39,7 @@ class DynamoDbDriver(DynamoDbStore):
 
         The stream is turned on after the preload, so that it holds nothing but the load.
         """
-        table = await self._table.ensure(streamed=not self._spec.plan.preloaded_keys)
+        table = await self._table.ensure(streamed=not self._spec.offered.preloaded_keys)
         if not table.get("StreamSpecification", {}).get("StreamEnabled"):
             async with self._aws.opened():
                 await preload_keys(self._spec, write_each(self._prepare_directly), self._clock)
@@ -136,7 +136,7 @@ def with_filter(target: DynamoDbTarget, spec: TrialSpec) -> DynamoDbTarget:
     It goes by the head of the new value, or of a deletion's key. Lambda reads all of the stream, and drops what does
     not match before it makes up a batch.
     """
-    record = spec.plan.record
+    record = spec.offered.record
     if record.matching_share == 1:
         return target
     matches = {"S": [{"prefix": matching_head(spec.tag)}]}

@@ -59,7 +59,7 @@ class EtcdOperations(EtcdStore):
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: EtcdLimits = DEFAULT_LIMITS
     ) -> None:
         super().__init__(spec, settings, clock, limits=limits)
-        self._reuse = spec.plan.workload is None or spec.plan.workload.reuse
+        self._reuse = spec.offered.workload is None or spec.offered.workload.reuse
         self._end = end_of(f"{spec.tag}/".encode())
 
     async def open(self) -> None:
@@ -70,7 +70,7 @@ class EtcdOperations(EtcdStore):
         async with self._cluster.control():
             pass
         if self._reuse:
-            count = max(len(endpoints), -(-self._spec.plan.clients_of_writer // CLIENTS_PER_CHANNEL))
+            count = max(len(endpoints), -(-self._spec.offered.clients_of_writer // CLIENTS_PER_CHANNEL))
             each = [endpoints[n % len(endpoints)] for n in range(count)]
             self._channels = [ClientChannel(self._cluster, endpoint, self._addresses) for endpoint in each]
 
@@ -97,7 +97,7 @@ class EtcdOperations(EtcdStore):
 
     async def prepare(self) -> None:
         """Put the records; a cluster needs nothing else. Raises TargetUnavailableError."""
-        record = self._spec.plan.workload.record if self._spec.plan.workload else None
+        record = self._spec.offered.workload.record if self._spec.offered.workload else None
         async with self._cluster.control() as connection:
             preloading = Preloading(connection, record.key_bytes + record.value_bytes if record else 0)
             await preload_records(
@@ -126,7 +126,7 @@ class EtcdOperations(EtcdStore):
         if not self._channels:
             message = "open the driver before operating"
             raise RuntimeError(message)
-        return first_ready(self._channels, operation.client // self._spec.plan.writers)
+        return first_ready(self._channels, operation.client // self._spec.offered.writers)
 
     async def _over_own(self, operation: Request) -> Result:
         endpoint = self._cluster.endpoints[operation.client % len(self._cluster.endpoints)]

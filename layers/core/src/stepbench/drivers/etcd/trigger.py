@@ -56,7 +56,7 @@ class EtcdDriver(EtcdStore):
 
     async def prepare(self) -> None:
         """Put the keys that updates overwrite and deletes remove; a cluster needs nothing else."""
-        record = self._spec.plan.record
+        record = self._spec.offered.record
         async with self._cluster.control() as connection:
             preloading = Preloading(connection, record.key_bytes + record.value_bytes)
             await preload_keys(self._spec, preloading.write, self._clock, batch=preloading.batch, lanes=PRELOAD_LANES)
@@ -78,7 +78,7 @@ class EtcdDriver(EtcdStore):
         the watcher is busy with the batch before.
         """
         watched = matching_head(self._spec.tag).encode()
-        deletes = self._spec.plan.record.operation == "delete"
+        deletes = self._spec.offered.record.operation == "delete"
         create = pb.WatchCreateRequest(
             key=watched,
             range_end=end_of(watched),

@@ -36,11 +36,11 @@ def trial_access(spec: TrialSpec, settings: Settings, control_limit_s: float = C
     Raises:
         PlanError: neither names a server, or nobody here knows the authorities of RDS in its region.
     """
-    target, known, tls = spec.plan.target, settings.postgresql_endpoint, None
-    if spec.plan.experiment == "operations":
+    target, known, tls = spec.offered.target, settings.postgresql_endpoint, None
+    if spec.offered.experiment == "operations":
         known = settings.postgresql_tls_endpoint or known
     endpoint = parse_endpoint(choose_endpoint(spec, known, "postgresql"), DEFAULT_PORT)
-    if spec.plan.experiment == "operations":
+    if spec.offered.experiment == "operations":
         encrypted = isinstance(target, PostgresqlTarget) and target.tls
         tls = Tls(encrypted, settings.tls_authority or (_authorities(spec, endpoint.host) if encrypted else ""))
     login = ServerLogin(spec, settings, settings.postgresql_secret_arn, ("postgres", ""))

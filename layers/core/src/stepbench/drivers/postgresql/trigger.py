@@ -78,11 +78,11 @@ class PostgresqlDriver:
         self._clock = clock
         self._access = trial_access(spec, settings, control_limit_s)
         self._schema = sql.Identifier(f"stepbench_{spec.tag}")
-        self._deletes = spec.plan.record.operation == "delete"
+        self._deletes = spec.offered.record.operation == "delete"
         # With deletes, a canary first inserts what it then deletes.
         kinds = (Kind.INSERT, Kind.DELETE) if self._deletes else (Kind.INSERT,)
         by_kind = statements(Table(sql.Identifier(f"stepbench_{spec.tag}", "records"), sql.SQL(""), None))
-        limits = SessionLimits(write_limit_s, spec.plan.max_in_flight, FIRST_SESSIONS, queue=True)
+        limits = SessionLimits(write_limit_s, spec.offered.max_in_flight, FIRST_SESSIONS, queue=True)
         # A write is one statement, once: a conflict is the outcome of a trigger that has run.
         conninfo = partial(self._access.conninfo, options=SESSION_OPTIONS)
         offered = {kind: by_kind[kind] for kind in kinds}
@@ -115,9 +115,9 @@ class PostgresqlDriver:
         if not receiver:
             remedy = "Set RECEIVE_EVENTS_FUNCTION_ARN, as the stack does."
             raise target_error(self._spec, "no receiver function is known", remedy)
-        if any(phase.scale for phase in self._spec.plan.phases):
+        if any(phase.scale for phase in self._spec.offered.phases):
             self._require_cluster()
-        target = self._spec.plan.target
+        target = self._spec.offered.target
         request_response = isinstance(target, PostgresqlTarget) and target.invocation == "request_response"
         async with self._control() as connection:
             await connection.execute(_script("table.sql").format(schema=self._schema))
@@ -136,7 +136,7 @@ class PostgresqlDriver:
 
     def _filter(self, identity: sql.SQL) -> sql.Composable:
         """Return the condition of the trigger, if the plan asks for one; it is tested before the trigger is queued."""
-        if self._spec.plan.record.matching_share == 1:
+        if self._spec.offered.record.matching_share == 1:
             return sql.SQL("")
         head = sql.Literal(matching_head(self._spec.tag))
         return sql.SQL("WHEN (starts_with({identity}, {head}))").format(identity=identity, head=head)
@@ -154,7 +154,7 @@ class PostgresqlDriver:
         The extension stays: others may use it.
         """
         # Whatever this trial asked for: one that was cut short in the middle of scaling may have left its bounds.
-        if self._settings.aurora_cluster and self._spec.plan.target.endpoint is None:
+        if self._settings.aurora_cluster and self._spec.offered.target.endpoint is None:
             return await in_turn(self._restore, self._drop)
         return await self._drop()
 
@@ -200,7 +200,7 @@ class PostgresqlDriver:
             await aws.close()
 
     async def _preload(self, connection: BoundedConnection) -> None:
-        at_once = max(1, min(_PRELOAD_ROWS, _PRELOAD_BYTES // self._spec.plan.record.value_bytes))
+        at_once = max(1, min(_PRELOAD_ROWS, _PRELOAD_BYTES // self._spec.offered.record.value_bytes))
         insert = sql.SQL(_PRELOAD).format(schema=self._schema)
         writes = preloads(self._spec)
         while portion := list(islice(writes, at_once)):

@@ -62,7 +62,7 @@ class RedisAccess:
         Raises:
             PlanError: neither names a server.
         """
-        target = spec.plan.target
+        target = spec.offered.target
         tls = isinstance(target, RedisTarget) and target.tls
         stacks = (settings.redis_tls_endpoint or settings.redis_endpoint) if tls else settings.redis_endpoint
         endpoint = parse_endpoint(choose_endpoint(spec, stacks, "Redis"), DEFAULT_PORT)

@@ -50,8 +50,8 @@ class RedisOperations:
     def __init__(
         self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: RedisLimits = DEFAULT_LIMITS
     ) -> None:
-        target = spec.plan.target
-        workload = spec.plan.workload or Workload()
+        target = spec.offered.target
+        workload = spec.offered.workload or Workload()
         self._spec = spec
         self._clock = clock
         self._access = RedisAccess(spec, settings, clock, limits)
@@ -62,7 +62,7 @@ class RedisOperations:
         self._product = workload.record.shape == "product"
         self._record_bytes = workload.record.key_bytes + workload.record.value_bytes
         self._sends_at_once = self._reuse and not self._is_cluster
-        self._writers = spec.plan.writers
+        self._writers = spec.offered.writers
         self._links = NodeLinks(NodeConnector(self._access), clock)
 
     async def open(self) -> None:
@@ -75,7 +75,7 @@ class RedisOperations:
         """Connect a writer's clients; without reuse, each operation does that itself."""
         if not self._reuse:
             return
-        clients = range(self._spec.plan.clients_of_writer or 1)  # open-loop load shares one
+        clients = range(self._spec.offered.clients_of_writer or 1)  # open-loop load shares one
         try:
             await self._links.open((client, node) for client in clients for node in self._nodes.all)
         except TargetUnavailableError as error:

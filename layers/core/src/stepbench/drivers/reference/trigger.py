@@ -187,7 +187,7 @@ class ReferenceDriver:
     """`Driver` and `Watchable` for one trial in a reference store."""
 
     def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock) -> None:
-        endpoint = spec.plan.target.endpoint or settings.reference_endpoint
+        endpoint = spec.offered.target.endpoint or settings.reference_endpoint
         if not endpoint:
             remedy = "Give target.endpoint, or the stack's parameter ReferenceEndpoint."
             raise endpoint_error(None, "no reference store is known to this stack", remedy)
@@ -213,9 +213,9 @@ class ReferenceDriver:
 
     async def prepare(self) -> None:
         """Tell the store how to treat the trial, and write the keys that updates overwrite."""
-        target = self._spec.plan.target.model_dump(mode="json")
+        target = self._spec.offered.target.model_dump(mode="json")
         async with self._control() as connection:
-            await self._ask(connection, FrameKind.CONFIGURE, target=target, seed=self._spec.plan.seed)
+            await self._ask(connection, FrameKind.CONFIGURE, target=target, seed=self._spec.offered.seed)
             await preload_keys(self._spec, write_each(partial(PendingWrite, connection)), self._clock)
 
     async def ready(self) -> bool:

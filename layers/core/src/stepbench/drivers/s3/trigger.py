@@ -69,10 +69,10 @@ class S3Driver:
         config = await self._notifications(s3)
         if has_notification(config, self._prefix):
             return
-        if self._spec.plan.preloaded_keys:
+        if self._spec.offered.preloaded_keys:
             async with self._aws.opened():
                 await preload_keys(self._spec, write_each(self.prepare_request), self._clock)
-        events = DELETED if self._spec.plan.record.operation == "delete" else CREATED
+        events = DELETED if self._spec.offered.record.operation == "delete" else CREATED
         entry = notification(self._spec.tag, self._prefix, self._receiver_arn, events)
         await self._aws.call(
             s3.put_bucket_notification_configuration,

@@ -188,5 +188,5 @@ class Access:
 
 def target_error(spec: TrialSpec, message: str, remedy: str) -> PlanError:
     """Return the refusal of a trial's target. The trial is named: its number is that of execution, not of the plan."""
-    path, value = f"trial {spec.name}: target", repr(spec.plan.target.store)
+    path, value = f"trial {spec.name}: target", repr(spec.offered.target.store)
     return PlanError([Problem(path=path, value=value, message=message, remedy=remedy)])

@@ -63,7 +63,7 @@ class SqlOperations(ABC):
         offered = self._workload.mix.kinds | PROBED
         by_kind = {kind: run for kind, run in statements(database.table).items() if kind in offered}
         self._conninfo = partial(database.access.conninfo, options=database.session_options)
-        limits = limits_of(spec.plan, answer_limit_s)
+        limits = limits_of(spec.offered, answer_limit_s)
         self._executor = SqlExecutor(self._conninfo, by_kind, clock, limits, reuse=self._workload.reuse)
 
     async def open(self) -> None:
@@ -165,6 +165,6 @@ class SqlOperations(ABC):
 
 def workload_of(spec: TrialSpec) -> Workload:
     """Return the workload of an operations trial; raises PlanError where there is none."""
-    if spec.plan.workload is None:
+    if spec.offered.workload is None:
         raise target_error(spec, "operations need a workload", 'Give one, such as {"mix": {"read": 1}}.')
-    return spec.plan.workload
+    return spec.offered.workload

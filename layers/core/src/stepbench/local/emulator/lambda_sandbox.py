@@ -19,20 +19,22 @@ from pathlib import Path
 
 TMP_MB = 512
 """Lambda's default for /tmp, which the template leaves as it is."""
+FILES = "FILES_FOLDER"
+"""Variable with a folder that stands for EFS; it may be written to, as a mounted file system may."""
 OPEN_FILES = 1024
 """Lambda's limit, which a function cannot raise."""
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
-_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 2, 4, 0x4000, 0x40000
+_MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 0x1000, 0x4000, 0x40000
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _READ_ONLY = 442, -100, 0x8000, 1
 _LANDLOCK_CREATE, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT, _LANDLOCK_VERSION = 444, 445, 446, 1
 _WRITE_FILE, _MAKE_AND_REMOVE, _REFER, _TRUNCATE = 1 << 1, sum(1 << bit for bit in range(4, 13)), 1 << 13, 1 << 14
 _NO_NEW_PRIVS = 38
 
 
-def confine(folder: str) -> str:
+def confine(folder: str, files: str = "") -> str:
     """
-    Make everything read-only except a folder, for this process and its children, for good; without root.
+    Make everything read-only except a folder, and one of files, for this process and its children, for good; without root.
 
     A mount namespace answers as Lambda does (EROFS), and its folder is private and as large as Lambda's. Where the
     kernel or a container refuses namespaces, Landlock denies the same writes (EACCES), and folders are shared.
@@ -41,12 +43,12 @@ def confine(folder: str) -> str:
         `mounts`, `landlock`, or "" where the kernel has neither: then nothing is confined.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    if _remount(libc, folder):
+    if _remount(libc, folder, files):
         return "mounts"
-    return "landlock" if _restrict(libc, folder) else ""
+    return "landlock" if _restrict(libc, folder, files) else ""
 
 
-def _remount(libc: ctypes.CDLL, folder: str) -> bool:
+def _remount(libc: ctypes.CDLL, folder: str, files: str = "") -> bool:
     uid, gid = os.getuid(), os.getgid()
     if libc.unshare(_CLONE_NEWNS):
         if libc.unshare(_CLONE_NEWNS | _CLONE_NEWUSER):
@@ -61,8 +63,10 @@ def _remount(libc: ctypes.CDLL, folder: str) -> bool:
     return not (
         libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None)
         or libc.mount(b"tmpfs", folder.encode(), b"tmpfs", _MS_NOSUID | _MS_NODEV, size)
+        or (files and libc.mount(files.encode(), files.encode(), None, _MS_BIND, None))
         or _set_read_only(libc, b"/", _AT_RECURSIVE, on=True)
         or _set_read_only(libc, folder.encode(), 0, on=False)
+        or (files and _set_read_only(libc, files.encode(), 0, on=False))
     )
 
 
@@ -79,14 +83,14 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def _restrict(libc: ctypes.CDLL, folder: str) -> bool:
+def _restrict(libc: ctypes.CDLL, folder: str, files: str = "") -> bool:
     version = libc.syscall(_LANDLOCK_CREATE, None, 0, _LANDLOCK_VERSION)
     if version < 1:
         return False
     on_files = _WRITE_FILE | (_TRUNCATE if version >= 3 else 0)  # noqa: PLR2004 -- the ABI that brought it
     handled = on_files | _MAKE_AND_REMOVE | (_REFER if version >= 2 else 0)  # noqa: PLR2004 -- likewise
     rules = libc.syscall(_LANDLOCK_CREATE, ctypes.byref(ctypes.c_uint64(handled)), 8, 0)
-    for path, allowed in ((folder, handled), (os.devnull, on_files)):
+    for path, allowed in ((folder, handled), (os.devnull, on_files), *(((files, handled),) if files else ())):
         parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
         libc.syscall(_LANDLOCK_ADD_RULE, rules, 1, ctypes.byref(_PathBeneath(allowed, parent)), 0)
         os.close(parent)
@@ -114,7 +118,9 @@ def _await_end(lifeline: socket.socket) -> None:
 
 def main() -> None:
     """Serve invocations until the emulator says otherwise."""
-    if not confine(os.environ["TMPDIR"]):  # before any thread: a user namespace is for a process with one
+    files = os.environ.get(FILES, "")
+    # Before any thread: a user namespace is for a process with one.
+    if not confine(os.environ["TMPDIR"], files if Path(files).is_dir() else ""):
         sys.stderr.write("no namespaces and no Landlock here: a function may write to any file of this user's\n")
     resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     hold_lifeline()

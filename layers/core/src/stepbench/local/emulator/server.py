@@ -34,6 +34,7 @@ class Kind(Protocol):
 
     NAME: str
     TOOL: str
+    RUNS_TASKS: bool
     CONCURRENCY: str
     START_S: float
 
@@ -67,6 +68,12 @@ def emulator_name() -> str:
     """
     chosen = _chosen()
     return f"the emulator at {chosen}" if _is_url(chosen) else KINDS[chosen].NAME
+
+
+def runs_tasks() -> bool:
+    """Tell whether the emulator that is chosen runs tasks of ECS; of one that is not ours nobody knows."""
+    chosen = _chosen()
+    return not _is_url(chosen) and KINDS[chosen].RUNS_TASKS
 
 
 def _chosen() -> str:

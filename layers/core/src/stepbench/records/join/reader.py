@@ -72,7 +72,7 @@ class TrialRecords:
         `until` ends a phase where it says; clients who have done all that they were to do, or whose trial was broken
         off, with their last answer.
         """
-        planned_s = self.spec.plan.phases[phase].length_s
+        planned_s = self.spec.offered.phases[phase].length_s
         if phase in self.stops_ns:
             return (self.stops_ns[phase] - self.starts_ns[phase]) / _SECOND_NS
         if phase not in self.starts_ns or not self._is_bounded(phase):
@@ -83,7 +83,7 @@ class TrialRecords:
 
     def at_most_rows(self, phase: int) -> bool:
         """Return whether a writer offered all that `workload.arrivals.most_rows` lets it, and then no more."""
-        plan = self.spec.plan
+        plan = self.spec.offered
         return plan.phases[phase].closed is not None and any(
             file.last_sequence + 1 >= most_rows(plan, phase, file.header.slice)
             for file in self.files
@@ -91,7 +91,7 @@ class TrialRecords:
         )
 
     def _is_bounded(self, phase: int) -> bool:
-        closed = self.spec.plan.phases[phase].closed
+        closed = self.spec.offered.phases[phase].closed
         return closed is not None and (self.broken_off or closed.operations is not None or self.at_most_rows(phase))
 
 
@@ -113,24 +113,24 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
         RecordsUnavailableError: bucket or table do not answer.
     """
     starts_ns, retained = planned_starts(spec, runs), RetainedRecords.of(spec)
-    stops_ns = table.stops_ns(spec.tag) if any(phase.until for phase in spec.plan.phases) else {}
+    stops_ns = table.stops_ns(spec.tag) if any(phase.until for phase in spec.offered.phases) else {}
     files, arrivals = StoredFiles(spec.ref, runs, retained), StoredItems(spec.ref, runs, table, retained)
     operations = None
-    if any(phase.closed for phase in spec.plan.phases):
+    if any(phase.closed for phase in spec.offered.phases):
         counts = started_by_heartbeats(table.beats(spec.tag))
-        operations = find_started_operations(spec.plan, starts_ns, files, counts)
+        operations = find_started_operations(spec.offered, starts_ns, files, counts)
     started = frozenset(table.started(spec.tag))
-    gaps = find_watch_gaps(read_watches(table, spec.tag)) if spec.plan.pull else ()
+    gaps = find_watch_gaps(read_watches(table, spec.tag)) if spec.offered.pull else ()
     joined = join(
-        build_grid(spec.plan, starts_ns, operations),
+        build_grid(spec.offered, starts_ns, operations),
         started,
         files,
         arrivals,
-        round(spec.plan.drain_limit_s * _SECOND_NS),
+        round(spec.offered.drain_limit_s * _SECOND_NS),
         stops_ns=stops_ns,
         details=details,
         event_times=details or bool(tells_event_time(spec)),
-        batches=spec.plan.target.delivers_batches,
+        batches=spec.offered.target.delivers_batches,
         notes=arrivals.notes,
         gaps=gaps,
     )
@@ -151,7 +151,7 @@ def read_records(spec: TrialSpec, runs: RunStore, table: TrialTable, *, details:
 
 def tells_event_time(spec: TrialSpec) -> int:
     """Return the resolution of t3, in ns, that the trial's trigger tells of each event; 0 where there is none."""
-    return T3_RESOLUTION_NS.get(spec.plan.target.store, 0) if spec.plan.experiment == "trigger" else 0
+    return T3_RESOLUTION_NS.get(spec.offered.target.store, 0) if spec.offered.experiment == "trigger" else 0
 
 
 def planned_starts(spec: TrialSpec, runs: RunStore) -> dict[int, int]:
@@ -159,7 +159,7 @@ def planned_starts(spec: TrialSpec, runs: RunStore) -> dict[int, int]:
     ref = spec.ref
     found = {
         phase: runs.find_model(layout.phase_key(ref, phase, "plan.json"), PhaseSchedule)
-        for phase in range(len(spec.plan.phases))
+        for phase in range(len(spec.offered.phases))
     }
     return {phase: schedule.start_at_ns for phase, schedule in found.items() if schedule is not None}
 

@@ -1,5 +1,5 @@
 """
-The results table and the results bucket as a receiver reaches them: a few small requests, without boto3.
+The results table and the results bucket as receivers and transfers reach them: a few small requests, without boto3.
 
 What they store is what `TrialTable` and `RunStore` store; analysis cannot tell which it was.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.storage import layout
@@ -56,6 +56,11 @@ class ReceiverTable:
         found = self._request(_GET, {"Key": key, "ConsistentRead": True}).get("Item")
         return None if found is None else str(found["reason"]["S"])
 
+    def beat(self, tag: str, who: str, progress: dict[str, int], *, ended: bool = False) -> None:
+        """Write a sign of life with counters; `ended`: the last one, in good order."""
+        attributes = {"at_ns": time.time_ns(), "progress": progress, **({"ended": True} if ended else {})}
+        self._put(layout.trial_pk(tag), layout.HEARTBEAT + who, attributes)
+
     def _put(self, pk: str, sk: str, attributes: Mapping[str, Any]) -> None:
         item = {"pk": pk, "sk": sk, "expires_at": int(time.time()) + self._ttl_s, **attributes}
         self._request(_PUT, {"Item": {name: _attribute(value) for name, value in item.items()}})
@@ -99,7 +104,8 @@ def open_table(
     Raises:
         KeyError: it names none.
     """
-    client = _client("dynamodb", environ, patience, started_s)
+    url = _endpoint("dynamodb", environ) or _aws_url("dynamodb", environ)
+    client = _client("dynamodb", url, environ, patience, started_s)
     return ReceiverTable(client, environ["RESULTS_TABLE"], int(environ.get("RECORDS_TTL_DAYS") or 30))
 
 
@@ -109,29 +115,58 @@ def open_bucket(
     """
     Open the bucket that the environment of a Lambda function names.
 
-    On AWS it is a part of the host name, unless it has a dot, which no wildcard certificate covers; with the endpoint
-    of an emulator it begins the path.
+    See `bucket_place` for where it is.
     """
-    bucket = environ["RESULTS_BUCKET"]
-    if "." in bucket or _endpoint("s3", environ):
-        return ReceiverBucket(_client("s3", environ, patience, started_s), bucket, f"/{bucket}")
-    return ReceiverBucket(_client("s3", environ, patience, started_s, f"{bucket}."), bucket)
+    place = bucket_place(environ["RESULTS_BUCKET"], environ)
+    return ReceiverBucket(_client("s3", place.url, environ, patience, started_s), place.bucket, place.before_key)
+
+
+class BucketPlace(NamedTuple):
+    """Where a bucket is. url: of scheme, host and port. before_key: see `ReceiverBucket`."""
+
+    bucket: str
+    url: str
+    before_key: str
+
+
+def bucket_place(bucket: str, environ: Mapping[str, str], endpoint: str = "") -> BucketPlace:
+    """
+    Return where a bucket is.
+
+    On AWS it is a part of the host name, unless it has a dot, which no wildcard certificate covers; with the endpoint
+    of an emulator, or of another server that speaks S3's protocol, it begins the path.
+    """
+    elsewhere = endpoint or _endpoint("s3", environ)
+    if elsewhere:
+        return BucketPlace(bucket, elsewhere, f"/{bucket}")
+    if "." in bucket:
+        return BucketPlace(bucket, _aws_url("s3", environ), f"/{bucket}")
+    return BucketPlace(bucket, _aws_url("s3", environ, f"{bucket}."), "")
+
+
+def credentials_of(environ: Mapping[str, str]) -> Credentials:
+    """Return what an environment such as a Lambda function's holds."""
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    return Credentials(*(environ.get(name, "") for name in names))
+
+
+def region_of(environ: Mapping[str, str]) -> str:
+    """Return the region that an environment names."""
+    return environ.get("AWS_REGION") or "us-east-1"
 
 
 def _client(
-    service: str,
-    environ: Mapping[str, str],
-    patience: RetryLimits,
-    started_s: Callable[[], float] | None,
-    before_host: str = "",
+    service: str, url: str, environ: Mapping[str, str], patience: RetryLimits, started_s: Callable[[], float] | None
 ) -> BlockingClient:
-    region = environ.get("AWS_REGION") or "us-east-1"
+    credentials, authorities = credentials_of(environ), environ.get("AWS_CA_BUNDLE")
+    place = service, region_of(environ), url
+    return BlockingClient(*place, credentials, patience, begun_s=started_s, authorities=authorities)
+
+
+def _aws_url(service: str, environ: Mapping[str, str], before_host: str = "") -> str:
+    region = region_of(environ)
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    url = _endpoint(service, environ) or f"https://{before_host}{service}.{region}.{suffix}"
-    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-    credentials = Credentials(*(environ.get(name, "") for name in names))
-    authorities = environ.get("AWS_CA_BUNDLE")
-    return BlockingClient(service, region, url, credentials, patience, begun_s=started_s, authorities=authorities)
+    return f"https://{before_host}{service}.{region}.{suffix}"
 
 
 def _endpoint(service: str, environ: Mapping[str, str]) -> str:
@@ -148,5 +183,7 @@ def _attribute(value: Any) -> dict[str, Any]:  # noqa: ANN401 -- what an item ho
             return {"S": value}
         case bytes():
             return {"B": base64.b64encode(value).decode()}
+        case dict():
+            return {"M": {name: _attribute(each) for name, each in value.items()}}
         case _:
             return {"L": [{"S": text} for text in value]}

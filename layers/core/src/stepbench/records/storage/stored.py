@@ -45,9 +45,9 @@ class RetainedRecords:
     @classmethod
     def of(cls, spec: TrialSpec) -> RetainedRecords:
         """Return an empty collection of what this trial's analysis will need whole."""
-        target = spec.plan.target
+        target = spec.offered.target
         same_sandbox = isinstance(target, DynamoDbTarget) and target.same_sandbox
-        return cls(keep_files=same_sandbox, keep_items=same_sandbox or spec.plan.log_t4 != "none")
+        return cls(keep_files=same_sandbox, keep_items=same_sandbox or spec.offered.log_t4 != "none")
 
 
 class StoredFiles:

@@ -75,7 +75,7 @@ def _places(share: float) -> list[tuple[int, int]]:
 async def _delivered(subject: FilterSubject, operation: Operation, share: float) -> list[tuple[int, int]]:
     """Return what arrived, each once. Events to be held back are written first: they would arrive before the others."""
     spec = contract_spec(subject.target, operation, 3 if operation == "update" else None, matching_share=share)
-    payloads = Payloads(spec.plan.record, EventId(spec.tag, 0, 0, 0, 0, 0), EVENTS, seed=1)
+    payloads = Payloads(spec.offered.record, EventId(spec.tag, 0, 0, 0, 0, 0), EVENTS, seed=1)
     order = sorted(range(EVENTS), key=lambda sequence: bool((0, sequence) in _places(share)))
     async with running(subject.driver(spec)) as driver, subject.receiving(spec) as arrived:
         writes = [*map(payloads.write, order), *_canary(spec, operation)]

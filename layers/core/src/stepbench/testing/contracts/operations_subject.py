@@ -101,7 +101,7 @@ def kinds_of(target: TargetOrFields, shape: Shape) -> frozenset[Kind]:
 
 def workload_of(spec: TrialSpec) -> Workload:
     """Return the trial's workload."""
-    workload = spec.plan.workload
+    workload = spec.offered.workload
     if workload is None:
         message = f"trial {spec.name} has no workload"
         raise ValueError(message)

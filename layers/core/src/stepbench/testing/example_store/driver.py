@@ -51,7 +51,7 @@ class ExampleDriver:
         self._server = f"the example store at {endpoint.host}:{endpoint.port}"
         self._addresses = AddressBook()
         self._links = Links(self._connect, self._clock)
-        self._reuses = spec.plan.workload is None or spec.plan.workload.reuse
+        self._reuses = spec.offered.workload is None or spec.offered.workload.reuse
 
     async def open(self) -> None:
         """Connect once, which shows that the store answers; that connection is the first client's."""
@@ -61,7 +61,7 @@ class ExampleDriver:
     async def warm_up(self) -> None:
         """Connect a writer's clients ahead of the load; without reuse, each request does that itself."""
         if self._reuses:
-            await self._links.open(range(self._spec.plan.clients_of_writer or 1))
+            await self._links.open(range(self._spec.offered.clients_of_writer or 1))
 
     async def close(self) -> None:
         """End the connections."""
@@ -72,14 +72,14 @@ class ExampleDriver:
         """Return one line, which is answered by one line."""
         line = encode(request)
         if self._reuses:
-            link = self._links[request.client // self._spec.plan.writers]
+            link = self._links[request.client // self._spec.offered.writers]
             return LinkedRequest(link, line, judge)
         return CoroutineRequest(partial(exchange_once, self._find, self._dial, line, judge, self._clock), self._clock)
 
     async def prepare(self) -> None:
         """Write what is to be there before the load; there is nothing else to make."""
         await self.ready()
-        preload = preload_keys if self._spec.plan.workload is None else preload_records
+        preload = preload_keys if self._spec.offered.workload is None else preload_records
         await preload(self._spec, write_each(self.prepare_request), self._clock, batch=1, lanes=4)
 
     async def ready(self) -> bool:

@@ -22,7 +22,7 @@ from stepbench.wire.http1.sigv4 import Credentials, Form, Signer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 _RECEIVE_BYTES = 65_536
 IDLE_S = 10.0
 """What has rested longer may be dead without a sign: a frozen sandbox answers nothing, and balancers forget."""
@@ -87,7 +87,7 @@ class BlockingClient:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
         self._tls = parts.scheme == "https"
-        self._port = parts.port or _DEFAULT_PORTS[parts.scheme]
+        self._port = parts.port or DEFAULT_PORTS[parts.scheme]
         self._authority = parts.netloc if parts.port else self._host
         self._signer = Signer(service, region, self._authority)
         self._credentials = credentials
@@ -121,7 +121,7 @@ class BlockingClient:
                 continue
             if answer.status in _SUCCESSES:
                 return answer
-            code = _error_code(answer.body)
+            code = error_code(answer.body)
             problem = f"HTTP {answer.status} {code}".rstrip()
             if not _passes(answer.status, code):
                 break
@@ -166,35 +166,59 @@ class BlockingClient:
         self.close()
         return False
 
-    def _dial(self, until_s: float) -> socket.socket:
-        """Connect as `socket.create_connection`, which would give each of S3's eight addresses its time."""
-        problem = OSError("the name has no address")
-        for *kind, _, address in socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM):
-            connection = socket.socket(*kind)
-            try:
-                connection.settimeout(min(self._patience.connect_s, _left_s(until_s)))
-                connection.connect(address)
-            except OSError as error:
-                connection.close()
-                problem = error
-            else:
-                return connection
-        raise problem
-
     def _connect(self, until_s: float) -> socket.socket:
-        connection = self._dial(until_s)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        def limit_s() -> float:
+            return min(self._patience.connect_s, _left_s(until_s))
+
+        connection = dial(self._host, self._port, limit_s)
         if not self._tls:
             return connection
-        import ssl  # noqa: PLC0415 -- 30 ms with the system's authorities, which no cold start has to wait for
+        connection.settimeout(limit_s())
+        return secure(connection, self._host, self._authorities)
 
-        context = ssl.create_default_context(cafile=self._authorities)
-        connection.settimeout(min(self._patience.connect_s, _left_s(until_s)))
+
+def dial(
+    host: str, port: int, limit_s: Callable[[], float], problem_of: Callable[[str], str | None] = lambda _address: None
+) -> socket.socket:
+    """
+    Connect as `socket.create_connection`, which would give each of S3's eight addresses its time.
+
+    Args:
+        host: a name or an address.
+        port: of TCP.
+        limit_s: for the next address, in seconds.
+        problem_of: tells of a numeric address why it may not be connected to; None: it may.
+
+    Raises:
+        OSError: the last address's problem.
+    """
+    problem = OSError("the name has no address")
+    for *kind, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        if reason := problem_of(str(address[0])):
+            problem = ConnectionRefusedError(f"{host} {reason}")
+            continue
+        connection = socket.socket(*kind)
         try:
-            return context.wrap_socket(connection, server_hostname=self._host)
-        except OSError:
+            connection.settimeout(limit_s())
+            connection.connect(address)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
             connection.close()
-            raise
+            problem = error
+        else:
+            return connection
+    raise problem
+
+
+def secure(connection: socket.socket, host: str, authorities: str | None) -> socket.socket:
+    """Return the connection with TLS, or close it and raise OSError; `authorities` as for `BlockingClient`."""
+    import ssl  # noqa: PLC0415 -- 30 ms with the system's authorities, which no cold start has to wait for
+
+    try:
+        return ssl.create_default_context(cafile=authorities).wrap_socket(connection, server_hostname=host)
+    except OSError:
+        connection.close()
+        raise
 
 
 def _left_s(until_s: float) -> float:
@@ -208,7 +232,7 @@ def _has_something_to_say(connection: socket.socket) -> bool:
     return bool(waiting.poll(0))
 
 
-def _error_code(body: bytes) -> str:
+def error_code(body: bytes) -> str:
     """Return the service's own code, as DynamoDB and S3 spell it; "" if there is none."""
     found = _CODE.search(body)
     return (found[1] or found[2]).decode() if found else ""

@@ -102,6 +102,51 @@ def parse_answer(data: bytes, *, closed: bool = False, most_bytes: int = MAX_ANS
     return answer
 
 
+class HttpHead(NamedTuple):
+    """
+    The head of one final answer, of which the body may still have to come.
+
+    length: of the body, in bytes, as the head tells it; None: it does not (chunks, or until the end). body_at: where
+    the body begins in what was received.
+    """
+
+    status: int
+    length: int | None
+    body_at: int
+
+
+def parse_head(data: bytes, *, closed: bool = False) -> HttpHead | None:
+    """
+    Return the head of the answer at the start of `data`; interim (1xx) answers before it are skipped.
+
+    Args:
+        data: everything received since the request was sent.
+        closed: the peer will send no more.
+
+    Returns:
+        The head, or None if more bytes have to come.
+
+    Raises:
+        MalformedHttpError: as `parse_answer`.
+    """
+    at = 0
+    while (end := data.find(b"\r\n\r\n", at)) >= 0:
+        _, status = _status(data, at)
+        if status >= 200:  # noqa: PLR2004 -- below: interim answers
+            headers = _headers(data[data.find(b"\r\n", at) + 2 : end + 2])
+            length = headers.get(b"content-length", b"")
+            counted = length.isdigit() and b"transfer-encoding" not in headers
+            return HttpHead(status, int(length[:20]) if counted else None, end + 4)
+        at = end + 4
+    _refuse_foreign_start(data[at : at + len(_START)])
+    if closed:
+        code = "connection-closed"
+        raise MalformedHttpError(code, f"after {len(data)} bytes of an answer")
+    if len(data) > MAX_ANSWER_BYTES:
+        raise _oversized(len(data), MAX_ANSWER_BYTES)
+    return None
+
+
 def _final_answer(data: bytes, most_bytes: int, *, closed: bool) -> HttpAnswer | None:
     at = 0
     while True:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 NAME = "LocalStack 4.14.0"
 TOOL = "localstack"
 START_S = 120.0
+RUNS_TASKS = False
 CONCURRENCY = "LAMBDA_LIMITS_CONCURRENT_EXECUTIONS"
 """Variable with the account's limit of invocations at once."""
 POLL_S = 0.25

@@ -26,6 +26,7 @@ PATCHED = {
         "_lock",
         "_worker_class_for",
         "_workers",
+        "execution_credentials",
     ),
     "ministack.core.iam_actions": ("request_tag_context",),
     "ministack.core.iam_evaluator": ("enforce", "evaluate", "is_root_access_key"),
@@ -52,8 +53,28 @@ PATCHED = {
         "invoke_async_with_retry",
     ),
     "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS",),
+    "ministack.services.ecs": (
+        "_ACTION_MAP",
+        "_awslogs_config",
+        "_describe_tasks",
+        "_emit_awslogs_event",
+        "_ensure_awslogs_stream",
+        "_get_docker",
+        "_mark_task_running",
+        "_mark_task_stopped",
+        "_resolve_cluster_name",
+        "_resolve_task",
+        "_resolve_td_key",
+        "_run_task",
+        "_sanitize",
+        "_stop_task",
+        "_task_defs",
+        "_tasks",
+        "json_response",
+    ),
     "ministack.services.stepfunctions": (
         "_ExecutionError",
+        "_SERVICE_DISPATCH",
         "_apply_jsonata_output",
         "_apply_output_path",
         "_apply_parameters",
@@ -61,6 +82,7 @@ PATCHED = {
         "_call_lambda",
         "_error_matches",
         "_invoke_with_callback",
+        "_pascal_to_camel",
         "_resolve_path_or_ctx",
         "_run_distributed_map",
         "_start_execution",
@@ -108,6 +130,16 @@ def accept_max_concurrency_path(service: Any) -> None:  # noqa: ANN401 -- the mo
     service._run_distributed_map = run  # noqa: SLF001
 
 
+def take_rules_between_members(provisioners: Any) -> None:  # noqa: ANN401 -- the module of that name
+    """Take the rule by which members of a network may talk; MiniStack has no networks, and does not know its type."""
+
+    def create(logical_id: str, *_: Any) -> tuple[str, Json]:
+        return logical_id, {}
+
+    rule = {"create": create, "delete": lambda *_: None}
+    provisioners._RESOURCE_HANDLERS.setdefault("AWS::EC2::SecurityGroupIngress", rule)  # noqa: SLF001 -- we patch it
+
+
 def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) -> None:
     """Patch and serve. From the environment come GATEWAY_PORT, LAMBDA_PYTHON and LAMBDA_LAYERS; the rest is fixed."""
     python = os.environ.get("LAMBDA_PYTHON") or sys.exit("emulator: LAMBDA_PYTHON names no interpreter")
@@ -131,6 +163,20 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     sample_no_traces(service)
     concurrency.await_reserved_concurrency(service)
     machines, limits = modules["ministack.services.stepfunctions"], neighbour(here / "limits.py")
+    tasks, ecs = neighbour(here / "tasks.py"), modules["ministack.services.ecs"]
+    tasks.run_as_processes(
+        tasks.Parts(
+            ecs,
+            modules["ministack.core.lambda_runtime"].execution_credentials,
+            lambda arns: sandboxes.layer_folders(service, {"Layers": arns}),
+            shared.module_path,
+            shared.base_environment(),
+            python,
+            int(os.environ.get("ECS_TASKS_AT_ONCE") or 0),
+        )
+    )
+    tasks.wait_for_tasks(machines, ecs)
+    take_rules_between_members(provisioners)
     accept_max_concurrency_path(machines)
     neighbour(here / "callbacks.py").await_signs_of_life(machines)
     limits.refuse_large_requests(service)

@@ -1,0 +1,85 @@
+"""The evidence of a trial of `transfer`, gathered in one place so that everything after is pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.result import Failure
+from stepbench.records.formats.report_lines import LogCollection, ReportPage
+from stepbench.records.storage import layout
+from stepbench.records.storage.stored_transfers import read_logged_transfers, read_transfers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.tasks import StateError
+    from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench.costs.standing import Deployment
+    from stepbench.records.storage.run_store import RunStore
+    from stepbench.records.storage.trial_table import TrialTable
+
+_WRITER = "writer#"
+
+
+@dataclass(frozen=True)
+class TransferEvidence:
+    """
+    The evidence of one trial of `transfer` holds all that its analysis reads.
+
+    rows: of all attempts. begun: numbers of processes that gave a sign of life. missing: why the state machine gave a
+    process up, by its number. logged, damaged_lines: the reads as the log has them, by name, and what of it cannot be read.
+    stand_ins: what was measured in place of AWS's, by platform and source. shared: another run used the functions.
+    """
+
+    spec: TrialSpec
+    failure: StateError
+    rows: tuple[TransferRow, ...]
+    begun: frozenset[int]
+    missing: Mapping[int, Failure]
+    logged: Mapping[str, TransferRow]
+    damaged_lines: tuple[str, ...]
+    provider: str
+    emulated: bool
+    stand_ins: dict[str, str]
+    pages: tuple[ReportPage, ...]
+    collection: LogCollection | None
+    deployment: Deployment
+
+
+def gather_transfers(
+    spec: TrialSpec, failure: StateError, runs: RunStore, table: TrialTable, *, deployment: Deployment
+) -> TransferEvidence:
+    """
+    Read all that a trial of `transfer` left in the results bucket and the results table.
+
+    Raises:
+        RecordsUnavailableError: bucket or table do not answer.
+    """
+    ref = spec.ref
+    logged, damaged = read_logged_transfers(ref, runs)
+    noted = runs.find_json(layout.trial_key(ref, "provider.json")) or {}
+    missing = table.missing_writers(ref.tag)
+    reports = (key for key in runs.keys(layout.trial_key(ref, "logs/")) if not key.endswith("/collection.json"))
+    return TransferEvidence(
+        spec=spec,
+        failure=failure,
+        rows=read_transfers(ref, runs),
+        begun=frozenset(_numbers(table, ref.tag)),
+        missing={number: Failure(error=error, cause=cause) for (_, number, _), (error, cause) in missing.items()},
+        logged=logged,
+        damaged_lines=damaged,
+        provider=str(noted.get("provider", spec.plan.target.store)),
+        emulated=bool(noted.get("emulated")),
+        stand_ins=dict(noted.get("stand_ins", {})),
+        pages=tuple(runs.get_model(key, ReportPage) for key in reports),
+        collection=runs.find_model(layout.trial_key(ref, "logs/collection.json"), LogCollection),
+        deployment=deployment,
+    )
+
+
+def _numbers(table: TrialTable, tag: str) -> set[int]:
+    """Return the numbers of the processes that gave a sign of life."""
+    ids = (who.removeprefix(_WRITER) for who in table.beats(tag) if who.startswith(_WRITER))
+    return {layout.attempt_names(each)[1] for each in ids}

@@ -1,0 +1,163 @@
+"""One trial of `transfer`: its result, from the rows that its processes left and from what the log says of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.analysis.comparability import place_in_run
+from stepbench.analysis.drawn_transfers import drawn_transfers
+from stepbench.analysis.functions import summarise_functions
+from stepbench.analysis.transfers.findings import find_transfers
+from stepbench.contracts.result import Accounting, Caveat, Clock, Failure, TrialResult, TrialSummary
+from stepbench.costs.transfer_actual import TransferUse, transfer_cost
+from stepbench.records.formats.transfer_columns import TransferColumns
+from stepbench.records.storage.stored_transfers import first_attempts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.analysis.transfer_evidence import TransferEvidence
+    from stepbench.contracts.result import Invocations
+    from stepbench.contracts.transfer_result import TransferFindings
+    from stepbench.contracts.transfer_rows import TransferRow
+
+NOTHING_TRANSFERRED = "NothingMeasuredError"
+_SHOWN = 3
+_CLOCK = Clock(offset_ms=None, bound_ms=None, text="not needed: each transfer is timed by one clock")
+
+
+def transfer_result(evidence: TransferEvidence) -> TrialResult:
+    """Return everything that the report shows of the trial."""
+    spec, plan = evidence.spec, evidence.spec.transfer
+    rows, again = first_attempts(evidence.rows)
+    columns = TransferColumns.of(rows)
+    findings = find_transfers(columns, offered=plan.reads, seed=plan.seed)
+    accounting = _account(evidence, rows, again)
+    failure = evidence.failure.failure() or _nothing_measured(findings)
+    functions = summarise_functions(evidence.pages)
+    summary = TrialSummary(
+        **place_in_run(spec),
+        name=spec.name,
+        index=spec.index,
+        store=plan.target.store,
+        provider=evidence.provider,
+        emulated=evidence.emulated,
+        incomplete=failure is not None,
+        failure=failure,
+        accounting=accounting,
+        windows=(),
+        clock=_CLOCK,
+        caveats=tuple(_caveats(evidence, rows, accounting, failure)),
+        invocations=functions,
+        cost_usd=transfer_cost(_use(evidence, functions), evidence.deployment, spec.estimate_usd),
+        transfers=findings,
+        stand_ins=evidence.stand_ins,
+        published_transfers=plan.published,
+    )
+    return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=drawn_transfers(columns))
+
+
+def _account(evidence: TransferEvidence, rows: tuple[TransferRow, ...], again: int) -> Accounting:
+    """Account for each read once: what a process that has begun left no row of is unrecorded, other reads are unsent."""
+    plan = evidence.spec.transfer
+    counts = {outcome: sum(row.outcome == outcome for row in rows) for outcome in ("ok", "failed", "unknown")}
+    stored = {row.number for row in rows}
+    unrecorded = len(plan.sources) * len(evidence.begun - stored)
+    nothing = dict.fromkeys(
+        ("ok_arrived", "failed_arrived", "unknown_arrived", "unrecorded_arrived", "received", "lost", "out_of_order"), 0
+    )
+    return Accounting(
+        offered=plan.reads,
+        sent=len(rows),
+        unsent=plan.reads - len(rows) - unrecorded,
+        unrecorded=unrecorded,
+        duplicates=again,
+        awaited=False,
+        **counts,
+        **nothing,
+    )
+
+
+def _nothing_measured(findings: TransferFindings) -> Failure | None:
+    if findings.accounting.ok:
+        return None
+    told = ", ".join(f"{count} x {error}" for error, count in list(findings.accounting.errors.items())[:_SHOWN])
+    return Failure(error=NOTHING_TRANSFERRED, cause=f"no file was read whole{f': {told}' if told else ''}")
+
+
+def _caveats(
+    evidence: TransferEvidence, rows: tuple[TransferRow, ...], accounting: Accounting, failure: Failure | None
+) -> Iterator[Caveat]:
+    if failure is not None:
+        text = f"The trial ended with {failure.error}; the reads up to then are shown."
+        yield Caveat(kind="incomplete", text=text, remedy="Remove the cause, and run the trial again.")
+    if evidence.stand_ins:
+        told = "; ".join(f"{what}: {stand_in}" for what, stand_in in evidence.stand_ins.items())
+        text = f"What was measured stands in for AWS's ({told}): its rates say nothing about AWS."
+        yield Caveat(kind="emulated", text=text, remedy="Run the plan on AWS (sam deploy).")
+    if accounting.failed:
+        yield Caveat(
+            kind="failed_outcomes",
+            text=f"{accounting.failed} of {accounting.offered} reads failed; they have no rate.",
+            remedy="See their errors in the accounting.",
+        )
+    yield from _missing(evidence, accounting)
+    yield from _starts(evidence, rows)
+    yield from _log_differences(evidence)
+
+
+def _missing(evidence: TransferEvidence, accounting: Accounting) -> Iterator[Caveat]:
+    if accounting.unsent or accounting.unrecorded:
+        causes = dict.fromkeys(f"{each.error}: {each.cause}"[:200] for each in evidence.missing.values())
+        told = "; ".join(list(causes)[:_SHOWN]) or "no reason is on record"
+        text = f"{accounting.unsent} reads never began, and {accounting.unrecorded} left no row ({told})."
+        yield Caveat(
+            kind="missing_writer", text=text, remedy="Look at RunTransfer's log, and at the account's capacity."
+        )
+
+
+def _starts(evidence: TransferEvidence, rows: tuple[TransferRow, ...]) -> Iterator[Caveat]:
+    warm = sum(row.cold is False for row in rows)
+    if warm and evidence.spec.transfer.cold == "required":
+        text = f"{warm} of {len(rows)} reads were made by a sandbox that had served before."
+        yield Caveat(
+            kind="cold_starts", text=text, remedy="Lower concurrency, so that no transfer meets another's sandbox."
+        )
+
+
+def _log_differences(evidence: TransferEvidence) -> Iterator[Caveat]:
+    """Compare the rows with the log, which is a second source: numbers are from the rows alone."""
+    logged = evidence.logged
+    if not logged:
+        yield Caveat(
+            kind="missing_logs", text="No read was found in the log.", remedy="Look at RunTransfer's log group."
+        )
+        return
+    stored = {row.name: row.model_copy(update={"mib_ns": ()}) for row in evidence.rows}
+    only_logged = sorted(logged.keys() - stored.keys())
+    only_stored = sorted(stored.keys() - logged.keys())
+    differing = sorted(name for name in logged.keys() & stored.keys() if logged[name] != stored[name])
+    if only_logged or only_stored or differing or evidence.damaged_lines:
+        text = (
+            f"Of {len(stored)} rows, {len(only_stored)} are not in the log, and {len(differing)} are there with other "
+            f"values; {len(only_logged)} reads are in the log only, {len(evidence.damaged_lines)} lines cannot be read."
+        )
+        yield Caveat(
+            kind="log_disagreement", text=text, remedy="See the log's lines in t4-logs/ beside the trial's rows."
+        )
+
+
+def _use(evidence: TransferEvidence, functions: tuple[Invocations, ...]) -> TransferUse:
+    rows, collection = evidence.rows, evidence.collection
+    known = collection is not None and not collection.shared and collection.seen >= collection.expected
+    tasks: dict[str, int] = {}
+    for row in rows:
+        if row.platform == "fargate":
+            tasks[row.task or row.sandbox] = tasks.get(row.task or row.sandbox, 0) + (row.transfer_ns or 0)
+    return TransferUse(
+        efs_bytes=sum(row.received_bytes for row in rows if row.source == "efs"),
+        s3_requests=sum(row.source == "s3" for row in rows) * evidence.spec.transfer.connections,
+        functions=functions if known else None,
+        task_s=tuple(spent / 1e9 for spent in tasks.values()),
+        processes=len({(row.number, row.attempt) for row in rows}),
+    )

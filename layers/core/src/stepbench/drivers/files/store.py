@@ -1,0 +1,95 @@
+"""The control side of files to transfer: whether the bucket answers, and who serves it. Tear-down leaves the files."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from stepbench.errors import TargetUnavailableError, TargetUnreachableError
+
+if TYPE_CHECKING:
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.settings import Settings
+
+_BOUNDS = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
+AMAZON = {"s3": "Amazon S3", "efs": "Amazon EFS"}
+_REFUSED = frozenset({"401", "403"})
+
+
+class FilesDriver:
+    """
+    Asks the bucket, where the trial reads from S3; of a file system only its mount knows.
+
+    Requests are the program's own (`stepbench.transfer`), and files are made by `SeedFiles`: there is nothing to
+    prepare, and nothing to remove, since they stay from trial to trial and go with the stack.
+    """
+
+    def __init__(self, spec: TrialSpec, settings: Settings, _clock: Clock) -> None:
+        self._plan = spec.transfer
+        self._settings = settings
+
+    async def open(self) -> None:
+        """Do nothing: `ready` asks."""
+
+    async def prepare(self) -> None:
+        """Do nothing: `SeedFiles` makes the files."""
+
+    async def ready(self) -> bool:
+        """Return True once the bucket has answered. Raises TargetUnavailableError."""
+        if "s3" in self._plan.sources:
+            await asyncio.to_thread(self._head)
+        return True
+
+    async def tear_down(self) -> bool:
+        """Leave the files where they are."""
+        return True
+
+    def belongings(self) -> tuple[str, ...]:
+        """Name nothing: a trial makes nothing of its own."""
+        return ()
+
+    async def close(self) -> None:
+        """Do nothing: no connection is kept."""
+
+    async def provider(self) -> str:
+        """Return what serves each source: `Amazon S3; Amazon EFS`."""
+        stand_ins = await self.stand_ins()
+        return "; ".join(stand_ins.get(source, AMAZON[source]) for source in self._plan.sources)
+
+    async def stand_ins(self) -> dict[str, str]:
+        """Return what is measured in place of S3, EFS, Lambda and Fargate, where something is."""
+        found = {}
+        if "s3" in self._plan.sources and (server := await asyncio.to_thread(self._describe_s3)):
+            found["s3"] = server
+        if self._settings.emulator:
+            local = {"efs": "local file system", "lambda": "process", "fargate": "process"}
+            found |= {each: local[each] for each in (*self._plan.sources, *self._plan.platforms) if each in local}
+        return found
+
+    def _describe_s3(self) -> str:
+        """Name what stands for S3; "" for S3 itself."""
+        if self._plan.target.endpoint is None:
+            return self._settings.emulator
+        server = str(self._head()["ResponseMetadata"]["HTTPHeaders"].get("server", ""))
+        return f"{server or 'a server of its protocol'}, not S3"
+
+    def _head(self) -> dict[str, Any]:
+        bucket, endpoint = self._settings.files_bucket, self._plan.target.endpoint
+        client = boto3.client("s3", endpoint_url=endpoint, region_name=self._settings.aws_region, config=_BOUNDS)
+        where = endpoint or "S3"
+        try:
+            answer = dict(client.head_bucket(Bucket=bucket))
+        except ClientError as error:
+            message = f"{where}: bucket {bucket} cannot be used: {error}"
+            if error.response["Error"]["Code"] in _REFUSED:
+                raise TargetUnreachableError(message) from error
+            raise TargetUnavailableError(message) from error
+        except BotoCoreError as error:
+            message = f"{where} does not answer for bucket {bucket}: {error}"
+            raise TargetUnavailableError(message) from error
+        return answer

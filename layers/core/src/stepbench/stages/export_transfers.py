@@ -1,0 +1,36 @@
+"""A trial of `transfer` as files: Parquet and NDJSON beside its result, and its part of a dataset. `ExportRecords`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.tasks import ExportRecordsOutput
+from stepbench.records.formats.transfer_lines import format_lines
+from stepbench.records.formats.transfer_parquet import encode_transfers
+from stepbench.records.storage import layout, transfer_datasets
+from stepbench.records.storage.stored_transfers import first_attempts, read_transfers
+
+if TYPE_CHECKING:
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.records.storage.run_store import RunStore
+
+NDJSON = "transfers.ndjson"
+
+
+def export_transfers(spec: TrialSpec, runs: RunStore) -> ExportRecordsOutput:
+    """
+    Write the rows of all attempts beside the result, and those that count into the plan's dataset.
+
+    Raises:
+        RecordsUnavailableError: the bucket does not answer.
+    """
+    rows = read_transfers(spec.ref, runs)
+    noted = runs.find_json(layout.trial_key(spec.ref, "provider.json")) or {}
+    stand_ins: dict[str, str] = noted.get("stand_ins", {})
+    key = layout.trial_key(spec.ref, "records.parquet")
+    runs.put_bytes(key, encode_transfers(rows, stand_ins), "application/vnd.apache.parquet")
+    lines = format_lines(rows).encode()
+    runs.put_bytes(layout.trial_key(spec.ref, NDJSON), lines, "application/x-ndjson")
+    if (dataset := spec.transfer.dataset) is not None:
+        transfer_datasets.append(dataset, first_attempts(rows)[0], runs, stand_ins)
+    return ExportRecordsOutput(key=key, rows=len(rows))

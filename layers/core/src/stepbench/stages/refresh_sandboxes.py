@@ -1,0 +1,67 @@
+"""
+Task `RefreshSandboxes`: change a variable of RunTransfer's function, so that the next invocation has a new sandbox.
+
+Lambda uses no sandbox of an older configuration for a new invocation; those that are at work go on to their end. So
+several transfers may ask for it side by side, and a later change than one's own does as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from stepbench.contracts.transfer_rows import RefreshSandboxesInput, RefreshSandboxesOutput
+from stepbench.errors import TargetUnavailableError
+
+if TYPE_CHECKING:
+    from stepbench.stages.services import Services
+
+FUNCTION = "RunTransfer"
+VARIABLE = "REFRESHED"
+LIMIT_S = 100
+"""For all of it; a change takes a second or two, of a function in a VPC more, and others' may be before it."""
+POLL_S = 0.5
+BUSY = frozenset({"ResourceConflictException", "PreconditionFailedException", "TooManyRequestsException"})
+"""Another change is under way, or was made between our look and our change; or Lambda wants fewer requests."""
+
+
+def refresh_sandboxes(task: RefreshSandboxesInput, services: Services) -> RefreshSandboxesOutput:
+    """
+    Change the function, and wait until the change has taken effect.
+
+    Raises:
+        TargetUnavailableError: it has not within LIMIT_S, or Lambda could not apply it; with Lambda's reason.
+    """
+    client, name = services.aws("lambda"), f"{services.settings.function_prefix}-{FUNCTION}"
+    until_ns = services.clock.now_ns() + LIMIT_S * 10**9
+    value = f"{task.ref.tag}-{task.number}-{services.clock.now_ns()}"
+    changed = False
+    while services.clock.now_ns() < until_ns:
+        found = client.get_function_configuration(FunctionName=name)
+        status = found.get("LastUpdateStatus", "Successful")
+        if changed and status == "Successful":
+            return RefreshSandboxesOutput(changed_to=value)
+        if changed and status == "Failed":
+            message = f"the change of {name} failed: {found.get('LastUpdateStatusReason', 'Lambda does not say why')}"
+            raise TargetUnavailableError(message)
+        if not changed and status != "InProgress" and _change(client, found, value):
+            changed = True
+            continue
+        services.clock.sleep(POLL_S)
+    message = f"{name} could not be changed within {LIMIT_S} s; see its state in the Lambda console"
+    raise TargetUnavailableError(message)
+
+
+def _change(client: Any, found: dict[str, Any], value: str) -> bool:  # noqa: ANN401 -- a boto3 client
+    """Set the variable beside all others, unless somebody else has changed the function since; tell whether it was."""
+    variables = {**found.get("Environment", {}).get("Variables", {}), VARIABLE: value}
+    try:
+        client.update_function_configuration(
+            FunctionName=found["FunctionName"], RevisionId=found["RevisionId"], Environment={"Variables": variables}
+        )
+    except ClientError as error:
+        if error.response["Error"]["Code"] in BUSY:
+            return False
+        raise
+    return True

@@ -1,0 +1,183 @@
+"""
+Task `SeedFiles`: the files that a trial of `transfer` downloads, made where they are not there yet.
+
+Called until `done`; each call goes on for some minutes, and a file that is there with its size and its digest is left
+as it is. The digests of all files of a seed are kept in the bucket of files, for who plans the reads.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from stepbench.contracts.transfer_rows import SeedFilesInput, SeedFilesOutput
+from stepbench.errors import TargetUnavailableError
+from stepbench.records.storage.run_store import RunStore
+from stepbench.transfer.contents import digest_of, pieces
+from stepbench.transfer.digest import MIB
+from stepbench.transfer.files import digest_path, file_path, manifest_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.contracts.transfer import TransferTrial
+    from stepbench.stages.services import Services
+
+BUDGET_S = 240
+"""After which no other file is begun in this call; the largest takes some two minutes."""
+PART_MIB = 16
+"""What is held in memory at a time; S3 takes parts of 5 MiB to 5 GiB, and 10,000 of them."""
+_DIGEST = "xxh3"
+"""The object's metadata that has it."""
+_NOT_FOUND = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
+_OWN_ALREADY = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
+_FILE_MODE = 0o666
+"""Whoever may write a file is told by the kernel which of its pages are in memory (see `transfer.page_cache`)."""
+
+
+def seed_files(task: SeedFilesInput, services: Services) -> SeedFilesOutput:
+    """
+    Make what is missing of the trial's files, as long as there is time.
+
+    Raises:
+        TargetUnavailableError: the bucket or the folder cannot be written, or the stack has none.
+    """
+    plan = services.trial(task.ref).transfer
+    until_ns = services.clock.now_ns() + BUDGET_S * 10**9
+    digests = _known_digests(services, plan.seed)
+    for file_mib in sorted(set(plan.file_sizes_mib)):
+        if services.clock.now_ns() > until_ns:
+            return SeedFilesOutput(done=False)
+        digest = digests.get(file_mib) or digest_of(plan.seed, file_mib)
+        with _as_unavailable():
+            _seed_file(plan, services, file_mib, digest)
+        _keep_digest(services, plan.seed, file_mib, digest)
+    return SeedFilesOutput(done=True)
+
+
+def read_digests(services: Services, seed: int) -> dict[int, str]:
+    """Return the digests of the files of a seed, by size in MiB; of those that have been made so far."""
+    return _known_digests(services, seed)
+
+
+def _known_digests(services: Services, seed: int) -> dict[int, str]:
+    found: dict[str, str] = _manifests(services).find_json(manifest_key(seed)) or {}
+    return {int(file_mib): digest for file_mib, digest in found.items()}
+
+
+def _keep_digest(services: Services, seed: int, file_mib: int, digest: str) -> None:
+    """Add one; again, if somebody else has written the manifest meanwhile without it."""
+    while (known := _known_digests(services, seed)).get(file_mib) != digest:
+        document = {str(size): each for size, each in sorted({**known, file_mib: digest}.items())}
+        _manifests(services).put_json(manifest_key(seed), document)
+
+
+def _manifests(services: Services) -> RunStore:
+    bucket = services.settings.files_bucket
+    if not bucket:
+        message = "this stack has no bucket of files: deploy it with one, or set FILES_BUCKET"
+        raise TargetUnavailableError(message)
+    return RunStore(services.aws("s3"), bucket)
+
+
+def _seed_file(plan: TransferTrial, services: Services, file_mib: int, digest: str) -> None:
+    settings = services.settings
+    if "s3" in plan.sources:
+        endpoint = plan.target.endpoint
+        client = _client_of(endpoint, settings.aws_region) if endpoint else services.aws("s3")
+        bucket = settings.files_bucket
+        if endpoint:
+            _make_bucket(client, bucket)
+        if not _is_in_bucket(client, bucket, file_path(plan.seed, file_mib), file_mib, digest):
+            _upload(client, bucket, plan.seed, file_mib, digest)
+    if "efs" in plan.sources:
+        if not settings.files_folder:
+            message = "this stack has no mounted folder of files: deploy it with EFS, or set FILES_FOLDER"
+            raise TargetUnavailableError(message)
+        folder = Path(settings.files_folder)
+        if not _is_in_folder(folder, plan.seed, file_mib, digest):
+            _write(folder, plan.seed, file_mib, digest)
+
+
+@lru_cache(maxsize=4)
+def _client_of(endpoint: str, region: str) -> Any:  # noqa: ANN401 -- boto3 clients have no common type
+    """Return a client for another server than the stack's S3."""
+    addressed = Config(s3={"addressing_style": "path"}, retries={"mode": "standard", "max_attempts": 5})
+    return boto3.client("s3", endpoint_url=endpoint, region_name=region, config=addressed)
+
+
+def _make_bucket(client: Any, bucket: str) -> None:  # noqa: ANN401 -- as above
+    try:
+        client.create_bucket(Bucket=bucket)
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in _OWN_ALREADY:
+            raise
+
+
+def _is_in_bucket(client: Any, bucket: str, key: str, file_mib: int, digest: str) -> bool:  # noqa: ANN401 -- as above
+    try:
+        found = client.head_object(Bucket=bucket, Key=key)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _NOT_FOUND:
+            return False
+        raise
+    return bool(found["ContentLength"] == file_mib * MIB and found["Metadata"].get(_DIGEST) == digest)
+
+
+def _upload(client: Any, bucket: str, seed: int, file_mib: int, digest: str) -> None:  # noqa: ANN401 -- as above
+    where = {"Bucket": bucket, "Key": file_path(seed, file_mib)}
+    if file_mib <= PART_MIB:
+        client.put_object(**where, Body=b"".join(pieces(seed, file_mib)), Metadata={_DIGEST: digest})
+        return
+    where["UploadId"] = client.create_multipart_upload(**where, Metadata={_DIGEST: digest})["UploadId"]
+    try:
+        parts = []
+        for number, piece in enumerate(pieces(seed, file_mib, PART_MIB), start=1):
+            answer = client.upload_part(**where, PartNumber=number, Body=piece)
+            parts.append({"PartNumber": number, "ETag": answer["ETag"]})
+        client.complete_multipart_upload(**where, MultipartUpload={"Parts": parts})
+    except BaseException:
+        client.abort_multipart_upload(**where)  # its parts would be paid for
+        raise
+
+
+def _is_in_folder(folder: Path, seed: int, file_mib: int, digest: str) -> bool:
+    file, note = folder / file_path(seed, file_mib), folder / digest_path(seed, file_mib)
+    try:
+        return file.stat().st_size == file_mib * MIB and note.read_text(encoding="ascii").strip() == digest
+    except FileNotFoundError:
+        return False
+
+
+def _write(folder: Path, seed: int, file_mib: int, digest: str) -> None:
+    """Write the file beside its place, and move it there once it is on disk; its digest, which says so, comes last."""
+    file = folder / file_path(seed, file_mib)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with partial.open("wb", buffering=0) as written:
+            for piece in pieces(seed, file_mib, PART_MIB):
+                written.write(piece)
+            os.fchmod(written.fileno(), _FILE_MODE)
+            os.fsync(written.fileno())
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
+    (folder / digest_path(seed, file_mib)).write_text(f"{digest}\n", encoding="ascii")
+
+
+@contextmanager
+def _as_unavailable() -> Iterator[None]:
+    try:
+        yield
+    except (BotoCoreError, ClientError, OSError) as error:
+        message = f"a file could not be made: {error}"
+        raise TargetUnavailableError(message) from error

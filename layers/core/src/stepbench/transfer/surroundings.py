@@ -1,0 +1,102 @@
+"""Where the process runs, as far as anybody tells: credentials, task, zone, its own address, its memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stepbench.errors import RecordsUnavailableError
+from stepbench.wire.http1.download import DownloadRefusedError, fetch
+from stepbench.wire.http1.messages import MalformedHttpError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CREDENTIALS_HOST = "http://169.254.170.2"
+"""Where a Fargate task is given its role's credentials; the path is in its environment."""
+_ATTEMPTS, _PAUSE_S, _LIMIT_S = 3, 0.5, 3.0
+_ELSEWHERE = ("192.0.2.1", 9)
+"""Of TEST-NET-1 (RFC 5737): what would be sent there goes by the default route. Nothing is sent."""
+
+
+class TaskPlace(NamedTuple):
+    """What Fargate tells of a task; empty where nobody does. task: its ARN."""
+
+    task: str = ""
+    zone: str = ""
+
+
+def with_credentials(environ: Mapping[str, str], host: str = CREDENTIALS_HOST) -> dict[str, str]:
+    """
+    Return the environment with a Fargate task's credentials, or as it is where it has some, or names none.
+
+    Raises:
+        RecordsUnavailableError: they are not given; without them nothing can be stored.
+    """
+    path = environ.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+    if not path or environ.get("AWS_ACCESS_KEY_ID"):
+        return dict(environ)
+    given = _fetch_json(f"{host}{path}")
+    if given is None:
+        message = "the task's credentials could not be read from the container credentials endpoint"
+        raise RecordsUnavailableError(message)
+    names = {
+        "AccessKeyId": "AWS_ACCESS_KEY_ID",
+        "SecretAccessKey": "AWS_SECRET_ACCESS_KEY",
+        "Token": "AWS_SESSION_TOKEN",
+    }
+    return {**environ, **{name: str(given.get(key, "")) for key, name in names.items()}}
+
+
+def find_task(environ: Mapping[str, str]) -> TaskPlace:
+    """Return what the task's metadata endpoint (version 4) tells, if the environment names one and it answers."""
+    uri = environ.get("ECS_CONTAINER_METADATA_URI_V4")
+    told = _fetch_json(f"{uri}/task") if uri else None
+    if told is None:
+        return TaskPlace()
+    return TaskPlace(str(told.get("TaskARN", "")), str(told.get("AvailabilityZone", "")))
+
+
+def own_address() -> str:
+    """Return the address of the network interface that the default route goes by; "" if there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(_ELSEWHERE)
+        except OSError:
+            return ""
+        return str(asking.getsockname()[0])
+
+
+def peak_memory_bytes() -> int:
+    """
+    Return the process's largest resident set so far.
+
+    By /proc where there is one: `ru_maxrss` of a process begins with what its parent had when it was started.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) * 1_024
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1_024
+
+
+def make_sandbox_id() -> str:
+    """Return a name that no other sandbox has."""
+    return os.urandom(8).hex()
+
+
+def _fetch_json(url: str) -> dict[str, Any] | None:
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(_PAUSE_S)
+        try:
+            found: dict[str, Any] = json.loads(fetch(url, _LIMIT_S))
+        except (OSError, MalformedHttpError, DownloadRefusedError, ValueError):
+            continue
+        return found
+    return None

@@ -1,0 +1,105 @@
+"""The plan of a trial of `transfer`: what is refused, with the way out, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stepbench.contracts.plan import Plan, TransferTrial, TrialPlan
+from stepbench.errors import PlanError
+from stepbench.planning import check_budget, expand, parse_plan
+
+
+def plan_of(**fields: object) -> Plan:
+    """Parse a plan with one trial of transfer."""
+    trial = {"experiment": "transfer", "transfers": 4, **fields}
+    return parse_plan(json.dumps({"name": "x", "trials": [trial], "budget_usd": 1_000}))
+
+
+def trial_of(**fields: object) -> TransferTrial:
+    """Return the trial itself."""
+    return expand(plan_of(**fields), "run")[0].transfer
+
+
+def test_the_published_experiment_is_the_default() -> None:
+    """EFS, then S3, in one process; one of nine sizes is drawn; cold."""
+    trial = trial_of()
+    assert (trial.sources, trial.order, trial.choice, trial.cold) == (("efs", "s3"), "published", "random", "required")
+    assert trial.file_sizes_mib == (1, 5, 10, 25, 50, 100, 250, 500, 750)
+
+
+def test_each_process_reads_from_each_source_on_each_platform() -> None:
+    """4 transfers x 2 platforms x 2 sources: what the accounting has to add up to."""
+    trial = trial_of(platforms=["lambda", "fargate"])
+    assert (trial.processes, trial.reads) == (8, 16)
+    assert trial.events == sum(phase.events for phase in trial.phases) == 16
+
+
+def test_a_schedule_takes_at_least_its_pauses() -> None:
+    """4 transfers, an hour apart: 3 hours, and the last one's own time."""
+    assert 3 * 3_600 < trial_of(every_s=3_600).length_s < 3 * 3_600 + 120
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "remedy"),
+    [
+        ({"sources": ["s3", "s3"]}, "trials[0].sources[1]", "Remove one"),
+        ({"sources": ["efs"], "connections": 2}, "trials[0].connections", "Remove it"),
+        ({"file_sizes_mib": [1, 5_000]}, "trials[0].file_sizes_mib[1]", "Lower it"),
+        ({"writers": 2}, "trials[0].writers", "Known here"),
+        ({"cold": "maybe"}, "trials[0].cold", '"required"'),
+        ({"transfers": 0}, "trials[0].transfers", "at least 1"),
+        (
+            {"published": [{"platform": "fargate", "source": "s3", "file_size_mib": 1, "metric": "mean", "value": 1,
+                            "citation": "x"}]},
+            "trials[0].published[0]", "extend the trial",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_the_way_out(fields: dict[str, Any], path: str, remedy: str) -> None:
+    """Before anything is created."""
+    with pytest.raises(PlanError) as refused:
+        plan_of(**fields)
+    (problem,) = refused.value.problems
+    assert problem.path == path
+    assert remedy in problem.remedy
+
+
+def test_a_trial_without_an_experiment_is_a_trigger_s() -> None:
+    """All plans written before there were transfers."""
+    trial = {"target": {"store": "etcd"}, "phases": [{"name": "p", "load": [{"rate_per_s": 1, "count": 1}]}]}
+    (spec,) = expand(parse_plan(json.dumps({"name": "x", "trials": [trial]})), "run")
+    assert isinstance(spec.plan, TrialPlan)
+    assert spec.offered is spec.plan
+    with pytest.raises(TypeError, match="transfers nothing"):
+        _ = spec.transfer
+
+
+def test_a_stored_trial_is_read_as_what_it_is() -> None:
+    """Stages find their trial by JSON in the bucket."""
+    (spec,) = expand(plan_of(), "run")
+    assert type(spec).model_validate_json(spec.model_dump_json()) == spec
+    with pytest.raises(TypeError, match="no writer offers"):
+        _ = spec.offered
+
+
+def test_a_matrix_varies_a_field_of_transfers() -> None:
+    """Different load conditions, as published: several at once."""
+    names = [spec.name for spec in expand(plan_of(matrix={"concurrency": [1, 4]}), "run")]
+    assert names == ["files.concurrency-1", "files.concurrency-4"]
+
+
+def test_the_estimate_grows_with_what_is_read_from_efs() -> None:
+    """Elastic throughput is the biggest line of large files: 4 x 1,000 MiB at $0.03 a GB is $0.126."""
+    from_efs = check_budget(plan_of(sources=["efs"], file_sizes_mib=[1_000]))
+    from_s3 = check_budget(plan_of(sources=["s3"], file_sizes_mib=[1_000]))
+    assert from_efs - from_s3 == pytest.approx(4 * 1_000 * 2**20 / 1e9 * 0.03, rel=0.01)
+
+
+def test_a_month_over_its_budget_is_refused_with_its_biggest_line() -> None:
+    """30 days, hourly, of files of 750 MiB on both platforms."""
+    trial = {"experiment": "transfer", "transfers": 720, "every_s": 3_600, "platforms": ["lambda", "fargate"]}
+    with pytest.raises(PlanError, match="biggest line"):
+        check_budget(parse_plan(json.dumps({"name": "x", "trials": [trial], "budget_usd": 1})))
