@@ -26,7 +26,7 @@ _MONDAY = 4
 
 
 class Totals(NamedTuple):
-    """They are, of each block of time and each level in it, the sum of centred scores and how many; (blocks, levels)."""
+    """They are, of each block of time and each level, the sum of centred scores and their count; (blocks, levels)."""
 
     sums: Floats
     counts: Floats
@@ -89,11 +89,11 @@ def _totals(reads: Reads, block: Integers, levels: Integers) -> Totals:
     at = block * occurring.size + place
     shape = (blocks, occurring.size)
     sums, counts = (np.bincount(at, weights, blocks * occurring.size).reshape(shape) for weights in (centred, None))
-    return Totals(sums, counts.astype(np.float64))
+    return Totals(sums.astype(np.float64), counts.astype(np.float64))
 
 
 class _Test:
-    """Differences of all levels, and of single ones, beside those of blocks whose levels are turned round or shuffled."""
+    """Differences of all levels and of single ones, beside those of blocks whose levels are turned or shuffled."""
 
     def __init__(self, totals: Totals, level: float, rng: np.random.Generator, *, shuffled: bool = False) -> None:
         self._totals, self.level, self._rng, self._shuffled = totals, level, rng, shuffled

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LEAST = 40
 """Fewer reads are not looked into for a change, nor are parts that former changes leave."""
 MIN_DAYS = 5
+NOTABLE = 0.05
+"""A smaller change of level may be sure, and is in the table; it is no answer, and makes no modes."""
 DRAWS = 1_000
 _TAIL = (1 - CONFIDENCE) / 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -65,6 +67,11 @@ def find_changes(
         _change(reads, begin, change, slice(edges[place], edges[place + 2]), rng)
         for place, (begin, change) in enumerate(found)
     ), None
+
+
+def is_notable(change: TransferChange) -> bool:
+    """Tell whether a level changes by 5 % or more."""
+    return abs((change.ratio.value or 1.0) - 1) >= NOTABLE
 
 
 def _search(
