@@ -55,8 +55,9 @@ class TransferModes(Contract):
     """
     How many modes the rates of a cell have, on a logarithmic axis (Silverman's test, step by step).
 
-    A change of level, or a slow hour, makes modes of its own: n transfers are judged, which are those of the longest
-    span without a change by 5 % or more, and outside of hours that differ; of each sandbox the first one.
+    A change of level, a slow hour and stalls make modes of their own: n transfers are judged, which are those of the
+    longest span without a change by 5 % or more, outside of hours that differ, that never stood still; of each sandbox
+    the first one.
     p_value: of one mode. found: whether there is more than one, at the error that all findings of the report share.
     A cell that is judged lists one mode at least.
     """

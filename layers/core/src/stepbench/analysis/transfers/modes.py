@@ -9,6 +9,7 @@ import numpy as np
 
 from stepbench.analysis.transfers import family
 from stepbench.analysis.transfers.changes import is_notable
+from stepbench.analysis.transfers.stalls import find_stalls
 from stepbench.contracts.transfer_result import TransferMode, TransferModes
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.modality import ModeTest
@@ -26,7 +27,7 @@ LEAST = 50
 FURTHER = 0.01
 """At which level a third mode is taken for one, and a fourth, once there are two."""
 LEAST_SHARE = 0.02
-"""Two stalls that are alike are no mode, as single values beyond the outer 2 % are none."""
+"""Two transfers that are alike are no mode, as single values beyond the outer 2 % are none."""
 MOST_HOURS = 6
 """If more hours differ, leaving them out leaves another day."""
 LARGE_MIB = 100
@@ -40,23 +41,27 @@ class Steady(NamedTuple):
     end_ns: int
     differing: tuple[int, ...]
 
-    def choose(self, reads: Reads) -> Reads:
-        """Return those reads that are neither of another level nor of an hour that differs, one of each sandbox."""
-        began_ns = reads.columns.began_at_ns
-        chosen = (began_ns >= self.begin_ns) & (began_ns < self.end_ns) & ~np.isin(reads.hours, self.differing)
-        return reads.take(chosen).one_a_sandbox
+    def choose(self, cell: Reads) -> Reads:
+        """
+        Return those measured reads of a cell that are none of another level or of an hour that differs, and never stood
+        still; of each sandbox the first one.
+        """
+        began_ns, moved = cell.columns.began_at_ns, np.ones(cell.n, np.bool_)
+        moved[find_stalls(cell).reads] = False
+        within = (began_ns >= self.begin_ns) & (began_ns < self.end_ns)
+        return cell.take(within & moved & ~np.isin(cell.hours, self.differing)).one_a_sandbox
 
 
 def find_steady(reads: Reads, changes: Sequence[TransferChange], hours: TransferDependence) -> Steady:
     """
     Return what of a pair's measured reads to judge modes by.
 
-    A change of level makes two modes, and a slow hour one more, which say nothing new. Levels are not moved onto each
+    A change of level makes two modes, a slow hour and stalls one more, which say nothing new. Levels are not moved onto each
     other instead: where modes trade shares, that would make modes of its own.
     """
     notable = [round(change.at.timestamp() * 1e9) for change in changes if is_notable(change)]
-    began_ns = reads.columns.began_at_ns
-    edges = [int(began_ns.min(initial=0)), *notable, int(began_ns.max(initial=0)) + 1]
+    began_ns = reads.columns.began_at_ns if reads.n else np.zeros(1, np.int64)
+    edges = [int(began_ns.min()), *notable, int(began_ns.max()) + 1]
     begin_ns, end_ns = max(pairwise(edges), key=lambda span: span[1] - span[0])
     differing = tuple(level.at for level in hours.levels if level.differs)
     return Steady(begin_ns, end_ns, differing if len(differing) <= MOST_HOURS else ())

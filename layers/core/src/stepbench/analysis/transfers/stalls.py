@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,27 @@ class _Waits:
     first_ns: Integers
 
 
-def find_stalls(cell: Reads) -> TransferStalls:
+class Stalls(NamedTuple):
+    """They are the stalls of a cell: whose each is, and how long; and which reads could be judged, shape (n,)."""
+
+    reads: Integers
+    length_ns: Integers
+    judged: NDArray[np.bool_]
+
+    def summary(self) -> TransferStalls:
+        """Return what a report shows of them."""
+        n, transfers, length_s = int(np.count_nonzero(self.judged)), np.unique(self.reads).size, self.length_ns / 1e9
+        return TransferStalls(
+            judged=n,
+            stalls=length_s.size,
+            transfers=transfers,
+            share=share(transfers, n),
+            median_s=float(np.median(length_s)) if length_s.size else None,
+            longest_s=float(length_s.max()) if length_s.size else None,
+        )
+
+
+def find_stalls(cell: Reads) -> Stalls:
     """
     Return the stalls of a cell's measured reads.
 
@@ -48,22 +68,12 @@ def find_stalls(cell: Reads) -> TransferStalls:
     byte is untold, that is a part of the wait for the first MiB.
     """
     waits = _read_waits(cell)
-    progress = np.diff(cell.columns.mib_offsets) > 0
-    judged = progress | (waits.first_ns != UNTOLD)
     told = waits.first_ns[waits.first_ns != UNTOLD]
     first_limit = max(LEAST_NS, TIMES_PACE * float(np.median(told))) if told.size else np.inf
     late = np.nonzero(waits.first_ns >= first_limit)[0]
     reads, stalls_ns = _long_waits(waits)
-    stalls_s = np.concatenate([waits.first_ns[late], stalls_ns]) / 1e9
-    transfers, n = np.unique(np.concatenate([late, reads])).size, int(np.count_nonzero(judged))
-    return TransferStalls(
-        judged=n,
-        stalls=stalls_s.size,
-        transfers=transfers,
-        share=share(transfers, n),
-        median_s=float(np.median(stalls_s)) if stalls_s.size else None,
-        longest_s=float(stalls_s.max()) if stalls_s.size else None,
-    )
+    judged = (np.diff(cell.columns.mib_offsets) > 0) | (waits.first_ns != UNTOLD)
+    return Stalls(np.concatenate([late, reads]), np.concatenate([waits.first_ns[late], stalls_ns]), judged)
 
 
 def _read_waits(cell: Reads) -> _Waits:
