@@ -43,8 +43,9 @@ class Steady(NamedTuple):
 
     def choose(self, cell: Reads) -> Reads:
         """
-        Return those measured reads of a cell that are none of another level or of an hour that differs, and never stood
-        still; of each sandbox the first one.
+        Return the measured reads of a cell to judge its modes by; of each sandbox the first one.
+
+        They are of one level, of no hour that differs, and have never stood still.
         """
         began_ns, moved = cell.columns.began_at_ns, np.ones(cell.n, np.bool_)
         moved[find_stalls(cell).reads] = False
@@ -56,8 +57,8 @@ def find_steady(reads: Reads, changes: Sequence[TransferChange], hours: Transfer
     """
     Return what of a pair's measured reads to judge modes by.
 
-    A change of level makes two modes, a slow hour and stalls one more, which say nothing new. Levels are not moved onto each
-    other instead: where modes trade shares, that would make modes of its own.
+    A change of level makes two modes, a slow hour and stalls one more, which say nothing new. Levels are not moved onto
+    each other instead: where modes trade shares, that would make modes of its own.
     """
     notable = [round(change.at.timestamp() * 1e9) for change in changes if is_notable(change)]
     began_ns = reads.columns.began_at_ns if reads.n else np.zeros(1, np.int64)
