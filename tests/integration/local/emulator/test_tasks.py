@@ -174,12 +174,8 @@ MACHINE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("code", "status", "error"), [("0", "SUCCEEDED", None), ("3", "FAILED", "States.TaskFailed")]
-)
-def test_a_machine_learns_how_its_task_has_ended(
-    shimmed: Emulator, code: str, status: str, error: str | None
-) -> None:
+@pytest.mark.parametrize(("code", "status", "error"), [("0", "SUCCEEDED", None), ("3", "FAILED", "States.TaskFailed")])
+def test_a_machine_learns_how_its_task_has_ended(shimmed: Emulator, code: str, status: str, error: str | None) -> None:
     """On AWS an exit code that is not 0 fails the state, with the task as its cause; MiniStack's own never fails."""
     ecs = Ecs(shimmed.endpoint, "of-machine", TELLS, environment=[{"name": "FROM_DEFINITION", "value": "x"}])
     seen = _execute(shimmed.endpoint, {"definition": ecs.definition, "task": "{}", "exit": code})
