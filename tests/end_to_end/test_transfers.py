@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+
 import psutil
 import pyarrow.parquet as pq
 import pytest
@@ -95,7 +96,7 @@ def test_a_stopped_run_leaves_no_process_behind(deployment: Deployment) -> None:
         process.send_signal(signal.SIGINT)
         stopped = finish(process)
     assert stopped.code == 1, stopped.stderr
-    assert "stopped" in stopped.stdout
+    assert stopped.summary["status"] == "stopped"
     assert wait_for(lambda: not _tasks(), 30)
     assert deployment.settled_inventory(before) == before
 

@@ -10,7 +10,6 @@ import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from tests.samples.templates import Json, load_template, statements
 from tests.statemachines.conftest import load_machine
 
