@@ -32,7 +32,7 @@ def main(url: str, bucket: str, key: str, authority: str) -> None:
     """Download once; the client is made outside of the time."""
     client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", verify=authority or None)
     sink, before_s, begun_s = Sink(), used_s(), time.perf_counter()
-    client.download_fileobj(bucket, key, sink)  # type: ignore[arg-type] -- it only writes
+    client.download_fileobj(bucket, key, sink)  # type: ignore[arg-type]  # it only writes
     took_s = time.perf_counter() - begun_s
     with open("/proc/self/status", encoding="ascii") as status:  # noqa: PTH123 -- nothing of ours
         peak_kib = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
