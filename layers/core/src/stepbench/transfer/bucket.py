@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.model.errors import CONNECTION_CLOSED
 from stepbench.transfer.failures import ReadFailedError, wrong_length
-from stepbench.wire.http1.download import HttpServer, connect
+from stepbench.wire.http1.download import HttpServer, connect, tls_context
 from stepbench.wire.http1.sigv4 import Form, Signer, s3_path
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class BucketRead:
         self._access = access
         self._file = file
         self._progress = progress
+        self._context = tls_context(access.server, access.authorities)
         self._parts = progress.divide(file.file_bytes, connections)
         most = MOST_BUFFERED_BYTES // len(self._parts) if len(self._parts) > 1 else block_bytes
         size = max(min(block_bytes, most), LEAST_BLOCK_BYTES)
@@ -107,7 +108,7 @@ class BucketRead:
         self._progress.own_address = self._downloads[0].own_address
 
     def _connect_once(self) -> None:
-        download = connect(self._access.server, self._access.authorities)
+        download = connect(self._access.server, self._context)
         self._downloads.append(download)
         if self._is_interrupted:
             download.interrupt()
