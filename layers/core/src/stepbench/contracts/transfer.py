@@ -114,9 +114,7 @@ class TransferTrial(Contract):
         """Return how long the transfers of a platform take at most, in seconds."""
         longest = max(self.file_sizes_mib) * len(self.sources) / SLOWEST_MIB_PER_S
         slowest = longest + max(OVERHEAD_S[platform] for platform in self.platforms)
-        return max(
-            self.every_s * (self.transfers - 1) + slowest, slowest * math.ceil(self.transfers / self.concurrency)
-        )
+        return max(self.every_s * (self.transfers - 1) + slowest, slowest * math.ceil(self.transfers / self.concurrency))
 
     @property
     def phases(self) -> tuple[Phase, ...]:
