@@ -131,6 +131,7 @@ NAMES = (
     "sustained",
     "records",
     "receiver",
+    "transfer",
     "analysis",
     "overhead",
     "ycsb",

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 SOURCES = Path(__file__).resolve().parent / "comparators"
 ETCD_MODULE, ETCD_VERSION = "go.etcd.io/etcd/v3", "v3.5.21"
 YCSB_MODULE, YCSB_VERSION = "github.com/pingcap/go-ycsb", "v1.0.1"
+S5CMD_MODULE, S5CMD_VERSION = "github.com/peak/s5cmd/v2", "v2.3.0"
+VERSITY_MODULE, VERSITY_VERSION = "github.com/versity/versitygw", "v1.8.0"
 _BUILD_LIMIT_S = 900
 
 
@@ -67,6 +69,16 @@ def go_ycsb(tools: Path) -> Path:
     return _from_proxy(f"go-ycsb-{YCSB_VERSION}", YCSB_MODULE, YCSB_VERSION, "cmd/go-ycsb", tools)
 
 
+def s5cmd(tools: Path) -> Path:
+    """Build s5cmd, a command line for S3."""
+    return _from_proxy(f"s5cmd-{S5CMD_VERSION}", S5CMD_MODULE, S5CMD_VERSION, "", tools)
+
+
+def versity_gateway(tools: Path) -> Path:
+    """Build the gateway that serves a local folder by S3's protocol."""
+    return _from_proxy(f"versitygw-{VERSITY_VERSION}", VERSITY_MODULE, VERSITY_VERSION, "cmd/versitygw", tools)
+
+
 def polars_python() -> Path:
     """Return a Python that has polars, and nothing of ours."""
     python = ROOT / ".stepbench" / "venvs" / "bench" / "bin" / "python"
@@ -90,7 +102,7 @@ def _from_proxy(name: str, module: str, version: str, package: str, tools: Path)
     with tempfile.TemporaryDirectory() as directory:
         _run([go, "mod", "init", "any"], Path(directory))
         _run([go, "get", f"{module}@{version}"], Path(directory))
-        _run([go, "build", "-mod=mod", "-o", str(made), f"{module}/{package}"], Path(directory))
+        _run([go, "build", "-mod=mod", "-o", str(made), f"{module}/{package}".rstrip("/")], Path(directory))
     return made
 
 

@@ -32,7 +32,7 @@ def file_read(body: bytes, source: Source = "s3", path: str = "files/7/2.bin") -
 
 
 def transfer_task(
-    *reads: FileRead, limit_s: float = 30.0, connections: int = 1, endpoint: str = ""
+    *reads: FileRead, limit_s: float = 30.0, connections: int = 1, block_bytes: int = 2**16, endpoint: str = ""
 ) -> RunTransferInput:
     """Return the first attempt at process 5 of a trial."""
     item = TransferItem(
@@ -43,7 +43,7 @@ def transfer_task(
         bucket=BUCKET,
         endpoint=endpoint,
         connections=connections,
-        block_bytes=2**16,
+        block_bytes=block_bytes,
         refresh=False,
         limit_s=limit_s,
         due_ns=DUE_NS,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Iterator
 
     Answer = Callable[["Exchange"], None]
@@ -89,8 +90,11 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Exchange)
+        self._scheme = "https" if context else "http"
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_side=True)
         self.objects: dict[str, bytes] = {}
         self.answers: dict[str, Answer] = {}
         self.stored: dict[str, bytes] = {}
@@ -103,8 +107,8 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """`http://127.0.0.1:port`."""
-        return f"http://127.0.0.1:{self.server_port}"
+        """`http://127.0.0.1:port`, or https."""
+        return f"{self._scheme}://127.0.0.1:{self.server_port}"
 
     @property
     def environ(self) -> dict[str, str]:
@@ -190,9 +194,9 @@ def raw(data: bytes) -> Answer:
 
 
 @contextmanager
-def transfer_server() -> Iterator[Server]:
-    """Run a server for the block."""
-    server = Server()
+def transfer_server(context: ssl.SSLContext | None = None) -> Iterator[Server]:
+    """Run a server for the block; with a context it speaks TLS."""
+    server = Server(context)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

@@ -243,6 +243,7 @@ def test_a_file_of_a_folder_is_read_whole(server: Server, tmp_path: Path) -> Non
     (row,) = run(server, folder_task(), FILES_FOLDER=str(tmp_path))
     assert (row.outcome, row.digest_ok, row.received_bytes, row.connect_ns) == ("ok", True, len(BODY), None)
     assert row.network_interface != "127.0.0.1"
+    assert row.cached_share in (0.0, 1.0)  # some file systems are in memory
     assert len(row.mib_ns) == 2
 
 
@@ -297,3 +298,12 @@ def test_an_unforeseen_error_is_a_row_too(server: Server, monkeypatch: pytest.Mo
     monkeypatch.setattr("stepbench.transfer.bucket.connect", fail)
     (row,) = run(server, transfer_task(file_read(BODY)))
     assert (row.outcome, row.error) == ("failed", "KeyError in the program")
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "error"), [("https://127.0.0.1:1", "ENOENT"), ("ftp://127.0.0.1", "KeyError in the program")]
+)
+def test_a_server_that_cannot_even_be_asked_is_a_row(server: Server, endpoint: str, error: str) -> None:
+    """The authorities are missing; the address is none."""
+    (row,) = run(server, transfer_task(file_read(BODY), endpoint=endpoint), AWS_CA_BUNDLE="/nowhere/authority.pem")
+    assert (row.outcome, row.error) == ("failed", error)

@@ -38,7 +38,6 @@ PART_MIB = 16
 _DIGEST = "xxh3"
 """The object's metadata that has it."""
 _NOT_FOUND = {"404", "NoSuchKey", "NoSuchBucket", "NotFound"}
-_OWN_ALREADY = {"BucketAlreadyOwnedByYou", "BucketAlreadyExists"}
 _FILE_MODE = 0o666
 """Whoever may write a file is told by the kernel which of its pages are in memory (see `transfer.page_cache`)."""
 
@@ -115,11 +114,13 @@ def _client_of(endpoint: str, region: str) -> Any:  # noqa: ANN401 -- boto3 clie
 
 
 def _make_bucket(client: Any, bucket: str) -> None:  # noqa: ANN401 -- as above
+    """Make the bucket of files on another server than the stack's S3, whose own is the template's."""
     try:
-        client.create_bucket(Bucket=bucket)
+        client.head_bucket(Bucket=bucket)
     except ClientError as error:
-        if error.response["Error"]["Code"] not in _OWN_ALREADY:
+        if error.response["Error"]["Code"] not in _NOT_FOUND:
             raise
+        client.create_bucket(Bucket=bucket)
 
 
 def _is_in_bucket(client: Any, bucket: str, key: str, file_mib: int, digest: str) -> bool:  # noqa: ANN401 -- as above

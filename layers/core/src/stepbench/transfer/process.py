@@ -155,7 +155,10 @@ class Process:
 
     def _outcome(self, file: FileRead, progress: Progress) -> tuple[TransferOutcome, str]:
         """Read a file, and return what became of it."""
-        read = self._build(file, progress)
+        try:
+            read = self._build(file, progress)
+        except (OSError, ValueError, KeyError) as error:  # no such authorities, no such URL
+            return "failed", read_error(error, connected=True)
         errors: list[Exception] = []
 
         def run() -> None:

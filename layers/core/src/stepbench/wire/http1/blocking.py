@@ -20,6 +20,7 @@ from stepbench.wire.http1.messages import HttpAnswer, MalformedHttpError, parse_
 from stepbench.wire.http1.sigv4 import Credentials, Form, Signer
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -173,8 +174,10 @@ class BlockingClient:
         connection = dial(self._host, self._port, limit_s)
         if not self._tls:
             return connection
+        import ssl  # noqa: PLC0415 -- 30 ms with the system's authorities, which no cold start has to wait for
+
         connection.settimeout(limit_s())
-        return secure(connection, self._host, self._authorities)
+        return secure(connection, self._host, ssl.create_default_context(cafile=self._authorities))
 
 
 def dial(
@@ -210,12 +213,10 @@ def dial(
     raise problem
 
 
-def secure(connection: socket.socket, host: str, authorities: str | None) -> socket.socket:
-    """Return the connection with TLS, or close it and raise OSError; `authorities` as for `BlockingClient`."""
-    import ssl  # noqa: PLC0415 -- 30 ms with the system's authorities, which no cold start has to wait for
-
+def secure(connection: socket.socket, host: str, context: ssl.SSLContext) -> socket.socket:
+    """Return the connection with TLS, or close it and raise OSError."""
     try:
-        return ssl.create_default_context(cafile=authorities).wrap_socket(connection, server_hostname=host)
+        return context.wrap_socket(connection, server_hostname=host)
     except OSError:
         connection.close()
         raise
