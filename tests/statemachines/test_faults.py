@@ -36,7 +36,9 @@ pytestmark = pytest.mark.emulator
 ALWAYS = 1_000
 TIME_OUT, GONE, THROTTLED = "Sandbox.Timedout", "Lambda.ResourceNotFoundException", "Lambda.TooManyRequestsException"
 NO_TABLE = "DynamoDB.ResourceNotFoundException"
-EVERYTHING = Scenario("none", lanes=(0,), scale=True, until=True, utilisation=True, seeds=True, platforms=("", "lambda"), refresh=True)
+EVERYTHING = Scenario(
+    "none", lanes=(0,), scale=True, until=True, utilisation=True, seeds=True, platforms=("", "lambda"), refresh=True
+)
 """Passes every state of the trial machine."""
 STAGES = tuple(state.name for state in load_machine("trial").tasks())
 

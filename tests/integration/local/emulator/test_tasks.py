@@ -103,7 +103,7 @@ def test_a_task_knows_which_task_it_is(shimmed: Emulator) -> None:
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_task_is_a_process_that_ends_with_its_code(shimmed: Emulator, code: int) -> None:
-    """Stock MiniStack without Docker leaves it RUNNING for ever; its variables are the definition's and the override's."""
+    """Stock MiniStack without Docker leaves it RUNNING for ever. Variables are the definition's, or the override's."""
     environment = [{"name": "FROM_DEFINITION", "value": "defined"}]
     ecs = Ecs(shimmed.endpoint, f"tells-{code}", TELLS, environment=environment)
     task = ecs.ended(ecs.run('{"item": {}}', EXIT=str(code)))
@@ -174,12 +174,8 @@ MACHINE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("code", "status", "error"), [("0", "SUCCEEDED", None), ("3", "FAILED", "States.TaskFailed")]
-)
-def test_a_machine_learns_how_its_task_has_ended(
-    shimmed: Emulator, code: str, status: str, error: str | None
-) -> None:
+@pytest.mark.parametrize(("code", "status", "error"), [("0", "SUCCEEDED", None), ("3", "FAILED", "States.TaskFailed")])
+def test_a_machine_learns_how_its_task_has_ended(shimmed: Emulator, code: str, status: str, error: str | None) -> None:
     """On AWS an exit code that is not 0 fails the state, with the task as its cause; MiniStack's own never fails."""
     ecs = Ecs(shimmed.endpoint, "of-machine", TELLS, environment=[{"name": "FROM_DEFINITION", "value": "x"}])
     seen = _execute(shimmed.endpoint, {"definition": ecs.definition, "task": "{}", "exit": code})
