@@ -7,8 +7,12 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from tests.samples.results import trial_summary
+
+from stepbench.analysis.transfers.drawn import draw_transfers
 from stepbench.contracts.measures import Estimate
-from stepbench.contracts.transfer import MIB, PLATFORMS, SOURCES, Platform, Source
+from stepbench.contracts.result import TrialResult
+from stepbench.contracts.transfer import MIB, PLATFORMS, SOURCES, Platform, PublishedTransfer, Source
 from stepbench.contracts.transfer_result import (
     TransferAccounting,
     TransferCell,
@@ -23,6 +27,8 @@ from stepbench.contracts.transfer_result import (
     TransferStalls,
     TransferVariance,
 )
+from stepbench.records.formats.transfer_columns import TransferColumns
+from stepbench.report.transfers import Transfers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,3 +165,37 @@ def _pair(rows: Sequence[TransferRow]) -> TransferPair:
 
 def _unjudged() -> TransferDependence:
     return TransferDependence(levels=(), reason="all began in one hour")
+
+
+STAND_INS = {"s3": "emulated", "efs": "local file system", "fargate": "process"}
+PUBLISHED = (
+    PublishedTransfer(
+        platform="fargate", source="efs", file_size_mib=500, metric="slowest_over_fastest", value=13.8, citation="blog"
+    ),
+    PublishedTransfer(
+        platform="lambda", source="s3", file_size_mib=500, metric="mean", value=22.4, citation="raw rows"
+    ),
+    PublishedTransfer(platform="lambda", source="s3", file_size_mib=7, metric="p5", value=1, citation="of no size"),
+)
+
+
+def transfers_of(rows: Sequence[TransferRow]) -> Transfers:
+    """Return what is shown of rows; nothing stood in for anything."""
+    return Transfers(findings_of(rows), draw_transfers(TransferColumns.of(rows)))
+
+
+def transfer_trial(rows: Sequence[TransferRow], name: str = "files", index: int = 0) -> TrialResult:
+    """Return the result of a trial of `transfer`."""
+    shown = transfers_of(rows)
+    summary = trial_summary(
+        name,
+        "files",
+        index=index,
+        experiment="transfer",
+        windows=(),
+        emulated=True,
+        transfers=shown.findings,
+        stand_ins=STAND_INS,
+        published_transfers=PUBLISHED,
+    )
+    return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=shown.drawn)

@@ -9,6 +9,7 @@ import pytest
 from tests.samples.transfers import published_line, published_text, row
 
 from stepbench.cli import main
+from stepbench.contracts.transfer_result import TransferFindings
 from stepbench.local.datasets import FolderObjects
 from stepbench.records.formats.transfer_lines import format_lines
 from stepbench.records.storage.transfer_datasets import read_span
@@ -86,3 +87,69 @@ def test_the_list_of_runs_passes_over_datasets(capsys: pytest.CaptureFixture[str
     capsys.readouterr()
     assert main(["runs"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def imported(*days: int) -> None:
+    """Import transfers of such days of June 2025 as `published`."""
+    lines = [published_line(timestamp=f"2025-06-{day:02d} 12:00:00", file=f"/mnt/efs/{day}") for day in days]
+    assert main(["import", theirs(*lines), "--dataset", "published"]) == 0
+
+
+def test_a_dataset_has_a_page_in_its_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its path is told on stdout, the answers on stderr."""
+    imported(5, 6)
+    capsys.readouterr()
+    assert main(["report", "--dataset", "published"]) == 0
+    told = capsys.readouterr()
+    assert told.out == "out/datasets/published/report.html\n"
+    assert "A 10 MiB file from EFS to Lambda takes 0.50 s" in told.err
+    assert "2 reads" in Path("out/datasets/published/report.html").read_text("utf-8")
+
+
+def test_a_span_is_reported_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """From its first day to before its last; another page may take it."""
+    imported(5, 6, 7)
+    span = ["--from", "2025-06-06", "--to", "2025-06-07"]
+    assert main(["report", "--dataset", "published", *span, "--page", "week.html"]) == 0
+    assert "asked for: from 2025-06-06 and before 2025-06-07" in Path("week.html").read_text("utf-8")
+    capsys.readouterr()
+    assert main(["report", "--dataset", "published", *span, "--format", "json"]) == 0
+    found = TransferFindings.model_validate_json(capsys.readouterr().out)
+    assert (found.n, found.accounting.ok) == (1, 1)
+
+
+def test_a_dataset_is_pasted_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Into a pull request."""
+    imported(5)
+    capsys.readouterr()
+    assert main(["report", "--dataset", "published", "--format", "md"]) == 0
+    assert capsys.readouterr().out.startswith("### published: 2025-06-05, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--dataset", "publish"], "is no dataset below out; there are: published"),
+        (["--dataset", "published", "--from", "2026-01-01"], "has no rows of published (got from 2026-01-01)"),
+        (["--dataset", "published", "--format", "csv"], "--format: is no form of a dataset's report (got csv)"),
+        (["latest", "--dataset", "published"], "RUN: has to be one of the two"),
+        ([], "RUN: has to be one of the two (got none)"),
+        (["latest", "--to", "2026-01-01"], "--to: is of datasets only (got latest)"),
+        (["latest", "--format", "json"], "is no form of a run's report"),
+    ],
+)
+def test_what_cannot_be_reported_is_bad_input(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Told with what there is."""
+    imported(5)
+    capsys.readouterr()
+    assert main(["report", *arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_day_is_given_as_a_date(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not as a time, which would suggest a span within a day."""
+    with pytest.raises(SystemExit):
+        main(["report", "--dataset", "published", "--from", "yesterday"])
+    assert '"yesterday" is no day such as 2025-06-01' in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.comparability import place_in_run
-from stepbench.analysis.drawn_transfers import drawn_transfers
+from stepbench.analysis.transfers.drawn import draw_transfers
 from stepbench.analysis.functions import summarise_functions
 from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.contracts.result import Accounting, Caveat, Clock, Failure, TrialResult, TrialSummary
@@ -54,7 +54,7 @@ def transfer_result(evidence: TransferEvidence) -> TrialResult:
         stand_ins=evidence.stand_ins,
         published_transfers=plan.published,
     )
-    return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=drawn_transfers(columns))
+    return TrialResult(summary=summary, series=(), phases=(), ecdf=(), transfers=draw_transfers(columns))
 
 
 def _account(evidence: TransferEvidence, rows: tuple[TransferRow, ...], again: int) -> Accounting:

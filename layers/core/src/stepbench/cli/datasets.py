@@ -1,4 +1,4 @@
-"""The command `import`: rows of transfers that others have measured become a dataset."""
+"""Commands about datasets of transfers: `import`, and `report --dataset`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import argparse
 from datetime import date
 from pathlib import Path
 
+from stepbench.cli.browser import open_page
 from stepbench.cli.command import OK, Command, argument, out
 from stepbench.cli.streams import messages, write
+from stepbench.errors import PlanError, Problem
 
 
 def dataset_name(text: str) -> str:
@@ -41,6 +43,58 @@ def import_rows(options: argparse.Namespace) -> int:
     rows = import_file(options.file, options.dataset, options.out)
     messages(options)(f"{counted(len(rows), 'transfer')} imported; see `stepbench report --dataset {options.dataset}`")
     write(str(options.out / layout.dataset_prefix(options.dataset)))
+    return OK
+
+
+DATASET = (
+    argument("--dataset", type=dataset_name, metavar="NAME", help="in place of RUN: a dataset of transfers"),
+    argument("--from", type=day, metavar="DAY", dest="first", help="the dataset's first day, such as 2025-06-01 (UTC)"),
+    argument("--to", type=day, metavar="DAY", dest="end", help="the first day after it"),
+    argument("--page", type=Path, metavar="FILE", help="of a dataset: where its page goes (default: into its folder)"),
+)
+"""Of `report`: what asks for a dataset in place of a run."""
+_ONLY_DATASETS = {"first": "--from", "end": "--to", "page": "--page"}
+_PAGE = "report.html"
+
+
+def require_one_subject(options: argparse.Namespace) -> None:
+    """Raise PlanError unless either a run or a dataset is asked for, and nothing of a dataset is said of a run."""
+    if (options.run is None) == (options.dataset is None):
+        given = "none" if options.run is None else f'"{options.run}" and --dataset "{options.dataset}"'
+        remedy = "Name a run, such as latest, or a dataset with --dataset."
+        raise PlanError([Problem("RUN", given, "has to be one of the two", remedy)])
+    wrong = [name for field, name in _ONLY_DATASETS.items() if getattr(options, field) is not None]
+    if options.dataset is None and wrong:
+        raise PlanError([Problem(wrong[0], options.run, "is of datasets only", "Leave it out, or use --dataset.")])
+    if options.dataset is not None and options.format in {"csv", "junit"}:
+        message, remedy = "is no form of a dataset's report", "Use html, md or json; its rows are Parquet files."
+        raise PlanError([Problem("--format", options.format, message, remedy)])
+
+
+def report_dataset(options: argparse.Namespace) -> int:
+    """Analyse a dataset over a span, and write its page, or print it in another form."""
+    from stepbench.local.datasets import analyse_dataset
+    from stepbench.records.storage import layout
+    from stepbench.records.storage.transfer_datasets import Span
+    from stepbench.report.dataset_page import render_dataset
+    from stepbench.report.transfer_markdown import render_dataset_markdown
+
+    found = analyse_dataset(options.dataset, options.out, Span(options.first, options.end))
+    match options.format:
+        case "md":
+            view = found.view
+            write(render_dataset_markdown(view.label, view.findings, view.stand_ins).rstrip())
+            return OK
+        case "json":
+            write(found.view.findings.model_dump_json(indent=2))
+            return OK
+    page: Path = options.page or options.out / layout.dataset_prefix(options.dataset) / _PAGE
+    page.write_text(render_dataset(*found), "utf-8")
+    for sentence in found.view.findings.answers:
+        messages(options)(sentence)
+    write(str(page))
+    if options.open:
+        open_page(page)
     return OK
 
 

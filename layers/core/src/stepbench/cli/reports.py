@@ -7,21 +7,30 @@ from typing import TYPE_CHECKING
 
 from stepbench.cli.browser import OPEN, open_page
 from stepbench.cli.command import FAILED, OK, Command, argument, out, per_cent
+from stepbench.cli.datasets import DATASET, report_dataset, require_one_subject
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import messages, write
-from stepbench.errors import PlanError
+from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
     from stepbench.contracts.result import RunSummary
 
 _FORMATS = (
     "html: the page, written to the run's folder (the default); md: Markdown on stdout, for a pull request; "
-    "csv: on stdout, a row for each window, measure and statistic; junit: on stdout, each trial and threshold as a test"
+    "csv: on stdout, a row for each window, measure and statistic; junit: on stdout, each trial and threshold as a "
+    "test; "
+    "json: of a dataset, on stdout, all that was found"
 )
 
 
 def report(options: argparse.Namespace) -> int:
-    """Render a finished run's report again, fetched from a kept environment if need be."""
+    """Render a finished run's report again, fetched from a kept environment if need be; or that of a dataset."""
+    require_one_subject(options)
+    if options.dataset is not None:
+        return report_dataset(options)
+    if options.format == "json":
+        remedy = "A run's numbers are in its summary.json; json is for --dataset."
+        raise PlanError([Problem("--format", "json", "is no form of a run's report", remedy)])
     from stepbench.loading import load_run
     from stepbench.local.headline import headline
     from stepbench.local.results import find_run, rerender, sentences
@@ -85,12 +94,14 @@ COMMANDS = (
     Command(
         "report",
         report,
-        "render a finished run's report again, fetched from a kept environment if need be, and say where it is",
+        "render a finished run's report again, fetched from a kept environment if need be, or the report of a dataset, "
+        "and say where it is",
         (
-            argument("run", metavar="RUN", help="a run's id, its folder, or latest"),
-            argument("--format", choices=("html", "md", "csv", "junit"), default="html", help=_FORMATS),
+            argument("run", nargs="?", metavar="RUN", help="a run's id, its folder, or latest"),
+            *DATASET,
+            argument("--format", choices=("html", "md", "csv", "junit", "json"), default="html", help=_FORMATS),
             OPEN,
-            out("where runs are"),
+            out("where runs and datasets are"),
         ),
     ),
     Command(

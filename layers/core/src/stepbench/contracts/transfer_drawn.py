@@ -53,7 +53,7 @@ class HourLevel(Contract):
     """
     Transfers that began in one hour of one weekday (0 is Monday), UTC.
 
-    relative: geometric mean of rates, each over its cell's median.
+    relative: geometric mean of rates, each over its cell's own geometric mean, so that 1 is what is usual.
     """
 
     platform: Platform

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.analysis.transfers.drawn import draw_transfers
+from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.errors import PlanError, Problem
 from stepbench.local.fetching import write_file
 from stepbench.records.formats.transfer_lines import read_lines
+from stepbench.records.formats.transfer_parquet import columns_of, stand_ins_of
 from stepbench.records.storage import layout
-from stepbench.records.storage.transfer_datasets import append, dataset_names
+from stepbench.records.storage.transfer_datasets import append, dataset_names, read_span
+from stepbench.report.transfers import Transfers, transfer_view
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from stepbench.contracts.transfer_rows import TransferRow
+    from stepbench.records.storage.transfer_datasets import Span
+    from stepbench.report.transfers import TransferView
 
 
 class FolderObjects:
@@ -70,3 +76,29 @@ def require_dataset(name: str, out: Path) -> None:
         message = f"is no dataset below {out}; there are: {there}"
         remedy = "Name one of them, import a file with `stepbench import`, or run a plan with `dataset`."
         raise PlanError([Problem("--dataset", f'"{name}"', message, remedy)])
+
+
+class DatasetReport(NamedTuple):
+    """A dataset's transfers over a span: what they show, and the whole of it for its templates."""
+
+    view: TransferView
+    span: str
+
+
+def analyse_dataset(name: str, out: Path, span: Span) -> DatasetReport:
+    """
+    Read a dataset over a span of days, and analyse it.
+
+    Raises:
+        PlanError: there is no such dataset, or it has no rows in the span (bad input).
+        CorruptRecordsError: one of its files is none, or what was measured differs within the span.
+    """
+    require_dataset(name, out)
+    table = read_span(name, FolderObjects(out), span)
+    if not table.num_rows:
+        remedy = "Name another span; `stepbench report` without --from and --to shows all days."
+        raise PlanError([Problem("--from, --to", span.words, f"has no rows of {name}", remedy)])
+    columns = columns_of(table)
+    shown = Transfers(find_transfers(columns), draw_transfers(columns), stand_ins_of(table))
+    view = transfer_view(name, "dataset", shown)
+    return DatasetReport(view, span.words)

@@ -37,6 +37,8 @@ def sentences(summary: RunSummary) -> Iterator[str]:
         yield summary.question
     yield from verdict_lines(summary)
     for trial in summary.trials:
+        yield from (f"{trial.name}: {answer}" for answer in (trial.transfers.answers if trial.transfers else ()))
+    for trial in summary.trials:
         if trial.failure:
             yield f"{trial.name}: {trial.failure.error}: {trial.failure.cause}"
         for caveat in trial.caveats:

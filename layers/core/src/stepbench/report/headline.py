@@ -64,7 +64,8 @@ def state_of(trial: TrialSummary) -> State:
         return "skipped"
     if not trial.failure and not trial.incomplete:
         return "complete"
-    return "incomplete" if any(window.n for window in trial.windows) else "failed"
+    transferred = trial.transfers is not None and trial.transfers.accounting.ok > 0
+    return "incomplete" if transferred or any(window.n for window in trial.windows) else "failed"
 
 
 def format_caveat_kind(caveat: Caveat) -> str:
@@ -210,11 +211,13 @@ def _line(trial: TrialSummary, label: str) -> str:
     if len(named) > _WINDOWS_PER_LINE:
         parts.append(f"and {len(named) - _WINDOWS_PER_LINE} more windows")
     parts.extend(map(_ending, trial.stopped[:_WINDOWS_PER_LINE]))
+    if trial.transfers is not None:
+        parts.extend(answer.rstrip(".") for answer in trial.transfers.answers[:1])
     if trial.accounting and trial.accounting.awaited:
         parts.append(f"lost {digits.count(trial.accounting.lost)}")
         if trial.accounting.held_back:
             parts.append(f"{digits.count(trial.accounting.held_back)} held back by the filter")
-    if trial.emulated and named:
+    if trial.emulated and (named or trial.transfers):
         parts.append("emulated")
     return f"{head}: {', '.join(parts)}" if parts else head
 

@@ -9,17 +9,18 @@ from stepbench.report.caveats import caveat_groups
 from stepbench.report.costs import describe_cost, describe_per_dollar
 from stepbench.report.headline import headline_tables
 from stepbench.report.labels import trial_labels
+from stepbench.report.markdown_parts import escape, table_lines
 from stepbench.report.thresholds import describe_missed, describe_undecided
+from stepbench.report.transfer_markdown import transfer_parts
 from stepbench.report.verdicts import verdict_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence, Set
+    from collections.abc import Iterator
 
     from stepbench.contracts.result import RunSummary
 
 _LEFT_OUT = {"floor p50", "caveats"}
 _TEXT = {"trial", "provider"}
-_SPECIAL = str.maketrans({character: f"\\{character}" for character in "\\`*_[]<>|#~"})
 
 
 def render_markdown(summary: RunSummary) -> str:
@@ -31,7 +32,11 @@ def render_markdown(summary: RunSummary) -> str:
     parts.extend(f"**{escape(text[:1].upper() + text[1:])}**" for text in answers if text)
     if verdicts := verdict_lines(summary):
         parts.append("\n".join(f"- {escape(line)}" for line in verdicts))
-    parts.append(table)
+    if table:
+        parts.append(table)
+    for trial in summary.trials:
+        if trial.transfers is not None:
+            parts += [f"**{escape(trial.name)}**", *transfer_parts(trial.transfers, trial.stand_ins)]
     if escape(digits.UNSURE) in table:
         parts.append(f"{escape(digits.UNSURE)} without an interval: the run was too short for one.")
     if failures := list(_failures(summary)):
@@ -52,13 +57,6 @@ def _tables(summary: RunSummary) -> Iterator[str]:
         yield "\n".join(table_lines(headings, [[escape(row[each]) for each in headings] for row in cells], _TEXT))
 
 
-def table_lines(headings: Sequence[str], rows: Iterable[Sequence[str]], texts: Set[str]) -> Iterator[str]:
-    """Yield a table's lines; columns of numbers are aligned to the right."""
-    yield _line(headings)
-    yield _line(["---" if heading in texts else "---:" for heading in headings])
-    yield from map(_line, rows)
-
-
 def _failures(summary: RunSummary) -> Iterator[str]:
     for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
         if trial.failure:
@@ -73,12 +71,3 @@ def _caveats(summary: RunSummary) -> Iterator[str]:
         first = escape(group.label(trial))
         whom = f"{group.extent}, the first {first}" if group.affected > 1 else first
         yield f"- **{escape(group.name)}** ({whom}): {escape(f'{caveat.text} {caveat.remedy}')}"
-
-
-def escape(text: str) -> str:
-    """Return text that Markdown shows as it is."""
-    return text.translate(_SPECIAL)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

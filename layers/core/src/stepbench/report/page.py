@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from stepbench.report.figures import Drawing
     from stepbench.report.labels import WindowRow
     from stepbench.report.steps import StepFigure
+    from stepbench.report.transfers import TransferView
 
 MAX_SENTENCES = 4
 """More are folded: a matrix would have more than anyone reads."""
@@ -112,6 +113,8 @@ class TrialView:
     over_time: TimeFigure | None
     steps: tuple[StepFigure, ...]
     anchor: str
+    transfers: TransferView | None = None
+    """Of the experiment `transfer` only: it has neither windows nor events, and so none of the other sections."""
 
     @property
     def measure(self) -> LatencyDefinition:
@@ -166,6 +169,7 @@ def render_page(
     figures = run_figures(own, matrix_figures(grouped), share_figures(shares), scaling_figures(summary))
     clocks = clock_figures(summary, own)
     drawings = [*run_drawings(figures), *_trial_drawings(trials), *clock_drawings(clocks)]
+    experiments = {trial.experiment for trial in summary.trials}
     return (
         page_environment()
         .get_template("page.html.j2")
@@ -175,8 +179,11 @@ def render_page(
             plan=None if plan is None else json.dumps(plan, indent=2, ensure_ascii=False),
             trials=trials,
             trends=trends,
-            triggers=[view for view in trials if view.measure.arrives],
-            operating=[view for view in trials if not view.measure.arrives],
+            triggers=[view for view in trials if view.summary.experiment == "trigger"],
+            operating=[view for view in trials if view.summary.experiment == "operations"],
+            transferring=[view.transfers for view in trials if view.transfers is not None],
+            loaded=[view for view in trials if view.summary.experiment != "transfer"],
+            only_transfers=experiments == {"transfer"},
             latency_title=_latency_title(summary.trials),
             rows=window_rows(summary.trials),
             verdicts=verdicts.verdict_views(summary),
@@ -216,11 +223,20 @@ def _trial_views(summary: RunSummary, results: Sequence[TrialResult]) -> tuple[T
             over_time=time_figure(result),
             steps=step_figures(result),
             anchor=f"trial-{place}",
+            transfers=_transfers(label, f"trial-{place}", result),
         )
         for place, (trial, label, result) in enumerate(
             zip(summary.trials, trial_labels(summary.trials), results, strict=True)
         )
     )
+
+
+def _transfers(label: str, anchor: str, result: TrialResult) -> TransferView | None:
+    trial = result.summary
+    if trial.transfers is None or result.transfers is None:
+        return None
+    shown = transfers.Transfers(trial.transfers, result.transfers, trial.stand_ins, trial.published_transfers)
+    return transfers.transfer_view(label, anchor, shown)
 
 
 def _trial_drawings(trials: Sequence[TrialView]) -> Iterator[Drawing]:
@@ -229,6 +245,8 @@ def _trial_drawings(trials: Sequence[TrialView]) -> Iterator[Drawing]:
             yield from step_drawings(view.anchor, number, figure, view.summary.experiment)
         if view.over_time is not None:
             yield from time_drawings(view.anchor, view.over_time, view.summary.experiment)
+        if view.transfers is not None:
+            yield from view.transfers.figures.drawings
 
 
 def _latency_title(trials: Sequence[TrialSummary]) -> str:

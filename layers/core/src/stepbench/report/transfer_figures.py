@@ -102,13 +102,14 @@ def _end(limit: float | None, value: float) -> float:
 def _changes(findings: TransferFindings, platform: str) -> Columns:
     rows: list[Row] = [
         (_ms(change.at), _ms(change.earliest), _ms(change.latest),
-         NAMES[pair.source], change.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+         NAMES[pair.source], f"{NAMES[pair.source]} {digits.rounded(change.ratio.value or 0, 3)} {digits.TIMES.name}",
+         change.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
          str(digits.shown(change.ratio, digits.TIMES)))
         for pair in findings.pairs
         for change in pair.changes
         if pair.platform == platform
     ]  # fmt: skip
-    return columns(("at", "earliest", "latest", "words", "at_words", "ratio_words"), rows)
+    return columns(("at", "earliest", "latest", "words", "caption", "at_words", "ratio_words"), rows)
 
 
 def _ms(moment: datetime) -> int:
@@ -158,10 +159,12 @@ def _parts(drawn: DrawnTransfers) -> Iterator[tuple[str, str, list[str]]]:
 
 def _params(field: str, own: str, others: Sequence[str], names: Mapping[str, str]) -> dict[str, Any]:
     labels = [names[each] for each in others]
-    return {
-        "field": field, "own": own, "names": dict(names), "labels": labels,
-        "entry_px": _ENTRY_PX + _LETTER_PX * max(map(len, labels)),
-    }  # fmt: skip
+    return {"field": field, "own": own, "names": dict(names), **_legend(labels)}
+
+
+def _legend(labels: Sequence[str]) -> dict[str, Any]:
+    """Return a legend's labels, and about how wide an entry is."""
+    return {"labels": list(labels), "entry_px": _ENTRY_PX + _LETTER_PX * max(map(len, labels))}
 
 
 def _top(findings: TransferFindings | None, drawn: DrawnTransfers, field: str, own: str) -> float:
@@ -239,7 +242,7 @@ def _hour_figures(anchor: str, drawn: DrawnTransfers, names: Mapping[str, str]) 
 
 
 def _furthest(hours: Sequence[HourLevel]) -> float:
-    """Return how many times from 1 the levels go, but for one in twenty to either side: an hour of one transfer is no level."""
+    """Return how many times from 1 the levels go, but for one in twenty: an hour of one transfer is no level."""
     distances = sorted(abs(math.log(each.relative)) for each in hours)
     return max(1.1, math.exp(distances[int(0.95 * (len(distances) - 1))]))
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
+from stepbench.contracts.measures import Estimate
 from stepbench.report.transfer_figures import WEEKDAYS, TransferFigures, name_of, transfer_figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stepbench.contracts.measures import Estimate
     from stepbench.contracts.transfer import PublishedTransfer
     from stepbench.contracts.transfer_drawn import DrawnTransfers
     from stepbench.contracts.transfer_result import (
@@ -55,7 +56,19 @@ CAVEATS = {
     ),
 }
 """In a word, in a sentence, and what to do."""
-_LEAST_TOLD = 0.005
+
+
+class Transfers(NamedTuple):
+    """
+    What is shown of one trial, or of a dataset.
+
+    stand_ins: what was measured in place of AWS's, by platform and source. published: what others found.
+    """
+
+    findings: TransferFindings
+    drawn: DrawnTransfers
+    stand_ins: Mapping[str, str] = MappingProxyType({})
+    published: Sequence[PublishedTransfer] = ()
 
 
 class PublishedRow(NamedTuple):
@@ -100,31 +113,27 @@ class TransferView:
 
     def name(self, each: TransferCell | TransferPair | PublishedTransfer) -> str:
         """Name a pair: `EFS on Fargate`."""
-        return f"{name_of(each.source, self.stand_ins)} on {name_of(each.platform, self.stand_ins)}"
+        return pair_name(each, self.stand_ins)
 
 
-def transfer_view(
-    label: str,
-    anchor: str,
-    findings: TransferFindings,
-    drawn: DrawnTransfers,
-    stand_ins: Mapping[str, str],
-    published: Sequence[PublishedTransfer] = (),
-) -> TransferView:
+def pair_name(each: TransferCell | TransferPair | PublishedTransfer, stand_ins: Mapping[str, str]) -> str:
+    """Name a source and a platform, with what stood in for them: `EFS (local file system) on Lambda`."""
+    return f"{name_of(each.source, stand_ins)} on {name_of(each.platform, stand_ins)}"
+
+
+def transfer_view(label: str, anchor: str, shown: Transfers) -> TransferView:
     """Return the view; `anchor` is unique on the page."""
-    figures = transfer_figures(anchor, findings, drawn, stand_ins)
-    rows = tuple(_published_row(each, findings, stand_ins) for each in published)
-    return TransferView(label, anchor, findings, figures, stand_ins, rows)
+    figures = transfer_figures(anchor, shown.findings, shown.drawn, shown.stand_ins)
+    rows = tuple(_published_row(each, shown.findings, shown.stand_ins) for each in shown.published)
+    return TransferView(label, anchor, shown.findings, figures, shown.stand_ins, rows)
 
 
 def _published_row(
     published: PublishedTransfer, findings: TransferFindings, stand_ins: Mapping[str, str]
 ) -> PublishedRow:
     key = (published.platform, published.source, published.file_size_mib)
-    label = (
-        f"{name_of(published.source, stand_ins)} on {name_of(published.platform, stand_ins)}, "
-        f"{digits.count(published.file_size_mib)} MiB, {METRICS[published.metric]}"
-    )
+    of = pair_name(published, stand_ins)
+    label = f"{of}, {digits.count(published.file_size_mib)} MiB, {METRICS[published.metric]}"
     cell = next((each for each in findings.cells if (each.platform, each.source, each.file_size_mib) == key), None)
     ours = _measured(cell, published.metric) if cell is not None and cell.n else None
     return PublishedRow(published, label, ours, None if ours is None else ours.over(published.value))
@@ -142,9 +151,6 @@ METRICS = {
 def _measured(cell: TransferCell, metric: str) -> Estimate | None:
     if metric == "slowest_over_fastest":
         ratio = cell.slowest_over_fastest
-        # Imported here: the contract is a type elsewhere.
-        from stepbench.contracts.measures import Estimate  # noqa: PLC0415
-
         return None if ratio is None else Estimate(value=ratio, reason="an extreme has no interval")
     found: Estimate = getattr(cell, f"{metric}_mib_per_s")
     return found if found.value is not None else None
@@ -241,16 +247,10 @@ def describe_change(pair_name: str, change: TransferChange) -> str:
 def describe_accounting(found: TransferAccounting) -> str:
     """Say what became of all reads, in one sentence that adds up."""
     rows = found.ok + found.failed + found.unknown
-    offered = rows if found.offered is None else found.offered
-    parts = [
-        f"{digits.count(found.ok)} ok",
-        f"{digits.count(found.failed)} failed",
-        f"{digits.count(found.unknown)} unknown",
-    ]
-    parts.append("missing ones are not known" if found.missing is None else f"{digits.count(found.missing)} missing")
-    verb = "has rows of" if found.offered is None else "were offered"
-    whole = f"{digits.counted(offered, 'read')}: " if found.offered is not None else f"{digits.counted(rows, 'row')}: "
-    return whole + ", ".join(parts) if verb else ""
+    whole = digits.counted(rows, "row") if found.offered is None else f"{digits.counted(found.offered, 'read')} offered"
+    missing = "" if found.missing is None else f", {digits.count(found.missing)} missing"
+    ended = f"{digits.count(found.ok)} ok, {digits.count(found.failed)} failed, {digits.count(found.unknown)} unknown"
+    return f"{whole}: {ended}{missing}"
 
 
 def accounting_rows(found: TransferAccounting) -> Iterator[tuple[str, str, int | None, int]]:

@@ -58,6 +58,13 @@ class Span(NamedTuple):
         """Return whether a day is one of them."""
         return (self.first is None or self.first <= day) and (self.end is None or day < self.end)
 
+    @property
+    def words(self) -> str:
+        """Say which days they are; empty for all."""
+        begin = f"from {self.first}" if self.first else ""
+        end = f"before {self.end}" if self.end else ""
+        return " and ".join(filter(None, (begin, end)))
+
 
 def dataset_files(
     name: str, rows: Iterable[TransferRow], stand_ins: Mapping[str, str] | None = None

@@ -29,7 +29,6 @@ _SIZES = "file size, MiB (log scale)"
 _FIELD, _OWN = "field", "own"
 """Parameters: by which column the points of a figure are its own (`platform`, `source`), and which they are."""
 _SPREAD = 0.07
-_KINDS = ["fastest", "median", "slowest", "stalled"]
 _DASHES = [[1, 0], [6, 3], [2, 2], [9, 3, 2, 3]]
 _SECONDS_TEXT = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 _LEADING_DIGIT = "round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))"
@@ -76,9 +75,11 @@ def rate_over_time() -> alt.LayerChart | alt.FacetChart:
     """Draw every transfer's rate over the time at which it began, and where the level changes."""
     x = _began("at")
     y = alt.Y("mib_per_s:Q", title=_RATE, scale=alt.Scale(domain=[0, TOP], nice=False), axis=rate_axis())
-    points = _points().mark_point(size=18, filled=True, opacity=0.45, clip=True)
-    shape = alt.Shape("series:N", title=None, scale=alt.Scale(domain=LABELS, range=SHAPES))
-    drawn = points.encode(x=x, y=y, color=_color(symbolOpacity=1), shape=shape).add_params(zoom())
+    points = _points().mark_point(size=18, filled=True, opacity=1, fillOpacity=0.45, clip=True)
+    look = {"symbolOpacity": 1, "symbolSize": 60}
+    scale = alt.Scale(domain=LABELS, range=SHAPES)
+    shape = alt.Shape("series:N", title=None, scale=scale, legend=series_legend(**look))
+    drawn = points.encode(x=x, y=y, color=_color(**look), shape=shape).add_params(zoom())
     return framed(alt.layer(drawn, _touch(x, y, "at"), *_changes()), 240, **_params())
 
 
@@ -106,7 +107,7 @@ def time_curves() -> alt.LayerChart | alt.FacetChart:
 
 
 def hour_map() -> alt.LayerChart | alt.FacetChart:
-    """Draw how rates of each hour of each weekday lie to those of their sizes: 1 is the median's level."""
+    """Draw how rates of each hour of each weekday lie to those of their sizes: 1 is what is usual."""
     x = alt.X("hour:O", title="hour, UTC", scale=alt.Scale(domain=[*range(24)]), axis=_hours_axis())
     y = alt.Y("day:O", title=None, sort=None, scale=alt.Scale(domain=alt.ExprRef("days")), axis=alt.Axis(ticks=False))
     scale = alt.Scale(type="log", scheme="viridis", domain=[LOW, TOP], clamp=True)
@@ -118,9 +119,9 @@ def hour_map() -> alt.LayerChart | alt.FacetChart:
         format=".2~f",
         values=alt.ExprRef("[low, 1, top]"),
     )
-    color = alt.Color("relative:Q", title="× the median's rate", scale=scale, legend=legend)  # noqa: RUF001 -- times
+    color = alt.Color("relative:Q", title="× the usual rate", scale=scale, legend=legend)  # noqa: RUF001 -- times
     tooltip = [
-        *tooltips({"day:O": "day", "hour:O": "hour (UTC)", "relative:Q": "× the median's rate"}),  # noqa: RUF001
+        *tooltips({"day:O": "day", "hour:O": "hour (UTC)", "relative:Q": "× the usual rate"}),  # noqa: RUF001
         alt.Tooltip("n:Q", title="transfers"),
     ]
     tiles = named("hours").mark_rect(stroke=None).encode(x=x, y=y, color=color)
@@ -143,13 +144,13 @@ def progress_curves() -> alt.LayerChart | alt.FacetChart:
         axis=alt.Axis(grid=False),
     )
     y = alt.Y("mib:Q", title="MiB received", scale=alt.Scale(domainMin=0, nice=False), axis=rate_axis())
-    legend = alt.Legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2)
+    legend = alt.Legend(symbolType="stroke", symbolSize=420, symbolStrokeWidth=2, columns=2, labelLimit=160)
     color = alt.Color("kind:N", title=None, scale=alt.Scale(domain=LABELS), legend=legend)
     dash = alt.StrokeDash("kind:N", title=None, scale=alt.Scale(domain=LABELS, range=_DASHES))
     titles: dict[str, str | None] = {"kind:N": "transfer", "seconds:Q": "seconds", "mib:Q": "MiB", "began:N": "began"}
     line = named("progress").mark_line(strokeWidth=2, clip=True).encode(x=x, y=y, color=color, strokeDash=dash)
     rings = ring("progress").encode(x=x, y=y, tooltip=tooltips(titles))
-    return framed(alt.layer(line.add_params(zoom()), touch(rings, "kind", "mib", shown=1)), 220, labels=_KINDS)
+    return framed(alt.layer(line.add_params(zoom()), touch(rings, "kind", "mib", shown=1)), 220, labels=[])
 
 
 def _own(source: str) -> alt.Chart:
@@ -160,7 +161,7 @@ def _own(source: str) -> alt.Chart:
 
 
 def _points() -> alt.Chart:
-    """Return a chart over transfers. Points of one size lie a little apart: on one another, they would look like few."""
+    """Return a chart over transfers. Those of one size lie a little apart: on one another, they would look like few."""
     chart: alt.Chart = _own("points").transform_calculate(
         mib_per_s="datum.size_mib / datum.seconds",
         x_mib=f"datum.size_mib * exp({_SPREAD} * sin(datum.at / 997))",
@@ -210,9 +211,11 @@ def _changes() -> list[alt.Chart]:
     tooltip = tooltips({"words:N": "level changes", "at_words:N": "at", "ratio_words:N": "after over before"})
     interval = own.mark_rect(clip=True, opacity=0.25, style="change")
     rule = own.mark_rule(strokeWidth=1.5, strokeDash=[5, 3], style="change")
+    name = own.mark_text(align="left", baseline="top", dx=5, dy=2, fontSize=11, clip=True, style="window-name")
     return [
         interval.encode(x=_began("earliest"), x2="latest:T", tooltip=tooltip),
         rule.encode(x=_began("at"), tooltip=tooltip),
+        name.encode(x=_began("at"), y=alt.value(0), text="caption:N"),
     ]
 
 
