@@ -58,6 +58,9 @@ TRIALS: dict[str, dict[str, Any]] = {
     },
 }
 """Trials that have a function which those on etcd have not."""
+TRANSFERS = {"experiment": "transfer", "platforms": ["lambda"], "file_sizes_mib": [200], "transfers": 4}
+TRANSFERRING = {"SeedFiles", "RefreshSandboxes", "RunTransfer"}
+"""What only a trial of these has."""
 
 
 def _functions() -> list[str]:
@@ -69,6 +72,8 @@ def _functions() -> list[str]:
 def _plan(function: str) -> dict[str, Any]:
     """Return a plan in which the function has something to do."""
     found = plan(f"at-{function}".lower(), "etcd", warm_up=10, measured=40)
+    if function in TRANSFERRING:
+        return {**found, "trials": [TRANSFERS]}
     return {**found, "trials": [{**TRIALS[function], "drain_limit_s": 10}]} if function in TRIALS else found
 
 
