@@ -28,13 +28,20 @@ STILL_S = 2.0
 LOAD = {"rate_per_s": 20, "count": 40}
 UNITS = [{"capacity": {"mode": "provisioned", "write_units": units}} for units in (50, 100)]
 STEADY: dict[str, Any] = {"name": "steady", "load": [LOAD]}
+TRANSFER: dict[str, Any] = {"experiment": "transfer", "transfers": 2, "file_sizes_mib": [50], "seed": 0}
+DRAINED = {"drain_limit_s": 10}
 TRIALS: dict[str, dict[str, Any]] = {
-    "ReceiveEvents": {"target": {"store": "s3"}, "phases": [STEADY]},
+    "SeedFiles": TRANSFER,
+    "RefreshSandboxes": TRANSFER,
+    "RunTransfer": TRANSFER,
+    "ReceiveEvents": {"target": {"store": "s3"}, "phases": [STEADY], **DRAINED},
     "ScaleTarget": {
+        **DRAINED,
         "target": {"store": "dynamodb", **UNITS[0]},
         "phases": [STEADY, {"name": "scaled", "load": [LOAD], "scale": UNITS[1]}],
     },
     "CheckPrecision": {
+        **DRAINED,
         "target": {"store": "etcd"},
         "phases": [
             {
@@ -45,6 +52,7 @@ TRIALS: dict[str, dict[str, Any]] = {
         ],
     },
     "MeasureUtilisation": {
+        **DRAINED,
         "target": {"store": "dynamodb", **UNITS[0]},
         "phases": [{"name": "load", "load": [{"rate_per_s": 20, "of_found": 1, "duration_s": 4}]}],
         "find_rate": {
@@ -58,23 +66,18 @@ TRIALS: dict[str, dict[str, Any]] = {
     },
 }
 """Trials that have a function which those on etcd have not."""
-TRANSFERS = {"experiment": "transfer", "platforms": ["lambda"], "file_sizes_mib": [200], "transfers": 4}
-TRANSFERRING = {"SeedFiles", "RefreshSandboxes", "RunTransfer"}
-"""What only a trial of these has."""
 
 
 def _functions() -> list[str]:
-    """Return the functions of both machines' Task states, and the receiver."""
+    """Return the functions of both machines' Task states, and the receiver; a task on Fargate is none."""
     names = {state.name for machine in MACHINES for state in load_machine(machine).tasks()}
-    return sorted({*names, "ReceiveEvents"})
+    return sorted({*names, "ReceiveEvents"} - {"RunTransferTask"})
 
 
 def _plan(function: str) -> dict[str, Any]:
     """Return a plan in which the function has something to do."""
     found = plan(f"at-{function}".lower(), "etcd", warm_up=10, measured=40)
-    if function in TRANSFERRING:
-        return {**found, "trials": [TRANSFERS]}
-    return {**found, "trials": [{**TRIALS[function], "drain_limit_s": 10}]} if function in TRIALS else found
+    return {**found, "trials": [TRIALS[function]]} if function in TRIALS else found
 
 
 class Worker(NamedTuple):
@@ -121,9 +124,11 @@ def _await_end(api: ApiClient, run_id: str) -> str:
 def _assert_nothing_left(surroundings: Surroundings, before: dict[str, object]) -> None:
     """Leases, queue, targets and processes are as before, and no writer works any more."""
     assert surroundings.leftovers(before) == "nothing"
-    writers = _workers(surroundings.deployment, "RunWriter")
+    writers = {name: _workers(surroundings.deployment, name) for name in ("RunWriter", "RunTransfer")}
     time.sleep(STILL_S)
-    assert _at_work(writers, _workers(surroundings.deployment, "RunWriter")) == []
+    assert {name: _at_work(then, _workers(surroundings.deployment, name)) for name, then in writers.items()} == {
+        name: [] for name in writers
+    }
 
 
 @pytest.mark.parametrize("function", _functions())

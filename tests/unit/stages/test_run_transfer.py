@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.records import REF
-from tests.samples.transfer_server import Server, transfer_server
 from tests.samples.transfer_processes import file_read, transfer_task
+from tests.samples.transfer_server import Server, transfer_server
 
 from stepbench.contracts.transfer_rows import RunTransferOutput, TransferRows
 from stepbench.records.storage import layout

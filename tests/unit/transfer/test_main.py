@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.samples.records import REF
-from tests.samples.transfer_server import Exchange, Server, stalled, transfer_server
 from tests.samples.transfer_processes import file_read, transfer_task
+from tests.samples.transfer_server import Exchange, Server, stalled, transfer_server
 
 import stepbench
 from stepbench.contracts.transfer_rows import FileRead, TransferRow, TransferRows

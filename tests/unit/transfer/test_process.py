@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from tests.samples.records import REF
+from tests.samples.transfer_processes import DUE_NS, file_read, transfer_task
 from tests.samples.transfer_server import (
     Exchange,
     Server,
@@ -20,7 +21,6 @@ from tests.samples.transfer_server import (
     transfer_server,
     truncated,
 )
-from tests.samples.transfer_processes import DUE_NS, file_read, transfer_task
 
 from stepbench.contracts.transfer_rows import TransferRow, TransferRows
 from stepbench.errors import RecordsLostError
