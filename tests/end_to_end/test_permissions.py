@@ -64,6 +64,8 @@ def _trials() -> list[Json]:
          "phases": [{"name": "steady", "load": [{"rate_per_s": 50, "duration_s": 5}], "until": until}]},
         {"name": "busy", "target": capacity, "phases": [warm_up, at_found], "find_rate": found},
         {"name": "from-host", "target": {"store": "s3"}, "load_from": "host", "phases": [warm_up, steady]},
+        {"name": "files", "experiment": "transfer", "platforms": ["lambda", "fargate"], "file_sizes_mib": [1, 20],
+         "choice": "each", "transfers": 2},
         {"name": "items", "experiment": "operations", "target": {"store": "dynamodb"},
          "workload": {**products, "record": {"shape": "product"}}, "phases": closed},
     ]  # fmt: skip

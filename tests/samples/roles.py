@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ACCOUNT, REGION = "000000000000", "us-east-1"
 FUNCTION, MACHINE, ROLE = "AWS::Serverless::Function", "AWS::Serverless::StateMachine", "AWS::IAM::Role"
+TASK = "RunTransferTask"
+"""The family of a transfer's task is called so, behind the stack's name; its sessions here have that name."""
 _OWN_ROLE = {FUNCTION, MACHINE, ROLE}
 _ARNS = {
     FUNCTION: f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{{}}",
@@ -73,8 +75,9 @@ class Roles:
         return session == LOAD_HOST or session.startswith(f"{self.stack}-")
 
     def owner(self, session: str) -> str:
-        """Return the logical id of who has a role, by the session's name: a function's, or the load host's."""
-        return "LoadHostRole" if session == LOAD_HOST else f"{session.removeprefix(f'{self.stack}-')}Function"
+        """Return the logical id of who has a role, by the session's name: a function's, a task's or the load host's."""
+        name = session.removeprefix(f"{self.stack}-")
+        return {LOAD_HOST: "LoadHostRole", TASK: "TransferTaskRole"}.get(name, f"{name}Function")
 
     def arn(self, logical: str, attribute: str = "Arn") -> str:
         """Return an attribute of a resource, which may be one that is not deployed."""

@@ -35,7 +35,7 @@ class Call(NamedTuple):
 def service_calls(roles: Roles) -> list[Call]:
     """Return all of them, for the roles of a stack."""
     found = [*_streams(roles), *_machines(roles), *_autoscaling(), *_traces(), *_other_stores(roles), *_dsql(roles)]
-    found += [*_results(roles), *_quotas(), *_schedule(roles)]
+    found += [*_results(roles), *_quotas(), *_schedule(roles), *_transfers(roles), *_tasks(roles)]
     return [*found, *_failures(roles), *_console(roles), *_load_host(roles), *_not_seen(roles)]
 
 
@@ -161,15 +161,50 @@ def _dsql(roles: Roles) -> Iterator[Call]:
 
 
 def _results(roles: Roles) -> Iterator[Call]:
-    """Yield what the results bucket's custom resource does; it is there with KeepResults=false only."""
+    """Yield what the buckets' custom resource does when the stack is deleted."""
     why = "the stack is deleted: stages/drop_results.py, and tests/emulators/test_deletion.py"
-    role, bucket = "DropResultsFunction", roles.arn("ResultsBucket")
-    for action in ("ListBucketVersions", "ListBucketMultipartUploads", "DeleteBucket"):
-        yield Call(role, f"s3:{action}", bucket, why)
-    for action in ("DeleteObject", "DeleteObjectVersion", "AbortMultipartUpload"):
-        yield Call(role, f"s3:{action}", f"{bucket}/runs/r/x", why)
+    role = "DropResultsFunction"
+    for bucket in (roles.arn("ResultsBucket"), roles.arn("FilesBucket")):
+        for action in ("ListBucketVersions", "ListBucketMultipartUploads", "DeleteBucket"):
+            yield Call(role, f"s3:{action}", bucket, why)
+        for action in ("DeleteObject", "DeleteObjectVersion", "AbortMultipartUpload"):
+            yield Call(role, f"s3:{action}", f"{bucket}/runs/r/x", why)
     yield Call(role, "cloudformation:DescribeStacks", str(roles.resolve({"Ref": "AWS::StackId"})), why)
     yield Call(role, "lambda:InvokeFunction", roles.arn(role), why)
+
+
+def _transfers(roles: Roles) -> Iterator[Call]:
+    """Yield what is asked of files where they are on EFS, or are not there yet."""
+    mounting = f"{_DOCS}lambda/latest/dg/configuration-filesystem.html"
+    system = roles.arn("EfsStack", "Outputs.FileSystemArn")
+    point = {"elasticfilesystem:AccessPointArn": roles.arn("EfsStack", "Outputs.AccessPointArn")}
+    for role in ("SeedFilesFunction", "RunTransferFunction", "TransferTaskRole"):
+        yield Call(role, "elasticfilesystem:ClientMount", system, mounting, point)
+    yield Call("SeedFilesFunction", "elasticfilesystem:ClientWrite", system, mounting, point)
+    bucket = roles.arn("FilesBucket")
+    missing = f"{_DOCS}AmazonS3/latest/API/API_GetObject.html: without it a missing object is refused, not missing"
+    for role in ("SeedFilesFunction", "PlanPhaseFunction"):
+        yield Call(role, "s3:ListBucket", bucket, missing)
+    why = "an upload in parts breaks off: stages/seed_files.py"
+    yield Call("SeedFilesFunction", "s3:AbortMultipartUpload", f"{bucket}/files/7/750.bin", why)
+
+
+def _tasks(roles: Roles) -> Iterator[Call]:
+    """Yield what `ecs:runTask.sync` asks for in the machine's name, and a task for itself."""
+    source = f"{_DOCS}step-functions/latest/dg/connect-ecs.html"
+    machine = "TrialStateMachine"
+    yield Call(machine, "ecs:RunTask", roles.arn("FargateStack", "Outputs.TaskDefinitionArn"), source)
+    for action in ("StopTask", "DescribeTasks"):
+        yield Call(machine, f"ecs:{action}", f"arn:aws:ecs:{REGION}:{ACCOUNT}:task/{roles.stack}/1234", source)
+    to_ecs = {"iam:PassedToService": "ecs-tasks.amazonaws.com"}
+    for role in (roles.arn("TransferTaskRole"), roles.arn("FargateStack", "Outputs.ExecutionRoleArn")):
+        yield Call(machine, "iam:PassRole", role, source, to_ecs)
+    rule = f"arn:aws:events:{REGION}:{ACCOUNT}:rule/StepFunctionsGetEventsForECSTaskRule"
+    for action in ("PutTargets", "PutRule", "DescribeRule"):
+        yield Call(machine, f"events:{action}", rule, source)
+    why = "a task fetches what it runs when it starts: stacks/fargate.yaml"
+    for layer in ("CoreLayer", "LibrariesLayer"):
+        yield Call("TransferTaskRole", "lambda:GetLayerVersion", str(roles.resolve({"Ref": layer})), why)
 
 
 def _failures(roles: Roles) -> Iterator[Call]:

@@ -201,11 +201,11 @@ class Lab:
 
     def _store_items(self, scenario: Scenario) -> None:
         item = {"ref": scenario.ref(), "phase": 0, "slice": 0, "start_at_ns": 1, "wait_until": "2026-01-01T00:00:00Z"}
-        items: list[dict[str, Any]] = [{**item, "expires_at": 1_999_999_999, "writer": writer} for writer in range(2)]
-        for one, platform in zip(items, scenario.platforms or ("", ""), strict=True):
-            one |= (
-                {"platform": platform, "refresh": scenario.refresh} if platform else {"load_from": scenario.load_from}
-            )
+        items = []
+        for writer, platform in enumerate(scenario.platforms or ("", "")):
+            transfer = {"platform": platform, "refresh": scenario.refresh}
+            kind = transfer if platform else {"load_from": scenario.load_from}
+            items.append({**item, "expires_at": 1_999_999_999, "writer": writer, **kind})
         if scenario.with_items:
             self.aws("s3").put_object(Bucket=BUCKET, Key=scenario.id, Body=json.dumps(items))
 

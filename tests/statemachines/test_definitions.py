@@ -21,7 +21,7 @@ from stepbench import errors
 from stepbench.contracts import run_tasks, tasks, transfer_rows
 from stepbench.contracts.identity import ANY_ATTEMPT
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.transfer import MAX_FILE_MIB, OVERHEAD_S, SLOWEST_MIB_PER_S, SOURCES
+from stepbench.contracts.transfer import LONGEST_PROCESS_S, SOURCES, START_S
 from stepbench.progress import LEASE_WAIT_S
 from stepbench.records.storage import layout
 
@@ -401,10 +401,10 @@ def test_a_task_without_capacity_is_tried_twice_more_and_later(trial: Machine) -
     assert sum(rule["MaxAttempts"] for rule in retry) < ANY_ATTEMPT
 
 
-def test_a_task_has_time_for_the_largest_files(trial: Machine) -> None:
-    """Lambda ends a transfer after 15 minutes; a task reads on."""
-    slowest_s = len(SOURCES) * MAX_FILE_MIB / SLOWEST_MIB_PER_S + OVERHEAD_S["fargate"]
-    assert slowest_s < trial["RunTransferTask"].definition["TimeoutSeconds"]
+def test_a_task_has_time_for_the_longest_process_and_its_start(trial: Machine) -> None:
+    """Step Functions stops it then; one that hangs costs by the second."""
+    timeout_s = trial["RunTransferTask"].definition["TimeoutSeconds"]
+    assert LONGEST_PROCESS_S + 2 * START_S["fargate"] < timeout_s <= 2 * LONGEST_PROCESS_S
 
 
 def test_flags_are_set_where_the_functions_look(trial: Machine) -> None:

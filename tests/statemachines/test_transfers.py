@@ -1,4 +1,4 @@
-"""Transfers in the trial machine: in Lambda, in a new sandbox each, and in tasks, which fail, find no room, or are stopped."""
+"""Transfers in the trial machine: in Lambda, in new sandboxes, and in tasks that fail, find no room, or are stopped."""
 
 from __future__ import annotations
 

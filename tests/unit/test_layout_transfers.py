@@ -86,7 +86,7 @@ def test_transfers_in_lambda_and_in_tasks_are_in_the_same_network() -> None:
 
 
 def test_a_network_for_transfers_alone_costs_nothing_by_the_hour() -> None:
-    """Neither function nor task calls more of AWS than S3 and DynamoDB, whose endpoints are free; a month is 700 hours."""
+    """Neither function nor task calls more of AWS than S3 and DynamoDB, whose endpoints are free."""
     given = RESOURCES["NetworkStack"]["Properties"]["Parameters"]["Endpoints"]
     assert given == {"Fn::If": ["NeedsEndpoints", "true", "false"]}
     needing = TEMPLATE["Conditions"]["NeedsEndpoints"]["Fn::Or"]

@@ -16,10 +16,11 @@ def test_an_ordinary_trial_by_hand() -> None:
     """
     One phase with one slice, and each loop gone through once.
 
-    Begin, PrepareTarget, NeedsFiles, Measure, Watch; AwaitTarget, IsTargetReady; Phases; WaitForPhase, NeedsScaling, PlanPhase,
-    IsPhaseNeeded; Offer, OfferLoad, EndsWhenSure, PrecisionChecked, IsUtilisationAsked, PhaseEnded; WaitForBarrier,
-    IsTransfer, IsLoadFromHost, RunWriter, WriterDone; AwaitArrivals, HaveAllArrived, StopWatching, LoadEnded; CollectLogs,
-    AreLogsCollected, AnalyseTrial, ExportRecords, TearDownTarget, IsTornDown, Verdict, Conclude, TrialSucceeded.
+    Begin, PrepareTarget, NeedsFiles, Measure, Watch; AwaitTarget, IsTargetReady; Phases; WaitForPhase, NeedsScaling,
+    PlanPhase, IsPhaseNeeded; Offer, OfferLoad, EndsWhenSure, PrecisionChecked, IsUtilisationAsked, PhaseEnded;
+    WaitForBarrier, IsTransfer, IsLoadFromHost, RunWriter, WriterDone; AwaitArrivals, HaveAllArrived, StopWatching,
+    LoadEnded; CollectLogs, AreLogsCollected, AnalyseTrial, ExportRecords, TearDownTarget, IsTornDown, Verdict,
+    Conclude, TrialSucceeded.
     """
     invoked = dict.fromkeys(
         ("PrepareTarget", "AwaitTarget", "PlanPhase", "RunWriter", "AwaitArrivals", "CollectLogs"), 1

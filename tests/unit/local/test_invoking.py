@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from tests.samples.stack_resources import resource_pages
 
-from stepbench.contracts import custom_resource, run_tasks, tasks
+from stepbench.contracts import custom_resource, run_tasks, tasks, transfer_rows
 from stepbench.contracts.identity import trial_tag
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import invoking
@@ -64,7 +64,7 @@ def test_a_renewed_sample_is_a_valid_input_of_its_trial(step: Step) -> None:
         assert (len(delivery.arrivals), delivery.malformed) == (1, ())
         assert delivery.arrivals[0].tag == trial_tag("another-run", step.trial)
     elif step.name != "HttpApi":
-        rooms = (custom_resource, run_tasks, tasks)
+        rooms = (custom_resource, run_tasks, tasks, transfer_rows)
         (model,) = {getattr(room, f"{step.function}Input") for room in rooms if hasattr(room, f"{step.function}Input")}
         model.model_validate(event)
 
@@ -75,13 +75,16 @@ def test_times_lie_ahead() -> None:
     item = sample_event(ROOT, Step("run_writer"), "r", NOW)["item"]
     start = NOW + timedelta(seconds=invoking.LEAD_S)
     assert (item["start_at_ns"], item["wait_until"]) == (start.timestamp() * 1e9, f"{start:%Y-%m-%dT%H:%M:%SZ}")
+    transfer = sample_event(ROOT, Step("run_transfer", 3), "r", NOW)["item"]
+    assert (transfer["due_ns"], transfer["wait_until"]) == (item["start_at_ns"], item["wait_until"])
+    assert (transfer["ref"]["trial"], transfer["ref"]["tag"]) == (3, trial_tag("r", 3))
 
 
 def test_functions_are_chosen_by_name_and_in_that_order() -> None:
     """Of a function with several trials the first counts; a wrong name is told with those that there are."""
     assert chosen_steps(["WatchChanges", "ReceiveEvents.dynamodb"]) == [
         Step("watch_changes", 1),
-        Step("receive_events.dynamodb", 3),
+        Step("receive_events.dynamodb", 4),
     ]
     assert chosen_steps([]) == list(STEPS)
     assert (new_run_id(["RunWriter"]), new_run_id([]).startswith(f"{SAMPLE_RUN}-2")) == (SAMPLE_RUN, True)

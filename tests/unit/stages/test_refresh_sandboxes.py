@@ -27,7 +27,7 @@ class Asked:
     """Lambda as its own model describes it, with answers in order; what is left over fails the test."""
 
     def __init__(self) -> None:
-        self.client = boto3.client("lambda", region_name="us-east-1", aws_access_key_id="x", aws_secret_access_key="y")
+        self.client = boto3.session.Session("x", "y", region_name="us-east-1").client("lambda")
         self.stub = Stubber(self.client)
         self.clock = FakeClock()
 

@@ -103,7 +103,7 @@ def test_a_task_knows_which_task_it_is(shimmed: Emulator) -> None:
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_task_is_a_process_that_ends_with_its_code(shimmed: Emulator, code: int) -> None:
-    """Stock MiniStack without Docker leaves it RUNNING for ever; its variables are the definition's and the override's."""
+    """Stock MiniStack without Docker leaves it RUNNING for ever. Variables are the definition's, or the override's."""
     environment = [{"name": "FROM_DEFINITION", "value": "defined"}]
     ecs = Ecs(shimmed.endpoint, f"tells-{code}", TELLS, environment=environment)
     task = ecs.ended(ecs.run('{"item": {}}', EXIT=str(code)))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stepbench.local.stack import Stack
 
 SAMPLE_RUN = "sample-run"
-PUSH, PULL, CLOCK, NONE = range(4)
+PUSH, PULL, CLOCK, TRANSFER, NONE = range(5)
 """The trials of the plan in `validate_plan`'s sample; `NONE` is not in it: what nobody has sent arrives in no trial."""
 LEAD_S, CONTAINER_LEAD_S = 3, 30
 """A writer is called so long before its load begins; a container takes seconds to start."""
@@ -90,6 +90,11 @@ STEPS = (
     Step("check_clock", CLOCK),
     Step("check_clock.dynamodb", CLOCK),
     Step("tear_down_target", CLOCK),
+    Step("prepare_target", TRANSFER),
+    Step("seed_files", TRANSFER),
+    Step("refresh_sandboxes", TRANSFER),
+    Step("run_transfer", TRANSFER),
+    Step("tear_down_target", TRANSFER),
     Step("render_report"),
     Step("conclude_run"),
     Step("http_api"),
@@ -144,14 +149,17 @@ def sample_event(root: Path, step: Step, run_id: str, now: datetime, lead_s: int
     text = text.replace(run_tag(SAMPLE_RUN), run_tag(run_id)).replace(SAMPLE_RUN, run_id)
     event: Json = json.loads(text)
     start = now + timedelta(seconds=lead_s)
+    of_trial = {"trial": step.trial, "tag": trial_tag(run_id, step.trial)}
     if "ref" in event:
-        event["ref"] |= {"trial": step.trial, "tag": trial_tag(run_id, step.trial)}
+        event["ref"] |= of_trial
     if "ready_by" in event:
         event["ready_by"] = (now + timedelta(seconds=READY_S)).isoformat()
     if "started_at" in event:
         event["started_at"] = now.isoformat()
-    if "item" in event:
-        event["item"] |= {"start_at_ns": round(start.timestamp() * 1e9), "wait_until": f"{start:%Y-%m-%dT%H:%M:%SZ}"}
+    if item := event.get("item"):
+        start_field = "due_ns" if "due_ns" in item else "start_at_ns"
+        item |= {start_field: round(start.timestamp() * 1e9), "wait_until": f"{start:%Y-%m-%dT%H:%M:%SZ}"}
+        item["ref"] |= of_trial
     return event
 
 

@@ -174,3 +174,43 @@ def test_a_template_reserves_concurrency_and_takes_it_back() -> None:
     assert update("f", {}, {}, "stack", logical_id="F") == ("f", {"Logical": "F"})
     assert service._functions["f"]["concurrency"] is None
     assert handlers["delete"] == "untouched"
+
+
+class Worker(SimpleNamespace):
+    """A sandbox, as far as the pool knows it."""
+
+
+def _pooled(**busy: bool) -> tuple[Any, Any, list[str]]:
+    """Return stand-ins for the runtime and the service with such sandboxes of `f`, and whom the stock code ended."""
+    ended: list[str] = []
+    workers = [Worker(name=name, in_use=in_use) for name, in_use in busy.items()]
+    runtime = SimpleNamespace(_lock=threading.Lock(), _workers={"0:us-east-1:f:$LATEST": workers})
+    runtime.kill_workers = lambda found: ended.extend(worker.name for worker in found)
+
+    def invalidate(_name: str, qualifier: str | None = None, **_scope: str) -> None:
+        del qualifier
+        runtime.kill_workers(runtime._workers.pop("0:us-east-1:f:$LATEST"))
+
+    service = SimpleNamespace(
+        invalidate_worker=invalidate, release_worker=lambda worker: setattr(worker, "in_use", False)
+    )
+    concurrency.finish_invocations(runtime, service)
+    return service, workers, ended
+
+
+def test_a_busy_sandbox_outlives_a_change_of_its_function_until_it_is_done() -> None:
+    """And serves nobody after that; one that was idle ends at once."""
+    service, (idle, busy), ended = _pooled(idle=False, busy=True)
+    service.invalidate_worker("f", qualifier="$LATEST")
+    assert ended == ["idle"]
+    service.release_worker(busy)
+    assert ended == ["idle", "busy"]
+    service.release_worker(idle)
+    assert ended == ["idle", "busy"]
+
+
+def test_a_function_that_is_deleted_or_whose_sandbox_fails_has_none_left() -> None:
+    """As before: only a change of the configuration names no account."""
+    service, _, ended = _pooled(idle=False, busy=True)
+    service.invalidate_worker("f", qualifier="$LATEST", account="0", region="us-east-1")
+    assert ended == ["idle", "busy"]

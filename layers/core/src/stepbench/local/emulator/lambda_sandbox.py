@@ -34,10 +34,11 @@ _NO_NEW_PRIVS = 38
 
 def confine(folder: str, files: str = "") -> str:
     """
-    Make everything read-only except a folder, and one of files, for this process and its children, for good; without root.
+    Make everything read-only except these folders, for this process and its children, for good; without root.
 
-    A mount namespace answers as Lambda does (EROFS), and its folder is private and as large as Lambda's. Where the
-    kernel or a container refuses namespaces, Landlock denies the same writes (EACCES), and folders are shared.
+    A mount namespace answers as Lambda does (EROFS), and its folder is private and as large as Lambda's; that of files
+    is shared. Where the kernel or a container refuses namespaces, Landlock denies the same writes (EACCES), and all
+    folders are shared.
 
     Returns:
         `mounts`, `landlock`, or "" where the kernel has neither: then nothing is confined.

@@ -31,10 +31,11 @@ def run(command: list[str], stop_timeout_s: float) -> int:
         Its exit code as a container has it: 128 and the signal's number where a signal ended it.
     """
     libc = ctypes.CDLL(None)
-    # The signal follows the thread that starts the process, and this is the main one.
-    child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    )
+
+    def end_with_its_keeper() -> None:  # the signal follows the thread that starts the process: this, the only one yet
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=end_with_its_keeper)  # noqa: PLW1509, S603 -- see there
 
     def stop(*_: Any) -> None:  # noqa: ANN401 -- as `signal` calls it
         child.terminate()

@@ -138,7 +138,7 @@ def accept_max_concurrency_path(service: Any) -> None:  # noqa: ANN401 -- the mo
 def take_rules_between_members(provisioners: Any) -> None:  # noqa: ANN401 -- the module of that name
     """Take the rule by which members of a network may talk; MiniStack has no networks, and does not know its type."""
 
-    def create(logical_id: str, *_: Any) -> tuple[str, Json]:
+    def create(logical_id: str, *_: object) -> tuple[str, Json]:
         return logical_id, {}
 
     rule = {"create": create, "delete": lambda *_: None}

@@ -92,13 +92,13 @@ class Parts:
         """
         (container,) = definition["containerDefinitions"]
         named = (each for each in overrides.get("containerOverrides") or () if each.get("name") == container["name"])
-        override = next(named, {})
+        override: Json = next(named, {})
         keeper = Path(__file__).parents[1] / "task_process.py"
         stop_s = str(container.get("stopTimeout") or STOP_TIMEOUT_S)
         told = (task["taskArn"], task["clusterArn"], definition, container, task["launchType"])
         environment = self.environment(definition, container, override)
         task["_metadata_tokens"] = [self.ecs._register_metadata(*told, environment, True, None)]  # noqa: FBT003, SLF001 -- MiniStack's own
-        return subprocess.Popen(
+        return subprocess.Popen(  # noqa: S603 -- what the task definition says
             [self.python, "-P", str(keeper), stop_s, *self.command(container, override)],
             env=environment,
             stdin=subprocess.PIPE,
@@ -188,10 +188,10 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
     execution: contextvars.ContextVar[Json | None] = contextvars.ContextVar("execution", default=None)
     stock_map, failure = machines._run_distributed_map, machines._ExecutionError  # noqa: SLF001 -- wrapped
 
-    def run_map(state: Json, raw: Any, effective: Any, iterator: Json, parent: Json, context: Json) -> Any:  # noqa: ANN401
-        before = execution.set(parent)  # children inherit it, whose own records MiniStack does not stop
+    def run_map(*arguments: Any) -> Any:  # noqa: ANN401 -- as the original
+        before = execution.set(arguments[-2])  # children inherit it, whose own records MiniStack does not stop
         try:
-            return stock_map(state, raw, effective, iterator, parent, context)
+            return stock_map(*arguments)
         finally:
             execution.reset(before)
 
@@ -200,11 +200,12 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
         status, _, body = ecs._run_task(data)  # noqa: SLF001
         told = json.loads(body)
         if status >= 400:  # noqa: PLR2004 -- HTTP
-            raise failure(f"ECS.{told.get('__type', 'AmazonECSException').rpartition('#')[2]}", told.get("message", ""))
+            name = str(told.get("__type", "AmazonECSException")).rpartition("#")[2]
+            raise failure(error=f"ECS.{name}", cause=told.get("message", ""))
         if not resource.endswith(".sync"):
             return told
         if told["failures"]:
-            raise failure("AmazonECS.Unknown", json.dumps(told))
+            raise failure(error="AmazonECS.Unknown", cause=json.dumps(told))
         return _await(machines, ecs, told["tasks"][0], execution.get())
 
     machines._run_distributed_map = run_map  # noqa: SLF001
@@ -219,7 +220,7 @@ def _await(machines: Any, ecs: Any, started: Json, execution: Json | None) -> Js
             ecs._stop_task({"cluster": of["cluster"], "task": started["taskArn"], "reason": _ABORTED})  # noqa: SLF001
         time.sleep(LOOK_S)
     if any(container.get("exitCode") != 0 for container in task["containers"]):
-        raise machines._ExecutionError("States.TaskFailed", json.dumps(_pascal(task)))  # noqa: SLF001
+        raise machines._ExecutionError(error="States.TaskFailed", cause=json.dumps(_pascal(task)))  # noqa: SLF001
     result: Json = _pascal(task)
     return result
 
