@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         TransferStalls,
     )
 
+ANSWERED_MIB = 500
+"""The answers are about files of this size, or the next smaller one."""
 MIB_PER_S = digits.Unit("MiB/s", 1.0)
 RATIO = digits.Unit("", 1.0)
 CAVEATS = {
@@ -95,6 +97,13 @@ class TransferView:
     def cells(self) -> tuple[TransferCell, ...]:
         """Return the cells in which anything was read."""
         return tuple(cell for cell in self.findings.cells if cell.n or cell.failed or cell.unknown)
+
+    @property
+    def phone_sizes(self) -> frozenset[int]:
+        """Return the sizes that a phone shows first: the smallest, the middle one, and that of the answers."""
+        sizes = sorted({cell.file_size_mib for cell in self.cells})
+        answered = max((size for size in sizes if size <= ANSWERED_MIB), default=sizes[0])
+        return frozenset({sizes[0], sizes[len(sizes) // 2], answered})
 
     @property
     def caveats(self) -> tuple[str, ...]:
