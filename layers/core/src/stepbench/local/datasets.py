@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from stepbench.contracts.transfer import PublishedTransfer
     from stepbench.contracts.transfer_rows import TransferRow
     from stepbench.records.storage.transfer_datasets import Span
     from stepbench.report.transfers import TransferView
@@ -85,9 +86,9 @@ class DatasetReport(NamedTuple):
     span: str
 
 
-def analyse_dataset(name: str, out: Path, span: Span) -> DatasetReport:
+def analyse_dataset(name: str, out: Path, span: Span, published: tuple[PublishedTransfer, ...] = ()) -> DatasetReport:
     """
-    Read a dataset over a span of days, and analyse it.
+    Read a dataset over a span of days, and analyse it; `published` numbers are set beside its own.
 
     Raises:
         PlanError: there is no such dataset, or it has no rows in the span (bad input).
@@ -99,6 +100,6 @@ def analyse_dataset(name: str, out: Path, span: Span) -> DatasetReport:
         remedy = "Name another span; `stepbench report` without --from and --to shows all days."
         raise PlanError([Problem("--from, --to", span.words, f"has no rows of {name}", remedy)])
     columns = columns_of(table)
-    shown = Transfers(find_transfers(columns), draw_transfers(columns), stand_ins_of(table))
+    shown = Transfers(find_transfers(columns), draw_transfers(columns), stand_ins_of(table), published)
     view = transfer_view(name, "dataset", shown)
     return DatasetReport(view, span.words)

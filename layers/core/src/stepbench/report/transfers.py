@@ -183,7 +183,10 @@ def format_modes(modes: TransferModes) -> str:
         return digits.NONE
     if not modes.found or len(modes.modes) < 2:  # noqa: PLR2004 -- several
         return "one"
-    return ", ".join(f"{digits.rounded(mode.mib_per_s)} ({digits.percent(mode.share)})" for mode in modes.modes)
+    return ", ".join(
+        f"{digits.rounded(mode.mib_per_s)} ({digits.percent(mode.share)})".replace(" ", digits.NBSP)
+        for mode in modes.modes
+    )
 
 
 def describe_modes(modes: TransferModes) -> str:
