@@ -108,7 +108,13 @@ def test_a_duration_stretches_what_is_measured_and_nothing_else() -> None:
     assert second["windows"] == [{"name": "w", "from_s": 2.5, "to_s": 10}]
 
 
-@pytest.mark.parametrize("name", list_plans())
+def test_transfers_have_no_duration() -> None:
+    """A file takes as long as it takes; what can be changed is how many are read."""
+    with pytest.raises(PlanError, match=r"trials\[0\].transfers"):
+        made(document=read_json(find_plan("quick-transfer")), duration_s=5)
+
+
+@pytest.mark.parametrize("name", [name for name in list_plans() if "transfer" not in name])
 def test_every_preset_takes_a_duration_and_repeats(name: str) -> None:
     """Half as long, and twice where that is no larger than a plan: loops, windows, matrices and probes included."""
     document = read_json(find_plan(name))

@@ -10,6 +10,7 @@ import pytest
 from stepbench.analysis.comparability import drop_setting, flatten_setup, is_clients
 from stepbench.cli.plans import OTHERS
 from stepbench.contracts.target import DynamoDbTarget
+from stepbench.contracts.transfer import PLATFORMS, SOURCES, TransferTrial
 from stepbench.errors import PlanError
 from stepbench.planning import find_plan, list_plans, parse_plan, questions
 from stepbench.planning.expansion import expand
@@ -58,6 +59,11 @@ def has_setups(path: str, *values: object) -> Callable[[Plan], bool]:
 
 
 ANSWERED: dict[str, Callable[[Plan], bool]] = {
+    "How steady is a download from S3 and from EFS, cold, on Lambda and on Fargate?": lambda plan: all(
+        isinstance(trial, TransferTrial)
+        and (set(trial.sources), set(trial.platforms), trial.cold) == (set(SOURCES), set(PLATFORMS), "required")
+        for trial in plan.trials
+    ),
     "How long after my write does my function run?": lambda plan: {t.experiment for t in plan.trials} == {"trigger"},
     "Is the trigger slower when its store is under load?": lambda plan: (
         [phase.name for trial in plan.trials for phase in trial.phases if phase.measured] == ["unloaded", "load"]

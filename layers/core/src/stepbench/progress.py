@@ -145,6 +145,9 @@ def left_s(snapshot: Snapshot, overheads: Overheads) -> float:
 def _left_of_trial(spec: TrialSpec, snapshot: Snapshot, overheads: Overheads) -> float:
     if snapshot.phase is None:
         return trial_s(spec.plan, overheads)
+    if isinstance(spec.plan, TransferTrial):  # which takes as long as its files do, here as there
+        read = min(1.0, snapshot.sent / spec.plan.reads)
+        return (1 - read) * trial_s(spec.plan, overheads) + overheads.finish_s
     current, *following = spec.plan.phases[snapshot.phase.index :]
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
     left = max(0.0, snapshot.phase.offered_s(current) - since_s)

@@ -34,6 +34,11 @@ BECOMES_A_MODULE = """
 import os, sys
 os.execv(sys.executable, [sys.executable, "-P", "-m", "of_layer"])
 """
+ASKS_WHO_IT_IS = """
+import json, os, urllib.request
+task = json.load(urllib.request.urlopen(os.environ["ECS_CONTAINER_METADATA_URI_V4"] + "/task"))
+print(task["TaskARN"], task["AvailabilityZone"])
+"""
 STAYS = """
 import os, pathlib, time
 pathlib.Path(os.environ["TRANSFER_TASK"]).write_text(str(os.getpid()))
@@ -86,6 +91,14 @@ def _pid(path: Path) -> int:
 def _lines(endpoint: str, prefix: str) -> list[str]:
     events = local_client("logs", endpoint).filter_log_events(logGroupName=GROUP)["events"]
     return [each["message"] for each in events if each["logStreamName"].startswith(f"{prefix}/")]
+
+
+def test_a_task_knows_which_task_it_is(shimmed: Emulator) -> None:
+    """By the endpoint that Fargate names in its environment; a transfer's row says so."""
+    ecs = Ecs(shimmed.endpoint, "knowing", ASKS_WHO_IT_IS)
+    arn = ecs.run()
+    assert ecs.ended(arn)["containers"][0]["exitCode"] == 0
+    assert _lines(shimmed.endpoint, "knowing") == [f"{arn} us-east-1a"]
 
 
 @pytest.mark.parametrize("code", [0, 3])

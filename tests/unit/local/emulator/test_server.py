@@ -10,7 +10,7 @@ import pytest
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.emulator.localstack.server import environment
-from stepbench.local.emulator.server import CHOICE, KINDS, Emulator, emulator_name, start_emulator
+from stepbench.local.emulator.server import CHOICE, KINDS, Emulator, emulator_name, runs_tasks, start_emulator
 from stepbench.local.paths import Paths
 from stepbench.local.processes import LOOPBACK, free_port
 
@@ -47,6 +47,14 @@ def test_it_is_ministack_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) 
         assert emulator_name() == KINDS["ministack"].NAME
     monkeypatch.setenv(CHOICE, "localstack")
     assert emulator_name() == "LocalStack 4.14.0"
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [("", True), ("localstack", False), ("http://127.0.0.1:4566", False)])
+def test_fargate_is_on_where_its_tasks_run(monkeypatch: pytest.MonkeyPatch, chosen: str, *, expected: bool) -> None:
+    """Elsewhere a plan that wants it is refused; a stack that could not be deployed would be worse."""
+    monkeypatch.setenv(CHOICE, chosen)
+    assert runs_tasks() is expected
+
 
 
 def test_one_that_runs_is_taken_and_no_process_of_it_is_ours(

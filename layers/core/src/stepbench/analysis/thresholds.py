@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from stepbench import digits
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.threshold.result import ThresholdResult
+from stepbench.contracts.transfer import TRANSFERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.measures import KindResult, Latency, WindowResult
-    from stepbench.contracts.result import TrialSummary
+    from stepbench.contracts.result import Accounting, TrialSummary
     from stepbench.contracts.threshold.words import Threshold, Time
 
 NOTHING_SENT = "nothing was sent"
@@ -90,15 +91,15 @@ def _rank(threshold: Threshold, result: ThresholdResult) -> tuple[int, float]:
 
 def _in_windows(threshold: Threshold, trials: Sequence[TrialSummary]) -> Iterator[ThresholdResult]:
     for trial in trials:
-        for window in trial.windows:
-            if threshold.window in {None, window.name} and (estimate := _estimate(threshold, window)) is not None:
+        for phase, name, estimate in _estimates(threshold, trial):
+            if threshold.window in {None, name}:
                 decision = decide(threshold, estimate)
                 yield ThresholdResult(
                     threshold=threshold.text,
                     trial=trial.index,
                     name=trial.name,
-                    phase=window.phase,
-                    window=window.name,
+                    phase=phase,
+                    window=name,
                     **decision._asdict(),
                     limit=threshold.limit,
                     unit=threshold.quantity,
@@ -106,6 +107,15 @@ def _in_windows(threshold: Threshold, trials: Sequence[TrialSummary]) -> Iterato
                     low=estimate.low,
                     high=estimate.high,
                 )
+
+
+def _estimates(threshold: Threshold, trial: TrialSummary) -> Iterator[tuple[str, str, Estimate]]:
+    """Yield phase, name and measure of each window that the threshold is about; a trial of transfers is one window."""
+    for window in trial.windows:
+        if (estimate := _estimate(threshold, window)) is not None:
+            yield window.phase, window.name, estimate
+    if trial.transfers is not None and threshold.statistic == "errors" and trial.accounting is not None:
+        yield TRANSFERS, TRANSFERS, _errors(threshold, trial.accounting)
 
 
 def _estimate(threshold: Threshold, window: WindowResult) -> Estimate | None:
@@ -125,7 +135,7 @@ def _estimate(threshold: Threshold, window: WindowResult) -> Estimate | None:
             return None if latency is None else _of_latency(latency, statistic)
 
 
-def _errors(threshold: Threshold, counts: KindResult | WindowResult) -> Estimate:
+def _errors(threshold: Threshold, counts: Accounting | KindResult | WindowResult) -> Estimate:
     sent = counts.sent
     if sent == 0:
         return Estimate(value=None, reason=NOTHING_SENT)

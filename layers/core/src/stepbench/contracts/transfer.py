@@ -26,6 +26,8 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 PLATFORMS: tuple[Platform, ...] = get_args(Platform)
 PUBLISHED_SIZES_MIB = (1, 5, 10, 25, 50, 100, 250, 500, 750)
 PUBLISHED_ORDER: tuple[Source, ...] = ("efs", "s3")
+TRANSFERS = "transfers"
+"""The one phase of such a trial, and its one window."""
 MIB = 2**20
 MAX_FILE_MIB = 5_000
 MAX_TRANSFERS = 1_000
@@ -132,7 +134,7 @@ class TransferTrial(Contract):
     def phases(self) -> tuple[Phase, ...]:
         """Return the one phase that all transfers are of, as the machines and the progress see it."""
         step = LoadStep(rate_per_s=max(self.reads / self.length_s, 0.001), count=self.reads)
-        return (Phase(name="transfers", load=(step,)),)
+        return (Phase(name=TRANSFERS, load=(step,)),)
 
     @property
     def run_phases(self) -> tuple[Phase, ...]:

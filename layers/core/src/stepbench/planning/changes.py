@@ -80,7 +80,9 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
     if changes:
         document.pop("description", None)  # it says what the plan was before
     if changes.duration_s:
-        for trial in document["trials"]:
+        for number, trial in enumerate(document["trials"]):
+            if trial.get("experiment") == "transfer":
+                raise PlanError([_endless(number, changes.duration_s)])
             _set_duration(trial, changes.duration_s)
     if changes.repeats:
         for trial in document["trials"]:
@@ -95,6 +97,11 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
     if problems:
         raise PlanError(problems)
     return document
+
+
+def _endless(number: int, duration_s: float) -> Problem:
+    message = f"does not apply to trials[{number}]: a transfer takes as long as its file does"
+    return Problem("--duration", f"{duration_s:g}", message, f"Use --set 'trials[{number}].transfers=N'.")
 
 
 def _set_duration(trial: dict[str, Any], duration_s: float) -> None:

@@ -23,10 +23,12 @@ class _Planned(NamedTuple):
     name: str
     trigger: bool
     kinds: frozenset[str]
+    transfers: bool = False
 
     def matches(self, threshold: Threshold) -> bool:
         return (
-            threshold.window in {None, self.name}
+            (not self.transfers or threshold.statistic == "errors")
+            and threshold.window in {None, self.name}
             and (self.trigger or threshold.measure not in OF_TRIGGERS)
             and (threshold.kind is None or threshold.kind in self.kinds)
         )
@@ -64,11 +66,18 @@ def thresholds_about(texts: Sequence[str], trials: Sequence[Expanded]) -> tuple[
 
 def _windows(trials: Sequence[Expanded]) -> Iterator[_Planned]:
     for trial in trials:
+        experiment = trial.plan.experiment
         mix = trial.plan.workload.mix if trial.plan.workload else None
         kinds = frozenset(kind.name.lower() for kind in mix.kinds) if mix else frozenset()
         for phase in trial.plan.phases:
             for window in phase.all_windows():
-                yield _Planned(window.name, trial.plan.experiment == "trigger", kinds)
+                yield _Planned(window.name, experiment == "trigger", kinds, experiment == "transfer")
+
+
+_NOTHING = (
+    "is about no window: no trial has all that it names",
+    "Split it, or name less in it; of transfers there are errors alone.",
+)
 
 
 def _problems(threshold: Threshold, windows: Sequence[_Planned]) -> list[tuple[str, str]]:
@@ -80,7 +89,7 @@ def _problems(threshold: Threshold, windows: Sequence[_Planned]) -> list[tuple[s
     if threshold.measure in OF_TRIGGERS and not any(window.trigger for window in windows):
         remedy = "Remove it; of operations there are latency, response, service, lateness, errors and throughput."
         found.append((f"limits {threshold.measure}, which triggers have, and the plan has none", remedy))
-    return found or [("is about no window: no trial has all that it names", "Split it, or name less in it.")]
+    return found or [_NOTHING]
 
 
 def _unknown(what: str, name: str | None, known: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -110,3 +110,34 @@ def await_reserved_concurrency(service: Any, limit_s: float = 5.0) -> None:  # n
 
     service._poll_dynamodb_streams, service._execute_function = poll, execute  # noqa: SLF001
     service._release_execution_slot = release  # noqa: SLF001
+
+
+def finish_invocations(runtime: Any, service: Any) -> None:  # noqa: ANN401 -- modules
+    """
+    Let sandboxes that are at work end their invocation when their function's configuration changes.
+
+    On AWS an invocation that has begun goes on in the sandbox that it has, which gets no other. MiniStack kills it.
+
+    Args:
+        runtime: the module `ministack.core.lambda_runtime`.
+        service: the module `ministack.services.lambda_svc`.
+    """
+    stock_invalidate, stock_release = service.invalidate_worker, service.release_worker
+    retired: set[int] = set()
+
+    def invalidate(name: str, qualifier: str | None = None, **scope: Any) -> None:  # noqa: ANN401 -- as the original
+        if not scope:  # a change of the configuration; otherwise the function is deleted, or its sandbox has failed
+            with runtime._lock:  # noqa: SLF001
+                for key, pool in runtime._workers.items():  # noqa: SLF001
+                    if key.split(":")[-2:] == [name, qualifier]:
+                        retired.update(id(worker) for worker in pool if worker.in_use)
+                        pool[:] = [worker for worker in pool if not worker.in_use]
+        stock_invalidate(name, qualifier=qualifier, **scope)
+
+    def release(worker: Any) -> None:  # noqa: ANN401 -- a sandbox
+        stock_release(worker)
+        if id(worker) in retired:
+            retired.discard(id(worker))
+            runtime.kill_workers([worker])
+
+    service.invalidate_worker, service.release_worker = invalidate, release

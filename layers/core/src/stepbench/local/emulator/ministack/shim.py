@@ -27,6 +27,7 @@ PATCHED = {
         "_worker_class_for",
         "_workers",
         "execution_credentials",
+        "kill_workers",
     ),
     "ministack.core.iam_actions": ("request_tag_context",),
     "ministack.core.iam_evaluator": ("enforce", "evaluate", "is_root_access_key"),
@@ -50,18 +51,22 @@ PATCHED = {
         "_validate_total_unzipped_size",
         "error_response_json",
         "executions_in_flight",
+        "invalidate_worker",
         "invoke_async_with_retry",
+        "release_worker",
     ),
     "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS",),
     "ministack.services.ecs": (
         "_ACTION_MAP",
         "_awslogs_config",
+        "_cleanup_task_resources",
         "_describe_tasks",
         "_emit_awslogs_event",
         "_ensure_awslogs_stream",
         "_get_docker",
         "_mark_task_running",
         "_mark_task_stopped",
+        "_register_metadata",
         "_resolve_cluster_name",
         "_resolve_task",
         "_resolve_td_key",
@@ -162,6 +167,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     sandboxes.patch_layers(service, provisioners, folders)
     sample_no_traces(service)
     concurrency.await_reserved_concurrency(service)
+    concurrency.finish_invocations(modules["ministack.core.lambda_runtime"], service)
     machines, limits = modules["ministack.services.stepfunctions"], neighbour(here / "limits.py")
     tasks, ecs = neighbour(here / "tasks.py"), modules["ministack.services.ecs"]
     tasks.run_as_processes(

@@ -83,9 +83,9 @@ class Parts:
             "PYTHONPATH": path.strip(os.pathsep),
         }
 
-    def spawn(self, definition: Json, overrides: Json) -> subprocess.Popen[str]:
+    def spawn(self, task: Json, definition: Json, overrides: Json) -> subprocess.Popen[str]:
         """
-        Start the process of a task, in a session of its own.
+        Start the process of a task, in a session of its own; by its metadata endpoint it knows which task it is.
 
         Raises:
             OSError: there is no such program.
@@ -95,9 +95,12 @@ class Parts:
         override = next(named, {})
         keeper = Path(__file__).parents[1] / "task_process.py"
         stop_s = str(container.get("stopTimeout") or STOP_TIMEOUT_S)
+        told = (task["taskArn"], task["clusterArn"], definition, container, task["launchType"])
+        environment = self.environment(definition, container, override)
+        task["_metadata_tokens"] = [self.ecs._register_metadata(*told, environment, True, None)]  # noqa: FBT003, SLF001 -- MiniStack's own
         return subprocess.Popen(
             [self.python, "-P", str(keeper), stop_s, *self.command(container, override)],
-            env=self.environment(definition, container, override),
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -152,7 +155,7 @@ def _run(parts: Parts, task: Json, overrides: Json) -> None:
     ecs, arn = parts.ecs, task["taskArn"]
     definition = ecs._task_defs[ecs._resolve_td_key(task["taskDefinitionArn"])]  # noqa: SLF001 -- MiniStack's own
     try:
-        process = parts.processes[arn] = parts.spawn(definition, overrides)
+        process = parts.processes[arn] = parts.spawn(task, definition, overrides)
     except (OSError, ValueError) as error:
         ecs._mark_task_stopped(arn, task, f"ResourceInitializationError: {error}", "TaskFailedToStart")  # noqa: SLF001
         return
@@ -162,6 +165,7 @@ def _run(parts: Parts, task: Json, overrides: Json) -> None:
     code = process.wait()
     del parts.processes[arn]
     ecs._mark_task_stopped(arn, task, "Essential container exited", "EssentialContainerExited", exit_code=code)  # noqa: SLF001
+    ecs._cleanup_task_resources(task, None)  # noqa: SLF001 -- its metadata
 
 
 def _forward(ecs: Any, container: Json, task_id: str, process: subprocess.Popen[str]) -> None:  # noqa: ANN401 -- a module
