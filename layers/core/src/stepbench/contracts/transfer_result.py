@@ -55,10 +55,14 @@ class TransferModes(Contract):
     """
     How many modes the rates of a cell have, on a logarithmic axis (Silverman's test, step by step).
 
+    A change of level, a slow hour and stalls make modes of their own: n transfers are judged, which are those of the
+    longest span without a change by 5 % or more, outside of hours that differ, that never stood still; of each sandbox
+    the first one.
     p_value: of one mode. found: whether there is more than one, at the error that all findings of the report share.
     A cell that is judged lists one mode at least.
     """
 
+    n: int = Field(default=0, ge=0)
     p_value: float | None = Field(default=None, ge=0, le=1, description="None where `reason` says why it is not told.")
     found: bool = False
     modes: tuple[TransferMode, ...] = Field(default=(), description="Ascending.")
@@ -187,7 +191,8 @@ class TransferPair(Contract):
     changes: tuple[TransferChange, ...] = ()
     changes_reason: str | None = Field(default=None, description="Why changes are not looked for.")
     modes: TransferModes = Field(
-        description="Of all sizes together, each about its own mean: their rates are scaled to the mean of those means."
+        description="Of files of 100 MiB and more together (of all, where there are none), each size's rates scaled "
+        "to the mean of all: of so many a small mode shows that no cell can show."
     )
     variance: TransferVariance
 

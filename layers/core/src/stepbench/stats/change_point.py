@@ -40,7 +40,7 @@ class LevelChange(NamedTuple):
     time: float
 
 
-def find_change(series: NDArray[np.float64], rng: np.random.Generator) -> LevelChange:
+def find_change(series: NDArray[np.float64], rng: np.random.Generator, longest_time: float = math.inf) -> LevelChange:
     """
     Find the change by Pettitt's rank test, accounting for the autocorrelation left about the two levels.
 
@@ -52,6 +52,8 @@ def find_change(series: NDArray[np.float64], rng: np.random.Generator) -> LevelC
     Args:
         series: shape (n,), one value a bin, without nan.
         rng: for the interval.
+        longest_time: what the autocorrelation time is at most, in bins, where it is known from elsewhere: a second
+            change looks like autocorrelation about two levels.
 
     Raises:
         InsufficientSampleError: fewer than 10 bins, or than 6 autocorrelation times; the message says so.
@@ -70,7 +72,7 @@ def find_change(series: NDArray[np.float64], rng: np.random.Generator) -> LevelC
         return LevelChange(1, 0, n, 1.0, 1.0)
     bins = int(_place(ranks[None])[0])
     levels = np.where(np.arange(n) < bins, ranks[:bins].mean(), ranks[bins:].mean())
-    time = _time(ranks - levels)
+    time = min(_time(ranks - levels), longest_time)
     if n / time < MIN_INDEPENDENT:
         message = f"{int(n / time)} of {n} bins independent < {MIN_INDEPENDENT}"
         raise InsufficientSampleError(message)
@@ -78,6 +80,16 @@ def find_change(series: NDArray[np.float64], rng: np.random.Generator) -> LevelC
     p_value = kolmogorov_above((excursion + _OVERSHOOT) / math.sqrt(n * time))
     low, high = _interval(levels, ranks - levels, bins, time, rng) if p_value < SIGNIFICANCE else (0, n)
     return LevelChange(bins, low, high, p_value, time)
+
+
+def local_time(series: NDArray[np.float64], parts: int) -> float:
+    """
+    Return the median of the autocorrelation times of equally long parts of a series, in bins.
+
+    Changes of level make that of the few parts too long in which they lie.
+    """
+    pieces = np.array_split(dependence.ranks(series), parts)
+    return float(np.median([_time(piece - piece.mean()) for piece in pieces]))
 
 
 def _cusum(ranks: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -51,10 +51,12 @@ class Series:
         return min(self.values.size / time, float(self._groups))
 
     def _time(self, q: float | None) -> float:
+        if self.values.size < 2:  # noqa: PLR2004 -- a value and the one before
+            return 1.0
         if q not in self._times:
             at_most = None if q is None else self.values <= quantile(self.ascending, q)
             series = dependence.ranks(self.values) if at_most is None else at_most.astype(np.float64)
-            seen = series.size > 1 and dependence.ljung_box(series) < SIGNIFICANCE
+            seen = dependence.ljung_box(series) < SIGNIFICANCE
             both = (dependence.autocorrelation_time, dependence.first_order_time)
             self._times[q] = max(estimate(series) for estimate in both) if seen else 1.0
         return self._times[q]

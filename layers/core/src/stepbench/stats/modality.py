@@ -132,7 +132,7 @@ class ModeTest:
 
     def _settled(self, further: float) -> float:
         """Return the critical bandwidth of the smallest number of modes, two or more, that Silverman's test accepts."""
-        draws = max(DRAWS, math.ceil(5 / further))
+        draws = max(DRAWS, math.ceil(10 / further))
         for modes in range(2, MAX_MODES):
             bandwidth = self._density.critical_bandwidth(modes)
             resamples = self._density.resamples(bandwidth, draws, self._rng)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepbench.analysis.transfers.changes import is_notable
 from stepbench.digits import rounded
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def _say_findings(cells: Sequence[TransferCell], pair: TransferPair) -> Iterator
     yield from _say_dependence(pair.hours, f"Rates {name} depend on the hour", [f"{hour} h UTC" for hour in range(24)])
     yield from _say_dependence(pair.weekdays, f"Rates {name} depend on the weekday", WEEKDAYS)
     for change in pair.changes:
-        times = rounded(change.ratio.value or 0, 2)
+        if not is_notable(change):
+            continue
+        times = rounded(change.ratio.value or 1.0, 2)
         yield f"Since {change.at:%Y-%m-%d %H:%M} UTC, rates {name} are {times} times what they were before."
     yield from _say_stalls(cells, name)
 
@@ -82,11 +85,7 @@ def _say_dependence(found: TransferDependence, begin: str, names: Sequence[str])
 
 
 def _say_stalls(cells: Sequence[TransferCell], name: str) -> Iterator[str]:
-    judged, stood = (
-        (sum(counts) for counts in zip(*((c.stalls.judged, c.stalls.transfers) for c in cells), strict=True))
-        if cells
-        else (0, 0)
-    )
+    judged, stood = sum(cell.stalls.judged for cell in cells), sum(cell.stalls.transfers for cell in cells)
     longest = [cell.stalls.longest_s for cell in cells if cell.stalls.longest_s is not None]
     if stood:
         share, most = rounded(100 * stood / judged, 2), rounded(max(longest), 2)

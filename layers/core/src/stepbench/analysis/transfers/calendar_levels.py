@@ -9,7 +9,7 @@ import numpy as np
 from stepbench.contracts.transfer_result import TransferDependence, TransferLevel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -18,18 +18,13 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
-DRAWS = 1_999
+DRAWS = 2_000
+APART = 0.01
+"""Once there is a dependence, levels are told apart from the others at this error."""
 MIN_DAYS, MIN_WEEKS = 7, 3
 _AT_ONCE = 100
 _MONDAY = 4
 """The epoch's first Monday was its fifth day."""
-
-
-class Totals(NamedTuple):
-    """They are, of each block of time and each level in it, the sum of centred scores and how many; (blocks, levels)."""
-
-    sums: Floats
-    counts: Floats
 
 
 def depend_on_hour(reads: Reads, level: float, rng: np.random.Generator) -> TransferDependence:
@@ -52,78 +47,75 @@ def depend_on_hour(reads: Reads, level: float, rng: np.random.Generator) -> Tran
         (shifts of a series as its permutations); Westfall & Young (1993), Resampling-Based Multiple Testing (which
         levels).
     """
-    days, day = np.unique(reads.days, return_inverse=True)
-    test = _Test(_totals(reads, day, reads.hours), level, rng)
-    return _describe(reads, reads.hours, 24, test, _too_few(days.size, MIN_DAYS, "days"))
+    day = np.unique(reads.days, return_inverse=True)[1]
+    occurring, place = np.unique(reads.hours, return_inverse=True)
+    shape = (int(day.max(initial=-1)) + 1, occurring.size)
+    at = day * occurring.size + place
+    centred = _less_mean(reads.scores, day)
+    sums, counts = (np.bincount(at, weights, shape[0] * shape[1]).reshape(shape) for weights in (centred, None))
+
+    def turn(draws: int) -> Floats:
+        turned = (np.arange(shape[1]) + rng.integers(0, shape[1], (draws, shape[0], 1))) % shape[1]
+        row = np.arange(shape[0])[None, :, None]
+        return _deviations(sums[row, turned].sum(axis=1), counts[row, turned].sum(axis=1))
+
+    observed = _deviations(sums.sum(axis=0), counts.sum(axis=0))
+    return _describe(reads, reads.hours, 24, _Test(observed, turn, level), _too_few(shape[0], MIN_DAYS, "days"))
 
 
 def depend_on_weekday(reads: Reads, level: float, rng: np.random.Generator) -> TransferDependence:
     """
-    Test whether ranks of rates depend on the weekday, UTC; as of the hour, with weeks in place of days.
+    Test whether ranks of rates depend on the weekday, UTC.
 
-    Means of days count, each once, however much was read on it, and chance is what remains when the days of each week
-    change places. Assumed: days are independent.
+    Means of days count, each once, however much was read on it, less their week's mean. Chance is what remains when the
+    days change places. Assumed: what days have in common with their neighbours is no more than with others of their
+    week; if it is, the test finds too little, since neighbours are different weekdays.
     """
-    weekdays = (reads.days - _MONDAY) % 7
-    week = np.unique((reads.days - _MONDAY) // 7, return_inverse=True)[1]
-    found = _totals(reads, week, weekdays)
-    read_on = found.counts > 0
-    means = np.divide(found.sums, found.counts, out=np.zeros_like(found.sums), where=read_on)
-    means -= np.where(read_on, means.sum(axis=1, keepdims=True) / np.maximum(read_on.sum(axis=1, keepdims=True), 1), 0)
-    by_day = Totals(np.where(read_on, means, 0.0), read_on.astype(np.float64))
-    full_weeks = int(np.count_nonzero(read_on.sum(axis=1) > 1))
-    test = _Test(by_day, level, rng, shuffled=True)
-    return _describe(reads, weekdays, 7, test, _too_few(full_weeks, MIN_WEEKS, "weeks"))
+    days, day = np.unique(reads.days, return_inverse=True)
+    means = np.bincount(day, reads.scores) / np.bincount(day)
+    week = np.unique((days - _MONDAY) // 7, return_inverse=True)[1]
+    centred = _less_mean(means, week)
+    occurring, place = np.unique((days - _MONDAY) % 7, return_inverse=True)
+    is_on = np.equal.outer(place, np.arange(occurring.size)).astype(np.float64)
+
+    def shuffle(draws: int) -> Floats:
+        return _deviations(centred[rng.random((draws, days.size)).argsort(axis=1)] @ is_on, is_on.sum(axis=0))
+
+    test = _Test(_deviations(centred @ is_on, is_on.sum(axis=0)), shuffle, level)
+    weeks = int(np.count_nonzero(np.bincount(week) > 1))
+    return _describe(reads, (reads.days - _MONDAY) % 7, 7, test, _too_few(weeks, MIN_WEEKS, "weeks"))
+
+
+def _less_mean(values: Floats, block: Integers) -> Floats:
+    """Return values less the mean of their block."""
+    found: Floats = values - (np.bincount(block, values) / np.maximum(np.bincount(block), 1))[block]
+    return found
 
 
 def _too_few(blocks: int, least: int, name: str) -> str | None:
     return f"{blocks} {name} < {least}" if blocks < least else None
 
 
-def _totals(reads: Reads, block: Integers, levels: Integers) -> Totals:
-    """Return sums over the levels that occur, in their order; scores less their block's mean."""
-    occurring, place = np.unique(levels, return_inverse=True)
-    blocks = int(block.max(initial=-1)) + 1
-    of_block = np.bincount(block, weights=reads.scores, minlength=blocks) / np.bincount(block, minlength=blocks)
-    centred = reads.scores - of_block[block] if blocks else reads.scores
-    at = block * occurring.size + place
-    shape = (blocks, occurring.size)
-    sums, counts = (np.bincount(at, weights, blocks * occurring.size).reshape(shape) for weights in (centred, None))
-    return Totals(sums, counts.astype(np.float64))
+class _Test(NamedTuple):
+    """What was observed of each level that occurs, how to draw so many times what chance makes of it, and the error."""
 
-
-class _Test:
-    """Differences of all levels, and of single ones, beside those of blocks whose levels are turned round or shuffled."""
-
-    def __init__(self, totals: Totals, level: float, rng: np.random.Generator, *, shuffled: bool = False) -> None:
-        self._totals, self.level, self._rng, self._shuffled = totals, level, rng, shuffled
+    observed: Floats
+    draw: Callable[[int], Floats]
+    level: float
 
     def p_value(self) -> tuple[float, NDArray[np.bool_]]:
         """
-        Return the probability of so large differences by chance, and which of the levels that occur make them.
+        Return the probability of so large differences by chance, and which of the levels make them.
 
         Two statistics, for differences of all levels (Kruskal and Wallis's) and of a single one (the largest): twice
         the smaller of their p-values.
         """
-        observed = _deviations(self._totals.sums.sum(axis=0), self._totals.counts.sum(axis=0))
-        drawn = np.concatenate(list(self._moved()))
+        drawn = np.concatenate([self.draw(_AT_ONCE) for _ in range(DRAWS // _AT_ONCE)])
         largest = np.sort(np.abs(drawn).max(axis=1))
-        beyond_all = np.count_nonzero(np.square(drawn).sum(axis=1) >= np.square(observed).sum())
-        beyond = min(beyond_all, np.count_nonzero(largest >= np.abs(observed).max()))
-        p_value = min(2 * (beyond + 1) / (DRAWS + 1), 1.0)
-        # Once there is a dependence, levels are told apart at 5 %.
-        return p_value, np.abs(observed) > np.quantile(largest, 0.95)
-
-    def _moved(self) -> Iterator[Floats]:
-        blocks, levels = self._totals.sums.shape
-        for begin in range(0, DRAWS, _AT_ONCE):
-            draws = min(_AT_ONCE, DRAWS - begin)
-            if self._shuffled:
-                place = self._rng.random((draws, blocks, levels)).argsort(axis=2)
-            else:
-                place = (np.arange(levels) + self._rng.integers(0, levels, (draws, blocks, 1))) % levels
-            rows = np.arange(blocks)[None, :, None]
-            yield _deviations(*(each[rows, place].sum(axis=1) for each in self._totals))
+        beyond_all = np.count_nonzero(np.square(drawn).sum(axis=1) >= np.square(self.observed).sum())
+        beyond = min(beyond_all, np.count_nonzero(largest >= np.abs(self.observed).max()))
+        p_value = min(2 * (beyond + 1) / (drawn.shape[0] + 1), 1.0)
+        return p_value, np.abs(self.observed) > np.quantile(largest, 1 - APART)
 
 
 def _deviations(sums: Floats, counts: Floats) -> Floats:

@@ -58,7 +58,7 @@ def describe_cell(
         steady_mib_per_s=Series(steady_rates(cell), cell.sandbox_count).quantile(0.5),
         cpu_share=cpu_share(cell),
         modes=modes,
-        stalls=find_stalls(cell),
+        stalls=find_stalls(cell).summary(),
         caveats=tuple(_caveats(tried, rates)),
     )
 

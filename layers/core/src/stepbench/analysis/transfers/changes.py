@@ -10,7 +10,7 @@ import numpy as np
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.transfer_result import TransferChange
 from stepbench.errors import InsufficientSampleError
-from stepbench.stats.change_point import find_change
+from stepbench.stats.change_point import find_change, local_time
 from stepbench.stats.quantiles import CONFIDENCE
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 LEAST = 40
 """Fewer reads are not looked into for a change, nor are parts that former changes leave."""
 MIN_DAYS = 5
+_PARTS = 9
+"""Of a series, for its autocorrelation: more than changes are usual, and each long enough to show it."""
+NOTABLE = 0.05
+"""A smaller change of level may be sure, and is in the table; it is no answer, and makes no modes."""
 DRAWS = 1_000
 _TAIL = (1 - CONFIDENCE) / 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,8 +60,9 @@ def find_changes(
             np.bincount(reads.hours, minlength=24), 1
         )
         scores -= by_hour[reads.hours]
+    time = local_time(scores, _PARTS) if reads.n >= _PARTS * LEAST else np.inf
     try:
-        found = sorted(_search(scores, 0, level, rng), key=lambda pair: pair[0])
+        found = sorted(_search(scores, 0, level, time, rng), key=lambda pair: pair[0] + pair[1].bins)
     except InsufficientSampleError as shortage:
         return (), str(shortage)
     edges = [0, *(begin + change.bins for begin, change in found), reads.n]
@@ -67,17 +72,22 @@ def find_changes(
     ), None
 
 
+def is_notable(change: TransferChange) -> bool:
+    """Tell whether a level changes by 5 % or more."""
+    return abs((change.ratio.value or 1.0) - 1) >= NOTABLE
+
+
 def _search(
-    scores: NDArray[np.float64], begin: int, level: float, rng: np.random.Generator
+    scores: NDArray[np.float64], begin: int, level: float, time: float, rng: np.random.Generator
 ) -> Iterator[tuple[int, LevelChange]]:
-    change = find_change(scores, rng)
+    change = find_change(scores, rng, time)
     if change.p_value > level:
         return
     yield begin, change
     for part, at in ((scores[: change.bins], begin), (scores[change.bins :], begin + change.bins)):
         if part.size >= LEAST:
             try:
-                yield from _search(part, at, level, rng)
+                yield from _search(part, at, level, time, rng)
             except InsufficientSampleError:
                 continue  # it is too short to be looked into, which is what its end means
 

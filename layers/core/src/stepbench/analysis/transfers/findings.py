@@ -13,7 +13,7 @@ from stepbench.analysis.transfers.answers import answer
 from stepbench.analysis.transfers.calendar_levels import depend_on_hour, depend_on_weekday
 from stepbench.analysis.transfers.cells import describe_cell
 from stepbench.analysis.transfers.changes import find_changes
-from stepbench.analysis.transfers.modes import find_modes
+from stepbench.analysis.transfers.modes import find_modes, find_steady
 from stepbench.analysis.transfers.plateau import find_plateau
 from stepbench.analysis.transfers.reads import pairs_of
 from stepbench.analysis.transfers.variance import split_variance
@@ -60,13 +60,15 @@ def _describe(
 ) -> tuple[tuple[TransferCell, ...], TransferPair]:
     """Return the cells of a pair, and what they show together; `pairs` share the error."""
     measured, tried = reads.measured, list(reads.cells())
-    of_cells, together = find_modes([cell.measured for _, cell in tried], family.MODES / pairs, rng)
+    hours = depend_on_hour(measured, family.HOURS / pairs, rng)
+    changes, reason = find_changes(measured, hours, family.CHANGES / pairs, rng)
+    steady = find_steady(measured, changes, hours)
+    chosen = [steady.choose(cell.measured) for _, cell in tried]
+    of_cells, together = find_modes(chosen, family.MODES / pairs, rng)
     cells = tuple(
         describe_cell(name, size, cell, modes, rng) for (size, cell), modes in zip(tried, of_cells, strict=True)
     )
     ratios = [cell.slowest_over_fastest for cell in cells if cell.slowest_over_fastest is not None]
-    hours = depend_on_hour(measured, family.HOURS / pairs, rng)
-    changes, reason = find_changes(measured, hours, family.CHANGES / pairs, rng)
     return cells, TransferPair(
         platform=name.platform,
         source=name.source,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,11 @@ LEAST_NS = 500_000_000
 """No shorter wait is a stall: a lost packet's first time-out, and a host that is busy, make those."""
 TIMES_PACE = 10
 """A wait of so many times what the transfer takes for a MiB is no part of its pace."""
-_OWN_PACE = 4
-"""Of so many MiB the transfer's own median is its pace; a shorter one is judged by the usual one of its size."""
+OWN_PACE = 4
+"""Of so many MiB a transfer's own median is its pace."""
+TIMES_SLOW = 3
+"""A shorter transfer is judged by its cell: so many times what only a tenth of its waits exceeds."""
+_SLOW = 0.9
 
 
 @dataclass(frozen=True)
@@ -35,31 +38,42 @@ class _Waits:
     first_ns: Integers
 
 
-def find_stalls(cell: Reads) -> TransferStalls:
+class Stalls(NamedTuple):
+    """They are the stalls of a cell: whose each is, and how long; and which reads could be judged, shape (n,)."""
+
+    reads: Integers
+    length_ns: Integers
+    judged: NDArray[np.bool_]
+
+    def summary(self) -> TransferStalls:
+        """Return what a report shows of them."""
+        n, transfers, length_s = int(np.count_nonzero(self.judged)), np.unique(self.reads).size, self.length_ns / 1e9
+        return TransferStalls(
+            judged=n,
+            stalls=length_s.size,
+            transfers=transfers,
+            share=share(transfers, n),
+            median_s=float(np.median(length_s)) if length_s.size else None,
+            longest_s=float(length_s.max()) if length_s.size else None,
+        )
+
+
+def find_stalls(cell: Reads) -> Stalls:
     """
     Return the stalls of a cell's measured reads.
 
-    A wait for a MiB is a stall if it takes 0.5 s or more, and ten times the median of that transfer, or the usual one
-    of the cell if that is longer or the transfer has fewer than four. A wait for the first byte, likewise, beside the
-    cell's median wait for it; where a first byte is untold, it is a part of the wait for the first MiB.
+    A wait for a MiB is a stall if it takes 0.5 s or more, and ten times the median of that transfer; one of a transfer
+    of fewer than four MiB, if it takes 0.5 s or more and three times the cell's p90, since there may be a slow mode. A
+    wait for the first byte is one if it takes 0.5 s or more and ten times the cell's median wait for it; where a first
+    byte is untold, that is a part of the wait for the first MiB.
     """
     waits = _read_waits(cell)
-    progress = np.diff(cell.columns.mib_offsets) > 0
-    judged = progress | (waits.first_ns != UNTOLD)
     told = waits.first_ns[waits.first_ns != UNTOLD]
     first_limit = max(LEAST_NS, TIMES_PACE * float(np.median(told))) if told.size else np.inf
     late = np.nonzero(waits.first_ns >= first_limit)[0]
     reads, stalls_ns = _long_waits(waits)
-    stalls_s = np.concatenate([waits.first_ns[late], stalls_ns]) / 1e9
-    transfers, n = np.unique(np.concatenate([late, reads])).size, int(np.count_nonzero(judged))
-    return TransferStalls(
-        judged=n,
-        stalls=stalls_s.size,
-        transfers=transfers,
-        share=share(transfers, n),
-        median_s=float(np.median(stalls_s)) if stalls_s.size else None,
-        longest_s=float(stalls_s.max()) if stalls_s.size else None,
-    )
+    judged = (np.diff(cell.columns.mib_offsets) > 0) | (waits.first_ns != UNTOLD)
+    return Stalls(np.concatenate([late, reads]), np.concatenate([waits.first_ns[late], stalls_ns]), judged)
 
 
 def _read_waits(cell: Reads) -> _Waits:
@@ -77,12 +91,11 @@ def _long_waits(waits: _Waits) -> tuple[Integers, Integers]:
     candidates = np.nonzero(waits.mib_ns >= LEAST_NS)[0]
     if not candidates.size:
         return candidates, candidates
-    usual = float(np.median(waits.mib_ns))
     whose = waits.reads[candidates]
-    pace = np.full(candidates.size, usual)
+    limits = np.full(candidates.size, TIMES_SLOW * float(np.quantile(waits.mib_ns, _SLOW)))
     for read in np.unique(whose).tolist():
         begin, end = np.searchsorted(waits.reads, [read, read + 1])
-        if end - begin >= _OWN_PACE:
-            pace[whose == read] = max(usual, float(np.median(waits.mib_ns[begin:end])))
-    stalls = waits.mib_ns[candidates] >= TIMES_PACE * pace
+        if end - begin >= OWN_PACE:
+            limits[whose == read] = TIMES_PACE * float(np.median(waits.mib_ns[begin:end]))
+    stalls = waits.mib_ns[candidates] >= limits
     return whose[stalls], waits.mib_ns[candidates][stalls]
