@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
-from tests.samples.transfers import NOTHING, START_NS, Noise, Simulation, Truth
+from tests.samples.planted_transfers import NOTHING, START_NS, Noise, Simulation, Truth
 
 from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.records.formats.transfer_columns import TransferColumns

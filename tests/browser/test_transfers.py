@@ -8,7 +8,7 @@ import pytest
 from tests.browser.conftest import assert_fits, unfold
 from tests.samples.results import sample_manifest, sample_summary
 from tests.samples.transfer_findings import STAND_INS, transfer_trial, transfers_of
-from tests.samples.transfer_rows import month
+from tests.samples.transfers import month
 
 from stepbench.report.dataset_page import render_dataset
 from stepbench.report.page import render_page

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import EndpointConnectionError
 
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.plan import TrialPlan, TrialRef, TrialSpec
+from stepbench.contracts.plan import AnyTrial, TrialPlan, TrialRef, TrialSpec
 from stepbench.contracts.result import Failure
 from stepbench.local import memory_services
 from stepbench.records.storage import layout
@@ -104,7 +104,7 @@ def small_plan(store: str = "s3", **fields: Any) -> TrialPlan:  # noqa: ANN401 -
     return TrialPlan.model_validate({"phases": phases, **fields, "target": target})
 
 
-def stored_trial(services: Services, plan: TrialPlan | None = None, run_id: str = "run-1", trial: int = 0) -> TrialRef:
+def stored_trial(services: Services, plan: AnyTrial | None = None, run_id: str = "run-1", trial: int = 0) -> TrialRef:
     """Store a trial's specification; its reference."""
     ref = TrialRef(run_id=run_id, trial=trial, tag=trial_tag(run_id, trial))
     plan = plan or small_plan()

@@ -1,125 +1,106 @@
-"""Months of simulated transfers with known truths: what an analysis finds in them is right or wrong."""
+"""Rows of transfers as trials leave them, made up: two modes on EFS, a rate that rises with size on S3."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+import json
+import random
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from stepbench.contracts.transfer import MIB, PUBLISHED_SIZES_MIB
-from stepbench.records.formats.transfer_columns import ROW_FIELDS, TEXT_FIELDS, UNTOLD, Texts, TransferColumns
+from stepbench.contracts.transfer import MIB, PLATFORMS, PUBLISHED_ORDER
+from stepbench.contracts.transfer_rows import TransferRow
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterator
 
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+    from stepbench.contracts.transfer import Platform, Source
 
-START_NS = 1_704_067_200 * 10**9
-"""Monday, 2024-01-01, 00:00 UTC."""
-HOUR_NS = 3_600 * 10**9
-Noise = Literal["normal", "skewed", "autocorrelated"]
+DAY_NS = 86_400 * 10**9
+MIDNIGHT_NS = 1_749_081_600 * 10**9  # 2025-06-05, a Thursday
+SIZES_MIB = (1, 5, 10, 25, 50, 100, 250, 500, 750)
 
 
-@dataclass(frozen=True)
-class Truth:
+def row(**changes: Any) -> TransferRow:  # noqa: ANN401 -- any field's
+    """Return one read that went well: 2 MiB from S3 in 100 ms, but for the changes."""
+    fields: dict[str, Any] = {
+        "run_id": "run", "trial": 0, "number": 0, "attempt": 0, "place": 0, "due_at_ns": MIDNIGHT_NS,
+        "began_at_ns": MIDNIGHT_NS + 5, "platform": "lambda", "source": "s3", "path": "files/7/2.bin",
+        "file_bytes": 2 * MIB, "received_bytes": 2 * MIB, "connect_ns": 9_000_000, "first_byte_ns": 20_000_000,
+        "transfer_ns": 100_000_000, "mib_ns": (60_000_000, 100_000_000), "digest_ok": True, "digest_ns": 300_000,
+        "cpu_ns": 4_000_000, "sandbox": "a1", "served": 0, "cold": True, "task": "request", "zone": "eu-west-1a",
+        "network_interface": "10.0.0.7", "memory_bytes": 50 * MIB, "outcome": "ok",
+    }  # fmt: skip
+    return TransferRow(**{**fields, **changes})
+
+
+def month(processes: int, *, days: int = 30, seed: int = 7, run_every: int = 8) -> Iterator[TransferRow]:
     """
-    What is planted in transfers from one source to one platform; as it stands, nothing.
+    Yield the reads of so many processes on each platform over so many days: EFS, then S3, of a size that is drawn.
 
-    slow_share: of the sandboxes, those with `slow_factor` times the rate. stall_share: of the transfers, those that
-    stand still once, for `stall_s`. change_after_days: since when the rate is `change_factor` times what it was before.
-    slow_hour: of the day, UTC, in which it is `hour_factor` times.
+    Every `run_every` processes of a platform are a run of their own, as an hourly schedule has them.
     """
-
-    slow_share: float = 0.0
-    slow_factor: float = 0.2
-    stall_share: float = 0.0
-    stall_s: float = 2.0
-    change_after_days: float | None = None
-    change_factor: float = 0.7
-    slow_hour: int | None = None
-    hour_factor: float = 0.6
-
-
-NOTHING = Truth()
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """Transfers of one source and platform over some days, one a sandbox, at random moments and of random sizes."""
-
-    platform: int
-    source: int
-    n: int
-    days: int = 30
-    noise: Noise = "normal"
-    spread: float = 0.15
-    marks: bool = True
-
-    def draw(self, truth: Truth, rng: np.random.Generator) -> tuple[TransferColumns, Integers]:
-        """Return the transfers, and which of them have a planted stall."""
-        began_ns = START_NS + np.sort(rng.integers(0, self.days * 24 * HOUR_NS, self.n))
-        sizes = rng.choice(PUBLISHED_SIZES_MIB, self.n)
-        factors = _factors(truth, began_ns, rng)
-        rates = self._usual_rates(sizes) * np.exp(self._noise(began_ns, sizes, rng)) * factors
-        first_ns = (20e6 * np.exp(0.3 * rng.standard_normal(self.n)) / factors).astype(np.int64)
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        gaps = np.repeat(1e9 / rates, sizes) * np.exp(0.1 * rng.standard_normal(int(offsets[-1])))
-        stalled = np.nonzero(rng.random(self.n) < truth.stall_share)[0]
-        gaps[offsets[stalled] + rng.integers(0, sizes[stalled])] += truth.stall_s * 1e9
-        total = np.cumsum(gaps)
-        before = np.concatenate([[0.0], total])[offsets[:-1]]
-        marks = (total - np.repeat(before, sizes)).astype(np.int64) + np.repeat(first_ns, sizes)
-        return self._columns(began_ns, sizes, first_ns, marks), stalled
-
-    def _usual_rates(self, sizes: Integers) -> Floats:
-        """EFS has the same rate for all sizes; that of S3 rises to a plateau, as published."""
-        if self.source == 1:
-            return np.full(self.n, 60.0)
-        return 25.0 / (1 + 8 / sizes)
-
-    def _noise(self, began_ns: Integers, sizes: Integers, rng: np.random.Generator) -> Floats:
-        if self.noise == "skewed":
-            noise = self.spread * (1 - rng.gamma(1.0, 1.0, self.n))
-        else:
-            noise = self.spread * rng.standard_normal(self.n)
-        if self.noise == "autocorrelated":
-            hours = np.zeros(self.days * 24)
-            for hour in range(1, hours.size):
-                hours[hour] = 0.8 * hours[hour - 1] + 0.6 * rng.standard_normal()
-            noise += self.spread / 2 * hours[(began_ns - START_NS) // HOUR_NS]
-        return noise * np.where(sizes == 1, 2.0, 1.0)
-
-    def _columns(self, began_ns: Integers, sizes: Integers, first_ns: Integers, marks: Integers) -> TransferColumns:
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        told: dict[str, Any] = {name: np.zeros(self.n, np.int64) for name in ROW_FIELDS}
-        told |= {name: Texts.of([""] * self.n) for name in TEXT_FIELDS}
-        told |= {
-            "number": np.arange(self.n),
-            "due_at_ns": began_ns,
-            "began_at_ns": began_ns,
-            "platform": np.full(self.n, self.platform),
-            "source": np.full(self.n, self.source),
-            "file_bytes": sizes * MIB,
-            "received_bytes": sizes * MIB,
-            "first_byte_ns": first_ns,
-            "transfer_ns": marks[offsets[1:] - 1],
-            "digest_ok": np.ones(self.n, np.int64),
-            "cold": np.ones(self.n, np.int64),
-            "cpu_ns": np.full(self.n, UNTOLD),
-            "cached_share": np.full(self.n, np.nan),
-            "sandbox": Texts.of([f"{self.platform}-{self.source}-{place}" for place in range(self.n)]),
-        }
-        kept = (marks, offsets) if self.marks else (marks[:0], np.zeros_like(offsets))
-        return TransferColumns(**told, mib_ns=kept[0], mib_offsets=kept[1])
+    draw = random.Random(seed)  # noqa: S311 -- a sample, the same each time
+    for number in range(processes):
+        for process, platform in enumerate(PLATFORMS):
+            began_ns = MIDNIGHT_NS + number * days * DAY_NS // processes + draw.randrange(10**9)
+            size_mib = draw.choice(SIZES_MIB)
+            sandbox = f"{draw.getrandbits(64):016x}"
+            for place, source in enumerate(PUBLISHED_ORDER):
+                yield _drawn(draw, platform, source, size_mib, began_ns + place * 60 * 10**9).model_copy(
+                    update={
+                        "run_id": f"run-{number // run_every:04d}",
+                        "number": number % run_every * 2 + process,
+                        "place": place,
+                        "sandbox": sandbox,
+                    }
+                )
 
 
-def _factors(truth: Truth, began_ns: Integers, rng: np.random.Generator) -> Floats:
-    factors = np.where(rng.random(began_ns.size) < truth.slow_share, truth.slow_factor, 1.0)
-    since_ns = began_ns - START_NS
-    if truth.change_after_days is not None:
-        factors[since_ns >= truth.change_after_days * 24 * HOUR_NS] *= truth.change_factor
-    if truth.slow_hour is not None:
-        factors[since_ns // HOUR_NS % 24 == truth.slow_hour] *= truth.hour_factor
-    return factors
+def _drawn(draw: random.Random, platform: Platform, source: Source, size_mib: int, began_ns: int) -> TransferRow:
+    rate = _rate(draw, platform, source, size_mib)
+    pace = [draw.lognormvariate(0, 0.3) for _ in range(size_mib)]
+    first_ns = int(draw.lognormvariate(0, 0.4) * (2e7 if source == "s3" else 4e6))
+    scale = (size_mib / rate * 1e9) / sum(pace)
+    at_ns, reached = [], float(first_ns)
+    for each in pace:
+        reached += each * scale
+        at_ns.append(int(reached))
+    if draw.random() < 0.01:  # it stands still for two seconds
+        stalled = draw.randrange(size_mib)
+        at_ns = [each + (2 * 10**9 if place >= stalled else 0) for place, each in enumerate(at_ns)]
+    failed = draw.random() < 0.003
+    return row(
+        began_at_ns=began_ns, due_at_ns=began_ns - 4_000_000, platform=platform, source=source,
+        path=f"files/7/{size_mib}.bin", file_bytes=size_mib * MIB,
+        received_bytes=0 if failed else size_mib * MIB, connect_ns=9_000_000 if source == "s3" else None,
+        first_byte_ns=None if failed else first_ns, transfer_ns=None if failed else at_ns[-1],
+        mib_ns=() if failed else tuple(at_ns), digest_ok=None if failed else True, cpu_ns=int(4e6 * size_mib),
+        cached_share=None if source == "s3" else 0.0, outcome="failed" if failed else "ok",
+        error="ConnectionReset" if failed else "",
+    )  # fmt: skip
+
+
+def _rate(draw: random.Random, platform: Platform, source: Source, size_mib: int) -> float:
+    if source == "s3":
+        return 25 * size_mib / (size_mib + 12) * draw.lognormvariate(0, 0.03)
+    slow = draw.random() < (0.3 if platform == "fargate" else 0.15)
+    return (45 if slow else 220) * size_mib / (size_mib + 2) * draw.lognormvariate(0, 0.15)
+
+
+def published_line(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 -- right ones and wrong ones
+    """Return one made-up transfer in the published form: 10 MiB from EFS in half a second."""
+    return {
+        "file-size-mb": 10, "mbs": 20.0, "file": "/mnt/efs/test-3.bin", "start-time": 7_000_000_000, "type": "lambda",
+        "end-time": 7_500_000_000, "file-size": 10 * MIB, "event": "efs-bench", "duration-s": 0.5, "storage": "EFS",
+        "duration-ns": 500_000_000, "timestamp": "2025-06-05 18:56:03.466", **changes,
+    }  # fmt: skip
+
+
+def published_text(*lines: dict[str, Any]) -> str:
+    """Return such lines as a file."""
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
+
+
+def moment(text: str) -> datetime:
+    """Return a time of UTC."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)

@@ -62,7 +62,9 @@ def _variables() -> dict[str, Any]:
 def test_files_come_by_the_gateway_endpoint_in_every_subnet() -> None:
     """A public address is for the image and the program alone: S3's own routes are narrower than the default route."""
     gateways = [
-        each for each in _of_type(NETWORK, "EC2::VPCEndpoint").values() if each["ServiceName"]["Fn::Sub"].endswith(".s3")
+        each
+        for each in _of_type(NETWORK, "EC2::VPCEndpoint").values()
+        if each["ServiceName"]["Fn::Sub"].endswith(".s3")
     ]
     assert [each["VpcEndpointType"] for each in gateways] == ["Gateway"]
     routed = _of_type(NETWORK, "EC2::SubnetRouteTableAssociation").values()
@@ -139,14 +141,18 @@ def test_only_who_seeds_may_write_to_the_file_system() -> None:
         if any("elasticfilesystem:ClientWrite" in str(one["Action"]) for one in statements(body))
     ]
     assert writing == ["SeedFilesFunction"]
-    of_point = {"StringEquals": {"elasticfilesystem:AccessPointArn": {"Fn::GetAtt": ["EfsStack", "Outputs.AccessPointArn"]}}}
+    of_point = {
+        "StringEquals": {"elasticfilesystem:AccessPointArn": {"Fn::GetAtt": ["EfsStack", "Outputs.AccessPointArn"]}}
+    }
     mounting = [one for one in statements(RESOURCES) if "elasticfilesystem" in str(one["Action"])]
     assert [one["Condition"] for one in mounting] == [of_point] * 2
 
 
 def test_function_and_task_have_the_published_sizes() -> None:
     """10,240 MB; 8 vCPU and 32 GB."""
-    sizes = {name: TEMPLATE["Parameters"][name]["Default"] for name in ("TransferMemorySize", "FargateCpu", "FargateMemory")}
+    sizes = {
+        name: TEMPLATE["Parameters"][name]["Default"] for name in ("TransferMemorySize", "FargateCpu", "FargateMemory")
+    }
     assert sizes == {"TransferMemorySize": 10_240, "FargateCpu": 8_192, "FargateMemory": 32_768}
     assert _function("RunTransfer")["MemorySize"] == {"Ref": "TransferMemorySize"}
     fields = Settings.model_fields
@@ -183,7 +189,10 @@ def test_the_image_is_of_the_interpreter_that_the_layers_are_built_for() -> None
     text, values = _container()["Image"]["Fn::Sub"]
     assert text == "public.ecr.aws/lambda/python:${Version}-${Architecture}"
     assert values == {"Version": {"Fn::Select": [1, {"Fn::Split": ["python", {"Ref": "PythonRuntime"}]}]}}
-    assert FARGATE["Parameters"]["Architecture"]["AllowedValues"] == TEMPLATE["Parameters"]["Architecture"]["AllowedValues"]
+    assert (
+        FARGATE["Parameters"]["Architecture"]["AllowedValues"]
+        == TEMPLATE["Parameters"]["Architecture"]["AllowedValues"]
+    )
     assert [each.split("python")[1] for each in TEMPLATE["Parameters"]["PythonRuntime"]["AllowedValues"]][2] == "3.13"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.samples.transfer_rows import published_line, published_text, row
+from tests.samples.transfers import published_line, published_text, row
 
 from stepbench.cli import main
 from stepbench.contracts.transfer_result import TransferFindings

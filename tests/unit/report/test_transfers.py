@@ -8,7 +8,7 @@ import re
 import pytest
 from tests.samples.results import sample_manifest, sample_results, sample_summary
 from tests.samples.transfer_findings import PUBLISHED, STAND_INS, findings_of, transfer_trial, transfers_of
-from tests.samples.transfer_rows import month, row
+from tests.samples.transfers import month, row
 
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.transfer_result import (

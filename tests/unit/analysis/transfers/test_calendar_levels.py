@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.samples.transfers import NOTHING, START_NS, Simulation, Truth
+from tests.samples.planted_transfers import NOTHING, START_NS, Simulation, Truth
 
 from stepbench.analysis.transfers.calendar_levels import depend_on_hour, depend_on_weekday
 from stepbench.analysis.transfers.reads import DAY_NS, Reads, pairs_of

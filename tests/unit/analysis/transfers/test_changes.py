@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from tests.samples.transfers import NOTHING, START_NS, Simulation, Truth
+from tests.samples.planted_transfers import NOTHING, START_NS, Simulation, Truth
 
 from stepbench.analysis.transfers.calendar_levels import depend_on_hour
 from stepbench.analysis.transfers.changes import find_changes, is_notable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.samples.transfer_rows import DAY_NS, MIDNIGHT_NS, row
+from tests.samples.transfers import DAY_NS, MIDNIGHT_NS, row
 
 from stepbench.analysis.transfers.drawn import MOST_POINTS, MOST_STEPS, draw_transfers
 from stepbench.contracts.transfer import MIB

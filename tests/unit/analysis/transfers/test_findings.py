@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.samples.transfers import NOTHING, Simulation, Truth
+from tests.samples.planted_transfers import NOTHING, Simulation, Truth
 
 from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.contracts.transfer_result import TransferFindings
@@ -100,7 +100,7 @@ import sys
 sys.modules |= {"scipy": None, "pyarrow": None, "pandas": None}
 import numpy as np
 from stepbench.analysis.transfers.findings import find_transfers
-from tests.samples.transfers import Simulation, Truth
+from tests.samples.planted_transfers import Simulation, Truth
 columns = Simulation(0, 1, 500).draw(Truth(slow_share=0.3, change_after_days=12), np.random.default_rng(1))[0]
 print(find_transfers(columns).pairs[0].modes.found)
 """

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.samples.transfers import NOTHING, Simulation, Truth
+from tests.samples.planted_transfers import NOTHING, Simulation, Truth
 
 from stepbench.analysis.transfers.calendar_levels import depend_on_hour
 from stepbench.analysis.transfers.changes import find_changes

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.samples.transfers import NOTHING, Simulation
+from tests.samples.planted_transfers import NOTHING, Simulation
 
 from stepbench.analysis.transfers.cells import describe_cell
 from stepbench.analysis.transfers.plateau import find_plateau

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.samples.transfers import Simulation, Truth
+from tests.samples.planted_transfers import Simulation, Truth
 
 from stepbench.analysis.transfers.reads import Reads, pairs_of
 from stepbench.analysis.transfers.stalls import find_stalls as find

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.samples.transfers import NOTHING, Simulation, Truth
+from tests.samples.planted_transfers import NOTHING, Simulation, Truth
 
 from stepbench.analysis.transfers.reads import Reads, pairs_of
 from stepbench.analysis.transfers.variance import split_variance

@@ -56,7 +56,6 @@ def test_fargate_is_on_where_its_tasks_run(monkeypatch: pytest.MonkeyPatch, chos
     assert runs_tasks() is expected
 
 
-
 def test_one_that_runs_is_taken_and_no_process_of_it_is_ours(
     tmp_path: Path, running: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.samples.transfer_rows import moment, month, published_line, published_text, row
+from tests.samples.transfers import moment, month, published_line, published_text, row
 
 from stepbench.contracts.transfer import MIB
 from stepbench.errors import PlanError

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.samples.transfer_rows import row
+from tests.samples.transfers import row
 
 from stepbench.contracts.transfer_rows import TransferRow
 from stepbench.errors import CorruptRecordsError

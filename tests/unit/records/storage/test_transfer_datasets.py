@@ -6,7 +6,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.samples.transfer_rows import DAY_NS, MIDNIGHT_NS, month, row
+from tests.samples.transfers import DAY_NS, MIDNIGHT_NS, month, row
 
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.transfer_parquet import encode_transfers, rows_of, stand_ins_of

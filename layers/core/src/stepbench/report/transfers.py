@@ -160,7 +160,7 @@ METRICS = {
 def _measured(cell: TransferCell, metric: str) -> Estimate | None:
     if metric == "slowest_over_fastest":
         ratio = cell.slowest_over_fastest
-        return None if ratio is None else Estimate(value=ratio, reason="an extreme has no interval")
+        return None if ratio is None else Estimate(value=ratio, reason="of two extremes")
     found: Estimate = getattr(cell, f"{metric}_mib_per_s")
     return found if found.value is not None else None
 

@@ -1,0 +1,95 @@
+"""Items of transfers: what is read where, in which order, and when; the same for the same seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.samples.services import MemoryServices, stored_trial
+
+from stepbench.contracts.plan import TransferTrial
+from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput
+from stepbench.contracts.transfer_rows import TransferItem
+from stepbench.errors import TargetUnavailableError
+from stepbench.stages.plan_phase import plan_phase
+from stepbench.stages.plan_transfers import draw_reads
+from stepbench.testing.fake_clock import FakeClock
+from stepbench.transfer.files import file_path, manifest_key
+
+NOW_NS = 1_700_000_000_000_000_000
+SIZES = (1, 5, 10)
+
+
+def transfer(**fields: Any) -> TransferTrial:  # noqa: ANN401 -- a plan's JSON
+    """Return a trial of four transfers of three sizes."""
+    document = {"experiment": "transfer", "transfers": 4, "file_sizes_mib": SIZES, **fields}
+    return TransferTrial.model_validate(document)
+
+
+def planned(plan: TransferTrial, seeded: tuple[int, ...] = SIZES) -> tuple[PlanPhaseOutput, list[TransferItem]]:
+    """Return the stage's output, and the items that it stored."""
+    memory = MemoryServices(FakeClock(NOW_NS), lead_s=5, files_bucket="files", emulator="MiniStack")
+    memory.services.runs.put_json(manifest_key(plan.seed), {str(size): f"digest-{size}" for size in seeded})
+    memory = MemoryServices(
+        FakeClock(NOW_NS), aws={"s3": memory.bucket}, bucket=memory.bucket, lead_s=5, files_bucket="files"
+    )
+    ref = stored_trial(memory.services, plan)
+    output = plan_phase(PlanPhaseInput(ref=ref, phase=0), memory.services)
+    items = memory.services.runs.find_json(output.items_key)
+    return output, [TransferItem.model_validate(item) for item in items]
+
+
+def test_each_transfer_is_a_process_on_each_platform_with_a_number_of_its_own() -> None:
+    """Two platforms side by side: 4 transfers are 8 processes, of which two run at once."""
+    output, items = planned(transfer(platforms=["lambda", "fargate"]))
+    assert output.max_concurrency == 2
+    assert [item.writer for item in items] == list(range(8))
+    assert [item.platform for item in items] == ["lambda", "fargate"] * 4
+    assert [item.refresh for item in items] == [True, False] * 4
+
+
+def test_a_process_reads_one_file_from_efs_and_then_from_s3() -> None:
+    """As published: the same file, which the digest of its seed names."""
+    _, items = planned(transfer(choice="each"))
+    (efs, s3) = items[1].reads
+    assert (efs.source, s3.source) == ("efs", "s3")
+    assert efs.path == s3.path == file_path(7, 5)
+    assert (efs.file_bytes, efs.digest) == (5 * 2**20, "digest-5")
+
+
+def test_transfers_begin_at_their_pace() -> None:
+    """Every hour: the second is due an hour after the first, which has the lead of 5 s."""
+    _, items = planned(transfer(every_s=3_600))
+    assert [item.due_ns - NOW_NS for item in items] == [(5 + hour * 3_600) * 10**9 for hour in range(4)]
+    assert all(round(item.wait_until.timestamp()) == item.due_ns // 10**9 for item in items)
+
+
+def test_nothing_is_changed_where_cold_is_not_required() -> None:
+    """A user who measures warm sandboxes wants them warm."""
+    _, items = planned(transfer(cold="no"))
+    assert not any(item.refresh for item in items)
+
+
+def test_a_file_that_was_not_made_ends_the_trial_before_its_load() -> None:
+    """A read of what is not there would be a failure of the store's."""
+    with pytest.raises(TargetUnavailableError, match="files of 10 MiB have not been made"):
+        planned(transfer(), seeded=(1, 5))
+
+
+def test_sizes_are_drawn_alike_and_the_same_for_the_same_seed() -> None:
+    """3,000 draws of three sizes: each 1,000, give or take five standard deviations of 26."""
+    plan = transfer(transfers=1_000)
+    counts = Counter(
+        size for seed in (1, 2, 3) for size, _ in draw_reads(plan.model_copy(update={"seed": seed}), "lambda")
+    )
+    assert all(abs(count - 1_000) < 130 for count in counts.values())
+    assert list(draw_reads(plan, "lambda")) == list(draw_reads(plan, "lambda"))
+    assert list(draw_reads(plan, "lambda")) != list(draw_reads(plan, "fargate"))
+
+
+def test_a_shuffled_order_has_each_source_first_now_and_then() -> None:
+    """What is read second may find a network that is warm: the published order cannot tell."""
+    firsts = Counter(sources[0] for _, sources in draw_reads(transfer(transfers=100, order="shuffled"), "lambda"))
+    assert firsts.keys() == {"efs", "s3"}
+    assert all(30 < count < 70 for count in firsts.values())
