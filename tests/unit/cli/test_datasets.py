@@ -74,6 +74,17 @@ def _binary() -> Path:
     return Path("image.ndjson")
 
 
+def test_a_disk_that_takes_one_day_only_keeps_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """A part of the days would be reported as if it were the whole."""
+    blocked = OUT / "datasets/published/day=2025-06-06"
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("a file where a folder has to be")
+    file = theirs(*(published_line(timestamp=f"2025-06-0{day} 12:00:00") for day in (5, 6)))
+    assert main(["import", file, "--dataset", "published"]) == 1
+    assert "day=2025-06-06" in capsys.readouterr().err
+    assert list(OUT.rglob("*.parquet")) == []
+
+
 @pytest.mark.parametrize("name", ["../elsewhere", "", "a/b", ".hidden"])
 def test_a_name_that_leads_elsewhere_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It is a folder's, and a part of keys."""

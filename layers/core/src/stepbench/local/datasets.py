@@ -11,11 +11,11 @@ from stepbench.local.fetching import write_file
 from stepbench.records.formats.transfer_lines import read_lines
 from stepbench.records.formats.transfer_parquet import columns_of, stand_ins_of
 from stepbench.records.storage import layout
-from stepbench.records.storage.transfer_datasets import append, dataset_names, read_span
+from stepbench.records.storage.transfer_datasets import dataset_files, dataset_names, read_span
 from stepbench.report.transfers import Transfers, transfer_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from stepbench.contracts.transfer import PublishedTransfer
@@ -60,8 +60,22 @@ def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
         remedy = "Name a file of NDJSON in UTF-8."
         raise PlanError([Problem("FILE", f'"{path}"', f"is no text: {error}", remedy)]) from error
     rows = read_lines(text, path.name)
-    append(name, rows, FolderObjects(out))
+    _put_all(dataset_files(name, rows), out)
     return rows
+
+
+def _put_all(files: Mapping[str, bytes], out: Path) -> None:
+    """Store all files or none: what was stored before one that the disk does not take is removed again."""
+    objects = FolderObjects(out)
+    stored: list[str] = []
+    try:
+        for key, content in files.items():
+            objects.put_bytes(key, content)
+            stored.append(key)
+    except OSError:
+        for key in stored:
+            (out / key).unlink(missing_ok=True)
+        raise
 
 
 def require_dataset(name: str, out: Path) -> None:
