@@ -18,6 +18,8 @@ from tests.samples.results import (
     sample_results,
     sample_summary,
 )
+from tests.samples.transfer_findings import transfer_trial
+from tests.samples.transfers import month
 
 from stepbench.report.page import render_page
 
@@ -57,6 +59,12 @@ def _stopped() -> str:
     return render_page(summary, results, sample_manifest())
 
 
+def _transfers() -> str:
+    rows = tuple(month(60, days=4))
+    results = (transfer_trial(rows),)
+    return render_page(sample_summary(results, "quick-transfer"), results, sample_manifest())
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "triggers": _triggers,
     "experiments": lambda: render_page(*experiment_run(), sample_manifest()),
@@ -64,6 +72,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "clock check": _clock_check,
     "missed threshold": lambda: sample_page([refused_result(sample_results()[2], {"57P01": 12, "timeout": 3}, 3)]),
     "stopped": _stopped,
+    "transfers": _transfers,
     "no trials": lambda: sample_page([]),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,17 @@ def test_of_a_bad_file_nothing_is_imported(
 def _binary() -> Path:
     Path("image.ndjson").write_bytes(b"\xff\xd8\xff")
     return Path("image.ndjson")
+
+
+def test_a_disk_that_takes_one_day_only_keeps_none(capsys: pytest.CaptureFixture[str]) -> None:
+    """A part of the days would be reported as if it were the whole."""
+    blocked = OUT / "datasets/published/day=2025-06-06"
+    blocked.parent.mkdir(parents=True)
+    blocked.write_text("a file where a folder has to be")
+    file = theirs(*(published_line(timestamp=f"2025-06-0{day} 12:00:00") for day in (5, 6)))
+    assert main(["import", file, "--dataset", "published"]) == 1
+    assert "day=2025-06-06" in capsys.readouterr().err
+    assert list(OUT.rglob("*.parquet")) == []
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "", "a/b", ".hidden"])
@@ -153,3 +165,21 @@ def test_a_day_is_given_as_a_date(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["report", "--dataset", "published", "--from", "yesterday"])
     assert '"yesterday" is no day such as 2025-06-01' in capsys.readouterr().err
+
+
+def test_published_numbers_of_a_plan_stand_beside_a_datasets() -> None:
+    """Those of a preset are the source's."""
+    published = {"platform": "lambda", "source": "efs", "file_size_mib": 10, "metric": "mean", "value": 40.0}
+    trial = {
+        "experiment": "transfer",
+        "target": {"store": "files"},
+        "transfers": 1,
+        "file_sizes_mib": [10],
+        "published": [{**published, "citation": "a blog"}],
+    }
+    Path("plan.json").write_text(json.dumps({"name": "one", "trials": [trial]}))
+    imported(5)
+    assert main(["report", "--dataset", "published", "--plan", "plan.json", "--page", "page.html"]) == 0
+    page = Path("page.html").read_text("utf-8")
+    assert "EFS on Lambda, 10 MiB, mean" in page
+    assert 'data-metric="ratio" data-value="0.5"' in page

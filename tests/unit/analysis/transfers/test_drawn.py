@@ -25,7 +25,7 @@ def drawn(rows: Iterable[TransferRow]) -> DrawnTransfers:
     return draw_transfers(TransferColumns.of(rows))
 
 
-def of_size(size_mib: int, seconds: float, **fields: Any) -> TransferRow:
+def of_size(size_mib: int, seconds: float, **fields: Any) -> TransferRow:  # noqa: ANN401 -- any field's
     """Return a read of so large a file in so long; nothing tells of its progress."""
     sizes = {"file_bytes": size_mib * MIB, "received_bytes": size_mib * MIB}
     return row(**{"transfer_ns": round(seconds * SECOND_NS), "mib_ns": (), **sizes, **fields})

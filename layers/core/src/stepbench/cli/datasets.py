@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stepbench.cli.browser import open_page
-from stepbench.cli.command import OK, Command, argument, out
+from stepbench.cli.command import OK, PLAN, Command, argument, out
 from stepbench.cli.streams import messages, write
 from stepbench.errors import PlanError, Problem
+
+if TYPE_CHECKING:
+    from stepbench.contracts.transfer import PublishedTransfer
 
 
 def dataset_name(text: str) -> str:
@@ -50,10 +54,11 @@ DATASET = (
     argument("--dataset", type=dataset_name, metavar="NAME", help="in place of RUN: a dataset of transfers"),
     argument("--from", type=day, metavar="DAY", dest="first", help="the dataset's first day, such as 2025-06-01 (UTC)"),
     argument("--to", type=day, metavar="DAY", dest="end", help="the first day after it"),
+    argument("--plan", metavar=PLAN, help="of a dataset: the plan whose published numbers stand beside its own"),
     argument("--page", type=Path, metavar="FILE", help="of a dataset: where its page goes (default: into its folder)"),
 )
 """Of `report`: what asks for a dataset in place of a run."""
-_ONLY_DATASETS = {"first": "--from", "end": "--to", "page": "--page"}
+_ONLY_DATASETS = {"first": "--from", "end": "--to", "plan": "--plan", "page": "--page"}
 _PAGE = "report.html"
 
 
@@ -71,6 +76,15 @@ def require_one_subject(options: argparse.Namespace) -> None:
         raise PlanError([Problem("--format", options.format, message, remedy)])
 
 
+def _published(plan: str) -> tuple[PublishedTransfer, ...]:
+    """Return the published numbers of a plan's trials of `transfer`."""
+    from stepbench.cli.inputs import read_any_plan
+    from stepbench.contracts.transfer import TransferTrial
+
+    trials = [trial for trial in read_any_plan(plan).trials if isinstance(trial, TransferTrial)]
+    return tuple(each for trial in trials for each in trial.published)
+
+
 def report_dataset(options: argparse.Namespace) -> int:
     """Analyse a dataset over a span, and write its page, or print it in another form."""
     from stepbench.local.datasets import analyse_dataset
@@ -79,7 +93,8 @@ def report_dataset(options: argparse.Namespace) -> int:
     from stepbench.report.dataset_page import render_dataset
     from stepbench.report.transfer_markdown import render_dataset_markdown
 
-    found = analyse_dataset(options.dataset, options.out, Span(options.first, options.end))
+    published = () if options.plan is None else _published(options.plan)
+    found = analyse_dataset(options.dataset, options.out, Span(options.first, options.end), published)
     match options.format:
         case "md":
             view = found.view

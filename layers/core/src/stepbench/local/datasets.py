@@ -11,13 +11,14 @@ from stepbench.local.fetching import write_file
 from stepbench.records.formats.transfer_lines import read_lines
 from stepbench.records.formats.transfer_parquet import columns_of, stand_ins_of
 from stepbench.records.storage import layout
-from stepbench.records.storage.transfer_datasets import append, dataset_names, read_span
+from stepbench.records.storage.transfer_datasets import dataset_files, dataset_names, read_span
 from stepbench.report.transfers import Transfers, transfer_view
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from stepbench.contracts.transfer import PublishedTransfer
     from stepbench.contracts.transfer_rows import TransferRow
     from stepbench.records.storage.transfer_datasets import Span
     from stepbench.report.transfers import TransferView
@@ -59,8 +60,22 @@ def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
         remedy = "Name a file of NDJSON in UTF-8."
         raise PlanError([Problem("FILE", f'"{path}"', f"is no text: {error}", remedy)]) from error
     rows = read_lines(text, path.name)
-    append(name, rows, FolderObjects(out))
+    _put_all(dataset_files(name, rows), out)
     return rows
+
+
+def _put_all(files: Mapping[str, bytes], out: Path) -> None:
+    """Store all files or none: what was stored before one that the disk does not take is removed again."""
+    objects = FolderObjects(out)
+    stored: list[str] = []
+    try:
+        for key, content in files.items():
+            objects.put_bytes(key, content)
+            stored.append(key)
+    except OSError:
+        for key in stored:
+            (out / key).unlink(missing_ok=True)
+        raise
 
 
 def require_dataset(name: str, out: Path) -> None:
@@ -85,9 +100,9 @@ class DatasetReport(NamedTuple):
     span: str
 
 
-def analyse_dataset(name: str, out: Path, span: Span) -> DatasetReport:
+def analyse_dataset(name: str, out: Path, span: Span, published: tuple[PublishedTransfer, ...] = ()) -> DatasetReport:
     """
-    Read a dataset over a span of days, and analyse it.
+    Read a dataset over a span of days, and analyse it; `published` numbers are set beside its own.
 
     Raises:
         PlanError: there is no such dataset, or it has no rows in the span (bad input).
@@ -99,6 +114,6 @@ def analyse_dataset(name: str, out: Path, span: Span) -> DatasetReport:
         remedy = "Name another span; `stepbench report` without --from and --to shows all days."
         raise PlanError([Problem("--from, --to", span.words, f"has no rows of {name}", remedy)])
     columns = columns_of(table)
-    shown = Transfers(find_transfers(columns), draw_transfers(columns), stand_ins_of(table))
+    shown = Transfers(find_transfers(columns), draw_transfers(columns), stand_ins_of(table), published)
     view = transfer_view(name, "dataset", shown)
     return DatasetReport(view, span.words)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         TransferStalls,
     )
 
+ANSWERED_MIB = 500
+"""The answers are about files of this size, or the next smaller one."""
 MIB_PER_S = digits.Unit("MiB/s", 1.0)
 RATIO = digits.Unit("", 1.0)
 CAVEATS = {
@@ -97,6 +99,13 @@ class TransferView:
         return tuple(cell for cell in self.findings.cells if cell.n or cell.failed or cell.unknown)
 
     @property
+    def phone_sizes(self) -> frozenset[int]:
+        """Return the sizes that a phone shows first: the smallest, the middle one, and that of the answers."""
+        sizes = sorted({cell.file_size_mib for cell in self.cells})
+        answered = max((size for size in sizes if size <= ANSWERED_MIB), default=sizes[0])
+        return frozenset({sizes[0], sizes[len(sizes) // 2], answered})
+
+    @property
     def caveats(self) -> tuple[str, ...]:
         """Return the kinds of caveats of all cells, each once."""
         return tuple(dict.fromkeys(kind for cell in self.cells for kind in cell.caveats))
@@ -151,7 +160,7 @@ METRICS = {
 def _measured(cell: TransferCell, metric: str) -> Estimate | None:
     if metric == "slowest_over_fastest":
         ratio = cell.slowest_over_fastest
-        return None if ratio is None else Estimate(value=ratio, reason="an extreme has no interval")
+        return None if ratio is None else Estimate(value=ratio, reason="of two extremes")
     found: Estimate = getattr(cell, f"{metric}_mib_per_s")
     return found if found.value is not None else None
 
@@ -174,7 +183,10 @@ def format_modes(modes: TransferModes) -> str:
         return digits.NONE
     if not modes.found or len(modes.modes) < 2:  # noqa: PLR2004 -- several
         return "one"
-    return ", ".join(f"{digits.rounded(mode.mib_per_s)} ({digits.percent(mode.share)})" for mode in modes.modes)
+    return ", ".join(
+        f"{digits.rounded(mode.mib_per_s)} ({digits.percent(mode.share)})".replace(" ", digits.NBSP)
+        for mode in modes.modes
+    )
 
 
 def describe_modes(modes: TransferModes) -> str:
