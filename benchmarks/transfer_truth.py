@@ -1,7 +1,7 @@
 """
 Whether the analysis of transfers finds what is planted, and nothing else. Run by hand; some seconds a month.
 
-    python -m benchmarks.transfer_truth [--months 100] [--transfers 12000] [--noise normal skewed autocorrelated]
+    python -m benchmarks.transfer_truth [--months 100] [--first 0] [--transfers 12000] [--noise normal skewed]
 
 Of each noise, so many simulated months of 30 days without anything planted, and so many with four truths: two modes
 (30 % at a fifth of the rate; EFS on Fargate), 1 % stalls of 2 s (everywhere), 0.7 times the rate after day 12 (S3 on
@@ -121,12 +121,13 @@ def main() -> None:
     """Print what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--months", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first month")
     parser.add_argument("--transfers", type=int, default=12_000)
     parser.add_argument("--noise", nargs="+", choices=get_args(Noise), default=["normal"])
     options = parser.parse_args()
     for noise in options.noise:
         clean, planted, others, begun = Counter[str](), Counter[str](), Counter[str](), time.monotonic()
-        for seed in range(options.months):
+        for seed in range(options.first, options.first + options.months):
             found = set(find_all(simulate(noise, options.transfers, seed, {})[0]))
             clean.update(found or {"nothing"})
             findings, stalls = simulate(noise, options.transfers, seed, TRUTHS)
