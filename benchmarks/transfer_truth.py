@@ -36,6 +36,8 @@ TRUTHS = {
     (1, 0): Truth(stall_share=STALLS),
     (1, 1): Truth(stall_share=STALLS, slow_share=0.3),
 }
+SHOWN = 10
+"""After so many months the counts so far are printed."""
 CHANGED_AT = datetime.fromtimestamp(START_NS / 1e9, UTC) + timedelta(days=12)
 
 
@@ -127,17 +129,19 @@ def main() -> None:
     options = parser.parse_args()
     for noise in options.noise:
         clean, planted, others, begun = Counter[str](), Counter[str](), Counter[str](), time.monotonic()
-        for seed in range(options.first, options.first + options.months):
+        for month in range(1, options.months + 1):
+            seed = options.first + month - 1
             found = set(find_all(simulate(noise, options.transfers, seed, {})[0]))
             clean.update(found or {"nothing"})
             findings, stalls = simulate(noise, options.transfers, seed, TRUTHS)
             planted.update(judge(findings, stalls))
             others.update((set(find_all(findings)) - EXPECTED) or {"nothing"})
-            print(f"\r{noise} {seed + 1} {time.monotonic() - begun:.0f} s", end="", flush=True)
-        print(f"\n### {noise}, {options.months} months of {options.transfers:,} transfers")
-        print("found where nothing is planted:", dict(clean.most_common()))
-        print("planted and found:", dict(sorted(planted.items())))
-        print("found beside what is planted:", dict(others.most_common()))
+            if month % SHOWN == 0 or month == options.months:
+                took_s = time.monotonic() - begun
+                print(f"### {noise}, {month} months of {options.transfers:,} transfers, {took_s:.0f} s", flush=True)
+                print("found where nothing is planted:", dict(clean.most_common()))
+                print("planted and found:", dict(sorted(planted.items())))
+                print("found beside what is planted:", dict(others.most_common()), flush=True)
 
 
 if __name__ == "__main__":
