@@ -26,7 +26,7 @@ from stepbench.records.formats.transfer_columns import TransferColumns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.transfer_result import TransferFindings, TransferPair
+    from stepbench.contracts.transfer_result import TransferCell, TransferFindings, TransferPair
 
 PAIRS = ((0, 0), (0, 1), (1, 0), (1, 1))
 STALLS = 0.01
@@ -81,8 +81,9 @@ def judge(findings: TransferFindings, stalls: int) -> Iterator[str]:
     found = [cell.stalls for cell in findings.cells]
     if sum(each.stalls for each in found) == stalls:
         yield "stalls: all and only those"
-    if all(abs((each.median_s or 2) - 2) < 0.3 for each in found):  # noqa: PLR2004 -- the pace of slow ones comes on top
-        yield "stalls: 2 s"
+    # What the MiB takes in any case comes on top: with S3's files of 1 MiB a third of a second.
+    if abs(float(np.median([each.median_s for each in found if each.median_s is not None])) - 2) < 0.15:  # noqa: PLR2004
+        yield "stalls: 2 s, ± 0.15"
     yield from _judge_change(change)
     if hour.hours.found:
         yield "hour: found"
@@ -108,7 +109,7 @@ def _judge_change(pair: TransferPair) -> Iterator[str]:
             yield "change: interval of its ratio holds"
 
 
-def _judge_modes(pair: TransferPair, cells: list) -> Iterator[str]:  # type: ignore[type-arg]
+def _judge_modes(pair: TransferPair, cells: list[TransferCell]) -> Iterator[str]:
     if pair.modes.found:
         yield "modes: found"
     if len(pair.modes.modes) == 2:  # noqa: PLR2004
