@@ -1,7 +1,7 @@
 """
 Whether the analysis of transfers finds what is planted, and nothing else. Run by hand; some seconds a month.
 
-    python -m benchmarks.transfer_truth [--months 100] [--transfers 12000] [--noise normal skewed autocorrelated]
+    python -m benchmarks.transfer_truth [--months 100] [--first 0] [--transfers 12000] [--noise normal skewed]
 
 Of each noise, so many simulated months of 30 days without anything planted, and so many with four truths: two modes
 (30 % at a fifth of the rate; EFS on Fargate), 1 % stalls of 2 s (everywhere), 0.7 times the rate after day 12 (S3 on
@@ -26,7 +26,7 @@ from stepbench.records.formats.transfer_columns import TransferColumns
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.transfer_result import TransferFindings, TransferPair
+    from stepbench.contracts.transfer_result import TransferCell, TransferFindings, TransferPair
 
 PAIRS = ((0, 0), (0, 1), (1, 0), (1, 1))
 STALLS = 0.01
@@ -36,6 +36,8 @@ TRUTHS = {
     (1, 0): Truth(stall_share=STALLS),
     (1, 1): Truth(stall_share=STALLS, slow_share=0.3),
 }
+SHOWN = 10
+"""After so many months the counts so far are printed."""
 CHANGED_AT = datetime.fromtimestamp(START_NS / 1e9, UTC) + timedelta(days=12)
 
 
@@ -79,8 +81,9 @@ def judge(findings: TransferFindings, stalls: int) -> Iterator[str]:
     found = [cell.stalls for cell in findings.cells]
     if sum(each.stalls for each in found) == stalls:
         yield "stalls: all and only those"
-    if all(abs((each.median_s or 2) - 2) < 0.3 for each in found):  # noqa: PLR2004 -- the pace of slow ones comes on top
-        yield "stalls: 2 s"
+    # What the MiB takes in any case comes on top: with S3's files of 1 MiB a third of a second.
+    if abs(float(np.median([each.median_s for each in found if each.median_s is not None])) - 2) < 0.15:  # noqa: PLR2004
+        yield "stalls: 2 s, ± 0.15"
     yield from _judge_change(change)
     if hour.hours.found:
         yield "hour: found"
@@ -106,7 +109,7 @@ def _judge_change(pair: TransferPair) -> Iterator[str]:
             yield "change: interval of its ratio holds"
 
 
-def _judge_modes(pair: TransferPair, cells: list) -> Iterator[str]:  # type: ignore[type-arg]
+def _judge_modes(pair: TransferPair, cells: list[TransferCell]) -> Iterator[str]:
     if pair.modes.found:
         yield "modes: found"
     if len(pair.modes.modes) == 2:  # noqa: PLR2004
@@ -121,22 +124,25 @@ def main() -> None:
     """Print what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--months", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first month")
     parser.add_argument("--transfers", type=int, default=12_000)
     parser.add_argument("--noise", nargs="+", choices=get_args(Noise), default=["normal"])
     options = parser.parse_args()
     for noise in options.noise:
         clean, planted, others, begun = Counter[str](), Counter[str](), Counter[str](), time.monotonic()
-        for seed in range(options.months):
+        for month in range(1, options.months + 1):
+            seed = options.first + month - 1
             found = set(find_all(simulate(noise, options.transfers, seed, {})[0]))
             clean.update(found or {"nothing"})
             findings, stalls = simulate(noise, options.transfers, seed, TRUTHS)
             planted.update(judge(findings, stalls))
             others.update((set(find_all(findings)) - EXPECTED) or {"nothing"})
-            print(f"\r{noise} {seed + 1} {time.monotonic() - begun:.0f} s", end="", flush=True)
-        print(f"\n### {noise}, {options.months} months of {options.transfers:,} transfers")
-        print("found where nothing is planted:", dict(clean.most_common()))
-        print("planted and found:", dict(sorted(planted.items())))
-        print("found beside what is planted:", dict(others.most_common()))
+            if month % SHOWN == 0 or month == options.months:
+                took_s = time.monotonic() - begun
+                print(f"### {noise}, {month} months of {options.transfers:,} transfers, {took_s:.0f} s", flush=True)
+                print("found where nothing is planted:", dict(clean.most_common()))
+                print("planted and found:", dict(sorted(planted.items())))
+                print("found beside what is planted:", dict(others.most_common()), flush=True)
 
 
 if __name__ == "__main__":

@@ -71,5 +71,5 @@ def test_a_slow_hour_hides_no_change() -> None:
 def test_few_transfers_say_why_nothing_is_told() -> None:
     """And so do those of a few days of their ratio's interval."""
     assert find_changes(draw(n=39), NO_HOURS, LEVEL, np.random.default_rng(1)) == ((), "n=39 < 40")
-    (change,) = find(draw(Truth(change_after_days=3), n=1_500))
+    (change,) = find(draw(Truth(change_after_days=2.9, change_factor=0.4), n=1_500))
     assert change.ratio.reason == "3 days < 5"

@@ -54,3 +54,11 @@ def test_sandboxes_of_several_transfers_are() -> None:
 def test_few_transfers_or_days_say_why(n: int, days: int, reason: str) -> None:
     """Without days to leave out there is no interval, and without transfers no number."""
     assert split_variance(draw(n=n, days=days)).rest.reason == reason
+
+
+def test_rows_that_tell_no_sandbox_say_so() -> None:
+    """Those of others: whether each was made by a sandbox of its own nobody knows."""
+    columns = draw().columns
+    texts = type(columns.sandbox)(np.zeros(900, np.int64), ("",))
+    found = split_variance(Reads(type(columns)(**{**vars(columns), "sandbox": texts})))
+    assert found.sandbox.reason == "which made which is untold"

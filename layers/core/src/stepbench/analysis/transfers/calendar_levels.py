@@ -23,6 +23,7 @@ APART = 0.01
 """Once there is a dependence, levels are told apart from the others at this error."""
 MIN_DAYS, MIN_WEEKS = 7, 3
 _AT_ONCE = 100
+_TINY = 1e-12
 _MONDAY = 4
 """The epoch's first Monday was its fifth day."""
 
@@ -68,20 +69,26 @@ def depend_on_weekday(reads: Reads, level: float, rng: np.random.Generator) -> T
     Test whether ranks of rates depend on the weekday, UTC.
 
     Means of days count, each once, however much was read on it, less their week's mean. Chance is what remains when the
-    days change places. Assumed: what days have in common with their neighbours is no more than with others of their
-    week; if it is, the test finds too little, since neighbours are different weekdays.
+    days change places: weeks' means are taken off again, and all is set over what then varies. Assumed: what days have
+    in common with their neighbours is no more than with others of their week; if it is, the test finds too little,
+    since neighbours are different weekdays.
     """
     days, day = np.unique(reads.days, return_inverse=True)
     means = np.bincount(day, reads.scores) / np.bincount(day)
     week = np.unique((days - _MONDAY) // 7, return_inverse=True)[1]
-    centred = _less_mean(means, week)
     occurring, place = np.unique((days - _MONDAY) % 7, return_inverse=True)
     is_on = np.equal.outer(place, np.arange(occurring.size)).astype(np.float64)
+    less_week = np.eye(days.size) - np.equal.outer(week, week) / np.maximum(np.bincount(week), 1)[week]
+
+    def deviate(rows: Floats) -> Floats:
+        centred = rows @ less_week
+        spread = np.sqrt(np.square(centred).sum(axis=1, keepdims=True))
+        return _deviations((centred / np.maximum(spread, _TINY)) @ is_on, is_on.sum(axis=0))
 
     def shuffle(draws: int) -> Floats:
-        return _deviations(centred[rng.random((draws, days.size)).argsort(axis=1)] @ is_on, is_on.sum(axis=0))
+        return deviate((means @ less_week)[rng.random((draws, days.size)).argsort(axis=1)])
 
-    test = _Test(_deviations(centred @ is_on, is_on.sum(axis=0)), shuffle, level)
+    test = _Test(deviate(means[None])[0], shuffle, level)
     weeks = int(np.count_nonzero(np.bincount(week) > 1))
     return _describe(reads, (reads.days - _MONDAY) % 7, 7, test, _too_few(weeks, MIN_WEEKS, "weeks"))
 

@@ -102,8 +102,8 @@ class Reads:
     def sandboxes(self) -> Integers | None:
         """Return which sandbox each was in, as codes; None where that of one of them is untold."""
         codes, table = self.columns.sandbox
-        told = np.array([bool(text) for text in table])
-        return codes if codes.size and told[codes].all() else None
+        untold = table.index("") if "" in table else UNTOLD
+        return None if not codes.size or (codes == untold).any() else codes
 
     @cached_property
     def sandbox_count(self) -> int:

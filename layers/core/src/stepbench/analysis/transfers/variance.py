@@ -54,7 +54,8 @@ def split_variance(reads: Reads) -> TransferVariance:
         name: _estimate(float(share), None if isinstance(errors, str) else float(errors[place]), errors)
         for place, (name, share) in enumerate(zip((*factors, "rest"), shares, strict=True))
     }
-    untold = Estimate(value=None, reason="each made one transfer, or all were made by one")
+    one_each = "each made one transfer, or all were made by one"
+    untold = Estimate(value=None, reason="which made which is untold" if reads.sandboxes is None else one_each)
     return TransferVariance(
         deviation=math.sqrt(float(parts.sum())),
         sandbox=found.get("sandbox", untold),
