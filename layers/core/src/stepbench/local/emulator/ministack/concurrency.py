@@ -8,54 +8,10 @@ from __future__ import annotations
 
 import contextvars
 import threading
-import time
 from collections import defaultdict
 from typing import Any
 
 Json = dict[str, Any]
-
-
-RETIRED_POLL_S = 0.2
-
-
-def retire_when_free(service: Any, runtime: Any) -> None:  # noqa: ANN401 -- modules
-    """
-    Let a sandbox that works end its invocation when its function's configuration changes, as Lambda does.
-
-    MiniStack kills it at once, and the invocation fails with it.
-
-    Args:
-        service: the module `ministack.services.lambda_svc`.
-        runtime: the module `ministack.core.lambda_runtime`.
-    """
-    stock = service.invalidate_worker
-
-    def invalidate(name: str, qualifier: str | None = None, **scope: Any) -> None:  # noqa: ANN401 -- as the original
-        if qualifier is None or scope:  # the function is deleted, or its sandbox has failed
-            stock(name, qualifier, **scope)
-            return
-        with runtime._lock:  # noqa: SLF001 -- we patch it
-            busy = [
-                worker
-                for key, workers in runtime._workers.items()  # noqa: SLF001
-                if key.split(":")[-2:] == [name, qualifier]
-                for worker in workers
-                if worker.in_use
-            ]
-            for workers in runtime._workers.values():  # noqa: SLF001 -- out of the pool, so nothing new gets them
-                workers[:] = [worker for worker in workers if worker not in busy]
-        stock(name, qualifier, **scope)
-        if busy:
-            threading.Thread(target=end, args=(busy,), daemon=True).start()
-
-    def end(busy: list[Any]) -> None:
-        while busy:
-            free = [worker for worker in busy if not worker.in_use]
-            runtime.kill_workers(free)
-            busy = [worker for worker in busy if worker not in free]
-            time.sleep(RETIRED_POLL_S)
-
-    service.invalidate_worker = invalidate
 
 
 def queue_asynchronous(service: Any, sandboxes: int) -> None:  # noqa: ANN401 -- the module `lambda_svc`
