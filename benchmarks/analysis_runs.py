@@ -77,8 +77,8 @@ def _spec(folder: Path) -> TrialSpec:
 
 def _joined(folder: Path, spec: TrialSpec) -> Joined:
     starts_ns = {0: START_NS}
-    drain_limit_ns = round(spec.plan.drain_limit_s * 1e9)
-    grid = build_grid(spec.plan, starts_ns)
+    drain_limit_ns = round(spec.offered.drain_limit_s * 1e9)
+    grid = build_grid(spec.offered, starts_ns)
     return join(grid, set(), _Files(folder), _items(folder), drain_limit_ns, details=False, event_times=False)
 
 
@@ -88,8 +88,8 @@ def ours(folder: Path, *, intervals: bool = False) -> dict[str, float]:
     joined = _joined(folder, spec)
     books = account(joined, np.ones(joined.size, dtype=np.bool_))
     found: dict[str, float] = {name: getattr(books, name) for name in ("offered", "ok", "received", "duplicates")}
-    (planned,) = spec.plan.phases[0].all_windows()
-    window = MeasuredWindow(joined, spec.plan, START_NS, 0, planned, number=0)
+    (planned,) = spec.offered.phases[0].all_windows()
+    window = MeasuredWindow(joined, spec.offered, START_NS, 0, planned, number=0)
     for name, measure in MEASURES.items():
         ascending = window.ascending(measure)
         found |= {f"p_{name}_{q:g}": quantile(ascending, q) for q in LEVELS}

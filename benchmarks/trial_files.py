@@ -98,12 +98,12 @@ class MadeUp:
 
     @cached_property
     def _slices(self) -> int:
-        return self._spec.plan.phases[0].slices
+        return self._spec.offered.phases[0].slices
 
     def turns(self) -> Iterator[list[Flush]]:
         """Yield all writers' flushes, ten seconds at a time."""
         for slice_ in range(self._slices):
-            due = [slice_offsets_ns(self._spec.plan, 0, writer, slice_) + START_NS for writer in range(WRITERS)]
+            due = [slice_offsets_ns(self._spec.offered, 0, writer, slice_) + START_NS for writer in range(WRITERS)]
             begin = START_NS + slice_ * 600 * _SECOND_NS
             ends = [np.searchsorted(own, np.arange(1, 61) * FLUSH_S * _SECOND_NS + begin) for own in due]
             last = max(int(np.searchsorted(end, own.size)) for own, end in zip(due, ends, strict=True))

@@ -283,12 +283,12 @@ def planned_results(specs: Sequence[TrialSpec]) -> tuple[TrialResult, ...]:
 
 
 def _sample(spec: TrialSpec) -> Sample:
-    measured = next(phase for phase in spec.plan.phases if phase.measured)
+    measured = next(phase for phase in spec.offered.phases if phase.measured)
     median_ms = alone_ms = _median_ms(spec)
     if closed := measured.closed:
         median_ms = 1_000 * closed.clients / Usl(1_000 / alone_ms, 0.03, 0.0001).throughput(closed.clients)
-    store = spec.plan.target.store
-    window, phase = next((window, phase) for phase in spec.plan.phases for window in phase.all_windows())
+    store = spec.offered.target.store
+    window, phase = next((window, phase) for phase in spec.offered.phases for window in phase.all_windows())
     return Sample(
         name=spec.name,
         store=store,
@@ -296,20 +296,20 @@ def _sample(spec: TrialSpec) -> Sample:
         clients=closed.clients if closed else 0,
         median_ms=median_ms,
         per_s=1_000 * closed.clients / (median_ms + closed.think_ms) if closed else measured.load[0].rate_per_s,
-        kinds=tuple(_kinds(spec.plan)),
+        kinds=tuple(_kinds(spec.offered)),
         point=spec.point,
         base=spec.base,
         repeat=spec.repeat,
         window=window.name,
         phase=phase.name,
         group=spec.group,
-        setup=flatten_setup(spec.plan),
+        setup=flatten_setup(spec.offered),
     )
 
 
 def _median_ms(spec: TrialSpec) -> float:
-    setup: dict[str, Any] = flatten_setup(spec.plan)
-    median_ms = _SERVICE_MS.get(spec.plan.target.store, _OTHERS_MS)
+    setup: dict[str, Any] = flatten_setup(spec.offered)
+    median_ms = _SERVICE_MS.get(spec.offered.target.store, _OTHERS_MS)
     for path, factors in _FACTORS:
         median_ms *= factors.get(setup.get(path), 1.0)
     return median_ms + (_REMOTE_MS if setup.get("target.region") else 0.0)

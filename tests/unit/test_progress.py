@@ -149,7 +149,7 @@ def test_a_phase_that_may_end_early_is_shown_at_its_longest_until_it_has(specs: 
 
 def test_the_line_explains_why_less_arrives_than_was_sent(specs: tuple[TrialSpec, ...]) -> None:
     """Half of it missing would look like a loss."""
-    record = specs[1].plan.record.model_copy(update={"matching_share": 0.5})
+    record = specs[1].offered.record.model_copy(update={"matching_share": 0.5})
     filtered = specs[1].model_copy(update={"plan": specs[1].plan.model_copy(update={"record": record})})
     snapshot = at((specs[0], filtered), 40, trial=1, done=1, phase=phase(1, 35), sent=100, received=50)
     assert "sent 100 of 1,100, received 50 (the filter lets 0.5 pass)" in line(snapshot, COSTS)

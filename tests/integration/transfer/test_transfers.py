@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import boto3
 import pytest
 from tests.samples.records import REF
-from tests.samples.transfer_server import transfer_server
 from tests.samples.transfer_processes import file_read, transfer_spec, transfer_task
+from tests.samples.transfer_server import transfer_server
 
 from stepbench.contracts.transfer_rows import RunTransferInput, SeedFilesInput, TransferRow, TransferRows
 from stepbench.records.storage import layout

@@ -248,7 +248,7 @@ REDIS: dict[str, Any] = {
 
 def trial(**changes: Any) -> TrialPlan:  # noqa: ANN401 -- any JSON
     """Return the only trial of a plan with these changes."""
-    return parse_plan({"name": "x", "trials": [{**REDIS, **changes}]}).trials[0]
+    return parse_plan({"name": "x", "trials": [{**REDIS, **changes}]}).offered_trials[0]
 
 
 def test_a_setup_is_short_and_flat() -> None:

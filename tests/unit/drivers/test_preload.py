@@ -82,9 +82,11 @@ def test_each_deletion_has_a_key_of_its_own(share: float) -> None:
     }
     spec = SPEC.model_copy(update={"plan": TrialPlan.model_validate({**plan, "arrivals": "poisson"})})
     offered = {
-        Payloads(spec.plan.record, EventId(spec.tag, phase, writer, slice_, attempt, 0), count, seed=7).write(sequence)
+        Payloads(spec.offered.record, EventId(spec.tag, phase, writer, slice_, attempt, 0), count, seed=7).write(
+            sequence
+        )
         for phase, writer, attempt in itertools.product(range(2), range(2), range(2))
-        for slice_, count in enumerate(slice_counts(spec.plan, phase, writer).tolist())
+        for slice_, count in enumerate(slice_counts(spec.offered, phase, writer).tolist())
         for sequence in range(count)
     }
     written = list(preloads(spec))

@@ -53,8 +53,8 @@ def test_a_field_is_changed_whether_it_was_written_or_not() -> None:
     """`writers` has a default, and so has all of `record`."""
     plan = made("trials[0].phases[1].load[0].rate_per_s=500", "trials[0].writers=4", "trials[1].record.value_bytes=99")
     assert plan["trials"][0]["phases"][1]["load"][0] == {"rate_per_s": 500, "count": 200}
-    assert parse_plan(plan).trials[0].writers == 4
-    assert parse_plan(plan).trials[1].record.value_bytes == 99
+    assert parse_plan(plan).offered_trials[0].writers == 4
+    assert parse_plan(plan).offered_trials[1].record.value_bytes == 99
     assert PLAN["trials"][0]["phases"][1]["load"][0]["rate_per_s"] == 20
 
 

@@ -45,7 +45,7 @@ def test_unloaded_presets_offer_what_the_paper_did(kind: str, rate_per_s: float)
 @pytest.mark.parametrize("store", STORES)
 def test_elastic_presets_of_the_paper_step_as_the_paper_did(store: str) -> None:
     """Section VI-C: 15 min (S3: 40) at 2,000/s, then 3 min at 2,000 and 3 min at 4,000; minutes 3 and 4 count."""
-    (trial,) = parse_plan(find_plan(f"paper-elastic-{store}")).trials
+    (trial,) = parse_plan(find_plan(f"paper-elastic-{store}")).offered_trials
     warm_up, step = trial.phases
     assert trial.target.store == store
     assert [(load.rate_per_s, load.duration_s) for load in warm_up.load] == [(2_000, 2_400 if store == "s3" else 900)]
@@ -57,7 +57,7 @@ def test_elastic_presets_of_the_paper_step_as_the_paper_did(store: str) -> None:
 @pytest.mark.parametrize("store", STORES)
 def test_quick_elastic_presets_double_the_load_inside_one_phase(store: str) -> None:
     """Windows of 20 s on either side of the step, which blocks of a second fill twenty times."""
-    (trial,) = parse_plan(find_plan(f"quick-elastic-{store}")).trials
+    (trial,) = parse_plan(find_plan(f"quick-elastic-{store}")).offered_trials
     first, second = trial.phases[1].load
     assert trial.target.store == store
     assert trial.phases[1].gapless
@@ -69,7 +69,7 @@ def test_quick_elastic_presets_double_the_load_inside_one_phase(store: str) -> N
 
 def test_presets_carry_the_numbers_that_were_published() -> None:
     """TriggerPerf, sections VI-A and VI-C."""
-    unloaded = {trial.target.store: trial.published for trial in parse_plan(find_plan("paper-unloaded")).trials}
+    unloaded = {trial.target.store: trial.published for trial in parse_plan(find_plan("paper-unloaded")).offered_trials}
     numbers = {
         store: [(each.metric, each.value_ms, each.bound) for each in published] for store, published in unloaded.items()
     }
@@ -80,10 +80,10 @@ def test_presets_carry_the_numbers_that_were_published() -> None:
         "etcd": [("p50", 2.6, None)],
     }
     for store, published in unloaded.items():
-        assert parse_plan(find_plan(f"paper-unloaded-{store}")).trials[0].published == published
-    elastic = parse_plan(find_plan("paper-elastic-s3")).trials[0].published
+        assert parse_plan(find_plan(f"paper-unloaded-{store}")).offered_trials[0].published == published
+    elastic = parse_plan(find_plan("paper-elastic-s3")).offered_trials[0].published
     assert [(each.window, each.value_ms) for each in elastic] == [("before", 1_157), ("after", 1_335)]
-    aurora = parse_plan(find_plan("paper-elastic-postgresql")).trials[0].published
+    aurora = parse_plan(find_plan("paper-elastic-postgresql")).offered_trials[0].published
     assert [(each.metric, each.ratio, each.over or each.over_metric) for each in aurora] == [
         ("iqr", 2, "before"),
         ("p90", 9, "p50"),
@@ -118,7 +118,7 @@ SEARCHED = ("dynamodb", "postgresql", "etcd")
 @pytest.mark.parametrize("store", STORES)
 def test_load_presets_of_the_paper_hold_it_for_five_minutes(store: str) -> None:
     """Section VI-B: 5 min, of which the third counts; unloaded before, so that the two stand beside each other."""
-    (trial,) = parse_plan(find_plan(f"paper-load-{store}")).trials
+    (trial,) = parse_plan(find_plan(f"paper-load-{store}")).offered_trials
     warm_up, unloaded, load = trial.phases
     assert trial.target.store == store
     assert [(step.rate_per_s, step.count) for phase in (warm_up, unloaded) for step in phase.load] == [(1, 200)] * 2
@@ -130,7 +130,7 @@ def test_load_presets_of_the_paper_hold_it_for_five_minutes(store: str) -> None:
 @pytest.mark.parametrize("store", SEARCHED)
 def test_load_presets_of_the_paper_look_for_80_per_cent(store: str) -> None:
     """The share is of CPU, or of write units; each probe holds two whole minutes of CloudWatch's."""
-    (trial,) = parse_plan(find_plan(f"paper-load-{store}")).trials
+    (trial,) = parse_plan(find_plan(f"paper-load-{store}")).offered_trials
     assert trial.find_rate is not None
     assert (trial.find_rate.utilisation, trial.find_rate.probe_s) == (0.8, 180)
     assert [step.of_found for step in trial.phases[2].load] == [1]
@@ -140,7 +140,7 @@ def test_load_presets_of_the_paper_look_for_80_per_cent(store: str) -> None:
 @pytest.mark.parametrize("store", ["quick-load-s3", "paper-load-s3"])
 def test_s3_is_given_its_rate(store: str) -> None:
     """It tells no utilisation."""
-    (trial,) = parse_plan(find_plan(store)).trials
+    (trial,) = parse_plan(find_plan(store)).offered_trials
     assert trial.find_rate is None
     assert trial.phases[2].load[0].of_found is None
 
@@ -148,7 +148,7 @@ def test_s3_is_given_its_rate(store: str) -> None:
 @pytest.mark.parametrize("store", STORES)
 def test_quick_load_presets_take_minutes(store: str) -> None:
     """Probes take 8 s and orchestration as much; windows take 20 s, which blocks of a second fill twenty times."""
-    (trial,) = parse_plan(find_plan(f"quick-load-{store}")).trials
+    (trial,) = parse_plan(find_plan(f"quick-load-{store}")).offered_trials
     assert trial.length_s <= 120
     (window,) = trial.phases[2].windows
     assert window.to_s - window.from_s == 20
@@ -161,7 +161,7 @@ def test_load_presets_carry_the_ratios_that_were_published() -> None:
     told = {
         store: [
             (each.metric, each.ratio, each.over, each.over_metric, each.bound)
-            for each in parse_plan(find_plan(f"paper-load-{store}")).trials[0].published
+            for each in parse_plan(find_plan(f"paper-load-{store}")).offered_trials[0].published
         ]
         for store in STORES
     }
@@ -214,7 +214,7 @@ A_MINUTE = {
 
 def trials(preset: str) -> dict[str, TrialPlan]:
     """Return the preset's trials by their names."""
-    return {trial.name or "": trial for trial in parse_plan(find_plan(preset)).trials}
+    return {trial.name or "": trial for trial in parse_plan(find_plan(preset)).offered_trials}
 
 
 @pytest.mark.parametrize("what", A_MINUTE)

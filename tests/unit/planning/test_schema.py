@@ -62,7 +62,7 @@ def test_the_page_s_example_is_a_plan() -> None:
     """Readers copy it."""
     example = re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)
     assert example is not None
-    assert parse_plan(example[1]).trials[0].writers == 10
+    assert parse_plan(example[1]).offered_trials[0].writers == 10
 
 
 @pytest.mark.parametrize("model", ["Plan", *plan_schema()["$defs"]])

@@ -262,8 +262,8 @@ def test_a_plan_that_does_not_hold_at_the_rate_is_never_stored() -> None:
     search = Search()
     before = search.memory.bucket.objects[layout.trial_key(search.ref, "trial.json")]
     spec = search.memory.services.trial(search.ref)
-    filtered = spec.plan.record.model_copy(update={"matching_share": 0.0005})  # 1,000 events at 100/s: none passes
-    broken = spec.model_copy(update={"plan": spec.plan.model_copy(update={"record": filtered})})
+    filtered = spec.offered.record.model_copy(update={"matching_share": 0.0005})  # 1,000 events at 100/s: none passes
+    broken = spec.model_copy(update={"plan": spec.offered.model_copy(update={"record": filtered})})
     with pytest.raises(RateNotFoundError, match="phase probe-1 would be offered at 100/s") as raised:
         with_found_rate(broken, FIRST_PROBE, search.memory.services)
     assert "lets none of a writer's 1000 events pass the filter" in str(raised.value)

@@ -209,7 +209,7 @@ def test_what_a_plan_expands_into_is_stored_trial_by_trial() -> None:
     specs = [memory.services.trial(trial.ref) for trial in output.trials]
     names = ["s3.writers-1.r1", "s3.writers-2.r1", "etcd", "s3.writers-1.r2", "s3.writers-2.r2"]
     assert [trial.name for trial in output.trials] == [spec.name for spec in specs] == names
-    assert [spec.plan.writers for spec in specs] == [1, 2, 1, 1, 2]
+    assert [spec.offered.writers for spec in specs] == [1, 2, 1, 1, 2]
     assert [(spec.group, spec.repeat, spec.point) for spec in specs[2:4]] == [
         ("etcd", 0, {}),
         ("s3.writers-1", 1, {"writers": 1}),

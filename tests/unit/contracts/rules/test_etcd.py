@@ -26,7 +26,7 @@ def operations(mix: dict[str, float], duration_s: float, records: int = 1_000) -
 
 def written(trial: Any) -> float:  # noqa: ANN401 -- JSON
     """Return the estimate, in bytes."""
-    return bytes_written(parse_plan(plan_of(trial)).trials[0])
+    return bytes_written(parse_plan(plan_of(trial)).offered_trials[0])
 
 
 @pytest.mark.parametrize(

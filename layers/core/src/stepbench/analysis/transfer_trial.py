@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.comparability import place_in_run
-from stepbench.analysis.transfers.drawn import draw_transfers
 from stepbench.analysis.functions import summarise_functions
+from stepbench.analysis.transfers.drawn import draw_transfers
 from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.contracts.result import Accounting, Caveat, Clock, Failure, TrialResult, TrialSummary
 from stepbench.costs.transfer_actual import TransferUse, transfer_cost

@@ -42,14 +42,10 @@ from stepbench.model.result import Outcome
 from stepbench.records.join.accounting import account
 from stepbench.records.join.reader import tells_event_time
 from stepbench.stats.estimates import Sample
-from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
-    from stepbench.records.formats.report_lines import ReportLine
     from stepbench.records.formats.t4_items import ItemColumns
 
 NOTHING_MEASURED = "NothingMeasuredError"

@@ -102,6 +102,11 @@ class Plan(Contract):
         return self
 
     @property
+    def offered_trials(self) -> tuple[TrialPlan, ...]:
+        """Return the trials whose load writers offer: all but those of transfers."""
+        return tuple(trial for trial in self.trials if isinstance(trial, TrialPlan))
+
+    @property
     def size(self) -> int:
         """Return how many trials are run."""
         return sum(trial.copies for trial in self.trials)
