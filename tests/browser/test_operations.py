@@ -145,7 +145,7 @@ def _scored(spec: TrialSpec, result: TrialResult) -> TrialResult:
         replication(window, each.number, each.source).model_copy(
             update={"metric": each.metric, "published_count": each.count, "count": 1, "ours": ours}
         )
-        for each in spec.plan.published
+        for each in spec.offered.published
         if each.count
     )
     return changed(result, replication=scores)

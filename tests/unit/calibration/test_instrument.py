@@ -34,7 +34,7 @@ PHASES = (
     Phase(name="steady", load=(LoadStep(rate_per_s=100, count=5),)),
 )
 SPEC = trial_spec(ReferenceTarget(store="reference"))
-PLAN = SPEC.plan.model_copy(update={"phases": PHASES})
+PLAN = SPEC.offered.model_copy(update={"phases": PHASES})
 STARTS_NS = {0: START_NS, 1: START_NS + 2_000 * MS}
 KEPT_MS = (5, 5, 5, 5, 50)
 """How long the store kept each event of phase 1."""

@@ -80,6 +80,6 @@ def test_the_plan_that_runs_is_the_changed_one(monkeypatch: pytest.MonkeyPatch, 
     assert main(["run", plan, "quick-unloaded-etcd", *options]) == 0
     [(_, plans, how)] = recorder.asked
     for each in plans:
-        (trial,) = each.trials
+        (trial,) = each.offered_trials
         assert (trial.repeats, trial.writers, trial.phases[-1].length_s) == (3, 2, 5)
     assert (how.quiet, how.verbose, how.open_page) == (True, False, None)

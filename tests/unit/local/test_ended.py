@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stepbench.contracts.ended import EndedServer
-    from stepbench.contracts.plan import TrialPlan
+    from stepbench.contracts.plan import AnyTrial
 
 SPECS = expand(Plan.model_validate({"name": "p", "trials": [small_plan("s3").model_dump(exclude_none=True)] * 2}), "r")
 NOW_NS = 1_767_312_000 * 10**9
 
 
-def needed(_trial: TrialPlan) -> frozenset[str]:
+def needed(_trial: AnyTrial) -> frozenset[str]:
     """Need etcd."""
     return frozenset({"etcd"})
 

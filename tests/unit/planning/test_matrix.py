@@ -32,7 +32,7 @@ def test_a_matrix_expands_into_all_combinations() -> None:
 def test_values_go_where_their_paths_say() -> None:
     """Lists are counted from 0; what is not named stays."""
     matrix = {"phases[0].load[0].rate_per_s": [5, 7.5], "writers": [3]}
-    first, second = (spec.plan for spec in expand(parse_plan(plan(matrix)), "run"))
+    first, second = (spec.offered for spec in expand(parse_plan(plan(matrix)), "run"))
     assert [each.phases[0].load[0].rate_per_s for each in (first, second)] == [5, 7.5]
     assert (first.writers, first.phases[0].load[0].count) == (3, 20)
     assert (first.matrix, first.repeats) == (None, 1)

@@ -78,7 +78,7 @@ ANSWERED: dict[str, Callable[[Plan], bool]] = {
     "Do larger records make the trigger slower?": only_varies("record.value_bytes"),
     "Does a larger batch size make the trigger slower?": only_varies("target.batch_size"),
     "How long after a write that its filter matches does my function run?": lambda plan: all(
-        trial.record is not None and trial.record.matching_share < 1 for trial in plan.trials
+        trial.record is not None and trial.record.matching_share < 1 for trial in plan.offered_trials
     ),
     "How many events does it take to know p90 to 10 %?": lambda plan: all(
         phase.until and (phase.until.metric, phase.until.relative_width) == ("p90", 0.1)

@@ -34,7 +34,7 @@ def test_unloaded_presets_offer_what_the_paper_did(kind: str, rate_per_s: float)
     """200 events to warm up and 200 measured, one writer; for all four stores, and for each alone."""
     plans = [parse_plan(find_plan(name)) for name in (f"{kind}-unloaded", *(f"{kind}-unloaded-{s}" for s in STORES))]
     assert [[trial.target.store for trial in plan.trials] for plan in plans] == [list(STORES), *([s] for s in STORES)]
-    for trial in (trial for plan in plans for trial in plan.trials):
+    for trial in (trial for plan in plans for trial in plan.offered_trials):
         assert [(phase.name, phase.measured) for phase in trial.phases] == [("warm-up", False), ("unloaded", True)]
         assert [(step.rate_per_s, step.count) for phase in trial.phases for step in phase.load] == [
             (rate_per_s, 200)

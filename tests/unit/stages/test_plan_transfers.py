@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -12,6 +13,7 @@ from stepbench.contracts.plan import TransferTrial
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput
 from stepbench.contracts.transfer_rows import TransferItem
 from stepbench.errors import TargetUnavailableError
+from stepbench.local.memory_services import MemoryBucket
 from stepbench.stages.plan_phase import plan_phase
 from stepbench.stages.plan_transfers import draw_reads
 from stepbench.testing.fake_clock import FakeClock
@@ -29,11 +31,9 @@ def transfer(**fields: Any) -> TransferTrial:  # noqa: ANN401 -- a plan's JSON
 
 def planned(plan: TransferTrial, seeded: tuple[int, ...] = SIZES) -> tuple[PlanPhaseOutput, list[TransferItem]]:
     """Return the stage's output, and the items that it stored."""
-    memory = MemoryServices(FakeClock(NOW_NS), lead_s=5, files_bucket="files", emulator="MiniStack")
-    memory.services.runs.put_json(manifest_key(plan.seed), {str(size): f"digest-{size}" for size in seeded})
-    memory = MemoryServices(
-        FakeClock(NOW_NS), aws={"s3": memory.bucket}, bucket=memory.bucket, lead_s=5, files_bucket="files"
-    )
+    files = MemoryBucket()
+    files.objects[manifest_key(plan.seed)] = json.dumps({str(size): f"digest-{size}" for size in seeded}).encode()
+    memory = MemoryServices(FakeClock(NOW_NS), {"s3": files}, lead_s=5, files_bucket="files")
     ref = stored_trial(memory.services, plan)
     output = plan_phase(PlanPhaseInput(ref=ref, phase=0), memory.services)
     items = memory.services.runs.find_json(output.items_key)

@@ -25,7 +25,7 @@ loads = st.lists(steps, min_size=1, max_size=3)
 
 def plan(*load: LoadStep, **fields: Any) -> TrialPlan:  # noqa: ANN401 -- a plan's fields
     """Return a plan of one phase."""
-    return trial_spec(TARGET, *load, **fields).plan
+    return trial_spec(TARGET, *load, **fields).offered
 
 
 def aggregate_ns(whole: TrialPlan) -> list[int]:

@@ -78,7 +78,7 @@ def test_a_fast_writer_connects_ahead_for_a_standstill(rate_per_s: float, most: 
     """What becomes due meanwhile needs a connection each."""
     plan = trial_spec(
         DynamoDbTarget(store="dynamodb"), LoadStep(rate_per_s=rate_per_s, duration_s=1), max_in_flight=most
-    ).plan
+    ).offered
     assert limits_of(plan, 5) == PoolLimits(connections=most, answer_s=5, warm=warm)
 
 

@@ -29,7 +29,8 @@ class TransferEvidence:
     The evidence of one trial of `transfer` holds all that its analysis reads.
 
     rows: of all attempts. begun: numbers of processes that gave a sign of life. missing: why the state machine gave a
-    process up, by its number. logged, damaged_lines: the reads as the log has them, by name, and what of it cannot be read.
+    process up, by its number. logged, damaged_lines: the reads as the log has them, by name, and which of its lines
+    cannot be read.
     stand_ins: what was measured in place of AWS's, by platform and source. shared: another run used the functions.
     """
 

@@ -80,10 +80,7 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
     if changes:
         document.pop("description", None)  # it says what the plan was before
     if changes.duration_s:
-        for number, trial in enumerate(document["trials"]):
-            if trial.get("experiment") == "transfer":
-                raise PlanError([_endless(number, changes.duration_s)])
-            _set_duration(trial, changes.duration_s)
+        _set_durations(document["trials"], changes.duration_s)
     if changes.repeats:
         for trial in document["trials"]:
             trial["repeats"] = changes.repeats
@@ -99,9 +96,13 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
     return document
 
 
-def _endless(number: int, duration_s: float) -> Problem:
-    message = f"does not apply to trials[{number}]: a transfer takes as long as its file does"
-    return Problem("--duration", f"{duration_s:g}", message, f"Use --set 'trials[{number}].transfers=N'.")
+def _set_durations(trials: list[dict[str, Any]], duration_s: float) -> None:
+    for number, trial in enumerate(trials):
+        if trial.get("experiment") == "transfer":
+            message = f"does not apply to trials[{number}]: a transfer takes as long as its file does"
+            remedy = f"Use --set 'trials[{number}].transfers=N'."
+            raise PlanError([Problem("--duration", f"{duration_s:g}", message, remedy)])
+        _set_duration(trial, duration_s)
 
 
 def _set_duration(trial: dict[str, Any], duration_s: float) -> None:
