@@ -58,7 +58,7 @@ def transfer_result(evidence: TransferEvidence) -> TrialResult:
 
 
 def _account(evidence: TransferEvidence, rows: tuple[TransferRow, ...], again: int) -> Accounting:
-    """Account for each read once: unrecorded is what a process that has begun left no row of, unsent what never began."""
+    """Account for each read once: what a process that has begun left no row of is unrecorded; others are unsent."""
     plan = evidence.spec.transfer
     counts = {outcome: sum(row.outcome == outcome for row in rows) for outcome in ("ok", "failed", "unknown")}
     stored = {row.number for row in rows}
