@@ -53,7 +53,7 @@ def _say_findings(cells: Sequence[TransferCell], pair: TransferPair) -> Iterator
     name = _name(pair)
     if pair.slowest_over_fastest is not None and pair.n > len(cells):
         times = rounded(pair.slowest_over_fastest, 3)
-        yield f"The slowest transfer {name} takes {times} times as long as the fastest, in the mean over sizes."
+        yield f"The slowest transfer {name} takes {times} × the fastest one's time, in the mean over sizes."  # noqa: RUF001
     if pair.modes.found:
         places = [f"{rounded(mode.mib_per_s, 2)} MiB/s ({rounded(100 * mode.share, 2)} %)" for mode in pair.modes.modes]
         yield f"Rates {name} lie about {_listed(places)}."
@@ -64,7 +64,7 @@ def _say_findings(cells: Sequence[TransferCell], pair: TransferPair) -> Iterator
         if not is_notable(change):
             continue
         times = rounded(change.ratio.value or 1.0, 2)
-        yield f"Since {change.at:%Y-%m-%d %H:%M} UTC, rates {name} are {times} times what they were before."
+        yield f"Since {change.at:%Y-%m-%d %H:%M} UTC, rates {name} are {times} × what they were before."  # noqa: RUF001
     yield from _say_stalls(cells, name)
 
 
