@@ -10,6 +10,7 @@ from stepbench.analysis.transfers.drawn import draw_transfers
 from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.contracts.result import Accounting, Caveat, Clock, Failure, TrialResult, TrialSummary
 from stepbench.costs.transfer_actual import TransferUse, transfer_cost
+from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.records.formats.transfer_columns import TransferColumns
 from stepbench.records.storage.stored_transfers import first_attempts
 
@@ -154,10 +155,33 @@ def _use(evidence: TransferEvidence, functions: tuple[Invocations, ...]) -> Tran
     for row in rows:
         if row.platform == "fargate":
             tasks[row.task or row.sandbox] = tasks.get(row.task or row.sandbox, 0) + (row.transfer_ns or 0)
+    used = functions if known else None
     return TransferUse(
         efs_bytes=sum(row.received_bytes for row in rows if row.source == "efs"),
         s3_requests=sum(row.source == "s3" for row in rows) * evidence.spec.transfer.connections,
-        functions=functions if known else None,
+        functions=used,
+        transitions=None if used is None else trial_transitions(_visits(evidence, used)),
         task_s=tuple(spent / 1e9 for spent in tasks.values()),
         processes=len({(row.number, row.attempt) for row in rows}),
+    )
+
+
+def _visits(evidence: TransferEvidence, used: tuple[Invocations, ...]) -> Visits:
+    plan = evidence.spec.transfer
+    invoked = {each.function: each.invocations for each in used}
+    if evidence.collection is not None:
+        invoked["CollectLogs"] = evidence.collection.calls
+    return Visits(
+        phases=1,
+        needed=1,
+        slices=plan.processes,
+        on_host=False,
+        invoked=invoked,
+        scaled=0,
+        sure=0,
+        utilised=0,
+        missing=len(evidence.missing),
+        transfers=plan.processes,
+        tasks=plan.transfers if "fargate" in plan.platforms else 0,
+        lanes=0,
     )

@@ -23,28 +23,30 @@ class TransferUse(NamedTuple):
     """
     What a trial did.
 
-    functions: from REPORT lines; None where they are incomplete. task_s: the transfers of each Fargate task, together.
-    processes: attempts that stored their rows.
+    functions, transitions: from REPORT lines; None where they are incomplete. task_s: the transfers of each Fargate
+    task, together. processes: attempts that stored their rows.
     """
 
     efs_bytes: int
     s3_requests: int
     functions: tuple[Invocations, ...] | None
+    transitions: int | None
     task_s: tuple[float, ...]
     processes: int
 
 
 NO_LOG = "Lambda's requests and duration: not all invocations left a log line, or another run used the same functions"
 TASK_START = "Fargate's time before and after the reads of a task, above a minute a task"
-TRANSITIONS = "state transitions, heartbeats and logs"
+NO_TRANSITIONS = "state transitions: without log lines nobody knows how often loops were gone through"
+HEARTBEATS = "heartbeats and logs"
 
 
 def transfer_cost(use: TransferUse, deployment: Deployment, estimate_usd: float) -> Cost:
     """Return the trial's cost by what it did; what was not counted is named, and charged by the estimate."""
     billed = bill(*_amounts(use, deployment), region=deployment.region)
-    left_out = [TRANSITIONS, LATER, READS]
+    left_out = [HEARTBEATS, LATER, READS]
     left_out += [TASK_START] if use.task_s else []
-    left_out += [NO_LOG] if use.functions is None else []
+    left_out += [NO_LOG, NO_TRANSITIONS] if use.functions is None else []
     return Cost(
         estimate=estimate_usd,
         actual=billed.total_usd,
@@ -64,6 +66,8 @@ def _amounts(use: TransferUse, deployment: Deployment) -> Iterator[Amount]:
     yield line(prices.FARGATE_VCPU_HOUR, task_hours * FARGATE_VCPU, "a minute a task, or its reads if they took longer")
     yield line(prices.FARGATE_GB_HOUR, task_hours * FARGATE_GB)
     yield line(prices.RESULTS_PUT, use.processes, "the rows of each process")
+    if use.transitions is not None:
+        yield line(prices.STATE_TRANSITION, use.transitions, "counted by states, see the cost guide")
     if use.functions is not None:
         uses = [FunctionUse(each.function, each.invocations, each.billed_gb_s) for each in use.functions]
         yield from function_amounts(uses, arm64=deployment.arm64)
