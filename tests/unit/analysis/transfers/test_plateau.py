@@ -56,3 +56,9 @@ def test_it_may_be_the_clients_own_limit() -> None:
 def test_one_size_tells_nothing() -> None:
     """A rise has two ends."""
     assert find_plateau(with_means(5)).reason == "1 sizes measured < 2"
+
+
+def test_a_few_transfers_tell_nothing() -> None:
+    """Four means with intervals as wide as themselves look level from the first on."""
+    few = [cell.model_copy(update={"n": 4}) for cell in with_means(1, 2, 3)]
+    assert find_plateau(few).reason == "n=4 < 10"

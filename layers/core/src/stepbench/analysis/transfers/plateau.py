@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 TOLERANCE = 0.05
 """So much more is still the same level: of the published S3 the rate rises by 4 % from 250 to 750 MiB."""
+LEAST = 10
+"""Transfers of each size: means of fewer differ by so much that any rate would seem to have levelled off."""
 _ERRORS = 2.5
 """Standard errors that a difference of means has to have; eight sizes are compared with each."""
 
@@ -34,6 +36,8 @@ def find_plateau(cells: Sequence[TransferCell]) -> TransferPlateau:
     known = [cell for cell in cells if cell.mean_mib_per_s.low is not None]
     if len(known) < 2:  # noqa: PLR2004 -- a rise has two ends
         return TransferPlateau(from_mib=None, mib_per_s=None, rises=False, reason=f"{len(known)} sizes measured < 2")
+    if (fewest := min(cell.n for cell in known)) < LEAST:
+        return TransferPlateau(from_mib=None, mib_per_s=None, rises=False, reason=f"n={fewest} < {LEAST}")
     rises = _surpasses(known[-1], known[0], 0.0)
     start = next(
         place
