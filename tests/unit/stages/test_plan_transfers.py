@@ -11,11 +11,11 @@ from tests.samples.services import MemoryServices, stored_trial
 
 from stepbench.contracts.plan import TransferTrial
 from stepbench.contracts.tasks import PlanPhaseInput, PlanPhaseOutput
+from stepbench.contracts.transfer import FILES_SEED, draw_reads
 from stepbench.contracts.transfer_rows import TransferItem
 from stepbench.errors import TargetUnavailableError
 from stepbench.local.memory_services import MemoryBucket
 from stepbench.stages.plan_phase import plan_phase
-from stepbench.stages.plan_transfers import draw_reads
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.transfer.files import file_path, manifest_key
 
@@ -32,7 +32,7 @@ def transfer(**fields: Any) -> TransferTrial:  # noqa: ANN401 -- a plan's JSON
 def planned(plan: TransferTrial, seeded: tuple[int, ...] = SIZES) -> tuple[PlanPhaseOutput, list[TransferItem]]:
     """Return the stage's output, and the items that it stored."""
     files = MemoryBucket()
-    files.objects[manifest_key(plan.seed)] = json.dumps({str(size): f"digest-{size}" for size in seeded}).encode()
+    files.objects[manifest_key(FILES_SEED)] = json.dumps({str(size): f"digest-{size}" for size in seeded}).encode()
     memory = MemoryServices(FakeClock(NOW_NS), {"s3": files}, lead_s=5, files_bucket="files")
     ref = stored_trial(memory.services, plan)
     output = plan_phase(PlanPhaseInput(ref=ref, phase=0), memory.services)
@@ -41,9 +41,9 @@ def planned(plan: TransferTrial, seeded: tuple[int, ...] = SIZES) -> tuple[PlanP
 
 
 def test_each_transfer_is_a_process_on_each_platform_with_a_number_of_its_own() -> None:
-    """Two platforms side by side: 4 transfers are 8 processes, of which two run at once."""
+    """4 transfers on two platforms are 8 processes, of which one runs at a time: none measures another's traffic."""
     output, items = planned(transfer(platforms=["lambda", "fargate"]))
-    assert output.max_concurrency == 2
+    assert output.max_concurrency == 1
     assert [item.writer for item in items] == list(range(8))
     assert [item.platform for item in items] == ["lambda", "fargate"] * 4
     assert [item.refresh for item in items] == [True, False] * 4
@@ -54,7 +54,7 @@ def test_a_process_reads_one_file_from_efs_and_then_from_s3() -> None:
     _, items = planned(transfer(choice="each"))
     (efs, s3) = items[1].reads
     assert (efs.source, s3.source) == ("efs", "s3")
-    assert efs.path == s3.path == file_path(7, 5)
+    assert efs.path == s3.path == file_path(FILES_SEED, 5)
     assert (efs.file_bytes, efs.digest) == (5 * 2**20, "digest-5")
 
 

@@ -28,7 +28,7 @@ class TransferEvidence:
     """
     The evidence of one trial of `transfer` holds all that its analysis reads.
 
-    rows: of all attempts. begun: numbers of processes that gave a sign of life. missing: why the state machine gave a
+    rows: of all attempts. begun: process and attempt that gave a sign of life. missing: why the state machine gave a
     process up, by its number. logged, damaged_lines: the reads as the log has them, by name, and which of its lines
     cannot be read.
     stand_ins: what was measured in place of AWS's, by platform and source. shared: another run used the functions.
@@ -37,7 +37,7 @@ class TransferEvidence:
     spec: TrialSpec
     failure: StateError
     rows: tuple[TransferRow, ...]
-    begun: frozenset[int]
+    begun: frozenset[tuple[int, int]]
     missing: Mapping[int, Failure]
     logged: Mapping[str, TransferRow]
     damaged_lines: tuple[str, ...]
@@ -67,7 +67,7 @@ def gather_transfers(
         spec=spec,
         failure=failure,
         rows=read_transfers(ref, runs),
-        begun=frozenset(_numbers(table, ref.tag)),
+        begun=frozenset(_begun(table, ref.tag)),
         missing={number: Failure(error=error, cause=cause) for (_, number, _), (error, cause) in missing.items()},
         logged=logged,
         damaged_lines=damaged,
@@ -80,7 +80,7 @@ def gather_transfers(
     )
 
 
-def _numbers(table: TrialTable, tag: str) -> set[int]:
-    """Return the numbers of the processes that gave a sign of life."""
+def _begun(table: TrialTable, tag: str) -> set[tuple[int, int]]:
+    """Return the number and the attempt of each process that gave a sign of life."""
     ids = (who.removeprefix(_WRITER) for who in table.beats(tag) if who.startswith(_WRITER))
-    return {layout.attempt_names(each)[1] for each in ids}
+    return {(number, attempt) for _, number, _, attempt in map(layout.attempt_names, ids)}

@@ -9,6 +9,7 @@ from stepbench.analysis.functions import summarise_functions
 from stepbench.analysis.transfers.drawn import draw_transfers
 from stepbench.analysis.transfers.findings import find_transfers
 from stepbench.contracts.result import Accounting, Caveat, Clock, Failure, TrialResult, TrialSummary
+from stepbench.contracts.transfer import MIB
 from stepbench.costs.transfer_actual import TransferUse, transfer_cost
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.records.formats.transfer_columns import TransferColumns
@@ -63,7 +64,7 @@ def _account(evidence: TransferEvidence, rows: tuple[TransferRow, ...], again: i
     plan = evidence.spec.transfer
     counts = {outcome: sum(row.outcome == outcome for row in rows) for outcome in ("ok", "failed", "unknown")}
     stored = {row.number for row in rows}
-    unrecorded = len(plan.sources) * len(evidence.begun - stored)
+    unrecorded = len(plan.sources) * len({number for number, _ in evidence.begun} - stored)
     nothing = dict.fromkeys(
         ("ok_arrived", "failed_arrived", "unknown_arrived", "unrecorded_arrived", "received", "lost", "out_of_order"), 0
     )
@@ -103,6 +104,7 @@ def _caveats(
             remedy="See their errors in the accounting.",
         )
     yield from _missing(evidence, accounting)
+    yield from _died(evidence)
     yield from _starts(evidence, rows)
     yield from _log_differences(evidence)
 
@@ -115,6 +117,17 @@ def _missing(evidence: TransferEvidence, accounting: Accounting) -> Iterator[Cav
         yield Caveat(
             kind="missing_writer", text=text, remedy="Look at RunTransfer's log, and at the account's capacity."
         )
+
+
+def _died(evidence: TransferEvidence) -> Iterator[Caveat]:
+    """Report attempts that left no rows where a later one did: what they broke off may have been the slowest."""
+    stored = {(row.number, row.attempt) for row in evidence.rows}
+    died = {each for each in evidence.begun - stored if each[0] in {number for number, _ in stored}}
+    if died:
+        text = (
+            f"{len(died)} attempts ended without their rows, and the files were read again: what they met is not shown."
+        )
+        yield Caveat(kind="unrecorded", text=text, remedy="Look at RunTransfer's log for what ended them.")
 
 
 def _starts(evidence: TransferEvidence, rows: tuple[TransferRow, ...]) -> Iterator[Caveat]:
@@ -158,12 +171,17 @@ def _use(evidence: TransferEvidence, functions: tuple[Invocations, ...]) -> Tran
     used = functions if known else None
     return TransferUse(
         efs_bytes=sum(row.received_bytes for row in rows if row.source == "efs"),
-        s3_requests=sum(row.source == "s3" for row in rows) * evidence.spec.transfer.connections,
+        s3_requests=sum(_requests(row, evidence.spec.transfer.connections) for row in rows),
         functions=used,
         transitions=None if used is None else trial_transitions(_visits(evidence, used)),
         task_s=tuple(spent / 1e9 for spent in tasks.values()),
         processes=len({(row.number, row.attempt) for row in rows}),
     )
+
+
+def _requests(row: TransferRow, connections: int) -> int:
+    """Return how many requests a read has made; each connection has a MiB at least."""
+    return min(connections, max(1, row.file_bytes // MIB)) if row.source == "s3" and row.connect_ns is not None else 0
 
 
 def _visits(evidence: TransferEvidence, used: tuple[Invocations, ...]) -> Visits:

@@ -7,6 +7,7 @@ Its machines, lease, target, records and report are those of every trial; what i
 from __future__ import annotations
 
 import math
+import random
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
@@ -29,6 +30,8 @@ PUBLISHED_ORDER: tuple[Source, ...] = ("efs", "s3")
 TRANSFERS = "transfers"
 """The one phase of such a trial, and its one window."""
 MIB = 2**20
+FILES_SEED = 7
+"""Of the files' contents, whatever a trial draws: they are made once, and stay."""
 MAX_FILE_MIB = 5_000
 MAX_TRANSFERS = 1_000
 """Numbers of transfers stand where an event has its writer's."""
@@ -38,6 +41,10 @@ LEAST_READ_S = 30
 """No read is given up before, however small its file."""
 START_S = {"lambda": 10, "fargate": 60}
 """What a new sandbox, with the change before it, or a task takes to start; a guess, for the time left."""
+MOST_COLD_AT_ONCE = 10
+"""Each changes the function, one after the other, and Lambda takes few such requests a second of an account."""
+LONGEST_S = 6 * 86_400
+"""The machine gives a trial up after seven days."""
 LONGEST_PROCESS_S = 840
 """Lambda ends a function after 900 s."""
 
@@ -85,7 +92,9 @@ class TransferTrial(Contract):
         allow_inf_nan=False,
         description="From one transfer's start to the next one's, on each platform; 0: as soon as there is room.",
     )
-    concurrency: int = Field(default=1, ge=1, le=500, description="So many transfers at once, on each platform.")
+    concurrency: int = Field(
+        default=1, ge=1, le=500, description="So many processes at once, on all platforms together."
+    )
     cold: Literal["required", "preferred", "no"] = Field(
         default="required",
         description="`required`: the function is changed before each transfer, and a transfer that a used sandbox "
@@ -112,8 +121,13 @@ class TransferTrial(Contract):
 
     @model_validator(mode="after")
     def _is_runnable(self) -> Self:
-        refuse(broken for rule in (_list_rules, _reading_rules) for broken in rule(self))
+        refuse(broken for rule in (_list_rules, _reading_rules, _length_rules) for broken in rule(self))
         return self
+
+    @property
+    def drawn_mib(self) -> dict[Platform, list[int]]:
+        """Return the size of each transfer's file in MiB, by platform, in order."""
+        return {platform: [size for size, _ in draw_reads(self, platform)] for platform in self.platforms}
 
     @property
     def mean_mib(self) -> float:
@@ -122,13 +136,15 @@ class TransferTrial(Contract):
 
     @property
     def length_s(self) -> float:
-        """Return how long the transfers take on AWS, in seconds, where all goes as expected; platforms side by side."""
+        """Return how long the transfers take on AWS, in seconds, where all goes as expected."""
         return self.length_at(EXPECTED_MIB_PER_S, START_S)
 
     def length_at(self, mib_per_s: float, start_s: Mapping[str, float]) -> float:
         """Return the same at another rate, and where starting takes another time, by platform."""
-        each_s = self.mean_mib * len(self.sources) / mib_per_s + max(start_s[platform] for platform in self.platforms)
-        return max(self.every_s * (self.transfers - 1) + each_s, each_s * math.ceil(self.transfers / self.concurrency))
+        read_s = self.mean_mib * len(self.sources) / mib_per_s
+        round_s = [read_s + start_s[platform] for platform in self.platforms]
+        in_turn_s = sum(round_s) * self.transfers / self.concurrency
+        return max(self.every_s * (self.transfers - 1) + max(round_s), in_turn_s)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -170,6 +186,16 @@ def _list_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
                 yield BrokenRule(f"{field}[{place}]", "is listed twice", "Remove one of the two.")
 
 
+def _length_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
+    if trial.length_s > LONGEST_S:
+        message = f"makes a trial of some {trial.length_s / 86_400:,.0f} days, and none goes on for more than six"
+        remedy = "Let a schedule start the plan, with a dataset that its runs are added to."
+        yield BrokenRule("every_s" if trial.every_s else "transfers", message, remedy)
+    if trial.cold == "required" and "lambda" in trial.platforms and trial.concurrency > MOST_COLD_AT_ONCE:
+        message = f"is above {MOST_COLD_AT_ONCE}, and each transfer on Lambda has the function changed before it"
+        yield BrokenRule("concurrency", message, 'Lower it, or set cold to "preferred".')
+
+
 def read_limit_s(file_mib: float) -> float:
     """Return after how many seconds the read of a file is given up."""
     return max(LEAST_READ_S, file_mib / LEAST_MIB_PER_S)
@@ -189,3 +215,19 @@ def _reading_rules(trial: TransferTrial) -> Iterator[BrokenRule]:
         if any(each not in among for each, among in zip(cell, known, strict=True)):
             message = f"is of {cell[1]} on {cell[0]} at {cell[2]} MiB, which the trial does not measure"
             yield BrokenRule(f"published[{place}]", message, "Remove it, or extend the trial.")
+
+
+def draw_reads(plan: TransferTrial, platform: Platform) -> Iterator[tuple[int, tuple[Source, ...]]]:
+    """
+    Yield the size of each transfer's file in MiB, and its sources in their order; the same for the same seed.
+
+    Platforms draw apart from each other, as the published processes did.
+    """
+    rng = random.Random(f"{plan.seed}/{platform}")  # noqa: S311 -- no secret
+    for number in range(plan.transfers):
+        sizes = plan.file_sizes_mib
+        size_mib = rng.choice(sizes) if plan.choice == "random" else sizes[number % len(sizes)]
+        sources = list(plan.sources)
+        if plan.order == "shuffled":
+            rng.shuffle(sources)
+        yield size_mib, tuple(sources)

@@ -86,18 +86,18 @@ class TransferRow(Contract):
     the request for the file is handed to the kernel (S3; after the connection is made) or its first read is (EFS).
     """
 
-    run_id: str
-    trial: int = Field(ge=0)
-    number: int = Field(ge=0, description="Of the process within the trial.")
-    attempt: int = Field(ge=0)
-    place: int = Field(ge=0, description="Of the read within the process, from 0.")
-    due_at_ns: int
-    began_at_ns: int
+    run_id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$", description="A part of files' names.")
+    trial: int = Field(ge=0, le=0xFFFF)
+    number: int = Field(ge=0, lt=2**31, description="Of the process within the trial.")
+    attempt: int = Field(ge=0, le=0xFF)
+    place: int = Field(ge=0, le=0xFF, description="Of the read within the process, from 0.")
+    due_at_ns: int = Field(ge=0, lt=2**63)
+    began_at_ns: int = Field(ge=0, lt=2**63)
     platform: Platform
     source: Source
     path: str
-    file_bytes: int = Field(ge=1)
-    received_bytes: int = Field(ge=0)
+    file_bytes: int = Field(ge=1, lt=2**63)
+    received_bytes: int = Field(ge=0, lt=2**63)
     connect_ns: int | None = Field(default=None, ge=0, description="Name, TCP and TLS together, before the start.")
     first_byte_ns: int | None = Field(default=None, ge=0)
     transfer_ns: int | None = Field(default=None, ge=0, description="To the last byte; None where it has not come.")

@@ -50,6 +50,8 @@ LOGS_GB = Price("logs_ingestion", "CloudWatch Logs ingestion", "GB", "records")
 LOGS_STORED = Price("logs_storage", "CloudWatch Logs storage", "GB month", "records")
 S3_GET = Price("s3_get", "S3 GET requests", "request", "store")
 EFS_READ = Price("efs_read", "EFS elastic throughput, read", "GB", "store")
+EFS_WRITE = Price("efs_write", "EFS elastic throughput, written", "GB", "store")
+TASK_ADDRESS_HOUR = Price("public_ipv4", "Public IPv4 addresses of tasks", "hour", "load")
 FARGATE_VCPU_HOUR = Price("fargate_vcpu_hour", "Fargate vCPU (x86)", "vCPU hour", "load")
 FARGATE_GB_HOUR = Price("fargate_gb_hour", "Fargate memory (x86)", "GB hour", "load")
 

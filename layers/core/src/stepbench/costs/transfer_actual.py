@@ -60,11 +60,13 @@ def transfer_cost(use: TransferUse, deployment: Deployment, estimate_usd: float)
 
 
 def _amounts(use: TransferUse, deployment: Deployment) -> Iterator[Amount]:
+    vcpu = float(deployment.options.get("FargateCpu") or FARGATE_VCPU * 1_024) / 1_024
+    memory_gb = float(deployment.options.get("FargateMemory") or FARGATE_GB * 1_024) / 1_024
     task_hours = sum(max(FARGATE_LEAST_S, spent_s) for spent_s in use.task_s) / 3_600
     yield line(prices.EFS_READ, use.efs_bytes / 1e9)
     yield line(prices.S3_GET, use.s3_requests)
-    yield line(prices.FARGATE_VCPU_HOUR, task_hours * FARGATE_VCPU, "a minute a task, or its reads if they took longer")
-    yield line(prices.FARGATE_GB_HOUR, task_hours * FARGATE_GB)
+    yield line(prices.FARGATE_VCPU_HOUR, task_hours * vcpu, "a minute a task, or its reads if they took longer")
+    yield line(prices.FARGATE_GB_HOUR, task_hours * memory_gb)
     yield line(prices.RESULTS_PUT, use.processes, "the rows of each process")
     if use.transitions is not None:
         yield line(prices.STATE_TRANSITION, use.transitions, "counted by states, see the cost guide")

@@ -74,7 +74,8 @@ def build_driver(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
 def lease_target(spec: TrialSpec, settings: Settings) -> str:
     """Return the name under which a trial holds its store, so that no two trials measure one store at a time."""
     target = spec.plan.target
-    return f"{target.store}#{target.endpoint or room_of(target).lease(spec, settings)}"
+    own = None if isinstance(target, FilesTarget) else target.endpoint  # whose function and file system are the stack's
+    return f"{target.store}#{own or room_of(target).lease(spec, settings)}"
 
 
 def _admit_endpoint(spec: TrialSpec, settings: Settings) -> None:

@@ -11,6 +11,7 @@ from stepbench.local.fetching import write_file
 from stepbench.records.formats.transfer_lines import read_lines
 from stepbench.records.formats.transfer_parquet import columns_of, stand_ins_of
 from stepbench.records.storage import layout
+from stepbench.records.storage.stored_transfers import first_attempts
 from stepbench.records.storage.transfer_datasets import dataset_files, dataset_names, read_span
 from stepbench.report.transfers import Transfers, transfer_view
 
@@ -59,9 +60,17 @@ def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
     except UnicodeDecodeError as error:
         remedy = "Name a file of NDJSON in UTF-8."
         raise PlanError([Problem("FILE", f'"{path}"', f"is no text: {error}", remedy)]) from error
-    rows = read_lines(text, path.name)
+    rows = _counted(read_lines(text, path.name))
     _put_all(dataset_files(name, rows), out)
     return rows
+
+
+def _counted(rows: tuple[TransferRow, ...]) -> tuple[TransferRow, ...]:
+    """Return the rows that a trial counts, of each trial: a process that was run again counts once."""
+    of_trial: dict[tuple[str, int], list[TransferRow]] = {}
+    for row in rows:
+        of_trial.setdefault((row.run_id, row.trial), []).append(row)
+    return tuple(row for each in of_trial.values() for row in first_attempts(tuple(each))[0])
 
 
 def _put_all(files: Mapping[str, bytes], out: Path) -> None:

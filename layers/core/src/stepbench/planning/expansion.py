@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.contracts.identity import trial_tag
-from stepbench.contracts.plan import Plan, TrialSpec
+from stepbench.contracts.plan import Plan, TransferTrial, TrialSpec
 from stepbench.costs import estimate
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.matrix import Combination, MatrixError, combinations
@@ -98,6 +98,8 @@ def expanded(plan: Plan) -> tuple[Expanded, ...]:
 
 
 def _repeated(trial: AnyTrial, repeat: int) -> AnyTrial:
+    if isinstance(trial, TransferTrial):
+        return trial.model_copy(update={"seed": (trial.seed + repeat) % SEEDS})
     update: dict[str, Any] = {"seed": (trial.seed + repeat) % SEEDS, "phases": trial.run_phases}
     if trial.workload is not None:
         seed = (trial.workload.seed + repeat) % SEEDS

@@ -58,12 +58,12 @@ def await_target(task: AwaitTargetInput, services: Services, *, build: BuildDriv
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
+    if spec.plan.experiment == "transfer":
+        return AwaitTargetOutput(ready=True)  # SeedFiles has seen each file, for as long as that took
     if services.clock.now_ns() / 1e9 > task.ready_by.timestamp():
         by = f"{task.ready_by:%Y-%m-%d %H:%M:%S} UTC"
         message = f"{_what(spec)} by {by}{_last_error(spec, services, build)}: {_hint(spec)}"
         raise TargetUnavailableError(message)
-    if spec.plan.experiment == "transfer":
-        return AwaitTargetOutput(ready=True)  # SeedFiles has seen each file
     call_ends_ns = services.clock.now_ns() + CALL_LIMIT_S * _SECOND_NS
     if spec.plan.pull and not _await_watcher(spec, services, call_ends_ns):
         return AwaitTargetOutput(ready=False)

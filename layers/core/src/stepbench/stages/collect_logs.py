@@ -17,6 +17,7 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import CollectLogsInput, CollectLogsOutput
+from stepbench.contracts.transfer import TransferTrial
 from stepbench.records.formats.report_lines import PATTERN, LogCollection, ReportPage, parse_reports
 from stepbench.records.formats.t4_lines import is_logged, t4_filter
 from stepbench.records.formats.transfer_log import transfer_filter
@@ -177,8 +178,10 @@ def collect_logs(task: CollectLogsInput, services: Services) -> CollectLogsOutpu
 def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
     plan, prefix = services.trial(ref).plan, services.settings.function_prefix
     groups: tuple[str, ...]
-    if plan.experiment == "transfer":
-        receiver, groups = TRANSFER, (_function_group(TRANSFER, prefix), f"/aws/ecs/{prefix}-{TRANSFER}Task")
+    if isinstance(plan, TransferTrial):  # of a group that a stack does not have, no function may even ask
+        receiver = TRANSFER
+        of_platform = {"lambda": _function_group(TRANSFER, prefix), "fargate": f"/aws/ecs/{prefix}-{TRANSFER}Task"}
+        groups = tuple(of_platform[platform] for platform in plan.platforms)
     else:
         receiver, printing = plan.target.receiver, WATCHER if plan.pull else RECEIVER
         groups = () if plan.log_t4 == "none" else (_function_group(printing, prefix),)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-import random
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.tasks import PlanPhaseOutput
-from stepbench.contracts.transfer import read_limit_s
+from stepbench.contracts.transfer import FILES_SEED, draw_reads, read_limit_s
 from stepbench.contracts.transfer_rows import TransferItem
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import RunStore
-from stepbench.transfer.files import file_reads, manifest_key
+from stepbench.transfer.files import file_reads, stored_digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.transfer import Platform, Source, TransferTrial
     from stepbench.stages.services import Services
 
 PHASE = 0
@@ -36,7 +34,7 @@ def plan_transfers(spec: TrialSpec, services: Services) -> PlanPhaseOutput:
     """
     plan, settings = spec.transfer, services.settings
     start_at_ns = services.clock.now_ns() + math.ceil(settings.lead_s * _SECOND_NS)
-    digests = _read_digests(plan.seed, services)
+    digests = stored_digests(RunStore(services.aws("s3"), settings.files_bucket), FILES_SEED)
     if missing := sorted(set(plan.file_sizes_mib) - digests.keys()):
         message = f"files of {', '.join(map(str, missing))} MiB have not been made; see SeedFiles' log"
         raise TargetUnavailableError(message)
@@ -47,15 +45,8 @@ def plan_transfers(spec: TrialSpec, services: Services) -> PlanPhaseOutput:
     return PlanPhaseOutput(
         items_bucket=services.runs.bucket,
         items_key=items_key,
-        max_concurrency=plan.concurrency * len(plan.platforms),
+        max_concurrency=plan.concurrency,
     )
-
-
-def _read_digests(seed: int, services: Services) -> dict[int, str]:
-    """Return the digests of the files that `SeedFiles` has made, by size in MiB."""
-    files = RunStore(services.aws("s3"), services.settings.files_bucket)
-    found: dict[str, str] = files.find_json(manifest_key(seed)) or {}
-    return {int(file_mib): digest for file_mib, digest in found.items()}
 
 
 def _items(spec: TrialSpec, digests: Mapping[int, str], start_at_ns: int, bucket: str) -> Iterator[TransferItem]:
@@ -70,7 +61,7 @@ def _items(spec: TrialSpec, digests: Mapping[int, str], start_at_ns: int, bucket
                 ref=spec.ref,
                 writer=number * len(plan.platforms) + place,
                 platform=platform,
-                reads=file_reads(sources, size_mib, plan.seed, digests),
+                reads=file_reads(sources, size_mib, FILES_SEED, digests),
                 bucket=bucket,
                 endpoint=plan.target.endpoint or "",
                 connections=plan.connections,
@@ -80,19 +71,3 @@ def _items(spec: TrialSpec, digests: Mapping[int, str], start_at_ns: int, bucket
                 due_ns=due_ns,
                 wait_until=datetime.fromtimestamp(due_ns / _SECOND_NS, UTC),
             )
-
-
-def draw_reads(plan: TransferTrial, platform: Platform) -> Iterator[tuple[int, tuple[Source, ...]]]:
-    """
-    Yield the size of each transfer's file in MiB, and its sources in their order; the same for the same seed.
-
-    Platforms draw apart from each other, as the published processes did.
-    """
-    rng = random.Random(f"{plan.seed}/{platform}")  # noqa: S311 -- no secret
-    for number in range(plan.transfers):
-        sizes = plan.file_sizes_mib
-        size_mib = rng.choice(sizes) if plan.choice == "random" else sizes[number % len(sizes)]
-        sources = list(plan.sources)
-        if plan.order == "shuffled":
-            rng.shuffle(sources)
-        yield size_mib, tuple(sources)

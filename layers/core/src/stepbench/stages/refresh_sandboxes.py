@@ -22,6 +22,8 @@ VARIABLE = "REFRESHED"
 LIMIT_S = 100
 """For all of it; a change takes a second or two, of a function in a VPC more, and others' may be before it."""
 POLL_S = 0.5
+UNKNOWN = "Unknown"
+PENDING = frozenset({"InProgress", UNKNOWN})
 BUSY = frozenset({"ResourceConflictException", "PreconditionFailedException", "TooManyRequestsException"})
 """Another change is under way, or was made between our look and our change; or Lambda wants fewer requests."""
 
@@ -36,21 +38,39 @@ def refresh_sandboxes(task: RefreshSandboxesInput, services: Services) -> Refres
     client, name = services.aws("lambda"), f"{services.settings.function_prefix}-{FUNCTION}"
     until_ns = services.clock.now_ns() + LIMIT_S * 10**9
     value = f"{task.ref.tag}-{task.number}-{services.clock.now_ns()}"
+    first: str | None = None
     changed = False
     while services.clock.now_ns() < until_ns:
-        found = client.get_function_configuration(FunctionName=name)
+        found = _look(client, name)
         status = found.get("LastUpdateStatus", "Successful")
-        if changed and status == "Successful":
-            return RefreshSandboxesOutput(changed_to=value)
+        current = _value(found)
+        first = current if first is None and status == "Successful" else first
+        if status == "Successful" and (changed or (first is not None and current != first)):
+            return RefreshSandboxesOutput(changed_to=current)  # one's own change, or another that began after the call
         if changed and status == "Failed":
             message = f"the change of {name} failed: {found.get('LastUpdateStatusReason', 'Lambda does not say why')}"
             raise TargetUnavailableError(message)
-        if not changed and status != "InProgress" and _change(client, found, value):
+        if not changed and status not in PENDING and _change(client, found, value):
             changed = True
             continue
         services.clock.sleep(POLL_S)
     message = f"{name} could not be changed within {LIMIT_S} s; see its state in the Lambda console"
     raise TargetUnavailableError(message)
+
+
+def _look(client: Any, name: str) -> dict[str, Any]:  # noqa: ANN401 -- a boto3 client
+    """Return the function's configuration; where Lambda wants fewer requests, that it is to be asked again."""
+    try:
+        found: dict[str, Any] = client.get_function_configuration(FunctionName=name)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in BUSY:
+            return {"LastUpdateStatus": UNKNOWN}
+        raise
+    return found
+
+
+def _value(found: dict[str, Any]) -> str:
+    return str(found.get("Environment", {}).get("Variables", {}).get(VARIABLE, ""))
 
 
 def _change(client: Any, found: dict[str, Any], value: str) -> bool:  # noqa: ANN401 -- a boto3 client

@@ -18,12 +18,14 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.contracts.transfer import FILES_SEED
 from stepbench.contracts.transfer_rows import SeedFilesInput, SeedFilesOutput
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage.run_store import RunStore
+from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.transfer.contents import digest_of, pieces
 from stepbench.transfer.digest import MIB
-from stepbench.transfer.files import digest_path, file_path, manifest_key
+from stepbench.transfer.files import digest_path, file_path, manifest_key, stored_digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.transfer import TransferTrial
     from stepbench.stages.services import Services
 
+SEEDER = "seeder"
+"""As its sign of life is named: who clears up waits for it."""
 BUDGET_S = 240
 """After which no other file is begun in this call; the largest takes some two minutes."""
 PART_MIB = 16
@@ -51,30 +55,27 @@ def seed_files(task: SeedFilesInput, services: Services) -> SeedFilesOutput:
     """
     plan = services.trial(task.ref).transfer
     until_ns = services.clock.now_ns() + BUDGET_S * 10**9
-    digests = _known_digests(services, plan.seed)
+    digests = read_digests(services, FILES_SEED)
     for file_mib in sorted(set(plan.file_sizes_mib)):
         if services.clock.now_ns() > until_ns:
             return SeedFilesOutput(done=False)
-        digest = digests.get(file_mib) or digest_of(plan.seed, file_mib)
+        digest = digests.get(file_mib) or digest_of(FILES_SEED, file_mib)
+        refuse_if_cancelled(task.ref.tag, services)
+        services.table.beat(task.ref.tag, SEEDER, {})
         with _as_unavailable():
             _seed_file(plan, services, file_mib, digest)
-        _keep_digest(services, plan.seed, file_mib, digest)
+        _keep_digest(services, FILES_SEED, file_mib, digest)
     return SeedFilesOutput(done=True)
 
 
 def read_digests(services: Services, seed: int) -> dict[int, str]:
     """Return the digests of the files of a seed, by size in MiB; of those that have been made so far."""
-    return _known_digests(services, seed)
-
-
-def _known_digests(services: Services, seed: int) -> dict[int, str]:
-    found: dict[str, str] = _manifests(services).find_json(manifest_key(seed)) or {}
-    return {int(file_mib): digest for file_mib, digest in found.items()}
+    return stored_digests(_manifests(services), seed)
 
 
 def _keep_digest(services: Services, seed: int, file_mib: int, digest: str) -> None:
     """Add one; again, if somebody else has written the manifest meanwhile without it."""
-    while (known := _known_digests(services, seed)).get(file_mib) != digest:
+    while (known := read_digests(services, seed)).get(file_mib) != digest:
         document = {str(size): each for size, each in sorted({**known, file_mib: digest}.items())}
         _manifests(services).put_json(manifest_key(seed), document)
 
@@ -95,15 +96,15 @@ def _seed_file(plan: TransferTrial, services: Services, file_mib: int, digest: s
         bucket = settings.files_bucket
         if endpoint:
             _make_bucket(client, bucket)
-        if not _is_in_bucket(client, bucket, file_path(plan.seed, file_mib), file_mib, digest):
-            _upload(client, bucket, plan.seed, file_mib, digest)
+        if not _is_in_bucket(client, bucket, file_path(FILES_SEED, file_mib), file_mib, digest):
+            _upload(client, bucket, FILES_SEED, file_mib, digest)
     if "efs" in plan.sources:
         if not settings.files_folder:
             message = "this stack has no mounted folder of files: deploy it with EFS, or set FILES_FOLDER"
             raise TargetUnavailableError(message)
         folder = Path(settings.files_folder)
-        if not _is_in_folder(folder, plan.seed, file_mib, digest):
-            _write(folder, plan.seed, file_mib, digest)
+        if not _is_in_folder(folder, FILES_SEED, file_mib, digest):
+            _write(folder, FILES_SEED, file_mib, digest)
 
 
 @lru_cache(maxsize=4)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from stepbench.contracts.transfer import Source
+    from stepbench.records.storage.run_store import RunStore
 
 Digests = dict[int, str]
 """By size in MiB."""
@@ -29,6 +30,12 @@ def digest_path(seed: int, file_mib: int) -> str:
 def manifest_key(seed: int) -> str:
     """Return the key, in the bucket of files, of the digests of all files of a seed: JSON, by size in MiB."""
     return f"files/{seed}/digests.json"
+
+
+def stored_digests(files: RunStore, seed: int) -> dict[int, str]:
+    """Return the digests of the files of a seed that have been made, by size in MiB; `files` is their bucket."""
+    found: dict[str, str] = files.find_json(manifest_key(seed)) or {}
+    return {int(file_mib): digest for file_mib, digest in found.items()}
 
 
 def file_reads(sources: Iterable[Source], file_mib: int, seed: int, digests: Mapping[int, str]) -> tuple[FileRead, ...]:

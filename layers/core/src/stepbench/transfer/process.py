@@ -122,11 +122,13 @@ class Process:
                 row = self._read(place, file)
                 self.rows.append(row)
                 print_line(transfer_line(self._item.ref.tag, row))
-        finally:
+        finally:  # also of a process that fails between two reads
             self._sandbox.served += 1
-            watcher.end()
-        rows = TransferRows(rows=tuple(self.rows))
-        self._store(rows)
+            rows = TransferRows(rows=tuple(self.rows))
+            try:
+                self._store(rows)
+            finally:
+                watcher.end()  # who clears up waits until the rows are stored
         return rows
 
     def progress(self) -> dict[str, int]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _BOUNDS = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1}, s3={"addressing_style": "path"})
 AMAZON = {"s3": "Amazon S3", "efs": "Amazon EFS"}
+_MISSING = frozenset({"404", "NoSuchBucket"})
 _REFUSED = frozenset({"401", "403"})
 
 
@@ -86,6 +87,8 @@ class FilesDriver:
             answer = dict(client.head_bucket(Bucket=bucket))
         except ClientError as error:
             message = f"{where}: bucket {bucket} cannot be used: {error}"
+            if endpoint and error.response["Error"]["Code"] in _MISSING:
+                return {"ResponseMetadata": error.response["ResponseMetadata"]}  # `SeedFiles` makes it there
             if error.response["Error"]["Code"] in _REFUSED:
                 raise TargetUnreachableError(message) from error
             raise TargetUnavailableError(message) from error

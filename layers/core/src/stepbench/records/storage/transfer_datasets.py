@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.transfer_parquet import (
@@ -132,17 +133,30 @@ def read_span(name: str, objects: Objects, span: Span | None = None, columns: Se
 
 def _all_stand_ins(tables: Mapping[str, pa.Table]) -> dict[str, str]:
     """Return what stood in for what in all files: rates of a local folder and of EFS make no distribution together."""
-    found: dict[str, str] | None = None
+    found: dict[str, str] = {}
+    measured: set[str] = set()
     for key, table in tables.items():
-        own = stand_ins_of(table)
-        if found is not None and own != found:
+        own, about = stand_ins_of(table), _measured(table)
+        differ = {what for what in about & measured if own.get(what) != found.get(what)}
+        if differ:
             message = (
                 f"{key} was measured with {_words(own)}, and earlier files with {_words(found)}. "
                 "Name a span of days on which all was measured alike, or keep two datasets."
             )
             raise CorruptRecordsError(message)
-        found = own
-    return found or {}
+        found |= own
+        measured |= about
+    return found
+
+
+def _measured(table: pa.Table) -> set[str]:
+    """Return which platforms and sources a file has rows of: what stands in for others is no matter of its."""
+    return {
+        str(each)
+        for name in ("platform", "source")
+        if name in table.column_names
+        for each in pc.unique(table[name]).to_pylist()
+    }
 
 
 def _words(stand_ins: Mapping[str, str]) -> str:
