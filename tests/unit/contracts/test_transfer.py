@@ -51,6 +51,8 @@ def test_a_schedule_takes_at_least_its_pauses() -> None:
         ({"writers": 2}, "trials[0].writers", "Known here"),
         ({"cold": "maybe"}, "trials[0].cold", '"required"'),
         ({"transfers": 0}, "trials[0].transfers", "at least 1"),
+        ({"transfers": 720, "every_s": 3_600}, "trials[0].every_s", "schedule"),
+        ({"concurrency": 11}, "trials[0].concurrency", '"preferred"'),
         (
             {"published": [{"platform": "fargate", "source": "s3", "file_size_mib": 1, "metric": "mean", "value": 1,
                             "citation": "x"}]},
@@ -92,14 +94,14 @@ def test_a_matrix_varies_a_field_of_transfers() -> None:
 
 
 def test_the_estimate_grows_with_what_is_read_from_efs() -> None:
-    """Elastic throughput is the biggest line of large files: 4 x 1,000 MiB at $0.03 a GB is $0.126."""
+    """Elastic throughput is the biggest line of large files: 4 x 1,000 MiB at $0.03 a GB is $0.126, and the file once for 0.063."""
     from_efs = check_budget(plan_of(sources=["efs"], file_sizes_mib=[1_000]))
     from_s3 = check_budget(plan_of(sources=["s3"], file_sizes_mib=[1_000]))
-    assert from_efs - from_s3 == pytest.approx(4 * 1_000 * 2**20 / 1e9 * 0.03, rel=0.01)
+    assert from_efs - from_s3 == pytest.approx((4 * 0.03 + 0.06) * 1_000 * 2**20 / 1e9, rel=0.01)
 
 
 def test_a_month_over_its_budget_is_refused_with_its_biggest_line() -> None:
-    """30 days, hourly, of files of 750 MiB on both platforms."""
-    trial = {"experiment": "transfer", "transfers": 720, "every_s": 3_600, "platforms": ["lambda", "fargate"]}
+    """As many as an hourly month has, on both platforms."""
+    trial = {"experiment": "transfer", "transfers": 720, "platforms": ["lambda", "fargate"]}
     with pytest.raises(PlanError, match="biggest line"):
         check_budget(parse_plan(json.dumps({"name": "x", "trials": [trial], "budget_usd": 1})))

@@ -30,7 +30,7 @@ PAGE = Path(__file__).parents[4] / "docs/datasets.md"
 _NS = st.integers(0, 2**62)
 ROWS = st.builds(
     row,
-    number=st.integers(0, 2**40),
+    number=st.integers(0, 2**31 - 1),
     transfer_ns=st.none() | _NS,
     first_byte_ns=st.none() | _NS,
     mib_ns=st.lists(_NS, max_size=5).map(tuple),

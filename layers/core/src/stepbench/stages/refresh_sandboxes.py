@@ -46,7 +46,7 @@ def refresh_sandboxes(task: RefreshSandboxesInput, services: Services) -> Refres
         current = _value(found)
         first = current if first is None and status == "Successful" else first
         if status == "Successful" and (changed or (first is not None and current != first)):
-            return RefreshSandboxesOutput(changed_to=current)  # one's own change, or another that began after the call
+            return RefreshSandboxesOutput(changed_to=value if changed else current)  # or another's, later than the call
         if changed and status == "Failed":
             message = f"the change of {name} failed: {found.get('LastUpdateStatusReason', 'Lambda does not say why')}"
             raise TargetUnavailableError(message)
