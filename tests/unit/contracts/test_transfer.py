@@ -94,7 +94,7 @@ def test_a_matrix_varies_a_field_of_transfers() -> None:
 
 
 def test_the_estimate_grows_with_what_is_read_from_efs() -> None:
-    """Elastic throughput is the biggest line of large files: 4 x 1,000 MiB at $0.03 a GB is $0.126, and the file once for 0.063."""
+    """4 x 1,000 MiB read at $0.03 a GB are $0.126, and the file is written once for $0.063."""
     from_efs = check_budget(plan_of(sources=["efs"], file_sizes_mib=[1_000]))
     from_s3 = check_budget(plan_of(sources=["s3"], file_sizes_mib=[1_000]))
     assert from_efs - from_s3 == pytest.approx((4 * 0.03 + 0.06) * 1_000 * 2**20 / 1e9, rel=0.01)

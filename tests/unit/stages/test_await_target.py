@@ -8,7 +8,7 @@ from tests.samples.records import t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
 from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
-from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.plan import TransferTrial, TrialRef
 from stepbench.contracts.tasks import AwaitTargetInput
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.preload import PRELOAD_WRITER
@@ -319,3 +319,11 @@ def test_a_store_that_is_not_ready_yet_refuses_nothing() -> None:
     scene = Scene(operations(1))
     assert not scene.ready(MemoryDriver(scene.clock, ready_after=10_000))
     assert scene.waited_s() >= CALL_LIMIT_S
+
+
+def test_transfers_are_ready_however_long_their_files_took() -> None:
+    """SeedFiles may take longer than a trigger has to deliver, and has seen every file."""
+    memory = MemoryServices(FakeClock(NOW_S * SECOND_NS))
+    plan = TransferTrial.model_validate({"experiment": "transfer", "transfers": 1})
+    task = AwaitTargetInput(ref=stored_trial(memory.services, plan), ready_by=datetime.fromtimestamp(NOW_S - 1, UTC))
+    assert await_target(task, memory.services).ready

@@ -9,7 +9,7 @@ from botocore.stub import ANY, Stubber
 from tests.samples.records import t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
-from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.plan import TransferTrial, TrialRef
 from stepbench.contracts.tasks import CollectLogsInput
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.formats.report_lines import PATTERN, LogCollection, ReportPage
@@ -337,3 +337,24 @@ def test_a_full_page_without_a_token_is_followed_by_time(logs: Logs, monkeypatch
     logs.t4_page("ReceiveEvents", "d", startTime=NOW_MS + 2)
     assert logs.collect() is None
     assert (logs.t4_logs(), logs.collection.t4_expected, logs.collection.t4_seen) == ([2, 2, 2, 1], 4, 4)
+
+
+@pytest.mark.parametrize("platforms", [("lambda",), ("fargate",), ("lambda", "fargate")])
+def test_of_transfers_only_groups_of_their_platforms_are_read(platforms: tuple[str, ...]) -> None:
+    """A stack without tasks has no right to ask for their group, and a refusal would fail the trial."""
+    asked: list[str] = []
+
+    class Quiet:
+        """CloudWatch Logs without a line."""
+
+        def filter_log_events(self, **request: Any) -> dict[str, Any]:  # noqa: ANN401 -- parameters
+            """Answer with nothing."""
+            asked.append(request["logGroupName"])
+            return {"events": []}
+
+    memory = MemoryServices(FakeClock(NOW_NS), aws={"logs": Quiet()}, function_prefix="stack")
+    plan = TransferTrial.model_validate({"experiment": "transfer", "transfers": 1, "platforms": platforms})
+    assert collect_logs(CollectLogsInput(ref=stored_trial(memory.services, plan)), memory.services).done
+    assert ("/aws/ecs/stack-RunTransferTask" in asked) == ("fargate" in platforms)
+    assert "/aws/lambda/stack-SeedFiles" in asked
+    assert "/aws/lambda/stack-RunWriter" not in asked
