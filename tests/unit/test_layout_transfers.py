@@ -237,8 +237,8 @@ def test_the_machine_may_run_stop_and_see_its_tasks_and_no_others() -> None:
 
 def test_the_machine_may_make_the_managed_rule_whether_there_are_tasks_or_not() -> None:
     """AWS asks for that right when a machine with `.sync` is made, and refuses the machine, whatever it will run."""
-    (policy,) = RESOURCES["TrialRole"]["Properties"]["Policies"]
-    given = [each for each in policy["PolicyDocument"]["Statement"] if "Fn::If" not in each]
+    (own,) = (each for each in RESOURCES["TrialStateMachine"]["Properties"]["Policies"] if "Statement" in each)
+    given = [each for each in own["Statement"] if "Fn::If" not in each]
     rules = [each for each in given if "StepFunctionsGetEventsForECSTaskRule" in str(each["Resource"])]
     assert [sorted(each["Action"]) for each in rules] == [
         ["events:DescribeRule", "events:PutRule", "events:PutTargets"]
