@@ -52,7 +52,15 @@ def seed_files(task: SeedFilesInput, services: Services) -> SeedFilesOutput:
 
     Raises:
         TargetUnavailableError: the bucket or the folder cannot be written, or the stack has none.
+        TrialCancelledError: the trial is to stop; the file that was under way is there.
     """
+    try:
+        return _seed_in_time(task, services)
+    finally:
+        services.table.end_beat(task.ref.tag, SEEDER, {})
+
+
+def _seed_in_time(task: SeedFilesInput, services: Services) -> SeedFilesOutput:
     plan = services.trial(task.ref).transfer
     until_ns = services.clock.now_ns() + BUDGET_S * 10**9
     digests = read_digests(services, FILES_SEED)
