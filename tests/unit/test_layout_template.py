@@ -439,7 +439,7 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
         "ScaleTarget": {"ReadTrial", "WriteDocuments", "ChangeCapacity"},
         "PlanPhase": {"ReadTrial", "WriteDocuments"},
         "RunWriter": RECORDING | {"WriteTarget"},
-        "SeedFiles": {"ReadTrial"},
+        "SeedFiles": {"ReadTrial", "WriteItems"},
         "RefreshSandboxes": set(),
         "RunTransfer": {"RunTransfer"},
         "CheckPrecision": {"ReadTrial", "WriteDocuments", "WriteItems"},
