@@ -133,6 +133,18 @@ def test_a_used_sandbox_is_told_where_a_new_one_was_required() -> None:
     assert "cold_starts" not in Stored(cold="no").kinds()
 
 
+def test_a_used_sandbox_is_not_measured_where_a_new_one_was_required() -> None:
+    """Its rate is another question's answer."""
+    for cold, n in (("required", 1), ("preferred", 2)):
+        stored = Stored(cold=cold)
+        stored.process(0)
+        stored.process(1, cold=False, served=1)
+        found = stored.result().summary.transfers
+        assert found is not None
+        assert {cell.n for cell in found.cells} == {n}
+        assert found.accounting.warm == 2
+
+
 def test_what_stands_in_for_aws_is_told() -> None:
     """A local folder's rate would be taken for EFS's."""
     stored = Stored()

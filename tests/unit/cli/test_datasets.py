@@ -13,6 +13,7 @@ from stepbench.cli import main
 from stepbench.contracts.transfer_result import TransferFindings
 from stepbench.local.datasets import FolderObjects
 from stepbench.records.formats.transfer_lines import format_lines
+from stepbench.records.formats.transfer_parquet import stand_ins_of
 from stepbench.records.storage.transfer_datasets import read_span
 
 if TYPE_CHECKING:
@@ -50,6 +51,31 @@ def test_our_own_rows_join_their_run() -> None:
     Path("ours.ndjson").write_text(format_lines([row(), row(trial=1)]))
     assert main(["import", "ours.ndjson", "--dataset", "ours"]) == 0
     assert [path.name for path in sorted(OUT.rglob("*.parquet"))] == ["run-0000.parquet", "run-0001.parquet"]
+
+
+def test_what_a_trial_has_noted_beside_its_rows_is_imported_with_them() -> None:
+    """A local folder's rates would else be taken for EFS's."""
+    Path("ours.ndjson").write_text(format_lines([row(source="efs")]))
+    Path("provider.json").write_text(json.dumps({"stand_ins": {"efs": "local file system"}}))
+    assert main(["import", "ours.ndjson", "--dataset", "ours"]) == 0
+    assert stand_ins_of(read_span("ours", FolderObjects(OUT))) == {"efs": "local file system"}
+
+
+def test_a_process_that_was_run_again_is_imported_once() -> None:
+    """A trial's file has the rows of all attempts; what it counts is the first that left any."""
+    Path("ours.ndjson").write_text(format_lines([row(), row(attempt=1)]))
+    assert main(["import", "ours.ndjson", "--dataset", "ours"]) == 0
+    assert read_span("ours", FolderObjects(OUT)).num_rows == 1
+
+
+@pytest.mark.parametrize("run_id", ["../../other/day=2023-11-14/victim", "a/b", "", ".hidden"])
+def test_a_run_s_name_leads_into_no_other_folder(run_id: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It becomes a part of the file's name."""
+    line = json.loads(format_lines([row()]))
+    Path("hostile.ndjson").write_text(json.dumps({**line, "run_id": run_id}))
+    assert main(["import", "hostile.ndjson", "--dataset", "ours"]) == 2
+    assert "line 1, run_id" in capsys.readouterr().err
+    assert not list(OUT.rglob("*.parquet"))
 
 
 @pytest.mark.parametrize(

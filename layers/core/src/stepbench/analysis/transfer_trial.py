@@ -33,7 +33,7 @@ def transfer_result(evidence: TransferEvidence) -> TrialResult:
     spec, plan = evidence.spec, evidence.spec.transfer
     rows, again = first_attempts(evidence.rows)
     columns = TransferColumns.of(rows)
-    findings = find_transfers(columns, offered=plan.reads, seed=plan.seed)
+    findings = find_transfers(columns, offered=plan.reads, seed=plan.seed, cold_only=plan.cold == "required")
     accounting = _account(evidence, rows, again)
     failure = evidence.failure.failure() or _nothing_measured(findings)
     functions = summarise_functions(evidence.pages)
@@ -133,7 +133,7 @@ def _died(evidence: TransferEvidence) -> Iterator[Caveat]:
 def _starts(evidence: TransferEvidence, rows: tuple[TransferRow, ...]) -> Iterator[Caveat]:
     warm = sum(row.cold is False for row in rows)
     if warm and evidence.spec.transfer.cold == "required":
-        text = f"{warm} of {len(rows)} reads were made by a sandbox that had served before."
+        text = f"{warm} of {len(rows)} reads were made by a sandbox that had served before; they are not measured."
         yield Caveat(
             kind="cold_starts", text=text, remedy="Lower concurrency, so that no transfer meets another's sandbox."
         )

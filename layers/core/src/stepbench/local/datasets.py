@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.transfers.drawn import draw_transfers
@@ -61,8 +62,17 @@ def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
         remedy = "Name a file of NDJSON in UTF-8."
         raise PlanError([Problem("FILE", f'"{path}"', f"is no text: {error}", remedy)]) from error
     rows = _counted(read_lines(text, path.name))
-    _put_all(dataset_files(name, rows), out)
+    _put_all(dataset_files(name, rows, _stand_ins_beside(path)), out)
     return rows
+
+
+def _stand_ins_beside(path: Path) -> dict[str, str]:
+    """Return what stood in for AWS, as the trial has noted it beside its rows; nothing where there is no note."""
+    try:
+        noted: dict[str, dict[str, str]] = json.loads((path.parent / "provider.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return noted.get("stand_ins", {})
 
 
 def _counted(rows: tuple[TransferRow, ...]) -> tuple[TransferRow, ...]:
@@ -74,16 +84,19 @@ def _counted(rows: tuple[TransferRow, ...]) -> tuple[TransferRow, ...]:
 
 
 def _put_all(files: Mapping[str, bytes], out: Path) -> None:
-    """Store all files or none: what was stored before one that the disk does not take is removed again."""
+    """Store all files or none: before one that the disk does not take, all is put back as it was."""
     objects = FolderObjects(out)
-    stored: list[str] = []
+    before: dict[str, bytes | None] = {}
     try:
         for key, content in files.items():
+            before[key] = objects.get_bytes(key) if (out / key).is_file() else None
             objects.put_bytes(key, content)
-            stored.append(key)
     except OSError:
-        for key in stored:
-            (out / key).unlink(missing_ok=True)
+        for key, earlier in before.items():
+            if earlier is None:
+                (out / key).unlink(missing_ok=True)
+            elif (out / key).read_bytes() != earlier:
+                objects.put_bytes(key, earlier)
         raise
 
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 SEED = 7
 
 
-def find_transfers(columns: TransferColumns, *, offered: int | None = None, seed: int = SEED) -> TransferFindings:
+def find_transfers(
+    columns: TransferColumns, *, offered: int | None = None, seed: int = SEED, cold_only: bool = False
+) -> TransferFindings:
     """
     Return what transfers show; the same for the same rows, in whatever order they are.
 
@@ -35,8 +37,9 @@ def find_transfers(columns: TransferColumns, *, offered: int | None = None, seed
         columns: all rows of the trial, or of the dataset over the span, each read once.
         offered: how many reads were to be made; None where nobody knows.
         seed: for resamples.
+        cold_only: whether reads of sandboxes that had served before are counted, and not measured.
     """
-    found = list(pairs_of(columns))
+    found = list(pairs_of(columns.take(columns.cold != 0) if cold_only else columns))
     described = [
         _describe(name, reads, np.random.default_rng((seed, place)), len(found))
         for place, (name, reads) in enumerate(found)
