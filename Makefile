@@ -156,7 +156,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 COMPILE_313 := $(patsubst 3.11,3.13,$(filter-out --universal,$(COMPILE))) --exclude-newer 2026-03-15
 
 lock: | $(UV) ## Resolve every requirements file anew
-	$(COMPILE) pyproject.toml --extra analysis --extra local --extra report --extra stores -o requirements/run.txt
+	$(COMPILE) pyproject.toml --extra analysis --extra export --extra local --extra report --extra stores -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) --group charts -c requirements/dev.txt -o layers/core/requirements.txt
 	$(COMPILE_313) requirements/localstack.in -o requirements/localstack.txt

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.end_to_end.deployment import ROOT, STEPBENCH, UP_LIMIT_S, Deployment, plan
+from tests.samples.transfers import published_line, published_text
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(UP_LIMIT_S)]
 
@@ -33,6 +34,12 @@ def _small_plan(deployment: Deployment) -> Path:
     return path
 
 
+def _published_rows(deployment: Deployment) -> Path:
+    path = deployment.out / "rows.ndjson"
+    path.write_text(published_text(published_line()))
+    return path
+
+
 ARGUMENTS: dict[str, Arguments] = {
     "init": lambda here: (here.out / "plan.yaml",),
     "validate": lambda here: ("quick-unloaded", here.out / "plan.yaml", "--repeats", "2", "--json"),
@@ -47,6 +54,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "load-host": lambda _: ("--help",),  # it serves a deployed stack for ever: test_load_host.py
     "report": lambda here: ("latest", "--out", here.out, "--quiet"),
     "runs": lambda here: ("--out", here.out),
+    "import": lambda here: (_published_rows(here), "--dataset", "theirs", "--out", here.out),
     "regressions": lambda here: ("--out", here.out),
     "prices": lambda _: ("--region", "eu-west-1"),
     "compare": lambda here: ("latest", "latest", "--out", here.out),

@@ -27,7 +27,9 @@ Json = dict[str, Any]
 REF = {"run_id": "run-1", "trial": 3, "tag": "abc-0003"}
 MARK = "MARKED-VALUE"
 NAMED = {path.stem: set(log_keys(json.loads(path.read_text()))) for path in (ROOT / "events/tasks").glob("*.json")}
-OF_A_TRIAL = sorted(name for name, keys in NAMED.items() if keys == {"run_id", "trial", "tag"})
+SILENT = {"run_transfer"}
+"""On the measured path, in 38 MiB: it has no logger, and each of its lines is a row that names its trial."""
+OF_A_TRIAL = sorted(name for name, keys in NAMED.items() if keys == {"run_id", "trial", "tag"} and name not in SILENT)
 OF_A_RUN = sorted(name for name, keys in NAMED.items() if keys == {"run_id"})
 PROGRAM = """
 import sys
@@ -75,7 +77,8 @@ def test_without_a_word_from_lambda_nothing_is_traced() -> None:
 def test_every_stage_of_a_trial_is_known_here() -> None:
     """Only who is about the whole run, the whole stack, or a single event names no trial."""
     others = {path.stem for path in (ROOT / "functions").glob("*.py")} - set(OF_A_TRIAL) - set(OF_A_RUN)
-    assert others == {"bootstrap_dsql", "check_clock", "drop_results", "http_api", "receive_events", "sweep_targets"}
+    known = {"bootstrap_dsql", "check_clock", "drop_results", "http_api", "receive_events", "sweep_targets"}
+    assert others == known | SILENT
     assert {"await_turn", "conclude_run", "render_report", "validate_plan"} <= set(OF_A_RUN)
 
 
