@@ -18,7 +18,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.refusals import unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Hashable, Iterator
     from pathlib import Path
 
     from mypy_boto3_s3 import S3Client
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
 
 M = TypeVar("M", bound=BaseModel)
+LineT = TypeVar("LineT", bound="Hashable")
 
 
 class RunStore:
@@ -126,12 +127,29 @@ def read_t4_lines(ref: TrialRef, runs: RunStore) -> tuple[tuple[T4Line, ...], tu
     Raises:
         RecordsUnavailableError: the bucket does not answer.
     """
-    lines: dict[T4Line, None] = {}
+    return read_log_lines(ref, runs, lambda message: parse_t4_line(message, ref.tag))
+
+
+def read_log_lines(
+    ref: TrialRef, runs: RunStore, parse: Callable[[str], LineT | None]
+) -> tuple[tuple[LineT, ...], tuple[str, ...]]:
+    """
+    Return what `parse` makes of the trial's stored log, each once, and a message for each line it calls corrupt.
+
+    Args:
+        ref: the trial.
+        runs: its bucket.
+        parse: returns a line's content, or None for a line of another trial.
+
+    Raises:
+        RecordsUnavailableError: the bucket does not answer.
+    """
+    lines: dict[LineT, None] = {}
     damaged: dict[str, None] = {}
     for key in runs.keys(layout.trial_key(ref, "t4-logs/")):
         for message in runs.get_model(key, T4Page).lines:
             try:
-                line = parse_t4_line(message, ref.tag)
+                line = parse(message)
             except CorruptRecordsError as error:
                 damaged[str(error)] = None
             else:

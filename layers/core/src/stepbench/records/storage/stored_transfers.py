@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.transfer_rows import TransferRow, TransferRows
-from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.transfer_log import parse_transfer_line
 from stepbench.records.storage import layout
-from stepbench.records.storage.run_store import T4Page
+from stepbench.records.storage.run_store import read_log_lines
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialRef
@@ -33,18 +32,8 @@ def read_logged_transfers(ref: TrialRef, runs: RunStore) -> tuple[dict[str, Tran
     Raises:
         RecordsUnavailableError: the bucket does not answer.
     """
-    rows: dict[str, TransferRow] = {}
-    damaged: dict[str, None] = {}
-    for key in runs.keys(layout.trial_key(ref, "t4-logs/")):
-        for line in runs.get_model(key, T4Page).lines:
-            try:
-                tag, row = parse_transfer_line(line)
-            except CorruptRecordsError as error:
-                damaged[str(error)] = None
-            else:
-                if tag == ref.tag:
-                    rows[row.name] = row
-    return rows, tuple(damaged)
+    lines, damaged = read_log_lines(ref, runs, parse_transfer_line)
+    return {row.name: row for tag, row in lines if tag == ref.tag}, damaged
 
 
 def logged_reads(ref: TrialRef, runs: RunStore) -> set[str]:

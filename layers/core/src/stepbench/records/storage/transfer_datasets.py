@@ -35,7 +35,7 @@ READ_AT_ONCE = 16
 
 
 class Objects(Protocol):
-    """As much of a bucket as a dataset needs: `RunStore` has it, and so has a folder on this machine."""
+    """It stores files by key, which is all a dataset needs of a bucket: a `RunStore`, or a folder of this machine."""
 
     def put_bytes(self, key: str, body: bytes) -> None:
         """Store a file whole, or not at all."""
