@@ -99,6 +99,17 @@ def test_a_stage_that_fails_says_in_which_run_and_trial(
     assert record["run_id"]
 
 
+def test_a_record_is_one_line_whatever_a_caller_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unicode ends a line at a dozen characters, of which JSON escapes only some by itself."""
+    written: list[str] = []
+    for handler in observability.logger.handlers:
+        monkeypatch.setattr(handler, "stream", SimpleNamespace(write=written.append, flush=lambda: None))
+    name = "a\x0bb\x85c\u2028d\u2029e\U000162fc"
+    observed(lambda _event, _context: {})({"pathParameters": {"run_id": name}}, CONTEXT)
+    (line,) = "".join(written).splitlines()
+    assert json.loads(line)["run_id"] == name
+
+
 def test_what_a_stage_logs_is_about_its_own_run(records: list[Json]) -> None:
     """A sandbox serves one trial after the other; keys of the one before would lead astray."""
 

@@ -7,9 +7,10 @@ story. Records hold names, times and errors, and never an event or an answer: pl
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from functools import lru_cache, wraps
+from functools import lru_cache, partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools import Logger, single_metric
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     Handler = Callable[[dict[str, Any], LambdaContext], dict[str, Any]]
 
-logger = Logger(service="stepbench", utc=True)
+logger = Logger(service="stepbench", utc=True, json_serializer=partial(json.dumps, separators=(",", ":"), default=str))
+"""In ASCII: a caller's text may hold characters at which readers of logs end a line, and half a record is none."""
 
 NAMESPACE = "Stepbench"
 TARGETS_SWEPT, TARGETS_PENDING = "TargetsSwept", "TargetsPending"

@@ -44,5 +44,5 @@ def invocation_log(request_id: str, version: str, printed: str, report: Report) 
         *([f"Init Duration: {report.init_ms:.2f} ms"] if report.init_ms is not None else []),
     ]
     lines = [f"START RequestId: {request_id} Version: {version}"]
-    lines += [*printed.splitlines(), f"END RequestId: {request_id}", "\t".join([*fields, ""])]
+    lines += [*filter(None, printed.split("\n")), f"END RequestId: {request_id}", "\t".join([*fields, ""])]
     return "\n".join(lines)

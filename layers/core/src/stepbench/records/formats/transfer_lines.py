@@ -83,7 +83,7 @@ def read_lines(text: str, name: str) -> tuple[TransferRow, ...]:
     Raises:
         PlanError: lines that are no rows, each with its number, field and value; then nothing is returned.
     """
-    lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not lines:
         remedy = "Give a file with one JSON object a line."
         raise PlanError([Problem(path=name, value="nothing", message="holds no rows", remedy=remedy)])
