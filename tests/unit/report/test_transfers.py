@@ -16,6 +16,7 @@ from stepbench.contracts.transfer_result import (
     TransferLevel,
     TransferModes,
     TransferPlateau,
+    TransferSandboxes,
     TransferStalls,
 )
 from stepbench.digits import NBSP
@@ -226,6 +227,23 @@ def test_modes_are_listed_where_they_are_found_only() -> None:
     shown = {cell.source: transfers.format_modes(cell.modes).replace(NBSP, " ") for cell in cells}
     assert shown == {"efs": "44.5 (31 %), 221 (69 %)", "s3": "one"}
     assert transfers.describe_modes(TransferModes(reason="fewer than 20")) == "Not judged: fewer than 20."
+
+
+@pytest.mark.parametrize(
+    ("correlation", "said"),
+    [
+        (Estimate(value=0.41, low=0.1, high=0.65), "the two rates go together (rank correlation 0.41"),
+        (Estimate(value=0.1, low=-0.2, high=0.4), "it is not shown that the two rates go together (rank"),
+        (Estimate(value=-0.4, low=-0.6, high=-0.1), "the two rates go against each other (rank"),
+        (Estimate(value=None, reason="n=9 < 30"), "too few to tell"),
+    ],
+)
+def test_what_two_reads_of_a_sandbox_have_in_common_is_told_with_its_doubt(correlation: Estimate, said: str) -> None:
+    """Each was cold: neither read alone tells whether the sandbox or the source was slow."""
+    found = TransferSandboxes(platform="lambda", n=37, correlation=correlation)
+    sentence = transfers.describe_sandboxes(found, {"lambda": "process"})
+    assert sentence.startswith("Of 37 sandboxes of Lambda (process) that read from both sources, ")
+    assert said in sentence.replace(NBSP, " ")
 
 
 def test_stalls_are_counted_of_those_whose_progress_is_known() -> None:

@@ -35,9 +35,6 @@ class Settings(BaseModel):
         default="", description="Where EFS is mounted, or what stands for it; empty: there is none."
     )
     transfer_platforms: str = Field(default="lambda", description="What the stack can run transfers on, with commas.")
-    transfer_memory_mb: int = Field(default=10_240, ge=1, description="Of the function that downloads files.")
-    fargate_cpu: int = Field(default=8_192, ge=1, description="Of a transfer's task, 1,024 a vCPU.")
-    fargate_memory_mb: int = Field(default=32_768, ge=1, description="Of a transfer's task.")
     target_table_prefix: str = ""
     receive_events_function_arn: str = ""
     check_clock_function_arn: str = ""

@@ -197,6 +197,14 @@ class TransferPair(Contract):
     variance: TransferVariance
 
 
+class TransferSandboxes(Contract):
+    """Sandboxes of a platform that read from both sources: whether one that is slow for the one is so for the other."""
+
+    platform: Platform
+    n: int = Field(ge=0, description="Sandboxes.")
+    correlation: Estimate = Field(description="Rank correlation of both rates, each within its size; 0: unrelated.")
+
+
 class TransferFindings(Contract):
     """
     What transfers show.
@@ -211,4 +219,5 @@ class TransferFindings(Contract):
     accounting: TransferAccounting
     cells: tuple[TransferCell, ...] = Field(description="By platform, source and size.")
     pairs: tuple[TransferPair, ...] = Field(description="By platform and source.")
+    sandboxes: tuple[TransferSandboxes, ...] = Field(default=(), description="Where sandboxes are told.")
     answers: tuple[str, ...] = Field(description="One sentence each.")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         TransferModes,
         TransferPair,
         TransferPlateau,
+        TransferSandboxes,
         TransferStalls,
     )
 
@@ -254,6 +255,19 @@ def describe_change(pair_name: str, change: TransferChange) -> str:
     within = f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M}"
     ratio = digits.shown(change.ratio, digits.TIMES).in_sentence()
     return f"{pair_name}: from {at:%Y-%m-%d %H:%M} UTC on ({within}) rates are {ratio} those before."
+
+
+def describe_sandboxes(found: TransferSandboxes, stand_ins: Mapping[str, str]) -> str:
+    """Say how far the two reads of one sandbox go together, or why nobody knows."""
+    of = f"Of {digits.count(found.n)} sandboxes of {name_of(found.platform, stand_ins)} that read from both sources"
+    value, low, high = found.correlation.value, found.correlation.low, found.correlation.high
+    if value is None or low is None or high is None:
+        return f"{of}, too few to tell whether one slow for the one is so for the other ({found.correlation.reason})."
+    said = "go together" if value > 0 else "go against each other"
+    shown = f"rank correlation {digits.shown(found.correlation, RATIO).in_sentence()}"
+    if low <= 0 <= high:
+        return f"{of}, it is not shown that the two rates {said} ({shown})."
+    return f"{of}, the two rates {said} ({shown})."
 
 
 def describe_accounting(found: TransferAccounting) -> str:

@@ -16,6 +16,7 @@ from stepbench.analysis.transfers.changes import find_changes
 from stepbench.analysis.transfers.modes import find_modes, find_steady
 from stepbench.analysis.transfers.plateau import find_plateau
 from stepbench.analysis.transfers.reads import pairs_of
+from stepbench.analysis.transfers.sandboxes import compare_sandboxes
 from stepbench.analysis.transfers.variance import split_variance
 from stepbench.contracts.transfer_result import TransferFindings, TransferPair
 
@@ -54,6 +55,7 @@ def find_transfers(
         accounting=account(columns, offered),
         cells=cells,
         pairs=pairs,
+        sandboxes=tuple(compare_sandboxes(found)),
         answers=answer(cells, pairs),
     )
 

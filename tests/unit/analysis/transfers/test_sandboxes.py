@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.samples.planted_transfers import NOTHING, Simulation
+
+from stepbench.analysis.transfers.reads import pairs_of
+from stepbench.analysis.transfers.sandboxes import compare_sandboxes, rank_correlation
+from stepbench.records.formats.transfer_columns import TransferColumns
+
+if TYPE_CHECKING:
+    from stepbench.contracts.transfer_result import TransferSandboxes
+
+
+def compare(n: int, common: float = 0.0, *, told: bool = True) -> list[TransferSandboxes]:
+    """Return what is found of sandboxes that read once from each source, and slow down both by a common factor."""
+    rng = np.random.default_rng(3)
+    factors = np.exp(common * rng.standard_normal(n))
+    parts = []
+    for source in (0, 1):
+        columns, _ = Simulation(0, source, n, marks=False).draw(NOTHING, rng)
+        sandbox = type(columns.sandbox)(np.arange(n), tuple(f"box-{each}" if told else "" for each in range(n)))
+        took_ns = (columns.transfer_ns * factors).astype(np.int64)
+        parts.append(dataclasses.replace(columns, sandbox=sandbox, transfer_ns=took_ns))
+    return list(compare_sandboxes(list(pairs_of(TransferColumns.joined(parts)))))
+
+
+def test_a_slow_sandbox_shows_in_both_of_its_reads() -> None:
+    """Each read was of a new sandbox, so neither alone tells whether the sandbox or the source was slow."""
+    (found,) = compare(600, common=0.3)
+    assert (found.platform, found.n) == ("lambda", 600)
+    assert found.correlation.low is not None
+    assert found.correlation.low > 0.5
+
+
+def test_sandboxes_that_do_not_matter_are_not_blamed() -> None:
+    """The interval has 0 within it."""
+    (found,) = compare(600)
+    low, high = found.correlation.low, found.correlation.high
+    assert low is not None
+    assert high is not None
+    assert low < 0 < high
+
+
+def test_nothing_is_said_where_nobody_told_the_sandbox() -> None:
+    """As of the published rows."""
+    assert compare(100, told=False) == []
+
+
+def test_few_sandboxes_say_so() -> None:
+    """A correlation of ten is an accident."""
+    (found,) = compare(10)
+    assert found.correlation.reason == "n=10 < 30"
+
+
+def test_the_interval_holds_the_truth_19_times_in_20() -> None:
+    """Simulated: Spearman's of a normal pair with Pearson's 0.5 is 6 / pi asin(0.25)."""
+    rng, truth, held = np.random.default_rng(5), 6 / np.pi * np.arcsin(0.25), 0
+    for _ in range(400):
+        one, noise = rng.standard_normal((2, 100))
+        found = rank_correlation(one, 0.5 * one + np.sqrt(0.75) * noise)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= truth <= found.high
+    assert held / 400 == pytest.approx(0.95, abs=0.03)
+
+
+def test_rates_that_are_all_the_same_have_no_correlation() -> None:
+    """A number would be 0 over 0."""
+    assert rank_correlation(np.ones(40), np.arange(40.0)).reason == "all rates are the same"
