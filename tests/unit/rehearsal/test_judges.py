@@ -49,6 +49,11 @@ def _stopped(**changes: object) -> Rehearsal:
     return rehearsal(one_round(run(trial(), to_be_stopped=True, **{"status": "stopped", **changes})))
 
 
+READS = trial(
+    "transfers", experiment="transfer", p50_ms=None, reads=16, cold_reads=16, accounting=account(awaited=False)
+)
+HALF = READS.model_copy(update={"accounting": account(awaited=False, sent=48, ok=48, failed=48)})
+"""Of transfers one platform, or one source, did not work at all, which fails no trial."""
 CASES: list[tuple[Callable[[Rehearsal], Finding | None], Rehearsal, bool | None]] = [
     (judges.latency, _of(trial()), True),
     (judges.latency, _of(trial(p50_ms=None)), False),
@@ -64,6 +69,11 @@ CASES: list[tuple[Callable[[Rehearsal], Finding | None], Rehearsal, bool | None]
     (judges.iam, _of(trial()), True),
     (judges.iam, _of(trial(failure="ClientError: User is not authorized to perform")), False),
     (judges.iam, _of(trial(failure="TargetBusyError: leased")), None),
+    (judges.forced_cold, _of(READS), True),
+    (judges.forced_cold, _of(READS.model_copy(update={"cold_reads": 15})), False),
+    (judges.forced_cold, _of(trial()), None),
+    (judges.of_round("transfers"), rehearsal(one_round(run(READS), name="transfers")), True),
+    (judges.of_round("transfers"), rehearsal(one_round(run(HALF), name="transfers")), False),
     (judges.vpc, rehearsal(one_round(run(trial()), name="etcd", in_network=True)), True),
     (judges.vpc, rehearsal(one_round(run(trial(failure="timed out")), name="etcd", in_network=True)), False),
     (judges.vpc, _of(trial()), None),

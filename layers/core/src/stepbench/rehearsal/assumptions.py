@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench.rehearsal import judges
+from stepbench.rehearsal.plans import TRANSFERS
 from stepbench.rehearsal.record import Judgement, Rehearsal, Status
 
 if TYPE_CHECKING:
@@ -87,6 +88,19 @@ ASSUMPTIONS = (
         "load-host",
         "The stack's load host comes up, takes its items from the queue and answers for them.",
         judges.of_round("load-host"),
+    ),
+    Assumption(
+        "transfers",
+        "The stack's file system is mounted, its tasks start from the public image and fetch their layers, and "
+        "transfers from S3 and EFS go through on Lambda and on Fargate. (Here a folder and processes stand for them; "
+        "what a task runs first was run by itself, without a container.)",
+        judges.of_round(TRANSFERS),
+    ),
+    Assumption(
+        "forced-cold",
+        "A changed variable of a function gives every process that starts after it a new sandbox, once Lambda calls "
+        "the change successful.",
+        judges.forced_cold,
     ),
     Assumption(
         "vpc",

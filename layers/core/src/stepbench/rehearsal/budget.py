@@ -33,7 +33,7 @@ class Round:
         parameters: of the template, beside those of all rounds.
         hourly_usd: list price of what it makes, by the hour.
         limit_h: it is ended after so long.
-        in_network: whether it makes a network of the stack's own.
+        in_network: whether it makes a network with interface endpoints, which transfers do without.
     """
 
     name: str

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.loading import read_model
 from stepbench.local.executions import Executions
@@ -49,7 +50,8 @@ def gather(stack: Stack, run: RunSpec, outcome: RunOutcome, *, to_be_stopped: bo
 
 
 def _trial(stack: Stack, spec: TrialSpec, summary: TrialSummary, folder: Path) -> TrialEvidence:
-    window, target = next(iter(summary.windows), None), spec.offered.target
+    window, target = next(iter(summary.windows), None), spec.plan.target
+    reads = summary.transfers.accounting if summary.transfers else None
     logs = folder / "trials" / f"{spec.index:04d}" / "logs"
     collected = logs / "collection.json"
     collection = read_model(collected, LogCollection) if collected.exists() else None
@@ -58,7 +60,9 @@ def _trial(stack: Stack, spec: TrialSpec, summary: TrialSummary, folder: Path) -
         name=summary.name,
         store=summary.store,
         experiment=summary.experiment,
-        writers=spec.offered.writers,
+        writers=spec.plan.writers if isinstance(spec.plan, TrialPlan) else 1,
+        reads=reads.ok + reads.failed + reads.unknown if reads else None,
+        cold_reads=reads.cold if reads else None,
         batching_window_s=target.batching_window_s if isinstance(target, DynamoDbTarget) else 0,
         failure=_failure(summary) if summary.failure else "",
         accounting=summary.accounting,
@@ -68,12 +72,17 @@ def _trial(stack: Stack, spec: TrialSpec, summary: TrialSummary, folder: Path) -
         bound_ms=summary.clock.bound_ms,
         reports=collection.seen if collection else None,
         reports_expected=collection.expected if collection else None,
-        cold_starts=_cold_starts(stack, spec, logs / target.receiver) if not spec.offered.pull else (),
+        cold_starts=_cold_starts(stack, spec, logs / target.receiver) if _is_pushed(spec) else (),
         await_s=_await_s(stack, spec),
         records_per_batch=deliveries.mean if deliveries else None,
         estimate_usd=summary.cost_usd.estimate,
         counted_usd=summary.cost_usd.actual,
     )
+
+
+def _is_pushed(spec: TrialSpec) -> bool:
+    """Tell whether the trial's events invoke a receiver."""
+    return spec.plan.experiment == "trigger" and not spec.plan.pull
 
 
 def _failure(trial: TrialSummary) -> str:

@@ -90,6 +90,15 @@ def of_round(name: str) -> Callable[[Rehearsal], Finding | None]:
     return judge
 
 
+def forced_cold(rehearsal: Rehearsal) -> Finding | None:
+    """Judge by the reads of transfers, all of which were to be made by new sandboxes."""
+    trials = [each for each in rehearsal.trials if each.reads]
+    if not trials:
+        return None
+    cold, reads = (sum(getattr(each, name) or 0 for each in trials) for name in ("cold_reads", "reads"))
+    return Finding(cold == reads, f"{cold} of {reads} reads were made by a new sandbox")
+
+
 def vpc(rehearsal: Rehearsal) -> Finding | None:
     """Judge by rounds in a network: one trial that went through is enough, and none is a refutation."""
     rounds = [each for each in rehearsal.rounds if each.in_network and each.deployed]
@@ -236,6 +245,8 @@ def _first_trials(rehearsal: Rehearsal) -> Sequence[TrialEvidence]:
 
 
 def _median(trial: TrialEvidence) -> str:
+    if trial.reads is not None and trial.accounting is not None:
+        return trial.failure or f"{trial.accounting.ok} of {trial.accounting.offered} reads ok"
     return trial.failure or ("no median" if trial.p50_ms is None else f"p50 {trial.p50_ms:.1f} ms")
 
 
@@ -245,11 +256,18 @@ def _judge_round(found: RoundEvidence) -> Finding | None:
     if not found.trials:
         return None
     failed = [f"{each.name}: {each.failure}" for each in found.trials if each.failure]
+    failed += [f"{each.name}: {_median(each)}" for each in found.trials if _reads_are_missing(each)]
     observed = failed or [
         f"deployed in {found.deploy_s:.0f} s",
         *(f"{each.name}: {_median(each)}" for each in found.trials),
     ]
     return Finding(not failed, "; ".join(observed))
+
+
+def _reads_are_missing(trial: TrialEvidence) -> bool:
+    """Tell whether a platform or a source may not have worked at all, which fails no trial."""
+    account = trial.accounting
+    return trial.reads is not None and not trial.failure and account is not None and account.ok < account.offered
 
 
 def _accounting_faults(trial: TrialEvidence, account: Accounting) -> Iterable[str]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import Plan
 
-FIRST = "s3-and-dynamodb"
+FIRST, TRANSFERS = "s3-and-dynamodb", "transfers"
 MANY_WRITERS = 12
 RATE_PER_S, CLOCK_CHECK_RATE_PER_S = 24, 8
 """A sandbox that writes and receives does not more."""
@@ -74,6 +74,7 @@ def store_rounds() -> tuple[Round, ...]:
             NETWORK_HOURLY_USD + 0.26,
             **network,
         ),
+        Round(TRANSFERS, (_plan("rehearse-transfers", [transfers()]),), {"Efs": "on", "Fargate": "on"}, limit_h=0.5),
         Round("etcd", (store_plan("etcd"),), {"EtcdNodes": "on"}, NETWORK_HOURLY_USD + 0.30, **network),
         Round(
             "load-host",
@@ -122,6 +123,19 @@ def operations(store: str, **target: Any) -> dict[str, Any]:  # noqa: ANN401 -- 
         "target": {"store": store, **target},
         "workload": {"mix": {"read": 1, "insert": 1}, "records": 20},
         "phases": phases,
+    }
+
+
+def transfers() -> dict[str, Any]:
+    """Return a trial of transfers: four cold ones on each platform, from both sources."""
+    return {
+        "experiment": "transfer",
+        "name": "transfers",
+        "platforms": ["lambda", "fargate"],
+        "file_sizes_mib": [1, 25],
+        "choice": "each",
+        "transfers": 4,
+        "cold": "required",
     }
 
 

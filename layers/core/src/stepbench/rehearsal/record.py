@@ -25,13 +25,16 @@ class TrialEvidence(Contract):
     What one trial has shown. `failure` is its error and cause, "" for one that went through.
 
     reports, reports_expected: REPORT lines of its receiver's invocations, and how many there should be; None where logs
-    were not collected. await_s: how long its trigger took until it delivered. records_per_batch: on average.
+    were not collected. reads, cold_reads: of a trial of transfers, how many rows it has, and how many of them are
+    of new sandboxes. await_s: how long its trigger took until it delivered. records_per_batch: on average.
     """
 
     name: str
     store: str
     experiment: str
     writers: int = 1
+    reads: int | None = None
+    cold_reads: int | None = None
     batching_window_s: int = 0
     failure: str = ""
     accounting: Accounting | None = None
