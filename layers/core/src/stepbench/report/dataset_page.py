@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 import stepbench
 from stepbench.report.figures import json_for_script, page_data
-from stepbench.report.page import page_environment, page_scripts, page_style
+from stepbench.report.page_templates import page_environment, page_scripts, page_style
 from stepbench.report.transfer_figures import NAMES
 
 if TYPE_CHECKING:
