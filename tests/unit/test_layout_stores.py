@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from stepbench.contracts.target import FilesTarget, StoreTarget, target_models
+from stepbench.contracts.target import StoreTarget, target_models
+from stepbench.contracts.transfer import FilesTarget
 from stepbench.drivers import registry
 from stepbench.drivers.protocol import StoreRoom
-from stepbench.local.session import is_started_here, store_list
+from stepbench.local.store_list import is_started_here, store_list
 from stepbench.testing.contracts.filter import FilterContract
 from stepbench.testing.contracts.operations import OperationsContract
 from stepbench.testing.contracts.trigger import TriggerContract

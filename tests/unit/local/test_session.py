@@ -13,17 +13,16 @@ from stepbench.local.fetching import NotFetchedError
 from stepbench.local.paths import Paths
 from stepbench.local.running import RunAbandonedError
 from stepbench.local.session import (
-    NO_CLUSTER,
     LocalSession,
     bring_up,
     local_session,
     open_session,
     parameters,
-    skip_reason,
     start_environment,
     stop_environment,
 )
 from stepbench.local.state import EnvironmentState, Server, occupied
+from stepbench.local.store_list import NO_CLUSTER, skip_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable

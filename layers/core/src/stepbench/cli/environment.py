@@ -14,7 +14,7 @@ from stepbench.cli.streams import messages, write
 
 def stores(_options: argparse.Namespace) -> int:
     """List the stores."""
-    from stepbench.local.session import store_list
+    from stepbench.local.store_list import store_list
 
     for row in store_list():
         write(f"{row.store:<11} {row.trigger:<45} {row.here}")

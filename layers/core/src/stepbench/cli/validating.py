@@ -45,7 +45,7 @@ def validate(options: argparse.Namespace) -> int:
 
 
 def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
-    from stepbench.local.session import is_started_here
+    from stepbench.local.store_list import is_started_here
     from stepbench.planning import check_budget, refuse_on_emulator, require_servers
 
     try:

@@ -7,7 +7,7 @@ problems, and expands it into `TrialSpec`s, which are what the state machines ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -120,6 +120,9 @@ class TrialRef(Contract):
     tag: str
 
 
+Planned = TypeVar("Planned", TrialPlan, TransferTrial)
+
+
 class TrialSpec(Contract):
     """One trial, expanded and named: what the trial machine runs. Stored as `runs/<run>/trials/<n>/trial.json`."""
 
@@ -142,23 +145,18 @@ class TrialSpec(Contract):
         Raises:
             TypeError: it is another experiment's.
         """
-        if not isinstance(self.plan, TrialPlan):
-            message = f"{self.name} is a trial of {self.plan.experiment}, whose load no writer offers"
-            raise TypeError(message)
-        return self.plan
+        return self._plan_of(TrialPlan)
 
     @property
     def transfer(self) -> TransferTrial:
-        """
-        Return the plan of a trial of `transfer`, for rooms that no other trial gets to.
+        """Return the plan of a trial of `transfer`, likewise."""
+        return self._plan_of(TransferTrial)
 
-        Raises:
-            TypeError: it is another experiment's.
-        """
-        if not isinstance(self.plan, TransferTrial):
-            message = f"{self.name} is a trial of {self.plan.experiment}, which transfers nothing"
-            raise TypeError(message)
-        return self.plan
+    def _plan_of(self, kind: type[Planned]) -> Planned:
+        if isinstance(self.plan, kind):
+            return self.plan
+        message = f"{self.name} is a trial of {self.plan.experiment}, and none that is a {kind.__name__}"
+        raise TypeError(message)
 
     @property
     def ref(self) -> TrialRef:

@@ -275,18 +275,6 @@ class ReferenceTarget(StoreTarget):
     reorder_share: float = Field(default=0, ge=0, lt=1, description="Delivered after the event that follows it.")
 
 
-class FilesTarget(StoreTarget):
-    """
-    Files of given sizes, on S3 and on EFS, that stay from trial to trial: what `transfer` downloads.
-
-    `endpoint` is of a server that speaks S3's protocol, in S3's place.
-    """
-
-    store: Literal["files"] = "files"
-    endpoint_form: ClassVar = "url"
-    needs_endpoint: ClassVar = False
-
-
 Target = Annotated[
     S3Target
     | DynamoDbTarget
@@ -298,9 +286,6 @@ Target = Annotated[
     | ReferenceTarget,
     Field(discriminator="store"),
 ]
-
-AnyTarget = Target | FilesTarget
-"""What a trial of any experiment is about; plans of `transfer` need not name it."""
 
 
 @cache

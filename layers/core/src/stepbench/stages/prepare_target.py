@@ -25,7 +25,7 @@ from stepbench.stages.tear_down_target import cancel, tear_down
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.contracts.target import AnyTarget
+    from stepbench.contracts.transfer import AnyTarget
     from stepbench.drivers.protocol import Driver
     from stepbench.records.storage.trial_table import Lease
     from stepbench.settings import Settings
