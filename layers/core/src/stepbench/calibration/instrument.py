@@ -60,7 +60,7 @@ class Count(Contract):
     metric: str
     truth: int
     measured: int
-    differing: int = Field(description="Events for which the two do not agree.")
+    differing: int = Field(description="Events, or transfers, for which the two do not agree.")
 
     @property
     def passed(self) -> bool:
@@ -68,9 +68,27 @@ class Count(Contract):
         return self.truth == self.measured and self.differing == 0
 
 
+class Level(Contract):
+    """A level is a number of the analysis; measured is None where it was not found."""
+
+    metric: str
+    truth: float
+    measured: float | None
+    limit: float
+
+    @property
+    def passed(self) -> bool:
+        """Tell whether it was found, and lies within its limit of the truth."""
+        return self.measured is not None and abs(self.measured - self.truth) <= self.limit
+
+    def __str__(self) -> str:
+        measured = "nothing" if self.measured is None else f"{self.measured:.3f}"
+        return f"{self.metric}: measured {measured}, truth {self.truth:.3f}, limit {self.limit:g}"
+
+
 class Calibration(Contract):
     """
-    The calibration of one trial.
+    The calibration of one trial, or of one run of transfers.
 
     `n` events were delivered and seen. `stalled` of them the store put off, because it stood still; `stalled_seen` were
     measured with all of that delay. `out_ms` and `back_ms` are the hops' medians. `strangers` are events in the truth
@@ -81,6 +99,7 @@ class Calibration(Contract):
     n: int
     errors: tuple[QuantileError, ...]
     counts: tuple[Count, ...]
+    levels: tuple[Level, ...] = ()
     stalled: int
     stalled_seen: int
     out_ms: float | None
@@ -100,10 +119,11 @@ class Calibration(Contract):
             if each.limit_ms is not None and not each.passed
         ]
         found += [
-            f"{each.metric}: measured {each.measured}, truth {each.truth}, {each.differing} events differ"
+            f"{each.metric}: measured {each.measured}, truth {each.truth}, {each.differing} differ"
             for each in self.counts
             if not each.passed
         ]
+        found += [str(each) for each in self.levels if not each.passed]
         if self.stalled_seen < self.stalled:
             missed = self.stalled - self.stalled_seen
             found.append(f"stalls: {missed} of {self.stalled} delayed events not seen as such")
