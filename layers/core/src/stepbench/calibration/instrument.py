@@ -15,7 +15,7 @@ measures it too, and here it must stay below the limits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from pydantic import Field
@@ -61,6 +61,13 @@ class Count(Contract):
     truth: int
     measured: int
     differing: int = Field(description="Events, or transfers, for which the two do not agree.")
+
+    @classmethod
+    def of(cls, metric: str, truth: NDArray[np.generic], measured: NDArray[np.generic]) -> Self:
+        """Return the sums of two columns of one order, and in how many places they differ."""
+        true, ours = truth.astype(np.int64), measured.astype(np.int64)
+        differing = int(np.count_nonzero(true != ours))
+        return cls(metric=metric, truth=int(true.sum()), measured=int(ours.sum()), differing=differing)
 
     @property
     def passed(self) -> bool:
@@ -170,10 +177,12 @@ def calibrate(name: str, joined: Joined, truth: Iterable[TrueWrite], measured: S
         n=int(np.count_nonzero(both)),
         errors=tuple(_errors(truth_ns, measured_ns)),
         counts=(
-            _count("acknowledged", received[among], ok[among]),
-            _count("lost", (received & ~delivered)[among], (ok & ~joined.arrived)[among]),
-            _count("duplicates", np.maximum(true.deliveries - 1, 0)[among], np.maximum(joined.arrivals - 1, 0)[among]),
-            _count("out_of_order", disorder[among], joined.disorder[among]),
+            Count.of("acknowledged", received[among], ok[among]),
+            Count.of("lost", (received & ~delivered)[among], (ok & ~joined.arrived)[among]),
+            Count.of(
+                "duplicates", np.maximum(true.deliveries - 1, 0)[among], np.maximum(joined.arrivals - 1, 0)[among]
+            ),
+            Count.of("out_of_order", disorder[among], joined.disorder[among]),
         ),
         stalled=int(np.count_nonzero(stalled)),
         stalled_seen=int(np.count_nonzero(seen)),
@@ -226,12 +235,6 @@ def _disorder(writer: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray
         disorder[event] = event < latest.get(one, -1)
         latest[one] = max(event, latest.get(one, -1))
     return disorder
-
-
-def _count(metric: str, truth: NDArray[np.generic], measured: NDArray[np.generic]) -> Count:
-    true, ours = truth.astype(np.int64), measured.astype(np.int64)
-    differing = int(np.count_nonzero(true != ours))
-    return Count(metric=metric, truth=int(true.sum()), measured=int(ours.sum()), differing=differing)
 
 
 def _errors(truth_ns: NDArray[np.int64], measured_ns: NDArray[np.int64]) -> Iterable[QuantileError]:

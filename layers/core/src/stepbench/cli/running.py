@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Measure the reference store, whose delays and faults are known."""
+    """Measure Stepbench against servers of ours, whose delays and faults are known."""
     from stepbench.local import calibrating
     from stepbench.local.fetching import expected_bytes, require_writable
     from stepbench.local.interrupts import interruptible
@@ -68,7 +68,8 @@ def calibrate(options: argparse.Namespace) -> int:
         if options.transfers:
             from stepbench.local.calibrating_transfers import calibrate_transfers_here
 
-            report = calibrate_transfers_here(options.transfers, messages(options))
+            require_writable(options.out)
+            report = calibrate_transfers_here(options.transfers, options.out, messages(options))
         elif options.runs:
             report = calibrating.calibrate_runs(options.runs, options.rate, messages(options))
         else:
@@ -122,7 +123,7 @@ COMMANDS = (
     Command(
         "calibrate",
         calibrate,
-        "measure Stepbench itself, against a store whose delays and faults are known",
+        "measure Stepbench itself, against servers whose delays and faults are known",
         (
             argument("--json", action="store_true", help="print the outcome on stdout, in one line"),
             OneOf(
@@ -146,7 +147,7 @@ COMMANDS = (
                 )
             ),
             argument("--rate", type=_rate, metavar="R", default=500, help="events a second (default: 500)"),
-            out("results of the plan go there"),
+            out("results of the plan, or records of transfers, go there"),
         ),
     ),
 )

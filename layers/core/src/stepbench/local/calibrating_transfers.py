@@ -12,52 +12,74 @@ import os
 import random
 import signal
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from stepbench.calibration.reference_bucket.jitter import FILE_BYTES, FILE_MIB, NOTHING, PLANTED, moment_ns
-from stepbench.calibration.reference_bucket.server import FILES, ReferenceBucket, reference_bucket
+from stepbench.calibration.reference_bucket.server import FILES, reference_bucket
 from stepbench.calibration.report import CalibrationReport, judge_transfers
 from stepbench.calibration.transfers import calibrate_transfers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.transfer import FILES_SEED
 from stepbench.contracts.transfer_rows import FileRead, RunTransferInput, TransferItem, TransferRows
+from stepbench.errors import LocalEnvironmentError
 from stepbench.load.process import gc_paused
 from stepbench.transfer.__main__ import main as run_program
 from stepbench.transfer.contents import digest_of, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+    from typing import TextIO
 
-    from stepbench.calibration.reference_bucket.jitter import Jitter
+    from stepbench.calibration.instrument import Calibration
+    from stepbench.calibration.reference_bucket.jitter import Jitter, TrueTransfer
     from stepbench.contracts.transfer_rows import TransferRow
 
 SEED = 7
 """Of fates and of the order: every run has the same, in which nothing is that is not planted."""
 AT_ONCE = 3
+"""Processes that read, which two cores leave time for."""
+RECORDS = "calibrate-transfers.jsonl"
 LIMIT_S = 60.0
 _NOTIFY_EVERY = 100
 _RUNS = {"planted": PLANTED, "nothing planted": NOTHING}
 
 
-def calibrate_transfers_here(transfers: int, notify: Callable[[str], None]) -> CalibrationReport:
-    """Make so many transfers with what is planted, and as many with nothing; compare both with what the bucket did."""
-    trials = []
-    for name, jitter in _RUNS.items():
-        bucket, rows = transfer_all(name, jitter, transfers, notify)
-        trials.append(calibrate_transfers(name, jitter, bucket.truth, rows))
+def calibrate_transfers_here(transfers: int, out: Path, notify: Callable[[str], None]) -> CalibrationReport:
+    """
+    Make so many transfers with what is planted, and as many with nothing; compare both with what the bucket did.
+
+    Truth and rows are put into `calibrate-transfers.jsonl` in `out`, a line each.
+
+    Raises:
+        LocalEnvironmentError: a process that reads was ended from outside.
+    """
+    with (out / RECORDS).open("w", encoding="utf-8") as records:
+        trials = [_run(name, jitter, transfers, records, notify) for name, jitter in _RUNS.items()]
     return judge_transfers(tuple(trials))
 
 
+def _run(name: str, jitter: Jitter, transfers: int, records: TextIO, notify: Callable[[str], None]) -> Calibration:
+    truth, rows = transfer_all(jitter, transfers, lambda text: notify(f"{name}: {text}"))
+    records.writelines(f'{{"run": "{name}", "truth": {each.line()}}}\n' for each in truth)
+    records.writelines(f'{{"run": "{name}", "row": {row.model_dump_json()}}}\n' for row in rows)
+    return calibrate_transfers(name, jitter, truth, rows)
+
+
 def transfer_all(
-    name: str, jitter: Jitter, transfers: int, notify: Callable[[str], None]
-) -> tuple[ReferenceBucket, list[TransferRow]]:
+    jitter: Jitter, transfers: int, notify: Callable[[str], None] = lambda _: None
+) -> tuple[list[TrueTransfer], list[TransferRow]]:
     """
-    Make so many transfers from a bucket of their own.
+    Make so many transfers from a bucket of their own, each in a sandbox of its own.
 
     Returns:
-        The bucket, with its truth, and the rows that it was given to store.
+        What the bucket did, and the rows that it was given to store.
+
+    Raises:
+        LocalEnvironmentError: a process that reads was ended from outside.
     """
     numbers = list(range(transfers))
     random.Random(SEED).shuffle(numbers)  # noqa: S311 -- no secret
@@ -74,10 +96,13 @@ def transfer_all(
             for done, each in enumerate(as_completed(made), 1):
                 each.result()
                 if done % _NOTIFY_EVERY == 0 or done == transfers:
-                    notify(f"{name}: {done} of {transfers} transfers")
+                    notify(f"{done} of {transfers} transfers")
+        except BrokenProcessPool as error:
+            message = "a process that reads was ended; is there memory left? Run the calibration again"
+            raise LocalEnvironmentError(message) from error
         finally:
             pool.shutdown(cancel_futures=True)
-    return bucket, [row for body in bucket.stored.values() for row in TransferRows.model_validate_json(body).rows]
+    return bucket.truth, [row for body in bucket.stored.values() for row in TransferRows.model_validate_json(body).rows]
 
 
 def _task(number: int, digest: str) -> str:

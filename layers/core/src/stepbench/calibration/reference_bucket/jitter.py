@@ -7,8 +7,9 @@ is to be in that hour. Rows are dated by those moments before they are analysed;
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -92,6 +93,11 @@ class TrueTransfer:
         """Return how long the bucket sent nothing, at the longest: planted, or since the machine was busy."""
         before = (self.received_at_ns, *self.sent_at_ns)
         return max(after - earlier for earlier, after in zip(before, self.sent_at_ns, strict=False))
+
+    def line(self) -> str:
+        """Return it as JSON, with what was drawn for it and the simulated hour."""
+        told = asdict(self) | {"fate": self.fate._asdict(), "hour": hour_of(self.number)}
+        return json.dumps(told)
 
 
 def draw_fate(jitter: Jitter, seed: int, number: int) -> Fate:
