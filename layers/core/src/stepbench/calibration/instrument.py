@@ -99,7 +99,7 @@ class Calibration(Contract):
 
     `n` events were delivered and seen. `stalled` of them the store put off, because it stood still; `stalled_seen` were
     measured with all of that delay. `out_ms` and `back_ms` are the hops' medians. `strangers` are events in the truth
-    that the schedule does not have.
+    that the schedule does not have, or transfers that only one side knows of.
     """
 
     name: str
@@ -133,10 +133,10 @@ class Calibration(Contract):
         found += [str(each) for each in self.levels if not each.passed]
         if self.stalled_seen < self.stalled:
             missed = self.stalled - self.stalled_seen
-            found.append(f"stalls: {missed} of {self.stalled} delayed events not seen as such")
+            found.append(f"stalls: {missed} of {self.stalled} delayed ones not seen as such")
         if self.strangers:
-            found.append(f"{self.strangers} events in the truth are not in the schedule")
-        return tuple(found) if self.n else (*found, "no event was delivered and seen")
+            found.append(f"{self.strangers} of truth and records have no counterpart")
+        return tuple(found) if self.n else (*found, "nothing was measured")
 
 
 @dataclass(frozen=True)
