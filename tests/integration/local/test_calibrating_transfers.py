@@ -23,10 +23,10 @@ JITTER = Jitter(slow_share=0.3, stall_share=0.15, stall_s=1.0, slow_hour=5)
 FATES = [draw_fate(JITTER, SEED, number) for number in range(N)]
 
 
-def test_what_the_bucket_has_on_record_is_what_the_program_stored(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_the_bucket_has_on_record_is_what_the_program_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that does not depend on how busy this machine is: whose row it is, its bytes, and who stood still."""
-    said: list[str] = []
-    truth, rows = transfer_all(JITTER, N, said.append)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")  # a user's own, where the bucket is not
+    truth, rows = transfer_all(JITTER, N)
     truth.sort(key=lambda each: each.number)
     rows.sort(key=lambda row: row.number)
     assert [each.number for each in truth] == [row.number for row in rows] == list(range(N))
@@ -41,8 +41,6 @@ def test_what_the_bucket_has_on_record_is_what_the_program_stored(capfd: pytest.
     assert stalled
     assert stalled <= {each.number for each in truth if each.stood_ns >= 1e9}
     assert stalled <= {row.number for row in rows if (row.transfer_ns or 0) >= 1e9}
-    assert said == [f"{N} of {N} transfers"]
-    assert capfd.readouterr().out == ""  # where `--json` prints: the program's own lines are not for there
 
 
 def test_a_piece_is_never_sent_before_its_time() -> None:
@@ -85,12 +83,11 @@ def test_truth_and_rows_are_kept_and_both_runs_are_judged(tmp_path: Path) -> Non
 
 def test_a_process_that_is_killed_ends_the_calibration_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are missing for it would be taken for the program's fault."""
-    monkeypatch.setattr(calibrating_transfers, "_NOTIFY_EVERY", 1)
+    monkeypatch.setattr(calibrating_transfers, "NOTIFY_EVERY_S", 0.1)
 
     def kill(_said: str) -> None:
         for child in psutil.Process().children():
-            if any("spawn_main" in part for part in child.cmdline()):  # and not the one that tracks their locks
-                child.kill()
+            child.kill()
 
-    with pytest.raises(LocalEnvironmentError, match="a process that reads was ended"):
+    with pytest.raises(LocalEnvironmentError, match=f"{N} transfers have left no row"):
         transfer_all(Jitter(), N, kill)

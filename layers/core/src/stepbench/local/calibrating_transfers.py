@@ -7,14 +7,15 @@ while falls onto all simulated hours and days alike.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
-import signal
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+import sys
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 from stepbench.calibration.reference_bucket.jitter import FILE_BYTES, FILE_MIB, NOTHING, PLANTED, moment_ns
 from stepbench.calibration.reference_bucket.server import FILES, reference_bucket
@@ -26,16 +27,16 @@ from stepbench.contracts.transfer import FILES_SEED
 from stepbench.contracts.transfer_rows import FileRead, RunTransferInput, TransferItem, TransferRows
 from stepbench.errors import LocalEnvironmentError
 from stepbench.load.process import gc_paused
-from stepbench.transfer.__main__ import main as run_program
+from stepbench.local.processes import await_end, has_ended, log_tail, spawn, terminate
 from stepbench.transfer.contents import digest_of, pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
     from typing import TextIO
 
     from stepbench.calibration.instrument import Calibration
     from stepbench.calibration.reference_bucket.jitter import Jitter, TrueTransfer
+    from stepbench.calibration.reference_bucket.server import ReferenceBucket
     from stepbench.contracts.transfer_rows import TransferRow
 
 SEED = 7
@@ -44,7 +45,7 @@ AT_ONCE = 3
 """Processes that read, which two cores leave time for."""
 RECORDS = "calibrate-transfers.jsonl"
 LIMIT_S = 60.0
-_NOTIFY_EVERY = 100
+NOTIFY_EVERY_S = 5.0
 _RUNS = {"planted": PLANTED, "nothing planted": NOTHING}
 
 
@@ -84,25 +85,34 @@ def transfer_all(
     numbers = list(range(transfers))
     random.Random(SEED).shuffle(numbers)  # noqa: S311 -- no secret
     digest = digest_of(FILES_SEED, FILE_MIB)
-    context = multiprocessing.get_context("spawn")  # forked, they would have the bucket's threads' locks
+    tasks = [_task(number, digest) for number in numbers]
     with (
+        tempfile.TemporaryDirectory(prefix="stepbench-calibrate-") as folder,
         reference_bucket(b"".join(pieces(FILES_SEED, FILE_MIB)), jitter, SEED) as bucket,
-        ProcessPoolExecutor(AT_ONCE, context, _begin_worker) as pool,
         gc_paused(),
     ):
+        readers: list[psutil.Process] = []
         try:
-            tasks = (_task(number, digest) for number in numbers)
-            made = [pool.submit(run_program, {**bucket.environ, "TRANSFER_TASK": task}) for task in tasks]
-            for done, each in enumerate(as_completed(made), 1):
-                each.result()
-                if done % _NOTIFY_EVERY == 0 or done == transfers:
-                    notify(f"{done} of {transfers} transfers")
-        except BrokenProcessPool as error:
-            message = "a process that reads was ended; is there memory left? Run the calibration again"
-            raise LocalEnvironmentError(message) from error
+            for place in range(AT_ONCE):
+                pid = _start_reader(Path(folder) / f"reader-{place}", tasks[place::AT_ONCE], bucket)
+                readers.append(psutil.Process(pid))
+            while await_end(readers, NOTIFY_EVERY_S):
+                notify(f"{len(bucket.stored)} of {transfers} transfers")
+            if left := transfers - len(bucket.stored):
+                logs = "".join(map(log_tail, sorted(Path(folder).glob("*.log"))))
+                message = f"{left} transfers have left no row, since a process that reads was ended{logs}"
+                raise LocalEnvironmentError(message)
         finally:
-            pool.shutdown(cancel_futures=True)
+            terminate(each.pid for each in readers if not has_ended(each))
     return bucket.truth, [row for body in bucket.stored.values() for row in TransferRows.model_validate_json(body).rows]
+
+
+def _start_reader(path: Path, tasks: Sequence[str], bucket: ReferenceBucket) -> int:
+    """Start a process that makes some transfers, one after the other; what it prints goes to a log."""
+    path.write_text("".join(f"{task}\n" for task in tasks), encoding="utf-8")
+    command = (sys.executable, "-m", "stepbench.calibration.reference_bucket.reader", path)
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ECS_"))}
+    return spawn(command, log=path.with_suffix(".log"), env={**ours, **bucket.environ})
 
 
 def _task(number: int, digest: str) -> str:
@@ -122,9 +132,3 @@ def _task(number: int, digest: str) -> str:
         wait_until=datetime.fromtimestamp(due_ns / 1e9, UTC),
     )
     return RunTransferInput(item=item, attempt=0).model_dump_json()
-
-
-def _begin_worker() -> None:
-    """Keep the rows' lines, which the program prints, off our own output; an interrupt is the parent's business."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

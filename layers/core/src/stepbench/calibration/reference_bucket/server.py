@@ -50,7 +50,8 @@ class ReferenceBucket(socketserver.ThreadingTCPServer):
         seed: of the fates.
     """
 
-    daemon_threads = True
+    daemon_threads = False
+    """Its end waits for them, so that the truth is whole then."""
     request_queue_size = _BACKLOG
 
     def __init__(self, body: bytes, jitter: Jitter, seed: int) -> None:
@@ -132,7 +133,11 @@ class _Connection(socketserver.BaseRequestHandler):
 
 @contextmanager
 def reference_bucket(body: bytes, jitter: Jitter, seed: int) -> Iterator[ReferenceBucket]:
-    """Run a bucket for the block, on threads of this process, which had better do nothing else."""
+    """
+    Run a bucket for the block, on threads of this process, which had better do nothing else.
+
+    Its end waits until all clients have gone; only then is `truth` whole.
+    """
     with ReferenceBucket(body, jitter, seed) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
