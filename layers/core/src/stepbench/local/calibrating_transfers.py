@@ -1,7 +1,7 @@
 """
 What `stepbench calibrate --transfers` does: the program of `transfer` reads from the reference bucket, twice.
 
-Once jitter is planted, and once nothing is. Transfers are made in a drawn order, so that what the machine does for a
+First jitter is planted, then nothing is. Transfers are made in a drawn order, so that what the machine does for a
 while falls onto all simulated hours and days alike.
 """
 
@@ -45,6 +45,7 @@ AT_ONCE = 3
 """Processes that read, which two cores leave time for."""
 RECORDS = "calibrate-transfers.jsonl"
 LIMIT_S = 60.0
+"""The slowest transfer takes some three seconds."""
 NOTIFY_EVERY_S = 5.0
 _RUNS = {"planted": PLANTED, "nothing planted": NOTHING}
 
@@ -108,7 +109,7 @@ def transfer_all(
 
 
 def _start_reader(path: Path, tasks: Sequence[str], bucket: ReferenceBucket) -> int:
-    """Start a process that makes some transfers, one after the other; what it prints goes to a log."""
+    """Start a process that makes some transfers, one after the other; what ends it early is in its log."""
     path.write_text("".join(f"{task}\n" for task in tasks), encoding="utf-8")
     command = (sys.executable, "-m", "stepbench.calibration.reference_bucket.reader", path)
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "ECS_"))}

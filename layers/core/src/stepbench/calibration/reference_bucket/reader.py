@@ -8,6 +8,7 @@ Each run has a sandbox of its own. To start a process for each would take longer
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -16,9 +17,14 @@ from stepbench.transfer.__main__ import main as run_program
 
 
 def main(tasks: Path) -> None:
-    """Run them one after the other; the environment says where the bucket is."""
-    for task in tasks.read_text(encoding="utf-8").splitlines():
-        run_program({**os.environ, "TRANSFER_TASK": task})
+    """
+    Run them one after the other; the environment says where the bucket is.
+
+    The program's lines are for a log group, which is not read here: what is left to print is what ended it.
+    """
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        for task in tasks.read_text(encoding="utf-8").splitlines():
+            run_program({**os.environ, "TRANSFER_TASK": task})
 
 
 if __name__ == "__main__":
