@@ -56,8 +56,10 @@ AWS = {"boto3", "botocore", "mypy_boto3_s3", "mypy_boto3_dynamodb", "aws_lambda_
 KNOWS_NO_AWS = ("stats", "report", "dashboard", "contracts", "costs", "planning", "calibration")
 PURE_OF_IO = ("stats", "contracts", "workload", "calibration")
 """No clock, no randomness of their own, no files, no network."""
-SERVERS = "calibration/reference_store/"
-"""A store of ours has to do I/O: the one subroom that is exempt."""
+SERVERS = tuple(
+    f"calibration/{name}" for name in ("reference_store/", "reference_bucket/server", "reference_bucket/reader")
+)
+"""Servers of ours, and what asks them, have to do I/O: they alone are exempt."""
 EFFECTS = {"time", "random", "socket", "subprocess", "os", "asyncio", "threading"}
 
 

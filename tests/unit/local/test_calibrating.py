@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from stepbench.calibration.instrument import Calibration, Count
-from stepbench.calibration.report import CalibrationReport, judge_plan, judge_runs
+from stepbench.calibration.report import CalibrationReport, judge_plan, judge_runs, judge_transfers
 from stepbench.cli import main
 from stepbench.contracts.identity import trial_tag
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local import calibrating
+from stepbench.local import calibrating, calibrating_transfers
 from stepbench.local.calibrating import calibrate_plan, print_report, with_rate
 from stepbench.local.paths import Paths
 from stepbench.planning import find_plan, parse_plan
@@ -38,6 +38,17 @@ def trial(lost: int = 0) -> Calibration:
     )
 
 
+ABSURD = (
+    ["--runs", "0"],
+    ["--rate", "0.5"],
+    ["--rate", "nan"],
+    ["--rate", "1e9"],
+    ["--transfers", "503"],
+    ["--transfers", "--runs", "1"],
+)
+"""503 transfers span no three weeks, of which weekdays are judged."""
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Record the command line's calls; `lost` decides how they end."""
@@ -51,6 +62,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         seen.update(runs=runs, rate=rate_per_s)
         return judge_runs((trial(seen["lost"]),))
 
+    def transfers(transfers: int, out: Path, _notify: object) -> CalibrationReport:
+        seen.update(transfers=transfers, out=out)
+        return judge_transfers((trial(seen["lost"]),))
+
+    monkeypatch.setattr(calibrating_transfers, "calibrate_transfers_here", transfers)
     monkeypatch.setattr(calibrating, "calibrate_plan", plan)
     monkeypatch.setattr(calibrating, "calibrate_runs", runs)
     return seen
@@ -78,17 +94,30 @@ def test_short_runs_are_an_alternative_and_json_is_one_line(
     assert document["trials"][0]["counts"][0]["metric"] == "lost"
 
 
-@pytest.mark.parametrize("arguments", [["--runs", "2"], []])
+@pytest.mark.parametrize(("arguments", "transfers"), [([], 672), (["504"], 504)])
+def test_transfers_are_an_alternative_of_their_own(
+    asked: dict[str, Any], arguments: list[str], transfers: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a number there are as many as find all that is planted; the folder for their records is made."""
+    out = tmp_path / "out"
+    assert main(["calibrate", "--json", "--out", str(out), "--transfers", *arguments]) == 0
+    assert (asked["transfers"], asked["out"], out.is_dir()) == (transfers, out, True)
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["judged"] == "transfers"
+    assert captured.err.endswith("counts exact in 1 of 1\nthe instrument keeps its limits (times, counts and levels)\n")
+
+
+@pytest.mark.parametrize("arguments", [["--runs", "2"], ["--transfers"], []])
 def test_an_instrument_that_fails_ends_with_1(
     asked: dict[str, Any], arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A pipeline stops there, and says why."""
     asked["lost"] = 1
     assert main(["calibrate", *arguments, "--out", str(tmp_path)]) == 1
-    assert "one: lost: measured 1, truth 0, 1 events differ" in capsys.readouterr().err
+    assert "one: lost: measured 1, truth 0, 1 differ" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["--runs", "0"], ["--rate", "0.5"], ["--rate", "nan"], ["--rate", "1e9"]])
+@pytest.mark.parametrize("arguments", ABSURD)
 def test_what_makes_no_sense_is_bad_input(arguments: list[str]) -> None:
     """It is refused before anything is started."""
     with pytest.raises(SystemExit, match="2"):

@@ -15,7 +15,7 @@ measures it too, and here it must stay below the limits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from pydantic import Field
@@ -60,7 +60,14 @@ class Count(Contract):
     metric: str
     truth: int
     measured: int
-    differing: int = Field(description="Events for which the two do not agree.")
+    differing: int = Field(description="Events, or transfers, for which the two do not agree.")
+
+    @classmethod
+    def of(cls, metric: str, truth: NDArray[np.generic], measured: NDArray[np.generic]) -> Self:
+        """Return the sums of two columns of one order, and in how many places they differ."""
+        true, ours = truth.astype(np.int64), measured.astype(np.int64)
+        differing = int(np.count_nonzero(true != ours))
+        return cls(metric=metric, truth=int(true.sum()), measured=int(ours.sum()), differing=differing)
 
     @property
     def passed(self) -> bool:
@@ -68,19 +75,38 @@ class Count(Contract):
         return self.truth == self.measured and self.differing == 0
 
 
+class Level(Contract):
+    """A level is a number of the analysis; measured is None where it was not found."""
+
+    metric: str
+    truth: float
+    measured: float | None
+    limit: float
+
+    @property
+    def passed(self) -> bool:
+        """Tell whether it was found, and lies within its limit of the truth."""
+        return self.measured is not None and abs(self.measured - self.truth) <= self.limit
+
+    def __str__(self) -> str:
+        measured = "nothing" if self.measured is None else f"{self.measured:.3f}"
+        return f"{self.metric}: measured {measured}, truth {self.truth:.3f}, limit {self.limit:g}"
+
+
 class Calibration(Contract):
     """
-    The calibration of one trial.
+    The calibration of one trial, or of one run of transfers.
 
     `n` events were delivered and seen. `stalled` of them the store put off, because it stood still; `stalled_seen` were
     measured with all of that delay. `out_ms` and `back_ms` are the hops' medians. `strangers` are events in the truth
-    that the schedule does not have.
+    that the schedule does not have, or transfers that only one side knows of.
     """
 
     name: str
     n: int
     errors: tuple[QuantileError, ...]
     counts: tuple[Count, ...]
+    levels: tuple[Level, ...] = ()
     stalled: int
     stalled_seen: int
     out_ms: float | None
@@ -100,16 +126,17 @@ class Calibration(Contract):
             if each.limit_ms is not None and not each.passed
         ]
         found += [
-            f"{each.metric}: measured {each.measured}, truth {each.truth}, {each.differing} events differ"
+            f"{each.metric}: measured {each.measured}, truth {each.truth}, {each.differing} differ"
             for each in self.counts
             if not each.passed
         ]
+        found += [str(each) for each in self.levels if not each.passed]
         if self.stalled_seen < self.stalled:
             missed = self.stalled - self.stalled_seen
-            found.append(f"stalls: {missed} of {self.stalled} delayed events not seen as such")
+            found.append(f"stalls: {missed} of {self.stalled} delayed ones not seen as such")
         if self.strangers:
-            found.append(f"{self.strangers} events in the truth are not in the schedule")
-        return tuple(found) if self.n else (*found, "no event was delivered and seen")
+            found.append(f"{self.strangers} of truth and records have no counterpart")
+        return tuple(found) if self.n else (*found, "nothing was measured")
 
 
 @dataclass(frozen=True)
@@ -150,10 +177,12 @@ def calibrate(name: str, joined: Joined, truth: Iterable[TrueWrite], measured: S
         n=int(np.count_nonzero(both)),
         errors=tuple(_errors(truth_ns, measured_ns)),
         counts=(
-            _count("acknowledged", received[among], ok[among]),
-            _count("lost", (received & ~delivered)[among], (ok & ~joined.arrived)[among]),
-            _count("duplicates", np.maximum(true.deliveries - 1, 0)[among], np.maximum(joined.arrivals - 1, 0)[among]),
-            _count("out_of_order", disorder[among], joined.disorder[among]),
+            Count.of("acknowledged", received[among], ok[among]),
+            Count.of("lost", (received & ~delivered)[among], (ok & ~joined.arrived)[among]),
+            Count.of(
+                "duplicates", np.maximum(true.deliveries - 1, 0)[among], np.maximum(joined.arrivals - 1, 0)[among]
+            ),
+            Count.of("out_of_order", disorder[among], joined.disorder[among]),
         ),
         stalled=int(np.count_nonzero(stalled)),
         stalled_seen=int(np.count_nonzero(seen)),
@@ -206,12 +235,6 @@ def _disorder(writer: NDArray[np.int64], position: NDArray[np.int64]) -> NDArray
         disorder[event] = event < latest.get(one, -1)
         latest[one] = max(event, latest.get(one, -1))
     return disorder
-
-
-def _count(metric: str, truth: NDArray[np.generic], measured: NDArray[np.generic]) -> Count:
-    true, ours = truth.astype(np.int64), measured.astype(np.int64)
-    differing = int(np.count_nonzero(true != ours))
-    return Count(metric=metric, truth=int(true.sum()), measured=int(ours.sum()), differing=differing)
 
 
 def _errors(truth_ns: NDArray[np.int64], measured_ns: NDArray[np.int64]) -> Iterable[QuantileError]:

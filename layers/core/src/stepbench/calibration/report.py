@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
 HEADINGS = ("trial", "n", "quantile", "truth ms", "measured ms", "error ms", "limit ms", "counts", "stalled seen")
 NONE = "-"
-_LIMITED = {"plan": "latency and counts", "runs": "counts"}
+_LIMITED = {"plan": "latency and counts", "runs": "counts", "transfers": "times, counts and levels"}
 
 
 class CalibrationReport(Contract):
     """
     The report is what `--json` prints.
 
-    Of a plan, everything is judged; of short runs the counts alone, since writer and watcher share one process there.
+    Of a plan and of transfers, everything is judged; of short runs the counts alone, since writer and watcher share one
+    process there.
     """
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
-    judged: Literal["plan", "runs"]
+    judged: Literal["plan", "runs", "transfers"]
     run_id: str | None = None
     passed: bool
     trials: tuple[Calibration, ...]
@@ -41,6 +42,12 @@ def judge_runs(trials: tuple[Calibration, ...]) -> CalibrationReport:
     """Judge short runs: every one has to be exact, and to have measured something."""
     passed = bool(trials) and all(trial.exact and trial.n for trial in trials)
     return CalibrationReport(judged="runs", passed=passed, trials=trials)
+
+
+def judge_transfers(trials: tuple[Calibration, ...]) -> CalibrationReport:
+    """Judge runs of transfers: every limit has to hold."""
+    passed = bool(trials) and not any(trial.failures() for trial in trials)
+    return CalibrationReport(judged="transfers", passed=passed, trials=trials)
 
 
 def table_rows(trials: tuple[Calibration, ...]) -> Iterator[tuple[str, ...]]:
@@ -68,8 +75,9 @@ def table_rows(trials: tuple[Calibration, ...]) -> Iterator[tuple[str, ...]]:
 def verdict_lines(report: CalibrationReport) -> Iterator[str]:
     """Return sentences: what failed, what the hops add, and the verdict."""
     for trial in report.trials:
-        failures = trial.failures() if report.judged == "plan" else () if trial.exact else trial.failures()
+        failures = trial.failures() if report.judged != "runs" or not trial.exact else ()
         yield from (f"{trial.name}: {failure}" for failure in failures)
+        yield from (f"{trial.name}: {level}" for level in trial.levels if level.passed)
         if report.judged == "plan" and trial.out_ms is not None and trial.back_ms is not None:
             yield f"{trial.name}: median of the hops: out {trial.out_ms:.3f} ms, back {trial.back_ms:.3f} ms"
     exact = sum(trial.exact for trial in report.trials)

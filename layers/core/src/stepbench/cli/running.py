@@ -25,6 +25,9 @@ from stepbench.cli.streams import messages, write
 MAX_CALIBRATION_RATE = 5_000
 """More than one writer of ours offers on two cores; beyond it the writer is what would be measured."""
 
+CALIBRATION_TRANSFERS, LEAST_CALIBRATION_TRANSFERS = 672, 504
+"""One an hour of four simulated weeks, and of the three that it takes to judge weekdays."""
+
 
 def run(options: argparse.Namespace) -> int:
     """Run plans, one after the other."""
@@ -54,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Measure the reference store, whose delays and faults are known."""
+    """Measure Stepbench against servers of ours, whose delays and faults are known."""
     from stepbench.local import calibrating
     from stepbench.local.fetching import expected_bytes, require_writable
     from stepbench.local.interrupts import interruptible
@@ -62,7 +65,12 @@ def calibrate(options: argparse.Namespace) -> int:
 
     console = message_console(quiet=options.quiet)
     with interruptible():
-        if options.runs:
+        if options.transfers:
+            from stepbench.local.calibrating_transfers import calibrate_transfers_here
+
+            require_writable(options.out)
+            report = calibrate_transfers_here(options.transfers, options.out, messages(options))
+        elif options.runs:
             report = calibrating.calibrate_runs(options.runs, options.rate, messages(options))
         else:
             plan = calibrating.with_rate(read_plan(calibrating.PRESET), options.rate)
@@ -80,6 +88,14 @@ def _rate(text: str) -> float:
         message = f"{text} is not from 1 to {MAX_CALIBRATION_RATE:,}"
         raise argparse.ArgumentTypeError(message)
     return rate_per_s
+
+
+def _transfers(text: str) -> int:
+    number = int(text)
+    if number < LEAST_CALIBRATION_TRANSFERS:
+        message = f"{text} is below {LEAST_CALIBRATION_TRANSFERS}, of which alone all can be found that is planted"
+        raise argparse.ArgumentTypeError(message)
+    return number
 
 
 COMMANDS = (
@@ -107,17 +123,31 @@ COMMANDS = (
     Command(
         "calibrate",
         calibrate,
-        "measure Stepbench itself, against a store whose delays and faults are known",
+        "measure Stepbench itself, against servers whose delays and faults are known",
         (
             argument("--json", action="store_true", help="print the outcome on stdout, in one line"),
-            argument(
-                "--runs",
-                type=at_least_one,
-                metavar="N",
-                help="instead of the plan `calibrate`: so many short seeded runs without an emulator, for their counts",
+            OneOf(
+                (
+                    argument(
+                        "--runs",
+                        type=at_least_one,
+                        metavar="N",
+                        help="instead of the plan `calibrate`: so many short seeded runs without an emulator, for "
+                        "their counts",
+                    ),
+                    argument(
+                        "--transfers",
+                        type=_transfers,
+                        nargs="?",
+                        const=CALIBRATION_TRANSFERS,
+                        metavar="N",
+                        help="instead of the plan `calibrate`: so many transfers of files without an emulator, for "
+                        f"their times and for what is found in them (default: {CALIBRATION_TRANSFERS})",
+                    ),
+                )
             ),
             argument("--rate", type=_rate, metavar="R", default=500, help="events a second (default: 500)"),
-            out("results of the plan go there"),
+            out("results of the plan, or records of transfers, go there"),
         ),
     ),
 )

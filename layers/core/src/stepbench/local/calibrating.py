@@ -134,7 +134,7 @@ def with_rate(plan: Plan, rate_per_s: float) -> Plan:
 
 def print_report(report: CalibrationReport, console: Console) -> None:
     """Print a table of what was judged, and sentences below it."""
-    if report.judged == "plan":
+    if report.judged != "runs":
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for heading in HEADINGS:
             table.add_column(heading, justify="right" if heading == "n" or heading.endswith(" ms") else "left")

@@ -42,7 +42,7 @@ def draw_fate(target: ReferenceTarget, seed: int, event: bytes) -> Fate:
         seed: the plan's.
         event: the head of the value, 40 bytes. Canaries are delayed like all others, and delivered once for certain.
     """
-    drop, duplicate, reorder, first, second = _uniforms(seed, event[TAG_CHARS:])
+    drop, duplicate, reorder, first, second = uniforms(seed, event[TAG_CHARS:])
     delay_ns = _delay_ns(target.delay, first, second)
     if _is_canary(event):
         return Fate(delay_ns)
@@ -84,7 +84,7 @@ def _delay_ns(delay: Delay, first: float, second: float) -> int:
             assert_never(unreachable)
 
 
-def _uniforms(seed: int, identity: bytes) -> tuple[float, ...]:
+def uniforms(seed: int, identity: bytes) -> tuple[float, ...]:
     """Return five independent numbers in (0, 1)."""
     digest = hashlib.blake2b(identity, key=seed.to_bytes(8, "big"), digest_size=_DRAWS.size).digest()
     return tuple(((word >> 11) + 0.5) / 2**53 for word in _DRAWS.unpack(digest))

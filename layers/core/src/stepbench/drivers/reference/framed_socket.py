@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import struct
 from typing import TYPE_CHECKING
 
 from stepbench.drivers.reference.frames import Frame, FrameReader, MalformedFrameError
 from stepbench.model.errors import CONNECTION_CLOSED, CONNECTION_RESET, GARBAGE, TIMEOUT
+from stepbench.wire.kernel_stamps import ask_for_stamps, receive_stamped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from stepbench.clock import Clock
 
@@ -29,10 +29,6 @@ _READ_BYTES = 64 * 1024
 """With 256 KB a small receipt takes 15 µs more: the allocation is a system call then."""
 _SECOND_READ_S = 0.1
 """uvloop calls a reader once when a connection is reset, and never again; the reset may lie behind bytes that came."""
-_SO_TIMESTAMPNS = 35
-"""Not among Python's names; the same number on every architecture that Lambda and Fargate have."""
-_TIMESPEC = struct.Struct("@ll")
-_STAMP_SPACE = socket.CMSG_SPACE(_TIMESPEC.size)
 
 
 class FramedSocket:
@@ -65,7 +61,7 @@ class FramedSocket:
         self._reader = FrameReader()
         self._stamped = kernel_stamps
         if kernel_stamps:
-            connected.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            ask_for_stamps(connected)
         self._unsent = b""
         self._second_read: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -168,8 +164,8 @@ class FramedSocket:
         return data, self._clock.now_ns()
 
     def _receive_stamped(self) -> tuple[bytes, int]:
-        data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, _STAMP_SPACE)
-        return data, _kernel_stamp_ns(ancillary) or self._clock.now_ns()
+        data, stamp_ns = receive_stamped(self._socket, _READ_BYTES)
+        return data, stamp_ns or self._clock.now_ns()
 
     def _end(self, reason: str) -> None:
         if self.is_open:
@@ -182,17 +178,3 @@ def _reason(error: OSError) -> str:
     if isinstance(error, (ConnectionResetError, BrokenPipeError)):
         return CONNECTION_RESET
     return TIMEOUT if isinstance(error, TimeoutError) else type(error).__name__
-
-
-def _kernel_stamp_ns(ancillary: Iterable[tuple[int, int, bytes]]) -> int | None:
-    """
-    Return when the last of the bytes came in, ns since the epoch by CLOCK_REALTIME; None where the kernel did not say.
-
-    Source:
-        Linux, Documentation/networking/timestamping.rst, section 1.1 (SO_TIMESTAMPNS; for TCP, of the last byte read).
-    """
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
-            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
-            return int(seconds * 1_000_000_000 + nanoseconds)
-    return None
