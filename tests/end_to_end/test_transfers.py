@@ -14,6 +14,7 @@ import pytest
 from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, Finished, finish, wait_for
 
 from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.local.dashboard.upstream import Upstream
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def test_the_run_is_in_its_dataset(deployment: Deployment, folder: Path) -> None
     assert any(folder.name in key and layout.dataset_day(key) for key in keys)
 
 
-def test_the_api_answers_with_the_report_of_a_span(api: ApiClient, finished: Finished) -> None:
-    """Over the emulator's gateway, from the function that has the libraries; nothing is stored."""
+def test_the_api_answers_with_the_report_of_a_span(deployment: Deployment, api: ApiClient, finished: Finished) -> None:
+    """Over the emulator's gateway, from the function that has the libraries; behind the local dashboard, too."""
     assert finished.code == 0, finished.stderr
     assert "end-to-end" in api.call("GET", "/datasets").body["datasets"]
     found = api.call("GET", "/datasets/end-to-end/summary")
@@ -98,6 +99,7 @@ def test_the_api_answers_with_the_report_of_a_span(api: ApiClient, finished: Fin
     compressed = api.call("GET", "/datasets/end-to-end/report", headers={"Accept-Encoding": "gzip"})
     assert compressed.headers["content-encoding"] == "gzip"
     assert gzip.decompress(compressed.body) == page.body
+    assert Upstream(deployment.stack).send("GET", "/datasets/end-to-end/report", {}, b"").body == page.body
     later = f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%d}"
     assert api.call("GET", f"/datasets/end-to-end/summary?from={later}").status == 422
     assert api.call("GET", "/datasets/nobodys/report").status == 404

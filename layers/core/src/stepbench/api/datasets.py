@@ -43,8 +43,8 @@ _HTML = "text/html; charset=utf-8"
 _PAGE: Any = {200: {"description": "The page", "content": {"text/html": {"schema": {"type": "string"}}}}}
 HEADERS = {
     **FRESH,
-    # It is one page of many that this address has, and has to be able to do no more than from a file.
-    "Content-Security-Policy": "sandbox allow-scripts allow-downloads allow-modals; frame-ancestors 'none'",
+    # As from a file, its scripts see nothing of this address: no dashboard, nor the token that a browser has for it.
+    "Content-Security-Policy": "sandbox allow-scripts allow-downloads; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
 }
 
