@@ -22,7 +22,7 @@ LIMIT_S = 60
 
 
 class Answer(NamedTuple):
-    """What the API answered; the body is None where it is no JSON."""
+    """What the API answered; the body is bytes where it is no JSON."""
 
     status: int
     body: Any
@@ -54,6 +54,6 @@ class ApiClient:
             found = connection.getresponse()
             text = found.read()
             told = {name.lower(): value for name, value in found.getheaders()}
-            return Answer(found.status, json.loads(text) if "json" in told.get("content-type", "") else None, told)
+            return Answer(found.status, json.loads(text) if "json" in told.get("content-type", "") else text, told)
         finally:
             connection.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from botocore.credentials import Credentials
+from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import ROOT, UP_LIMIT_S, Deployment
 
 from stepbench.local.deploy import sole
@@ -50,3 +53,23 @@ def deployment(installed: Path) -> Iterator[Deployment]:
         assert down.code == 0, down.stderr
         assert await_end(children, 0) == []
         assert [each.pid for each in processes if each.find()] == []
+
+
+@pytest.fixture(scope="session")
+def api(deployment: Deployment) -> ApiClient:
+    """Return a client of the default team: the account itself."""
+    return ApiClient(deployment)
+
+
+@pytest.fixture(scope="session")
+def other_team(deployment: Deployment) -> ApiClient:
+    """Return a client of another team: an assumed role."""
+    iam, sts = deployment.stack.aws("iam"), deployment.stack.aws("sts")
+    everybody = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [everybody]})
+    role = iam.create_role(RoleName="payments", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    may_call = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [may_call]})
+    iam.put_role_policy(RoleName="payments", PolicyName="call", PolicyDocument=policy)
+    given = sts.assume_role(RoleArn=role, RoleSessionName="ci")["Credentials"]
+    return ApiClient(deployment, Credentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"]))

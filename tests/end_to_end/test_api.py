@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pytest
-from botocore.credentials import Credentials
 from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import Deployment, plan, wait_for
 
@@ -17,26 +15,6 @@ from stepbench.contracts.result import RunSummary
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 RUN_LIMIT_S = 240
-
-
-@pytest.fixture(scope="module")
-def api(deployment: Deployment) -> ApiClient:
-    """Return a client of the default team: the account itself."""
-    return ApiClient(deployment)
-
-
-@pytest.fixture(scope="module")
-def other_team(deployment: Deployment) -> ApiClient:
-    """Return a client of another team: an assumed role."""
-    iam, sts = deployment.stack.aws("iam"), deployment.stack.aws("sts")
-    everybody = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
-    trust = json.dumps({"Version": "2012-10-17", "Statement": [everybody]})
-    role = iam.create_role(RoleName="payments", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
-    may_call = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}
-    policy = json.dumps({"Version": "2012-10-17", "Statement": [may_call]})
-    iam.put_role_policy(RoleName="payments", PolicyName="call", PolicyDocument=policy)
-    given = sts.assume_role(RoleArn=role, RoleSessionName="ci")["Credentials"]
-    return ApiClient(deployment, Credentials(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"]))
 
 
 def state_of(api: ApiClient, run_id: str) -> str:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 CASES = int(os.environ.get("STEPBENCH_API_CASES", "25"))
 RUN_LIMIT_S = 240
+DATASET = "contract"
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -72,7 +73,7 @@ class Signed(AuthBase):
 
 
 class Target(NamedTuple):
-    """The API under test: its clients, its host, and a run of it that has gone through."""
+    """The API under test: its clients, its host, and a run of it that has gone through and begun a dataset."""
 
     api: ApiClient
     endpoint: str
@@ -83,9 +84,11 @@ class Target(NamedTuple):
 
 @pytest.fixture(scope="module")
 def target(deployment: Deployment) -> Iterator[Target]:
-    """Return the API with a finished run; at the end no run is left, whatever was started meanwhile."""
+    """Return the API with a finished run and a dataset; at the end no run is left, whatever was started meanwhile."""
     api = ApiClient(deployment)
-    run_id = str(api.call("POST", "/runs", {"plan": plan("contract", "s3", warm_up=5, measured=20)}).body["run_id"])
+    document = plan("contract", "s3", warm_up=5, measured=20)
+    document["trials"].append({"experiment": "transfer", "file_sizes_mib": [1], "transfers": 2, "dataset": DATASET})
+    run_id = str(api.call("POST", "/runs", {"plan": document}).body["run_id"])
     assert wait_for(lambda: api.call("GET", f"/runs/{run_id}").body["state"] == "succeeded", RUN_LIMIT_S)
     host = urlsplit(deployment.stack.outputs[API_URL]).netloc
     answers: Counter[int] = Counter()
@@ -100,12 +103,15 @@ def _running(api: ApiClient) -> list[str]:
 
 
 def _lead_to(case: Case[Any], run_id: str) -> bool:
-    """Have about half of the requests for a run ask for one that is there; tell whether this one does."""
+    """Have about half of the requests for a run or a dataset ask for one that is there; tell whether this one does."""
+    there = dict.fromkeys(("run_id", "a", "b"), run_id)
+    if case.path.startswith("/datasets/"):
+        there["name"] = DATASET
     led = False
     for place in (case.path_parameters, case.query):
-        for name in set(place or {}) & {"run_id", "a", "b"}:
+        for name in set(place or {}) & there.keys():
             if len(str(place[name])) % 2:
-                place[name], led = run_id, True
+                place[name], led = there[name], True
     return led
 
 

@@ -65,7 +65,7 @@ def _trials() -> list[Json]:
         {"name": "busy", "target": capacity, "phases": [warm_up, at_found], "find_rate": found},
         {"name": "from-host", "target": {"store": "s3"}, "load_from": "host", "phases": [warm_up, steady]},
         {"name": "files", "experiment": "transfer", "platforms": ["lambda", "fargate"], "file_sizes_mib": [1, 20],
-         "choice": "each", "transfers": 2},
+         "choice": "each", "transfers": 2, "dataset": "permissions"},
         {"name": "items", "experiment": "operations", "target": {"store": "dynamodb"},
          "workload": {**products, "record": {"shape": "product"}}, "phases": closed},
     ]  # fmt: skip
@@ -84,6 +84,8 @@ def _use_api(deployment: Deployment) -> None:
         assert api.call("DELETE", f"/runs/{run_id}").status == 202
         assert wait_for(partial(_is_stopped, api, run_id))
     assert api.call("GET", f"/runs/{running}/report").status == 303
+    assert "permissions" in api.call("GET", "/datasets").body["datasets"]
+    assert api.call("GET", "/datasets/permissions/report").status == 200
 
 
 def _is_stopped(api: ApiClient, run_id: str) -> bool:

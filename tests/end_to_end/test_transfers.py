@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import signal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pyarrow.parquet as pq
 import pytest
-from tests.end_to_end.deployment import Deployment, Finished, finish, wait_for
+from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, Finished, finish, wait_for
 
 from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.local.dashboard.upstream import Upstream
 from stepbench.records.storage import layout
+
+if TYPE_CHECKING:
+    from tests.end_to_end.api_client import ApiClient
 
 pytestmark = pytest.mark.end_to_end
 
@@ -78,6 +85,39 @@ def test_the_run_is_in_its_dataset(deployment: Deployment, folder: Path) -> None
     """The next run adds to it; the report of a span is made from there."""
     keys = list(deployment.stack.runs.keys(layout.dataset_prefix("end-to-end")))
     assert any(folder.name in key and layout.dataset_day(key) for key in keys)
+
+
+def test_the_api_answers_with_the_report_of_a_span(deployment: Deployment, api: ApiClient, finished: Finished) -> None:
+    """Over the emulator's gateway, from the function that has the libraries; behind the local dashboard, too."""
+    assert finished.code == 0, finished.stderr
+    assert "end-to-end" in api.call("GET", "/datasets").body["datasets"]
+    found = api.call("GET", "/datasets/end-to-end/summary")
+    assert (found.status, found.body["n"], len(found.body["cells"])) == (200, READS, 2 * 2 * len(SIZES_MIB)), found
+    page = api.call("GET", "/datasets/end-to-end/report")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert f"{READS} reads".encode() in page.body
+    compressed = api.call("GET", "/datasets/end-to-end/report", headers={"Accept-Encoding": "gzip"})
+    assert compressed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(compressed.body) == page.body
+    assert Upstream(deployment.stack).send("GET", "/datasets/end-to-end/report", {}, b"").body == page.body
+    later = f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%d}"
+    assert api.call("GET", f"/datasets/end-to-end/summary?from={later}").status == 422
+    assert api.call("GET", "/datasets/nobodys/report").status == 404
+
+
+def test_a_team_s_rows_are_its_own(api: ApiClient, other_team: ApiClient, finished: Finished) -> None:
+    """Two teams add to datasets of one name, and to one of their own; each sees its own rows and the default team's."""
+    assert finished.code == 0, finished.stderr
+    small = {**TRIAL, "platforms": ["lambda"], "sources": ["s3"], "file_sizes_mib": [1], "transfers": 1, "cold": "no"}
+    trials = [small, {**small, "dataset": "payments"}]
+    run_id = other_team.call("POST", "/runs", {"plan": {"name": "theirs", "trials": trials}}).body["run_id"]
+    assert wait_for(lambda: other_team.call("GET", f"/runs/{run_id}").body["state"] == "succeeded", RUN_LIMIT_S)
+    assert api.call("GET", "/datasets/end-to-end/summary").body["n"] == READS
+    assert other_team.call("GET", "/datasets/end-to-end/summary").body["n"] == READS + 1
+    assert "payments" not in api.call("GET", "/datasets").body["datasets"]
+    assert "payments" in other_team.call("GET", "/datasets").body["datasets"]
+    assert api.call("GET", "/datasets/payments/report").status == 404
+    assert other_team.call("GET", "/datasets/payments/report").status == 200
 
 
 def test_the_page_shows_transfers_and_no_latencies(folder: Path) -> None:

@@ -17,8 +17,8 @@ from stepbench.records.formats.deliveries import parse_delivery
 ROOT = Path(__file__).parents[2]
 NO_STATES = {"BootstrapDsql", "CheckClock", "DropResults", "ReceiveEvents", "SweepTargets"}
 """Entry points that are no states; they follow the same pattern."""
-API = "HttpApi"
-"""An entry point that is a room: `functions/http_api.py` calls `stepbench/api/app.py`."""
+API = {"HttpApi": "api/app.py", "ReportDataset": "api/datasets.py"}
+"""Entry points that are a room: `functions/http_api.py` calls `stepbench/api/app.py`."""
 UNDECORATED = {"check_clock", "receive_events", "run_transfer", "run_writer", "watch_changes"}
 """On the measured path."""
 GIVEN = {"RunTransfer": "Sandbox"}
@@ -59,7 +59,7 @@ def test_each_state_invokes_the_function_of_its_name() -> None:
 @pytest.mark.parametrize("folder", ["functions", "events/tasks"])
 def test_there_is_no_handler_or_sample_event_without_a_name(folder: str) -> None:
     """A handler that no state and no entry point calls is dead code with permissions."""
-    assert {path.stem for path in (ROOT / folder).glob("*.*")} == {_snake(name) for name in (*NAMES, API)}
+    assert {path.stem for path in (ROOT / folder).glob("*.*")} == {_snake(name) for name in (*NAMES, *API)}
 
 
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"ReceiveEvents"}))
@@ -78,9 +78,11 @@ def test_the_receivers_sample_event_is_a_delivery() -> None:
     assert (len(delivery.arrivals), delivery.malformed) == (1, ())
 
 
-def test_the_apis_handler_is_thin_too() -> None:
+@pytest.mark.parametrize(("name", "room"), API.items())
+def test_the_apis_handlers_are_thin_too(name: str, room: str) -> None:
     """Its routes are in `stepbench/api/`."""
-    handler = ast.parse((ROOT / "functions/http_api.py").read_text()).body[-1]
+    *_, handle, _, handler = ast.parse((ROOT / f"functions/{_snake(name)}.py").read_text()).body
+    assert ast.unparse(handle) == f"from stepbench.{room.removesuffix('.py').replace('/', '.')} import handle"
     assert ast.unparse(handler) == "handler = observed(handle)"
 
 

@@ -200,13 +200,16 @@ def test_a_machine_may_invoke_its_functions_and_no_others(machine: str) -> None:
     assert {tuple(resource["Fn::GetAtt"]) for resource in allowed[0]} == {(name, "Arn") for name in wanted}
 
 
-OF_THE_API = {"BENCHMARK_ARN", "TEAM_CLAIM", "TEAMS"}
+OF_CALLERS = {"TEAM_CLAIM", "TEAMS"}
+OF_THE_API = {"BENCHMARK_ARN", *OF_CALLERS}
 
 
 def test_only_the_api_knows_teams_and_with_the_sweeper_the_machine_that_runs_plans() -> None:
     """The machine's own functions cannot be given its ARN without a circle."""
-    functions = (TEMPLATE["Resources"][f"{name}Function"]["Properties"] for name in ("HttpApi", "SweepTargets"))
-    assert [set(each["Environment"]["Variables"]) for each in functions] == [OF_THE_API, {"BENCHMARK_ARN"}]
+    names = ("HttpApi", "ReportDataset", "SweepTargets")
+    functions = (TEMPLATE["Resources"][f"{name}Function"]["Properties"] for name in names)
+    given = [set(each["Environment"]["Variables"]) for each in functions]
+    assert given == [OF_THE_API, OF_CALLERS, {"BENCHMARK_ARN"}]
 
 
 def test_the_environment_is_what_settings_read() -> None:
@@ -397,7 +400,7 @@ OWN_LIMITS_S = {
     "TearDownTarget": TEAR_DOWN_S,
     "SweepTargets": sweep_targets.SWEEP_LIMIT_S + TEAR_DOWN_S,
     "BootstrapDsql": bootstrap_dsql.BINDING_LIMIT_S,
-    "HttpApi": 20 - REQUEST_S,  # it asks with a patience of its own
+    **dict.fromkeys(("HttpApi", "ReportDataset"), 20 - REQUEST_S),  # they ask with a patience of their own
     "DropResults": drop_results.LIMIT_S,
     "RefreshSandboxes": refresh_sandboxes.LIMIT_S,
     "SeedFiles": seed_files.BUDGET_S + LARGEST_FILE_S,
@@ -433,6 +436,7 @@ def test_a_receiver_gives_up_before_its_function_does(name: str) -> None:
         "ConcludeRun": {"ReadTrial", "WriteRegister", "TakeTurns"},
         "RenderReport": {"ReadTrial", "WriteDocuments"},
         "HttpApi": {"ReadTrial", "WriteRegister", "ReadQuotas"},
+        "ReportDataset": set(),
         "PrepareTarget": RECORDING | {"WriteTarget", "DescribeTarget", "PrepareTarget", "ChangeCapacity"},
         "AwaitTarget": {"ReadTrial", "WriteTarget", "DescribeTarget"},
         "WatchChanges": {"ReadTrial", "WriteDocuments", "WriteItems"},
@@ -460,6 +464,25 @@ def test_a_function_may_do_what_its_stage_does(function: str, policies: set[str]
     """They are read off the stages: one more is a right too many, one less fails on AWS only."""
     attached = {each["Ref"].removesuffix("Policy") for each in FUNCTIONS[function]["Policies"] if "Ref" in each}
     assert attached == policies
+
+
+def test_who_reports_datasets_sees_nothing_else_of_the_bucket() -> None:
+    """Which files are the caller's to see is decided in that function alone."""
+    given = [(one["Action"], one["Resource"], one.get("Condition")) for one in statements(FUNCTIONS["ReportDataset"])]
+    assert given == [
+        ("s3:GetObject", {"Fn::Sub": "${ResultsBucket.Arn}/datasets/*"}, None),
+        ("s3:ListBucket", {"Fn::GetAtt": ["ResultsBucket", "Arn"]}, {"StringLike": {"s3:prefix": "datasets/*"}}),
+    ]
+
+
+@pytest.mark.parametrize(("integration", "function"), [("Api", "HttpApi"), ("Dataset", "ReportDataset")])
+def test_the_gateway_calls_each_function_of_the_api_and_may_do_so(integration: str, function: str) -> None:
+    """Without the right it answers 500, on AWS only."""
+    called = TEMPLATE["Resources"][f"{integration}Integration"]["Properties"]["IntegrationUri"]
+    allowed = TEMPLATE["Resources"][f"ApiMayInvoke{function}"]["Properties"]
+    assert called == {"Fn::GetAtt": [f"{function}Function", "Arn"]}
+    assert allowed["FunctionName"] == {"Ref": f"{function}Function"}
+    assert "${Api}/*" in str(allowed["SourceArn"])
 
 
 def test_roles_stay_below_the_quota_of_managed_policies() -> None:

@@ -22,6 +22,7 @@ from stepbench.records.formats.columns import PendingRows
 from stepbench.records.formats.t4 import Entry
 from stepbench.records.join.reader import count_malformed
 from stepbench.records.storage import layout
+from stepbench.records.storage.dataset_keys import dataset_keys, dataset_names
 from stepbench.records.storage.flusher import Flusher
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.receiver_paths import open_bucket, open_table
@@ -55,6 +56,18 @@ pytestmark = pytest.mark.emulator
 
 ONE = TrialRef(run_id="run-1", trial=0, tag=trial_tag("run-1", 0))
 OTHER = TrialRef(run_id="run-2", trial=3, tag=trial_tag("run-2", 3))
+
+
+def test_datasets_of_a_team_with_a_slash_are_found_and_no_other_files_listed(services: Services) -> None:
+    """Its key has a percent sign, which S3's answers have to give back as it is."""
+    keys = [layout.dataset_key("weekly", team, "2025-06-05", "run", 0) for team in ("default", "role/ci", "role/cia")]
+    for key in [*keys, "datasets/weekly/report.html", "datasets/notes/report.html"]:
+        services.runs.put_bytes(key, b"")
+    assert list(services.runs.folders(layout.DATASETS)) == ["notes", "weekly"]
+    assert dataset_names(services.runs) == dataset_names(services.runs, ["role/ci"]) == ("weekly",)
+    assert dataset_names(services.runs, ["role/other"]) == ()
+    assert dataset_keys("weekly", services.runs, ["role/ci"]) == (keys[1],)
+    assert services.runs.get_bytes(keys[1]) == b""
 
 
 def test_a_second_trial_is_refused_a_leased_target_and_told_who_holds_it(services: Services) -> None:

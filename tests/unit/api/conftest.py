@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 from tests.samples.services import MemoryServices
 
-from stepbench.api.app import answer
+from stepbench.api import app, datasets
 from stepbench.testing.fake_clock import FakeClock
 
 MACHINE = "arn:aws:states:us-east-1:000000000000:stateMachine:stack-Benchmark"
@@ -61,11 +62,18 @@ class S3:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the API answered."""
+    """What the API answered; the body is decoded where it is JSON, and bytes where it is base64."""
 
     status: int
     body: Any
     headers: dict[str, str]
+
+
+def _decoded(found: dict[str, Any]) -> Any:  # noqa: ANN401 -- JSON, a page, or bytes
+    if found["isBase64Encoded"]:
+        return base64.b64decode(found["body"])
+    is_page = found["headers"].get("Content-Type", "").startswith("text/html")
+    return found["body"] if is_page else json.loads(found["body"] or "null")
 
 
 @dataclass
@@ -95,8 +103,9 @@ class Api:
             "isBase64Encoded": more.get("encoded", False),
         }
         lambda_context: Any = SimpleNamespace(aws_request_id="lambda-1", function_name="HttpApi")
-        found = answer(event, lambda_context, self.memory.services)
-        return Answer(found["statusCode"], json.loads(found["body"] or "null"), found.get("headers", {}))
+        function = datasets if path.startswith("/datasets/") else app  # as the template's routes have it
+        found = function.answer(event, lambda_context, self.memory.services)
+        return Answer(found["statusCode"], _decoded(found), found.get("headers", {}))
 
 
 @pytest.fixture

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pytest
 from tests.samples.templates import load_template
 
+from stepbench.api import app, datasets
 from stepbench.api.openapi import openapi
 from stepbench.planning import plan_schema
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,6 +39,18 @@ def test_every_route_is_a_resource_of_the_template() -> None:
         kind = route["Properties"]["AuthorizationType"]
         expected = ("NONE", "WithJwt") if key in OF_BROWSERS else ({"Fn::If": ["WithJwt", "JWT", "AWS_IAM"]}, None)
         assert (kind, route.get("Condition")) == expected, key
+
+
+@pytest.mark.parametrize(("room", "integration"), [(app, "Api"), (datasets, "Dataset")])
+def test_each_route_goes_to_the_function_that_answers_it(room: ModuleType, integration: str) -> None:
+    """The other one would say that it knows no such route."""
+    paths = json.loads(room.app.get_openapi_schema().model_dump_json(by_alias=True, exclude_none=True))["paths"]
+    keys = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
+    assert keys
+    resources = load_template("template.yaml")["Resources"].values()
+    routes = [each["Properties"] for each in resources if each["Type"].endswith("::Route")]
+    targets = {str(each["Target"]["Fn::Sub"]) for each in routes if each["RouteKey"] in keys}
+    assert targets == {f"integrations/${{{integration}Integration}}"}
 
 
 def test_a_submission_is_described_down_to_the_plan() -> None:

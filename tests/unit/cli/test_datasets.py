@@ -102,7 +102,7 @@ def _binary() -> Path:
 
 def test_a_disk_that_takes_one_day_only_keeps_none(capsys: pytest.CaptureFixture[str]) -> None:
     """A part of the days would be reported as if it were the whole."""
-    blocked = OUT / "datasets/published/day=2025-06-06"
+    blocked = OUT / "datasets/published/team=default/day=2025-06-06"
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder has to be")
     file = theirs(*(published_line(timestamp=f"2025-06-0{day} 12:00:00") for day in (5, 6)))

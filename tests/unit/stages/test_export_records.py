@@ -2,26 +2,30 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from tests.samples.finished_trials import GAP, FinishedTrial, watched_with_a_gap
 from tests.samples.records import column_header, writer_rows
 from tests.samples.services import MemoryServices, small_plan, stored_trial
+from tests.samples.transfers import row
 
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.tasks import ExportRecordsInput, StateError
+from stepbench.contracts.transfer import TransferTrial
+from stepbench.contracts.transfer_rows import TransferRows
+from stepbench.errors import RecordsUnavailableError
 from stepbench.records.formats.columns import encode
 from stepbench.records.formats.parquet import METADATA, columns_of
 from stepbench.records.storage import layout
+from stepbench.records.storage.dataset_keys import dataset_keys
 from stepbench.stages import export_records as stage
 from stepbench.stages.export_records import export_records
-
-if TYPE_CHECKING:
-    import pytest
 
 START_NS = 1_700_000_000_000_000_000
 PHASES = [{"name": "load", "load": [{"rate_per_s": 10, "count": 30}]}]
@@ -178,3 +182,20 @@ def test_each_row_says_whether_nobody_watched() -> None:
     table = export(trial.memory, trial.ref)[0].read(["phase", "sequence", "watch_gap"]).to_pylist()
     assert [row["sequence"] for row in table if row["phase"] == "steady" and row["watch_gap"]] == list(GAP)
     assert not any(row["watch_gap"] for row in table if row["phase"] == "warm-up")
+
+
+@pytest.mark.parametrize("team", ["default", "role/ci"])
+def test_a_run_s_transfers_join_their_dataset_as_its_team_s(team: str) -> None:
+    """Who may read them over the API goes by the file's key; the run's request says who asked for it."""
+    memory, plan = (
+        MemoryServices(),
+        TransferTrial.model_validate({"experiment": "transfer", "transfers": 1, "dataset": "weekly"}),
+    )
+    ref = stored_trial(memory.services, plan)
+    memory.services.runs.put_model(layout.transfer_key(ref, 0, 0), TransferRows(rows=(row(run_id=ref.run_id),)))
+    with pytest.raises(RecordsUnavailableError, match=r"request\.json"):
+        export_records(ExportRecordsInput(ref=ref), memory.services)
+    request = RunRequest(plan="p", team=team)
+    memory.services.runs.put_model(layout.run_key(ref.run_id, "request.json"), request)
+    assert export_records(ExportRecordsInput(ref=ref), memory.services).rows == 1
+    assert dataset_keys("weekly", memory.services.runs, [team]) == dataset_keys("weekly", memory.services.runs) != ()

@@ -35,9 +35,14 @@ class Caller(NamedTuple):
     identity: str
     team: str
 
+    @property
+    def teams(self) -> frozenset[str]:
+        """Return the teams whose runs, and what they have added to datasets, are the caller's to see."""
+        return frozenset({self.team, DEFAULT_TEAM})
+
     def may_read(self, run: RunRecord) -> bool:
         """Tell whether a run is the caller's to see: its team's, or one that nobody has asked for by name."""
-        return run.team in {self.team, DEFAULT_TEAM}
+        return run.team in self.teams
 
     def may_change(self, run: RunRecord) -> bool:
         """Tell whether a run is the caller's to stop, or to acknowledge."""

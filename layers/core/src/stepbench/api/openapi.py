@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import stepbench
-from stepbench.api.app import app
+from stepbench.api import app, datasets
 from stepbench.api.problems import CONTENT_TYPE, ErrorKind
 from stepbench.contracts.api import Acknowledgement, ProblemDetails, RunFilter, Submission
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 
 Document = dict[str, Any]
 _REFERENCES = "#/components/schemas/{model}"
@@ -23,6 +26,8 @@ _OF_A_ROUTE = {
     _ACKNOWLEDGE: (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.CONFLICT, ErrorKind.REFUSED),
     ("/plans/{name}", "get"): (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND),
     ("/plans/validate", "post"): (ErrorKind.BAD_REQUEST, ErrorKind.REFUSED),
+    ("/datasets/{name}/report", "get"): (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.REFUSED),
+    ("/datasets/{name}/summary", "get"): (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.REFUSED),
     ("/compare", "get"): (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND, ErrorKind.REFUSED),
 }
 _OF_A_RUN = (ErrorKind.BAD_REQUEST, ErrorKind.NOT_FOUND)
@@ -41,10 +46,11 @@ and those of the team `default`: runs from the console and of schedules. Errors 
 
 def openapi() -> Document:
     """Return the document."""
-    made = app.get_openapi_schema(title="Stepbench", version=stepbench.__version__, description=_DESCRIPTION)
-    document: Document = json.loads(made.model_dump_json(by_alias=True, exclude_none=True))
+    document, further = _described(app.app), _described(datasets.app)
     document.pop("servers", None)  # each stack has an address of its own
+    document["paths"].update(further["paths"])
     schemas = document["components"]["schemas"]
+    schemas.update(further["components"]["schemas"])
     for model in (Submission, Acknowledgement, ProblemDetails):
         schema = model.model_json_schema(ref_template=_REFERENCES)
         schemas.update(schema.pop("$defs", {}))
@@ -76,6 +82,13 @@ def openapi() -> Document:
     }
     document["security"] = [{"sigv4": []}, {"jwt": []}]
     return document
+
+
+def _described(resolver: APIGatewayHttpResolver) -> Document:
+    """Return what Powertools makes of the routes of one function."""
+    made = resolver.get_openapi_schema(title="Stepbench", version=stepbench.__version__, description=_DESCRIPTION)
+    described: Document = json.loads(made.model_dump_json(by_alias=True, exclude_none=True))
+    return described
 
 
 def _describe_filter(parameters: list[Document]) -> None:

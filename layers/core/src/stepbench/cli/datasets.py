@@ -89,7 +89,7 @@ def report_dataset(options: argparse.Namespace) -> int:
     """Analyse a dataset over a span, and write its page, or print it in another form."""
     from stepbench.local.datasets import analyse_dataset
     from stepbench.records.storage import layout
-    from stepbench.records.storage.transfer_datasets import Span
+    from stepbench.records.storage.dataset_keys import Span
     from stepbench.report.dataset_page import render_dataset
     from stepbench.report.transfer_markdown import render_dataset_markdown
 

@@ -189,3 +189,9 @@ class Download(Contract):
 
     url: str
     expires_at: AwareDatetime
+
+
+class DatasetList(Contract):
+    """The datasets of transfers to which runs that the caller may see have added rows."""
+
+    datasets: tuple[str, ...] = Field(description="Names: `/datasets/{name}/report` is the page of one.")

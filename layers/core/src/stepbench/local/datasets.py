@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.analysis.transfers.drawn import draw_transfers
-from stepbench.analysis.transfers.findings import find_transfers
+from stepbench.contracts.runs import DEFAULT_TEAM
 from stepbench.errors import PlanError, Problem
 from stepbench.local.fetching import write_file
 from stepbench.records.formats.transfer_lines import read_lines
-from stepbench.records.formats.transfer_parquet import columns_of, stand_ins_of
 from stepbench.records.storage import layout
+from stepbench.records.storage.dataset_keys import dataset_names
 from stepbench.records.storage.stored_transfers import first_attempts
-from stepbench.records.storage.transfer_datasets import dataset_files, dataset_names, read_span
-from stepbench.report.transfers import Transfers, transfer_view
+from stepbench.records.storage.transfer_datasets import dataset_files, read_span
+from stepbench.report.dataset_page import view_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.transfer import PublishedTransfer
     from stepbench.contracts.transfer_rows import TransferRow
-    from stepbench.records.storage.transfer_datasets import Span
+    from stepbench.records.storage.dataset_keys import Span
     from stepbench.report.transfers import TransferView
 
 
@@ -45,6 +44,11 @@ class FolderObjects:
         found = (path for path in (self._folder / prefix).rglob("*") if path.is_file())
         yield from sorted(path.relative_to(self._folder).as_posix() for path in found)
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """Yield the names of the folders right below a prefix that is one, and that hold a file, in order."""
+        parts = (key.removeprefix(prefix).partition("/") for key in self.keys(prefix))
+        yield from dict.fromkeys(name for name, slash, _ in parts if slash)
+
 
 def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
     """
@@ -62,7 +66,7 @@ def import_file(path: Path, name: str, out: Path) -> tuple[TransferRow, ...]:
         remedy = "Name a file of NDJSON in UTF-8."
         raise PlanError([Problem("FILE", f'"{path}"', f"is no text: {error}", remedy)]) from error
     rows = _counted(read_lines(text, path.name))
-    _put_all(dataset_files(name, rows, _stand_ins_beside(path)), out)
+    _put_all(dataset_files(name, DEFAULT_TEAM, rows, _stand_ins_beside(path)), out)
     return rows
 
 
@@ -135,7 +139,4 @@ def analyse_dataset(name: str, out: Path, span: Span, published: tuple[Published
     if not table.num_rows:
         remedy = "Name another span; `stepbench report` without --from and --to shows all days."
         raise PlanError([Problem("--from, --to", span.words, f"has no rows of {name}", remedy)])
-    columns = columns_of(table)
-    shown = Transfers(find_transfers(columns), draw_transfers(columns), stand_ins_of(table), published)
-    view = transfer_view(name, "dataset", shown)
-    return DatasetReport(view, span.words)
+    return DatasetReport(view_dataset(name, table, published), span.words)

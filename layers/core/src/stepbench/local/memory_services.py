@@ -103,10 +103,15 @@ class MemoryBucket:
         """Return the paginator of `list_objects_v2`, which has one page."""
         return self
 
-    def paginate(self, *, Prefix: str, **_: object) -> Iterator[Item]:  # noqa: N803 -- boto3's
-        """Yield keys and sizes under a prefix."""
-        found = [{"Key": key, "Size": len(self.objects[key])} for key in sorted(self.objects) if key.startswith(Prefix)]
-        yield {"Contents": found}
+    def paginate(self, *, Prefix: str, Delimiter: str = "", **_: object) -> Iterator[Item]:  # noqa: N803 -- boto3's
+        """Yield keys and sizes under a prefix, or the folders right below it."""
+        keys = [key for key in sorted(self.objects) if key.startswith(Prefix)]
+        if not Delimiter:
+            yield {"Contents": [{"Key": key, "Size": len(self.objects[key])} for key in keys]}
+            return
+        names = (key.removeprefix(Prefix).partition(Delimiter) for key in keys)
+        folders = dict.fromkeys(f"{Prefix}{name}{Delimiter}" for name, delimiter, _ in names if delimiter)
+        yield {"CommonPrefixes": [{"Prefix": folder} for folder in folders]}
 
 
 class MemoryServices:

@@ -1,4 +1,4 @@
-"""The report of a dataset of transfers over a span of days, as a page like a run's."""
+"""The report of a dataset of transfers over a span of days: what its rows show, and a page like a run's."""
 
 from __future__ import annotations
 
@@ -7,12 +7,26 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 import stepbench
+from stepbench.analysis.transfers.drawn import draw_transfers
+from stepbench.analysis.transfers.findings import find_transfers
+from stepbench.records.formats.transfer_parquet import columns_of, stand_ins_of
 from stepbench.report.figures import json_for_script, page_data
 from stepbench.report.page_templates import page_environment, page_scripts, page_style
 from stepbench.report.transfer_figures import NAMES
+from stepbench.report.transfers import Transfers, transfer_view
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from stepbench.contracts.transfer import PublishedTransfer
     from stepbench.report.transfers import TransferView
+
+
+def view_dataset(name: str, table: pa.Table, published: tuple[PublishedTransfer, ...] = ()) -> TransferView:
+    """Return what a dataset's rows show; `published` numbers are set beside its own."""
+    columns = columns_of(table)
+    shown = Transfers(find_transfers(columns), draw_transfers(columns), stand_ins_of(table), published)
+    return transfer_view(name, "dataset", shown)
 
 
 def render_dataset(view: TransferView, span: str = "") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.runs import RunRequest
 from stepbench.contracts.tasks import ExportRecordsOutput
 from stepbench.records.formats.transfer_lines import format_lines
 from stepbench.records.formats.transfer_parquet import encode_transfers
@@ -19,7 +20,7 @@ NDJSON = "transfers.ndjson"
 
 def export_transfers(spec: TrialSpec, runs: RunStore) -> ExportRecordsOutput:
     """
-    Write the rows of all attempts beside the result, and those that count into the plan's dataset.
+    Write the rows of all attempts beside the result, and those that count into the plan's dataset, as the run's team's.
 
     Raises:
         RecordsUnavailableError: the bucket does not answer.
@@ -32,5 +33,6 @@ def export_transfers(spec: TrialSpec, runs: RunStore) -> ExportRecordsOutput:
     lines = format_lines(rows).encode()
     runs.put_bytes(layout.trial_key(spec.ref, NDJSON), lines, "application/x-ndjson")
     if (dataset := spec.transfer.dataset) is not None:
-        transfer_datasets.append(dataset, first_attempts(rows)[0], runs, stand_ins)
+        team = runs.get_model(layout.run_key(spec.run_id, "request.json"), RunRequest).team
+        transfer_datasets.append(dataset, team, first_attempts(rows)[0], runs, stand_ins)
     return ExportRecordsOutput(key=key, rows=len(rows))

@@ -42,6 +42,7 @@ FUNCTIONS = (
     "ReceiveEvents",
     "RefreshSandboxes",
     "RenderReport",
+    "ReportDataset",
     "RunTransfer",
     "RunWriter",
     "ScaleTarget",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, unquote
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialRef
@@ -87,20 +88,26 @@ def transfers_prefix(ref: TrialRef) -> str:
     return trial_key(ref, "transfers/")
 
 
-def dataset_prefix(name: str) -> str:
-    """Return what the keys of a dataset's files begin with."""
-    return f"{DATASETS}{name}/"
+def dataset_prefix(name: str, team: str = "") -> str:
+    """Return what the keys of a dataset's files begin with; with a team, of those that its runs have added."""
+    folder = f"{DATASETS}{name}/"
+    return f"{folder}team={quote(team, safe='')}/" if team else folder
 
 
-def dataset_key(name: str, day: str, run_id: str, trial: int) -> str:
-    """Return the key of what one trial has added to a dataset on one day of UTC (`2025-06-01`), as Parquet."""
-    return f"{dataset_prefix(name)}day={day}/{run_id}-{trial:04d}.parquet"
+def dataset_key(name: str, team: str, day: str, run_id: str, trial: int) -> str:
+    """Return the key of what a trial of a team has added to a dataset on one day of UTC (`2025-06-01`), as Parquet."""
+    return f"{dataset_prefix(name, team)}day={day}/{run_id}-{trial:04d}.parquet"
 
 
 def dataset_day(key: str) -> str:
     """Return the day of such a key; empty where it is none."""
-    found = re.search(r"/day=(\d{4}-\d{2}-\d{2})/[^/]+\.parquet$", key)
+    found = re.search(r"/team=[^/]+/day=(\d{4}-\d{2}-\d{2})/[^/]+\.parquet$", key)
     return found[1] if found else ""
+
+
+def dataset_team(folder: str) -> str:
+    """Return the team whose files a folder of a dataset holds; empty where it is no team's."""
+    return unquote(folder.removeprefix("team=")) if folder.startswith("team=") else ""
 
 
 def attempt_id(phase: int, writer: int, slice_: int, attempt: int) -> str:

@@ -101,11 +101,20 @@ class RunStore:
 
     def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
         """List all keys under a prefix, in order, with their objects' bytes."""
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix)
+        for page in self._pages(prefix):
+            for item in page.get("Contents", []):
+                yield item["Key"], int(item.get("Size", 0))
+
+    def folders(self, prefix: str) -> Iterator[str]:
+        """List the names of the folders right below a prefix that is one, in order; not what they hold."""
+        for page in self._pages(prefix, Delimiter="/"):
+            for item in page.get("CommonPrefixes", []):
+                yield item["Prefix"].removeprefix(prefix).removesuffix("/")
+
+    def _pages(self, prefix: str, **more: Any) -> Iterator[Any]:  # noqa: ANN401 -- boto3's
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix, **more)
         try:
-            for page in pages:
-                for item in page.get("Contents", []):
-                    yield item["Key"], int(item.get("Size", 0))
+            yield from pages
         except (BotoCoreError, ClientError) as error:
             message = f"cannot list s3://{self.bucket}/{prefix}: {error}"
             raise unavailable(message, error) from error

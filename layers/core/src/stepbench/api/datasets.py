@@ -1,0 +1,128 @@
+"""
+Reports of datasets over a span of days, made when they are asked for and stored nowhere.
+
+A function of its own answers these routes: they need Arrow, and the time of a whole analysis.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aws_lambda_powertools.event_handler import Response
+
+from stepbench.analysis.transfers.findings import find_transfers
+from stepbench.api.inputs import DatasetNamePath, EndDay, FirstDay, accepts_gzip, read_span
+from stepbench.api.problems import ApiError, ErrorKind
+from stepbench.api.resolver import FRESH, answer_json, caller_of, new_resolver, services_of
+from stepbench.contracts.transfer_result import TransferFindings
+from stepbench.errors import CorruptRecordsError, Problem
+from stepbench.records.formats.transfer_parquet import columns_of
+from stepbench.records.storage.dataset_keys import dataset_keys
+from stepbench.records.storage.transfer_datasets import read_files
+from stepbench.report.dataset_page import render_dataset, view_dataset
+from stepbench.stages.services import PROMPT, connect
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from aws_lambda_powertools.utilities.typing import LambdaContext
+
+    from stepbench.records.storage.dataset_keys import Span
+    from stepbench.stages.services import Services
+
+app = new_resolver()
+MAX_FILES, MAX_ROWS = 1_500, 24_000
+"""More would not be read and analysed within the 29 s that API Gateway leaves: see docs/datasets.md."""
+MAX_ANSWER_BYTES = 6 * 1024 * 1024 - 16 * 1024
+"""Lambda's limit for an answer as JSON, less its head."""
+SHORTER = "Name a shorter span with from and to, or read the files themselves (docs/datasets.md)."
+_HTML = "text/html; charset=utf-8"
+_PAGE: Any = {200: {"description": "The page", "content": {"text/html": {"schema": {"type": "string"}}}}}
+HEADERS = {
+    **FRESH,
+    # As from a file, its scripts see nothing of this address: no dashboard, nor the token that a browser has for it.
+    "Content-Security-Policy": "sandbox allow-scripts allow-downloads; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class _Found(NamedTuple):
+    """The rows of a span that the caller may see; without any there is none."""
+
+    table: pa.Table
+    span: Span
+
+
+@app.get("/datasets/<name>/report", summary="A dataset's page", responses=_PAGE)
+def get_dataset_report(name: DatasetNamePath, first: FirstDay = None, end: EndDay = None) -> Response[str]:
+    """Return the page about the transfers of a span of days, as `stepbench report --dataset` makes it."""
+    found = _find(name, first, end)
+    return _page(render_dataset(view_dataset(name, found.table), found.span.words))
+
+
+@app.get("/datasets/<name>/summary", summary="What a dataset shows")
+def get_dataset_summary(
+    name: DatasetNamePath, first: FirstDay = None, end: EndDay = None
+) -> Response[TransferFindings]:
+    """Return what the transfers of a span of days show, as `stepbench report --dataset --format json` prints it."""
+    return answer_json(find_transfers(columns_of(_find(name, first, end).table)))
+
+
+def handle(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+    """Answer a request of API Gateway's format 2.0."""
+    return answer(event, context, connect(os.environ, PROMPT))
+
+
+def answer(event: dict[str, Any], context: LambdaContext, services: Services) -> dict[str, Any]:
+    """Answer a request with these services."""
+    app.context["services"] = services
+    return app.resolve(event, context)
+
+
+def _find(name: str, first: str | None, end: str | None) -> _Found:
+    """
+    Read the rows of a span that runs of the caller's team, or of the default team, have added to a dataset.
+
+    Raises:
+        ApiError: there is no such dataset, and another team's is none; there are no rows, or too many, or they were
+            measured with different things.
+    """
+    objects, teams, span = services_of(app).runs, caller_of(app).teams, read_span(first, end)
+    keys = dataset_keys(name, objects, teams)
+    if not keys:
+        message = f"there is no dataset {name} to which runs of your team have added rows"
+        raise ApiError(ErrorKind.NOT_FOUND, message)
+    wanted = span.choose(keys)
+    if not wanted:
+        raise _refused(name, span, "has no rows of your team's runs", "Name another span, or none for all days.")
+    if len(wanted) > MAX_FILES:
+        raise _refused(name, span, f"has {len(wanted):,} files, and at most {MAX_FILES:,} are read", SHORTER)
+    try:
+        table = read_files(wanted, objects)
+    except CorruptRecordsError as error:
+        raise _refused(name, span, f"cannot be read as one: {error}", "Name another span.") from error
+    if table.num_rows > MAX_ROWS:
+        raise _refused(name, span, f"has {table.num_rows:,} rows, and at most {MAX_ROWS:,} are analysed", SHORTER)
+    return _Found(table, span)
+
+
+def _refused(name: str, span: Span, message: str, remedy: str) -> ApiError:
+    problem = Problem("from, to", span.words or "all days", message, remedy)
+    return ApiError(ErrorKind.REFUSED, f"there is no report of dataset {name} over this span", [problem])
+
+
+def _page(page: str) -> Response[str]:
+    """Return the answer that a page is, compressed where that is taken; raises ApiError where it is too large."""
+    compress = accepts_gzip(app.current_event)
+    size = len(json.dumps(page))
+    if size > MAX_ANSWER_BYTES and compress:
+        size = len(zlib.compress(page.encode(), 9)) * 4 // 3  # as base64
+    if size > MAX_ANSWER_BYTES:
+        message = f"the page has {size:,} bytes, and an answer {MAX_ANSWER_BYTES:,} at most"
+        remedy = "Ask with Accept-Encoding: gzip, or name a shorter span with from and to."
+        problem = Problem("Accept-Encoding", "gzip" if compress else "no gzip", message, remedy)
+        raise ApiError(ErrorKind.REFUSED, "the page is too large", [problem])
+    return Response(HTTPStatus.OK, _HTML, page, headers=dict(HEADERS), compress=compress)
