@@ -55,7 +55,8 @@ PATCHED = {
         "invoke_async_with_retry",
         "release_worker",
     ),
-    "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS",),
+    "ministack.services.cloudformation": ("_stacks",),
+    "ministack.services.cloudformation.provisioners": ("_RESOURCE_HANDLERS", "_update_resource"),
     "ministack.services.ecs": (
         "_ACTION_MAP",
         "_awslogs_config",
@@ -145,6 +146,23 @@ def take_rules_between_members(provisioners: Any) -> None:  # noqa: ANN401 -- th
     provisioners._RESOURCE_HANDLERS.setdefault("AWS::EC2::SecurityGroupIngress", rule)  # noqa: SLF001 -- we patch it
 
 
+def keep_attributes_of_nested(provisioners: Any, stacks: dict[str, Json]) -> None:  # noqa: ANN401 -- as above
+    """
+    Keep what resources of a nested stack are asked for when an update leaves them as they are.
+
+    MiniStack forgets to hand it on, so that `GetAtt` fails: code was changed, and the second deployment broke.
+    """
+    stock = provisioners._update_resource  # noqa: SLF001 -- wrapped
+
+    def update(*given: Any) -> Any:  # noqa: ANN401 -- as the original
+        if len(given) == 6:  # noqa: PLR2004 -- all but the attributes: a nested stack's
+            stack, name = given[-2:]
+            given = (*given, stacks[stack]["_resources"][name]["Attributes"])
+        return stock(*given)
+
+    provisioners._update_resource = update  # noqa: SLF001
+
+
 def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) -> None:
     """Patch and serve. From the environment come GATEWAY_PORT, LAMBDA_PYTHON and LAMBDA_LAYERS; the rest is fixed."""
     python = os.environ.get("LAMBDA_PYTHON") or sys.exit("emulator: LAMBDA_PYTHON names no interpreter")
@@ -183,6 +201,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     )
     tasks.wait_for_tasks(machines, ecs)
     take_rules_between_members(provisioners)
+    keep_attributes_of_nested(provisioners, modules["ministack.services.cloudformation"]._stacks)  # noqa: SLF001
     accept_max_concurrency_path(machines)
     neighbour(here / "callbacks.py").await_signs_of_life(machines)
     limits.refuse_large_requests(service)
