@@ -31,6 +31,8 @@ STEPBENCH = Path(sys.executable).with_name("stepbench")
 UP_LIMIT_S, RUN_LIMIT_S, MOMENT_LIMIT_S = 420, 240, 200
 """Beside two other environments on a busy machine; no test is decided by them but one that waits in vain."""
 REST_S = 20
+TASKS = 2
+"""So many tasks there is room for."""
 GONE = "its server has ended"
 
 
@@ -269,11 +271,19 @@ def started_attempts(deployment: Deployment, name: str) -> list[str]:
 
 def sandboxes(deployment: Deployment, function: str) -> list[psutil.Process]:
     """Return the processes that are sandboxes of a function of this deployment's emulator."""
+    name = f"{deployment.state.stack}-{function}"
+    return [each for each in _descendants(deployment) if _variables(each).get("AWS_LAMBDA_FUNCTION_NAME") == name]
+
+
+def tasks(deployment: Deployment) -> list[psutil.Process]:
+    """Return the processes of this deployment's emulator that are tasks of transfers."""
+    return [each for each in _descendants(deployment) if "stepbench.transfer" in _arguments(each)]
+
+
+def _descendants(deployment: Deployment) -> list[psutil.Process]:
     emulator = deployment.state.server("emulator")
     assert emulator is not None
-    name = f"{deployment.state.stack}-{function}"
-    children = [child for each in emulator.processes for child in psutil.Process(each.pid).children(recursive=True)]
-    return [child for child in children if _variables(child).get("AWS_LAMBDA_FUNCTION_NAME") == name]
+    return [child for each in emulator.processes for child in psutil.Process(each.pid).children(recursive=True)]
 
 
 def _variables(process: psutil.Process) -> dict[str, str]:
@@ -282,6 +292,13 @@ def _variables(process: psutil.Process) -> dict[str, str]:
         return process.environ()
     except psutil.Error:
         return {}
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 MEASURED_ATTEMPT = layout.attempt_id(1, 0, 0, 0)
