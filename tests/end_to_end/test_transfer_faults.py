@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -128,3 +127,71 @@ def test_every_read_is_accounted_for(hit: Hit) -> None:
     counts = {name: accounting[name] for name in ("offered", "ok", "failed", "unknown", "unrecorded", "unsent")}
     assert counts == {"offered": READS, "ok": 6, "failed": 8, "unknown": 0, "unrecorded": 2, "unsent": 0}
     assert hit.finished.code == 3, hit.finished.stderr
+
+
+def test_each_fault_is_a_row_with_its_error(hit: Hit) -> None:
+    """And whatever was read beside it has its rate: a fault of one source is none of the other."""
+    shorter = f"wrong-length: {SHORTER} bytes in place of {SHORT * MIB}"
+    assert [(row.number, row.source, row.error) for row in hit.rows] == [
+        (0, "s3", "connection-reset"),
+        (0, "efs", ""),
+        (1, "s3", "connection-closed"),
+        (1, "efs", ""),
+        (2, "s3", "connection-reset"),
+        (2, "efs", "mount-gone"),
+        *((number, source, shorter) for number in (4, 5) for source in ("s3", "efs")),
+        *((number, source, "") for number in (6, 7) for source in ("s3", "efs")),
+    ]
+    assert all((row.outcome == "failed") == bool(row.error) == (row.transfer_ns is None) for row in hit.rows)
+    assert all(row.received_bytes < row.file_bytes for row in hit.rows if row.error)
+    assert 0 < hit.rows[2].received_bytes <= MIB // 2  # in the middle; after a reset what was not read yet is lost
+
+
+def test_a_killed_task_is_missed_by_name_and_a_later_attempt_takes_its_place(hit: Hit) -> None:
+    """Its rows died with it, so that only the state machine knows what has become of it."""
+    texts = {caveat["kind"]: caveat["text"] for caveat in hit.finished.trial["caveats"]}
+    assert set(texts) == {"emulated", "failed_outcomes", "missing_writer", "unrecorded"}
+    said = "2 left no row (States.TaskFailed: Essential container exited; exit code 137)"
+    assert said in texts["missing_writer"]
+    assert texts["unrecorded"].startswith("1 attempts ended without their rows")
+    assert {row.number: row.attempt for row in hit.rows if row.attempt} == {7: 1}
+
+
+def test_nothing_is_left_of_it(deployment: Deployment, hit: Hit) -> None:
+    """Neither a lease nor a process."""
+    assert deployment.settled_inventory(hit.before) == hit.before
+    assert tasks(deployment) == []
+
+
+def test_the_page_says_what_failed(hit: Hit) -> None:
+    """Whoever looks at it only sees that eight reads have no rate."""
+    for error in ("connection-reset", "connection-closed", "mount-gone", "wrong-length: 1000 bytes", "exit code 137"):
+        assert error in hit.page
+
+
+def test_a_task_without_room_is_told_and_the_files_are_whole_again(deployment: Deployment, hit: Hit) -> None:
+    """What was put in their place has been made anew; nobody waits for room for ever."""
+    before = deployment.inventory()
+    trial = {**TRIAL, "file_sizes_mib": [SHORT], "transfers": 1}
+    with _no_room(deployment):
+        finished = deployment.run({"name": "no-room", "trials": [trial]})
+    accounting = finished.trial["accounting"]
+    counts = {name: accounting[name] for name in ("offered", "ok", "failed", "unknown", "unrecorded", "unsent")}
+    assert counts == {"offered": 4, "ok": 2, "failed": 0, "unknown": 0, "unrecorded": 0, "unsent": 2}, finished.stderr
+    (text,) = [caveat["text"] for caveat in finished.trial["caveats"] if caveat["kind"] == "missing_writer"]
+    assert text.startswith("2 reads never began, and 0 left no row (AmazonECS.Unknown: Capacity is unavailable at this")
+    assert deployment.settled_inventory(before) == before == hit.before
+
+
+@contextmanager
+def _no_room(deployment: Deployment) -> Iterator[None]:
+    """Have tasks that sleep take all the room there is."""
+    stack = deployment.stack
+    ecs, sleeping = stack.aws("ecs"), {"name": "transfer", "command": ["import time; time.sleep(600)"]}
+    asked = {"cluster": stack.name, "taskDefinition": f"{stack.name}-RunTransferTask"}
+    started = [ecs.run_task(**asked, overrides={"containerOverrides": [sleeping]})["tasks"] for _ in range(TASKS)]
+    try:
+        yield
+    finally:
+        for (task,) in started:
+            ecs.stop_task(cluster=stack.name, task=task["taskArn"])

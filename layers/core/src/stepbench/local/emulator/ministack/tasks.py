@@ -205,7 +205,7 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
         if not resource.endswith(".sync"):
             return told
         if told["failures"]:
-            raise failure(error="AmazonECS.Unknown", cause=json.dumps(told))
+            raise failure(error="AmazonECS.Unknown", cause=json.dumps(_pascal(told)))
         return _await(machines, ecs, told["tasks"][0], execution.get())
 
     machines._run_distributed_map = run_map  # noqa: SLF001
