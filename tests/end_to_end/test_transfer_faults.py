@@ -80,7 +80,7 @@ class Hit(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def hit(deployment: Deployment) -> Iterator[Hit]:
+def hit(deployment: Deployment) -> Hit:
     """Run once; all faults are in one trial, since none of them may disturb another one's reads."""
     files, before = Files(deployment), deployment.inventory()
     try:
@@ -101,7 +101,7 @@ def hit(deployment: Deployment) -> Iterator[Hit]:
     folder = deployment.folder(finished)
     lines = (folder / "trials/0000/transfers.ndjson").read_text().splitlines()
     rows = [TransferRow.model_validate_json(line) for line in lines]
-    yield Hit(before, finished, rows, (folder / "report.html").read_text())
+    return Hit(before, finished, rows, (folder / "report.html").read_text())
 
 
 def _strike(deployment: Deployment, files: Files, proxy: FaultProxy) -> None:

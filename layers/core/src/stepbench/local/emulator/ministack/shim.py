@@ -86,6 +86,7 @@ PATCHED = {
         "_apply_result_selector",
         "_call_lambda",
         "_error_matches",
+        "_execute_task",
         "_invoke_with_callback",
         "_pascal_to_camel",
         "_resolve_path_or_ctx",
