@@ -272,12 +272,14 @@ def started_attempts(deployment: Deployment, name: str) -> list[str]:
 def sandboxes(deployment: Deployment, function: str) -> list[psutil.Process]:
     """Return the processes that are sandboxes of a function of this deployment's emulator."""
     name = f"{deployment.state.stack}-{function}"
-    return [each for each in _descendants(deployment) if _variables(each).get("AWS_LAMBDA_FUNCTION_NAME") == name]
+    return [
+        each for each in _descendants(deployment) if _read(each, "environ", {}).get("AWS_LAMBDA_FUNCTION_NAME") == name
+    ]
 
 
 def tasks(deployment: Deployment) -> list[psutil.Process]:
     """Return the processes of this deployment's emulator that are tasks of transfers."""
-    return [each for each in _descendants(deployment) if "stepbench.transfer" in _arguments(each)]
+    return [each for each in _descendants(deployment) if "stepbench.transfer" in _read(each, "cmdline", [])]
 
 
 def _descendants(deployment: Deployment) -> list[psutil.Process]:
@@ -286,19 +288,12 @@ def _descendants(deployment: Deployment) -> list[psutil.Process]:
     return [child for each in emulator.processes for child in psutil.Process(each.pid).children(recursive=True)]
 
 
-def _variables(process: psutil.Process) -> dict[str, str]:
-    """Return a process's environment; nothing of one that has just ended."""
+def _read(process: psutil.Process, what: str, nothing: Any) -> Any:  # noqa: ANN401 -- psutil's
+    """Return a process's `environ` or `cmdline`; nothing of one that has just ended."""
     try:
-        return process.environ()
+        return getattr(process, what)()
     except psutil.Error:
-        return {}
-
-
-def _arguments(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
+        return nothing
 
 
 MEASURED_ATTEMPT = layout.attempt_id(1, 0, 0, 0)

@@ -153,7 +153,8 @@ def test_a_stopped_execution_begins_nothing_more(lab: Lab) -> None:
     lab.aws("stepfunctions").stop_execution(executionArn=arn)
     lab.release(scenario)
     wait_until("its children have ended", lambda: _running_children(lab, arn) == [], timeout_s=20)
-    assert {call["stage"] for call in lab.calls(scenario.tag)}.isdisjoint({"RunTransfer", "AnalyseTrial"})
+    assert lab.aws("stepfunctions").describe_execution(executionArn=arn)["status"] == "ABORTED"
+    assert {call["stage"] for call in lab.calls(scenario.id)}.isdisjoint({"RunTransfer", "AnalyseTrial"})
 
 
 def _running_children(lab: Lab, arn: str) -> list[str]:

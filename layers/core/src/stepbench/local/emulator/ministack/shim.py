@@ -87,6 +87,7 @@ PATCHED = {
         "_call_lambda",
         "_error_matches",
         "_execute_task",
+        "_fail_execution",
         "_invoke_with_callback",
         "_pascal_to_camel",
         "_resolve_path_or_ctx",

@@ -187,7 +187,7 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
     """
     execution: contextvars.ContextVar[Json | None] = contextvars.ContextVar("execution", default=None)
     stock_map, failure = machines._run_distributed_map, machines._ExecutionError  # noqa: SLF001 -- wrapped
-    stock_task = machines._execute_task  # noqa: SLF001 -- wrapped
+    stock_task, stock_fail = machines._execute_task, machines._fail_execution  # noqa: SLF001 -- wrapped
 
     def run_map(*arguments: Any) -> Any:  # noqa: ANN401 -- as the original
         before = execution.set(arguments[-2])  # children inherit it, whose own records MiniStack does not stop
@@ -200,6 +200,10 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
         if any(each and each["status"] != "RUNNING" for each in (own, execution.get())):
             raise failure(error="States.Runtime", cause=_ABORTED)  # MiniStack's branches and children would go on
         return stock_task(state, given, own, context)
+
+    def fail(own: Json, error: str, cause: str) -> None:
+        if own["status"] == "RUNNING":  # one that was stopped stays ABORTED
+            stock_fail(own, error, cause)
 
     def run_task(resource: str, given: Any) -> Any:  # noqa: ANN401 -- JSON
         data = machines._pascal_to_camel(given)  # noqa: SLF001
@@ -215,6 +219,7 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
         return _await(machines, ecs, told["tasks"][0], execution.get())
 
     machines._run_distributed_map, machines._execute_task = run_map, execute_task  # noqa: SLF001
+    machines._fail_execution = fail  # noqa: SLF001
     machines._SERVICE_DISPATCH["arn:aws:states:::ecs:runTask"] = run_task  # noqa: SLF001
 
 
