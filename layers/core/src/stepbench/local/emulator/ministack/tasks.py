@@ -179,7 +179,7 @@ def _forward(ecs: Any, container: Json, task_id: str, process: subprocess.Popen[
 
 def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
     """
-    Let `ecs:runTask.sync` fail as on AWS, and stop its task with the execution; after that no state calls anything.
+    Let `ecs:runTask.sync` fail as on AWS, and stop its task with the execution.
 
     AWS fails it where RunTask answers with failures (`AmazonECS.Unknown`), or a container's exit code is not 0
     (`States.TaskFailed`, with the task as its cause). Source: "Run Amazon ECS or Fargate tasks with Step Functions" in
@@ -187,7 +187,6 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
     """
     execution: contextvars.ContextVar[Json | None] = contextvars.ContextVar("execution", default=None)
     stock_map, failure = machines._run_distributed_map, machines._ExecutionError  # noqa: SLF001 -- wrapped
-    stock_task, stock_fail = machines._execute_task, machines._fail_execution  # noqa: SLF001 -- wrapped
 
     def run_map(*arguments: Any) -> Any:  # noqa: ANN401 -- as the original
         before = execution.set(arguments[-2])  # children inherit it, whose own records MiniStack does not stop
@@ -195,15 +194,6 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
             return stock_map(*arguments)
         finally:
             execution.reset(before)
-
-    def execute_task(state: Json, given: Any, own: Json, context: Json) -> Any:  # noqa: ANN401 -- JSON
-        if any(each and each["status"] != "RUNNING" for each in (own, execution.get())):
-            raise failure(error="States.Runtime", cause=_ABORTED)  # MiniStack's branches and children would go on
-        return stock_task(state, given, own, context)
-
-    def fail(own: Json, error: str, cause: str) -> None:
-        if own["status"] == "RUNNING":  # one that was stopped stays ABORTED
-            stock_fail(own, error, cause)
 
     def run_task(resource: str, given: Any) -> Any:  # noqa: ANN401 -- JSON
         data = machines._pascal_to_camel(given)  # noqa: SLF001
@@ -218,9 +208,25 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
             raise failure(error="AmazonECS.Unknown", cause=json.dumps(_pascal(told)))
         return _await(machines, ecs, told["tasks"][0], execution.get())
 
-    machines._run_distributed_map, machines._execute_task = run_map, execute_task  # noqa: SLF001
-    machines._fail_execution = fail  # noqa: SLF001
+    machines._run_distributed_map = run_map  # noqa: SLF001
+    _end_when_stopped(machines, execution)
     machines._SERVICE_DISPATCH["arn:aws:states:::ecs:runTask"] = run_task  # noqa: SLF001
+
+
+def _end_when_stopped(machines: Any, parent: contextvars.ContextVar[Json | None]) -> None:  # noqa: ANN401 -- a module
+    """Have a stopped execution's branches and children call nothing more, and itself stay ABORTED, as on AWS."""
+    stock_task, stock_fail = machines._execute_task, machines._fail_execution  # noqa: SLF001 -- wrapped
+
+    def execute_task(state: Json, given: Any, own: Json, context: Json) -> Any:  # noqa: ANN401 -- JSON
+        if any(each and each["status"] != "RUNNING" for each in (own, parent.get())):
+            raise machines._ExecutionError(error="States.Runtime", cause=_ABORTED)  # noqa: SLF001
+        return stock_task(state, given, own, context)
+
+    def fail(own: Json, error: str, cause: str) -> None:
+        if own["status"] == "RUNNING":
+            stock_fail(own, error, cause)
+
+    machines._execute_task, machines._fail_execution = execute_task, fail  # noqa: SLF001
 
 
 def _await(machines: Any, ecs: Any, started: Json, execution: Json | None) -> Json:  # noqa: ANN401 -- modules
