@@ -12,9 +12,10 @@ import psutil
 import pytest
 from botocore.credentials import Credentials
 from tests.end_to_end.api_client import ApiClient
-from tests.end_to_end.deployment import ROOT, UP_LIMIT_S, Deployment
+from tests.end_to_end.deployment import ROOT, TASKS, UP_LIMIT_S, Deployment
 
 from stepbench.local.deploy import sole
+from stepbench.local.emulator.ministack.server import TASKS_AT_ONCE
 from stepbench.local.emulator.server import DECISIONS
 from stepbench.local.processes import await_end
 
@@ -43,7 +44,8 @@ def deployment(installed: Path) -> Iterator[Deployment]:
     with tempfile.TemporaryDirectory(prefix="stepbench-e2e-") as folder:
         home, out = Path(folder, "home"), Path(folder, "out")
         out.mkdir()
-        deployment = Deployment(home, out, {DECISIONS: str(out / "decisions.jsonl"), "PYTHONPATH": ""}, installed)
+        variables = {DECISIONS: str(out / "decisions.jsonl"), TASKS_AT_ONCE: str(TASKS), "PYTHONPATH": ""}
+        deployment = Deployment(home, out, variables, installed)
         up = deployment.command("up", limit_s=UP_LIMIT_S)
         assert up.code == 0, up.stderr
         yield deployment

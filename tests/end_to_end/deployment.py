@@ -31,6 +31,8 @@ STEPBENCH = Path(sys.executable).with_name("stepbench")
 UP_LIMIT_S, RUN_LIMIT_S, MOMENT_LIMIT_S = 420, 240, 200
 """Beside two other environments on a busy machine; no test is decided by them but one that waits in vain."""
 REST_S = 20
+TASKS = 2
+"""So many tasks there is room for."""
 GONE = "its server has ended"
 
 
@@ -269,19 +271,29 @@ def started_attempts(deployment: Deployment, name: str) -> list[str]:
 
 def sandboxes(deployment: Deployment, function: str) -> list[psutil.Process]:
     """Return the processes that are sandboxes of a function of this deployment's emulator."""
+    name = f"{deployment.state.stack}-{function}"
+    return [
+        each for each in _descendants(deployment) if _read(each, "environ", {}).get("AWS_LAMBDA_FUNCTION_NAME") == name
+    ]
+
+
+def tasks(deployment: Deployment) -> list[psutil.Process]:
+    """Return the processes of this deployment's emulator that are tasks of transfers."""
+    return [each for each in _descendants(deployment) if "stepbench.transfer" in _read(each, "cmdline", [])]
+
+
+def _descendants(deployment: Deployment) -> list[psutil.Process]:
     emulator = deployment.state.server("emulator")
     assert emulator is not None
-    name = f"{deployment.state.stack}-{function}"
-    children = [child for each in emulator.processes for child in psutil.Process(each.pid).children(recursive=True)]
-    return [child for child in children if _variables(child).get("AWS_LAMBDA_FUNCTION_NAME") == name]
+    return [child for each in emulator.processes for child in psutil.Process(each.pid).children(recursive=True)]
 
 
-def _variables(process: psutil.Process) -> dict[str, str]:
-    """Return a process's environment; nothing of one that has just ended."""
+def _read(process: psutil.Process, what: str, nothing: Any) -> Any:  # noqa: ANN401 -- psutil's
+    """Return a process's `environ` or `cmdline`; nothing of one that has just ended."""
     try:
-        return process.environ()
+        return getattr(process, what)()
     except psutil.Error:
-        return {}
+        return nothing
 
 
 MEASURED_ATTEMPT = layout.attempt_id(1, 0, 0, 0)

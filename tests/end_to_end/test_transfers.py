@@ -8,10 +8,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
-from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, Finished, finish, wait_for
+from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, Finished, finish, tasks, wait_for
 
 from stepbench.contracts.transfer_rows import TransferRow
 from stepbench.local.dashboard.upstream import Upstream
@@ -132,15 +131,10 @@ def test_a_stopped_run_leaves_no_process_behind(deployment: Deployment) -> None:
     trial = {**TRIAL, "transfers": 60, "concurrency": 2, "cold": "no", "file_sizes_mib": [25], "dataset": None}
     before = deployment.inventory()
     with deployment.running({"name": "stopped-transfers", "trials": [trial]}) as process:
-        assert wait_for(_tasks)
+        assert wait_for(lambda: tasks(deployment))
         process.send_signal(signal.SIGINT)
         stopped = finish(process)
     assert stopped.code == 1, stopped.stderr
     assert stopped.summary["status"] == "stopped"
-    assert wait_for(lambda: not _tasks(), 30)
+    assert wait_for(lambda: not tasks(deployment), 30)
     assert deployment.settled_inventory(before) == before
-
-
-def _tasks() -> list[psutil.Process]:
-    """Return the processes of tasks on this machine."""
-    return [each for each in psutil.process_iter(["cmdline"]) if "stepbench.transfer" in (each.info["cmdline"] or [])]

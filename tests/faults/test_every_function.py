@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,6 +30,8 @@ LOAD = {"rate_per_s": 20, "count": 40}
 UNITS = [{"capacity": {"mode": "provisioned", "write_units": units}} for units in (50, 100)]
 STEADY: dict[str, Any] = {"name": "steady", "load": [LOAD]}
 TRANSFER: dict[str, Any] = {"experiment": "transfer", "transfers": 2, "file_sizes_mib": [50], "seed": 0}
+NEW_FILE_MIB = itertools.count(200)
+"""Of files that are not there yet: those of earlier cases stay."""
 DRAINED = {"drain_limit_s": 10}
 TRIALS: dict[str, dict[str, Any]] = {
     "SeedFiles": TRANSFER,
@@ -77,7 +80,8 @@ def _functions() -> list[str]:
 def _plan(function: str) -> dict[str, Any]:
     """Return a plan in which the function has something to do."""
     found = plan(f"at-{function}".lower(), "etcd", warm_up=10, measured=40)
-    return {**found, "trials": [TRIALS[function]]} if function in TRIALS else found
+    new = {"file_sizes_mib": [next(NEW_FILE_MIB)]} if function == "SeedFiles" else {}
+    return {**found, "trials": [{**TRIALS[function], **new}]} if function in TRIALS else found
 
 
 class Worker(NamedTuple):

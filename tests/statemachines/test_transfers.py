@@ -145,6 +145,25 @@ def test_a_stopped_execution_stops_its_tasks(lab: Lab) -> None:
     wait_until("their processes have ended", lambda: set(_processes()) <= before, timeout_s=20)
 
 
+def test_a_stopped_execution_begins_nothing_more(lab: Lab) -> None:
+    """On AWS children end with it; MiniStack's went on, each with a change of the function and a new sandbox."""
+    scenario = Scenario("stopped-in-lambda", platforms=("lambda", "lambda"), refresh=True, hold="RefreshSandboxes")
+    arn = lab.start("trial", scenario, lab.trial_input(scenario))
+    lab.await_call(scenario, "RefreshSandboxes")
+    lab.aws("stepfunctions").stop_execution(executionArn=arn)
+    lab.release(scenario)
+    wait_until("its children have ended", lambda: _running_children(lab, arn) == [], timeout_s=20)
+    assert lab.aws("stepfunctions").describe_execution(executionArn=arn)["status"] == "ABORTED"
+    assert {call["stage"] for call in lab.calls(scenario.id)}.isdisjoint({"RunTransfer", "AnalyseTrial"})
+
+
+def _running_children(lab: Lab, arn: str) -> list[str]:
+    client = lab.aws("stepfunctions")
+    runs = [each["mapRunArn"] for each in client.list_map_runs(executionArn=arn)["mapRuns"]]
+    listed = [client.list_executions(mapRunArn=each, statusFilter="RUNNING")["executions"] for each in runs]
+    return [child["executionArn"] for children in listed for child in children]
+
+
 def _processes() -> list[int]:
     """Return the ids of tasks' processes that this test's process is an ancestor of."""
     found = []

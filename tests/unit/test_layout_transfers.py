@@ -294,3 +294,10 @@ def _zipped(files: dict[str, str]) -> bytes:
         for name, text in files.items():
             archive.writestr(name, text)
     return buffer.getvalue()
+
+
+def test_parts_of_an_upload_that_was_killed_go_after_a_day() -> None:
+    """SeedFiles may not list uploads, and would pay for such parts as long as the bucket is there."""
+    (rule,) = RESOURCES["FilesBucket"]["Properties"]["LifecycleConfiguration"]["Rules"]
+    assert (rule["Status"], rule["AbortIncompleteMultipartUpload"]) == ("Enabled", {"DaysAfterInitiation": 1})
+    assert "Prefix" not in rule

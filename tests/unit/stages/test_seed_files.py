@@ -13,7 +13,7 @@ from tests.samples.services import MemoryServices
 from tests.samples.transfer_processes import digest, transfer_spec
 
 from stepbench.contracts.transfer_rows import SeedFilesInput
-from stepbench.errors import TargetUnavailableError
+from stepbench.errors import TargetUnavailableError, TrialCancelledError
 from stepbench.local.memory_services import MemoryBucket
 from stepbench.records.storage import layout
 from stepbench.stages import seed_files as stage
@@ -183,6 +183,38 @@ def test_a_folder_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: 
     with pytest.raises(TargetUnavailableError, match="No space left"):
         scene.seed()
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("source", ["s3", "efs"])
+def test_a_trial_that_is_cancelled_stops_within_a_file(
+    tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest takes minutes on EFS, and the trial's target would be free long before that."""
+    scene = Scene(tmp_path, LARGE_MIB, sources=(source,))
+    table, shown = scene.memory.services.table, list[str]()
+
+    def beat(_tag: str, who: str, _progress: dict[str, int]) -> None:
+        shown.append(who)
+        if len(shown) == len(["before the file", "before its first piece"]):
+            table.set_flag(REF.tag, layout.CANCELLED, "by a test")
+
+    monkeypatch.setattr(table, "beat", beat)
+    with pytest.raises(TrialCancelledError):
+        scene.seed()
+    assert shown == [stage.SEEDER] * 2  # who clears up waits for it from piece to piece
+    assert (scene.files.uploads, scene.files.written) == ({}, [])
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_what_a_killed_attempt_left_of_a_file_goes_when_it_is_written_again(tmp_path: Path) -> None:
+    """It would stay on EFS, and be paid for, as long as the stack; another file's may be under way."""
+    scene = Scene(tmp_path, 1, sources=("efs",))
+    (tmp_path / "files/7").mkdir(parents=True)
+    for name in ("1.bin.0123abcd.partial", "11.bin.0123abcd.partial"):
+        (tmp_path / "files/7" / name).write_bytes(b"part")
+    assert scene.seed()
+    found = sorted(path.name for path in (tmp_path / "files/7").iterdir())
+    assert found == ["1.bin", "1.bin.xxh3", "11.bin.0123abcd.partial"]
 
 
 @pytest.mark.parametrize(("sources", "names"), [(("s3",), {"bucket"}), (("efs",), {"folder"})])

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
     from tests.samples.transfer_server import Answer
 
-    from stepbench.contracts.transfer_rows import RunTransferInput
+    from stepbench.contracts.transfer_rows import FileRead, RunTransferInput
+    from stepbench.transfer.process import Read
+    from stepbench.transfer.progress import Progress
 
 BODY = os.urandom(2 * MIB) + b"and a bit"
 KEY = "files/7/2.bin"
@@ -287,6 +289,40 @@ def test_a_read_that_the_kernel_holds_is_left_alone(server: Server, tmp_path: Pa
         for thread in threading.enumerate():
             if thread.name == "reader":
                 thread.join(10)
+
+
+def test_a_read_that_ends_just_when_it_is_given_up_stays_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took longer than it may: a row that failed has neither a time nor a digest that was right."""
+
+    def build(_process: Process, _file: FileRead, progress: Progress) -> Read:
+        return LateRead(progress)
+
+    monkeypatch.setattr(Process, "_build", build)
+    (row,) = run(server, transfer_task(file_read(BODY), limit_s=0.2))
+    assert (row.outcome, row.error, row.received_bytes) == ("failed", "timeout", len(BODY))
+    assert (row.transfer_ns, row.digest_ok) == (None, None)
+
+
+class LateRead:
+    """Has all bytes, and says so only when it is told to end."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._told = threading.Event()
+
+    def run(self) -> None:
+        """Read."""
+        (part,) = self._progress.divide(len(BODY), 1)
+        self._progress.begin()
+        part.add(memoryview(BODY))
+        self._told.wait(30)
+        self._progress.end()
+
+    def interrupt(self) -> None:
+        """End."""
+        self._told.set()
 
 
 def test_an_unforeseen_error_is_a_row_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

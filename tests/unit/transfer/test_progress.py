@@ -79,3 +79,19 @@ def test_what_did_not_end_has_no_duration_but_its_marks() -> None:
     clock.now_ns, clock.used_ns = 1_500, 60
     part.add(ZEROS)
     assert (progress.transfer_ns, progress.mib_ns, progress.cpu_ns) == (None, (500, 500), 10)
+
+
+def test_a_read_that_was_given_up_changes_no_more() -> None:
+    """Its thread may go on while the row is made: a row that failed must not have the time of a whole file."""
+    clock = Clock()
+    progress = clock.progress()
+    (part,) = progress.divide(2 * MIB, 1)
+    progress.begin()
+    clock.now_ns = 1_010
+    part.add(ZEROS[:MIB])
+    given_up = progress.given_up()
+    part.add(ZEROS[MIB:])
+    progress.end()
+    assert (given_up.received_bytes, given_up.first_byte_ns, given_up.mib_ns) == (MIB, 10, (10,))
+    assert (given_up.transfer_ns, given_up.is_done) == (None, False)
+    assert (progress.received_bytes, progress.is_done) == (2 * MIB, True)

@@ -7,13 +7,13 @@ report, and speaks its units.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from stepbench.contracts.across_trials import GroupResult, ScalingCurve, TriggerShare
 from stepbench.contracts.base import Contract, drop_field
+from stepbench.contracts.cause import plain_cause
 from stepbench.contracts.clock_check import ClockCheck
 from stepbench.contracts.cost import Cost, PerDollar, RunCost
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StallSpan, WindowSample
@@ -149,11 +149,7 @@ class Invocations(Contract):
 
 
 class Failure(Contract):
-    """
-    Why a trial ended badly: the error's class name, and its message.
-
-    What a function raised comes as JSON with a stack trace, which is in the logs; of it the message is kept.
-    """
+    """Why a trial ended badly: the error's class name, and its message (see `cause.plain_cause`)."""
 
     error: str
     cause: str
@@ -161,13 +157,7 @@ class Failure(Contract):
     @field_validator("cause")
     @classmethod
     def _message(cls, cause: str) -> str:
-        before, brace, document = cause.partition("{")  # what passes an error on puts its name before it
-        try:
-            told = json.loads(brace + document)
-        except ValueError:
-            return cause
-        message = told.get("errorMessage")
-        return before + message if isinstance(message, str) else cause
+        return plain_cause(cause)
 
 
 class TrialSummary(Contract):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
 from botocore.config import Config
@@ -28,7 +28,7 @@ from stepbench.transfer.digest import MIB
 from stepbench.transfer.files import digest_path, file_path, manifest_key, stored_digests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stepbench.contracts.transfer import TransferTrial
     from stepbench.stages.services import Services
@@ -46,13 +46,31 @@ _FILE_MODE = 0o666
 """Whoever may write a file is told by the kernel which of its pages are in memory (see `transfer.page_cache`)."""
 
 
+class File(NamedTuple):
+    """One file to make. pieces: yields its contents from the beginning."""
+
+    file_mib: int
+    digest: str
+    pieces: Callable[[], Iterator[bytes]]
+
+    @property
+    def path(self) -> str:
+        """Return its key, which is its path, too."""
+        return file_path(FILES_SEED, self.file_mib)
+
+    @property
+    def size(self) -> int:
+        """Return its length in bytes."""
+        return self.file_mib * MIB
+
+
 def seed_files(task: SeedFilesInput, services: Services) -> SeedFilesOutput:
     """
     Make what is missing of the trial's files, as long as there is time.
 
     Raises:
         TargetUnavailableError: the bucket or the folder cannot be written, or the stack has none.
-        TrialCancelledError: the trial is to stop; the file that was under way is there.
+        TrialCancelledError: the trial is to stop; of the file that was under way nothing is left.
     """
     try:
         return _seed_in_time(task, services)
@@ -67,13 +85,25 @@ def _seed_in_time(task: SeedFilesInput, services: Services) -> SeedFilesOutput:
     for file_mib in sorted(set(plan.file_sizes_mib)):
         if services.clock.now_ns() > until_ns:
             return SeedFilesOutput(done=False)
+        _show_life(task.ref.tag, services)
         digest = digests.get(file_mib) or digest_of(FILES_SEED, file_mib)
-        refuse_if_cancelled(task.ref.tag, services)
-        services.table.beat(task.ref.tag, SEEDER, {})
         with _as_unavailable():
-            _seed_file(plan, services, file_mib, digest)
+            _seed_file(plan, services, File(file_mib, digest, partial(_pieces, task.ref.tag, services, file_mib)))
         _keep_digest(services, FILES_SEED, file_mib, digest)
     return SeedFilesOutput(done=True)
+
+
+def _pieces(tag: str, services: Services, file_mib: int) -> Iterator[bytes]:
+    """Yield a file in pieces, and look before each whether the trial is to stop: the largest takes minutes."""
+    for piece in pieces(FILES_SEED, file_mib, PART_MIB):
+        _show_life(tag, services)
+        yield piece
+
+
+def _show_life(tag: str, services: Services) -> None:
+    """Have whoever clears up wait; unless that has begun. Raises TrialCancelledError."""
+    refuse_if_cancelled(tag, services)
+    services.table.beat(tag, SEEDER, {})
 
 
 def read_digests(services: Services, seed: int) -> dict[int, str]:
@@ -96,23 +126,22 @@ def _manifests(services: Services) -> RunStore:
     return RunStore(services.aws("s3"), bucket)
 
 
-def _seed_file(plan: TransferTrial, services: Services, file_mib: int, digest: str) -> None:
+def _seed_file(plan: TransferTrial, services: Services, file: File) -> None:
     settings = services.settings
     if "s3" in plan.sources:
         endpoint = plan.target.endpoint
         client = _client_of(endpoint, settings.aws_region) if endpoint else services.aws("s3")
-        bucket = settings.files_bucket
         if endpoint:
-            _make_bucket(client, bucket)
-        if not _is_in_bucket(client, bucket, file_path(FILES_SEED, file_mib), file_mib, digest):
-            _upload(client, bucket, FILES_SEED, file_mib, digest)
+            _make_bucket(client, settings.files_bucket)
+        if not _is_in_bucket(client, settings.files_bucket, file):
+            _upload(client, settings.files_bucket, file)
     if "efs" in plan.sources:
         if not settings.files_folder:
             message = "this stack has no mounted folder of files: deploy it with EFS, or set FILES_FOLDER"
             raise TargetUnavailableError(message)
         folder = Path(settings.files_folder)
-        if not _is_in_folder(folder, FILES_SEED, file_mib, digest):
-            _write(folder, FILES_SEED, file_mib, digest)
+        if not _is_in_folder(folder, file):
+            _write(folder, file)
 
 
 @lru_cache(maxsize=4)
@@ -132,25 +161,26 @@ def _make_bucket(client: Any, bucket: str) -> None:  # noqa: ANN401 -- as above
         client.create_bucket(Bucket=bucket)
 
 
-def _is_in_bucket(client: Any, bucket: str, key: str, file_mib: int, digest: str) -> bool:  # noqa: ANN401 -- as above
+def _is_in_bucket(client: Any, bucket: str, file: File) -> bool:  # noqa: ANN401 -- as above
     try:
-        found = client.head_object(Bucket=bucket, Key=key)
+        found = client.head_object(Bucket=bucket, Key=file.path)
     except ClientError as error:
         if error.response["Error"]["Code"] in _NOT_FOUND:
             return False
         raise
-    return bool(found["ContentLength"] == file_mib * MIB and found["Metadata"].get(_DIGEST) == digest)
+    return bool(found["ContentLength"] == file.size and found["Metadata"].get(_DIGEST) == file.digest)
 
 
-def _upload(client: Any, bucket: str, seed: int, file_mib: int, digest: str) -> None:  # noqa: ANN401 -- as above
-    where = {"Bucket": bucket, "Key": file_path(seed, file_mib)}
-    if file_mib <= PART_MIB:
-        client.put_object(**where, Body=b"".join(pieces(seed, file_mib)), Metadata={_DIGEST: digest})
+def _upload(client: Any, bucket: str, file: File) -> None:  # noqa: ANN401 -- as above
+    """Make the object; of an upload that is killed the bucket's lifecycle rule removes the parts, after a day."""
+    where, metadata = {"Bucket": bucket, "Key": file.path}, {_DIGEST: file.digest}
+    if file.file_mib <= PART_MIB:
+        client.put_object(**where, Body=b"".join(file.pieces()), Metadata=metadata)
         return
-    where["UploadId"] = client.create_multipart_upload(**where, Metadata={_DIGEST: digest})["UploadId"]
+    where["UploadId"] = client.create_multipart_upload(**where, Metadata=metadata)["UploadId"]
     try:
         parts = []
-        for number, piece in enumerate(pieces(seed, file_mib, PART_MIB), start=1):
+        for number, piece in enumerate(file.pieces(), start=1):
             answer = client.upload_part(**where, PartNumber=number, Body=piece)
             parts.append({"PartNumber": number, "ETag": answer["ETag"]})
         client.complete_multipart_upload(**where, MultipartUpload={"Parts": parts})
@@ -159,29 +189,37 @@ def _upload(client: Any, bucket: str, seed: int, file_mib: int, digest: str) -> 
         raise
 
 
-def _is_in_folder(folder: Path, seed: int, file_mib: int, digest: str) -> bool:
-    file, note = folder / file_path(seed, file_mib), folder / digest_path(seed, file_mib)
+def _is_in_folder(folder: Path, file: File) -> bool:
+    note = folder / digest_path(FILES_SEED, file.file_mib)
     try:
-        return file.stat().st_size == file_mib * MIB and note.read_text(encoding="ascii").strip() == digest
+        is_whole = (folder / file.path).stat().st_size == file.size
+        return is_whole and note.read_text(encoding="ascii").strip() == file.digest
     except FileNotFoundError:
         return False
 
 
-def _write(folder: Path, seed: int, file_mib: int, digest: str) -> None:
-    """Write the file beside its place, and move it there once it is on disk; its digest, which says so, comes last."""
-    file = folder / file_path(seed, file_mib)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}.partial")
+def _write(folder: Path, file: File) -> None:
+    """
+    Write the file beside its place, and move it there once it is on disk; its digest, which says so, comes last.
+
+    What attempts that were killed have left beside it is removed. One that still writes (its function has timed out,
+    since the trial has the lease of the files) fails when it moves its own.
+    """
+    place = folder / file.path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for stale in place.parent.glob(f"{place.name}.*.partial"):
+        stale.unlink(missing_ok=True)
+    part = place.with_name(f"{place.name}.{secrets.token_hex(4)}.partial")
     try:
-        with partial.open("wb", buffering=0) as written:
-            for piece in pieces(seed, file_mib, PART_MIB):
+        with part.open("wb", buffering=0) as written:
+            for piece in file.pieces():
                 written.write(piece)
             os.fchmod(written.fileno(), _FILE_MODE)
             os.fsync(written.fileno())
-        partial.replace(file)
+        part.replace(place)
     finally:
-        partial.unlink(missing_ok=True)
-    (folder / digest_path(seed, file_mib)).write_text(f"{digest}\n", encoding="ascii")
+        part.unlink(missing_ok=True)
+    (folder / digest_path(FILES_SEED, file.file_mib)).write_text(f"{file.digest}\n", encoding="ascii")
 
 
 @contextmanager

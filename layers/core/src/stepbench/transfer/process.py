@@ -151,16 +151,15 @@ class Process:
             raise RecordsLostError(str(error)) from error
 
     def _read(self, place: int, file: FileRead) -> TransferRow:
-        progress = Progress()
-        outcome, error = self._outcome(file, progress)
-        return self._row(place, file, progress, outcome, error)
+        return self._row(place, file, *self._outcome(file))
 
-    def _outcome(self, file: FileRead, progress: Progress) -> tuple[TransferOutcome, str]:
-        """Read a file, and return what became of it."""
+    def _outcome(self, file: FileRead) -> tuple[Progress, TransferOutcome, str]:
+        """Read a file; return how far that has come, and what became of it."""
+        progress = Progress()
         try:
             read = self._build(file, progress)
         except (OSError, ValueError, KeyError) as error:  # no such authorities, no such URL
-            return "failed", read_error(error, connected=True)
+            return progress, "failed", read_error(error, connected=True)
         errors: list[Exception] = []
 
         def run() -> None:
@@ -172,13 +171,12 @@ class Process:
 
         reader = threading.Thread(target=run, name="reader", daemon=True)
         given_up = self._hear() or self._await(reader, read)
-        if given_up == TIMEOUT:
-            return "failed", TIMEOUT
-        if given_up:
-            return "unknown", given_up
+        if given_up:  # its thread may go on
+            return progress.given_up(), "failed" if given_up == TIMEOUT else "unknown", given_up
         if errors:
-            return "failed", read_error(errors[0], connected=file.source == "efs" or progress.connect_ns is not None)
-        return ("ok", "") if progress.digest == file.digest else ("failed", WRONG_DIGEST)
+            connected = file.source == "efs" or progress.connect_ns is not None
+            return progress, "failed", read_error(errors[0], connected=connected)
+        return (progress, "ok", "") if progress.digest == file.digest else (progress, "failed", WRONG_DIGEST)
 
     def _hear(self) -> str:
         """Return why the process has to stop, if it has been told; "" if it has not."""

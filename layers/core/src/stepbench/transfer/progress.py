@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import heapq
+import threading
 import time
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from stepbench.transfer.digest import MIB, MibDigests, file_digest
 
@@ -20,7 +22,18 @@ class Part:
     Times are by `clock_ns`. mib_ns: when each MiB was there.
     """
 
-    __slots__ = ("_clock_ns", "_digests", "begin", "digest_ns", "first_ns", "last_ns", "mib_ns", "received", "size")
+    __slots__ = (
+        "_clock_ns",
+        "_digests",
+        "_taking",
+        "begin",
+        "digest_ns",
+        "first_ns",
+        "last_ns",
+        "mib_ns",
+        "received",
+        "size",
+    )
 
     def __init__(self, begin: int, size: int, clock_ns: Callable[[], int]) -> None:
         self.begin = begin
@@ -32,18 +45,27 @@ class Part:
         self.digest_ns = 0
         self._clock_ns = clock_ns
         self._digests = MibDigests()
+        self._taking = threading.Lock()
 
     def add(self, data: memoryview) -> None:
         """Take bytes that have just come."""
         now_ns = self._clock_ns()
-        if self.first_ns is None:
-            self.first_ns = now_ns
-        completed = self._digests.add(data)
-        self.received += len(data)
-        self.last_ns = now_ns
-        if completed:
-            self.mib_ns += [now_ns] * completed
-        self.digest_ns += self._clock_ns() - now_ns
+        with self._taking:
+            if self.first_ns is None:
+                self.first_ns = now_ns
+            completed = self._digests.add(data)
+            self.received += len(data)
+            self.last_ns = now_ns
+            if completed:
+                self.mib_ns += [now_ns] * completed
+            self.digest_ns += self._clock_ns() - now_ns
+
+    def copied(self) -> Self:
+        """Return it as it is between two pieces, for good."""
+        with self._taking:
+            found = copy.copy(self)
+            found.mib_ns = self.mib_ns[:]
+        return found
 
     def digests(self) -> list[bytes]:
         """Return the digests of its MiBs; to be called once, at its end."""
@@ -89,6 +111,13 @@ class Progress:
         """Note that all bytes are there; their digest is made known."""
         self._cpu_ended_ns = self._cpu_ns()
         self.digest = file_digest(each for part in self.parts for each in part.digests())
+
+    def given_up(self) -> Self:
+        """Return it as it is now, and not done, whatever the threads that read may still come to."""
+        parts = [part.copied() for part in self.parts]  # before the rest: begun before them
+        found = copy.copy(self)
+        found.parts, found.digest = parts, ""
+        return found
 
     @property
     def is_done(self) -> bool:

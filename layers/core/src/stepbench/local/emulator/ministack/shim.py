@@ -87,6 +87,8 @@ PATCHED = {
         "_apply_result_selector",
         "_call_lambda",
         "_error_matches",
+        "_execute_task",
+        "_fail_execution",
         "_invoke_with_callback",
         "_pascal_to_camel",
         "_resolve_path_or_ctx",

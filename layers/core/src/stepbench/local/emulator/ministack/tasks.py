@@ -205,11 +205,28 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
         if not resource.endswith(".sync"):
             return told
         if told["failures"]:
-            raise failure(error="AmazonECS.Unknown", cause=json.dumps(told))
+            raise failure(error="AmazonECS.Unknown", cause=json.dumps(_pascal(told)))
         return _await(machines, ecs, told["tasks"][0], execution.get())
 
     machines._run_distributed_map = run_map  # noqa: SLF001
+    _end_when_stopped(machines, execution)
     machines._SERVICE_DISPATCH["arn:aws:states:::ecs:runTask"] = run_task  # noqa: SLF001
+
+
+def _end_when_stopped(machines: Any, parent: contextvars.ContextVar[Json | None]) -> None:  # noqa: ANN401 -- a module
+    """Have a stopped execution's branches and children call nothing more, and itself stay ABORTED, as on AWS."""
+    stock_task, stock_fail = machines._execute_task, machines._fail_execution  # noqa: SLF001 -- wrapped
+
+    def execute_task(state: Json, given: Any, own: Json, context: Json) -> Any:  # noqa: ANN401 -- JSON
+        if any(each and each["status"] != "RUNNING" for each in (own, parent.get())):
+            raise machines._ExecutionError(error="States.Runtime", cause=_ABORTED)  # noqa: SLF001
+        return stock_task(state, given, own, context)
+
+    def fail(own: Json, error: str, cause: str) -> None:
+        if own["status"] == "RUNNING":
+            stock_fail(own, error, cause)
+
+    machines._execute_task, machines._fail_execution = execute_task, fail  # noqa: SLF001
 
 
 def _await(machines: Any, ecs: Any, started: Json, execution: Json | None) -> Json:  # noqa: ANN401 -- modules

@@ -1,0 +1,48 @@
+"""Causes as Step Functions passes them on; of each the words that tell somebody what to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stepbench.contracts.cause import plain_cause
+from stepbench.contracts.result import Failure
+
+NO_ROOM = "Capacity is unavailable at this time. Please try again later or in a different availability zone"
+KILLED = {
+    "TaskArn": "arn:aws:ecs:eu-west-1:000000000000:task/stepbench/1",
+    "Containers": [{"Name": "transfer", "ExitCode": 137, "Reason": "OutOfMemoryError: Container killed"}],
+    "StopCode": "EssentialContainerExited",
+    "StoppedReason": "Essential container in task exited",
+}
+NOT_STARTED = {
+    "Containers": [{"Name": "transfer", "LastStatus": "STOPPED"}],
+    "StopCode": "TaskFailedToStart",
+    "StoppedReason": "CannotPullContainerError: no route",
+}
+CAUSES = {
+    "a function's": (
+        json.dumps({"errorType": "KeyError", "errorMessage": "'files'", "stackTrace": ["…"]}),
+        "'files'",
+    ),
+    "passed on": (
+        'SeedFiles: {"errorMessage": "no bucket"}',
+        "SeedFiles: no bucket",
+    ),
+    "no room for a task": (json.dumps({"Failures": [{"Reason": NO_ROOM}], "Tasks": []}), NO_ROOM),
+    "a task that was killed": (
+        json.dumps(KILLED),
+        "Essential container in task exited; OutOfMemoryError: Container killed; exit code 137",
+    ),
+    "a task that never began": (json.dumps(NOT_STARTED), "CannotPullContainerError: no route"),
+    "text": ("Task timed out {after} 2 s", "Task timed out {after} 2 s"),
+    "another document": ('{"some": "thing"}', '{"some": "thing"}'),
+}
+
+
+@pytest.mark.parametrize(("cause", "said"), CAUSES.values(), ids=CAUSES)
+def test_a_cause_says_what_happened(cause: str, said: str) -> None:
+    """A task's description is 3 KB, and its exit code comes last: cut off at 200 characters it said nothing."""
+    assert plain_cause(cause) == said
+    assert Failure(error="E", cause=cause).cause == said
