@@ -137,12 +137,14 @@ def test_a_stopped_execution_stops_its_tasks(lab: Lab) -> None:
     arn = lab.start("trial", scenario, lab.trial_input(scenario))
     lab.await_call(scenario, "RunTransferTask")
     wait_until("both run", lambda: len(_tasks(lab)) == 2, timeout_s=30)
-    running = _tasks(lab)
+    running, ended = _tasks(lab), set(_tasks(lab, "STOPPED"))
     lab.aws("stepfunctions").stop_execution(executionArn=arn)
     wait_until("none runs", lambda: _tasks(lab) == [], timeout_s=20)
     stopped = lab.aws("ecs").describe_tasks(cluster=CLUSTER, tasks=running)["tasks"]
     assert [task["stopCode"] for task in stopped] == ["UserInitiated"] * 2
     wait_until("their processes have ended", lambda: set(_processes()) <= before, timeout_s=20)
+    wait_until("its children have ended", lambda: _running_children(lab, arn) == [], timeout_s=20)
+    assert set(_tasks(lab, "STOPPED")) - ended == set(running)  # what fails by the stop is not tried again
 
 
 def test_a_stopped_execution_begins_nothing_more(lab: Lab) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 N = 30
+READER = "stepbench.calibration.reference_bucket.reader"
 JITTER = Jitter(slow_share=0.3, stall_share=0.15, stall_s=1.0, slow_hour=5)
 FATES = [draw_fate(JITTER, SEED, number) for number in range(N)]
 
@@ -86,8 +87,9 @@ def test_a_process_that_is_killed_ends_the_calibration_with_a_reason(monkeypatch
     monkeypatch.setattr(calibrating_transfers, "NOTIFY_EVERY_S", 0.1)
 
     def kill(_said: str) -> None:
-        for child in psutil.Process().children():
-            child.kill()
+        for child in psutil.Process().children():  # among them is the session's emulator
+            if READER in child.cmdline():
+                child.kill()
 
     with pytest.raises(LocalEnvironmentError, match=f"{N} transfers have left no row"):
         transfer_all(Jitter(), N, kill)

@@ -36,6 +36,10 @@ CAUSES = {
         "Essential container in task exited; OutOfMemoryError: Container killed; exit code 137",
     ),
     "a task that never began": (json.dumps(NOT_STARTED), "CannotPullContainerError: no route"),
+    "what nobody has promised": (
+        '{"Failures": [{"Arn": "arn"}, 1], "Containers": 3}',
+        '{"Failures": [{"Arn": "arn"}, 1], "Containers": 3}',
+    ),
     "text": ("Task timed out {after} 2 s", "Task timed out {after} 2 s"),
     "another document": ('{"some": "thing"}', '{"some": "thing"}'),
 }

@@ -71,6 +71,7 @@ CASES: list[tuple[Callable[[Rehearsal], Finding | None], Rehearsal, bool | None]
     (judges.iam, _of(trial(failure="TargetBusyError: leased")), None),
     (judges.forced_cold, _of(READS), True),
     (judges.forced_cold, _of(READS.model_copy(update={"cold_reads": 15})), False),
+    (judges.forced_cold, _of(HALF), None),
     (judges.forced_cold, _of(trial()), None),
     (judges.of_round("transfers"), rehearsal(one_round(run(READS), name="transfers")), True),
     (judges.of_round("transfers"), rehearsal(one_round(run(HALF), name="transfers")), False),

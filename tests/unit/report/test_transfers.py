@@ -235,7 +235,7 @@ def test_modes_are_listed_where_they_are_found_only() -> None:
         (Estimate(value=0.41, low=0.1, high=0.65), "the two rates go together (rank correlation 0.41"),
         (Estimate(value=0.1, low=-0.2, high=0.4), "it is not shown that the two rates go together (rank"),
         (Estimate(value=-0.4, low=-0.6, high=-0.1), "the two rates go against each other (rank"),
-        (Estimate(value=None, reason="n=9 < 30"), "too few to tell"),
+        (Estimate(value=None, reason="n=9 < 30"), "nobody can tell whether one slow"),
     ],
 )
 def test_what_two_reads_of_a_sandbox_have_in_common_is_told_with_its_doubt(correlation: Estimate, said: str) -> None:

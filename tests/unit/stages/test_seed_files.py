@@ -195,13 +195,13 @@ def test_a_trial_that_is_cancelled_stops_within_a_file(
 
     def beat(_tag: str, who: str, _progress: dict[str, int]) -> None:
         shown.append(who)
-        if len(shown) == len(["before the file", "before its first piece"]):
+        if len(shown) == len(["before the file", "before its first piece", "before its second"]):
             table.set_flag(REF.tag, layout.CANCELLED, "by a test")
 
     monkeypatch.setattr(table, "beat", beat)
     with pytest.raises(TrialCancelledError):
         scene.seed()
-    assert shown == [stage.SEEDER] * 2  # who clears up waits for it from piece to piece
+    assert shown == [stage.SEEDER] * 3  # who clears up waits for it from piece to piece
     assert (scene.files.uploads, scene.files.written) == ({}, [])
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
 

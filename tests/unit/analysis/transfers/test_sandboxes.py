@@ -8,17 +8,23 @@ import pytest
 from tests.samples.planted_transfers import NOTHING, Simulation
 
 from stepbench.analysis.transfers.reads import pairs_of
-from stepbench.analysis.transfers.sandboxes import compare_sandboxes, rank_correlation
+from stepbench.analysis.transfers.sandboxes import _beside_neighbours, compare_sandboxes, rank_correlation
 from stepbench.records.formats.transfer_columns import TransferColumns
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from stepbench.contracts.transfer_result import TransferSandboxes
 
+    Floats = NDArray[np.float64]
 
-def compare(n: int, common: float = 0.0, *, told: bool = True) -> list[TransferSandboxes]:
+
+def compare(
+    n: int, common: float = 0.0, *, over_time: Floats | float = 1.0, told: bool = True
+) -> list[TransferSandboxes]:
     """Return what is found of sandboxes that read once from each source, and slow down both by a common factor."""
     rng = np.random.default_rng(3)
-    factors = np.exp(common * rng.standard_normal(n))
+    factors = np.exp(common * rng.standard_normal(n)) * over_time
     parts = []
     for source in (0, 1):
         columns, _ = Simulation(0, source, n, marks=False).draw(NOTHING, rng)
@@ -45,6 +51,19 @@ def test_sandboxes_that_do_not_matter_are_not_blamed() -> None:
     assert low < 0 < high
 
 
+@pytest.mark.parametrize(
+    "over_time",
+    [
+        pytest.param(np.where(np.arange(720) < 288, 1.0, 1 / 0.6), id="a change of both sources"),
+        pytest.param(1 + 0.2 * np.sin(np.arange(720) * 2 * np.pi / 24), id="a daily wave"),
+    ],
+)
+def test_what_both_sources_do_at_a_time_is_no_sandbox_s(over_time: Floats) -> None:
+    """Both reads are of the same moment: r was 0.63 and 0.33 before they were set beside their neighbours."""
+    (found,) = compare(720, over_time=over_time)
+    assert found.correlation.value == pytest.approx(0, abs=0.1)
+
+
 def test_nothing_is_said_where_nobody_told_the_sandbox() -> None:
     """As of the published rows."""
     assert compare(100, told=False) == []
@@ -65,6 +84,18 @@ def test_the_interval_holds_the_truth_19_times_in_20() -> None:
         assert found.low is not None
         assert found.high is not None
         held += found.low <= truth <= found.high
+    assert held / 400 == pytest.approx(0.95, abs=0.03)
+
+
+def test_the_interval_holds_nothing_where_nothing_is_19_times_in_20() -> None:
+    """What was set beside its neighbours depends on them: as if independent, it held in 90 of 100."""
+    rng, held = np.random.default_rng(6), 0
+    for _ in range(400):
+        one, other = (_beside_neighbours(rng.random(200)) for _ in range(2))
+        found = rank_correlation(one, other)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 0 <= found.high
     assert held / 400 == pytest.approx(0.95, abs=0.03)
 
 

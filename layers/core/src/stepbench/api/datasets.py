@@ -12,6 +12,7 @@ import zlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow.compute as pc
 from aws_lambda_powertools.event_handler import Response
 
 from stepbench.analysis.transfers.findings import find_transfers
@@ -27,6 +28,8 @@ from stepbench.report.dataset_page import render_dataset, view_dataset
 from stepbench.stages.services import PROMPT, connect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from aws_lambda_powertools.utilities.typing import LambdaContext
 
@@ -34,8 +37,11 @@ if TYPE_CHECKING:
     from stepbench.stages.services import Services
 
 app = new_resolver()
-MAX_FILES, MAX_ROWS = 1_500, 24_000
-"""More would not be read and analysed within the 29 s that API Gateway leaves: see docs/datasets.md."""
+MAX_FILES, MAX_ROWS, MAX_MIB = 1_500, 24_000, 9_000_000
+"""
+More would not be read and analysed within 29 s and 3 GB: see docs/datasets.md. Each MiB of a row has a time of its own;
+rows of the published sizes have 187 on average.
+"""
 MAX_ANSWER_BYTES = 6 * 1024 * 1024 - 16 * 1024
 """Lambda's limit for an answer as JSON, less its head."""
 SHORTER = "Name a shorter span with from and to, or read the files themselves (docs/datasets.md)."
@@ -101,12 +107,24 @@ def _find(name: str, first: str | None, end: str | None) -> _Found:
     if len(wanted) > MAX_FILES:
         raise _refused(name, span, f"has {len(wanted):,} files, and at most {MAX_FILES:,} are read", SHORTER)
     try:
-        table = read_files(wanted, objects)
+        table = read_files(wanted, objects, check=_limit(name, span))
     except CorruptRecordsError as error:
         raise _refused(name, span, f"cannot be read as one: {error}", "Name another span.") from error
-    if table.num_rows > MAX_ROWS:
-        raise _refused(name, span, f"has {table.num_rows:,} rows, and at most {MAX_ROWS:,} are analysed", SHORTER)
     return _Found(table, span)
+
+
+def _limit(name: str, span: Span) -> Callable[[pa.Table], None]:
+    """Return what counts rows, and the times of MiB in them, as files are read, and refuses more than fit in memory."""
+    rows, mib = 0, 0
+
+    def count(table: pa.Table) -> None:
+        nonlocal rows, mib
+        rows, mib = rows + table.num_rows, mib + (pc.sum(pc.list_value_length(table["mib_ns"])).as_py() or 0)
+        for number, most, what in ((rows, MAX_ROWS, "rows"), (mib, MAX_MIB, "MiB that were timed")):
+            if number > most:
+                raise _refused(name, span, f"has more {what} than the {most:,} that are analysed", SHORTER)
+
+    return count
 
 
 def _refused(name: str, span: Span, message: str, remedy: str) -> ApiError:

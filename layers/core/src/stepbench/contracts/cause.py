@@ -24,8 +24,14 @@ def plain_cause(cause: str) -> str:
 
 def _of_task(told: dict[str, Any]) -> list[str]:
     """Return why RunTask refused a task, or why it stopped and with which exit code."""
-    refused = [str(each.get("Reason")) for each in told.get("Failures") or ()]
-    stopped = [str(told["StoppedReason"])] if told.get("StoppedReason") else []
-    ended = [each for each in told.get("Containers") or () if "ExitCode" in each or each.get("Reason")]
-    codes = [f"exit code {each['ExitCode']}" for each in ended if each.get("ExitCode") is not None]
-    return refused + stopped + [str(each["Reason"]) for each in ended if each.get("Reason")] + codes
+    containers = _objects(told, "Containers")
+    reasons = [each.get("Reason") for each in _objects(told, "Failures")]
+    reasons += [told.get("StoppedReason"), *(each.get("Reason") for each in containers)]
+    codes = [f"exit code {each['ExitCode']}" for each in containers if each.get("ExitCode") is not None]
+    return [str(each) for each in reasons if each] + codes
+
+
+def _objects(told: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the objects of a list; none where there is no list, since nobody has promised one."""
+    found = told.get(name)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []

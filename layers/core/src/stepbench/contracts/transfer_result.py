@@ -202,7 +202,9 @@ class TransferSandboxes(Contract):
 
     platform: Platform
     n: int = Field(ge=0, description="Sandboxes.")
-    correlation: Estimate = Field(description="Rank correlation of both rates, each within its size; 0: unrelated.")
+    correlation: Estimate = Field(
+        description="Rank correlation of both rates, within sizes and beside their neighbours; 0: unrelated."
+    )
 
 
 class TransferFindings(Contract):

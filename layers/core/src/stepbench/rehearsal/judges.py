@@ -91,8 +91,8 @@ def of_round(name: str) -> Callable[[Rehearsal], Finding | None]:
 
 
 def forced_cold(rehearsal: Rehearsal) -> Finding | None:
-    """Judge by the reads of transfers, all of which were to be made by new sandboxes."""
-    trials = [each for each in rehearsal.trials if each.reads]
+    """Judge by trials of transfers of which no read is missing: those of tasks are cold in any case."""
+    trials = [each for each in rehearsal.trials if each.reads and not _reads_are_missing(each)]
     if not trials:
         return None
     cold, reads = (sum(getattr(each, name) or 0 for each in trials) for name in ("cold_reads", "reads"))

@@ -262,7 +262,7 @@ def describe_sandboxes(found: TransferSandboxes, stand_ins: Mapping[str, str]) -
     of = f"Of {digits.count(found.n)} sandboxes of {name_of(found.platform, stand_ins)} that read from both sources"
     value, low, high = found.correlation.value, found.correlation.low, found.correlation.high
     if value is None or low is None or high is None:
-        return f"{of}, too few to tell whether one slow for the one is so for the other ({found.correlation.reason})."
+        return f"{of}, nobody can tell whether one slow for the one is so for the other ({found.correlation.reason})."
     said = "go together" if value > 0 else "go against each other"
     shown = f"rank correlation {digits.shown(found.correlation, RATIO).in_sentence()}"
     if low <= 0 <= high:

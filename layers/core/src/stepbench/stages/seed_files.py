@@ -101,9 +101,9 @@ def _pieces(tag: str, services: Services, file_mib: int) -> Iterator[bytes]:
 
 
 def _show_life(tag: str, services: Services) -> None:
-    """Have whoever clears up wait; unless that has begun. Raises TrialCancelledError."""
-    refuse_if_cancelled(tag, services)
+    """Have whoever clears up wait, unless that has begun: it is looked at last. Raises TrialCancelledError."""
     services.table.beat(tag, SEEDER, {})
+    refuse_if_cancelled(tag, services)
 
 
 def read_digests(services: Services, seed: int) -> dict[int, str]:

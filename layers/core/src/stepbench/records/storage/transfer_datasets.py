@@ -27,7 +27,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.dataset_keys import READ_AT_ONCE, Span, dataset_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import date
 
     from stepbench.contracts.transfer_rows import TransferRow
@@ -65,9 +65,20 @@ def read_span(name: str, objects: Objects, span: Span | None = None, columns: Se
     return read_files((span or Span()).choose(dataset_keys(name, objects)), objects, columns)
 
 
-def read_files(wanted: Sequence[str], objects: Objects, columns: Sequence[str] | None = None) -> pa.Table:
+def read_files(
+    wanted: Sequence[str],
+    objects: Objects,
+    columns: Sequence[str] | None = None,
+    check: Callable[[pa.Table], None] = lambda _table: None,
+) -> pa.Table:
     """
     Read the rows of a dataset's files, in the order of these.
+
+    Args:
+        wanted: keys of files.
+        objects: where they are.
+        columns: some of all columns; None for all.
+        check: is called with each file's rows before the next files are read; what it raises ends the reading.
 
     Returns:
         An Arrow table with `stand_ins` of all files; without rows where there are none.
@@ -76,9 +87,13 @@ def read_files(wanted: Sequence[str], objects: Objects, columns: Sequence[str] |
         CorruptRecordsError: a file is none of this version, or two files say that different things were measured.
         RecordsUnavailableError: the bucket does not answer.
     """
+    tables = []
     with ThreadPoolExecutor(READ_AT_ONCE) as threads:
-        contents = threads.map(objects.get_bytes, wanted)
-        tables = [decode_transfers(content, key, columns) for key, content in zip(wanted, contents, strict=True)]
+        for begin in range(0, len(wanted), READ_AT_ONCE):
+            keys = wanted[begin : begin + READ_AT_ONCE]
+            for key, content in zip(keys, threads.map(objects.get_bytes, keys), strict=True):
+                tables.append(decode_transfers(content, key, columns))
+                check(tables[-1])
     metadata = {
         "description": DESCRIPTION,
         "schema": str(TRANSFERS_SCHEMA),

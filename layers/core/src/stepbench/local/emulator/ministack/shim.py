@@ -89,6 +89,7 @@ PATCHED = {
         "_error_matches",
         "_execute_task",
         "_fail_execution",
+        "_find_matching_retrier",
         "_invoke_with_callback",
         "_pascal_to_camel",
         "_resolve_path_or_ctx",

@@ -216,17 +216,30 @@ def wait_for_tasks(machines: Any, ecs: Any) -> None:  # noqa: ANN401 -- modules
 def _end_when_stopped(machines: Any, parent: contextvars.ContextVar[Json | None]) -> None:  # noqa: ANN401 -- a module
     """Have a stopped execution's branches and children call nothing more, and itself stay ABORTED, as on AWS."""
     stock_task, stock_fail = machines._execute_task, machines._fail_execution  # noqa: SLF001 -- wrapped
+    stock_retrier = machines._find_matching_retrier  # noqa: SLF001 -- wrapped
+    executing: contextvars.ContextVar[Json | None] = contextvars.ContextVar("executing", default=None)
+
+    def is_stopped() -> bool:
+        return any(each and each["status"] != "RUNNING" for each in (executing.get(), parent.get()))
 
     def execute_task(state: Json, given: Any, own: Json, context: Json) -> Any:  # noqa: ANN401 -- JSON
-        if any(each and each["status"] != "RUNNING" for each in (own, parent.get())):
-            raise machines._ExecutionError(error="States.Runtime", cause=_ABORTED)  # noqa: SLF001
-        return stock_task(state, given, own, context)
+        before = executing.set(own)
+        try:
+            if is_stopped():
+                raise machines._ExecutionError(error="States.Runtime", cause=_ABORTED)  # noqa: SLF001
+            return stock_task(state, given, own, context)
+        finally:
+            executing.reset(before)
+
+    def find_retrier(retriers: Any, error: str, counts: Any) -> Any:  # noqa: ANN401 -- JSON
+        return (None, -1) if is_stopped() else stock_retrier(retriers, error, counts)
 
     def fail(own: Json, error: str, cause: str) -> None:
         if own["status"] == "RUNNING":
             stock_fail(own, error, cause)
 
     machines._execute_task, machines._fail_execution = execute_task, fail  # noqa: SLF001
+    machines._find_matching_retrier = find_retrier  # noqa: SLF001
 
 
 def _await(machines: Any, ecs: Any, started: Json, execution: Json | None) -> Json:  # noqa: ANN401 -- modules
