@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
@@ -106,3 +107,14 @@ print(find_transfers(columns).pairs[0].modes.found)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.stdout.strip() == "True", done.stderr
+
+
+def test_a_file_that_was_read_once_took_what_it_took() -> None:
+    """There is no half of one case; and what takes less than a second is told in ms."""
+    columns, _ = Simulation(0, 1, 1).draw(NOTHING, np.random.default_rng(1))
+    (said,) = find_transfers(columns).answers
+    assert said.startswith(f"A {round(columns.file_bytes[0] / 2**20)} MiB file from EFS to Lambda took ")
+    assert said.endswith(" the one time that it was read.")
+    once = TransferColumns.joined([columns])
+    (fast,) = find_transfers(dataclasses.replace(once, transfer_ns=np.array([13_400_000]))).answers
+    assert "took 13 ms" in fast

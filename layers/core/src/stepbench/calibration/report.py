@@ -54,7 +54,7 @@ def table_rows(trials: tuple[Calibration, ...]) -> Iterator[tuple[str, ...]]:
     """Return cells under `HEADINGS`, a row for each quantile; what is the trial's own stands in its first row."""
     for trial in trials:
         counts = ", ".join(
-            f"{count.metric} {count.measured}{'' if count.passed else f' (truth {count.truth})'}"
+            f"{count.metric} {count.measured:,}{'' if count.passed else f' (truth {count.truth:,})'}"
             for count in trial.counts
         )
         seen = f"{trial.stalled_seen} of {trial.stalled}" if trial.stalled else NONE

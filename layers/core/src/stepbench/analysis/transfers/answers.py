@@ -10,6 +10,7 @@ from stepbench.digits import rounded
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.measures import Estimate
     from stepbench.contracts.transfer_result import TransferCell, TransferDependence, TransferPair
 
 PLATFORM_NAMES = {"lambda": "Lambda", "fargate": "Fargate"}
@@ -39,14 +40,19 @@ def _example(cells: Sequence[TransferCell]) -> TransferCell:
 
 
 def _say_time(cell: TransferCell) -> str:
-    parts = [
-        f"{rounded(cell.p50_s.value or 0, 2)} s in half the cases",
-        f"above {rounded(cell.p90_s.value or 0, 2)} s in one of ten",
-    ]
+    file = f"A {cell.file_size_mib} MiB file {_name(cell)}"
+    if cell.n == 1:
+        return f"{file} took {_time(cell.p50_s)}, the one time that it was read."
+    parts = [f"{_time(cell.p50_s)} in half the cases", f"above {_time(cell.p90_s)} in one of ten"]
     if cell.p99_s.low is not None:
-        parts.append(f"above {rounded(cell.p99_s.value or 0, 2)} s in one of a hundred")
+        parts.append(f"above {_time(cell.p99_s)} in one of a hundred")
     few = f" (of {cell.n} transfers only)" if cell.p90_s.low is None else ""
-    return f"A {cell.file_size_mib} MiB file {_name(cell)} takes {_listed(parts)}{few}."
+    return f"{file} takes {_listed(parts)}{few}."
+
+
+def _time(found: Estimate) -> str:
+    seconds = found.value or 0.0
+    return f"{rounded(seconds, 2)} s" if seconds >= 1 else f"{rounded(1_000 * seconds, 2)} ms"
 
 
 def _say_findings(cells: Sequence[TransferCell], pair: TransferPair) -> Iterator[str]:
