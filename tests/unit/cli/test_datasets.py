@@ -140,7 +140,7 @@ def test_a_dataset_has_a_page_in_its_folder(capsys: pytest.CaptureFixture[str]) 
     assert main(["report", "--dataset", "published"]) == 0
     told = capsys.readouterr()
     assert told.out == "out/datasets/published/report.html\n"
-    assert "A 10 MiB file from EFS to Lambda takes 0.50 s" in told.err
+    assert "A 10 MiB file from EFS to Lambda took 500 ms in half of 2 cases" in told.err
     assert "2 reads" in Path("out/datasets/published/report.html").read_text("utf-8")
 
 
@@ -168,7 +168,11 @@ def test_a_dataset_is_pasted_as_markdown(capsys: pytest.CaptureFixture[str]) -> 
     ("arguments", "said"),
     [
         (["--dataset", "publish"], "is no dataset below out; there are: published"),
-        (["--dataset", "published", "--from", "2026-01-01"], "has no rows of published (got from 2026-01-01)"),
+        (["--dataset", "published", "--from", "2026-01-02", "--to", "2026-01-01"], "is not after --from 2026-01-02"),
+        (
+            ["--dataset", "published", "--from", "2026-01-01"],
+            'has no rows of dataset "published" (got from 2026-01-01)',
+        ),
         (["--dataset", "published", "--format", "csv"], "--format: is no form of a dataset's report (got csv)"),
         (["latest", "--dataset", "published"], "RUN: has to be one of the two"),
         ([], "RUN: has to be one of the two (got none)"),

@@ -165,7 +165,7 @@ def test_markdown_has_answers_cells_and_accounting() -> None:
     """For a pull request: what the page says, without its figures."""
     text = render_dataset_markdown("steady", findings_of(ROWS), STAND_INS)
     assert text.startswith("### steady: 2025-06-05 to 2025-06-07 (UTC), 3 days, 240 reads\n")
-    assert "**Not AWS's: S3: emulated, EFS: local file system, Fargate: process**" in text
+    assert "**Not AWS's: S3 (emulated), EFS (local file system), Fargate (process). These times say nothing" in text
     assert text.count("\n| ") == 2 + len(findings_of(ROWS).cells)
     assert "rates are 0.720 × (0.670 to 0.763) those before" in text  # noqa: RUF001 -- times
     assert "241 reads offered: " in text

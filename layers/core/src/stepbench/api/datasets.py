@@ -21,6 +21,7 @@ from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.api.resolver import FRESH, answer_json, caller_of, new_resolver, services_of
 from stepbench.contracts.transfer_result import TransferFindings
 from stepbench.errors import CorruptRecordsError, Problem
+from stepbench.planning.problems import shown
 from stepbench.records.formats.transfer_parquet import columns_of
 from stepbench.records.storage.dataset_keys import dataset_keys
 from stepbench.records.storage.transfer_datasets import read_files
@@ -100,7 +101,8 @@ def _find(name: str, first: str | None, end: str | None) -> _Found:
     keys = dataset_keys(name, objects, teams)
     if not keys:
         message = f"there is no dataset {name} to which runs of your team have added rows"
-        raise ApiError(ErrorKind.NOT_FOUND, message)
+        problem = Problem("name", shown(name), "is none of your team's", "GET /datasets lists those that there are.")
+        raise ApiError(ErrorKind.NOT_FOUND, message, [problem])
     wanted = span.choose(keys)
     if not wanted:
         raise _refused(name, span, "has no rows of your team's runs", "Name another span, or none for all days.")

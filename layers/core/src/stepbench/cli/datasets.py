@@ -71,6 +71,9 @@ def require_one_subject(options: argparse.Namespace) -> None:
     wrong = [name for field, name in _ONLY_DATASETS.items() if getattr(options, field) is not None]
     if options.dataset is None and wrong:
         raise PlanError([Problem(wrong[0], options.run, "is of datasets only", "Leave it out, or use --dataset.")])
+    if options.first is not None and options.end is not None and options.first >= options.end:
+        remedy = "Name a later day with --to: it is the first one that is left out."
+        raise PlanError([Problem("--to", str(options.end), f"is not after --from {options.first}", remedy)])
     if options.dataset is not None and options.format in {"csv", "junit"}:
         message, remedy = "is no form of a dataset's report", "Use html, md or json; its rows are Parquet files."
         raise PlanError([Problem("--format", options.format, message, remedy)])
@@ -92,6 +95,7 @@ def report_dataset(options: argparse.Namespace) -> int:
     from stepbench.records.storage.dataset_keys import Span
     from stepbench.report.dataset_page import render_dataset
     from stepbench.report.transfer_markdown import render_dataset_markdown
+    from stepbench.report.transfers import describe_stand_ins
 
     published = () if options.plan is None else _published(options.plan)
     found = analyse_dataset(options.dataset, options.out, Span(options.first, options.end), published)
@@ -105,7 +109,8 @@ def report_dataset(options: argparse.Namespace) -> int:
             return OK
     page: Path = options.page or options.out / layout.dataset_prefix(options.dataset) / _PAGE
     page.write_text(render_dataset(*found), "utf-8")
-    for sentence in found.view.findings.answers:
+    stand_ins = [describe_stand_ins(found.view.stand_ins)] if found.view.stand_ins else []
+    for sentence in (*found.view.findings.answers, *stand_ins):
         messages(options)(sentence)
     write(str(page))
     if options.open:

@@ -137,6 +137,6 @@ def analyse_dataset(name: str, out: Path, span: Span, published: tuple[Published
     require_dataset(name, out)
     table = read_span(name, FolderObjects(out), span)
     if not table.num_rows:
-        remedy = "Name another span; `stepbench report` without --from and --to shows all days."
-        raise PlanError([Problem("--from, --to", span.words, f"has no rows of {name}", remedy)])
+        remedy = f"Name another span; `stepbench report --dataset {name}` shows all days."
+        raise PlanError([Problem("--from, --to", span.words, f'has no rows of dataset "{name}"', remedy)])
     return DatasetReport(view_dataset(name, table, published), span.words)

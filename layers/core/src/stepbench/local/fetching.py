@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tempfile
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from stepbench.errors import CorruptRecordsError, PlanError, Problem, StepbenchE
 from stepbench.local.emulator.server import emulator_name
 from stepbench.local.memory_services import MemoryServices
 from stepbench.records.storage import layout
+from stepbench.records.storage.dataset_keys import dataset_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -81,6 +83,8 @@ def fetch(runs: RunStore, run_id: str, out: Path) -> Path:
     """
     Copy everything of a run from the bucket to `out/<run_id>/`, the summary last: with it, the copy is whole.
 
+    What it has added to datasets is copied to `out/datasets/`.
+
     Raises:
         RecordsUnavailableError: the bucket does not answer.
         CorruptRecordsError: a key points outside of the run's folder.
@@ -90,9 +94,21 @@ def fetch(runs: RunStore, run_id: str, out: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     prefix = layout.run_key(run_id, "")
     names = [key.removeprefix(prefix) for key in runs.keys(prefix)]
-    for name in sorted(names, key=lambda name: name == SUMMARY):
-        write_file(folder, name, runs.get_bytes(prefix + name))
+    for name in names:
+        if name != SUMMARY:
+            write_file(folder, name, runs.get_bytes(prefix + name))
+    for key in _dataset_files(runs, folder, run_id):
+        write_file(out, key, runs.get_bytes(key))
+    if SUMMARY in names:
+        write_file(folder, SUMMARY, runs.get_bytes(prefix + SUMMARY))
     return folder.resolve()
+
+
+def _dataset_files(runs: RunStore, folder: Path, run_id: str) -> Iterator[str]:
+    """Yield the keys of what a run has added to the datasets that its trials name."""
+    plans = (json.loads(path.read_bytes())["plan"] for path in sorted(folder.glob("trials/*/trial.json")))
+    for dataset in dict.fromkeys(plan["dataset"] for plan in plans if plan.get("dataset")):
+        yield from (key for key in dataset_keys(dataset, runs) if layout.dataset_run(key) == run_id)
 
 
 def write_file(folder: Path, name: str, body: bytes) -> None:

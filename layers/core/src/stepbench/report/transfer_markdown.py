@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.report import transfers
 from stepbench.report.markdown_parts import escape, table_lines
-from stepbench.report.transfer_figures import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,8 +26,7 @@ def render_dataset_markdown(name: str, found: TransferFindings, stand_ins: Mappi
 def transfer_parts(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[str]:
     """Yield the parts of what transfers show, each a paragraph, a list or a table."""
     if stand_ins:
-        said = ", ".join(f"{NAMES[what]}: {stand_in}" for what, stand_in in stand_ins.items())
-        yield f"**Not AWS's: {escape(said)}**"
+        yield f"**{escape(transfers.describe_stand_ins(stand_ins))}**"
     if found.answers:
         yield "\n".join(f"- {escape(answer)}" for answer in found.answers)
     if any(cell.n for cell in found.cells):

@@ -34,7 +34,11 @@ ANSWERED_MIB = 500
 MIB_PER_S = digits.Unit("MiB/s", 1.0)
 RATIO = digits.Unit("", 1.0)
 CAVEATS = {
-    "few": ("few", "There are too few transfers for an interval of p5 and p95.", "Run the plan more often."),
+    "few": (
+        "few",
+        "There are too few transfers for an interval of p5 and p95, or even of the median.",
+        "Run the plan more often.",
+    ),
     "dependent": (
         "dependent",
         "Transfers depend on those before them or on their sandbox, so that intervals count fewer than there are.",
@@ -129,6 +133,12 @@ class TransferView:
 def pair_name(each: TransferCell | TransferPair | PublishedTransfer, stand_ins: Mapping[str, str]) -> str:
     """Name a source and a platform, with what stood in for them: `EFS (local file system) on Lambda`."""
     return f"{name_of(each.source, stand_ins)} on {name_of(each.platform, stand_ins)}"
+
+
+def describe_stand_ins(stand_ins: Mapping[str, str]) -> str:
+    """Say what was measured in place of AWS's services."""
+    names = ", ".join(name_of(what, stand_ins) for what in stand_ins)
+    return f"Not AWS's: {names}. These times say nothing about AWS."
 
 
 def transfer_view(label: str, anchor: str, shown: Transfers) -> TransferView:

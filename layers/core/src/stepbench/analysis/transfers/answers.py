@@ -10,12 +10,12 @@ from stepbench.digits import rounded
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from stepbench.contracts.measures import Estimate
     from stepbench.contracts.transfer_result import TransferCell, TransferDependence, TransferPair
 
 PLATFORM_NAMES = {"lambda": "Lambda", "fargate": "Fargate"}
 SOURCE_NAMES = {"s3": "S3", "efs": "EFS"}
 WEEKDAYS = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
+LEAST_OF_TEN = 10
 SHOWN_MIB = 500
 """The size that the source gives as its example; without it, the largest below it, or the smallest."""
 
@@ -42,16 +42,20 @@ def _example(cells: Sequence[TransferCell]) -> TransferCell:
 def _say_time(cell: TransferCell) -> str:
     file = f"A {cell.file_size_mib} MiB file {_name(cell)}"
     if cell.n == 1:
-        return f"{file} took {_time(cell.p50_s)}, the one time that it was read."
-    parts = [f"{_time(cell.p50_s)} in half the cases", f"above {_time(cell.p90_s)} in one of ten"]
+        return f"{file} took {_time(cell.p50_s.value)}, the one time that it was read."
+    if cell.n < LEAST_OF_TEN:
+        return (
+            f"{file} took {_time(cell.p50_s.value)} in half of {cell.n} cases, and {_time(cell.slowest_s)} at the most."
+        )
+    parts = [f"{_time(cell.p50_s.value)} in half the cases", f"above {_time(cell.p90_s.value)} in one of ten"]
     if cell.p99_s.low is not None:
-        parts.append(f"above {_time(cell.p99_s)} in one of a hundred")
+        parts.append(f"above {_time(cell.p99_s.value)} in one of a hundred")
     few = f" (of {cell.n} transfers only)" if cell.p90_s.low is None else ""
     return f"{file} takes {_listed(parts)}{few}."
 
 
-def _time(found: Estimate) -> str:
-    seconds = found.value or 0.0
+def _time(measured_s: float | None) -> str:
+    seconds = measured_s or 0.0
     return f"{rounded(seconds, 2)} s" if seconds >= 1 else f"{rounded(1_000 * seconds, 2)} ms"
 
 

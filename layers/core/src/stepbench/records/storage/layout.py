@@ -105,6 +105,11 @@ def dataset_day(key: str) -> str:
     return found[1] if found else ""
 
 
+def dataset_run(key: str) -> str:
+    """Return the run whose trial has added the file of such a key."""
+    return key.rpartition("/")[2].rpartition("-")[0]
+
+
 def dataset_team(folder: str) -> str:
     """Return the team whose files a folder of a dataset holds; empty where it is no team's."""
     return unquote(folder.removeprefix("team=")) if folder.startswith("team=") else ""
