@@ -20,7 +20,7 @@ from stepbench.contracts.transfer_result import (
     TransferStalls,
 )
 from stepbench.digits import NBSP
-from stepbench.report import transfers
+from stepbench.report import transfer_words, transfers
 from stepbench.report.dataset_page import render_dataset
 from stepbench.report.figures import specifications
 from stepbench.report.headline import headline_lines, state_of
@@ -206,7 +206,7 @@ def test_a_trial_that_broke_off_after_some_reads_is_incomplete() -> None:
 )
 def test_a_plateau_is_told_with_its_doubt(plateau: TransferPlateau, said: str) -> None:
     """S3's plateau may be the client's own, as the source's authors could not know."""
-    assert said in transfers.describe_plateau(plateau)
+    assert said in transfer_words.describe_plateau(plateau)
 
 
 def test_an_hour_that_differs_is_named() -> None:
@@ -214,19 +214,19 @@ def test_an_hour_that_differs_is_named() -> None:
     slow = TransferLevel(at=3, n=9, mean_mib_per_s=9.0, relative=0.6, differs=True)
     usual = TransferLevel(at=4, n=9, mean_mib_per_s=15.0, relative=1.0)
     found = TransferDependence(levels=(slow, usual), p_value=0.0004, found=True)
-    assert transfers.describe_hours(found) == (
+    assert transfer_words.describe_hours(found) == (
         "Rates depend on the hour of the day (p < 0.001): 03 (0.60 ×) of the median's rate."  # noqa: RUF001 -- times
     )
     none = TransferDependence(levels=(slow, usual), p_value=0.4)
-    assert transfers.describe_weekdays(none) == "No dependence on the weekday is shown (p = 0.4)."
+    assert transfer_words.describe_weekdays(none) == "No dependence on the weekday is shown (p = 0.4)."
 
 
 def test_modes_are_listed_where_they_are_found_only() -> None:
     """One mode is what a test could not reject."""
     cells = findings_of(ROWS).cells
-    shown = {cell.source: transfers.format_modes(cell.modes).replace(NBSP, " ") for cell in cells}
+    shown = {cell.source: transfer_words.format_modes(cell.modes).replace(NBSP, " ") for cell in cells}
     assert shown == {"efs": "44.5 (31 %), 221 (69 %)", "s3": "one"}
-    assert transfers.describe_modes(TransferModes(reason="fewer than 20")) == "Not judged: fewer than 20."
+    assert transfer_words.describe_modes(TransferModes(reason="fewer than 20")) == "Not judged: fewer than 20."
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_modes_are_listed_where_they_are_found_only() -> None:
 def test_what_two_reads_of_a_sandbox_have_in_common_is_told_with_its_doubt(correlation: Estimate, said: str) -> None:
     """Each was cold: neither read alone tells whether the sandbox or the source was slow."""
     found = TransferSandboxes(platform="lambda", n=37, correlation=correlation)
-    sentence = transfers.describe_sandboxes(found, {"lambda": "process"})
+    sentence = transfer_words.describe_sandboxes(found, {"lambda": "process"})
     assert sentence.startswith("Of 37 sandboxes of Lambda (process) that read from both sources, ")
     assert said in sentence.replace(NBSP, " ")
 
@@ -251,5 +251,5 @@ def test_stalls_are_counted_of_those_whose_progress_is_known() -> None:
     share = Estimate(value=0)
     none = TransferStalls(judged=40, stalls=0, transfers=0, share=share)
     some = TransferStalls(judged=40, stalls=3, transfers=2, share=share, median_s=2.0, longest_s=2.5)
-    assert transfers.describe_stalls(none) == "none of 40 transfers"
-    assert transfers.describe_stalls(some) == "2 of 40 transfers, 2.00 s in half the cases, 2.50 s at most"
+    assert transfer_words.describe_stalls(none) == "none of 40 transfers"
+    assert transfer_words.describe_stalls(some) == "2 of 40 transfers, 2.00 s in half the cases, 2.50 s at most"

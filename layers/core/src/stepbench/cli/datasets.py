@@ -95,7 +95,7 @@ def report_dataset(options: argparse.Namespace) -> int:
     from stepbench.records.storage.dataset_keys import Span
     from stepbench.report.dataset_page import render_dataset
     from stepbench.report.transfer_markdown import render_dataset_markdown
-    from stepbench.report.transfers import describe_stand_ins
+    from stepbench.report.transfer_words import describe_stand_ins
 
     published = () if options.plan is None else _published(options.plan)
     found = analyse_dataset(options.dataset, options.out, Span(options.first, options.end), published)

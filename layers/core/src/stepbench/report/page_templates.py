@@ -23,6 +23,7 @@ from stepbench.report import (
     operations,
     percentiles,
     thresholds,
+    transfer_words,
     transfers,
     verdicts,
 )
@@ -129,6 +130,7 @@ _GLOBALS: dict[str, Any] = {
         "mib_per_s": transfers.MIB_PER_S,
     },
     "transfers": transfers,
+    "transfer_words": transfer_words,
     "verdict_words": verdicts,
     "window_label": window_label,
 }

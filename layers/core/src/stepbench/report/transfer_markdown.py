@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report import transfers
+from stepbench.report import transfer_words, transfers
 from stepbench.report.markdown_parts import escape, table_lines
 
 if TYPE_CHECKING:
@@ -19,25 +19,25 @@ _TEXTS = frozenset({"transfers", "modes"})
 
 def render_dataset_markdown(name: str, found: TransferFindings, stand_ins: Mapping[str, str]) -> str:
     """Render what a dataset shows, without a word that its page has not."""
-    head = f"### {escape(name)}: {transfers.describe_span(found)}, {digits.counted(found.n, 'read')}"
+    head = f"### {escape(name)}: {transfer_words.describe_span(found)}, {digits.counted(found.n, 'read')}"
     return "\n\n".join([head, *transfer_parts(found, stand_ins)]) + "\n"
 
 
 def transfer_parts(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[str]:
     """Yield the parts of what transfers show, each a paragraph, a list or a table."""
     if stand_ins:
-        yield f"**{escape(transfers.describe_stand_ins(stand_ins))}**"
+        yield f"**{escape(transfer_words.describe_stand_ins(stand_ins))}**"
     if found.answers:
         yield "\n".join(f"- {escape(answer)}" for answer in found.answers)
     if any(cell.n for cell in found.cells):
         yield "\n".join(table_lines(_HEADINGS, list(_cells(found, stand_ins)), _TEXTS))
     if changes := [
-        transfers.describe_change(transfers.pair_name(pair, stand_ins), change)
+        transfer_words.describe_change(transfers.pair_name(pair, stand_ins), change)
         for pair in found.pairs
         for change in pair.changes
     ]:
         yield "\n".join(f"- {escape(line)}" for line in changes)
-    yield f"{escape(transfers.describe_accounting(found.accounting))}."
+    yield f"{escape(transfer_words.describe_accounting(found.accounting))}."
 
 
 def _cells(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -48,7 +48,7 @@ def _cells(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[tu
             escape(transfers.pair_name(cell, stand_ins)),
             digits.count(cell.file_size_mib),
             digits.count(cell.n),
-            *(escape(str(digits.shown(rate, transfers.RATIO))) for rate in rates),
+            *(escape(str(digits.shown(rate, transfer_words.RATIO))) for rate in rates),
             digits.NONE if ratio is None else digits.rounded(ratio),
-            escape(transfers.format_modes(cell.modes)),
+            escape(transfer_words.format_modes(cell.modes)),
         )
