@@ -38,7 +38,9 @@ SECONDS_AS_SUCH = Unit("s", 1.0)
 """An estimate is in seconds already."""
 PER_MINUTE = Unit("/min", 1.0)
 """A rate is so many a minute."""
-DISTANCE = Unit("", 1.0)  # of two distributions, from 0 to 1
+MIB_PER_S = Unit("MiB/s", 1.0)
+PLAIN = Unit("", 1.0)
+"""A distance of distributions, a correlation; or the column's heading has the unit."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def _cells(found: TransferFindings, stand_ins: Mapping[str, str]) -> Iterator[tu
             escape(transfers.pair_name(cell, stand_ins)),
             digits.count(cell.file_size_mib),
             digits.count(cell.n),
-            *(escape(str(digits.shown(rate, transfer_words.RATIO))) for rate in rates),
+            *(escape(str(digits.shown(rate, digits.PLAIN))) for rate in rates),
             digits.NONE if ratio is None else digits.rounded(ratio),
             escape(transfer_words.format_modes(cell.modes)),
         )

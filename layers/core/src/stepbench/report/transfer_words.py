@@ -24,8 +24,6 @@ if TYPE_CHECKING:
         TransferStalls,
     )
 
-RATIO = digits.Unit("", 1.0)
-
 
 def describe_stand_ins(stand_ins: Mapping[str, str]) -> str:
     """Say what was measured in place of AWS's services."""
@@ -131,7 +129,7 @@ def describe_sandboxes(found: TransferSandboxes, stand_ins: Mapping[str, str]) -
     if value is None or low is None or high is None:
         return f"{of}, nobody can tell whether one slow for the one is so for the other ({found.correlation.reason})."
     said = "go together" if value > 0 else "go against each other"
-    shown = f"rank correlation {digits.shown(found.correlation, RATIO).in_sentence()}"
+    shown = f"rank correlation {digits.shown(found.correlation, digits.PLAIN).in_sentence()}"
     if low <= 0 <= high:
         return f"{of}, it is not shown that the two rates {said} ({shown})."
     return f"{of}, the two rates {said} ({shown})."

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 ANSWERED_MIB = 500
 """The answers are about files of this size, or the next smaller one."""
-MIB_PER_S = digits.Unit("MiB/s", 1.0)
 CAVEATS = {
     "few": (
         "few",
