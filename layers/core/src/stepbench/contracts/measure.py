@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Experiment = Literal["trigger", "operations", "transfer"]
+Experiment = Literal["trigger", "operations", "transfer", "dataflow"]
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
 """The quantiles that every latency has, and their probabilities."""
 HEADLINE_QUANTILES = ("p50", "p90", "p95", "p99")
@@ -54,6 +54,21 @@ TRANSFER_TIME = LatencyDefinition(
 )
 
 
+DATAFLOW_TIME = LatencyDefinition(
+    name="end-to-end time",
+    formula="t4 − t1",  # noqa: RUF001 -- a minus sign
+    arrives=True,
+    begins="the execution's start, t1",
+    ends="EndDataflow's first statement, t4",
+)
+_MEASURES: dict[Experiment, LatencyDefinition] = {
+    "trigger": TRIGGER_LATENCY,
+    "operations": SERVICE_TIME,
+    "transfer": TRANSFER_TIME,
+    "dataflow": DATAFLOW_TIME,
+}
+
+
 def measure_of(experiment: Experiment) -> LatencyDefinition:
     """Return the latency that an experiment measures; nothing else decides it."""
-    return {"trigger": TRIGGER_LATENCY, "operations": SERVICE_TIME, "transfer": TRANSFER_TIME}[experiment]
+    return _MEASURES[experiment]

@@ -95,8 +95,13 @@ class Phase(Contract):
         default=False, description="Follow on the phase before without a gap: the two are planned together."
     )
     scale: Scale | None = None
+    dag: str | None = Field(
+        default=None, max_length=30, description="`dataflow`: which of the trial's DAGs; needed if it has several."
+    )
     load: tuple[LoadStep, ...] = Field(default=(), max_length=100, description="Open loop: offered rates.")
-    closed: ClosedLoad | None = Field(default=None, description="Closed loop, in operations, in place of `load`.")
+    closed: ClosedLoad | None = Field(
+        default=None, description="Closed loop, of operations and DAGs, in place of `load`."
+    )
     until: Until | None = None
     probe: bool = Field(
         default=False, description="One of the phases that `find_rate` puts in; a plan as written has none."

@@ -64,10 +64,16 @@ def _experiment_of(trial: Any) -> str:  # noqa: ANN401 -- anything may stand whe
 AnyTrial = Annotated[
     Annotated[TrialPlan, Tag("trigger")]
     | Annotated[TrialPlan, Tag("operations")]
+    | Annotated[TrialPlan, Tag("dataflow")]
     | Annotated[TransferTrial, Tag("transfer")],
     Discriminator(_experiment_of),
 ]
-TRIAL_MODELS = {"trigger": TrialPlan, "operations": TrialPlan, "transfer": TransferTrial}
+TRIAL_MODELS: dict[str, type[TrialPlan | TransferTrial]] = {
+    "trigger": TrialPlan,
+    "operations": TrialPlan,
+    "dataflow": TrialPlan,
+    "transfer": TransferTrial,
+}
 """As `AnyTrial` has them, by experiment: a schema cannot tell from a function which is chosen."""
 
 

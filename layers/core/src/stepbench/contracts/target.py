@@ -41,6 +41,8 @@ class StoreTarget(Contract):
     """The part of a record by which the trigger's filter tells events apart; None where there is no filter."""
     operations: ClassVar[frozenset[Kind]] = frozenset()
     """The kinds of operation that the store offers; none where it has a trigger only."""
+    holds_blobs: ClassVar[bool] = False
+    """It can be the medium between the functions of a DAG."""
     endpoint_form: ClassVar[Literal["url", "address"]] = "address"
     needs_endpoint: ClassVar[bool] = True
     """Somebody has to run a server of the store: the plan's author, the stack, or this machine."""
@@ -78,6 +80,7 @@ class S3Target(StoreTarget):
     """S3 event notifications, filtered by prefix, on the stack's versioned target bucket."""
 
     store: Literal["s3"]
+    holds_blobs: ClassVar = True
     trigger: ClassVar = "push"
     mechanism: ClassVar = "event notification, by prefix"
     deletes: ClassVar = True
@@ -221,6 +224,7 @@ class RedisTarget(StoreTarget):
     """Redis or Valkey: a server, ElastiCache, or ElastiCache Serverless (a cluster with TLS). Operations only."""
 
     store: Literal["redis"]
+    holds_blobs: ClassVar = True
     operations: ClassVar = UNORDERED_KINDS
     tls: bool = False
     cluster: bool = Field(default=False, description="Keys lie in slots on several nodes, which the client looks up.")
@@ -251,6 +255,7 @@ class CassandraTarget(StoreTarget):
     """Cassandra or ScyllaDB, by CQL. Operations only."""
 
     store: Literal["cassandra"]
+    holds_blobs: ClassVar = True
     operations: ClassVar = ALL_KINDS
     consistency: Literal["one", "local_quorum"] = Field(
         default="one", description="How many replicas, of those in the server's data centre, have to answer."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.dataflow import Dag
 from stepbench.contracts.identity import MAX_WRITERS, MIN_KEY_BYTES, MIN_VALUE_BYTES
 from stepbench.contracts.phase import SLICE_S, LoadStep, Name, Phase
 from stepbench.contracts.published import Published
@@ -121,11 +122,12 @@ MatrixValues = Annotated[list[Any], Field(min_length=1, max_length=MAX_TRIALS)]
 class TrialFields(Contract):
     """The fields of a trial, and what follows from them; `TrialPlan` holds only those that the rules allow."""
 
-    experiment: Literal["trigger", "operations"] = "trigger"
+    experiment: Literal["trigger", "operations", "dataflow"] = "trigger"
     name: Name | None = Field(default=None, description="Without it, named after its store.")
     target: Target
     record: Record = Record()
     workload: Workload | None = Field(default=None, description="What operations do; triggers have a `record`.")
+    dags: tuple[Dag, ...] = Field(default=(), max_length=20, description="What `dataflow` starts executions of.")
     phases: tuple[Phase, ...] = Field(min_length=1, max_length=MAX_PHASES)
     find_rate: FindRate | None = None
     arrivals: Literal["constant", "poisson"] = "constant"
@@ -162,6 +164,10 @@ class TrialFields(Contract):
         """Return the phase's number, and those of the phases that follow it without a gap."""
         later = range(phase + 1, len(self.phases))
         return range(phase, next((each for each in later if not self.phases[each].gapless), later.stop))
+
+    def dag_of(self, phase: Phase) -> Dag:
+        """Return the DAG whose executions a phase of `dataflow` starts: the one it names, or the only one."""
+        return next(dag for dag in self.dags if phase.dag in {None, dag.name})
 
     @property
     def pull(self) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
 from stepbench.contracts.endpoint import endpoint_problem
-from stepbench.contracts.rules import capacity, etcd, load, operations
+from stepbench.contracts.rules import capacity, dataflow, etcd, load, operations
 from stepbench.contracts.target import DynamoDbTarget
 
 if TYPE_CHECKING:
@@ -89,4 +89,7 @@ TRIAL_RULES = (
     operations.workload_rules,
     operations.client_rules,
     operations.dsql_rules,
+    dataflow.dag_rules,
+    dataflow.medium_rules,
+    dataflow.field_rules,
 )

@@ -34,7 +34,10 @@ def experiment_rules(trial: TrialFields) -> Iterator[BrokenRule]:
 
 def workload_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     """Operations need a workload, and triggers a record; neither takes what belongs to the other."""
-    yield from _trigger_rules(trial) if trial.experiment == "trigger" else _operation_rules(trial)
+    if trial.experiment == "trigger":
+        yield from _trigger_rules(trial)
+    elif trial.experiment == "operations":
+        yield from _operation_rules(trial)
 
 
 def _trigger_rules(trial: TrialFields) -> Iterator[BrokenRule]:
