@@ -16,6 +16,8 @@ from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.cause import plain_cause
 from stepbench.contracts.clock_check import ClockCheck
 from stepbench.contracts.cost import Cost, PerDollar, RunCost
+from stepbench.contracts.dataflow_drawn import DrawnDataflow
+from stepbench.contracts.dataflow_result import DataflowFindings
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StallSpan, WindowSample
 from stepbench.contracts.measure import Experiment
 from stepbench.contracts.measures import (
@@ -26,6 +28,7 @@ from stepbench.contracts.measures import (
     Replication,
     WindowResult,
 )
+from stepbench.contracts.medium_answer import MediumAnswer
 from stepbench.contracts.search import FoundRate, StoppedPhase
 from stepbench.contracts.threshold.result import ThresholdResult
 from stepbench.contracts.transfer import PublishedTransfer
@@ -200,6 +203,7 @@ class TrialSummary(Contract):
     removed: tuple[str, ...] = Field(default=(), description="What its tear-down has removed from the store.")
     point: dict[str, Any] = Field(default={}, description="The matrix values of this trial, by dotted path.")
     transfers: TransferFindings | None = Field(default=None, description="Of the experiment `transfer` only.")
+    dataflow: DataflowFindings | None = Field(default=None, description="Of the experiment `dataflow` only.")
     stand_ins: dict[str, str] = Field(
         default={}, description="Of `transfer`: what was measured in place of AWS's, by platform and source."
     )
@@ -247,6 +251,7 @@ class TrialResult(Contract):
     rates: tuple[RateBins, ...] = Field(default=(), description="Of phases with more than one load step.")
     samples: tuple[WindowSample, ...] = Field(default=(), description="Of DynamoDB's windows up to 1,000 events.")
     transfers: DrawnTransfers | None = Field(default=None, description="Of the experiment `transfer` only.")
+    dataflow: DrawnDataflow | None = Field(default=None, description="Of the experiment `dataflow` only.")
 
 
 class RunSummary(Contract):
@@ -284,6 +289,7 @@ class RunSummary(Contract):
     per_dollar: tuple[PerDollar, ...] = Field(
         default=(), description="Of windows whose store's and trigger's dollars are known, and whose median is."
     )
+    media: tuple[MediumAnswer, ...] = Field(default=(), description="Of DAGs that several stores had.")
     verdicts_left_out: int = Field(default=0, ge=0, description="How many further comparisons have no verdict here.")
 
     @model_validator(mode="before")
