@@ -82,6 +82,17 @@ def of_stages(*stages: dict[str, Any]) -> dict[str, Any]:
         Refused(dataflow_trial(dags=[]), "dags", "", "Give a DAG"),
         Refused(dataflow_trial(dags=TWO_DAGS), "phases[0].dag", "", "diamond, line"),
         Refused(dataflow_trial(target={"store": "etcd"}), "target.store", '"etcd"', "cassandra, redis, s3"),
+        Refused(
+            {
+                "experiment": "operations",
+                "target": {"store": "cassandra", "tuning": {"mode": "adaptive"}},
+                "workload": {"mix": {"read": 1}, "records": 100},
+                "phases": [{"name": "run", "closed": {"clients": 1, "duration_s": 60}}],
+            },
+            "target.tuning",
+            '{"mode":"adaptive","model":"local","look_ahead_s":300.0}',
+            "Remove it",
+        ),
         Refused(dataflow_trial(drain_limit_s=50), "drain_limit_s", "50", "Raise it", "60 s"),
         Refused(dataflow_trial(log_t4="all"), "log_t4", '"all"', "Remove it"),
         Refused(

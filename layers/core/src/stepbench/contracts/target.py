@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse
 from stepbench.contracts.delay import ConstantDelay, Delay
+from stepbench.contracts.tuning import AsReleased, Tuning
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 
 if TYPE_CHECKING:
@@ -262,6 +263,7 @@ class CassandraTarget(StoreTarget):
     )
     replication: int = Field(default=1, ge=1, le=9, description="Copies of each record, in each data centre.")
     tls: bool = False
+    tuning: Tuning = Field(default=AsReleased(), description="In `dataflow`: how it is configured for the DAGs.")
 
 
 class ReferenceTarget(StoreTarget):

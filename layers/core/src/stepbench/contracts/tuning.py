@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
@@ -178,3 +178,39 @@ class TuningStep(Contract):
 
     decision: TuningDecision
     done: Reconfiguration | None = None
+
+
+class _Way(Contract):
+    """How a store comes to its configuration."""
+
+    tunes: ClassVar[bool] = True
+
+
+class AsReleased(_Way):
+    """Nothing is set: what the store came with."""
+
+    mode: Literal["default"] = "default"
+    tunes: ClassVar = False
+
+
+class StaticTuning(_Way):
+    """Configured once, before the first phase."""
+
+    mode: Literal["static"]
+    settings: CassandraConfiguration | None = Field(
+        default=None, description="Without it, the model's best for the first phase whose DAG is measured."
+    )
+    model: TunedModel | ModelName = Field(default="local", description="A shipped model's name, or a model itself.")
+
+
+class AdaptiveTuning(_Way):
+    """Configured anew before a phase wherever the model says that it pays."""
+
+    mode: Literal["adaptive"]
+    model: TunedModel | ModelName = Field(default="local", description="A shipped model's name, or a model itself.")
+    look_ahead_s: float = Field(
+        default=300, ge=1, le=86_400, description="T_L: how much of the phases to come counts. Published without value."
+    )
+
+
+Tuning = Annotated[AsReleased | StaticTuning | AdaptiveTuning, Field(discriminator="mode")]

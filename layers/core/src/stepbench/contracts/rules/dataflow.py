@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
-from stepbench.contracts.target import stores_with
+from stepbench.contracts.target import CassandraTarget, stores_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,10 +47,13 @@ def _needed_dags(trial: TrialFields) -> Iterator[BrokenRule]:
 
 
 def medium_rules(trial: TrialFields) -> Iterator[BrokenRule]:
-    """The store has to hold blobs."""
+    """The store has to hold blobs, and is configured for nothing else."""
     if trial.experiment == "dataflow" and not trial.target.holds_blobs:
         able = stores_with(lambda model: model.holds_blobs)
         yield BrokenRule("target.store", "holds no blobs", f"Use one of {', '.join(able)}.")
+    if trial.experiment != "dataflow" and isinstance(trial.target, CassandraTarget) and trial.target.tuning.tunes:
+        remedy = 'Remove it, or set experiment to "dataflow".'
+        yield BrokenRule("target.tuning", "has no meaning: only DAGs say what is to come", remedy)
 
 
 def field_rules(trial: TrialFields) -> Iterator[BrokenRule]:
