@@ -63,9 +63,20 @@ class DataflowBin(Contract):
     get_mib: float = Field(ge=0)
 
 
+class TuningMark(Contract):
+    """A decision to configure the store anew or not, and for how long it then served nobody; seconds as in bins."""
+
+    second: float
+    phase: str
+    reconfigured: bool
+    outage_s: float = Field(default=0, ge=0)
+    text: str = Field(description="What was changed, or why nothing was.")
+
+
 class DrawnDataflow(Contract):
     """Everything that the charts of DAGs draw, but for what the findings have."""
 
     gantts: tuple[Gantt, ...]
     bin_s: float
     bins: tuple[DataflowBin, ...] = Field(description="Empty ones are left out.")
+    marks: tuple[TuningMark, ...] = ()

@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import Field
 
 from stepbench.contracts.base import Contract
-from stepbench.contracts.dataflow import EdgeKind
+from stepbench.contracts.dataflow import Dag, EdgeKind
 from stepbench.contracts.dataflow_mix import ExpectedMix
 from stepbench.contracts.measures import Estimate, Latency
 
@@ -223,6 +223,7 @@ class DataflowCost(Contract):
 class DataflowFindings(Contract):
     """What executions of DAGs through one store show."""
 
+    dags: tuple[Dag, ...] = Field(default=(), description="As planned.")
     executions: ExecutionAccounting
     objects: ObjectAccounting
     expected: tuple[ExpectedMix, ...] = Field(description="As it was told before the run, by DAG.")
