@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +10,9 @@ from stepbench.contracts.identity import (
     EVENT_ID_CHARS,
     RUN_TAG_CHARS,
     EventId,
+    event_of_execution,
+    execution_name,
+    executions_prefix,
     matching_head,
     parse_event_id,
     parse_update_key,
@@ -44,6 +49,22 @@ def test_an_event_that_is_to_be_held_back_says_so_at_the_place_of_the_slash() ->
     assert parse_event_id(put_key(event, 59)) == event
     assert not put_key(event, 59).startswith(matching_head(event.tag))
     assert update_key(event.tag, 1, 59).startswith(matching_head(event.tag))
+
+
+@given(BYTE, SHORT, SHORT, BYTE, WORD)
+def test_an_execution_is_named_for_its_event(phase: int, writer: int, slice_: int, attempt: int, sequence: int) -> None:
+    """Step Functions takes 80 characters, and no slash; who clears up finds a trial's executions by their names."""
+    event = EventId(trial_tag("run", 3), phase, writer, slice_, attempt, sequence)
+    name = execution_name(event.text())
+    assert re.fullmatch(r"[0-9A-Za-z_-]{1,80}", name)
+    assert name.startswith(executions_prefix(event.tag))
+    assert event_of_execution(name) == event
+
+
+def test_other_executions_stand_for_no_event() -> None:
+    """Somebody may try the machine by hand."""
+    assert event_of_execution("abcdefghij-0001/02-0003-0004-05-000000ff") is not None
+    assert event_of_execution("by-hand") is None
 
 
 @pytest.mark.parametrize("text", ["", "abcdefghij-0001", "abcdefghij-0001/key-00000001/", "ABCDEFGHIJ-0001/02-0003"])

@@ -23,6 +23,10 @@ EdgeKind = Literal["scatter", "broadcast", "gather"]
 StageName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$", max_length=30)]
 TaskName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$", max_length=60)]
 Parameter = bool | int | float | str
+TaskFunctionName = Literal["RunTask", "RunVideoTask", "RunLearningTask"]
+"""Lambda functions that run tasks: they differ in their libraries alone."""
+FUNCTIONS: dict[str, TaskFunctionName] = {"video": "RunVideoTask", "learning": "RunLearningTask"}
+"""By application; all others are run by RunTask."""
 
 MAX_TASKS, MAX_STAGES, MAX_LEVELS = 1_000, 50, 20
 MAX_INLINE_TASKS = 40
@@ -68,6 +72,11 @@ class Stage(Contract):
         return self.task.partition(".")[0]
 
     @property
+    def function(self) -> TaskFunctionName:
+        """Return which Lambda function runs its tasks."""
+        return function_of(self.application)
+
+    @property
     def takes_input(self) -> bool:
         """Tell whether its tasks read the DAG's own input."""
         return not self.inputs
@@ -85,6 +94,11 @@ class DagInput(Contract):
         description="A file to use in place of a made one: `s3://bucket/key`, or an `https://` URL.",
     )
     seed: int = Field(default=7, ge=0, lt=2**63)
+
+    @property
+    def function(self) -> TaskFunctionName:
+        """Return which Lambda function makes it."""
+        return function_of(self.maker.partition(".")[0])
 
 
 class Dag(Contract):
@@ -125,6 +139,11 @@ class Dag(Contract):
     def consumers_of(self, name: str) -> tuple[tuple[Stage, EdgeKind], ...]:
         """Return the stages that read a stage's outputs, and by which kind of edge."""
         return tuple((stage, each.kind) for stage in self.stages for each in stage.inputs if each.stage == name)
+
+
+def function_of(application: str) -> TaskFunctionName:
+    """Return which Lambda function has an application's libraries."""
+    return FUNCTIONS.get(application, "RunTask")
 
 
 def _levels_of(dag: Dag) -> dict[str, int]:

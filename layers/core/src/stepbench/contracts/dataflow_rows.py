@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from stepbench.contracts.base import Contract
-from stepbench.contracts.dataflow import StageName
+from stepbench.contracts.dataflow import StageName, TaskFunctionName
 from stepbench.contracts.identity import EVENT_ID_CHARS
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.tasks import StateError, TrialInput
+from stepbench.contracts.tasks import StateError
 
 EventText = Annotated[str, StringConstraints(min_length=EVENT_ID_CHARS, max_length=EVENT_ID_CHARS)]
 MAX_RESULT_CHARS = 4_000
@@ -26,11 +26,44 @@ class TaskItem(Contract):
     index: int = Field(ge=0)
 
 
-class RunTaskInput(Contract):
-    """One attempt (`$$.State.RetryCount`) at a task."""
+class InputItem(Contract):
+    """A DAG whose input is made before the load, by the function that runs its application's tasks."""
 
-    item: TaskItem
-    attempt: int = Field(ge=0, le=0xFF)
+    ref: TrialRef
+    dag: StageName
+
+
+class LevelTask(Contract):
+    """One task of a level, and which function runs it."""
+
+    stage: StageName
+    index: int = Field(ge=0)
+    function: TaskFunctionName
+
+
+class Level(Contract):
+    """One topological level of a DAG: a wide one has its tasks (an array of LevelTask) in the results bucket."""
+
+    wide: bool
+    tasks: tuple[LevelTask, ...] = ()
+    items_bucket: str = ""
+    items_key: str = ""
+
+
+class RunDataflowInput(Contract):
+    """The input of one execution of the DAG machine; a canary's has no levels, and goes straight to its end."""
+
+    ref: TrialRef
+    event: EventText
+    dag: StageName
+    levels: tuple[Level, ...]
+
+
+class RunTaskInput(Contract):
+    """One attempt (`$$.State.RetryCount`) at a task, or at making a DAG's input."""
+
+    item: TaskItem | InputItem
+    attempt: int = Field(default=0, ge=0, le=0xFF)
 
 
 class RunTaskOutput(Contract):
@@ -56,16 +89,6 @@ class EndDataflowOutput(Contract):
     completed: bool
     deleted: int
     left: int
-
-
-class MakeInputInput(TrialInput):
-    """Make the inputs of the trial's DAGs that are not there yet; called until `done`."""
-
-
-class MakeInputOutput(Contract):
-    """`done`: every input is there."""
-
-    done: bool
 
 
 class BlobRow(Contract):

@@ -26,7 +26,7 @@ MIN_VALUE_BYTES = EVENT_ID_CHARS
 _TAG = r"([a-z2-7]{10}-[0-9a-f]{4})"
 _EVENT_ID = re.compile(_TAG + r"([/.])([0-9a-f]{2})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{2})-([0-9a-f]{8})")
 _UPDATE_KEY = re.compile(_TAG + r"/key-([0-9a-f]{8})/")
-_MATCHING, _HELD_BACK = "/", "."
+_MATCHING, _HELD_BACK, _IN_NAMES = "/", ".", "_"
 MAX_WRITERS = 1_000
 MAX_SLICES = 2_000
 ANY_ATTEMPT = 0xFF
@@ -101,6 +101,21 @@ def delete_key(event: EventId, key_bytes: int) -> str:
 def put_key(event: EventId, key_bytes: int) -> str:
     """Return the key that a `put` makes: the identity, padded to `key_bytes`."""
     return f"{event.text()}/".ljust(key_bytes, "x")
+
+
+def execution_name(event: str) -> str:
+    """Return the name of a DAG's execution that stands for an event, whose text has a slash, as no name may."""
+    return event.replace(_MATCHING, _IN_NAMES, 1)
+
+
+def executions_prefix(tag: str) -> str:
+    """Return what the names of a trial's executions of DAGs begin with."""
+    return f"{tag}{_IN_NAMES}"
+
+
+def event_of_execution(name: str) -> EventId | None:
+    """Return the event that an execution's name stands for, or None for any other name."""
+    return parse_event_id(name.replace(_IN_NAMES, _MATCHING, 1))
 
 
 def update_key(tag: str, index: int, key_bytes: int) -> str:

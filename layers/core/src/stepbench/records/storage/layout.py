@@ -88,6 +88,16 @@ def transfers_prefix(ref: TrialRef) -> str:
     return trial_key(ref, "transfers/")
 
 
+def dag_input_key(ref: TrialRef, dag: str) -> str:
+    """Return the key of a DAG's input, which is made before the load."""
+    return trial_key(ref, f"dags/{dag}/input.bin")
+
+
+def dag_level_key(ref: TrialRef, dag: str, level: int) -> str:
+    """Return the key of the tasks (JSON, an array of LevelTask) of a level that is too wide for an inline Map."""
+    return trial_key(ref, f"dags/{dag}/levels/{level:02d}.json")
+
+
 def dataset_prefix(name: str, team: str = "") -> str:
     """Return what the keys of a dataset's files begin with; with a team, of those that its runs have added."""
     folder = f"{DATASETS}{name}/"
