@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import datetime as dt
 
-from stepbench.contracts.tuning import (
-    AS_RELEASED,
-    CassandraConfiguration,
-    Confirmation,
-    ModelPoint,
-    StoreWorkload,
-    TunedModel,
-)
+from stepbench.contracts.tuned import Confirmation, ModelPoint, StoreWorkload, TunedModel
+from stepbench.contracts.tuning import CassandraConfiguration
 
 SCATTER = StoreWorkload(read_share=0.5, blob_bytes=65_536, clients=8)
 BROADCAST = StoreWorkload(read_share=0.9, blob_bytes=65_536, clients=8)
-LEVELED = CassandraConfiguration(compaction="leveled")
-CACHED = CassandraConfiguration(file_cache_mib=512)
+CACHED = CassandraConfiguration(
+    compaction="STCS",
+    concurrent_writes=16,
+    file_cache_mib=512,
+    memtable_cleanup_threshold=0.33,
+    concurrent_compactors=2,
+)
+LEVELED = CACHED.model_copy(update={"compaction": "LCS"})
+"""Differs from it in what is changed while the node runs."""
 POINTS = (
-    ModelPoint(workload=SCATTER, configuration=AS_RELEASED, per_s=(90, 100, 130)),
+    ModelPoint(workload=SCATTER, configuration=None, per_s=(90, 100, 130)),
     ModelPoint(workload=SCATTER, configuration=LEVELED, per_s=(80,)),
     ModelPoint(workload=SCATTER, configuration=CACHED, per_s=(100,)),
-    ModelPoint(workload=BROADCAST, configuration=AS_RELEASED, per_s=(200,)),
+    ModelPoint(workload=BROADCAST, configuration=None, per_s=(200,)),
     ModelPoint(workload=BROADCAST, configuration=LEVELED, per_s=(220,)),
     ModelPoint(workload=BROADCAST, configuration=CACHED, per_s=(300,)),
 )

@@ -90,7 +90,7 @@ def of_stages(*stages: dict[str, Any]) -> dict[str, Any]:
                 "phases": [{"name": "run", "closed": {"clients": 1, "duration_s": 60}}],
             },
             "target.tuning",
-            '{"mode":"adaptive","model":"local","look_ahead_s":300.0}',
+            '"adaptive"',
             "Remove it",
         ),
         Refused(dataflow_trial(drain_limit_s=50), "drain_limit_s", "50", "Raise it", "60 s"),

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse
 from stepbench.contracts.delay import ConstantDelay, Delay
-from stepbench.contracts.tuning import AsReleased, Tuning
+from stepbench.contracts.tuned import AsReleased, Tuning
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 
 if TYPE_CHECKING:

@@ -1,216 +1,84 @@
-"""How a Cassandra is configured, what it would do with other settings, and what was decided of that while it ran."""
+"""
+How Cassandra is configured: the five parameters that are tuned, what a node has, and what a change of them took.
+
+Their published advice: concurrent writes eight a core; the file cache a quarter of the heap, 512 MiB at most; the
+memtable's clean-up threshold from 0.11 (disks that turn) to 0.33 (that do not); compactors as many as disks or cores,
+whichever are fewer, from 2 to 8 a core. No ranges were published with it: those here are ours.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Literal
 
-from pydantic import AwareDatetime, Field, StringConstraints, model_validator
+from pydantic import Field
 
-from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.base import Contract
 
-Compaction = Literal["size_tiered", "leveled", "unified"]
-ModelName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$", max_length=40)]
-MAX_POINTS = 400
+Compaction = Literal["STCS", "LCS", "TWCS", "UCS"]
+"""Size-tiered, levelled, by time windows, unified: how files are merged."""
+WRITES, FILE_CACHE_MIB, CLEANUP, COMPACTORS = (2, 256), (64, 1_024), (0.05, 0.6), (1, 16)
+"""From where to where parameters may be set, both included."""
+NODE_SETTINGS = (
+    "concurrent_compactors",
+    "concurrent_writes",
+    "file_cache_enabled",
+    "file_cache_size",
+    "memtable_cleanup_threshold",
+)
+"""What tuning writes into cassandra.yaml, for which a node is started anew."""
+COMMANDS = ("setconcurrentcompactors", "setconcurrency")
+"""What tuning asks nodetool for, while the node runs."""
 
 
 class CassandraConfiguration(Contract):
     """
-    The five parameters that are tuned; one without a value is left as Cassandra's release has it.
+    The parameters that are tuned together; the first two and the last change while the node runs.
 
-    Source:
-        Mahgoub et al. (2017), Rafiki: a middleware for parameter tuning of NoSQL datastores for dynamic metagenomics
-        workloads. Middleware '17.
+    For the file cache and the threshold it is started anew.
     """
 
-    compaction: Compaction | None = Field(default=None, description="The table's strategy; changed while it runs.")
-    concurrent_writes: int | None = Field(
-        default=None, ge=2, le=1_024, description="Threads that write; advised 8 for each core. Changed while it runs."
+    compaction: Compaction = Field(description="The strategy of the trial's tables.")
+    concurrent_writes: int = Field(ge=WRITES[0], le=WRITES[1], description="Threads that apply writes.")
+    file_cache_mib: int = Field(
+        ge=FILE_CACHE_MIB[0],
+        le=FILE_CACHE_MIB[1],
+        description="Memory for pieces of files, 32 MiB of it for buffers. Switches it on: as released it is off.",
     )
-    file_cache_mib: int | None = Field(
-        default=None,
-        ge=0,
-        le=16_384,
-        description="For what was read from data files; advised the lesser of 512 and a quarter of the heap. 0: off, "
-        "as Cassandra 5 is released. Needs a restart.",
+    memtable_cleanup_threshold: float = Field(
+        ge=CLEANUP[0],
+        le=CLEANUP[1],
+        description="Share of the memtables' memory at which the largest is written to disk.",
     )
-    memtable_cleanup_threshold: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="The share of the memtables' space at which the largest is flushed; advised 0.11 for hard disks to "
-        "0.33 for SSDs. Deprecated in Cassandra 5, and in force. Needs a restart.",
-    )
-    concurrent_compactors: int | None = Field(
-        default=None, ge=1, le=1_024, description="Advised the lesser of disks and cores. Changed while it runs."
-    )
-
-    def restarts(self, before: CassandraConfiguration) -> bool:
-        """Tell whether a node that is configured as `before` has to be restarted for this."""
-        own = self.file_cache_mib, self.memtable_cleanup_threshold
-        return own != (before.file_cache_mib, before.memtable_cleanup_threshold)
+    concurrent_compactors: int = Field(ge=COMPACTORS[0], le=COMPACTORS[1], description="Merges of files at a time.")
 
 
-AS_RELEASED = CassandraConfiguration()
-
-
-class StoreWorkload(Contract):
-    """What a store is asked for: W. Blobs of one size, put and got by so many clients at once."""
-
-    read_share: float = Field(ge=0, le=1, description="Gets by all requests; 0.5 of a scatter, more of a broadcast.")
-    blob_bytes: int = Field(ge=1, le=256 * 2**20)
-    clients: int = Field(ge=1, le=1_000)
-
-
-class ModelPoint(Contract):
-    """One configuration under one workload, several times: H(W, C) as it was measured, in requests a second."""
-
-    workload: StoreWorkload
-    configuration: CassandraConfiguration
-    per_s: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1, max_length=50)
-
-
-class Confirmation(Contract):
+class EffectiveConfiguration(Contract):
     """
-    A found configuration beside the released one, both started anew each time; gain is the ratio of throughputs.
+    What a node says that it has.
 
-    gain_low, gain_high: the 95 % interval of the median ratio; None for fewer than six starts, which have none.
+    Attributes:
+        version: of Cassandra.
+        compaction: of the trial's tables, each strategy once; none where there is no table yet.
+        concurrent_writes: as named.
+        file_cache_mib: 0 where the cache is off.
+        memtable_cleanup_threshold: as named.
+        concurrent_compactors: as named.
+        notes: each parameter that has no effect as it is, or that this version advises against.
     """
 
-    workload: StoreWorkload
-    configuration: CassandraConfiguration
-    starts: int = Field(ge=1)
-    found_gain: float = Field(gt=0, description="As the search has seen it, on the starts that chose it.")
-    gain: float = Field(gt=0)
-    gain_low: float | None = Field(default=None, gt=0)
-    gain_high: float | None = Field(default=None, gt=0)
-    predicted_per_s: float = Field(gt=0)
-    measured_per_s: float = Field(gt=0)
-
-    @property
-    def holds(self) -> bool:
-        """Tell whether the gain is one for sure: the whole interval is above 1."""
-        return self.gain_low is not None and self.gain_low > 1
+    version: str
+    compaction: tuple[str, ...]
+    concurrent_writes: int
+    file_cache_mib: int
+    memtable_cleanup_threshold: float
+    concurrent_compactors: int
+    notes: tuple[str, ...] = ()
 
 
-class TunedModel(Contract):
-    """What `stepbench tune` has found on one machine: it is of use there, and on its like."""
+class AppliedConfiguration(Contract):
+    """What became of a change. away_s: for how long the node did not serve, 0 where it was not started anew."""
 
-    name: ModelName
-    made_at: AwareDatetime
-    machine: str = Field(max_length=300)
-    provider: str = Field(max_length=200, description="Name and version of what was tuned.")
-    cores: int = Field(ge=1)
-    heap_mib: int = Field(ge=1)
-    restart_s: float = Field(gt=0, description="T_r with a restart: from the last answer before to the first after.")
-    live_s: float = Field(ge=0, description="T_r of a change while the store runs; load waits for it all the same.")
-    points: tuple[ModelPoint, ...] = Field(min_length=1, max_length=MAX_POINTS)
-    confirmations: tuple[Confirmation, ...] = Field(default=(), max_length=50)
-
-    @property
-    def candidates(self) -> tuple[CassandraConfiguration, ...]:
-        """Return the released configuration, and those whose gain has held when they were started anew."""
-        held = (each.configuration for each in self.confirmations if each.holds)
-        return tuple(dict.fromkeys((AS_RELEASED, *held)))
-
-
-class Expected(Contract):
-    """A stretch of the look-ahead: this workload for so long."""
-
-    workload: StoreWorkload
-    duration_s: float = Field(gt=0)
-
-
-class TuningDecision(Contract):
-    """
-    Whether a store was reconfigured before a phase, and all that this was decided by.
-
-    Throughputs in requests a second, benefits and cost in requests: `new_benefit` - `old_benefit` > `cost` decides.
-    """
-
-    phase: str
-    dag: str
-    decided_ns: int = Field(ge=0, description="Since the epoch.")
-    mode: Literal["static", "adaptive"]
-    ahead: tuple[Expected, ...] = Field(min_length=1, max_length=200)
-    old: CassandraConfiguration
-    new: CassandraConfiguration = Field(description="The best other one, also where it was not worth it.")
-    nodes: int = Field(ge=1, description="That would be reconfigured: M.")
-    old_per_s: float = Field(ge=0, description="H of the coming workload, as it is configured.")
-    new_per_s: float = Field(ge=0)
-    old_benefit: float = Field(ge=0)
-    new_benefit: float = Field(ge=0)
-    cost: float = Field(ge=0)
-    reconfiguration_s: float = Field(ge=0, description="T_r, as the model has it.")
-    reconfigure: bool
-    reason: str = Field(max_length=500)
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> Self:
-        same = self.reconfigure and self.old == self.new
-        refuse([BrokenRule("new", "is what the store has", "Do not reconfigure.")] if same else [])
-        return self
-
-
-class EffectiveSetting(Contract):
-    """A parameter after a reconfiguration, as the store itself tells it; `why` not empty: it has no effect."""
-
-    parameter: str
-    asked: str = Field(description="Empty: as released.")
-    effective: str = Field(description="Empty: the store does not tell.")
-    why: str = ""
-
-
-class Reconfiguration(Contract):
-    """What was done to a store, and how long it served nobody."""
-
-    before: CassandraConfiguration
-    after: CassandraConfiguration
-    began_ns: int = Field(ge=0, description="Since the epoch.")
-    took_s: float = Field(ge=0)
-    restarted: bool
-    outage_s: float = Field(ge=0, description="T_r as it was here; 0 without a restart.")
-    provider: str = ""
-    settings: tuple[EffectiveSetting, ...] = ()
-
-
-class TuningStep(Contract):
-    """One phase's decision, and what came of it: None where nothing was to be done."""
-
-    decision: TuningDecision
-    done: Reconfiguration | None = None
-
-
-class _Way(Contract):
-    """How a store comes to its configuration."""
-
-    tunes: ClassVar[bool] = True
-
-
-class AsReleased(_Way):
-    """Nothing is set: what the store came with."""
-
-    mode: Literal["default"] = "default"
-    tunes: ClassVar = False
-
-
-class StaticTuning(_Way):
-    """Configured once, before the first phase."""
-
-    mode: Literal["static"]
-    settings: CassandraConfiguration | None = Field(
-        default=None, description="Without it, the model's best for the first phase whose DAG is measured."
-    )
-    model: TunedModel | ModelName = Field(default="local", description="A shipped model's name, or a model itself.")
-
-
-class AdaptiveTuning(_Way):
-    """Configured anew before a phase wherever the model says that it pays."""
-
-    mode: Literal["adaptive"]
-    model: TunedModel | ModelName = Field(default="local", description="A shipped model's name, or a model itself.")
-    look_ahead_s: float = Field(
-        default=300, ge=1, le=86_400, description="T_L: how much of the phases to come counts. Published without value."
-    )
-
-
-Tuning = Annotated[AsReleased | StaticTuning | AdaptiveTuning, Field(discriminator="mode")]
+    before: EffectiveConfiguration
+    after: EffectiveConfiguration
+    changed: tuple[str, ...]
+    away_s: float = 0.0
