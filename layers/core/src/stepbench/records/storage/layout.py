@@ -201,6 +201,26 @@ def t4_ns_of(sort_key: str) -> int:
     return int(sort_key.rpartition("#")[2])
 
 
+def dag_rows_pk(tag: str, shard: int) -> str:
+    """Return the partition of one shard of the rows of a trial's tasks; the shard is that of the sort key."""
+    return f"dag#{tag}#{shard:02d}"
+
+
+def dag_row_sk(event: str, stage: str, index: int, attempt: int, part: int) -> str:
+    """Return the sort key of one part of the row of one attempt at a task."""
+    return f"{event}#{stage}#{index:04d}#{attempt:02x}#{part:02d}"
+
+
+def dag_ends_pk(tag: str, shard: int) -> str:
+    """Return the partition of one shard of the ends of a trial's executions; sort key = the execution's event."""
+    return f"dag-end#{tag}#{shard:02d}"
+
+
+def dag_input_key(ref: TrialRef, dag: str) -> str:
+    """Return the key of what a DAG of a trial begins with."""
+    return trial_key(ref, f"dags/{dag}/input.bin")
+
+
 def malformed_pk(store: str) -> str:
     """Return the partition of a store's events without identity; sort key = `<t4, 20 digits>#<request id>#<index>`."""
     return f"malformed#{store}"

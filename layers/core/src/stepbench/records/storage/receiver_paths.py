@@ -41,6 +41,10 @@ class ReceiverTable:
         """Put one packed item per invocation."""
         self._put(layout.t4_pk(tag, layout.t4_shard(request_id)), layout.t4_sk(request_id, t4_ns), attributes)
 
+    def put_row(self, pk: str, sk: str, attributes: dict[str, Any]) -> None:
+        """Put one item of rows (see `records.storage.dag_rows`)."""
+        self._put(pk, sk, attributes)
+
     def put_malformed(self, store: str, t4_ns: int, request_id: str, index: int, body: str) -> None:
         """Keep an event that names nothing."""
         shown = {"body": body[: layout.MALFORMED_CHARS]}

@@ -13,6 +13,7 @@ One class, because all of it is one table; each method is one or two requests. I
     clock         pk trial#<tag>     sk clock#…       offset_ns bound_ns
     t4            pk t4#<tag>#<nn>   sk <request id>#<t4>   n entries tokens sandbox cold init_ns batch source
     malformed     pk malformed#<s>   sk <t4>#<request id>#<i>   body
+    tasks of DAGs                    see `dag_rows`
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.refusals import unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from boto3 import Session
     from boto3.dynamodb.conditions import ConditionBase
@@ -209,12 +210,14 @@ class TrialTable:
 
     def put_t4(self, tag: str, request_id: str, t4_ns: int, attributes: Item) -> None:
         """Put one packed item per invocation (see `records.formats.t4`)."""
-        pk = layout.t4_pk(tag, layout.t4_shard(request_id))
-        self._put({"pk": pk, "sk": layout.t4_sk(request_id, t4_ns), **attributes})
+        self.put_row(layout.t4_pk(tag, layout.t4_shard(request_id)), layout.t4_sk(request_id, t4_ns), attributes)
 
     def t4_items(self, tag: str, shards: Iterable[int] = ALL_SHARDS, attributes: str = "") -> Iterator[Item]:
         """Return the t4 items of the trial, in no order, with all attributes or these; or those of some shards."""
-        partitions = [layout.t4_pk(tag, shard) for shard in shards]
+        return self.rows([layout.t4_pk(tag, shard) for shard in shards], attributes)
+
+    def rows(self, partitions: Sequence[str], attributes: str = "") -> Iterator[Item]:
+        """Return all items of some partitions, in no order, with all attributes or these."""
         if self._shards is not None:
             return self._shards().items(partitions, attributes)
         projection = {"ProjectionExpression": attributes} if attributes else {}
@@ -224,6 +227,10 @@ class TrialTable:
         """Return how many entries the items since then hold, duplicates and canaries included; or of some shards."""
         items = self.t4_items(tag, shards, "n, sk" if since_ns else "n")
         return sum(int(item["n"]) for item in items if not since_ns or layout.t4_ns_of(item["sk"]) >= since_ns)
+
+    def put_row(self, pk: str, sk: str, attributes: Item) -> None:
+        """Put one item of rows (see `records.storage.dag_rows`)."""
+        self._put({"pk": pk, "sk": sk, **attributes})
 
     def put_malformed(self, store: str, t4_ns: int, request_id: str, index: int, body: str) -> None:
         """Keep an event that names nothing, for the count and for the reader."""

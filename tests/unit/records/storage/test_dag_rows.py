@@ -1,0 +1,53 @@
+"""Rows of tasks in the results table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.samples.dag_rows import blob, dag_end, event_text, task_row
+from tests.samples.records import REF
+from tests.samples.services import MemoryServices
+
+from stepbench.records.formats import dag_rows as formats
+from stepbench.records.storage import layout
+from stepbench.records.storage.dag_rows import DagRows, failed_ends, read_dag_ends, read_task_rows
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def test_rows_come_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any shard, and of several parts; a retried task has a row for each attempt."""
+    monkeypatch.setattr(formats, "_PART_BYTES", 40)
+    table = MemoryServices().services.table
+    rows = [
+        task_row(stage, 0, 9, blob("put", "a-0/b-0", 3), event=event_text(event), index=index, attempt=attempt)
+        for event in range(3)
+        for stage in ("a", "b")
+        for index in range(12)
+        for attempt in range(2)
+    ]
+    for row in reversed(rows):
+        DagRows(table).put_task(REF.tag, row)
+    assert read_task_rows(REF.tag, table) == (tuple(rows), ())
+
+
+def test_failed_executions_are_known_without_their_rows() -> None:
+    """While the trial waits for arrivals it looks every few seconds, and nothing will arrive of these."""
+    table = MemoryServices().services.table
+    ends = [dag_end(9, event=event_text(event), completed=event != 1, error="") for event in range(3)]
+    for end in ends:
+        DagRows(table).put_end(REF.tag, end)
+    assert failed_ends(REF.tag, table) == {event_text(1)}
+    assert read_dag_ends(REF.tag, table) == (tuple(ends), ())
+
+
+def test_a_row_that_cannot_be_read_is_told() -> None:
+    """The others are analysed, and the report says that one is missing."""
+    table = MemoryServices().services.table
+    DagRows(table).put_task(REF.tag, row := task_row("a", 0, 9))
+    table.put_row(layout.dag_rows_pk(REF.tag, 3), layout.dag_row_sk(row.event, "b", 0, 0, 0), {"body": b"others'"})
+    rows, damaged = read_task_rows(REF.tag, table)
+    assert rows == (row,)
+    assert len(damaged) == 1
+    assert "#b#0000#00: a row of a task cannot be read" in damaged[0]
