@@ -20,6 +20,7 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.dataflow import Dag, EdgeKind
 from stepbench.contracts.dataflow_mix import ExpectedMix
 from stepbench.contracts.measures import Estimate, Latency
+from stepbench.contracts.tuned import TuningStep
 
 PathPart = Literal[
     "late", "start", "dispatch", "retry", "open", "input", "get", "compute", "put", "rest", "barrier", "end"
@@ -235,4 +236,5 @@ class DataflowFindings(Contract):
     differing: tuple[str, ...] = Field(
         default=(), description="Those whose executions do not agree; the first one's is in `results`."
     )
+    tuning: tuple[TuningStep, ...] = Field(default=(), description="Of a store that is configured for the DAGs.")
     answers: tuple[str, ...] = Field(default=(), description="One sentence each.")
