@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.samples.dags import dataflow_trial
 from tests.unit.cli.conftest import PHASES, PLAN, TRIAL, Recorder, from_stdin, written
 
 from stepbench.cli import main
@@ -175,6 +176,15 @@ def test_validate_prints_an_object_a_plan(capsys: pytest.CaptureFixture[str]) ->
     }  # fmt: skip
     assert (bad["name"], bad["ok"], bad["problems"][0]["path"]) == ("nowhere.json", False, "PLAN")
     assert bad["problems"][0].keys() == {"path", "value", "message", "remedy"}
+
+
+def test_validate_says_what_a_store_has_to_expect(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is known from the DAG alone, so it is said before the run, once for all stores that are compared."""
+    trial = {**dataflow_trial(), "matrix": {"target.store": ["s3", "redis"]}}
+    assert main(["validate", written(trial), "--stack"]) == 0
+    assert capsys.readouterr().out.count("diamond: 8 tasks on 3 levels, up to 6 at once; 11 objects written") == 1
+    assert main(["validate", written(trial), "--stack", "--json"]) == 0
+    assert [mix["mix"] for mix in json.loads(capsys.readouterr().out)["expected"]] == ["balanced"]
 
 
 def test_a_plan_over_its_budget_still_tells_its_numbers(capsys: pytest.CaptureFixture[str]) -> None:

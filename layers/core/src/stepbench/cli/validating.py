@@ -14,7 +14,8 @@ from stepbench.errors import PlanError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.contracts.plan import Plan
+    from stepbench.contracts.dataflow_mix import ExpectedMix
+    from stepbench.contracts.plan import AnyTrial, Plan
     from stepbench.errors import Problem
     from stepbench.planning import Expanded
     from stepbench.planning.changes import Changes
@@ -90,7 +91,17 @@ def _numbers(plan: Plan, *, remote: bool) -> dict[str, Any]:
         "wall_s": round(run_s(trials, AWS if remote else LOCAL)),
         "estimate_usd": round(sum(estimate(trial).total_usd for trial in trials), 4),
         "budget_usd": plan.budget_usd,
+        **({"expected": [mix.model_dump(mode="json") for mix in mixes]} if (mixes := _expected(trials)) else {}),
     }
+
+
+def _expected(trials: list[AnyTrial]) -> list[ExpectedMix]:
+    """Return what each DAG of the plan asks of a store, each once."""
+    from stepbench.contracts.plan import TrialPlan
+    from stepbench.workload.expected_mix import expected_mix
+
+    dags = {dag.model_dump_json(): dag for trial in trials if isinstance(trial, TrialPlan) for dag in trial.dags}
+    return [expected_mix(dag) for dag in dags.values()]
 
 
 def _describe(checked: _Checked, *, remote: bool) -> None:
@@ -106,6 +117,8 @@ def _describe(checked: _Checked, *, remote: bool) -> None:
     takes = f"takes about {duration(numbers['wall_s'])} {'on AWS' if remote else 'here'}"
     cost = f"estimate {dollars(numbers['estimate_usd'])} on AWS, budget {dollars(plan.budget_usd)}"
     write(f"{plan.name}: {counted(len(trials), 'trial')}, {load}; {takes}; {cost}")
+    for mix in _expected([trial.plan for trial in trials]):
+        write(f"  {mix.text}")
     if len(trials) > len(plan.trials):
         for number, trial in enumerate(trials, 1):
             write(f"{number:>4}  {_name_with_values(trial)}")

@@ -10,7 +10,12 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.dataflow import EdgeKind
 
 MixKind = Literal["read-heavy", "balanced", "write-heavy", "none"]
-"""By number of requests: from 60 % of one kind on it is heavy in it."""
+"""
+Of a level or a whole DAG by number of requests: from 60 % of one kind on it is heavy in it.
+
+Of an edge as the source has it: a scatter is balanced; a broadcast is read-heavy, since one writes and many read; a
+gather is write-heavy, since many write at once and one reads, though it has as many reads as writes.
+"""
 
 
 class ExpectedEdge(Contract):
@@ -28,11 +33,11 @@ class ExpectedEdge(Contract):
     writers: int = Field(ge=1, description="Tasks that write at once, at most.")
     readers: int = Field(ge=1, description="Tasks that read at once, at most.")
     blob_bytes: int | None = None
-    read_share: float = Field(ge=0, le=1, description="Of requests. Scatter: 1/2. Broadcast to k tasks: k / (k + 1).")
-    mix: MixKind
-    tune_for: Literal["reads", "both", "writes"] = Field(
-        description="What the source tunes the store for: reads for a broadcast, writes for a gather."
+    read_share: float = Field(
+        ge=0, le=1, description="Of requests. Scatter and gather: 1/2. Broadcast to k tasks: k / (k + 1)."
     )
+    mix: MixKind
+    tune_for: Literal["reads", "both", "writes"] = Field(description="As the source would, by `mix`.")
 
 
 class ExpectedLevel(Contract):

@@ -216,11 +216,6 @@ def dag_ends_pk(tag: str, shard: int) -> str:
     return f"dag-end#{tag}#{shard:02d}"
 
 
-def dag_input_key(ref: TrialRef, dag: str) -> str:
-    """Return the key of what a DAG of a trial begins with."""
-    return trial_key(ref, f"dags/{dag}/input.bin")
-
-
 def malformed_pk(store: str) -> str:
     """Return the partition of a store's events without identity; sort key = `<t4, 20 digits>#<request id>#<index>`."""
     return f"malformed#{store}"
