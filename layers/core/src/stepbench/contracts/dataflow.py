@@ -96,9 +96,9 @@ class DagInput(Contract):
     seed: int = Field(default=7, ge=0, lt=2**63)
 
     @property
-    def function(self) -> TaskFunctionName:
-        """Return which Lambda function makes it."""
-        return function_of(self.maker.partition(".")[0])
+    def application(self) -> str:
+        """Return whose maker makes it."""
+        return self.maker.partition(".")[0]
 
 
 class Dag(Contract):

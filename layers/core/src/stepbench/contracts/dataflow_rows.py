@@ -10,7 +10,7 @@ from stepbench.contracts.base import Contract
 from stepbench.contracts.dataflow import StageName, TaskFunctionName
 from stepbench.contracts.identity import EVENT_ID_CHARS
 from stepbench.contracts.plan import TrialRef
-from stepbench.contracts.tasks import StateError
+from stepbench.contracts.tasks import StateError, TrialInput
 
 EventText = Annotated[str, StringConstraints(min_length=EVENT_ID_CHARS, max_length=EVENT_ID_CHARS)]
 MAX_RESULT_CHARS = 4_000
@@ -24,13 +24,6 @@ class TaskItem(Contract):
     dag: StageName
     stage: StageName
     index: int = Field(ge=0)
-
-
-class InputItem(Contract):
-    """A DAG whose input is made before the load, by the function that runs its application's tasks."""
-
-    ref: TrialRef
-    dag: StageName
 
 
 class LevelTask(Contract):
@@ -60,10 +53,10 @@ class RunDataflowInput(Contract):
 
 
 class RunTaskInput(Contract):
-    """One attempt (`$$.State.RetryCount`) at a task, or at making a DAG's input."""
+    """One attempt (`$$.State.RetryCount`) at a task."""
 
-    item: TaskItem | InputItem
-    attempt: int = Field(default=0, ge=0, le=0xFF)
+    item: TaskItem
+    attempt: int = Field(ge=0, le=0xFF)
 
 
 class RunTaskOutput(Contract):
@@ -89,6 +82,18 @@ class EndDataflowOutput(Contract):
     completed: bool
     deleted: int
     left: int
+
+
+class MakeInputInput(TrialInput):
+    """Make the input of one of the trial's DAGs, unless it is there."""
+
+    dag: StageName
+
+
+class MakeInputOutput(Contract):
+    """The length of the input."""
+
+    input_bytes: int
 
 
 class BlobRow(Contract):
