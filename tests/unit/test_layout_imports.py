@@ -33,6 +33,7 @@ FLOORS = (
     "records/storage",
     "transfer",
     "drivers",
+    "dataflow",
     "load",
     "records/join",
     "costs",
@@ -191,14 +192,24 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return artefacts / "python"
 
 
-PROGRAMS = (PACKAGE / "load_host/__main__.py", PACKAGE / "transfer/__main__.py")
-"""What a load host and a Fargate task start, which have their code from the layers of functions."""
+PROGRAMS = (
+    PACKAGE / "load_host/__main__.py",
+    PACKAGE / "transfer/__main__.py",
+    PACKAGE / "dataflow/runner.py",
+    PACKAGE / "dataflow/sandbox.py",
+    *sorted((PACKAGE / "dataflow/applications").rglob("*.py")),
+    PACKAGE / "drivers/blobs.py",
+)
+"""
+What a load host and a Fargate task start, which have their code from the layers of functions, and where tasks of DAGs
+are found by their names.
+"""
 
 
 def test_it_ships_what_handlers_import_and_no_other_module(layer: Path) -> None:
     """A module too few fails on AWS only, and perhaps in the middle of a run; one too many is unpacked for nothing."""
     needed = _import_closure([*sorted((ROOT / "functions").glob("*.py")), *PROGRAMS])
-    needed |= {".".join(path.relative_to(SOURCES).with_suffix("").parts) for path in PROGRAMS}
+    needed |= {".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__") for path in PROGRAMS}
     assert _paths_by_name(layer).keys() == needed
 
 

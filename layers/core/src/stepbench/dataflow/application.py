@@ -1,0 +1,169 @@
+"""What a task of an application is given and gives, and where a task or a maker is found by its name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import ModuleType
+
+    from stepbench.contracts.dataflow import Parameter
+
+Value: TypeAlias = Any
+"""A numpy array, bytes, str, a number, a bool, None, or a list of these or a dict by text: what `codec` can encode."""
+APPLICATIONS = "stepbench.dataflow.applications"
+FUNCTION = "RunTask"
+"""The Lambda function that runs an application's tasks, unless it names another."""
+
+
+class ApplicationError(Exception):
+    """An application says what is wrong with its input or its parameters; the text is the row's `error`."""
+
+
+class TaskCall(NamedTuple):
+    """
+    What one task of a stage is given.
+
+    inputs: by the producing stage its values, in the order of the producing tasks; bytes are read-only memoryviews,
+    and arrays read-only. dag_input: of a stage without inputs, if the DAG has one. task: which one of `tasks`. parts:
+    how many values each consuming stage wants of it. seed: the DAG's, the same for all its tasks and executions.
+    """
+
+    inputs: Mapping[str, Sequence[Value]]
+    dag_input: bytes | None
+    parameters: Mapping[str, Parameter]
+    stage: str
+    task: int
+    tasks: int
+    parts: Mapping[str, int]
+    seed: int
+
+    def number(self, name: str, default: float) -> float:
+        """
+        Return a parameter that is a number.
+
+        Raises:
+            ApplicationError: it is something else.
+        """
+        return number_of(self.parameters, name, default)
+
+    def only_input(self) -> Value:
+        """
+        Return the one value that the task reads.
+
+        Raises:
+            ApplicationError: there is none, or there are several.
+        """
+        values = [value for of_stage in self.inputs.values() for value in of_stage]
+        if len(values) != 1:
+            message = f"the task wants one input, and its stage's edges give it {len(values)}"
+            raise ApplicationError(message)
+        return values[0]
+
+
+class TaskAnswer(NamedTuple):
+    """What it gives: by the consuming stage as many values as it wants, and, as JSON, what it has found out."""
+
+    outputs: Mapping[str, Sequence[Value]] = {}
+    result: Value = None
+
+
+if TYPE_CHECKING:
+    TaskFunction: TypeAlias = Callable[[TaskCall], TaskAnswer]
+    MakerFunction: TypeAlias = Callable[[Mapping[str, Parameter], int], bytes]
+    """From parameters and a seed to the bytes of a DAG's input: always the same."""
+
+
+def number_of(parameters: Mapping[str, Parameter], name: str, default: float) -> float:
+    """
+    Return a parameter that is a number.
+
+    Raises:
+        ApplicationError: it is something else.
+    """
+    value = parameters.get(name, default)
+    if isinstance(value, str):
+        message = f"parameter {name} is the text {value!r}, and has to be a number"
+        raise ApplicationError(message)
+    return value
+
+
+def find_task(name: str) -> TaskFunction:
+    """
+    Return the function of a task, `<application>.<task>`.
+
+    Raises:
+        ApplicationError: there is none of that name.
+    """
+    function: TaskFunction = _find(name, "TASKS")
+    return function
+
+
+def find_maker(name: str) -> MakerFunction:
+    """
+    Return the function that makes a DAG's input, `<application>.<maker>`.
+
+    Raises:
+        ApplicationError: there is none of that name.
+    """
+    function: MakerFunction = _find(name, "MAKERS")
+    return function
+
+
+def function_of(application: str) -> str:
+    """
+    Return the name of the Lambda function that runs an application's tasks.
+
+    Raises:
+        ApplicationError: there is no such application.
+    """
+    return str(getattr(_application(application), "FUNCTION", FUNCTION))
+
+
+def preload(application: str) -> None:
+    """Import what the application's tasks need: in the init phase, as a function of its own would."""
+    for library in getattr(_application(application), "LIBRARIES", ()):
+        import_module(library)
+
+
+def deferred(reference: str) -> TaskFunction:
+    """Return the task at "module:name", whose module, and its libraries, are imported when it is called."""
+
+    def run(call: TaskCall) -> TaskAnswer:
+        module, _, name = reference.partition(":")
+        answer: TaskAnswer = getattr(import_module(module), name)(call)
+        return answer
+
+    return run
+
+
+def deferred_maker(reference: str) -> MakerFunction:
+    """Return the maker at "module:name", whose module, and its libraries, are imported when it is called."""
+
+    def make(parameters: Mapping[str, Parameter], seed: int) -> bytes:
+        module, _, name = reference.partition(":")
+        made: bytes = getattr(import_module(module), name)(parameters, seed)
+        return made
+
+    return make
+
+
+def _find(name: str, table: str) -> Any:  # noqa: ANN401 -- a task's function or a maker's
+    application, _, own = name.partition(".")
+    known = getattr(_application(application), table, {})
+    if own not in known:
+        offered = ", ".join(f"{application}.{each}" for each in known) or "none"
+        message = f"there is no {name} among the {table.lower()} of {application}; it has {offered}"
+        raise ApplicationError(message)
+    return known[own]
+
+
+def _application(name: str) -> ModuleType:
+    module = f"{APPLICATIONS}.{name}"
+    if find_spec(module) is None:
+        message = f"there is no application {name}: no module {module}"
+        raise ApplicationError(message)
+    return import_module(module)
