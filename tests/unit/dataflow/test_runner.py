@@ -12,7 +12,7 @@ from tests.samples.dags import DIAMOND, dag_of, stage
 from tests.samples.records import REF
 
 from stepbench.contracts.dataflow import Dag
-from stepbench.contracts.dataflow_rows import RunTaskInput, TaskItem, TaskRow
+from stepbench.contracts.dataflow_rows import TaskItem, TaskRow
 from stepbench.contracts.plan import LoadStep, Phase, TrialPlan, TrialSpec
 from stepbench.contracts.target import S3Target
 from stepbench.dataflow import runner
@@ -50,9 +50,8 @@ class Bench:
     def run(self, name: str, index: int = 0, *, attempt: int = 0, late_ns: int = 0) -> TaskRow:
         """Run one attempt at a task, whose first statement was so long ago."""
         item = TaskItem(ref=REF, event=EVENT, dag=self.dag.name, stage=name, index=index)
-        invocation = self.sandbox.begin(self.clock, self.clock.now_ns() - late_ns, "request-1")
-        task = RunTaskInput(item=item, attempt=attempt)
-        return asyncio.run(runner.run_task(task, self.spec, self.store, lambda _: b"made", invocation))
+        invocation = self.sandbox.begin(self.clock, self.clock.now_ns() - late_ns, "request-1", attempt)
+        return asyncio.run(runner.run_task(item, self.spec, self.store, lambda _: b"made", invocation))
 
     def run_all(self) -> list[TaskRow]:
         """Run every task, level by level."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 Value: TypeAlias = Any
 """A numpy array, bytes, str, a number, a bool, None, or a list of these or a dict by text: what `codec` can encode."""
 APPLICATIONS = "stepbench.dataflow.applications"
-FUNCTION = "RunTask"
-"""The Lambda function that runs an application's tasks, unless it names another."""
 
 
 class ApplicationError(Exception):
@@ -111,16 +109,6 @@ def find_maker(name: str) -> MakerFunction:
     """
     function: MakerFunction = _find(name, "MAKERS")
     return function
-
-
-def function_of(application: str) -> str:
-    """
-    Return the name of the Lambda function that runs an application's tasks.
-
-    Raises:
-        ApplicationError: there is no such application.
-    """
-    return str(getattr(_application(application), "FUNCTION", FUNCTION))
 
 
 def preload(application: str) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.contracts.dataflow import Dag
-    from stepbench.contracts.dataflow_rows import RunTaskInput
+    from stepbench.contracts.dataflow_rows import TaskItem
     from stepbench.contracts.plan import TrialSpec
     from stepbench.dataflow.application import Value
     from stepbench.dataflow.sandbox import Invocation
@@ -39,20 +39,20 @@ _MAX_ERROR_CHARS = 1_000
 
 
 async def run_task(
-    task: RunTaskInput, spec: TrialSpec, store: BlobStore, read_input: ReadInput, invocation: Invocation
+    item: TaskItem, spec: TrialSpec, store: BlobStore, read_input: ReadInput, invocation: Invocation
 ) -> TaskRow:
     """
     Run one attempt at a task; what goes wrong is the row's `error`, never an exception.
 
     Args:
-        task: which.
+        item: which task.
         spec: its trial.
         store: to read from and to write to; it is opened unless the sandbox has it open, and left open, but for a task
             that fails: then it is closed, whatever state it was in.
         read_input: reads the DAG's own input; it is called in a thread.
-        invocation: that this is.
+        invocation: that this is, with the attempt's number.
     """
-    attempt = _Attempt(task, spec, store, invocation)
+    attempt = _Attempt(item, spec, store, invocation)
     error = ""
     try:
         async with asyncio.timeout(attempt.left_s()):
@@ -72,10 +72,9 @@ async def run_task(
 
 
 class _Attempt:
-    def __init__(self, task: RunTaskInput, spec: TrialSpec, store: BlobStore, invocation: Invocation) -> None:
-        self._task, self._spec, self._store, self._invocation = task, spec, store, invocation
+    def __init__(self, item: TaskItem, spec: TrialSpec, store: BlobStore, invocation: Invocation) -> None:
+        self._item, self._spec, self._store, self._invocation = item, spec, store, invocation
         self._clock = invocation.clock
-        item = task.item
         self._dag = next(dag for dag in spec.offered.dags if dag.name == item.dag)
         self.stage = self._dag.by_name[item.stage]
         self._objects = ObjectPassages(store, self._clock, lambda name: object_key(item.ref.tag, item.event, name))
@@ -92,13 +91,13 @@ class _Attempt:
         await self._objects.write(names, values)
 
     def row(self, error: str) -> TaskRow:
-        item, invocation, ended_ns = self._task.item, self._invocation, self._clock.now_ns()
+        item, invocation, ended_ns = self._item, self._invocation, self._clock.now_ns()
         return TaskRow(
             event=item.event,
             dag=item.dag,
             stage=item.stage,
             index=item.index,
-            attempt=self._task.attempt,
+            attempt=invocation.attempt,
             began_ns=invocation.began_ns,
             ended_ns=ended_ns,
             open_ns=self._open_ns,
@@ -144,7 +143,7 @@ class _Attempt:
             began_ns = self._clock.now_ns()
             dag_input = await self._in_thread("the DAG's input", lambda: read_input(dag))
             self._input_ns, self._input_bytes = self._clock.now_ns() - began_ns, len(dag_input)
-        objects = read_by(dag, stage, self._task.item.index)
+        objects = read_by(dag, stage, self._item.index)
         values = await self._objects.read([each.name for each in objects])
         inputs: dict[str, list[Value]] = {each.stage: [] for each in stage.inputs}
         for each, value in zip(objects, values, strict=True):
@@ -154,7 +153,7 @@ class _Attempt:
             dag_input=dag_input,
             parameters=stage.parameters,
             stage=stage.name,
-            task=self._task.item.index,
+            task=self._item.index,
             tasks=stage.tasks,
             parts=self._parts(),
             seed=dag.input.seed if dag.input is not None else self._spec.offered.seed,
@@ -162,7 +161,7 @@ class _Attempt:
 
     def _parts(self) -> dict[str, int]:
         parts: dict[str, int] = {}
-        for each in written_by(self._dag, self.stage, self._task.item.index):
+        for each in written_by(self._dag, self.stage, self._item.index):
             parts[each.consumer] = parts.get(each.consumer, 0) + 1
         return parts
 
@@ -207,7 +206,7 @@ class _Attempt:
         if given != (wanted := self._parts()):
             message = f"{self.stage.task} has given outputs {given}, and the DAG's edges want {wanted}"
             raise TaskError(message)
-        objects = written_by(self._dag, self.stage, self._task.item.index)
+        objects = written_by(self._dag, self.stage, self._item.index)
         return [each.name for each in objects], [answer.outputs[each.consumer][each.part] for each in objects]
 
 

@@ -39,18 +39,23 @@ class Sandbox:
         self.is_spoiled = False
         self._is_fresh = True
 
-    def begin(self, clock: Clock, began_ns: int, request_id: str) -> Invocation:
+    def begin(self, clock: Clock, began_ns: int, request_id: str, attempt: int = 0) -> Invocation:
         """Return an invocation that began at its handler's first statement; the first one may be a cold start."""
         cold, self._is_fresh = self._is_fresh and began_ns - self.ready_ns < AHEAD_NS, False
-        return Invocation(self, clock, began_ns, request_id, cold, time.process_time_ns())
+        return Invocation(self, clock, began_ns, request_id, attempt, cold, time.process_time_ns())
 
 
 class Invocation(NamedTuple):
-    """One invocation of a sandbox. began_ns: of the handler's first statement. cpu_ns: of the process, by then."""
+    """
+    One invocation of a sandbox.
+
+    began_ns: of the handler's first statement. cpu_ns: of the process, by then. attempt: which one it is at its task.
+    """
 
     sandbox: Sandbox
     clock: Clock
     began_ns: int
     request_id: str
+    attempt: int
     cold: bool
     cpu_ns: int
