@@ -33,6 +33,7 @@ FLOORS = (
     "records/storage",
     "transfer",
     "drivers",
+    "tuning",
     "dataflow",
     "load",
     "records/join",

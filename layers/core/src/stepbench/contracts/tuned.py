@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from stepbench.contracts.base import BrokenRule, Contract, refuse
+from stepbench.contracts.dataflow import MAX_OBJECT_BYTES, StageName
 from stepbench.contracts.tuning import AppliedConfiguration, CassandraConfiguration
 
 ModelName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$", max_length=40)]
@@ -135,21 +136,28 @@ class AsReleased(_Way):
     tunes: ClassVar = False
 
 
-class StaticTuning(_Way):
+class _Tuned(_Way):
+    """Configured by a model, for what the DAGs are expected to ask."""
+
+    model: TunedModel | ModelName = Field(default="local", description="A shipped model's name, or a model itself.")
+    blob_bytes: dict[StageName, Annotated[int, Field(ge=1, le=MAX_OBJECT_BYTES)]] = Field(
+        default={}, max_length=20, description="Of an object, by the DAG's name; without it, as the DAG's stages say."
+    )
+
+
+class StaticTuning(_Tuned):
     """Configured once, before the first phase."""
 
     mode: Literal["static"]
     settings: CassandraConfiguration | None = Field(
-        default=None, description="Without it, the model's best for the first phase whose DAG is measured."
+        default=None, description="Without it, the model's best for all phases together."
     )
-    model: TunedModel | ModelName = Field(default="local", description="A shipped model's name, or a model itself.")
 
 
-class AdaptiveTuning(_Way):
+class AdaptiveTuning(_Tuned):
     """Configured anew before a phase wherever the model says that it pays."""
 
     mode: Literal["adaptive"]
-    model: TunedModel | ModelName = Field(default="local", description="A shipped model's name, or a model itself.")
     look_ahead_s: float = Field(
         default=300, ge=1, le=86_400, description="T_L: how much of the phases to come counts. Published without value."
     )

@@ -1,0 +1,152 @@
+"""
+Whether a change of configuration pays before a phase: the cost-benefit analysis. Pure.
+
+Published are B = sum over k in [0, T_L] of H(W(k), C(k)), called the benefit, and C = sum over the M nodes of
+H(W(t_k), C_k) x T_r, called the cost: H a throughput, T_L the look-ahead, T_r the time for which a node is away. As
+printed B is all that is served meanwhile, with any configuration, and not what is won by the new one. So what is
+compared here is B_new - B_old > C: what the new configuration would serve beyond the old one in the look-ahead, with
+what it does not serve while the nodes are started anew, one after the other. C_k is the new configuration: B_new has
+counted it as serving during that time, too.
+
+A change that needs no restart costs as well: load waits until it is done, so T_r is its time then.
+
+Source:
+    Shankar et al. (2023), Asgard, section 4.1, after Mahgoub et al. (2019), SOPHIA, USENIX ATC '19.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.contracts.tuned import Expected, TuningDecision
+from stepbench.tuning.ranges import needs_restart
+from stepbench.tuning.throughput import Throughput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.tuned import StoreWorkload, TunedModel
+    from stepbench.contracts.tuning import CassandraConfiguration
+
+NO_OTHER = "the model has no other configuration whose gain has held"
+
+
+class Moment(NamedTuple):
+    """Before which phase, of which DAG, it is decided, and when: ns since the epoch."""
+
+    phase: str
+    dag: str
+    now_ns: int
+
+
+def within(ahead: Sequence[Expected], look_ahead_s: float) -> tuple[Expected, ...]:
+    """Return what is expected within the look-ahead, the last stretch of it cut."""
+    found, left_s = [], look_ahead_s
+    for each in ahead:
+        if left_s <= 0:
+            break
+        found.append(Expected(workload=each.workload, duration_s=min(each.duration_s, left_s)))
+        left_s -= each.duration_s
+    return tuple(found)
+
+
+class Analyser:
+    """Compares configurations of one model, on a store of so many nodes that are reconfigured one after the other."""
+
+    def __init__(self, model: TunedModel, nodes: int = 1) -> None:
+        self._model = model
+        self._nodes = nodes
+        self._throughput = Throughput(model.points)
+
+    def benefit(self, ahead: Sequence[Expected], configuration: CassandraConfiguration | None) -> float:
+        """Return B, in requests: what would be served of what is expected."""
+        return sum(self._throughput.per_s(each.workload, configuration) * each.duration_s for each in ahead)
+
+    def cost(
+        self, ahead: Sequence[Expected], old: CassandraConfiguration | None, new: CassandraConfiguration | None
+    ) -> float:
+        """Return C, in requests: what is not served while one node after the other is away."""
+        away_s = self.away_s(old, new)
+        during = (_workload_at(ahead, number * away_s) for number in range(self._nodes))
+        return sum(self._throughput.per_s(each, new) * away_s for each in during)
+
+    def away_s(self, old: CassandraConfiguration | None, new: CassandraConfiguration | None) -> float:
+        """Return T_r of a change."""
+        if old == new:
+            return 0.0
+        return self._model.restart_s if needs_restart(old, new) else self._model.live_s
+
+    def adaptive(self, moment: Moment, ahead: Sequence[Expected], old: CassandraConfiguration | None) -> TuningDecision:
+        """Decide for the configuration that wins most, if one wins anything."""
+
+        def won(new: CassandraConfiguration | None) -> float:
+            return self.benefit(ahead, new) - self.cost(ahead, old, new)
+
+        others = [each for each in self._model.candidates if each != old]
+        new = max(others, key=won, default=old)
+        pays = bool(others) and won(new) > self.benefit(ahead, old)
+        return self._decision(moment, ahead, (old, new), "adaptive", pays=pays)
+
+    def static(
+        self,
+        moment: Moment,
+        ahead: Sequence[Expected],
+        old: CassandraConfiguration | None,
+        given: CassandraConfiguration | None = None,
+    ) -> TuningDecision:
+        """Decide once, at any cost: for what is given, or else for the best for what is expected."""
+        best = max(self._model.candidates, key=lambda each: self.benefit(ahead, each))
+        new = given or best
+        return self._decision(moment, ahead, (old, new), "static", pays=new != old)
+
+    def _decision(
+        self,
+        moment: Moment,
+        ahead: Sequence[Expected],
+        change: tuple[CassandraConfiguration | None, CassandraConfiguration | None],
+        mode: str,
+        *,
+        pays: bool,
+    ) -> TuningDecision:
+        old, new = change
+        old_benefit, new_benefit, cost = self.benefit(ahead, old), self.benefit(ahead, new), self.cost(ahead, old, new)
+        first = ahead[0].workload
+        return TuningDecision.model_validate(
+            {
+                "phase": moment.phase,
+                "dag": moment.dag,
+                "decided_ns": moment.now_ns,
+                "mode": mode,
+                "ahead": ahead,
+                "old": old,
+                "new": new,
+                "nodes": self._nodes,
+                "old_per_s": self._throughput.per_s(first, old),
+                "new_per_s": self._throughput.per_s(first, new),
+                "old_benefit": old_benefit,
+                "new_benefit": new_benefit,
+                "cost": cost,
+                "reconfiguration_s": self.away_s(old, new),
+                "reconfigure": pays,
+                "reason": _reason(new_benefit - old_benefit, cost, mode, same=old == new),
+            }
+        )
+
+
+def _workload_at(ahead: Sequence[Expected], at_s: float) -> StoreWorkload:
+    """Return the workload of a moment of the look-ahead; after its end the last one."""
+    end_s = 0.0
+    for each in ahead:
+        end_s += each.duration_s
+        if at_s < end_s:
+            return each.workload
+    return ahead[-1].workload
+
+
+def _reason(won: float, cost: float, mode: str, *, same: bool) -> str:
+    if same:
+        return NO_OTHER if mode == "adaptive" else "it has the configuration that is asked for"
+    if mode == "static":
+        return f"once, before the first phase; {won:,.0f} requests more are expected"
+    verb = "is more than" if won > cost else "is not more than"
+    return f"B_new - B_old = {won:,.0f} requests {verb} C = {cost:,.0f}"

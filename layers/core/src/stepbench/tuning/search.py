@@ -1,0 +1,175 @@
+"""
+The offline search: thirty evaluations at most, most of them chosen by a surrogate, the last to tell luck from gain.
+
+An evaluation starts the store anew with a configuration and returns how its throughput compares with the released
+configuration's, measured beside it in turns: the machine's moods fall on both. What is the best of many noisy values
+is in part the luckiest one. So the best few are evaluated again on new starts by successive rejects, which spend most
+of what is left on those hardest to tell apart; what decides there is only what was measured there.
+
+Source:
+    Bergstra, Bardenet, Bengio & Kégl (2011), Algorithms for hyper-parameter optimization, NIPS 24 (the surrogate: TPE,
+    of Optuna); Audibert, Bubeck & Munos (2010), Best arm identification in multi-armed bandits, COLT, section 3
+    (successive rejects).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.contracts.tuning import CassandraConfiguration
+from stepbench.tuning.ranges import CACHE_STEP_MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import optuna
+
+    from stepbench.tuning.ranges import Ranges
+
+BUDGET, FINALISTS, PULLS = 30, 4, 8
+"""Evaluations in all; how many of the found are evaluated again; and how often, all together, at most."""
+_LEAST_EXPLORED = 8
+"""Chosen at random before the surrogate has anything to say; of five parameters it needs more than that."""
+_THRESHOLD_STEP = 0.01
+
+
+class Evaluation(NamedTuple):
+    """
+    One start with a configuration.
+
+    released_per_s, per_s: throughputs in turns, as many of the one as of the other.
+    """
+
+    configuration: CassandraConfiguration
+    released_per_s: tuple[float, ...]
+    per_s: tuple[float, ...]
+
+    @property
+    def gain(self) -> float:
+        """Return the median of the ratios within the turns."""
+        return statistics.median(own / other for own, other in zip(self.per_s, self.released_per_s, strict=True))
+
+
+class Searched(NamedTuple):
+    """
+    What a search has found.
+
+    explored: one evaluation of each configuration, in the order in which they were tried. finals: those of the best
+    again, on new starts. best: the last that was not rejected, with its gain in the finals alone.
+    """
+
+    explored: tuple[Evaluation, ...]
+    finals: tuple[Evaluation, ...]
+    best: CassandraConfiguration
+    found_gain: float
+
+
+def search(
+    ranges: Ranges,
+    evaluate: Callable[[CassandraConfiguration], Evaluation],
+    *,
+    first: Iterable[CassandraConfiguration] = (),
+    budget: int = BUDGET,
+    seed: int = 7,
+) -> Searched:
+    """
+    Search the ranges for the configuration with the highest gain.
+
+    Args:
+        ranges: where.
+        evaluate: starts the store with a configuration and measures it.
+        first: evaluated before any other, such as the advised one.
+        budget: how many evaluations there may be, those of the finals included; FINALISTS + PULLS at least.
+        seed: of the surrogate.
+
+    Raises:
+        ValueError: the budget is too small.
+    """
+    if budget < FINALISTS + PULLS:
+        message = f"a search takes {FINALISTS + PULLS} evaluations at least, and {budget} are allowed"
+        raise ValueError(message)
+    explored = _explore(ranges, evaluate, tuple(first), budget - PULLS, seed)
+    ranked = sorted(explored, key=lambda each: each.gain, reverse=True)
+    arms = tuple(dict.fromkeys(each.configuration for each in ranked))[:FINALISTS]
+    finals = successive_rejects(arms, evaluate, PULLS)
+    best = finals[-1].configuration
+    own = [each.gain for each in finals if each.configuration == best]
+    return Searched(explored, finals, best, statistics.median(own))
+
+
+def _explore(
+    ranges: Ranges,
+    evaluate: Callable[[CassandraConfiguration], Evaluation],
+    first: Sequence[CassandraConfiguration],
+    count: int,
+    seed: int,
+) -> tuple[Evaluation, ...]:
+    """Evaluate so many configurations, the later of them where the surrogate sees most promise."""
+    import optuna  # noqa: PLC0415 -- an extra, of `stepbench tune` alone
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=_LEAST_EXPLORED)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    for each in first:
+        study.enqueue_trial(each.model_dump())
+    distributions = _distributions(ranges)
+    explored = []
+    for _ in range(count):
+        trial = study.ask(distributions)
+        explored.append(evaluate(CassandraConfiguration.model_validate(trial.params)))
+        study.tell(trial, math.log(explored[-1].gain))
+    return tuple(explored)
+
+
+def _distributions(ranges: Ranges) -> dict[str, optuna.distributions.BaseDistribution]:
+    from optuna import distributions as of  # noqa: PLC0415 -- as above
+
+    return {
+        "compaction": of.CategoricalDistribution(ranges.compaction),
+        "concurrent_writes": of.IntDistribution(*ranges.concurrent_writes, log=True),
+        "file_cache_mib": of.IntDistribution(*ranges.file_cache_mib, step=CACHE_STEP_MIB),
+        "memtable_cleanup_threshold": of.FloatDistribution(*ranges.memtable_cleanup_threshold, step=_THRESHOLD_STEP),
+        "concurrent_compactors": of.IntDistribution(*ranges.concurrent_compactors, log=True),
+    }
+
+
+def pulls_of(arms: int, budget: int) -> tuple[int, ...]:
+    """
+    Return how often each remaining arm has been pulled at the end of each phase of successive rejects.
+
+    Args:
+        arms: K, at least one.
+        budget: n, at least as many as arms.
+
+    Source:
+        Audibert, Bubeck & Munos (2010), figure 2: n_k = ceil((n - K) / (log*(K) (K + 1 - k))), with
+        log*(K) = 1/2 + sum of 1/i for i from 2 to K.
+    """
+    scale = 0.5 + sum(1 / i for i in range(2, arms + 1))
+    return tuple(max(1, math.ceil((budget - arms) / (scale * (arms + 1 - phase)))) for phase in range(1, arms)) or (1,)
+
+
+def successive_rejects(
+    arms: Sequence[CassandraConfiguration], evaluate: Callable[[CassandraConfiguration], Evaluation], budget: int
+) -> tuple[Evaluation, ...]:
+    """
+    Evaluate the arms in phases, and reject the worst after each; return all evaluations, the best arm's last.
+
+    Raises:
+        ValueError: there are no arms.
+    """
+    if not arms:
+        message = "nothing was explored"
+        raise ValueError(message)
+    left, done = list(arms), {arm: list[Evaluation]() for arm in arms}
+    for pulls in pulls_of(len(arms), budget):
+        for _ in range(pulls - len(done[left[0]])):
+            for arm in left:  # in turns, so that what changes with time falls on all
+                done[arm].append(evaluate(arm))
+        if len(left) > 1:
+            left.remove(min(left, key=lambda arm: statistics.median(each.gain for each in done[arm])))
+    best = left[0]
+    others = [each for arm, evaluations in done.items() if arm != best for each in evaluations]
+    return (*others, *done[best])
