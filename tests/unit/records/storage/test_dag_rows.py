@@ -10,7 +10,7 @@ from tests.samples.services import MemoryServices
 
 from stepbench.records.formats import dag_rows as formats
 from stepbench.records.storage import layout
-from stepbench.records.storage.dag_rows import DagRows, failed_ends, read_dag_ends, read_task_rows
+from stepbench.records.storage.dag_rows import DagRows, StoredTasks, failed_ends, read_dag_ends
 
 if TYPE_CHECKING:
     import pytest
@@ -29,7 +29,10 @@ def test_rows_come_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     for row in reversed(rows):
         DagRows(table).put_task(REF.tag, row)
-    assert read_task_rows(REF.tag, table) == (tuple(rows), ())
+    stored = StoredTasks.read(REF.tag, table)
+    assert stored.events == tuple(map(event_text, range(3)))
+    assert [row for event in stored.events for row in stored.of(event)] == rows
+    assert stored.damaged == ()
 
 
 def test_failed_executions_are_known_without_their_rows() -> None:
@@ -47,7 +50,7 @@ def test_a_row_that_cannot_be_read_is_told() -> None:
     table = MemoryServices().services.table
     DagRows(table).put_task(REF.tag, row := task_row("a", 0, 9))
     table.put_row(layout.dag_rows_pk(REF.tag, 3), layout.dag_row_sk(row.event, "b", 0, 0, 0), {"body": b"others'"})
-    rows, damaged = read_task_rows(REF.tag, table)
-    assert rows == (row,)
-    assert len(damaged) == 1
-    assert "#b#0000#00: a row of a task cannot be read" in damaged[0]
+    stored = StoredTasks.read(REF.tag, table)
+    assert stored.of(row.event) == (row,)
+    assert len(stored.damaged) == 1
+    assert "#b#0000#00: a row of a task cannot be read" in stored.damaged[0]

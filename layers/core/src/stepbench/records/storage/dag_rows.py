@@ -7,7 +7,7 @@ Rows of tasks and ends of executions in the results table: written by functions 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from stepbench.errors import CorruptRecordsError
 from stepbench.records.formats.dag_rows import (
@@ -21,14 +21,11 @@ from stepbench.records.formats.dag_rows import (
 from stepbench.records.storage import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from stepbench.contracts.dataflow_rows import DagEnd, TaskRow
     from stepbench.records.storage.receiver_paths import ReceiverTable
     from stepbench.records.storage.trial_table import TrialTable
-
-
-_Row = TypeVar("_Row")
 
 
 class DagRows:
@@ -54,18 +51,53 @@ class DagRows:
         self._table.put_row(layout.dag_ends_pk(tag, layout.t4_shard(end.event)), end.event, attributes)
 
 
-def read_task_rows(tag: str, table: TrialTable) -> tuple[tuple[TaskRow, ...], tuple[str, ...]]:
+class StoredTasks:
     """
-    Return all rows of a trial by event, stage, index and attempt, and a message for each that cannot be read.
+    The rows of a trial's tasks, kept packed: a row of many transfers takes a hundred times as much unpacked.
 
-    Raises:
-        RecordsUnavailableError: the table does not answer.
+    damaged: a message for each row that could not be read so far.
     """
-    parts: dict[str, list[tuple[int, bytes]]] = {}
-    for item in table.rows([layout.dag_rows_pk(tag, shard) for shard in range(layout.T4_SHARDS)]):
-        name, _, part = str(item["sk"]).rpartition("#")
-        parts.setdefault(name, []).append((int(part), bytes(item["body"])))
-    return _decode({name: join_parts(found) for name, found in sorted(parts.items())}, decode_task)
+
+    def __init__(self, bodies: Mapping[str, bytes]) -> None:
+        """Take packed rows by event, stage, index and attempt, as `layout.dag_row_sk` has them."""
+        self._of: dict[str, list[tuple[str, bytes]]] = {}
+        for name, body in sorted(bodies.items()):
+            self._of.setdefault(name.partition("#")[0], []).append((name, body))
+        self._damaged: dict[str, str] = {}
+
+    @classmethod
+    def read(cls, tag: str, table: TrialTable) -> StoredTasks:
+        """
+        Read them.
+
+        Raises:
+            RecordsUnavailableError: the table does not answer.
+        """
+        parts: dict[str, list[tuple[int, bytes]]] = {}
+        for item in table.rows([layout.dag_rows_pk(tag, shard) for shard in range(layout.T4_SHARDS)]):
+            name, _, part = str(item["sk"]).rpartition("#")
+            parts.setdefault(name, []).append((int(part), bytes(item["body"])))
+        return cls({name: join_parts(found) for name, found in parts.items()})
+
+    @property
+    def damaged(self) -> tuple[str, ...]:
+        """Return a message for each row that could not be read."""
+        return tuple(self._damaged.values())
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Return the executions that have rows, in order of their identities."""
+        return tuple(self._of)
+
+    def of(self, event: str) -> tuple[TaskRow, ...]:
+        """Return the rows of one execution by stage, index and attempt."""
+        rows = []
+        for name, body in self._of.get(event, ()):
+            try:
+                rows.append(decode_task(body))
+            except CorruptRecordsError as error:
+                self._damaged[name] = f"{name}: {error}"
+        return tuple(rows)
 
 
 def read_dag_ends(tag: str, table: TrialTable) -> tuple[tuple[DagEnd, ...], tuple[str, ...]]:
@@ -75,8 +107,14 @@ def read_dag_ends(tag: str, table: TrialTable) -> tuple[tuple[DagEnd, ...], tupl
     Raises:
         RecordsUnavailableError: the table does not answer.
     """
-    found = {str(item["sk"]): bytes(item["body"]) for item in table.rows(_end_partitions(tag))}
-    return _decode(dict(sorted(found.items())), decode_end)
+    ends: list[DagEnd] = []
+    damaged: list[str] = []
+    for item in table.rows(_end_partitions(tag)):
+        try:
+            ends.append(decode_end(bytes(item["body"])))
+        except CorruptRecordsError as error:
+            damaged.append(f"{item['sk']}: {error}")
+    return tuple(sorted(ends, key=lambda end: end.event)), tuple(damaged)
 
 
 def failed_ends(tag: str, table: TrialTable) -> set[str]:
@@ -92,14 +130,3 @@ def failed_ends(tag: str, table: TrialTable) -> set[str]:
 
 def _end_partitions(tag: str) -> list[str]:
     return [layout.dag_ends_pk(tag, shard) for shard in range(layout.T4_SHARDS)]
-
-
-def _decode(bodies: dict[str, bytes], decode: Callable[[bytes], _Row]) -> tuple[tuple[_Row, ...], tuple[str, ...]]:
-    rows: list[_Row] = []
-    damaged: list[str] = []
-    for name, body in bodies.items():
-        try:
-            rows.append(decode(body))
-        except CorruptRecordsError as error:
-            damaged.append(f"{name}: {error}")
-    return tuple(rows), tuple(damaged)
