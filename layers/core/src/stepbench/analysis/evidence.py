@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from stepbench.analysis.dataflow.evidence import read_dag_records
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.phase import PrecisionLooks
 from stepbench.contracts.result import Failure
@@ -14,6 +15,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.run_store import read_t4_lines, read_utilisations
 
 if TYPE_CHECKING:
+    from stepbench.analysis.dataflow.evidence import DagRecords
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.search import Utilisation
@@ -42,6 +44,7 @@ class Evidence:
     load_hosts: what writers ran on, where that was none of Lambda's sandboxes.
     looks: at the precision of phases with `until`, by phase, where there were any.
     utilisations: of probes, and of the phases at the rate they found.
+    dags: of `dataflow` only.
     taken_at_ns, held_s: since when the trial has held its target, and how long. objects: how many are in the bucket.
     """
 
@@ -62,6 +65,7 @@ class Evidence:
     damaged_t4_lines: tuple[str, ...]
     looks: dict[int, PrecisionLooks]
     utilisations: tuple[Utilisation, ...]
+    dags: DagRecords | None
     deployment: Deployment
     taken_at_ns: int
     held_s: float
@@ -104,6 +108,7 @@ def gather(  # noqa: PLR0913 -- all that there is to read
         damaged_t4_lines=damaged_t4_lines,
         looks=_looks(spec, runs),
         utilisations=read_utilisations(spec, runs),
+        dags=read_dag_records(spec, runs, table),
         deployment=deployment,
         taken_at_ns=taken_at_ns,
         held_s=max(0, clock.now_ns() - taken_at_ns) / _SECOND_NS,

@@ -11,6 +11,7 @@ from stepbench.analysis.caveats.registry import find_caveats
 from stepbench.analysis.clocks import measure_clock, window_samples
 from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.costs import trial_cost
+from stepbench.analysis.dataflow.findings import find_dataflow
 from stepbench.analysis.deliveries import count_deliveries
 from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve
 from stepbench.analysis.evidence import FLOOR_PER_S
@@ -46,6 +47,8 @@ from stepbench.stats.estimates import Sample
 if TYPE_CHECKING:
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.windows import MeasuredWindow
+    from stepbench.contracts.dataflow_drawn import DrawnDataflow
+    from stepbench.contracts.dataflow_result import DataflowFindings
     from stepbench.records.formats.t4_items import ItemColumns
 
 NOTHING_MEASURED = "NothingMeasuredError"
@@ -65,7 +68,10 @@ def trial_result(evidence: Evidence) -> TrialResult:
     failure = evidence.failure.failure() or _nothing_measured(evidence, results)
     stopped = tuple(stopped_phases(evidence, results))
     stalls = find_stalls(evidence)
-    findings = Findings(measured, warm_up, results, measure_clock(evidence), failure, stopped, tuple(windows), stalls)
+    dataflow, drawn = _dataflow(evidence, windows, results)
+    findings = Findings(
+        measured, warm_up, results, measure_clock(evidence), failure, stopped, tuple(windows), stalls, dataflow
+    )
     functions, spec = _invocations(evidence), evidence.spec
     summary = TrialSummary(
         **place_in_run(spec),
@@ -91,6 +97,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
         stopped=stopped,
         cost_usd=trial_cost(evidence, functions),
         floor_ms=_floor(evidence),
+        dataflow=dataflow,
     )
     return TrialResult(
         summary=summary,
@@ -101,7 +108,17 @@ def trial_result(evidence: Evidence) -> TrialResult:
         boxes=tuple(box(evidence, window) for window in windows),
         rates=rates(evidence),
         samples=window_samples(evidence, windows),
+        dataflow=drawn,
     )
+
+
+def _dataflow(
+    evidence: Evidence, windows: list[MeasuredWindow], results: tuple[WindowResult, ...]
+) -> tuple[DataflowFindings | None, DrawnDataflow | None]:
+    """Return what the tasks of DAGs show, where there are any."""
+    if evidence.dags is None:
+        return None, None
+    return find_dataflow(evidence.spec, evidence.joined, evidence.dags, zip(windows, results, strict=True))
 
 
 def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:

@@ -77,6 +77,9 @@ class Caveat(Contract):
         "host_jitter",
         "watch_gap",
         "setting_without_effect",
+        "failed_executions",
+        "missing_objects",
+        "retried_tasks",
     ]
     text: str
     remedy: str

@@ -23,8 +23,8 @@ def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]
     """Report acknowledged events that did not arrive."""
     limit = f"{evidence.spec.offered.drain_limit_s:g} s"
     arrives = measure_of(evidence.spec.offered.experiment).arrives
-    lost, late = findings.total("lost"), findings.total("late")
-    if lost and arrives:
+    lost, late = findings.total("lost") - _failed_executions(findings), findings.total("late")
+    if lost > 0 and arrives:
         events = counted(lost, "acknowledged event")
         text = f"{events} had not arrived {limit} after the last acknowledgement ({late} came later)."
         remedy = "Look at the on-failure queues; raise drain_limit_s."
@@ -38,6 +38,11 @@ def find_lost_events(evidence: Evidence, findings: Findings) -> Iterator[Caveat]
         joined = evidence.joined
         about = windows_with(findings.measured_windows, joined.acknowledged & ~joined.arrived)
         yield Caveat(kind="lost_events", text=text, remedy=remedy, windows=about)
+
+
+def _failed_executions(findings: Findings) -> int:
+    """Return how many events have not arrived because their executions have failed, which is told apart."""
+    return 0 if findings.dataflow is None else findings.dataflow.executions.failed
 
 
 def find_leaked_events(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:

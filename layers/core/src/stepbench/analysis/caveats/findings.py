@@ -10,6 +10,7 @@ from stepbench.errors import TrialCancelledError
 if TYPE_CHECKING:
     from stepbench.analysis.stalls import Stall
     from stepbench.analysis.windows import MeasuredWindow
+    from stepbench.contracts.dataflow_result import DataflowFindings
     from stepbench.contracts.measures import WindowResult
     from stepbench.contracts.result import Accounting, Clock, Failure
     from stepbench.contracts.search import StoppedPhase
@@ -32,6 +33,8 @@ class Findings:
     measured_windows: tuple[MeasuredWindow, ...] = ()
     """The windows that `windows` has the results of."""
     stalls: tuple[Stall, ...] = ()
+    dataflow: DataflowFindings | None = None
+    """Of `dataflow` only."""
 
     @property
     def cancelled(self) -> bool:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.caveats import accounting, clocks, deliveries, ending, load, logs, sample, settings, target
+from stepbench.analysis.caveats import (
+    accounting,
+    clocks,
+    dags,
+    deliveries,
+    ending,
+    load,
+    logs,
+    sample,
+    settings,
+    target,
+)
 from stepbench.analysis.caveats.omission import find_hidden_stalls
 from stepbench.analysis.caveats.saturation import find_saturation
 from stepbench.analysis.caveats.watch_gaps import find_watch_gaps
@@ -24,9 +35,12 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
     ending.find_incomplete,
     ending.find_damaged_files,
     ending.find_missing_writers,
+    dags.find_failed_executions,
+    dags.find_missing_objects,
     accounting.find_lost_events,
     accounting.find_leaked_events,
     accounting.find_unrecorded_events,
+    dags.find_unread_rows,
     find_outcome_caveats,
     find_watch_gaps,
     load.find_shortened_phases,
@@ -44,6 +58,8 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
     deliveries.find_malformed_events,
     deliveries.find_records_in_fallback,
     deliveries.find_cold_starts,
+    dags.find_retried_tasks,
+    dags.find_cold_tasks,
     target.find_emulated_store,
     settings.find_filter,
     settings.find_ignored_batching_window,

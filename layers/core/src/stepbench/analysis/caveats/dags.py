@@ -1,0 +1,101 @@
+"""Executions of DAGs that failed, tasks that were made again or began cold, and objects that are not accounted for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.result import Caveat
+from stepbench.digits import count, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.analysis.caveats.findings import Findings
+    from stepbench.analysis.evidence import Evidence
+
+_SHOWN = 3
+
+
+def find_failed_executions(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report executions that ended without all of their tasks, or have no end."""
+    if findings.dataflow is None:
+        return
+    executions = findings.dataflow.executions
+    if executions.failed:
+        text = f"{counted(executions.failed, 'execution')} of {count(executions.started)} failed: "
+        text += f"{_most_frequent(executions.causes)}. Their times are missing from all quantiles."
+        about = tuple(place for place, window in enumerate(findings.dataflow.windows) if window.failed)
+        remedy = "Remove the cause; a task is made three times before its execution fails."
+        yield Caveat(kind="failed_executions", text=text, remedy=remedy, windows=about)
+    if executions.unfinished:
+        text = (
+            f"{counted(executions.unfinished, 'execution')} of {count(executions.started)} had no end when the trial "
+        )
+        text += "was analysed; what they have written is left to its tear-down."
+        yield Caveat(
+            kind="failed_executions", text=text, remedy="Raise drain_limit_s, or lower timeout_s of the stages."
+        )
+
+
+def find_missing_objects(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report objects that the store did not give back as they were, or that could not be removed."""
+    if findings.dataflow is None:
+        return
+    objects = findings.dataflow.objects
+    told = [
+        f"{count(number)} {words}"
+        for words, number in (
+            ("reads were of objects that were not there", objects.not_found),
+            ("reads gave other bytes than were written, or too few", objects.damaged),
+            ("objects could not be removed at their executions' ends", objects.left),
+        )
+        if number
+    ]
+    if told:
+        remedy = "See the objects' errors in the accounting, and what the store did meanwhile."
+        yield Caveat(kind="missing_objects", text=f"{'; '.join(told)}.", remedy=remedy)
+
+
+def find_retried_tasks(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report attempts at tasks that failed, or were made again though nothing of them is on record."""
+    if findings.dataflow is None:
+        return
+    executions = findings.dataflow.executions
+    if again := executions.attempts - executions.tasks:
+        text = f"{counted(again, 'task')} of {count(executions.tasks)} were made again"
+        text += f": {_most_frequent(executions.errors)}" if executions.errors else ""
+        text += ". What that took is in the executions' times, as retry on the critical path."
+        remedy = "Remove the cause: times with and without retries are different experiments."
+        yield Caveat(kind="retried_tasks", text=text, remedy=remedy)
+
+
+def find_cold_tasks(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report tasks in measured windows that a new sandbox ran."""
+    if findings.dataflow is None:
+        return
+    windows = findings.dataflow.windows
+    cold = [sum(stage.cold_starts for stage in window.stages) for window in windows]
+    if sum(cold):
+        tasks = sum(stage.tasks * window.n for window in windows for stage in window.stages)
+        text = f"{count(sum(cold))} of {counted(tasks, 'task')} in measured windows were run by a new sandbox."
+        about = tuple(place for place, number in enumerate(cold) if number)
+        remedy = "Lengthen the warm-up, or use provisioned concurrency."
+        yield Caveat(kind="cold_starts", text=text, remedy=remedy, windows=about)
+
+
+def find_unread_rows(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
+    """Report rows and ends that cannot be read, and completed executions of which a task has no row."""
+    if evidence.dags is None or findings.dataflow is None:
+        return
+    damaged = len(evidence.dags.damaged) + len(evidence.dags.tasks.damaged)
+    incomplete = sum(window.completed - window.n for window in findings.dataflow.windows)
+    told = [f"{counted(damaged, 'row')} cannot be read"] if damaged else []
+    told += [f"of {counted(incomplete, 'completed execution')} a task's row is missing"] if incomplete else []
+    if told:
+        text = f"{'; '.join(told)}: parts, stages and edges are without these executions."
+        yield Caveat(kind="unrecorded", text=text, remedy="Look at the results table, and at the tasks' logs.")
+
+
+def _most_frequent(causes: dict[str, int]) -> str:
+    told = "; ".join(f"{cause} ({count(times)})" for cause, times in list(causes.items())[:_SHOWN])
+    return told or "no reason is on record"

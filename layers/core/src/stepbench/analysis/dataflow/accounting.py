@@ -1,0 +1,131 @@
+"""What became of executions, tasks and objects: counted execution by execution, and asserted to add up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.contracts.dataflow_result import ExecutionAccounting, ObjectAccounting
+from stepbench.errors import AccountingError
+from stepbench.workload.topology import all_objects, read_by
+
+if TYPE_CHECKING:
+    from stepbench.analysis.dataflow.executions import Execution, ExecutionTasks
+    from stepbench.contracts.dataflow import Dag
+    from stepbench.contracts.dataflow_rows import BlobRow
+
+NOT_FOUND = "not_found"
+DAMAGED = ("truncated", "wrong_digest", "malformed_answer")
+"""What a transfer's error begins with, where the bytes came and were not those that were written."""
+UNEXPLAINED = "no reason is on record"
+MOST_KINDS = 20
+
+
+class ExecutionCount:
+    """Counts executions and attempts."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._causes: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+
+    def add(self, execution: Execution, tasks: ExecutionTasks) -> None:
+        """Count one execution."""
+        ending = "completed" if execution.completed else "failed" if execution.failed else "unfinished"
+        rows = list(tasks.rows)
+        failed = [row for row in rows if row.outcome == "failed"]
+        self._counts.update({"started": 1, ending: 1, "tasks": len(tasks.attempts), "attempts": len(rows)})
+        self._counts.update({"failed_attempts": len(failed), "cold_starts": sum(row.cold for row in rows)})
+        self._errors.update(row.error or UNEXPLAINED for row in failed)
+        if execution.failed and execution.end is not None:
+            # The last attempt's own words say more than the state machine's name for them.
+            own = next((row.error for row in reversed(failed) if row.error), "")
+            self._causes[own or execution.end.cause or execution.end.error or UNEXPLAINED] += 1
+
+    def result(self) -> ExecutionAccounting:
+        """Return the counts."""
+        names = ("started", "completed", "failed", "unfinished", "tasks", "attempts", "failed_attempts", "cold_starts")
+        counts = {name: self._counts[name] for name in names}
+        return ExecutionAccounting(
+            **counts,
+            causes=dict(self._causes.most_common(MOST_KINDS)),
+            errors=dict(self._errors.most_common(MOST_KINDS)),
+        )
+
+
+class _Expected(NamedTuple):
+    """What a DAG's objects are: how often each is to be read, and which task reads which."""
+
+    reads: dict[str, int]
+    pairs: frozenset[tuple[str, str]]
+
+
+class ObjectCount:
+    """Counts objects and transfers."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._errors: Counter[str] = Counter()
+        self._expected: dict[str, _Expected] = {}
+
+    def add(self, execution: Execution, tasks: ExecutionTasks) -> None:
+        """Count one execution."""
+        expected = self._expected.setdefault(execution.dag.name, _expected(execution.dag))
+        written: Counter[str] = Counter()
+        read: Counter[tuple[str, str]] = Counter()
+        for row in tasks.rows:
+            for blob in row.blobs:
+                if blob.outcome != "ok":
+                    self._fail(blob)
+                elif blob.operation == "put":
+                    written[blob.object] += 1
+                else:
+                    read[blob.object, row.name] += 1
+        pairs = read.keys() & expected.pairs
+        readers = Counter(name for name, _ in pairs)
+        own = written.keys() & expected.reads.keys()
+        in_full = sum(readers[name] >= expected.reads[name] for name in own)
+        self._counts.update(
+            expected=len(expected.reads), written=len(own), unwritten=len(expected.reads) - len(own),
+            read=in_full, unread=len(own) - in_full,
+            reads_expected=len(expected.pairs), reads=len(pairs), reads_missing=len(expected.pairs) - len(pairs),
+            again=written.total() - len(written) + read.total() - len(read),
+        )  # fmt: skip
+        if execution.end is None:
+            self._counts["not_deleted"] += len(own)
+        else:
+            self._counts.update(deleted=execution.end.deleted, left=execution.end.left)
+
+    def _fail(self, blob: BlobRow) -> None:
+        self._counts["failed"] += 1
+        self._counts["not_found"] += blob.operation == "get" and blob.error.startswith(NOT_FOUND)
+        self._counts["damaged"] += blob.operation == "get" and blob.error.startswith(DAMAGED)
+        self._errors[f"{blob.operation}: {blob.error or blob.outcome}"] += 1
+
+    def result(self) -> ObjectAccounting:
+        """
+        Return the counts.
+
+        Raises:
+            AccountingError: they do not add up.
+        """
+        counts = {name: self._counts[name] for name in ObjectAccounting.model_fields if name != "errors"}
+        sums = {
+            "expected": counts["written"] + counts["unwritten"],
+            "written": counts["read"] + counts["unread"],
+            "reads_expected": counts["reads"] + counts["reads_missing"],
+        }
+        if wrong := [name for name, total in sums.items() if counts[name] != total]:
+            message = f"objects do not add up: {', '.join(wrong)} of {counts}"
+            raise AccountingError(message)
+        return ObjectAccounting(**counts, errors=dict(self._errors.most_common(MOST_KINDS)))
+
+
+def _expected(dag: Dag) -> _Expected:
+    pairs = frozenset(
+        (each.name, f"{stage.name}-{task}")
+        for stage in dag.stages
+        for task in range(stage.tasks)
+        for each in read_by(dag, stage, task)
+    )
+    return _Expected({each.name: each.reads for each in all_objects(dag)}, pairs)

@@ -1,0 +1,105 @@
+"""What a task's time consists of, and the critical path of an execution; times in ns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stepbench.analysis.dataflow.executions import Execution, ExecutionTasks
+    from stepbench.contracts.dataflow import Stage
+    from stepbench.contracts.dataflow_result import PathPart
+    from stepbench.contracts.dataflow_rows import BlobRow, TaskRow
+
+
+class TaskParts(NamedTuple):
+    """Parts of one attempt at a task, one after the other, which add up to its time (see `dataflow_result`)."""
+
+    open: int
+    input: int
+    get: int
+    compute: int
+    put: int
+    rest: int
+
+    @property
+    def passing(self) -> int:
+        """Return how long it passed data."""
+        return self.get + self.put
+
+    @property
+    def whole(self) -> int:
+        """Return how long it took."""
+        return sum(self)
+
+
+def task_parts(row: TaskRow) -> TaskParts:
+    """Return a task's parts."""
+    get, put = (passing_ns(blob for blob in row.blobs if blob.operation == way) for way in ("get", "put"))
+    known = row.open_ns + row.input_ns + get + row.compute_ns + put
+    rest = row.ended_ns - row.began_ns - known
+    return TaskParts(row.open_ns, row.input_ns, get, row.compute_ns, put, rest)
+
+
+def passing_ns(blobs: Iterable[BlobRow]) -> int:
+    """Return how long some transfers took: the times at which any was on its way, and all coding, which is apart."""
+    found = sorted((blob.began_ns, blob.began_ns + blob.whole_ns, blob.code_ns) for blob in blobs)
+    total, reached_ns = sum(code_ns for *_, code_ns in found), 0
+    for began_ns, ended_ns, _ in found:
+        total += max(0, ended_ns - max(began_ns, reached_ns))
+        reached_ns = max(reached_ns, ended_ns)
+    return total
+
+
+class LevelTimes(NamedTuple):
+    """
+    One level of one execution, ns since the epoch.
+
+    first_ns, last_ns: the first and the last begin of its tasks. critical: the task that ended last. begun_ns: when
+    that one was begun first; an attempt that was killed has no row, and begins nothing.
+    """
+
+    first_ns: int
+    last_ns: int
+    critical: TaskRow
+    begun_ns: int
+
+
+def level_times(tasks: ExecutionTasks) -> tuple[LevelTimes, ...]:
+    """Return the levels of an execution of which every task has a row."""
+    return tuple(_level(tasks, stages) for stages in tasks.dag.levels)
+
+
+def _level(tasks: ExecutionTasks, stages: tuple[Stage, ...]) -> LevelTimes:
+    begins_ns = tasks.first_begins(stages)
+    critical = max((row for stage in stages for row in tasks.of(stage)), key=lambda row: row.ended_ns)
+    begun_ns = tasks.attempts[critical.stage, critical.index][0].began_ns
+    return LevelTimes(min(begins_ns), max(begins_ns), critical, begun_ns)
+
+
+def before_ns(execution: Execution, levels: tuple[LevelTimes, ...]) -> list[int]:
+    """Return for each level how long it took from the last end before it, or from t1, to its first begin."""
+    ends_ns = [execution.t1_ns, *(level.critical.ended_ns for level in levels[:-1])]
+    return [level.first_ns - end_ns for level, end_ns in zip(levels, ends_ns, strict=True)]
+
+
+def critical_path(execution: Execution, levels: tuple[LevelTimes, ...]) -> dict[PathPart, int]:
+    """Return the parts of the critical path, which add up to t4 - t0."""
+    start, *barriers = before_ns(execution, levels)
+    parts = [task_parts(level.critical) for level in levels]
+    path: dict[PathPart, int] = {
+        "late": execution.t1_ns - execution.t0_ns,
+        "start": start,
+        "dispatch": sum(level.begun_ns - level.first_ns for level in levels),
+        "retry": sum(level.critical.began_ns - level.begun_ns for level in levels),
+        "open": sum(each.open for each in parts),
+        "input": sum(each.input for each in parts),
+        "get": sum(each.get for each in parts),
+        "compute": sum(each.compute for each in parts),
+        "put": sum(each.put for each in parts),
+        "rest": sum(each.rest for each in parts),
+        "barrier": sum(barriers),
+        "end": execution.t4_ns - levels[-1].critical.ended_ns,
+    }
+    return path
