@@ -109,6 +109,7 @@ class CassandraTuning:
         return AppliedConfiguration(before=before, after=after, changed=tuple(changed), away_s=away_s)
 
     async def _read(self, connection: CqlConnection) -> EffectiveConfiguration:
+        """Read it; of a pool that has had nothing to do since the start, what it is going to be made with."""
         settings = {}
         for name, value in await self._access.select(connection, _SETTINGS):
             settings[_text(name)] = _text(value)
@@ -121,10 +122,10 @@ class CassandraTuning:
         return EffectiveConfiguration(
             version=_text(version),
             compaction=tuple(sorted(strategies)),
-            concurrent_writes=pools["MutationStage"],
+            concurrent_writes=pools.get("MutationStage", int(settings["concurrent_writes"])),
             file_cache_mib=mib_of(settings["file_cache_size"]) if cached else 0,
             memtable_cleanup_threshold=float(settings["memtable_cleanup_threshold"]),
-            concurrent_compactors=pools["CompactionExecutor"],
+            concurrent_compactors=pools.get("CompactionExecutor", int(settings["concurrent_compactors"])),
             notes=tuple(_notes(_text(version), cached=cached)),
         )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TARGET = "setup-cassandra"
 """Of the Makefile: it fetches the jars with Maven."""
-JARS = "cassandra"
+JARS, FETCHED = "cassandra", ".ready"
 _FETCH_S = 900
 _NODETOOL_S = 60
 _DAEMON = "org.apache.cassandra.service.CassandraDaemon"
