@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stepbench.clock import AnchoredClock
+from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.tuning import CassandraConfiguration
 from stepbench.drivers.cassandra.access import CassandraAccess
 from stepbench.drivers.cassandra.statements import create_statements, keyspace_of
@@ -64,7 +65,7 @@ def spec(settings: Settings) -> TrialSpec:
         access = CassandraAccess(made, settings, AnchoredClock())
         async with access.control() as connection:
             insert = f"INSERT INTO {table} (key, value) VALUES ('a', 0x01)"  # noqa: S608 -- ours
-            for statement in (*create_statements(made.tag, made.plan.target, product=False), insert):
+            for statement in (*create_statements(made.tag, CassandraTarget(store="cassandra"), product=False), insert):
                 await access.run(connection, cql.query(statement, cql.Consistency.ONE))
 
     asyncio.run(make())

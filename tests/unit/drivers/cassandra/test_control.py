@@ -9,13 +9,17 @@ import boto3
 import pytest
 from botocore.stub import Stubber
 
-from stepbench.drivers.cassandra.control import LocalControl, SystemsManagerControl, node_control
+from stepbench.drivers.cassandra.control import LocalControl, Scalar, SystemsManagerControl, node_control
 from stepbench.errors import TargetUnavailableError
 from stepbench.settings import Settings
 
 HOST, DOCUMENT, COMMAND = "i-0123456789abcdef0", "stack-Operator-abc", "0" * 36
 ASKED = {"CommandId": COMMAND, "InstanceId": HOST}
-SETTINGS = {"file_cache_enabled": True, "file_cache_size": "256MiB", "memtable_cleanup_threshold": 0.2}
+SETTINGS: dict[str, Scalar] = {
+    "file_cache_enabled": True,
+    "file_cache_size": "256MiB",
+    "memtable_cleanup_threshold": 0.2,
+}
 
 
 def _ssm() -> Any:  # noqa: ANN401 -- boto3 clients have no common type

@@ -37,8 +37,8 @@ def start_supervised(directory: Path, paths: Paths, *, fast: bool = False) -> tu
     find_installation(jars)
     serving, log = directory / SERVING, directory / LOG
     serving.unlink(missing_ok=True)
-    program = [sys.executable, "-m", "stepbench.local.stores.cassandra", directory, *(["--fast"] if fast else [])]
-    pid = spawn(program, log=log, cwd=directory)
+    program = [sys.executable, "-m", "stepbench.local.stores.cassandra", str(directory)]
+    pid = spawn([*program, "--fast"] if fast else program, log=log, cwd=directory)
     wait_for_start("Cassandra serves", serving.exists, timeout_s=_START_LIMIT_S, pid=pid, log=log)
     found = json.loads(serving.read_text())
     return (
