@@ -25,7 +25,7 @@ SUITE_OF_localstack := tests/statemachines/test_on_emulator.py tests/statemachin
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 
 .PHONY: run rehearse test test-api test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
-  setup setup-test setup-localstack down clean help
+  setup setup-test setup-cassandra setup-localstack down clean help
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -99,7 +99,9 @@ setup-localstack: $(TOOLS)/localstack/.ready .stepbench/localstack/loopback.so .
 charts: $(TOOLS)/lambda/.ready # whose Python has pip
 	@PATH="$(abspath $(TOOLS)/lambda/bin):$$PATH" $(MAKE) --silent --directory layers/core charts
 
-setup-test: $(VENV)/.dev node_modules/.ready .stepbench/cassandra/.ready ## Everything that the suite needs on top
+setup-cassandra: .stepbench/cassandra/.ready ## Java, Maven and Cassandra's jars; the first run of a plan with Cassandra does it, too
+
+setup-test: $(VENV)/.dev node_modules/.ready setup-cassandra ## Everything that the suite needs on top
 	.ci/system-packages chromium nodejs redis-server
 
 $(UV):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import socket
 import subprocess
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from botocore.loaders import Loader
@@ -13,9 +14,14 @@ from tests.samples.templates import ROOT, Json, load_template, statements
 from tests.statemachines.conftest import load_machine
 
 from stepbench.contracts.rules.etcd import COMPACTION_S, QUOTA_BYTES
+from stepbench.contracts.tuning import COMMANDS, NODE_SETTINGS
+from stepbench.drivers.cassandra.tuning import NodeValues
 from stepbench.load_host.__main__ import build_parser
 from stepbench.load_host.host import BEAT_S
 from stepbench.stages.plan_phase import LOAD_HOST_SILENT_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STACKS = pytest.mark.parametrize("stack", ["cassandra", "etcd", "load-host"])
 HEREDOC = r"^cat > (\S+) <<'?EOF'?\n(.*?)^EOF$"
@@ -242,3 +248,92 @@ def test_one_silence_is_too_long_for_state_machine_and_plans_alike() -> None:
     state = load_machine("trial")["RunWriterOnHost"].definition
     assert state["HeartbeatSeconds"] == LOAD_HOST_SILENT_S == 4 * BEAT_S
     assert f"for {LOAD_HOST_SILENT_S} s" in load_machine("trial")["LoadHostLost"].definition["Result"]["Cause"]
+
+
+@pytest.mark.parametrize(("gib", "disk"), [("0", "nvme1n1"), ("40", "nvme2n1")])
+def test_data_lie_on_the_hosts_own_disk_or_on_its_volume(tmp_path: Path, gib: str, disk: str) -> None:
+    """Never on the disk of the system; a host with both must not take the wrong one."""
+    script = hosts_of("cassandra").written("/usr/local/sbin/cassandra-disk")
+    script = script.replace("[ 0 -gt 0 ]", f"[ {gib} -gt 0 ]").replace("/opt/cassandra", str(tmp_path))
+    listing = "nvme0n1 {}Amazon Elastic Block Store\nnvme1n1 {}Amazon EC2 NVMe Instance Storage\n"
+    listing += "nvme2n1 {}Amazon Elastic Block Store\n"
+    programs = {
+        "lsblk": f'case "$*" in *PKNAME*) echo nvme0n1 ;; *TYPE*) printf "{listing.format(*["disk "] * 3)}" ;; '
+        f'*) printf "{listing.format("", "", "")}" ;; esac',
+        "findmnt": "echo /dev/nvme0n1p1",
+        "blkid": "exit 1",
+        "mountpoint": "exit 1",
+        "mkfs.xfs": f'echo "$@" > {tmp_path}/made',
+        "mount": "true",
+        "chown": "true",
+    }
+    _run(script, [], programs, tmp_path)
+    assert (tmp_path / "made").read_text().split()[-1] == f"/dev/{disk}"
+
+
+CONF = "# file_cache_size: 512MiB\nconcurrent_writes: 32\nrpc_address: 127.0.0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "left"),
+    [
+        (["concurrent_writes=64", "file_cache_enabled=true"], ["concurrent_writes: 64", "file_cache_enabled: true"]),
+        ([], ["concurrent_writes: 32"]),
+    ],
+)
+def test_a_host_starts_cassandra_anew_with_settings_over_those_as_released(
+    tmp_path: Path, arguments: list[str], left: list[str]
+) -> None:
+    """What an earlier configuration set, and this one does not name, is as released again."""
+    (tmp_path / "cassandra.yaml").write_text("concurrent_compactors: 7\n")
+    (tmp_path / "cassandra.yaml.released").write_text(CONF)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        said = _run(_control(tmp_path, server.getsockname()[1]), ["restart", *arguments], SYSTEMCTL, tmp_path)
+    assert int(said) >= 0
+    lines = (tmp_path / "cassandra.yaml").read_text().splitlines()
+    assert sorted(lines) == sorted(["# file_cache_size: 512MiB", "rpc_address: 127.0.0.1", *left])
+    assert (tmp_path / "restarted").read_text() == "restart cassandra\n"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["restart", "data_file_directories=/"], ["nodetool", "drain"], ["sh"], ["nodetool"]]
+)
+def test_a_host_does_nothing_that_tuning_does_not_need(tmp_path: Path, arguments: list[str]) -> None:
+    """Run Command is root there."""
+    (tmp_path / "cassandra.yaml.released").write_text(CONF)
+    with pytest.raises(subprocess.CalledProcessError):
+        _run(_control(tmp_path, 9), arguments, SYSTEMCTL, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"bin", "cassandra.yaml.released"}
+
+
+def test_hosts_and_functions_know_the_same_commands_and_settings() -> None:
+    """A setting that only one side knows would fail in the middle of a run, on AWS alone."""
+    script = hosts_of("cassandra").written("/usr/local/sbin/cassandra-control")
+    assert " | ".join(NODE_SETTINGS) in script
+    assert all(command in script for command in COMMANDS)
+    document = hosts_of("cassandra").stack["Resources"]["Operator"]["Properties"]["Content"]
+    arguments = re.compile(document["parameters"]["Arguments"]["allowedPattern"])
+    values = NodeValues(16, 4, 256, 0.2).as_settings
+    assert arguments.search(" ".join(f"{name}={value}" for name, value in values.items()))
+    assert not arguments.search("x; rm -r /")
+    assert not arguments.search("$(x)")
+
+
+SYSTEMCTL = {"systemctl": 'echo "$@" >> "$(dirname "$0")/../restarted"'}
+
+
+def _control(tmp_path: Path, port: int) -> str:
+    script = hosts_of("cassandra").written("/usr/local/sbin/cassandra-control")
+    return script.replace("/opt/cassandra/conf", str(tmp_path)).replace("9042", str(port))
+
+
+def _run(script: str, arguments: list[str], programs: dict[str, str], tmp_path: Path) -> str:
+    """Run a host's script, with some programs replaced, and return what it prints."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, body in programs.items():
+        (folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (folder / name).chmod(0o755)
+    environ = {"PATH": f"{folder}:/usr/bin:/bin", "TMPDIR": str(folder)}
+    command = ["/bin/bash", "-c", script, "script", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20, env=environ).stdout

@@ -83,6 +83,7 @@ NAMELESS = {
     "logs:PutResourcePolicy",
     "logs:DescribeResourcePolicies",
     "logs:DescribeLogGroups",
+    "ssm:GetCommandInvocation",
     "xray:GetTraceSummaries",
     "xray:BatchGetTraces",
 }

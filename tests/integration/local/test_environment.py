@@ -14,7 +14,7 @@ from stepbench.clock import SystemClock
 from stepbench.clock_offset import measure_offset
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import environment
-from stepbench.local.environment import CLOCK, EMULATOR, down, is_up, strays, up
+from stepbench.local.environment import CLOCK, EMULATOR, Wishes, down, is_up, strays, up
 from stepbench.local.paths import Paths
 from stepbench.local.processes import await_end, family, listening_addresses, wait_until
 from stepbench.local.state import STATE, read_state
@@ -132,10 +132,10 @@ def test_a_store_that_cannot_start_is_skipped_with_its_reason(here: Paths, monke
 
 def test_etcd_gets_the_members_that_are_asked_for(here: Paths) -> None:
     """A run that asks for none in particular is not to cost its user the cluster that `up` has started."""
-    three = up(here, silent, nothing, etcd_members=3).members("etcd")
+    three = up(here, silent, nothing, Wishes(etcd_members=3)).members("etcd")
     assert [each.name for each in three] == ["etcd-1", "etcd-2", "etcd-3"]
     assert up(here, silent, nothing).members("etcd") == three
-    (one,) = up(here, silent, nothing, etcd_members=1).members("etcd")
+    (one,) = up(here, silent, nothing, Wishes(etcd_members=1)).members("etcd")
     assert one.name == "etcd"
     assert not any(each.runs() for each in three)
 

@@ -12,6 +12,7 @@ from stepbench.contracts.target import target_models
 from stepbench.load_host import __main__ as program
 from stepbench.load_host.host import Place
 from stepbench.local import invoking, sam_local, session, stack
+from stepbench.local.environment import Wishes
 from stepbench.local.invoking import Answer, Step
 from stepbench.local.state import EnvironmentState, Server
 
@@ -33,17 +34,17 @@ def test_up_lists_servers_and_what_is_skipped(
     """The endpoints are what the next command of a user needs."""
     server = Server(name="etcd", version="3.5.1", endpoint="127.0.0.1:1", processes=())
     state = EnvironmentState(servers=(server,), skipped={"postgresql": "no compiler"}, complete=True)
-    asked: list[int | None] = []
+    asked: list[Wishes] = []
 
-    def start(_paths: object, _notify: object, etcd_members: int | None) -> tuple[EnvironmentState, str]:
-        asked.append(etcd_members)
+    def start(_paths: object, _notify: object, wishes: Wishes) -> tuple[EnvironmentState, str]:
+        asked.append(wishes)
         return state, "http://127.0.0.1:2/?token=a"
 
     monkeypatch.setattr(session, "start_environment", start)
-    assert main(["up", "--etcd-members", "3"]) == 0
+    assert main(["up", "--etcd-members", "3", "--cassandra"]) == 0
     capsys.readouterr()
     assert main(["up"]) == 0
-    assert asked == [3, None]
+    assert asked == [Wishes(3, frozenset({"cassandra"})), Wishes()]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["etcd", "127.0.0.1:1", "3.5.1"]
     assert lines[1].split(maxsplit=1) == ["postgresql", "skipped: no compiler"]

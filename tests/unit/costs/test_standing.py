@@ -56,7 +56,8 @@ def test_the_stacks_are_what_is_priced() -> None:
     assert volumes["etcd"] == [str(module.ETCD_VOLUME_GB)]
     assert volumes["cassandra"] == volumes["load-host"] == [str(module.HOST_VOLUME_GB)]
     assert texts["etcd"].count("AssociatePublicIpAddress: true") == module.ETCD_NODES
-    assert texts["network"].count("VpcEndpointType: Interface") == module.NETWORK_ENDPOINTS + module.AURORA_ENDPOINTS
+    endpoints = module.NETWORK_ENDPOINTS + module.AURORA_ENDPOINTS + module.CASSANDRA_ENDPOINTS
+    assert texts["network"].count("VpcEndpointType: Interface") == endpoints
     assert f"MinCapacity: {module.LEAST_ACU}" in texts["aurora-postgresql"]
     assert "NatGateway" not in "".join(texts.values())
 
@@ -68,7 +69,7 @@ def test_the_functions_that_price_get_every_option() -> None:
         named = set(re.findall(r"(\w+)=\$\{(\w+)\}", passed))
         assert all(name == value for name, value in named)
         wanted = {*SWITCHES, "AvailabilityZones", "ResultsRetentionDays", "RecordsRetentionDays", "LogRetentionDays"}
-        wanted |= {"Efs", "Fargate", "FargateCpu", "FargateMemory", "TransferMemorySize"}
+        wanted |= {"CassandraDataVolumeGib", "Efs", "Fargate", "FargateCpu", "FargateMemory", "TransferMemorySize"}
         wanted |= {
             name
             for name in DEFAULTS

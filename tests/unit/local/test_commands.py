@@ -169,6 +169,8 @@ def test_the_templates_parameters_are_what_runs() -> None:
         "RedisTlsEndpoint": "",
         "TlsAuthority": "",
         "ReferenceEndpoint": "127.0.0.1:7300",
+        "CassandraEndpoint": "",
+        "CassandraControl": "",
         "AllowCustomEndpoints": "true",
     }
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.plan import Plan, TrialPlan
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import session
+from stepbench.local.environment import Wishes
 from stepbench.local.fetching import NotFetchedError
 from stepbench.local.paths import Paths
 from stepbench.local.running import RunAbandonedError
@@ -22,7 +23,7 @@ from stepbench.local.session import (
     stop_environment,
 )
 from stepbench.local.state import EnvironmentState, Server, occupied
-from stepbench.local.store_list import NO_CLUSTER, skip_reason
+from stepbench.local.store_list import NO_CLUSTER, skip_reason, stores_on_demand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,9 +48,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     done: list[str] = []
 
     def up(
-        _paths: object, _notify: object, deploy: Callable[[EnvironmentState], str], etcd_members: int | None
+        _paths: object, _notify: object, deploy: Callable[[EnvironmentState], str], wishes: Wishes
     ) -> EnvironmentState:
-        done.append(f"up {deploy(STATE)}" + (f" with {etcd_members} members" if etcd_members else ""))
+        done.append(f"up {deploy(STATE)}" + (f" with {wishes.etcd_members} members" if wishes.etcd_members else ""))
         return STATE
 
     monkeypatch.setattr(session, "python_runtime", lambda _find_paths: "python3.11")
@@ -163,7 +164,7 @@ def test_up_after_a_killed_run_starts_anew_and_down_forgets_it(
     """It must be so whichever command comes next."""
     killed(paths, warm=False)
     monkeypatch.setattr(session, "start_dashboard", lambda _paths: "http://127.0.0.1:1/?token=a")
-    _, dashboard = start_environment(paths, silent, etcd_members=3)
+    _, dashboard = start_environment(paths, silent, Wishes(etcd_members=3))
     assert dashboard == "http://127.0.0.1:1/?token=a"
     assert environment[0] == "down"
     assert environment[-1] == "up stepbench with 3 members"
@@ -234,3 +235,22 @@ def test_a_trial_needs_the_emulator_and_the_server_that_it_is_given(
     plan = {"experiment": "operations", "target": target, "workload": {}, "phases": phases}
     found = LocalSession(cast("Stack", None), skipped, None).needed(TrialPlan.model_validate(plan))
     assert found == needed | {"emulator"}
+
+
+@pytest.mark.parametrize(
+    ("target", "needed"),
+    [
+        ({"store": "cassandra"}, {"cassandra"}),
+        ({"store": "cassandra", "endpoint": "10.0.0.1:9042"}, set()),
+        ({"store": "redis"}, set()),
+    ],
+)
+def test_only_a_plan_that_needs_cassandra_waits_for_it(target: dict[str, object], needed: set[str]) -> None:
+    """It takes half a minute and gigabytes, which nobody else is to pay for."""
+    trial = {
+        "experiment": "operations",
+        "target": target,
+        "workload": {},
+        "phases": [{"name": "load", "closed": {"clients": 1, "duration_s": 1}}],
+    }
+    assert stores_on_demand([Plan.model_validate({"name": "a-plan", "trials": [trial]})]) == needed

@@ -48,6 +48,11 @@ class Settings(BaseModel):
     redis_secret_arn: str = Field(default="", description="Secret with username and password; else none is asked for.")
     cassandra_endpoint: str = Field(default="", description="host:port, of Cassandra or ScyllaDB; several with commas")
     cassandra_secret_arn: str = Field(default="", description="Secret with username and password.")
+    cassandra_control: str = Field(
+        default="",
+        description="What tunes the stack's own node: the URL of the control beside a local one, or Systems Manager's "
+        "`<instance>/<document>`; empty: it is not tuned.",
+    )
     tls_authority: str = Field(
         default="",
         description="PEM file that servers' certificates have to be signed by; empty: the system's authorities.",

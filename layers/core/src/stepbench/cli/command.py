@@ -124,6 +124,9 @@ CHANGES = (
     ),
 )
 """Of commands that take a plan with changes; `requested_changes` reads them."""
+CASSANDRA = argument(
+    "--cassandra", action="store_true", help="with Cassandra, which runs of plans that name it start by themselves"
+)
 ETCD_MEMBERS = argument(
     "--etcd-members",
     type=int,

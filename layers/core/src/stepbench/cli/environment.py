@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from stepbench.cli.command import ETCD_MEMBERS, FAILED, OK, Command, argument, at_least_one
+from stepbench.cli.command import CASSANDRA, ETCD_MEMBERS, FAILED, OK, Command, argument, at_least_one
 from stepbench.cli.inputs import clone_paths
 from stepbench.cli.streams import messages, write
 
@@ -23,7 +23,7 @@ def stores(_options: argparse.Namespace) -> int:
 
 def up(options: argparse.Namespace) -> int:
     """Start the environment, and list its servers."""
-    from stepbench.local.environment import EMULATOR
+    from stepbench.local.environment import EMULATOR, ON_DEMAND, Wishes
     from stepbench.local.interrupts import interruptible
     from stepbench.local.logs import following_logs
     from stepbench.local.session import start_environment
@@ -31,7 +31,8 @@ def up(options: argparse.Namespace) -> int:
 
     paths, notify = clone_paths(), messages(options)
     with interruptible(), following_logs(paths.logs, notify) if options.verbose else nullcontext():
-        state, dashboard = start_environment(paths, notify, options.etcd_members)
+        wishes = Wishes(options.etcd_members, frozenset(ON_DEMAND if options.cassandra else ()))
+        state, dashboard = start_environment(paths, notify, wishes)
     for server in state.servers:
         write(f"{server.name:<16} {server.endpoint:<34} {server.version}")
     for name, reason in state.skipped.items():
@@ -94,7 +95,7 @@ def load_host(options: argparse.Namespace) -> int:
 
 COMMANDS = (
     Command("stores", stores, "list the stores, and what stands for each on this machine"),
-    Command("up", up, "start emulator and stores, deploy, and leave everything running", (ETCD_MEMBERS,)),
+    Command("up", up, "start emulator and stores, deploy, and leave everything running", (ETCD_MEMBERS, CASSANDRA)),
     Command("down", down, "end what `up` has started"),
     Command(
         "load-host",

@@ -10,14 +10,14 @@ from stepbench.costs.price_table import DEFAULT_REGION
 from stepbench.costs.prices import HOURS_PER_MONTH, Amount, instance, line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 LOAD_HOST, NETWORK = "load-host", "network"
 """Beside the stores' names: what stands there for writers, and for all that is in the stack's own network."""
 ETCD_NODES, ETCD_VOLUME_GB, HOST_VOLUME_GB = 3, 40, 20
 LEAST_ACU, LEAST_ELASTICACHE_GB = 0.5, 0.1
-NETWORK_ENDPOINTS, AURORA_ENDPOINTS = 4, 1
-"""Interface endpoints of `stacks/network.yaml`, and those that it has for Aurora alone."""
+NETWORK_ENDPOINTS, AURORA_ENDPOINTS, CASSANDRA_ENDPOINTS = 4, 1, 1
+"""Interface endpoints of `stacks/network.yaml`, and those that it has for Aurora, or for Cassandra, alone."""
 _OPTIONS = {
     "postgresql": "AuroraPostgresql",
     "etcd": "EtcdNodes",
@@ -60,7 +60,7 @@ def standing(deployment: Deployment) -> dict[str, tuple[Amount, ...]]:
     """Return what an hour is billed for, by the store that it serves, `LOAD_HOST` or `NETWORK`."""
     found = {name: tuple(_HOURLY[name](deployment.options)) for name in _HOURLY if deployment.stands(name)}
     if found:
-        found[NETWORK] = tuple(_network(deployment, aurora="postgresql" in found))
+        found[NETWORK] = tuple(_network(deployment, found))
     return found
 
 
@@ -84,7 +84,8 @@ def _elasticache(options: Mapping[str, str]) -> Iterator[Amount]:
 
 
 def _cassandra(options: Mapping[str, str]) -> Iterator[Amount]:
-    yield from _hosts(options["CassandraInstanceType"], 1, HOST_VOLUME_GB)
+    data_gb = int(options.get("CassandraDataVolumeGib") or 0)
+    yield from _hosts(options["CassandraInstanceType"], 1, HOST_VOLUME_GB + data_gb)
 
 
 def _load_host(options: Mapping[str, str]) -> Iterator[Amount]:
@@ -99,9 +100,11 @@ def _hosts(type_: str, count: int, volume_gb: int) -> Iterator[Amount]:
     yield line(prices.ADDRESS_HOUR, count)
 
 
-def _network(deployment: Deployment, *, aurora: bool) -> Iterator[Amount]:
+def _network(deployment: Deployment, stands: Collection[str]) -> Iterator[Amount]:
     zones = len([zone for zone in deployment.options.get("AvailabilityZones", "").split(",") if zone]) or 2
-    endpoints = NETWORK_ENDPOINTS + (AURORA_ENDPOINTS if aurora else 0)
+    endpoints = NETWORK_ENDPOINTS
+    endpoints += AURORA_ENDPOINTS if "postgresql" in stands else 0
+    endpoints += CASSANDRA_ENDPOINTS if "cassandra" in stands else 0
     note = "of the stack's network, which no trial holds: all the run's hours"
     yield line(prices.ENDPOINT_HOUR._replace(part="control"), endpoints * zones, note)
 

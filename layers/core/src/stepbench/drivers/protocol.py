@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from stepbench.clock import Clock
 from stepbench.contracts.plan import Scale, TrialSpec
+from stepbench.contracts.tuning import AppliedConfiguration, CassandraConfiguration, EffectiveConfiguration
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.change import ChangeBatch
 from stepbench.model.pending import PendingRequest
@@ -116,6 +117,23 @@ class Scalable(Protocol):
         ...
 
 
+class Tunable(Protocol):
+    """What changes the configuration of the store's server, and reads it back."""
+
+    async def effective(self) -> EffectiveConfiguration:
+        """Return what the server says that it has now. Raises TargetUnavailableError."""
+        ...
+
+    async def apply(self, configuration: CassandraConfiguration | None) -> AppliedConfiguration:
+        """
+        Bring the server, and the trial's tables, to a configuration; None is as released. Idempotent.
+
+        It may start the server anew, so that whoever asks first lets end what is under way. What was asked for is read
+        back. Raises TargetUnavailableError, also where the server has it otherwise then.
+        """
+        ...
+
+
 @runtime_checkable
 class Substituted(Protocol):
     """A driver of several things, in place of any of which something else may be measured."""
@@ -180,6 +198,7 @@ class StoreRoom(NamedTuple):
     lease: the name under which a trial holds the stack's own store, so that no two trials measure one at a time.
     trigger, operations, transfer: builders of the drivers, nothing connected yet; None where the store has no such
     thing.
+    tuning: None where the server's configuration cannot be changed.
     meter: None where nothing tells how busy the store is, beyond the metric that the stack's parameter may name.
     """
 
@@ -187,6 +206,7 @@ class StoreRoom(NamedTuple):
     trigger: BuildDriver | None = None
     operations: BuildDriver | None = None
     transfer: BuildDriver | None = None
+    tuning: Callable[[TrialSpec, Settings, Clock], Tunable] | None = None
     meter: Callable[[TrialSpec, Settings, Callable[[str], Any]], Meter | None] | None = None
 
 

@@ -14,6 +14,7 @@ from stepbench.clock import SystemClock
 from stepbench.contracts.result import SkippedTrial, SkippedTrials
 from stepbench.local.display import progress_display
 from stepbench.local.ended import ServerWatch
+from stepbench.local.environment import Wishes
 from stepbench.local.executions import Executions, RunSpec, new_run_id
 from stepbench.local.fetching import REPORT, SUMMARY
 from stepbench.local.floors.measuring import DURATION_S, measure_floors
@@ -24,7 +25,7 @@ from stepbench.local.results import sentences
 from stepbench.local.running import RunOutcome, Terminal, execute
 from stepbench.local.session import LocalSession, local_session
 from stepbench.local.stack import Stack, remote_stack
-from stepbench.local.store_list import skip_reason
+from stepbench.local.store_list import skip_reason, stores_on_demand
 from stepbench.local.streams import message_console
 from stepbench.local.utilisation import Publisher
 from stepbench.planning import Expanded, expand, expanded, refuse_on_emulator, thresholds_about
@@ -60,8 +61,8 @@ class Options:
     The options of a run.
 
     json: print summaries on stdout. floors: measure them first (here only). quiet: nothing on stderr but what went
-    wrong. verbose: what local servers and tools write. open_page: is given each report. etcd_members: as
-    `local_session` takes it (here only).
+    wrong. verbose: what local servers and tools write. open_page: is given each report. etcd_members: as in `Wishes`
+    (here only).
     """
 
     out: Path
@@ -229,7 +230,7 @@ def run_here(paths: Paths, plans: Sequence[Plan], options: Options, console: Con
         refuse_on_emulator(plan, "the local emulator")
     notify = partial(console.print, **AS_IT_IS)
     logs = following_logs(paths.logs, notify) if options.verbose else nullcontext()
-    with logs, local_session(paths, notify, options.etcd_members) as session:
+    with logs, local_session(paths, notify, Wishes(options.etcd_members, stores_on_demand(plans))) as session:
         return Runner(session.stack, options, LOCAL, console, output, session, paths).run_all(plans)
 
 

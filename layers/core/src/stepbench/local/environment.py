@@ -12,6 +12,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -40,8 +41,11 @@ EMULATOR, CLOCK, ETCD, POSTGRESQL = "emulator", "clock-reference", "etcd", "post
 REDIS, REDIS_TLS, REFERENCE = "redis", "redis_tls", "reference"
 POSTGRESQL_TLS = "postgresql_tls"
 LOCAL_STORES = (ETCD, POSTGRESQL, POSTGRESQL_TLS, REDIS, REDIS_TLS, REFERENCE)
+CASSANDRA, CASSANDRA_CONTROL = "cassandra", "cassandra-control"
+ON_DEMAND = (CASSANDRA,)
+"""Stores that take too long to start, and too much memory, for those who do not need them."""
 _CERTIFICATES, AUTHORITY = "certificates", "authority.crt"
-_MODULES = {REDIS: "valkey", REDIS_TLS: "valkey", POSTGRESQL_TLS: "postgresql"}
+_MODULES = {REDIS: "valkey", REDIS_TLS: "valkey", POSTGRESQL_TLS: "postgresql", CASSANDRA: "cassandra.supervised"}
 """Modules that start a store under another name than theirs."""
 
 
@@ -52,8 +56,19 @@ def is_up(paths: Paths) -> bool:
     return state.runs() and emulator is not None and answers(emulator.endpoint)
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """What an environment is to have: so many members of etcd (None: what runs, or else one), and stores on demand."""
+
+    etcd_members: int | None = None
+    on_demand: frozenset[str] = frozenset()
+
+
+NO_WISHES = Wishes()
+
+
 def up(
-    paths: Paths, notify: Notify, deploy: Callable[[EnvironmentState], str], etcd_members: int | None = None
+    paths: Paths, notify: Notify, deploy: Callable[[EnvironmentState], str], wishes: Wishes = NO_WISHES
 ) -> EnvironmentState:
     """
     Start what is not running, and deploy.
@@ -62,21 +77,24 @@ def up(
         paths: of this environment.
         notify: for progress.
         deploy: given the running servers, deploys the stack, unless nothing has changed, and returns its name.
-        etcd_members: how many there are to be; None leaves those that run, or else starts one.
+        wishes: what there is to be; more that runs already is left.
 
     Raises:
         LocalEnvironmentError: emulator or clock reference do not start, or the stack cannot be deployed. Nothing is
             left running then.
     """
     state = read_state(paths.home)
-    if not (is_up(paths) and _has_members(state, etcd_members) and _has_emulator(state)):
+    if not (is_up(paths) and _has_members(state, wishes.etcd_members) and _has_emulator(state)):
         for text in ended_since(state):
             notify(text)
         down(paths)
         state = EnvironmentState()
     try:
         if not state.complete:
-            state = _start(paths, notify, etcd_members or 1)
+            state = _start(paths, notify, wishes.etcd_members or 1)
+        for name in sorted(wishes.on_demand):
+            if state.server(name) is None:
+                state = _start_one(name, paths, notify, state)
         state = state.model_copy(update={"stack": deploy(state), "complete": True})
         write_state(paths.home, state)
     except BaseException:
@@ -142,16 +160,27 @@ def _start(paths: Paths, notify: Notify, etcd_members: int) -> EnvironmentState:
     clock_pid, reference = start_clock_reference(paths.logs)
     state = _record_server(paths, state, running_server(CLOCK, "SNTP", reference, (clock_pid,)))
     for name in LOCAL_STORES:
-        notify(f"starting {name}")
-        try:
-            stores = start_store(name, paths, emulator.endpoint, etcd_members)
-        except LocalEnvironmentError as error:
-            notify(f"{name} is skipped: {error}")
-            state = state.model_copy(update={"skipped": {**state.skipped, name: str(error)}})
-        else:
-            for store in stores:
-                server = running_server(store.name, store.version, store.endpoint, store.pids)
-                state = _record_server(paths, state, server)
+        state = _start_one(name, paths, notify, state, etcd_members)
+    return state
+
+
+def _start_one(
+    name: str, paths: Paths, notify: Notify, state: EnvironmentState, etcd_members: int = 1
+) -> EnvironmentState:
+    """Start a store and note it, or why it cannot start."""
+    takes = " (as released; that takes half a minute and more)" if name in ON_DEMAND else ""
+    notify(f"starting {name}{takes}")
+    emulator = state.server(EMULATOR)
+    skipped = {store: reason for store, reason in state.skipped.items() if store != name}
+    try:
+        stores = start_store(name, paths, emulator.endpoint if emulator else "", etcd_members)
+    except LocalEnvironmentError as error:
+        notify(f"{name} is skipped: {error}")
+        return state.model_copy(update={"skipped": {**skipped, name: str(error)}})
+    state = state.model_copy(update={"skipped": skipped})
+    for store in stores:
+        server = running_server(store.name, store.version, store.endpoint, store.pids)
+        state = _record_server(paths, state, server)
     return state
 
 
@@ -182,8 +211,11 @@ def start_store(name: str, paths: Paths, lambda_endpoint: str, etcd_members: int
                 return cluster
             case "etcd":
                 store = module.start_etcd(directory)
+            case "cassandra":
+                node_and_control: tuple[LocalStore, ...] = module.start_supervised(directory, paths)
+                return node_and_control
             case _:
-                message = f"no {name} can be started here; the stores are {', '.join(LOCAL_STORES)}"
+                message = f"no {name} can be started here; the stores are {', '.join((*LOCAL_STORES, *ON_DEMAND))}"
                 raise LocalEnvironmentError(message)
     except (OSError, subprocess.SubprocessError) as error:
         raise LocalEnvironmentError(str(error)) from error

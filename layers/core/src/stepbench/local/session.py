@@ -12,14 +12,18 @@ from stepbench.local.dashboard.background import start_dashboard
 from stepbench.local.deploy import STACK, Deployment, build, deploy, python_runtime, sole
 from stepbench.local.emulator.server import emulator_name, runs_tasks
 from stepbench.local.environment import (
+    CASSANDRA,
+    CASSANDRA_CONTROL,
     CLOCK,
     EMULATOR,
     ETCD,
+    NO_WISHES,
     POSTGRESQL,
     POSTGRESQL_TLS,
     REDIS,
     REDIS_TLS,
     REFERENCE,
+    Wishes,
     down,
     find_authority,
     is_up,
@@ -100,13 +104,15 @@ def parameters(
         "RedisEndpoint": servers.get(REDIS, ""),
         "RedisTlsEndpoint": servers.get(REDIS_TLS, ""),
         "TlsAuthority": str(authority or ""),
+        "CassandraEndpoint": servers.get(CASSANDRA, ""),
+        "CassandraControl": servers.get(CASSANDRA_CONTROL, ""),
         "ReferenceEndpoint": servers.get(REFERENCE, ""),
         "AllowCustomEndpoints": "true",
         **metric_parameters(state),
     }
 
 
-def bring_up(paths: Paths, notify: Notify, etcd_members: int | None = None) -> EnvironmentState:
+def bring_up(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) -> EnvironmentState:
     """
     Build, start and deploy; what is done already is left as it is, unless etcd is to have another number of members.
 
@@ -117,10 +123,10 @@ def bring_up(paths: Paths, notify: Notify, etcd_members: int | None = None) -> E
     notify("building (the first time takes minutes, later only what has changed)")
     # One build directory serves all environments of a clone, and it must not change until it is deployed.
     with sole(paths.build, notify):
-        return _build_and_start(paths, runtime, notify, etcd_members)
+        return _build_and_start(paths, runtime, notify, wishes)
 
 
-def _build_and_start(paths: Paths, runtime: str, notify: Notify, etcd_members: int | None) -> EnvironmentState:
+def _build_and_start(paths: Paths, runtime: str, notify: Notify, wishes: Wishes) -> EnvironmentState:
     built = build(paths, runtime)
 
     def deploy_to(state: EnvironmentState) -> str:
@@ -131,7 +137,7 @@ def _build_and_start(paths: Paths, runtime: str, notify: Notify, etcd_members: i
         deploy(Deployment(paths, _endpoint(state), found), built)
         return STACK
 
-    return up(paths, notify, deploy_to, etcd_members)
+    return up(paths, notify, deploy_to, wishes)
 
 
 def open_session(state: EnvironmentState) -> LocalSession:
@@ -142,11 +148,9 @@ def open_session(state: EnvironmentState) -> LocalSession:
 
 
 @contextlib.contextmanager
-def local_session(paths: Paths, notify: Notify, etcd_members: int | None = None) -> Iterator[LocalSession]:
+def local_session(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) -> Iterator[LocalSession]:
     """
-    Yield the session of an environment that is up; take it down at the end unless it was up before.
-
-    etcd gets so many members; None leaves those that run, or else starts one.
+    Yield the session of an environment that is up with what is wished; take it down at the end if it was not before.
 
     A run that was abandoned half stopped, or not torn down, ends the environment in any case: only so is nothing left.
     One whose results could not be fetched keeps it in any case: it has the only copy.
@@ -159,7 +163,7 @@ def local_session(paths: Paths, notify: Notify, etcd_members: int | None = None)
         _end_killed_run(occupancy, paths, notify)
         occupancy.begin(warm=warm)
         try:
-            yield open_session(bring_up(paths, notify, etcd_members))
+            yield open_session(bring_up(paths, notify, wishes))
         except (RunAbandonedError, NotFetchedError) as error:
             warm = isinstance(error, NotFetchedError)
             raise
@@ -186,16 +190,16 @@ def fetch_kept(paths: Paths, run_id: str, out: Path) -> Path | None:
         return fetch(runs, run_id, out) if known else None
 
 
-def start_environment(paths: Paths, notify: Notify, etcd_members: int | None = None) -> tuple[EnvironmentState, str]:
+def start_environment(paths: Paths, notify: Notify, wishes: Wishes = NO_WISHES) -> tuple[EnvironmentState, str]:
     """
-    Bring the environment up for `stepbench up`, and leave it so; `etcd_members` as in `local_session`.
+    Bring the environment up for `stepbench up`, and leave it so.
 
     Returns:
         Its state, and the dashboard's address.
     """
     with occupied(paths.home) as occupancy:
         _end_killed_run(occupancy, paths, notify)
-        return bring_up(paths, notify, etcd_members), start_dashboard(paths)
+        return bring_up(paths, notify, wishes), start_dashboard(paths)
 
 
 def stop_environment(paths: Paths) -> list[str]:

@@ -6,18 +6,30 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.target import DynamoDbTarget, PostgresqlTarget, RedisTarget, target_models
-from stepbench.local.environment import ETCD, LOCAL_STORES, POSTGRESQL, POSTGRESQL_TLS, REDIS, REDIS_TLS, REFERENCE
+from stepbench.local.environment import (
+    CASSANDRA,
+    ETCD,
+    LOCAL_STORES,
+    ON_DEMAND,
+    POSTGRESQL,
+    POSTGRESQL_TLS,
+    REDIS,
+    REDIS_TLS,
+    REFERENCE,
+)
+from stepbench.planning import expanded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from stepbench.contracts.plan import AnyTrial
+    from stepbench.contracts.plan import AnyTrial, Plan
 
 NO_DYNAMODB_TLS = "the emulator's DynamoDB speaks plain HTTP; run it on AWS, give target.endpoint, or remove target.tls"
 NO_CLUSTER = "no cluster runs here; give target.endpoint, or set target.cluster to false"
 EMULATED = "emulated; latencies are the emulator's"
 NOTES = {
     "dsql": "skipped: AWS only; quick-sql stands in, on PostgreSQL with TLS",
+    CASSANDRA: "real: Cassandra from Maven's jars, started for plans that name it, or by `stepbench up --cassandra`",
     REFERENCE: "calibrates Stepbench (delays known); no store under test",
 }
 WHEELS = {
@@ -77,7 +89,13 @@ def store_list() -> tuple[StoreRow, ...]:
 
 def is_started_here(store: str) -> bool:
     """Tell whether the embedded run starts a server of the store, or has an emulator of it."""
-    return store in LOCAL_STORES or not target_models()[store].needs_endpoint
+    return store in (*LOCAL_STORES, *ON_DEMAND) or not target_models()[store].needs_endpoint
+
+
+def stores_on_demand(plans: Sequence[Plan]) -> frozenset[str]:
+    """Return the stores that plans need here, and that are started for nothing else."""
+    targets = [trial.plan.target for plan in plans for trial in expanded(plan)]
+    return frozenset(target.store for target in targets if target.endpoint is None).intersection(ON_DEMAND)
 
 
 def _what_is_here(store: str) -> str:

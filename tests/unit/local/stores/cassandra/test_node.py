@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stepbench.errors import LocalEnvironmentError
-from stepbench.local.stores.cassandra import start_cassandra
+from stepbench.local.stores.cassandra.node import start_cassandra
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def test_missing_jars_are_told_with_what_fetches_them(tmp_path: Path) -> None:
-    """`make run` does not fetch them."""
-    with pytest.raises(LocalEnvironmentError, match=r"make \.stepbench/cassandra/\.ready"):
+    """`stepbench` fetches them for a run, and the program beside it does not."""
+    with pytest.raises(LocalEnvironmentError, match="make setup-cassandra"):
         start_cassandra(tmp_path / "data", jars=tmp_path / "jars")
     assert not (tmp_path / "data").exists()
 
