@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import psycopg
 from stepbench.contracts.identity import trial_tag
 from stepbench.local.emulator.server import DECISIONS
 from stepbench.local.stack import BENCHMARK, TRIAL, Stack, local_stack
-from stepbench.local.state import EnvironmentState, read_state
+from stepbench.local.state import EnvironmentState, Server, read_state
 from stepbench.records.storage import layout
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +32,7 @@ STEPBENCH = Path(sys.executable).with_name("stepbench")
 UP_LIMIT_S, RUN_LIMIT_S, MOMENT_LIMIT_S = 420, 240, 200
 """Beside two other environments on a busy machine; no test is decided by them but one that waits in vain."""
 REST_S = 20
+POLL_S = 0.2
 TASKS = 2
 """So many tasks there is room for."""
 GONE = "its server has ended"
@@ -96,7 +98,10 @@ class Deployment:
     @property
     def stack(self) -> Stack:
         """Return the deployed stack."""
-        return local_stack(self.state.stack, self.endpoint("emulator"))
+        state = self.state
+        emulator = state.server("emulator")
+        assert emulator is not None
+        return _stack_of(state.stack, emulator)
 
     def abort(self) -> None:
         """Stop the one running execution as from the console: nothing is caught, no function is stopped."""
@@ -165,6 +170,12 @@ class Deployment:
         return self.inventory()
 
 
+@lru_cache(maxsize=4)
+def _stack_of(name: str, emulator: Server) -> Stack:
+    """Return the stack on an emulator, once: its clients take as long as what is asked of them, and are asked often."""
+    return local_stack(name, emulator.endpoint)
+
+
 def finish(process: subprocess.Popen[str], limit_s: float = RUN_LIMIT_S) -> Finished:
     """Await a command."""
     stdout, stderr = process.communicate(timeout=limit_s)
@@ -177,7 +188,7 @@ def wait_for(condition: Callable[[], object], limit_s: float = MOMENT_LIMIT_S) -
     while time.monotonic() < deadline:
         if condition():
             return True
-        time.sleep(0.1)
+        time.sleep(POLL_S)
     return False
 
 

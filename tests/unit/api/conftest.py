@@ -85,6 +85,11 @@ class Api:
 
     def call(self, method: str, path: str, body: Any = None, *, caller: str = ANNA, **more: Any) -> Answer:  # noqa: ANN401
         """Send a request; `query`, `headers` and `encoded` may be given."""
+        found = self.answer(method, path, body, caller=caller, **more)
+        return Answer(found["statusCode"], _decoded(found), found.get("headers", {}))
+
+    def answer(self, method: str, path: str, body: Any = None, *, caller: str = ANNA, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Return the function's answer as API Gateway gets it."""
         query, headers = more.get("query", {}), more.get("headers", {})
         text = body if isinstance(body, str) or body is None else json.dumps(body)
         http = {"method": method, "path": path, "sourceIp": "127.0.0.1", "userAgent": "test", "protocol": "HTTP/1.1"}
@@ -104,8 +109,8 @@ class Api:
         }
         lambda_context: Any = SimpleNamespace(aws_request_id="lambda-1", function_name="HttpApi")
         function = datasets if path.startswith("/datasets/") else app  # as the template's routes have it
-        found = function.answer(event, lambda_context, self.memory.services)
-        return Answer(found["statusCode"], _decoded(found), found.get("headers", {}))
+        answer: dict[str, Any] = function.answer(event, lambda_context, self.memory.services)
+        return answer
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from stepbench.errors import LocalEnvironmentError
+from stepbench.local.archives import PACKED, pack_layers
 from stepbench.local.processes import log_tail, spawn, terminate
 from stepbench.local.stack import REGION, local_client
 
@@ -114,6 +115,7 @@ def build(paths: Paths, runtime: str, template: str = "template.yaml") -> str:
     arguments += ["--cached", "--cache-dir", paths.build / "cache", "--base-dir", paths.root]
     arguments += _overrides(paths, {"PythonRuntime": runtime})
     run_sam(paths, [str(argument) for argument in arguments], timeout_s=BUILD_S, account=emulator_account(NOWHERE))
+    pack_layers(paths.build / "artefacts", paths.build / "archives")
     stamp.write_text(wanted)
     return wanted
 
@@ -138,16 +140,18 @@ def deploy(deployment: Deployment, built: str) -> bool:
         return False
     stamp.unlink(missing_ok=True)
     local_client("s3", deployment.endpoint).create_bucket(Bucket=ARTIFACTS)
-    arguments = deploy_arguments(deployment.paths, deployment.stack, deployment.parameters, ARTIFACTS)
+    arguments = deploy_arguments(deployment.paths, deployment.stack, deployment.parameters, ARTIFACTS, PACKED)
     run_sam(deployment.paths, arguments, timeout_s=DEPLOY_S, account=emulator_account(deployment.endpoint))
     stamp.write_text(mark)
     return True
 
 
-def deploy_arguments(paths: Paths, stack: str, parameters: Mapping[str, str], bucket: str) -> list[str]:
+def deploy_arguments(
+    paths: Paths, stack: str, parameters: Mapping[str, str], bucket: str, template: str = "template.yaml"
+) -> list[str]:
     """Return what makes SAM CLI deploy the last build without a question; artefacts go to the bucket."""
     return [
-        *("deploy", "--template-file", str(paths.build / "artefacts" / "template.yaml")),
+        *("deploy", "--template-file", str(paths.build / "artefacts" / template)),
         *("--stack-name", stack, "--s3-bucket", bucket),
         *("--capabilities", "CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"),
         *("--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar"),
