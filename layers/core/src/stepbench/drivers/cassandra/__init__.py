@@ -1,4 +1,4 @@
-"""Cassandra and ScyllaDB: operations; the configuration of a Cassandra node that is the stack's own."""
+"""Cassandra and ScyllaDB: operations, blobs; the configuration of a Cassandra node that is the stack's own."""
 
 from __future__ import annotations
 
@@ -23,4 +23,5 @@ ROOM = StoreRoom(
     lease=lambda _spec, settings: settings.cassandra_endpoint,
     operations=deferred("stepbench.drivers.cassandra.operations:CassandraOperations"),
     tuning=_tuning,
+    blobs=deferred("stepbench.drivers.cassandra.blobs:CassandraBlobs"),
 )
