@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from stepbench.contracts.dataflow import MAX_TASKS
 from stepbench.contracts.dataflow_rows import RunDataflowInput
 from stepbench.contracts.identity import (
     CANARY_PHASE,
@@ -54,6 +55,8 @@ _GET = action_form("GetItem")
 _ARN = re.compile(rb'"executionArn"\s*:\s*"([^"]+)"')
 END_POLL_S = 0.2
 """What a client of a closed loop may learn later of an execution's end; no latency has it in it."""
+EMULATED_AT_ONCE = 16
+"""Tasks of a level where all their sandboxes, of some 60 MB each, share a machine with the emulator."""
 _STOP_FOR_NS = 20_000_000_000
 _GONE = "ExecutionDoesNotExist"
 
@@ -164,7 +167,9 @@ class DataflowDriver:
         """Return what executions of a phase are given, all but for the event; a canary has nothing to do but end."""
         plan, ref = self._spec.offered, self._spec.ref
         dag = plan.dag_of(plan.phases[phase]) if phase != CANARY_PHASE else plan.dags[0]
-        levels = levels_of(dag, self._settings.results_bucket, lambda level: layout.dag_level_key(ref, dag.name, level))
+        most = EMULATED_AT_ONCE if self._settings.emulator else MAX_TASKS
+        key_of = partial(layout.dag_level_key, ref, dag.name)
+        levels = levels_of(dag, self._settings.results_bucket, key_of, most)
         event = EventId(ref.tag, phase, 0, 0, 0, 0).text()
         return RunDataflowInput(ref=ref, event=event, dag=dag.name, levels=() if phase == CANARY_PHASE else levels)
 
