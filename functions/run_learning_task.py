@@ -1,4 +1,4 @@
-"""Task `RunLearningTask`: `RunTask` with the libraries of the application `learning`. On the measured path: nothing decorates it."""
+"""Task `RunLearningTask`: `RunTask` with other libraries. On the measured path: nothing decorates it."""
 
 from __future__ import annotations
 

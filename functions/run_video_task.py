@@ -1,4 +1,4 @@
-"""Task `RunVideoTask`: `RunTask` with the libraries of the application `video`. On the measured path: nothing decorates it."""
+"""Task `RunVideoTask`: `RunTask` with other libraries. On the measured path: nothing decorates it."""
 
 from __future__ import annotations
 

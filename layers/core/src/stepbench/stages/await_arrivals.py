@@ -24,8 +24,8 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
     """
     Look for a moment; Step Functions waits and calls again until `done`.
 
-    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back; of operations nothing, and
-    no execution of a DAG that has failed.
+    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back; of operations nothing. No
+    execution of a DAG that has failed is waited for.
 
     Counters are compared first, which costs little. Only when they could be enough (they include canaries,
     duplicates, and what a filter let pass that it should not), or the time seems up, are the records themselves joined.

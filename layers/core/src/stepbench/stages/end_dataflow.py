@@ -15,7 +15,7 @@ from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.formats.t4 import Entry, pack
 from stepbench.stages.receive_events import open_receiver, read_clock
-from stepbench.stages.task_place import TaskPlace
+from stepbench.stages.task_place import open_task_place
 from stepbench.workload.topology import all_objects, object_key
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.identity import EventId
     from stepbench.contracts.plan import TrialSpec
     from stepbench.stages.receive_events import Receiver
+    from stepbench.stages.task_place import TaskPlace
 
 _CAUSE_CHARS = 2_000
 
@@ -39,7 +40,7 @@ class EndSandbox:
 
 def open_end_sandbox(environ: Mapping[str, str], imported_ns: int) -> EndSandbox:
     """Open a sandbox whose handler was loaded at `imported_ns`; it connects when there is something to store."""
-    place = TaskPlace(environ)
+    place = open_task_place(environ)
     return EndSandbox(open_receiver(environ, imported_ns), place)
 
 

@@ -23,7 +23,7 @@ from stepbench.dataflow.sandbox import Sandbox
 from stepbench.errors import RecordsUnavailableError, TaskFailedError, TrialCancelledError
 from stepbench.records.storage import layout
 from stepbench.records.storage.receiver_paths import open_table
-from stepbench.stages.task_place import TaskPlace
+from stepbench.stages.task_place import open_task_place
 from stepbench.wire.http1.blocking import RetryLimits
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow_rows import RunTaskInput, TaskItem, TaskRow
     from stepbench.contracts.plan import TrialSpec
     from stepbench.dataflow.sandbox import Invocation
-    from stepbench.records.storage.receiver_paths import ReceiverTable
+    from stepbench.stages.task_place import Table, TaskPlace
 
 LOOK_S = 1.0
 LOOK_PATIENCE = RetryLimits(attempts=1, connect_s=1, answer_s=1, whole_s=2)
@@ -47,9 +47,7 @@ class TaskSandbox:
     flags: a table of its own for the thread on the side. end: ends the process.
     """
 
-    def __init__(
-        self, sandbox: Sandbox, place: TaskPlace, flags: ReceiverTable, end: Callable[[int], Any] = os._exit
-    ) -> None:
+    def __init__(self, sandbox: Sandbox, place: TaskPlace, flags: Table, end: Callable[[int], Any] = os._exit) -> None:
         self.memory = sandbox
         self.place = place
         self.flags = flags
@@ -58,7 +56,7 @@ class TaskSandbox:
 
 def open_task_sandbox(environ: Mapping[str, str], imported_ns: int) -> TaskSandbox:
     """Open a sandbox whose handler was loaded at `imported_ns`."""
-    place, flags = TaskPlace(environ), open_table(environ, LOOK_PATIENCE)
+    place, flags = open_task_place(environ), open_table(environ, LOOK_PATIENCE)
     return TaskSandbox(Sandbox(environ, imported_ns), place, flags)
 
 
@@ -135,7 +133,7 @@ class Lookout:
     A table that does not answer is no reason to stop: the row has its own way out.
     """
 
-    def __init__(self, table: ReceiverTable, item: TaskItem, *, look_s: float = LOOK_S) -> None:
+    def __init__(self, table: Table, item: TaskItem, *, look_s: float = LOOK_S) -> None:
         self._table = table
         self._tag = item.ref.tag
         self._who = f"task#{item.event}#{item.stage}#{item.index}"

@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow import Dag
     from stepbench.contracts.plan import TrialRef
     from stepbench.drivers.blobs import BlobStore
+    from stepbench.drivers.protocol import BuildBlobs
     from stepbench.records.storage.receiver_paths import ReceiverBucket, ReceiverTable
+    from stepbench.records.storage.run_store import RunStore
+    from stepbench.records.storage.trial_table import TrialTable
     from stepbench.settings import Settings
+
+    Table = ReceiverTable | TrialTable
+    Bucket = ReceiverBucket | RunStore
 
 T = TypeVar("T")
 PATIENCE = RetryLimits(attempts=4, connect_s=3, answer_s=60, whole_s=120)
@@ -39,12 +45,12 @@ class TaskPlace:
     """
 
     def __init__(
-        self, environ: Mapping[str, str], table: ReceiverTable | None = None, bucket: ReceiverBucket | None = None
+        self, environ: Mapping[str, str], table: Table, bucket: Bucket, build: BuildBlobs = build_blobs
     ) -> None:
         self.environ = environ
-        self.table = table or open_table(environ, PATIENCE)
-        self.bucket = bucket or open_bucket(environ, PATIENCE)
-        self.rows = DagRows(self.table)
+        self.rows = DagRows(table)
+        self._bucket = bucket
+        self._build = build
         self._settings: Settings | None = None
         self._specs: dict[str, TrialSpec] = {}
         self._store: tuple[str, BlobStore] | None = None
@@ -67,7 +73,7 @@ class TaskPlace:
     def trial(self, ref: TrialRef) -> TrialSpec:
         """Return a trial's specification, read once. Raises RecordsUnavailableError."""
         if ref.tag not in self._specs:
-            body = self.bucket.get_bytes(layout.trial_key(ref, "trial.json"))
+            body = self._bucket.get_bytes(layout.trial_key(ref, "trial.json"))
             while len(self._specs) >= _SPECS:
                 del self._specs[next(iter(self._specs))]
             self._specs[ref.tag] = TrialSpec.model_validate_json(body)
@@ -79,7 +85,7 @@ class TaskPlace:
             if self._store is not None:
                 await self._store[1].close()
             self._is_open = False
-            self._store = spec.tag, build_blobs(spec, self.settings, SystemClock())
+            self._store = spec.tag, self._build(spec, self.settings, SystemClock())
         return self._store[1]
 
     async def open_store(self, spec: TrialSpec) -> BlobStore:
@@ -96,4 +102,9 @@ class TaskPlace:
 
     def read_input(self, ref: TrialRef, dag: Dag) -> bytes:
         """Read a DAG's input. Raises RecordsUnavailableError."""
-        return self.bucket.get_bytes(layout.dag_input_key(ref, dag.name))
+        return self._bucket.get_bytes(layout.dag_input_key(ref, dag.name))
+
+
+def open_task_place(environ: Mapping[str, str]) -> TaskPlace:
+    """Open the place of a sandbox with the environment of a Lambda function."""
+    return TaskPlace(environ, open_table(environ, PATIENCE), open_bucket(environ, PATIENCE))
