@@ -42,7 +42,7 @@ from stepbench.load.timer import best_timer
 from stepbench.local.processes import terminate
 from stepbench.local.stores.valkey import start_valkey
 from stepbench.model.result import Outcome
-from stepbench.stages.services import run_measuring
+from stepbench.stages.event_loop import run_measuring
 from stepbench.stats.quantiles import quantile
 from stepbench.workload.arrivals import think_times_ns
 

@@ -30,7 +30,7 @@ from stepbench.load.timer import best_timer
 from stepbench.local.processes import terminate
 from stepbench.model.result import Outcome
 from stepbench.settings import Settings
-from stepbench.stages.services import run_measuring
+from stepbench.stages.event_loop import run_measuring
 from stepbench.workload.choices import ClientStream
 from stepbench.workload.operations import ClientOperations, Contents
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MACHINES = ("benchmark", "trial")
+MACHINES = ("benchmark", "trial", "dataflow")
 LAMBDA_INVOKE = "arn:${Partition}:states:::lambda:invoke"
 
 
@@ -90,7 +90,7 @@ def load_machine(name: str) -> Machine:
 
 @pytest.fixture(params=MACHINES)
 def machine(request: pytest.FixtureRequest) -> Machine:
-    """Return each of the two machines in turn."""
+    """Return each of the machines in turn."""
     return load_machine(request.param)
 
 
@@ -98,6 +98,12 @@ def machine(request: pytest.FixtureRequest) -> Machine:
 def trial() -> Machine:
     """Return the trial machine."""
     return load_machine("trial")
+
+
+@pytest.fixture
+def dataflow() -> Machine:
+    """Return the machine that runs DAGs."""
+    return load_machine("dataflow")
 
 
 @pytest.fixture

@@ -48,6 +48,8 @@ class Scenario:
     with_items: bool = True
     load_from: str = "lambda"
     seeds: bool = False
+    inputs: tuple[str, ...] = ()
+    """Makers of inputs of DAGs."""
     platforms: tuple[str, ...] = ()
     """Of items that are transfers in place of writers' slices; an empty one is a slice."""
     refresh: bool = False
@@ -58,7 +60,8 @@ class Scenario:
         """Return the scenario as the fakes read it."""
         children = [child.document() for child in self.children]
         told = {"id": self.id, "fail": self.fail, "lanes": self.lanes, "unneeded": self.unneeded}
-        return {**told, "hold": self.hold, "bucket": BUCKET, "children": children, "seeds": self.seeds}
+        more = {"children": children, "seeds": self.seeds, "inputs": self.inputs}
+        return {**told, "hold": self.hold, "bucket": BUCKET, **more}
 
     def ref(self) -> dict[str, Any]:
         """Return the reference of the scenario's only trial."""
@@ -229,7 +232,9 @@ def _furnish(endpoint: str, journal: Journal) -> Lab:
     lab = replace(lab, task_definition=_define_task(lab))
     lab.aws("s3").create_bucket(Bucket=BUCKET)
     lab.aws("dynamodb").create_table(TableName=TABLE, **RESULTS_TABLE)
-    definitions = {name: (ROOT / f"statemachines/{name}.asl.json").read_text() for name in ("trial", "benchmark")}
+    definitions = {
+        name: (ROOT / f"statemachines/{name}.asl.json").read_text() for name in ("trial", "benchmark", "dataflow")
+    }
     for name in sorted(set(re.findall(r"\$\{(\w+)FunctionArn\}", "".join(definitions.values())))):
         create_function(lab, name)
     for name, definition in definitions.items():

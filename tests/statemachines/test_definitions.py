@@ -18,7 +18,7 @@ from cfnlint.api import lint_all  # type: ignore[import-untyped] # it has none
 from tests.statemachines.conftest import substituted
 
 from stepbench import errors
-from stepbench.contracts import run_tasks, tasks, transfer_rows
+from stepbench.contracts import dataflow_rows, run_tasks, tasks, transfer_rows
 from stepbench.contracts.identity import ANY_ATTEMPT
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.transfer import LONGEST_PROCESS_S, SOURCES, START_S
@@ -274,8 +274,9 @@ def test_no_polling_loop_comes_near_the_history_limit(trial: Machine) -> None:
 
 
 def _model(state: State, suffix: str) -> type[BaseModel]:
-    name = f"{state.name}{suffix}"
-    (model,) = {getattr(room, name) for room in (run_tasks, tasks, transfer_rows) if hasattr(room, name)}
+    name = re.sub("^(Run|Make)(Wide)?(Video|Learning)?(Task|Input)$", r"\1\4", state.name) + suffix
+    rooms = (dataflow_rows, run_tasks, tasks, transfer_rows)
+    (model,) = {getattr(room, name) for room in rooms if hasattr(room, name)}
     found: type[BaseModel] = model
     return found
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.statemachines.conftest import MACHINES, load_machine
 
-from stepbench.contracts import custom_resource, run_tasks, tasks, transfer_rows
+from stepbench.contracts import custom_resource, dataflow_rows, run_tasks, tasks, transfer_rows
 from stepbench.records.formats.deliveries import parse_delivery
 
 ROOT = Path(__file__).parents[2]
@@ -19,15 +19,27 @@ NO_STATES = {"BootstrapDsql", "CheckClock", "DropResults", "ReceiveEvents", "Swe
 """Entry points that are no states; they follow the same pattern."""
 API = {"HttpApi": "api/app.py", "ReportDataset": "api/datasets.py"}
 """Entry points that are a room: `functions/http_api.py` calls `stepbench/api/app.py`."""
-UNDECORATED = {"check_clock", "receive_events", "run_transfer", "run_writer", "watch_changes"}
+UNDECORATED = {
+    *("check_clock", "end_dataflow", "receive_events", "run_transfer", "run_writer", "watch_changes"),
+    *("run_task", "run_video_task", "run_learning_task"),
+}
 """On the measured path."""
-GIVEN = {"RunTransfer": "Sandbox"}
+GIVEN = {"RunTransfer": "Sandbox", "RunTask": "TaskSandbox", "EndDataflow": "EndSandbox"}
 """What a stage is given in place of services, which would bring boto3 into a process that has 64 MiB."""
+LIBRARIES = ("Video", "Learning")
+"""Variants of functions that run applications' code: they differ in their layers, and share a stage."""
 PACKAGE = ROOT / "layers/core/src/stepbench"
 
 
 def _lambda_states() -> dict[str, dict[str, Any]]:
-    return {state.name: state.definition for name in MACHINES for state in load_machine(name).tasks()}
+    """Return states by their functions' names, which those of a wide level share: a machine has no name twice."""
+    states = (state for name in MACHINES for state in load_machine(name).tasks())
+    return {state.name.replace("RunWide", "Run"): state.definition for state in states}
+
+
+def _stage(name: str) -> str:
+    """Return the name of the stage that a function calls: that of its variants, too."""
+    return re.sub(f"^(Run|Make)({'|'.join(LIBRARIES)})", r"\1", name)
 
 
 def _snake(name: str) -> str:
@@ -40,12 +52,12 @@ NAMES = sorted({*_lambda_states(), *NO_STATES})
 @pytest.mark.parametrize("name", NAMES)
 def test_one_name_everywhere(name: str) -> None:
     """A newcomer finds the room for a change by the name in the console's graph."""
-    module = _snake(name)
+    module, stage = _snake(name), _snake(_stage(name))
     places = (
         f"functions/{module}.py",
-        f"layers/core/src/stepbench/stages/{module}.py",
+        f"layers/core/src/stepbench/stages/{stage}.py",
         f"events/tasks/{module}.json",
-        f"tests/unit/stages/test_{module}.py",
+        f"tests/unit/stages/test_{stage}.py",
     )
     assert [place for place in places if not (ROOT / place).is_file()] == []
 
@@ -65,8 +77,8 @@ def test_there_is_no_handler_or_sample_event_without_a_name(folder: str) -> None
 @pytest.mark.parametrize("name", sorted(set(NAMES) - {"ReceiveEvents"}))
 def test_the_sample_event_is_a_valid_input(name: str) -> None:
     """`sam local invoke -e` with it gets past the handler."""
-    rooms = (custom_resource, run_tasks, tasks, transfer_rows)
-    (model,) = {getattr(room, f"{name}Input") for room in rooms if hasattr(room, f"{name}Input")}
+    rooms, contract = (custom_resource, dataflow_rows, run_tasks, tasks, transfer_rows), f"{_stage(name)}Input"
+    (model,) = {getattr(room, contract) for room in rooms if hasattr(room, contract)}
     document = (ROOT / f"events/tasks/{_snake(name)}.json").read_text()
     assert set(model.model_validate_json(document).model_dump()) >= set(json.loads(document))
 
@@ -89,17 +101,24 @@ def test_the_apis_handlers_are_thin_too(name: str, room: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_handlers_are_thin_and_only_measured_ones_are_undecorated(name: str) -> None:
     """Handlers translate, stages decide; and no decorator's time is part of a latency."""
-    stage = _snake(name)
-    handler = ast.parse((ROOT / f"functions/{stage}.py").read_text()).body[-1]
+    module, stage = _snake(name), _snake(_stage(name))
+    handler = ast.parse((ROOT / f"functions/{module}.py").read_text()).body[-1]
     if isinstance(handler, ast.FunctionDef):  # it stamps t4 itself
         assert (handler.name, handler.decorator_list, len(handler.body) <= 4) == ("handler", [], True)
-        assert stage in UNDECORATED
+        assert module in UNDECORATED
     else:
-        made = f"stage_handler({stage}, {name}Input)"
-        assert ast.unparse(handler) == f"handler = {made if stage in UNDECORATED else f'observed({made})'}"
+        made = f"stage_handler({stage}, {_stage(name)}Input)"
+        assert ast.unparse(handler) == f"handler = {made if module in UNDECORATED else f'observed({made})'}"
 
 
-@pytest.mark.parametrize("receiver", ["check_clock", "receive_events"])
+@pytest.mark.parametrize("name", [name for name in NAMES if _stage(name) != name])
+def test_variants_of_a_function_have_the_same_code(name: str) -> None:
+    """What a task is measured by must not depend on its application's libraries."""
+    bodies = [ast.parse((ROOT / f"functions/{_snake(each)}.py").read_text()).body[1:] for each in (name, _stage(name))]
+    assert [ast.unparse(each) for each in bodies[0]] == [ast.unparse(each) for each in bodies[1]]
+
+
+@pytest.mark.parametrize("receiver", ["check_clock", "end_dataflow", "receive_events"])
 def test_t4_is_the_receivers_first_statement(receiver: str) -> None:
     """Everything before it would be measured as the store's latency."""
     tree = ast.parse((ROOT / f"functions/{receiver}.py").read_text())
@@ -111,6 +130,7 @@ def test_t4_is_the_receivers_first_statement(receiver: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(NAMES) - NO_STATES))
 def test_each_stage_is_a_function_of_its_modules_name(name: str) -> None:
     """`stages/run_writer.py` has `run_writer(task: RunWriterInput, services: Services, …) -> RunWriterOutput`."""
+    name = _stage(name)
     tree = ast.parse((PACKAGE / f"stages/{_snake(name)}.py").read_text())
     stage = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == _snake(name))
     taken = [ast.unparse(each.annotation) for each in stage.args.args[:2] if each.annotation]

@@ -14,7 +14,7 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 from tests.samples.templates import ROOT, Json, listed, load_template, statements
-from tests.statemachines.conftest import load_machine
+from tests.statemachines.conftest import MACHINES, State, load_machine
 
 from stepbench.clock_offset import ROUNDS, TIMEOUT_S
 from stepbench.contracts.metric import Metric
@@ -62,7 +62,8 @@ HOLDING_DATA = (
     "AWS::S3::Bucket",
 )
 REGIONAL_S3 = "AWS_S3_US_EAST_1_REGIONAL_ENDPOINT"
-MEASURED = {"CheckClock", "ReceiveEvents", "RunTransfer", "RunWriter", "WatchChanges"}
+TASKS = {"RunTask", "RunVideoTask", "RunLearningTask"}
+MEASURED = {"CheckClock", "EndDataflow", "ReceiveEvents", "RunTransfer", "RunWriter", "WatchChanges", *TASKS}
 OUTLASTING = {"ResultsBucket", "FilesBucket"}
 """As far as CloudFormation goes; the second is emptied and deleted with the stack, unless KeepFiles says otherwise."""
 NAMELESS = {
@@ -179,12 +180,18 @@ def test_results_are_dropped_only_where_that_is_asked_for() -> None:
 
 def test_tasks_time_out_after_their_functions() -> None:
     """The other way round Step Functions would go on while the function still works, or writes."""
-    for machine in ("benchmark", "trial"):
+    for machine in MACHINES:
         for state in load_machine(machine).tasks():
-            assert state.definition["TimeoutSeconds"] > FUNCTIONS[state.name]["Timeout"], state.name
+            timeout_s = FUNCTIONS[_function_of(state)]["Timeout"]
+            assert state.definition["TimeoutSeconds"] > timeout_s, state.name
 
 
-@pytest.mark.parametrize("machine", ["benchmark", "trial"])
+def _function_of(state: State) -> str:
+    """Return which function a state invokes, which a wide level's states share with others."""
+    return str(state.definition["Parameters"]["FunctionName"]).removeprefix("${").removesuffix("FunctionArn}")
+
+
+@pytest.mark.parametrize("machine", MACHINES)
 def test_substitutions_are_those_that_the_machine_uses(machine: str) -> None:
     """One that is missing stays in the definition as text, and fails at run time."""
     used = set(re.findall(r"\$\{(\w+)\}", json.dumps(load_machine(machine).definition)))
@@ -192,12 +199,12 @@ def test_substitutions_are_those_that_the_machine_uses(machine: str) -> None:
     assert set(properties["DefinitionSubstitutions"]) == used
 
 
-@pytest.mark.parametrize("machine", ["benchmark", "trial"])
+@pytest.mark.parametrize("machine", MACHINES)
 def test_a_machine_may_invoke_its_functions_and_no_others(machine: str) -> None:
     """A function that is forgotten here fails on AWS only: the emulator enforces no permissions."""
     properties = _of_type("Serverless::StateMachine")[f"{machine.title()}StateMachine"]
     allowed = [one["Resource"] for one in statements(properties["Policies"], "lambda:InvokeFunction")]
-    wanted = {f"{state.name}Function" for state in load_machine(machine).tasks()}
+    wanted = {f"{_function_of(state)}Function" for state in load_machine(machine).tasks()}
     assert {tuple(resource["Fn::GetAtt"]) for resource in allowed[0]} == {(name, "Arn") for name in wanted}
 
 

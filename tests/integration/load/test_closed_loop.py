@@ -27,7 +27,7 @@ from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
 from stepbench.records.formats.columns import Rows
 from stepbench.settings import Settings
-from stepbench.stages.services import run_measuring
+from stepbench.stages.event_loop import run_measuring
 from stepbench.testing.contracts.trigger_subject import contract_spec
 from stepbench.workload.arrivals import think_times_ns
 from stepbench.workload.choices import Choices, ClientStream, RecordKeys

@@ -117,6 +117,28 @@ def test_the_next_operation_is_due_when_the_last_was_answered_and_the_pause_is_o
     assert since_start(rows.t2_ns) == [35, 52, 71]
 
 
+def test_a_client_that_waits_is_ready_when_it_is_told(clock: FakeClock) -> None:
+    """An execution's start is acknowledged long before its end: counted from there, each next one would be late."""
+
+    class Later:
+        def __init__(self, sequence: int) -> None:
+            self.sequence = sequence
+
+        def send(self, done: Callable[[Result], None]) -> None:
+            now_ns = clock.now_ns()
+            result = Result(now_ns, now_ns + 2 * MS, Outcome.OK)
+            asyncio.get_running_loop().call_later(0.1, done, result)
+
+        def abandon(self) -> None:
+            """See `PendingRequest`."""
+
+    client = Client(0, lambda own: Offer(1, Later(own)), iter(ms(0, 5, 5)), 3, lambda own: 10 + own, waits=True)
+    rows = run_clients(clock, [client])
+    assert since_start(rows.t0_ns) == since_start(rows.t1_ns) == [0, 105, 210]
+    assert since_start(rows.t2_ns) == [2, 107, 212]
+    assert rows.sequence.tolist() == [10, 11, 12]
+
+
 def test_a_stall_is_seen_by_one_operation_a_client_and_hidden_from_the_others(clock: FakeClock) -> None:
     """The open loop's test has 300, 201, 102, 3 ms for the same store: here three of four look like 1 ms."""
     store = MemoryDriver(clock, service_ns=ms(300, 1, 1, 1))

@@ -6,22 +6,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.samples.dags import dataflow_trial
 from tests.samples.services import small_plan
 
+from stepbench.contracts.identity import parse_event_id
+from stepbench.contracts.plan import TrialPlan, TrialRef
+from stepbench.contracts.tasks import RunWriterInput, WriterItem
 from stepbench.contracts.workload import Workload
 from stepbench.load.recorder import OperationRecorder
-from stepbench.load.slices import ClientConnections, most_alarms_per_s
-from stepbench.load.timer import spin_ns
+from stepbench.load.slices import ClientConnections, Ends, Instruments, build_slice, most_alarms_per_s
+from stepbench.load.timer import LoopTimer, spin_ns
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
+from stepbench.testing.fake_clock import START_NS, FakeClock
+from stepbench.testing.memory_driver import MemoryDriver
 from stepbench.workload.choices import ClientStream
 from stepbench.workload.operations import ClientOperations, Contents
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.contracts.plan import TrialPlan
     from stepbench.model.pending import PendingRequest
+    from stepbench.records.formats.columns import Rows
 
 OK = Result(1, 2, Outcome.OK)
 
@@ -119,3 +125,30 @@ def test_clients_that_pause_are_never_waited_for_without_sleeping() -> None:
     """200 with pauses of 10 ms kept the writer's thread busy, which looked like a generator at its limit."""
     closed = plan({"closed": {"clients": 200, "think_ms": 10, "duration_s": 1}}, writers=1)
     assert (most_alarms_per_s(closed, 0), spin_ns(most_alarms_per_s(closed, 0), cores=1)) == (math.inf, 0)
+
+
+def test_clients_that_start_executions_record_the_numbers_of_their_identities() -> None:
+    """Arrivals are found by identity, so a row under another number would be another event's."""
+    clock, written = FakeClock(), list[Request]()
+
+    class Store(MemoryDriver):
+        def prepare_request(self, request: Request) -> PendingRequest:
+            written.append(request)
+            return super().prepare_request(request)
+
+    phases = [{"name": "burst", "closed": {"clients": 5, "operations": 11, "duration_s": 60}}]
+    plan = TrialPlan.model_validate(dataflow_trial(phases=phases, writers=2))
+    ref = TrialRef(run_id="run-1", trial=0, tag="abcdefghij-0000")
+    item = WriterItem(ref=ref, phase=0, writer=1, slice=0, start_at_ns=START_NS, wait_until="")
+
+    async def run() -> Rows:
+        with_ = Instruments(clock, LoopTimer(clock), Ends(5, 1), lambda: None)
+        made = build_slice(RunWriterInput(item=item, attempt=2), plan, Store(clock, service_ns=[1_000_000]), with_)
+        await made.engine.run()
+        return made.recorder.take()
+
+    rows = clock.run(run())
+    events = [parse_event_id(write.key) for write in written]
+    assert rows.sequence.tolist() == [0, 1, 2, 3]  # clients 1 and 3 of five, two each of eleven
+    assert sorted(event.sequence for event in events if event) == [0, 1, 2, 3]
+    assert {(event.writer, event.attempt) for event in events if event} == {(1, 2)}

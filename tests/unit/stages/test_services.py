@@ -7,7 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from stepbench.stages.services import LONG_CALLS, PROMPT, connect, repeat, run_measuring
+from stepbench.stages.event_loop import repeat, run_measuring
+from stepbench.stages.services import LONG_CALLS, PROMPT, connect
 from stepbench.testing.fake_clock import START_NS, FakeClock
 
 if TYPE_CHECKING:

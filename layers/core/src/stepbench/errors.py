@@ -59,6 +59,10 @@ class RunEndedError(StepbenchError):
     """The run was stopped before its turn came: its execution ends, too. Never retried."""
 
 
+class TaskFailedError(StepbenchError):
+    """An attempt at a task of a DAG has failed; its row says why. Retried twice by the DAG machine."""
+
+
 class TargetUnavailableError(StepbenchError):
     """The store under test, or its trigger, did not become ready in time. Retried by the state machine."""
 

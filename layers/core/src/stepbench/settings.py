@@ -38,6 +38,7 @@ class Settings(BaseModel):
     target_table_prefix: str = ""
     receive_events_function_arn: str = ""
     check_clock_function_arn: str = ""
+    dataflow_arn: str = Field(default="", description="The state machine that runs DAGs.")
     function_prefix: str = Field(default="", description="Functions are named `<prefix>-<Name>`; so are log groups.")
     stream_failures_queue_arn: str = ""
     postgresql_endpoint: str = Field(default="", description="host:port/database")

@@ -16,8 +16,7 @@ from stepbench.drivers.cassandra.access import CassandraLimits
 from stepbench.drivers.cassandra.keyspace import drop_statement, keyspace_of
 from stepbench.drivers.cassandra.operations import CassandraOperations
 from stepbench.drivers.protocol import Driver
-from stepbench.local.processes import listening_addresses, terminate
-from stepbench.local.stores.cassandra.node import start_cassandra
+from stepbench.local.processes import listening_addresses
 from stepbench.local.stores.certificates import make_certificates
 from stepbench.model.pending import perform
 from stepbench.model.result import Outcome

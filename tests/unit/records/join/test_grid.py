@@ -9,6 +9,8 @@ from tests.samples.services import small_plan
 
 from stepbench.errors import AccountingError
 from stepbench.records.formats.columns import ColumnFile
+from stepbench.records.formats.t4 import Entry
+from stepbench.records.formats.t4_items import ENTRY_TYPE
 from stepbench.records.join.grid import Grid, build_grid
 from stepbench.records.join.joined import Joined
 from stepbench.records.join.reader import find_started_operations, started_by_heartbeats
@@ -103,3 +105,11 @@ def test_signs_of_life_of_others_say_nothing() -> None:
         "watcher#0": {"progress": {"planned": 9}},
     }
     assert started_by_heartbeats(beats) == {"01-0000-0000-00": 7}
+
+
+def test_an_arrival_of_a_closed_loop_is_found_among_its_own_attempt_s_events() -> None:
+    """A writer's second attempt starts executions of its own, whose numbers begin anew."""
+    made = grid([file(0, 3, attempt=2, last=True), file(0, 2, attempt=0, last=True)])
+    arrived = [(2, 0), (0, 1), (2, 3), (1, 0)]
+    entries = np.array([Entry(1, attempt, 0, 0, 0, sequence, 1, 0) for attempt, sequence in arrived], ENTRY_TYPE)
+    assert made.locate(entries).tolist() == [5, 4, -1, -1]

@@ -113,7 +113,7 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Itera
 
 def _uses(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[FunctionUse]:
     """Yield what is billed of each function; of the receiver the invocations are known from its own records."""
-    receiver, invoked = evidence.spec.offered.target.receiver, len(evidence.records.items.invocations())
+    receiver, invoked = evidence.spec.offered.receiver, len(evidence.records.items.invocations())
     for each in functions:
         whole = each.function != receiver or not each.invocations or invoked <= each.invocations
         count = each.invocations if whole else invoked

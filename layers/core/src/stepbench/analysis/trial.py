@@ -196,7 +196,7 @@ def _invocations(evidence: Evidence) -> tuple[Invocations, ...]:
     """Return what each function that ran did, by name: from REPORT lines, and from the receivers' own stamps."""
     lines = lines_by_function(evidence.pages)
     items = evidence.records.items
-    receiver = evidence.spec.offered.target.receiver
+    receiver = evidence.spec.offered.receiver
     if receiver == RECEIVER:
         # It serves every trial of the stack: only this trial's invocations count. CheckClock serves one at a time.
         own = items.invocations()

@@ -25,8 +25,12 @@ TaskName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-
 Parameter = bool | int | float | str
 TaskFunctionName = Literal["RunTask", "RunVideoTask", "RunLearningTask"]
 """Lambda functions that run tasks: they differ in their libraries alone."""
+MakerFunctionName = Literal["MakeInput", "MakeVideoInput", "MakeLearningInput"]
+"""Likewise, of those that make inputs."""
 FUNCTIONS: dict[str, TaskFunctionName] = {"video": "RunVideoTask", "learning": "RunLearningTask"}
 """By application; all others are run by RunTask."""
+MAKERS: dict[str, MakerFunctionName] = {"video": "MakeVideoInput", "learning": "MakeLearningInput"}
+"""Likewise: all others by MakeInput."""
 
 MAX_TASKS, MAX_STAGES, MAX_LEVELS = 1_000, 50, 20
 MAX_INLINE_TASKS = 40
@@ -96,9 +100,9 @@ class DagInput(Contract):
     seed: int = Field(default=7, ge=0, lt=2**63)
 
     @property
-    def application(self) -> str:
-        """Return whose maker makes it."""
-        return self.maker.partition(".")[0]
+    def function(self) -> MakerFunctionName:
+        """Return which Lambda function makes it."""
+        return MAKERS.get(self.maker.partition(".")[0], "MakeInput")
 
 
 class Dag(Contract):

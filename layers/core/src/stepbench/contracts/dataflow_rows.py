@@ -35,9 +35,14 @@ class LevelTask(Contract):
 
 
 class Level(Contract):
-    """One topological level of a DAG: a wide one has its tasks (an array of LevelTask) in the results bucket."""
+    """
+    One topological level of a DAG: a wide one has its tasks (an array of LevelTask) in the results bucket.
+
+    at_once: how many of them run side by side.
+    """
 
     wide: bool
+    at_once: int = Field(ge=1)
     tasks: tuple[LevelTask, ...] = ()
     items_bucket: str = ""
     items_key: str = ""

@@ -57,11 +57,22 @@ class PrepareTargetInput(TrialInput):
     execution_arn: str
 
 
+class InputToMake(Contract):
+    """A DAG whose input is made before the load, and by which function."""
+
+    dag: str
+    function: str
+
+
 class PrepareTargetOutput(Contract):
     """Prepared; delivery is proved by `AwaitTarget`. `lanes`: the watch branch's Map items, empty for push."""
 
     lanes: tuple[int, ...]
     seeds: bool = Field(default=False, description="Whether SeedFiles is called before the load.")
+    inputs: tuple[InputToMake, ...] = Field(default=(), description="The items of MakeInputs' Map.")
+    makes: bool = Field(
+        default_factory=lambda known: bool(known["inputs"]), description="Whether MakeInputs is gone through."
+    )
     ready_by: AwareDatetime = Field(description="AwaitTarget gives up after this.")
     flags_expire_at: int = Field(
         default_factory=lambda known: int(known["ready_by"].timestamp()) + FLAGS_LIVE_S,

@@ -175,6 +175,11 @@ class TrialFields(Contract):
         return self.experiment == "trigger" and self.target.is_pull
 
     @property
+    def receiver(self) -> str:
+        """Return the function whose first statement an event arrives by."""
+        return "EndDataflow" if self.experiment == "dataflow" else self.target.receiver
+
+    @property
     def events(self) -> int:
         """Return how many events all phases offer together, at most."""
         return sum(self.events_of(phase) for phase in self.run_phases)

@@ -63,6 +63,10 @@ def build_driver(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
     _admit_endpoint(spec, settings)
     room = room_of(spec.plan.target)
     experiment = spec.plan.experiment
+    if experiment == "dataflow":
+        from stepbench.drivers.dataflow import DataflowDriver
+
+        return DataflowDriver(spec, settings, clock, build_blobs(spec, settings, clock))
     build = {"trigger": room.trigger, "operations": room.operations, "transfer": room.transfer}[experiment]
     if build is None:
         raise _lacks(spec, {"trigger": "triggers", "operations": "operations", "transfer": "transfers"}[experiment])

@@ -49,13 +49,17 @@ class Client(NamedTuple):
 
     number: among all writers' clients. prepare: prepares the operation with this sequence number of the client's; it is
     called once for each, in order, and for one more than is offered. pauses_ns: before each operation; the client ends
-    where they do. operations: how many, if they are bounded.
+    where they do. operations: how many, if they are bounded. numbering: from the client's own sequence numbers to the
+    slice's, where operations are numbered before they begin; None: in the order in which they begin. waits: whether the
+    client is ready for the next only once it is told, which may be later than the answer.
     """
 
     number: int
     prepare: Callable[[int], Offer]
     pauses_ns: Iterator[int]
     operations: int | None = None
+    numbering: Callable[[int], int] | None = None
+    waits: bool = False
 
 
 class LoopBounds(NamedTuple):
@@ -188,6 +192,8 @@ class _RunningClient:
         self._prepare_request = client.prepare
         self._pauses_ns = client.pauses_ns
         self._operations = client.operations
+        self._numbering = client.numbering
+        self._waits = client.waits
         self._loop = loop
         self._clock = clock
         self._recorder = recorder
@@ -227,7 +233,9 @@ class _RunningClient:
         """Send what is due, and make the one after it."""
         self._in_flight = offer = self._next or self._prepare(self._done)
         self._next = None
-        self._row, self._t0_ns = self._recorder.start(), t0_ns
+        numbering = self._numbering
+        self._row = self._recorder.start(None if numbering is None else numbering(self._done))
+        self._t0_ns = t0_ns
         try:
             offer.pending.send(self._answered)
         except Exception as error:  # noqa: BLE001 -- see `FailedRequest`
@@ -262,7 +270,7 @@ class _RunningClient:
             return  # said after the last word
         row, t0_ns = self._row, self._t0_ns
         self._done += 1
-        ready_ns = answered_ns = operated[1]
+        ready_ns = answered_ns = self._clock.now_ns() if self._waits else operated[1]
         if operated[2] is _OK:
             self._failures = 0
         else:

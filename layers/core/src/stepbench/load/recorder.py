@@ -235,7 +235,8 @@ class GrowingRecorder(RecorderBase):
     """
     A row an operation, written when it has been answered; a flush takes all there are and leaves nothing behind.
 
-    Operations are numbered in the order in which they begin: a client's k-th row is its k-th operation.
+    Operations are numbered in the order in which they begin, unless they have numbers by then: a client's k-th row is
+    its k-th operation.
     """
 
     def __init__(self, max_waiting_rows: int = MAX_WAITING_ROWS, full: Callable[[], None] | None = None) -> None:
@@ -244,7 +245,7 @@ class GrowingRecorder(RecorderBase):
         self._full_bytes = max_waiting_rows * _ROW.size
         self._full = full
         self.started = 0
-        """How many operations have got a number."""
+        """How many operations have got a number, or would have, where the largest number so far is another's."""
         self._clear()
 
     def _clear(self) -> None:
@@ -262,9 +263,10 @@ class GrowingRecorder(RecorderBase):
         """Return how many were started: nothing is planned in closed loop."""
         return self.started
 
-    def start(self) -> int:
-        """Return the sequence number of the next operation."""
-        sequence, self.started = self.started, self.started + 1
+    def start(self, own: int | None = None) -> int:
+        """Return the sequence number of the next operation: its own, if it has one."""
+        sequence = self.started if own is None else own
+        self.started = max(self.started, sequence + 1)
         return sequence
 
     def record(self, sequence: int, client: int, kind: int, t0_ns: int, result: Result) -> None:

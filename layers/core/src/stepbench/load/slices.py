@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from stepbench.workload.operations import ClientOperations, Contents
 from stepbench.workload.payloads import Payloads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialPlan
@@ -119,38 +119,79 @@ def most_alarms_per_s(plan: TrialPlan, phase: int) -> float:
 
 
 def _writes(task: RunWriterInput, plan: TrialPlan, driver: Driver, events: int) -> Callable[[int], PendingRequest]:
-    item = task.item
-    event = EventId(item.ref.tag, item.phase, item.writer, item.slice, task.attempt, 0)
-    make, payload = driver.prepare_request, Payloads(plan.record, event, events, plan.seed).write
+    make, payload = driver.prepare_request, _payloads(task, plan, events).write
     return lambda sequence: make(payload(sequence))
 
 
+def _payloads(task: RunWriterInput, plan: TrialPlan, events: int) -> Payloads:
+    item = task.item
+    event = EventId(item.ref.tag, item.phase, item.writer, item.slice, task.attempt, 0)
+    return Payloads(plan.record, event, events, plan.seed)
+
+
 def _closed(task: RunWriterInput, plan: TrialPlan, load: ClosedLoad, driver: Driver, with_: Instruments) -> Slice:
-    item, workload = task.item, cast("Workload", plan.workload)
-    contents = Contents(workload, item.ref.tag)
+    item = task.item
     numbers = range(item.writer, load.clients, plan.writers)
+    build = _writing_clients if plan.workload is None else partial(_operating_clients, workload=plan.workload)
+    recorder = GrowingRecorder(full=with_.full)
+    most = most_rows(plan, item.phase, item.slice)
+    bounds = LoopBounds(item.start_at_ns, _end_ns(task, plan), with_.ends.drain_s, most)
+    clients = list(build(task, plan, load, driver, numbers))
+    return Slice(ClosedLoop(clients, with_.clock, with_.timer, recorder, bounds), recorder)
+
+
+def _operating_clients(  # noqa: PLR0913 -- what a slice is made of
+    task: RunWriterInput, plan: TrialPlan, load: ClosedLoad, driver: Driver, numbers: range, *, workload: Workload
+) -> Iterator[Client]:
+    item = task.item
+    contents = Contents(workload, item.ref.tag)
     slice_s = (_end_ns(task, plan) - item.start_at_ns) / _SECOND_NS
     possible = int(slice_s / (load.think_ms / 1e3 + FASTEST_S)) + 1
-
-    def client(number: int) -> Client:
+    for number in numbers:
         own = load.operations_of(number)
         stream = ClientStream(item.phase, item.slice, number, task.attempt)
         operations = ClientOperations(workload, contents, stream)
         operations.prepare(min(possible, PREPARED // len(numbers), possible if own is None else own))
-        seed = (plan.seed, item.phase, item.slice, task.attempt, number)
-        pauses_ns = think_times_ns(load.think_ms / 1e3, load.think, seed)
+        make = partial(_offer, driver.prepare_request, operations.at)
+        yield Client(number, make, _pauses_ns(task, plan, load, number), own)
 
-        def make(sequence: int) -> Offer:
-            operation = operations.at(sequence)
-            return Offer(operation.kind, driver.prepare_request(operation))
 
-        return Client(number, make, pauses_ns, own)
+def _writing_clients(
+    task: RunWriterInput, plan: TrialPlan, load: ClosedLoad, driver: Driver, numbers: range
+) -> Iterator[Client]:
+    """
+    Yield clients whose operations are events, so that each has its identity before it begins.
 
-    recorder = GrowingRecorder(full=with_.full)
-    most = most_rows(plan, item.phase, item.slice)
-    bounds = LoopBounds(item.start_at_ns, _end_ns(task, plan), with_.ends.drain_s, most)
-    clients = [client(number) for number in numbers]
-    return Slice(ClosedLoop(clients, with_.clock, with_.timer, recorder, bounds), recorder)
+    Client p of n of the writer's has the numbers p, p + n, p + 2n and so on: those of its rows, too. Where clients end
+    before all is offered, the numbers that some of them lack are those of events that were not sent.
+    """
+    most = max(load.operations_of(number) or 0 for number in numbers) * len(numbers)
+    payload = _payloads(task, plan, most).write
+    for place, number in enumerate(numbers):
+        numbering = partial(_numbered, place, len(numbers))
+        make = partial(_offer, driver.prepare_request, partial(_numbered_write, payload, numbering))
+        pauses_ns = _pauses_ns(task, plan, load, number)
+        yield Client(number, make, pauses_ns, load.operations_of(number), numbering, waits=True)
+
+
+def _offer(
+    make_request: Callable[[Request], PendingRequest], request_at: Callable[[int], Request], sequence: int
+) -> Offer:
+    request = request_at(sequence)
+    return Offer(request.kind, make_request(request))
+
+
+def _numbered_write(write: Callable[[int], Request], numbering: Callable[[int], int], own: int) -> Request:
+    return write(numbering(own))
+
+
+def _numbered(place: int, clients: int, own: int) -> int:
+    return place + clients * own
+
+
+def _pauses_ns(task: RunWriterInput, plan: TrialPlan, load: ClosedLoad, client: int) -> Iterator[int]:
+    seed = (plan.seed, task.item.phase, task.item.slice, task.attempt, client)
+    return think_times_ns(load.think_ms / 1e3, load.think, seed)
 
 
 class ClientConnections:

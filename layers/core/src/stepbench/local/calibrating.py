@@ -51,7 +51,7 @@ from stepbench.records.storage.layout import attempt_id, run_key, trial_key
 from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.records.storage.watch_log import WatchLog
 from stepbench.settings import Settings
-from stepbench.stages.services import run_measuring
+from stepbench.stages.event_loop import run_measuring
 from stepbench.workload.arrivals import phase_offsets_ns
 from stepbench.workload.payloads import Payloads
 

@@ -10,6 +10,7 @@ from stepbench.contracts.measure import measure_of
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
+from stepbench.records.storage.dag_rows import failed_ends
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
@@ -23,7 +24,8 @@ def await_arrivals(task: AwaitArrivalsInput, services: Services) -> AwaitArrival
     """
     Look for a moment; Step Functions waits and calls again until `done`.
 
-    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back; of operations nothing.
+    What the store acknowledged has to arrive, unless the trigger's filter is to hold it back; of operations nothing. No
+    execution of a DAG that has failed is waited for.
 
     Counters are compared first, which costs little. Only when they could be enough (they include canaries,
     duplicates, and what a filter let pass that it should not), or the time seems up, are the records themselves joined.
@@ -46,15 +48,16 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     files = services.table.files(tag)
     expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)
+    failed = len(failed_ends(tag, services.table)) if spec.plan.experiment == "dataflow" else 0
     arrived = min(entries, expected)
     limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.offered.drain_limit_s * 1e9)
     # Before giving up too: the table may lack pointers to files that are in the bucket.
-    if entries >= expected or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
+    if entries + failed >= expected or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
         joined = read_records(spec, services.runs, services.table).joined
         expected = int(np.count_nonzero(joined.expected))
         arrived = int(np.count_nonzero(joined.expected & (joined.t4_ns > 0)))
         limit_ns = joined.limit_ns
-    done = arrived >= expected or services.table.flag(tag, layout.CANCELLED) is not None
+    done = arrived + failed >= expected or services.table.flag(tag, layout.CANCELLED) is not None
     time_is_up = services.clock.now_ns() > limit_ns
     return AwaitArrivalsOutput(done=done or time_is_up, expected=expected, arrived=arrived)
 

@@ -92,6 +92,8 @@ def _what(spec: TrialSpec) -> str:
     store = spec.plan.target.store
     if spec.plan.workload is not None:
         return f"no probe of {store} worked"
+    if spec.plan.experiment == "dataflow":
+        return f"no {IN_A_ROW} executions of a DAG in a row, without tasks, came to their end"
     return f"no {IN_A_ROW} canaries in a row came through {store}'s trigger"
 
 
@@ -100,7 +102,9 @@ def _hint(spec: TrialSpec) -> str:
         return "look at whether the store runs, and whether RunWriter's function may use it"
     if spec.plan.pull:
         return "look at WatchChanges' log, and whether its function reaches the store"
-    return f"look at {spec.plan.target.receiver}'s log, and whether the store may invoke it"
+    if spec.plan.experiment == "dataflow":
+        return "look at executions of the machine that runs DAGs, and at EndDataflow's log"
+    return f"look at {spec.offered.receiver}'s log, and whether the store may invoke it"
 
 
 def _last_error(spec: TrialSpec, services: Services, build: BuildDriver | None) -> str:

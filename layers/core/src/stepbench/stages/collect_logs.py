@@ -54,6 +54,23 @@ TRANSFER_FUNCTIONS = (
     "AwaitArrivals",
 )
 """The same of a trial of `transfer`."""
+DATAFLOW = "EndDataflow"
+DATAFLOW_FUNCTIONS = (
+    DATAFLOW,
+    "RunTask",
+    "RunVideoTask",
+    "RunLearningTask",
+    "RunWriter",
+    "PrepareTarget",
+    "MakeInput",
+    "MakeVideoInput",
+    "MakeLearningInput",
+    "AwaitTarget",
+    "ScaleTarget",
+    "PlanPhase",
+    "AwaitArrivals",
+)
+"""The same of a trial of `dataflow`."""
 MAX_INVOCATIONS = 100_000
 SLICE_MS = 60_000
 PAGE_EVENTS = 10_000
@@ -92,7 +109,8 @@ class _Cursor(Contract):
 
     @property
     def functions(self) -> tuple[str, ...]:
-        return TRANSFER_FUNCTIONS if self.receiver == TRANSFER else (self.receiver, *FUNCTIONS[1:])
+        of_experiment = {TRANSFER: TRANSFER_FUNCTIONS, DATAFLOW: DATAFLOW_FUNCTIONS}
+        return of_experiment.get(self.receiver, (self.receiver, *FUNCTIONS[1:]))
 
     @property
     def done(self) -> bool:
@@ -183,7 +201,7 @@ def _begin(ref: TrialRef, services: Services, now_ns: int) -> _Cursor:
         of_platform = {"lambda": _function_group(TRANSFER, prefix), "fargate": f"/aws/ecs/{prefix}-{TRANSFER}Task"}
         groups = tuple(of_platform[platform] for platform in plan.platforms)
     else:
-        receiver, printing = plan.target.receiver, WATCHER if plan.pull else RECEIVER
+        receiver, printing = plan.receiver, WATCHER if plan.pull else RECEIVER
         groups = () if plan.log_t4 == "none" else (_function_group(printing, prefix),)
     expected = len(_recorded(ref, receiver, "none", services)[0])
     return _Cursor(

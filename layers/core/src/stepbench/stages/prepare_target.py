@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.target import DynamoDbTarget, S3Target
-from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput
+from stepbench.contracts.tasks import InputToMake, PrepareTargetInput, PrepareTargetOutput
+from stepbench.contracts.transfer import TransferTrial
 from stepbench.drivers.protocol import Substituted
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
@@ -22,9 +23,10 @@ from stepbench.stages.target_driver import (
     undo_if_cancelled,
 )
 from stepbench.stages.tear_down_target import cancel, tear_down
+from stepbench.workload.executions import wide_levels
 
 if TYPE_CHECKING:
-    from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.plan import AnyTrial, TrialSpec
     from stepbench.contracts.transfer import AnyTarget
     from stepbench.drivers.protocol import Driver
     from stepbench.records.storage.trial_table import Lease
@@ -74,11 +76,27 @@ def prepare_target(
         _await_ready(spec, opened, services)
         noted = _describe(spec, opened, services)
     services.runs.put_json(layout.trial_key(task.ref, "provider.json"), noted)
+    _write_levels(spec, services)
     return PrepareTargetOutput(
         lanes=WATCH_LANES if spec.plan.pull else (),
         seeds=spec.plan.experiment == "transfer",
+        inputs=_inputs(spec.plan),
         ready_by=_ready_by(spec, services),
     )
+
+
+def _inputs(plan: AnyTrial) -> tuple[InputToMake, ...]:
+    dags = () if isinstance(plan, TransferTrial) else plan.dags
+    return tuple(InputToMake(dag=dag.name, function=dag.input.function) for dag in dags if dag.input is not None)
+
+
+def _write_levels(spec: TrialSpec, services: Services) -> None:
+    """Write the tasks of levels that are too wide for the input of an execution."""
+    dags = () if isinstance(spec.plan, TransferTrial) else spec.plan.dags
+    for dag in dags:
+        for number, tasks in wide_levels(dag):
+            key = layout.dag_level_key(spec.ref, dag.name, number)
+            services.runs.put_json(key, [task.model_dump(mode="json") for task in tasks])
 
 
 def _describe(spec: TrialSpec, opened: OpenDriver, services: Services) -> dict[str, Any]:

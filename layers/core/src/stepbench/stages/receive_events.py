@@ -65,6 +65,12 @@ class Sandbox:
         self.started_s = 0.0
         self.clock_read_ns: dict[str, int] = {}
 
+    def begin(self, t4_ns: int) -> bool:
+        """Begin an invocation; return whether it is a cold start: the first, for which the sandbox was made."""
+        self.started_s = time.monotonic()
+        cold, self.cold = self.cold and t4_ns - self.ready_ns < AHEAD_NS, False
+        return cold
+
 
 class Receiver(NamedTuple):
     """A sandbox and what it writes to. clock_reference: SNTP server, host:port; "" = none."""
@@ -97,8 +103,7 @@ def receive_events(event: Any, t4_ns: int, request_id: str, receiver: Receiver) 
             batch instead, which is delivered again.
     """
     sandbox = receiver.sandbox
-    sandbox.started_s = time.monotonic()
-    cold, sandbox.cold = sandbox.cold and t4_ns - sandbox.ready_ns < AHEAD_NS, False
+    cold = sandbox.begin(t4_ns)
     delivery = pack_delivery(event, t4_ns)
     items = _items(delivery, sandbox, cold=cold)
     # Before the table has its turn, so that the log also tells of an invocation that dies there; only a trial that
@@ -117,7 +122,7 @@ def receive_events(event: Any, t4_ns: int, request_id: str, receiver: Receiver) 
         for tag in unknown:
             receiver.log.add(tag, request_id, t4_ns, items[tag], may_request=table_answers)
     if table_answers:
-        _read_clock(items, t4_ns, receiver)
+        read_clock(items, t4_ns, receiver)
     return {"batchItemFailures": []}
 
 
@@ -150,7 +155,7 @@ def _items(delivery: PackedDelivery, sandbox: Sandbox, *, cold: bool) -> dict[st
     return items
 
 
-def _read_clock(tags: Iterable[str], t4_ns: int, receiver: Receiver) -> None:
+def read_clock(tags: Iterable[str], t4_ns: int, receiver: Receiver) -> None:
     """Read the clock once for all trials that are due: it is the sandbox's, and a silent reference takes 0.5 s."""
     sandbox = receiver.sandbox
     due = [tag for tag in tags if t4_ns - sandbox.clock_read_ns.get(tag, 0) >= CLOCK_EVERY_NS]

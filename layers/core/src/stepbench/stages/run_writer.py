@@ -27,7 +27,7 @@ from stepbench.records.formats.columns import UNSENT, ColumnHeader
 from stepbench.records.storage import layout
 from stepbench.records.storage.flusher import Flusher
 from stepbench.records.storage.layout import ClockSample
-from stepbench.stages.services import repeat, run_measuring
+from stepbench.stages.event_loop import repeat, run_measuring
 from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.stats.histogram import histogram_text
 

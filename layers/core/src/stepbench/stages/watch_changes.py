@@ -25,7 +25,7 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
 from stepbench.records.storage.t4_store import T4Log, T4Store
 from stepbench.records.storage.watch_log import WatchLog
-from stepbench.stages.services import run_measuring
+from stepbench.stages.event_loop import run_measuring
 from stepbench.stages.tear_down_target import alive
 
 if TYPE_CHECKING:

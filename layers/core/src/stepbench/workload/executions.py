@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.dataflow import MAX_INLINE_TASKS
+from stepbench.contracts.dataflow import MAX_INLINE_TASKS, MAX_TASKS
 from stepbench.contracts.dataflow_rows import Level, LevelTask
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     """Returns the key, in the results bucket, of the tasks of a level by its number."""
 
 
-def levels_of(dag: Dag, bucket: str, key_of: LevelKey) -> tuple[Level, ...]:
+def levels_of(dag: Dag, bucket: str, key_of: LevelKey, most_at_once: int = MAX_TASKS) -> tuple[Level, ...]:
     """Return a DAG's levels; a wide one names the file of its tasks in place of them."""
     return tuple(
-        Level(wide=True, items_bucket=bucket, items_key=key_of(number))
+        Level(wide=True, at_once=most_at_once, items_bucket=bucket, items_key=key_of(number))
         if _is_wide(stages)
-        else Level(wide=False, tasks=_tasks_of(stages))
+        else Level(wide=False, at_once=min(MAX_INLINE_TASKS, most_at_once), tasks=_tasks_of(stages))
         for number, stages in enumerate(dag.levels)
     )
 

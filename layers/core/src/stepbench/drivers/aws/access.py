@@ -69,12 +69,26 @@ class AwsAccess:
         bucket: str = "",
         limits: PoolLimits | None = None,
         tls: bool | None = None,
+        is_store: bool = True,
     ) -> None:
-        """`tls`: of the measured path; None: as the service's URL says."""
+        """
+        Connect nothing yet.
+
+        Args:
+            service: as boto3 names it.
+            spec: the trial.
+            settings: of the stack.
+            clock: of the measured path.
+            answer_limit_s: for one request.
+            bucket: S3's.
+            limits: of the measured path; None: those of one writer.
+            tls: of the measured path; None: as the service's URL says.
+            is_store: whether it is the store under test, which a plan may have elsewhere than AWS.
+        """
         self._service = service
         self._bucket = bucket
         self._tls = tls
-        self._endpoint = spec.offered.target.endpoint
+        self._endpoint = spec.offered.target.endpoint if is_store else None
         self._settings = settings
         self._clock = clock
         self._limits = limits or limits_of(spec.offered, answer_limit_s)
@@ -131,9 +145,10 @@ class AwsAccess:
             TargetUnavailableError: it cannot be reached, or there are no credentials.
         """
         if self._wire is None:
-            url: str = (await self.client()).meta.endpoint_url
-            address, self.path_prefix = bucket_address(measured_url(url, tls=self._tls), self._bucket)
-            self._wire = await open_wire(self._service, address, self._session, self._clock, self._limits)
+            meta = (await self.client()).meta
+            address, self.path_prefix = bucket_address(measured_url(meta.endpoint_url, tls=self._tls), self._bucket)
+            signed_as = meta.service_model.signing_name
+            self._wire = await open_wire(signed_as, address, self._session, self._clock, self._limits)
             if self._endpoint is not None:
                 await _require_answer(self._wire, self._endpoint)
 

@@ -23,7 +23,7 @@ from stepbench.local.stack import RECEIVER
 from stepbench.planning import expanded
 from stepbench.records.formats.deliveries import POSTGRESQL_SOURCE
 from stepbench.records.formats.t4 import ENTRY, Entry, unpack_rows
-from stepbench.stages.services import run_measuring
+from stepbench.stages.event_loop import run_measuring
 from stepbench.wire.connect import connect_tcp
 from stepbench.wire.http1.connection import HttpConnection
 

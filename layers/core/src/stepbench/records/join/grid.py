@@ -146,8 +146,24 @@ class Grid:
         if phase.size and (phase == phase[0]).all():
             phase = phase[:1]  # one look-up for all of them
         slot = self.slots(phase, writer, slice_)
-        known = (slot >= 0) & (sequence < self.count.take(slot)) if self.count.size else np.zeros(slot.size, dtype=bool)
-        return np.where(known, self.base.take(slot) + sequence, -1) if self.count.size else slot
+        if not self.count.size:
+            return slot
+        place, end = sequence, self.count.take(slot)
+        if self.attempts:
+            place, end = self._of_attempts(slot, entries["attempt"], sequence, end)
+        return np.where((slot >= 0) & (place < end), self.base.take(slot) + place, -1)
+
+    def _of_attempts(
+        self, slot: NDArray[np.int64], attempt: NDArray[np.uint8], sequence: NDArray[np.int64], end: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return places in their slots, and what they have to be below: in closed loop each attempt has its own."""
+        slot = np.broadcast_to(slot, sequence.shape)
+        place, end = sequence.copy(), np.where(self.closed.take(slot), 0, end)
+        for (own, number), (first, last) in self.attempts.items():
+            chosen = (slot == own) & (attempt == number)
+            place[chosen] += first
+            end[chosen] = last
+        return place, end
 
 
 def build_grid(plan: TrialPlan, starts_ns: Mapping[int, int], started: StartedOperations | None = None) -> Grid:

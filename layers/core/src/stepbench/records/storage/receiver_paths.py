@@ -26,6 +26,7 @@ _PUT, _GET = (
     Form("POST", (("content-type", "application/x-amz-json-1.0"), ("x-amz-target", f"DynamoDB_20120810.{operation}")))
     for operation in ("PutItem", "GetItem")
 )
+_READ = Form("GET")
 _FILES = {kind: Form("PUT", (("content-type", kind),)) for kind in ("application/json", "text/plain")}
 
 
@@ -94,6 +95,14 @@ class ReceiverBucket:
             self._client.send(_FILES[content_type], self._before_key + s3_path(key), body)
         except RequestFailedError as error:
             message = f"cannot write s3://{self._bucket}/{key}: {error}"
+            raise RecordsUnavailableError(message) from error
+
+    def get_bytes(self, key: str) -> bytes:
+        """Read a file's content. Raises RecordsUnavailableError: also where there is none."""
+        try:
+            return self._client.send(_READ, self._before_key + s3_path(key), b"").body
+        except RequestFailedError as error:
+            message = f"cannot read s3://{self._bucket}/{key}: {error}"
             raise RecordsUnavailableError(message) from error
 
 

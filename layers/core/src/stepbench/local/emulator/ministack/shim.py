@@ -81,6 +81,7 @@ PATCHED = {
     "ministack.services.stepfunctions": (
         "_ExecutionError",
         "_SERVICE_DISPATCH",
+        "_apply_input_path",
         "_apply_jsonata_output",
         "_apply_output_path",
         "_apply_parameters",
@@ -94,6 +95,8 @@ PATCHED = {
         "_pascal_to_camel",
         "_resolve_path_or_ctx",
         "_run_distributed_map",
+        "_run_map_items",
+        "_run_sub_machine",
         "_start_execution",
         "_task_tokens",
         "error_response_json",
@@ -206,6 +209,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     take_rules_between_members(provisioners)
     keep_attributes_of_nested(provisioners, modules["ministack.services.cloudformation"]._stacks)  # noqa: SLF001
     accept_max_concurrency_path(machines)
+    neighbour(here / "maps.py").end_failed_maps(machines)
     neighbour(here / "callbacks.py").await_signs_of_life(machines)
     limits.refuse_large_requests(service)
     limits.limit_unzipped_size(provisioners, service)

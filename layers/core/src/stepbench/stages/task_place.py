@@ -1,0 +1,110 @@
+"""What a sandbox of tasks, or of ends of executions, keeps: trials and their store, its way to table and bucket."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stepbench.clock import SystemClock
+from stepbench.contracts.plan import TrialSpec
+from stepbench.drivers.registry import build_blobs
+from stepbench.records.storage import layout
+from stepbench.records.storage.dag_rows import DagRows
+from stepbench.records.storage.receiver_paths import open_bucket, open_table
+from stepbench.settings import load_settings
+from stepbench.stages.event_loop import measuring_runner
+from stepbench.wire.http1.blocking import RetryLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Mapping
+
+    from stepbench.contracts.dataflow import Dag
+    from stepbench.contracts.plan import TrialRef
+    from stepbench.drivers.blobs import BlobStore
+    from stepbench.drivers.protocol import BuildBlobs
+    from stepbench.records.storage.receiver_paths import ReceiverBucket, ReceiverTable
+    from stepbench.records.storage.run_store import RunStore
+    from stepbench.records.storage.trial_table import TrialTable
+    from stepbench.settings import Settings
+
+    Table = ReceiverTable | TrialTable
+    Bucket = ReceiverBucket | RunStore
+
+T = TypeVar("T")
+PATIENCE = RetryLimits(attempts=4, connect_s=3, answer_s=60, whole_s=120)
+"""Also for a DAG's input of tens of megabytes."""
+_SPECS = 8
+"""So many trials are remembered: a sandbox may serve several at once, of teams whose stores differ."""
+
+
+class TaskPlace:
+    """
+    Made in the init phase, or when first asked for; connects when there is something to read.
+
+    The store stays open between invocations, as functions keep their clients; the loop, too, on which it lives.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], table: Table, bucket: Bucket, build: BuildBlobs = build_blobs
+    ) -> None:
+        self.environ = environ
+        self.rows = DagRows(table)
+        self._bucket = bucket
+        self._build = build
+        self._settings: Settings | None = None
+        self._specs: dict[str, TrialSpec] = {}
+        self._store: tuple[str, BlobStore] | None = None
+        self._is_open = False
+        self._runner: asyncio.Runner | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """Return the stack's."""
+        if self._settings is None:
+            self._settings = load_settings(self.environ)
+        return self._settings
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run on the sandbox's loop."""
+        if self._runner is None:
+            self._runner = measuring_runner()
+        return self._runner.run(coroutine)
+
+    def trial(self, ref: TrialRef) -> TrialSpec:
+        """Return a trial's specification, read once. Raises RecordsUnavailableError."""
+        if ref.tag not in self._specs:
+            body = self._bucket.get_bytes(layout.trial_key(ref, "trial.json"))
+            while len(self._specs) >= _SPECS:
+                del self._specs[next(iter(self._specs))]
+            self._specs[ref.tag] = TrialSpec.model_validate_json(body)
+        return self._specs[ref.tag]
+
+    async def store(self, spec: TrialSpec) -> BlobStore:
+        """Return the access to a trial's store, which may be open; that of another trial is closed. On `run`'s loop."""
+        if self._store is None or self._store[0] != spec.tag:
+            if self._store is not None:
+                await self._store[1].close()
+            self._is_open = False
+            self._store = spec.tag, self._build(spec, self.settings, SystemClock())
+        return self._store[1]
+
+    async def open_store(self, spec: TrialSpec) -> BlobStore:
+        """Return the access to a trial's store, open. Raises TargetUnavailableError."""
+        store = await self.store(spec)
+        if not self._is_open:
+            await store.open()
+            self._is_open = True
+        return store
+
+    def drop_store(self) -> None:
+        """Make the access anew next time, whatever state it was left in."""
+        self._store = None
+
+    def read_input(self, ref: TrialRef, dag: Dag) -> bytes:
+        """Read a DAG's input. Raises RecordsUnavailableError."""
+        return self._bucket.get_bytes(layout.dag_input_key(ref, dag.name))
+
+
+def open_task_place(environ: Mapping[str, str]) -> TaskPlace:
+    """Open the place of a sandbox with the environment of a Lambda function."""
+    return TaskPlace(environ, open_table(environ, PATIENCE), open_bucket(environ, PATIENCE))

@@ -1,0 +1,86 @@
+"""What a DAG begins with: made once, always the same, or taken from a file that the plan names."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from tests.samples.dags import dataflow_trial, stage
+from tests.samples.services import MemoryServices, stored_trial
+
+from stepbench.contracts.dataflow_rows import MakeInputInput
+from stepbench.contracts.plan import TrialPlan, TrialRef
+from stepbench.dataflow.applications.synthetic import make_bytes
+from stepbench.errors import PlanError, TargetUnavailableError, TrialCancelledError
+from stepbench.records.storage import layout
+from stepbench.stages.make_input import make_input
+from stepbench.testing.fake_clock import FakeClock
+
+
+class Bucket:
+    """A bucket with one file."""
+
+    def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:  # noqa: N803 -- boto3's
+        """Return it, if it is the one."""
+        if (Bucket, Key) != ("files", "digits.bin"):
+            raise ClientError({"Error": {"Code": "NoSuchKey"}}, "GetObject")
+        return {"Body": io.BytesIO(b"digits")}
+
+
+def trial(services: MemoryServices, run_id: str = "run-1", **given: Any) -> TrialRef:  # noqa: ANN401 -- an input's fields
+    """Store a trial whose DAG begins with this input."""
+    dag = {"name": "dag", "input": {"maker": "synthetic.bytes", **given}, "stages": [stage("a")]}
+    return stored_trial(services.services, TrialPlan.model_validate(dataflow_trial(dag)), run_id)
+
+
+def make(services: MemoryServices, ref: TrialRef) -> int:
+    """Make the input."""
+    return make_input(MakeInputInput(ref=ref, dag="dag"), services.services).input_bytes
+
+
+def stored(services: MemoryServices, ref: TrialRef) -> bytes:
+    """Return the input."""
+    return services.services.runs.get_bytes(layout.dag_input_key(ref, "dag"))
+
+
+def test_an_input_is_its_maker_s_for_its_parameters_and_seed() -> None:
+    """Every repeat and every store begins with the same bytes."""
+    services = MemoryServices()
+    ref = trial(services, parameters={"input_bytes": 100}, seed=3)
+    assert make(services, ref) == 100
+    assert stored(services, ref) == make_bytes({"input_bytes": 100}, 3)
+
+
+def test_an_input_that_is_there_is_left_as_it_is() -> None:
+    """The state is retried, and to make one may take minutes."""
+    services = MemoryServices()
+    ref = trial(services)
+    services.services.runs.put_bytes(layout.dag_input_key(ref, "dag"), b"there")
+    assert (make(services, ref), stored(services, ref)) == (5, b"there")
+
+
+def test_a_file_may_take_its_place() -> None:
+    """The published video, say; one that is not there is told by its name."""
+    services = MemoryServices(FakeClock(), {"s3": Bucket()})
+    ref = trial(services, source="s3://files/digits.bin")
+    assert (make(services, ref), stored(services, ref)) == (6, b"digits")
+    with pytest.raises(TargetUnavailableError, match="s3://files/other"):
+        make(services, trial(services, "run-2", source="s3://files/other"))
+
+
+def test_parameters_that_a_maker_refuses_are_the_plan_s_fault() -> None:
+    """No retry makes them right."""
+    services = MemoryServices()
+    with pytest.raises(PlanError, match="input_bytes"):
+        make(services, trial(services, parameters={"input_bytes": "many"}))
+
+
+def test_a_cancelled_trial_makes_nothing() -> None:
+    """Whoever clears up has set the flag."""
+    services = MemoryServices()
+    ref = trial(services)
+    services.services.table.set_flag(ref.tag, layout.CANCELLED, "swept")
+    with pytest.raises(TrialCancelledError):
+        make(services, ref)

@@ -1,0 +1,142 @@
+"""A task leaves a row whatever becomes of it, and stops when its trial is to."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.samples.tasks import Execution
+
+from stepbench.clock import SystemClock
+from stepbench.contracts.dataflow_rows import RunTaskInput
+from stepbench.errors import RecordsUnavailableError, TaskFailedError, TrialCancelledError
+from stepbench.model.result import Outcome
+from stepbench.records.storage import layout
+from stepbench.records.storage.dag_rows import read_task_rows
+from stepbench.stages.run_task import Lookout, run_task
+from stepbench.stages.tear_down_target import alive
+from stepbench.testing.memory_blobs import MemoryBlobs
+
+if TYPE_CHECKING:
+    from stepbench.contracts.dataflow_rows import RunTaskOutput, TaskRow
+
+
+def run(execution: Execution, stage: str, index: int = 0, attempt: int = 0) -> RunTaskOutput:
+    """Run one attempt at a task."""
+    task = RunTaskInput(item=execution.item(stage, index), attempt=attempt)
+    return run_task(task, execution.tasks, time.time_ns(), "request-1")
+
+
+def rows(execution: Execution) -> tuple[TaskRow, ...]:
+    """Return all rows."""
+    found, damaged = read_task_rows(execution.ref.tag, execution.services.table)
+    assert not damaged
+    return found
+
+
+def test_tasks_pass_their_outputs_on_and_each_leaves_a_row() -> None:
+    """By hand: split writes 4 parts and one for both models; a map reads one of them."""
+    execution = Execution()
+    run(execution, "split")
+    output = run(execution, "map", 3)
+    mapped, split = rows(execution)
+    assert (split.name, mapped.name, split.request_id) == ("split-0", "map-3", "request-1")
+    assert [blob.object for blob in split.blobs] == [*(f"split-0/map-{part}" for part in range(4)), "split-0/model-0"]
+    assert [(blob.object, blob.operation) for blob in mapped.blobs] == [
+        ("split-0/map-3", "get"),
+        ("map-3/join-0", "put"),
+    ]
+    assert output.read_bytes == split.blobs[3].blob_bytes == len(execution.blobs.blobs[key(execution, "split-0/map-3")])
+
+
+def key(execution: Execution, name: str) -> str:
+    """Return an object's key."""
+    return f"{execution.ref.tag}/{execution.event.partition('/')[2]}/{name}"
+
+
+def test_a_failed_attempt_is_a_row_first_and_an_error_for_the_machine_then() -> None:
+    """The machine tries again; what the first attempt met is known all the same."""
+    execution = Execution()
+    with pytest.raises(TaskFailedError, match="map-0: get split-0/map-0: not_found"):
+        run(execution, "map")
+    run(execution, "split")
+    run(execution, "map", attempt=1)
+    outcomes = {(row.name, row.attempt): row.outcome for row in rows(execution)}
+    assert outcomes == {("map-0", 0): "failed", ("map-0", 1): "ok", ("split-0", 0): "ok"}
+
+
+def test_a_row_that_cannot_be_stored_is_no_success() -> None:
+    """The attempt is made again: its objects are overwritten, and only one row counts."""
+    execution = Execution()
+    execution.memory.table.put_item = fail_put  # type: ignore[method-assign]
+    with pytest.raises(RecordsUnavailableError):
+        run(execution, "split")
+
+
+def fail_put(**_: object) -> None:
+    """Fail as a table does that is away."""
+    from tests.samples.services import AWAY  # noqa: PLC0415 -- one error
+
+    raise AWAY
+
+
+def test_a_task_of_a_cancelled_trial_stops_and_leaves_no_row() -> None:
+    """Whoever clears up has set the flag, and must not find new objects afterwards."""
+    hanging = MemoryBlobs(SystemClock(), hanging=["model-0"])
+    execution = Execution(blobs=hanging)
+    execution.services.table.set_flag(execution.ref.tag, layout.CANCELLED, "swept")
+    with pytest.raises(TrialCancelledError):
+        run(execution, "split")
+    assert rows(execution) == ()
+
+
+def test_a_flag_that_is_set_later_is_seen_within_a_second() -> None:
+    """Here at once: looks are 10 ms apart. Signs of life begin with the second look, and end with the task."""
+    execution = Execution()
+    cancelled, table = threading.Event(), execution.services.table
+    lookout = Lookout(table, execution.item("split"), look_s=0.01)
+
+    class Loop:
+        def call_soon_threadsafe(self, _cancel: object) -> None:
+            cancelled.set()
+
+    lookout.tell(Loop(), lambda: None)  # type: ignore[arg-type]
+    lookout.start()
+    while not table.beats(execution.ref.tag):
+        time.sleep(0.005)
+    assert not cancelled.is_set()
+    table.set_flag(execution.ref.tag, layout.CANCELLED, "swept")
+    assert cancelled.wait(5)
+    lookout.end()
+    assert lookout.is_cancelled
+    assert alive(execution.ref.tag, execution.services) == ()
+
+
+def test_a_sandbox_whose_task_was_given_up_ends_once_the_row_is_there() -> None:
+    """The computing goes on in it, and would slow down whatever comes next."""
+    slow = {
+        "name": "slow",
+        "stages": [
+            {
+                "name": "all",
+                "task": "synthetic.work",
+                "timeout_s": 1,
+                "parameters": {"compute_ms": 5_000, "compute": "sleep"},
+            }
+        ],
+    }
+    execution = Execution(dag=slow)
+    with pytest.raises(TaskFailedError, match="timeout"):
+        run(execution, "all")
+    assert (execution.exits, [row.outcome for row in rows(execution)]) == ([1], ["failed"])
+
+
+def test_a_store_that_refuses_is_reached_anew_by_the_next_task() -> None:
+    """Nobody knows in what state a failed task has left its connections."""
+    execution = Execution(blobs=MemoryBlobs(SystemClock(), failing={"model-0": (Outcome.UNKNOWN, "closed")}))
+    with pytest.raises(TaskFailedError, match="put split-0/model-0: closed"):
+        run(execution, "split")
+    run(execution, "map", 1)
+    assert (execution.blobs.opened, execution.blobs.closed) == (2, 1)
