@@ -87,6 +87,15 @@ class Run:
         """
         return _convert(self._all_records() if trial is None else _read_records(self._records_path(trial)), format)
 
+    def dag_rows(
+        self,
+        trial: int,
+        of: Literal["executions", "tasks", "objects"] = "tasks",
+        format: Format = "arrow",  # noqa: A002
+    ) -> Table:
+        """Return a row for each execution's end, attempt at a task or transfer of an object of a trial of DAGs."""
+        return _convert(_read_records(self.folder / "trials" / f"{trial:04d}" / f"{of}.parquet"), format)
+
     def _records_path(self, trial: int) -> Path:
         return self.folder / "trials" / f"{trial:04d}" / RECORDS
 

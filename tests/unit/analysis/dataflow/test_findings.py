@@ -95,6 +95,20 @@ def test_tasks_of_one_execution_are_not_independent() -> None:
     assert spread(values, 5).p50.reason == "5 of 16 independent < 6"
 
 
+def test_performance_per_dollar_is_of_each_execution(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
+    """1 / (0.0935 s) / its dollars: 78 ms of tasks and more, 24 transitions, four puts and four gets on S3."""
+    costs = [cost for cost in whole[1].costs if cost.prices == "us-east-1, November 2022" and not cost.idle]
+    assert len(costs) == 1
+    assert len(whole[1].costs) == 4
+    tasks_s = (0.078 + 0.0035) * 1_769 / 1_024 + 0.001
+    assert costs[0].parts_usd == pytest.approx(
+        {"functions": tasks_s * 1.66667e-5 + 5 * 2e-7, "orchestration": 18 * 2.5e-5, "store": 4 * 5e-6 + 4 * 4e-7}
+    )
+    assert costs[0].perf_per_usd.value == pytest.approx(1 / 0.0935 / (costs[0].usd.value or 0), rel=1e-3)
+    assert costs[0].perf_per_usd.low is not None
+    assert costs[0].modelled == ""
+
+
 def test_one_execution_is_drawn(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
     """That nearest to the median; its rows lie on the time since it was due."""
     drawn = whole[0].dataflow

@@ -11,6 +11,7 @@ from stepbench.analysis.caveats.registry import find_caveats
 from stepbench.analysis.clocks import measure_clock, window_samples
 from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.costs import trial_cost
+from stepbench.analysis.dataflow.costs import Billing
 from stepbench.analysis.dataflow.findings import find_dataflow
 from stepbench.analysis.deliveries import count_deliveries
 from stepbench.analysis.distributions import box, comparisons, modality, replication, window_curve
@@ -118,7 +119,10 @@ def _dataflow(
     """Return what the tasks of DAGs show, where there are any."""
     if evidence.dags is None:
         return None, None
-    return find_dataflow(evidence.spec, evidence.joined, evidence.dags, zip(windows, results, strict=True))
+    target = evidence.spec.offered.target
+    billing = Billing(evidence.deployment, target.store, own_server=target.endpoint is not None)
+    pairs = zip(windows, results, strict=True)
+    return find_dataflow(evidence.spec, evidence.joined, evidence.dags, pairs, billing)
 
 
 def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:

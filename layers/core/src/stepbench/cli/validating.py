@@ -79,18 +79,20 @@ def _facts(checked: _Checked, *, remote: bool) -> dict[str, Any]:
 
 
 def _numbers(plan: Plan, *, remote: bool) -> dict[str, Any]:
-    from stepbench.costs import estimate
+    from stepbench.costs import estimate, upper_bound
     from stepbench.planning import expanded
     from stepbench.planning.wall_time import AWS, LOCAL, run_s
 
     trials = [trial.plan for trial in expanded(plan)]
+    spent = sum(estimate(trial).total_usd for trial in trials)
     return {
         "trials": len(trials),
         "events": sum(trial.events for trial in trials),
         "load_s": round(sum(trial.length_s for trial in trials), 3),
         "wall_s": round(run_s(trials, AWS if remote else LOCAL)),
-        "estimate_usd": round(sum(estimate(trial).total_usd for trial in trials), 4),
+        "estimate_usd": round(spent, 4),
         "budget_usd": plan.budget_usd,
+        **({"at_most_usd": round(most, 4)} if (most := sum(upper_bound(t).total_usd for t in trials)) > spent else {}),
         **({"expected": [mix.model_dump(mode="json") for mix in mixes]} if (mixes := _expected(trials)) else {}),
     }
 
@@ -115,7 +117,10 @@ def _describe(checked: _Checked, *, remote: bool) -> None:
     most = "up to " if any(phase.closed for trial in trials for phase in trial.plan.phases) else ""
     load = f"{most}{count(numbers['events'])} events in {duration(numbers['load_s'])} of load"
     takes = f"takes about {duration(numbers['wall_s'])} {'on AWS' if remote else 'here'}"
-    cost = f"estimate {dollars(numbers['estimate_usd'])} on AWS, budget {dollars(plan.budget_usd)}"
+    cost = f"estimate {dollars(numbers['estimate_usd'])} on AWS"
+    if "at_most_usd" in numbers:
+        cost += f" ({dollars(numbers['at_most_usd'])} if every task took its whole time-out, three times)"
+    cost += f", budget {dollars(plan.budget_usd)}"
     write(f"{plan.name}: {counted(len(trials), 'trial')}, {load}; {takes}; {cost}")
     for mix in _expected([trial.plan for trial in trials]):
         write(f"  {mix.text}")

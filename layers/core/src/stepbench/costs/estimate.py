@@ -5,7 +5,8 @@ Every push event is taken to cost an invocation of its own, which batching under
 holds against the estimate holds against the bill. A writer that Lambda has to start again offers its share again, which
 is not foreseen. Operations invoke nothing but their writers. Where a load host runs these, its hours are billed
 instead, at the price of the dearer of two types. What the trigger's filter holds back costs its write alone: no store
-bills for a filter, and nothing is invoked.
+bills for a filter, and nothing is invoked. How long the tasks of a DAG take nobody knows: they are taken as expected,
+and `upper_bound` has what they may take at most.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from stepbench.contracts.phase import MAX_PRECISION_CHECKS
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs import prices
+from stepbench.costs.dag_estimate import dag_amounts, dag_requests
 from stepbench.costs.dsql import dsql_lines
 from stepbench.costs.dynamodb import dynamodb_lines
 from stepbench.costs.postgresql import aurora_lines
@@ -61,9 +63,24 @@ QUEUE_REQUESTS_PER_ITEM, QUEUE_POLL_S = 3, 5
 
 
 def estimate(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:
-    """Return an upper bound of what the trial costs on AWS at the region's list prices, from its plan alone."""
+    """
+    Return an upper bound of what the trial costs on AWS at the region's list prices, from its plan alone.
+
+    Of DAGs it is what is expected; see `upper_bound`.
+    """
     if isinstance(trial, TransferTrial):
         return transfer_estimate(trial, region)
+    return _estimate(trial, region, at_most=False)
+
+
+def upper_bound(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:
+    """Return the same with tasks of DAGs that take as long as they may, as often as they may."""
+    if isinstance(trial, TransferTrial):
+        return transfer_estimate(trial, region)
+    return _estimate(trial, region, at_most=True)
+
+
+def _estimate(trial: TrialPlan, region: str, *, at_most: bool) -> CostEstimate:
     arrives = measure_of(trial.experiment).arrives
     delivered = math.ceil(trial.events * trial.record.matching_share) if arrives else 0
     batches = _batches(trial, delivered)
@@ -79,6 +96,7 @@ def estimate(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:
         *_load_host_lines(trial),
         line(prices.STATE_TRANSITION, _transitions(trial)),
         line(prices.LOGS_GB, log_bytes(trial, delivered, batches, invocations) / 1e9),
+        *(dag_amounts(trial, at_most=at_most) if trial.dags else ()),
         region=region,
     )
 
@@ -102,8 +120,12 @@ def queue_requests(trial: TrialPlan, there_s: float) -> float:
     return QUEUE_REQUESTS_PER_ITEM * items(trial) + there_s / QUEUE_POLL_S
 
 
-def _s3_lines(_trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
-    return (line(prices.S3_PUT, offered.number + offered.canaries),)
+def _s3_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
+    if not trial.dags:
+        return (line(prices.S3_PUT, offered.number + offered.canaries),)
+    puts, gets = dag_requests(trial)
+    note = "as the DAG says, of all executions"
+    return line(prices.S3_PUT, puts * offered.number, note), line(prices.S3_GET, gets * offered.number, note)
 
 
 STORE_LINES: Mapping[str, Callable[[TrialPlan, Offered], tuple[Amount, ...]]] = {

@@ -2,7 +2,8 @@
 List prices without free tiers, in US dollars, by region: `prices.json`, which `stepbench prices --refresh` writes.
 
 Each has the day on which its source was read. What no source could be found for is not confirmed: it is the price as it
-is remembered, and the table says so.
+is remembered, and the table says so. Beside it stands `prices-2022-11.json`, with what published results of dataflows
+were computed by.
 """
 
 from __future__ import annotations
@@ -58,10 +59,16 @@ def price_table() -> PriceTable:
     return PriceTable.model_validate_json(files("stepbench.costs").joinpath("prices.json").read_bytes())
 
 
-def find_price(key: str, region: str = DEFAULT_REGION) -> Quote | None:
-    """Return the price of a key in a region; None where neither it nor us-east-1 has one."""
+@cache
+def published_table() -> PriceTable:
+    """Return the prices of November 2022, by which the source of the experiment `dataflow` has computed."""
+    return PriceTable.model_validate_json(files("stepbench.costs").joinpath("prices-2022-11.json").read_bytes())
+
+
+def find_price(key: str, region: str = DEFAULT_REGION, table: PriceTable | None = None) -> Quote | None:
+    """Return the price of a key in a region, by this table or today's; None where neither it nor us-east-1 has one."""
     for place in (region, DEFAULT_REGION):
-        if (row := price_table().regions.get(place, {}).get(key)) is not None:
+        if (row := (table or price_table()).regions.get(place, {}).get(key)) is not None:
             return Quote(row.usd, place)
     return None
 

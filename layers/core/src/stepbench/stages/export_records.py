@@ -19,6 +19,7 @@ from stepbench.records.formats.parquet import DESCRIPTION, METADATA, RECORDS_SCH
 from stepbench.records.join.reader import read_records
 from stepbench.records.join.sent import NO_ATTEMPT
 from stepbench.records.storage import layout
+from stepbench.stages.export_dags import export_dags
 from stepbench.stages.export_transfers import export_transfers
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def export_records(task: ExportRecordsInput, services: Services) -> ExportRecord
         return export_transfers(spec, services.runs)
     records = read_records(spec, services.runs, services.table, details=True)
     records = replace(records, broken_off=bool(task.failure.Error))
+    if spec.plan.experiment == "dataflow":
+        export_dags(spec, services.runs, services.table)
     key = layout.trial_key(task.ref, "records.parquet")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "records.parquet"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.analysis.dataflow.accounting import ExecutionCount, ObjectCount
 from stepbench.analysis.dataflow.answers import find_answers
+from stepbench.analysis.dataflow.costs import dataflow_costs
 from stepbench.analysis.dataflow.drawn import Bins, gantt
 from stepbench.analysis.dataflow.executions import ExecutionTasks, find_executions
 from stepbench.analysis.dataflow.marks import tuning_marks
@@ -17,6 +18,7 @@ from stepbench.workload.expected_mix import expected_mix
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from stepbench.analysis.dataflow.costs import Billing
     from stepbench.analysis.dataflow.evidence import DagRecords
     from stepbench.analysis.dataflow.executions import Execution
     from stepbench.analysis.windows import MeasuredWindow
@@ -32,6 +34,7 @@ def find_dataflow(
     joined: Joined,
     records: DagRecords,
     windows: Iterable[tuple[MeasuredWindow, WindowResult]],
+    billing: Billing,
 ) -> tuple[DataflowFindings, DrawnDataflow]:
     """
     Return what the report shows of a trial's DAGs, and what its charts draw.
@@ -49,6 +52,7 @@ def find_dataflow(
         objects=pass_.objects.result(),
         expected=tuple(expected_mix(dag) for dag in spec.offered.dags),
         windows=tuple(tally.finding() for tally in pass_.tallies),
+        costs=tuple(cost for tally in pass_.tallies for cost in dataflow_costs(tally, billing)),
         results=dict(list(pass_.results.items())[:MOST_RESULTS]),
         differing=tuple(sorted(pass_.differing & set(list(pass_.results)[:MOST_RESULTS]))),
         tuning=records.tuning,
@@ -68,7 +72,7 @@ class _Pass:
         self.tallies: list[WindowTally] = []
         self._of: dict[int, list[WindowTally]] = {}
         for window, result in windows:
-            tally = WindowTally(spec.offered.dag_of(spec.offered.phases[window.phase]), result)
+            tally = WindowTally(spec.offered.dag_of(spec.offered.phases[window.phase]), result, window.length_s)
             self.tallies.append(tally)
             for number in window.acknowledged.tolist():
                 self._of.setdefault(number, []).append(tally)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, get_args
 
+from stepbench.analysis.dataflow.costs import execution_use
 from stepbench.analysis.dataflow.edges import EdgeTallies
 from stepbench.analysis.dataflow.parts import critical_path, level_times, task_parts
 from stepbench.analysis.dataflow.spread import mean_share, spread, spread_ms
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from stepbench.analysis.dataflow.executions import Execution, ExecutionTasks
     from stepbench.contracts.dataflow import Dag
     from stepbench.contracts.measures import Estimate, WindowResult
+    from stepbench.costs.dataflow import ExecutionUse
 
 PARTS: tuple[PathPart, ...] = get_args(PathPart)
 
@@ -25,12 +27,15 @@ class WindowTally:
     """
     Gathers the executions of one window.
 
-    whole: event and t4 - t0 of those of which every task has a row, in ns.
+    whole: event and t4 - t0 of those of which every task has a row, in ns. uses, spans_ns: of the same, what they
+    used, and from when to when they went on.
     """
 
-    def __init__(self, dag: Dag, result: WindowResult) -> None:
-        self.dag, self.result = dag, result
+    def __init__(self, dag: Dag, result: WindowResult, length_s: float) -> None:
+        self.dag, self.result, self.length_s = dag, result, length_s
         self.whole: list[tuple[str, int]] = []
+        self.uses: list[ExecutionUse] = []
+        self.spans_ns: list[tuple[int, int]] = []
         self._completed = self._failed = 0
         self._paths: list[dict[PathPart, int]] = []
         self._of_tasks: list[float] = []
@@ -52,6 +57,8 @@ class WindowTally:
             return
         levels = level_times(tasks)
         self.whole.append((execution.event, execution.t4_ns - execution.t0_ns))
+        self.uses.append(execution_use(execution, tasks))
+        self.spans_ns.append((execution.t1_ns, execution.t4_ns))
         self._paths.append(critical_path(execution, levels))
         self._critical.update(
             (number, level.critical.stage, level.critical.index) for number, level in enumerate(levels)

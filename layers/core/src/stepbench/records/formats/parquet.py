@@ -96,7 +96,7 @@ METADATA = {
     "trial": "The trial's number in it, from 0.",
     "name": "The trial's name.",
     "store": "The store, as the plan names it.",
-    "experiment": "`trigger` or `operations`.",
+    "experiment": "`trigger`, `operations` or `dataflow`.",
     "drain_limit_s": "Seconds that an arrival may take after the trial's last t2; one after that is `late`.",
     "failure": "The error that ended the trial; empty where none did.",
     "phases": "JSON, the phases that were planned: `name`; `measured`; `start_ns`, its time zero; `offered_s`, for how "
@@ -122,15 +122,16 @@ class ExportedPhase(Contract):
 
 
 def columns_of(experiment: str) -> dict[str, Column]:
-    """Return the columns that files of an experiment may have, by name."""
-    return {column.name: column for column in COLUMNS if column.of in {"all", experiment}}
+    """Return the columns that files of an experiment may have, by name; executions of DAGs arrive as triggers do."""
+    kind = "trigger" if experiment == "dataflow" else experiment
+    return {column.name: column for column in COLUMNS if column.of in {"all", kind}}
 
 
 def describe_columns() -> str:
     """Return the tables of `docs/records.md`, as Markdown."""
     titles = {
         "all": "Columns of every file",
-        "trigger": "Columns of triggers only",
+        "trigger": "Columns of triggers and DAGs only",
         "operations": "Columns of operations only",
     }
     parts = [

@@ -1,0 +1,77 @@
+"""What executions of a window used, and what that costs: performance per dollar, execution by execution."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stepbench.contracts.dataflow_result import DataflowCost
+from stepbench.costs.dataflow import ExecutionUse, WindowUse, window_costs
+from stepbench.stats.intervals import Series
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stepbench.analysis.dataflow.executions import Execution, ExecutionTasks
+    from stepbench.analysis.dataflow.windows import WindowTally
+    from stepbench.costs.standing import Deployment
+
+NS_PER_S = 1e9
+
+
+class Billing(NamedTuple):
+    """Whose prices count: the stack's, the store's name, and whether its server is not the stack's."""
+
+    deployment: Deployment
+    store: str
+    own_server: bool
+
+
+def execution_use(execution: Execution, tasks: ExecutionTasks) -> ExecutionUse:
+    """Return what one execution used; requests of transfers that failed count, too."""
+    rows = list(tasks.rows)
+    blobs = [blob for row in rows for blob in row.blobs]
+    return ExecutionUse(
+        latency_s=(execution.t4_ns - execution.t0_ns) / NS_PER_S,
+        task_s=sum(row.ended_ns - row.began_ns for row in rows) / NS_PER_S,
+        end_s=execution.end.delete_ns / NS_PER_S if execution.end is not None else 0.0,
+        attempts=len(rows),
+        levels=len(execution.dag.levels),
+        puts=sum(blob.requests for blob in blobs if blob.operation == "put"),
+        gets=sum(blob.requests for blob in blobs if blob.operation == "get"),
+    )
+
+
+def dataflow_costs(tally: WindowTally, billing: Billing) -> Iterator[DataflowCost]:
+    """Yield what a window's executions cost, by each price table, with and without idle hours."""
+    if not tally.uses:
+        return
+    use = WindowUse(tuple(tally.uses), busy_s(tally.spans_ns), max(tally.length_s, _span_s(tally.spans_ns)))
+    for cost in window_costs(use, billing.store, billing.deployment, own_server=billing.own_server):
+        usd = np.array(cost.usd)
+        latency_s = np.array([one.latency_s for one in tally.uses])
+        yield DataflowCost(
+            dag=tally.dag.name,
+            window=tally.result.name,
+            phase=tally.result.phase,
+            prices=cost.prices,
+            idle=cost.idle,
+            usd=Series(usd).mean(),
+            parts_usd=cost.parts,
+            perf_per_usd=Series(1 / latency_s / usd).quantile(0.5),
+            modelled=cost.modelled,
+        )
+
+
+def busy_s(spans_ns: list[tuple[int, int]]) -> float:
+    """Return for how long any of some spans went on."""
+    total, reached_ns = 0, 0
+    for begin_ns, end_ns in sorted(spans_ns):
+        total += max(0, end_ns - max(begin_ns, reached_ns))
+        reached_ns = max(reached_ns, end_ns)
+    return total / NS_PER_S
+
+
+def _span_s(spans_ns: list[tuple[int, int]]) -> float:
+    return (max(end for _, end in spans_ns) - min(begin for begin, _ in spans_ns)) / NS_PER_S
