@@ -8,6 +8,7 @@ crosses a box. Stages of a level are in the order of what they read, which keeps
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench import digits
@@ -154,9 +155,9 @@ def _slots(dag: Dag) -> list[list[_Slot]]:
         for level in range(level_of[edge.producer] + 1, level_of[edge.consumer]):
             levels[level].append(_Slot(None, (edge.producer, edge.consumer)))
     sources = {stage.name: [each.stage for each in stage.inputs] for stage in dag.stages}
-    for above, own in zip(levels, levels[1:], strict=False):
+    for above, own in pairwise(levels):
         rank = {slot: place for place, slot in enumerate(above)}
-        own.sort(key=lambda slot: _mean_rank(slot, rank, sources))  # noqa: B023 -- used at once
+        own.sort(key=lambda slot: _mean_rank(slot, rank, sources))
     return levels
 
 
