@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.tuning import CassandraConfiguration
 
 PATH_GROUPS: tuple[tuple[str, tuple[PathPart, ...]], ...] = (
-    ("orchestration", ("late", "start", "dispatch", "barrier", "end")),
+    ("waiting", ("late", "start", "dispatch", "barrier", "end")),
     ("retries", ("retry",)),
     ("connect, input", ("open", "input")),
     ("get", ("get",)),
