@@ -311,10 +311,10 @@ def gantt(dag: Dag, medium: SampleMedium) -> Gantt:
                 end = begin + sum(parts.values())
                 retried = level == 1 and index == stage.tasks - 1
                 if retried:
-                    rows.append(_row(stage.name, index, 0, level, begin, {"open": _OPEN_MS}, ok=False))
+                    rows.append(_row(_Attempt(stage.name, index, 0, level, begin, {"open": _OPEN_MS}, ok=False)))
                     begin, end = begin + 40, end + 40
                 ends.append(end)
-                rows.append(_row(stage.name, index, int(retried), level, begin, parts, ok=True))
+                rows.append(_row(_Attempt(stage.name, index, int(retried), level, begin, parts)))
         at = max(ends) + _BARRIER_MS
         latest = max(range(len(rows)), key=lambda place: (rows[place].level, rows[place].to_ms))
         rows[latest] = rows[latest].model_copy(update={"critical": True})
@@ -324,20 +324,30 @@ def gantt(dag: Dag, medium: SampleMedium) -> Gantt:
     )
 
 
-def _row(
-    stage: str, index: int, attempt: int, level: int, begin: float, parts: dict[str, float], *, ok: bool
-) -> GanttRow:  # noqa: PLR0913, PLR0917 -- a row's columns
-    spans, at = [], begin
+class _Attempt(NamedTuple):
+    """An attempt at a task: whose, when, of which parts."""
+
+    stage: str
+    task: int
+    number: int
+    level: int
+    begin: float
+    parts: dict[str, float]
+    ok: bool = True
+
+
+def _row(of: _Attempt) -> GanttRow:
+    spans, at = [], of.begin
     for name in ("open", "input", "get", "compute", "put", "rest"):
-        took = parts.get(name, 0.0)
+        took = of.parts.get(name, 0.0)
         if took:
             moved = {"blob_bytes": 524_288, "objects": 2, "mib_per_s": 88.0} if name in {"get", "put"} else {}
             spans.append(GanttSpan(kind=name, from_ms=at, to_ms=at + took, **moved))
             at += took
-    error = "" if ok else "truncated: 3 of 9 bytes"
+    error = "" if of.ok else "truncated: 3 of 9 bytes"
     return GanttRow(
-        stage=stage, index=index, attempt=attempt, level=level, from_ms=begin, to_ms=at, ok=ok, cold=index == 0,
-        critical=False, error=error, spans=tuple(spans),
+        stage=of.stage, index=of.task, attempt=of.number, level=of.level, from_ms=of.begin, to_ms=at, ok=of.ok,
+        cold=of.task == 0, critical=False, error=error, spans=tuple(spans),
     )  # fmt: skip
 
 

@@ -17,7 +17,6 @@ from stepbench.report.charts.parts import (
     named,
     rate_axis,
     seconds,
-    series_legend,
     tooltips,
     touch,
 )
@@ -27,6 +26,7 @@ _MS_TEXT = (
     "datum.value >= 1000 ? format(datum.value / 1000, '~r') + ' s' : "
     "datum.value > 0 && datum.value < 1 ? format(datum.value * 1000, '~r') + ' µs' : format(datum.value, '~r') + ' ms'"
 )
+_LEGEND_PX, _MOST_COLUMNS = "(min(1200, windowSize()[0]) - 140)", 3
 _NAME_PX, _BAR_PX = -13, 12
 _TASK_BAR_PX, _ATTEMPT_PX = 9, 12
 _TASK_NAME_PX = 92
@@ -39,7 +39,7 @@ def gantt() -> alt.LayerChart | alt.FacetChart:
     titles: dict[str, str | None] = {
         "row:N": "task", "part:N": "part", "took:N": "took", "moved:N": "moved", "rate:N": "rate", "note:N": " ",
     }  # fmt: skip
-    color = alt.Color("part:N", title=None, scale=alt.Scale(domain=_PARTS), legend=series_legend())
+    color = alt.Color("part:N", title=None, scale=alt.Scale(domain=_PARTS), legend=_legend())
     spans = named("spans").mark_bar(size=_TASK_BAR_PX, clip=True).encode(x=x, x2="to_ms:Q", y=y, color=color)
     outline = (
         named("tasks")
@@ -93,7 +93,7 @@ def per_dollar_bars() -> alt.LayerChart | alt.FacetChart:
     Source:
         Shankar et al. (2023), figures 4 to 8, upper parts.
     """
-    return _bars("1 / (seconds × dollars), of one execution", rate_axis())  # noqa: RUF001 -- times
+    return _bars("1 / (seconds × dollars), of one execution", alt.Axis(format="~s", tickCount=5))  # noqa: RUF001 -- times
 
 
 def store_over_time() -> alt.LayerChart | alt.FacetChart:
@@ -138,7 +138,7 @@ def _stacked(part: str, title: str, axis: alt.Axis) -> alt.LayerChart | alt.Face
     scale = alt.Scale(domain=[0, TOP], nice=False)
     x = alt.X("from:Q", scale=scale, axis=axis, title=title)
     y = _row()
-    color = alt.Color(f"{part}:N", title=None, scale=alt.Scale(domain=_PARTS), legend=series_legend())
+    color = alt.Color(f"{part}:N", title=None, scale=alt.Scale(domain=_PARTS), legend=_legend())
     tooltip = tooltips({"row:N": " ", "part:N": "part", "words:N": "time", "share:N": "share"})
     bars = named("stacks").mark_bar(size=_BAR_PX, clip=True).encode(x=x, x2="to:Q", y=y, color=color)
     touched = named("stacks").mark_bar(size=_BAR_PX, fillOpacity=0, strokeWidth=2, clip=True, style="touched")
@@ -166,6 +166,12 @@ def _bars(title: str, axis: alt.Axis) -> alt.LayerChart | alt.FacetChart:
     return framed(alt.layer(bars, intervals, _captions("bars"), rows), 38, labels=[], top=1)
 
 
+def _legend() -> alt.Legend:
+    """Return a legend of few columns: figures stand beside each other, and none is as wide as the window."""
+    columns = alt.ExprRef(f"max(1, min({_MOST_COLUMNS}, floor({_LEGEND_PX} / entry_px)))")
+    return alt.Legend(columns=columns)
+
+
 def _captions(source: str) -> alt.Chart:
     """Draw the rows' names over their bars: beside them, they would leave no room on a phone."""
     chart: alt.Chart = (
@@ -181,7 +187,9 @@ def _row() -> alt.Y:
 
 
 def _task() -> alt.Y:
-    axis = alt.Axis(ticks=False, domain=False, labelLimit=_TASK_NAME_PX, minExtent=Y_EXTENT, labelFontSize=11)
+    axis = alt.Axis(
+        ticks=False, domain=False, labelLimit=_TASK_NAME_PX, labelPadding=7, minExtent=Y_EXTENT, labelFontSize=11
+    )
     return alt.Y("row:N", sort=None, scale=alt.Scale(domain=LABELS), title=None, axis=axis)
 
 

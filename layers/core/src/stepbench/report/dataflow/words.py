@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from stepbench import digits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.dataflow import Dag
     from stepbench.contracts.dataflow_result import (
@@ -93,6 +93,18 @@ def describe_objects(found: ObjectAccounting) -> str:
     parts = [f"{digits.count(number)} {what}" for number, what in wrong if number]
     reads = f"{digits.count(found.reads)} of {digits.counted(found.reads_expected, 'read')} made"
     return ", ".join([head, *parts, reads])
+
+
+def describe_all_objects(found: Sequence[ObjectAccounting]) -> str:
+    """Say in one sentence what became of the objects of all trials together."""
+    broken = sum(not each.complete for each in found)
+    objects, reads = sum(each.expected for each in found), sum(each.reads for each in found)
+    if broken:
+        return f"In {digits.count(broken)} of {digits.counted(len(found), 'trial')} objects are missing or left."
+    return (
+        f"All {digits.counted(objects, 'object')} were written, read as often as their DAG says "
+        f"({digits.counted(reads, 'read')}), and removed."
+    )
 
 
 def describe_executions(found: ExecutionAccounting) -> str:
