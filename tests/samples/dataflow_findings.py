@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.samples.results import accounting, numbered, sample_window, trial_summary
+from tests.samples.results import accounting, numbered, sample_summary, sample_window, trial_summary
 
 from stepbench.contracts.dataflow import Dag, DagInput, Input, Stage
 from stepbench.contracts.dataflow_drawn import DataflowBin, DrawnDataflow, Gantt, GanttRow, GanttSpan, TuningMark
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from stepbench.contracts.dataflow_result import PathPart
+    from stepbench.contracts.result import RunSummary
 
 EXECUTIONS = 6
 VIDEO = Dag(
@@ -440,3 +441,9 @@ def dataflow_results() -> tuple[TrialResult, ...]:
     """Return a run's trials: the three stores, and the last of them tuned."""
     own = [dataflow_trial(medium) for medium in MEDIA]
     return numbered([*own, dataflow_trial(MEDIA[-1]._replace(store_ms=3), tuned=True)])
+
+
+def dataflow_run() -> tuple[RunSummary, tuple[TrialResult, ...]]:
+    """Return a run's summary, with which store is the best, and its trials' results."""
+    results = dataflow_results()
+    return sample_summary(results, "quick-dataflow").model_copy(update={"media": media_answers()}), results
