@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
 from tests.chromium import chromium
+from tests.samples.dataflow_findings import dataflow_run
 from tests.samples.estimates import present
 from tests.samples.experiments import experiment_run
 from tests.samples.operations import operation_results, over_trials
@@ -107,12 +108,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write the pages of four trials of triggers, of 24 of operations, and of 15 with steps and a matrix."""
+    """Write the pages of four trials of triggers, of 24 of operations, of 15 with steps and a matrix, and of DAGs."""
     results = operation_results()
     runs = {
         "triggers": (sample_summary(sample_results()), sample_results()),
         "operations": (over_trials(sample_summary(results, "quick-products")), results),
         "matrix": experiment_run(),
+        "dataflow": dataflow_run(),
     }
     folder = tmp_path_factory.mktemp("samples")
     for name, run in runs.items():

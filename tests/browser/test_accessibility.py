@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.browser.conftest import DRAWN, LIMIT_MS, unfold
+from tests.samples.dataflow_findings import dataflow_run
 from tests.samples.experiments import experiment_run
 from tests.samples.operations import operation_results, over_trials
 from tests.samples.results import (
@@ -73,6 +74,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "missed threshold": lambda: sample_page([refused_result(sample_results()[2], {"57P01": 12, "timeout": 3}, 3)]),
     "stopped": _stopped,
     "transfers": _transfers,
+    "DAGs": lambda: render_page(*dataflow_run(), sample_manifest()),
     "no trials": lambda: sample_page([]),
 }
 

@@ -58,7 +58,26 @@ def has_setups(path: str, *values: object) -> Callable[[Plan], bool]:
     return found
 
 
+def passes_data(plan: Plan) -> bool:
+    """Ask for trials of DAGs, of which those that are compared have the same."""
+    dags = [trial.dags for trial in plan.offered_trials]
+    return all(trial.experiment == "dataflow" for trial in plan.trials) and all(each == dags[0] for each in dags)
+
+
 ANSWERED: dict[str, Callable[[Plan], bool]] = {
+    "Which store passes data between functions the fastest, and for the least money?": lambda plan: (
+        passes_data(plan) and {trial.target.store for trial in plan.trials} == {"s3", "redis", "cassandra"}
+    ),
+    "Does a store that tunes itself pass data faster?": lambda plan: (
+        passes_data(plan)
+        and [dict(flatten_setup(trial)).get("target.tuning.mode", "default") for trial in plan.trials]
+        == ["default", "adaptive"]
+    ),
+    "How much of its time does a DAG spend passing data?": passes_data,
+    "On which instance is Cassandra the best medium?": passes_data,
+    "Under which conditions is a NoSQL store the best medium?": lambda plan: (
+        passes_data(plan) and len(plan.offered_trials[0].dags) > 1
+    ),
     "How steady is a download from S3 and from EFS, cold, on Lambda and on Fargate?": lambda plan: all(
         isinstance(trial, TransferTrial)
         and (set(trial.sources), set(trial.platforms), trial.cold) == (set(SOURCES), set(PLATFORMS), "required")

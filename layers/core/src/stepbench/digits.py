@@ -242,6 +242,16 @@ def percent(share: float | None) -> str:
     return f"{value:.1f} %" if value < 10 else f"{value:.0f} %"  # noqa: PLR2004 -- two digits are enough
 
 
+def size(size_bytes: float) -> str:
+    """Format a number of bytes: `512 B`, `64 KiB`, `3.1 MiB`."""
+    value, unit = size_bytes, "B"
+    for larger in ("KiB", "MiB", "GiB"):
+        if value < 1024:  # noqa: PLR2004 -- of one unit in the next
+            break
+        value, unit = value / 1024, larger
+    return f"{count(round(value)) if unit == 'B' or value == round(value) else rounded(value)} {unit}"
+
+
 def dollars(value: float | None) -> str:
     """Format US dollars: cents from one dollar on, two significant digits below."""
     if value is None:

@@ -13,7 +13,7 @@ from rich.text import Text
 from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES
 from stepbench.report.costs import describe_cost, describe_per_dollar
-from stepbench.report.headline import HEADINGS, headline_tables
+from stepbench.report.headline import HEADINGS, describe_media, headline_tables
 from stepbench.report.thresholds import threshold_lines
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def headline(summary: RunSummary, width: int) -> Group:
     """
     parts: list[RenderableType] = [Text(f"{summary.run_id}: {summary.status}", style="italic")]
     parts += [Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in threshold_lines(summary)]
+    parts += [Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in describe_media(summary)]
     everything, missing = "", set[str]()
     for headings, found in headline_tables(summary):
         rows = [_row(headings, row.cells()) for row in found]

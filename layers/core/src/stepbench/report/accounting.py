@@ -141,13 +141,17 @@ def accounting_adds_up(accounts: list[Accounting | None]) -> bool:
 
 def describe_accounting(trials: Sequence[TrialSummary]) -> str:
     """Describe in a sentence where all events of the measured phases went, and apart from them all operations."""
-    accounts = [trial.accounting for trial in trials if trial.accounting is not None]
-    by_noun = {"event": [each for each in accounts if each.awaited]}
-    by_noun["operation"] = [each for each in accounts if not each.awaited]
+    by_noun: dict[str, list[Accounting]] = {"event": [], "execution": [], "operation": []}
+    for trial in trials:
+        if trial.accounting is not None:
+            awaited = "event" if trial.experiment != "dataflow" else "execution"
+            by_noun[awaited if trial.accounting.awaited else "operation"].append(trial.accounting)
+    accounts = [each for own in by_noun.values() for each in own]
     clauses = [_describe_kind(noun, own) for noun, own in by_noun.items() if any(each.offered for each in own)]
     if len(accounts) < len(trials):
         clauses.append(f"{digits.counted(len(trials) - len(accounts), 'trial')} without accounting")
-    text = "; ".join(clauses) or f"no {'event' if by_noun['event'] or not accounts else 'operation'} was offered"
+    noun = next((noun for noun, own in by_noun.items() if own), "event")
+    text = "; ".join(clauses) or f"no {noun} was offered"
     return text[0].upper() + text[1:]
 
 
@@ -166,4 +170,6 @@ def _describe_kind(noun: str, accounts: list[Accounting]) -> str:
         return f"{subject} sent and answered"
     if held_back:
         return f"{subject} sent and acknowledged: {digits.count(sums['received'])} arrived, {held_back[0]}"
+    if noun == "execution":
+        return f"{subject} started and completed"
     return f"{subject} sent, acknowledged, and arrived"

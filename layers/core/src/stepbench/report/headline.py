@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES
+from stepbench.report.dataflow.words import describe_objects
 from stepbench.report.labels import WindowRow, describe_latency, trial_labels, window_labels, window_rows
 from stepbench.report.operations import describe_operations, format_throughput
 from stepbench.report.thresholds import describe_missed, describe_undecided
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 State = Literal["complete", "incomplete", "failed", "skipped"]
 HEADINGS = ("trial", "provider", "n", *HEADLINE_QUANTILES, "lost", "throughput", "floor p50", "caveats")
-_OF_ONE_EXPERIMENT = {"lost": "trigger", "throughput": "operations"}
+_OF_EXPERIMENTS = {"lost": {"trigger", "dataflow"}, "throughput": {"operations"}}
 _WINDOWS_PER_LINE = 3
 _CAVEAT_NAMES = {
     "t4_in_fallback": "t4 in fallback",
@@ -98,9 +99,9 @@ def headline_rows(summary: RunSummary) -> tuple[HeadlineRow, ...]:
 def headline_tables(summary: RunSummary) -> Iterator[tuple[tuple[str, ...], tuple[HeadlineRow, ...]]]:
     """Yield headings and rows of each experiment: operations have a throughput, and nothing that could be lost."""
     every = headline_rows(summary)
-    for experiment in ("trigger", "operations"):
+    for experiment in ("trigger", "operations", "dataflow"):
         rows = tuple(row for row in every if row.experiment == experiment)
-        missing = {heading for heading, of in _OF_ONE_EXPERIMENT.items() if of != experiment}
+        missing = {heading for heading, of in _OF_EXPERIMENTS.items() if experiment not in of}
         if all(row.floor == digits.NONE for row in rows):
             missing.add("floor p50")
         if rows:
@@ -111,7 +112,18 @@ def headline_lines(summary: RunSummary) -> tuple[str, ...]:
     """Return which thresholds were missed or not decided, and one line a trial: name, n, p50 with interval, lost."""
     labels = trial_labels(summary.trials)
     lines = tuple(_line(trial, label) for trial, label in zip(summary.trials, labels, strict=True))
-    return (*filter(None, (describe_missed(summary), describe_undecided(summary))), *lines)
+    return (*filter(None, (describe_missed(summary), describe_undecided(summary))), *describe_media(summary), *lines)
+
+
+def describe_media(summary: RunSummary) -> tuple[str, ...]:
+    """Return which store is the best for each DAG, and what became of the objects if not all is well."""
+    trials = zip(summary.trials, trial_labels(summary.trials), strict=True)
+    broken = tuple(
+        f"{label}: {describe_objects(trial.dataflow.objects)}"
+        for trial, label in trials
+        if trial.dataflow is not None and not trial.dataflow.objects.complete
+    )
+    return (*broken, *(answer.text.rstrip(".") for answer in summary.media))
 
 
 def describe_status(summary: RunSummary) -> str:
@@ -123,6 +135,8 @@ def describe_window(row: WindowRow) -> str:
     """Answer for one window: how long it took, and whether it always came to an end."""
     if row.window.operations is not None:
         return describe_operations(row)
+    if row.trial.experiment == "dataflow":
+        return f"{describe_latency(row.window.latency_ms, 'p90')}; {_completed(row.window)}."
     accounting = row.trial.accounting
     kind = "matching" if accounting and accounting.held_back + accounting.leaked else "acknowledged"
     one = len(row.trial.windows) == 1  # the number is the trial's
@@ -213,10 +227,12 @@ def _line(trial: TrialSummary, label: str) -> str:
     parts.extend(map(_ending, trial.stopped[:_WINDOWS_PER_LINE]))
     if trial.transfers is not None:
         parts.extend(answer.rstrip(".") for answer in trial.transfers.answers[:1])
-    if trial.accounting and trial.accounting.awaited:
+    if trial.accounting and trial.accounting.awaited and trial.dataflow is None:
         parts.append(f"lost {digits.count(trial.accounting.lost)}")
         if trial.accounting.held_back:
             parts.append(f"{digits.count(trial.accounting.held_back)} held back by the filter")
+    if trial.dataflow is not None:
+        parts.append(f"{digits.count(trial.dataflow.executions.completed)} completed")
     if trial.emulated and (named or trial.transfers):
         parts.append("emulated")
     return f"{head}: {', '.join(parts)}" if parts else head
@@ -234,6 +250,11 @@ def _ending(phase: StoppedPhase) -> str:
     known = "not known" if width is None else f"known to {100 * width:.2g} %"
     why = phase.reason.replace("_", " ")
     return f"{phase.phase} ended after {phase.stopped_at_s:.0f} s ({why}): {phase.metric} {known}"
+
+
+def _completed(window: WindowResult) -> str:
+    missing, executions = window.latency_ms.missing, digits.counted(window.n, "execution")
+    return f"{digits.count(missing)} of {executions} did not complete" if missing else f"all of {executions} completed"
 
 
 def _arrivals(window: WindowResult, kind: str) -> str:

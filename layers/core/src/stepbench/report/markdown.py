@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from stepbench import digits
 from stepbench.report.caveats import caveat_groups
 from stepbench.report.costs import describe_cost, describe_per_dollar
+from stepbench.report.dataflow.markdown import dataflow_parts
 from stepbench.report.headline import headline_tables
 from stepbench.report.labels import trial_labels
 from stepbench.report.markdown_parts import escape, table_lines
@@ -34,6 +35,7 @@ def render_markdown(summary: RunSummary) -> str:
         parts.append("\n".join(f"- {escape(line)}" for line in verdicts))
     if table:
         parts.append(table)
+    parts.extend(dataflow_parts(summary))
     for trial in summary.trials:
         if trial.transfers is not None:
             parts += [f"**{escape(trial.name)}**", *transfer_parts(trial.transfers, trial.stand_ins)]

@@ -28,6 +28,7 @@ from stepbench.report.accounting import (
 from stepbench.report.answers import answers
 from stepbench.report.caveats import caveat_groups
 from stepbench.report.clock_check import clock_drawings, clock_figures
+from stepbench.report.dataflow.view import dataflow_view
 from stepbench.report.datasets import time_figure
 from stepbench.report.figures import (
     json_for_script,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.manifest import Manifest
     from stepbench.contracts.measure import LatencyDefinition
     from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
+    from stepbench.report.dataflow.view import DataflowView
     from stepbench.report.datasets import TimeFigure
     from stepbench.report.figures import Drawing
     from stepbench.report.labels import WindowRow
@@ -113,13 +115,15 @@ def render_page(
     pairs = zip(results, summary.trials, strict=True)
     own = [result.model_copy(update={"summary": trial}) for result, trial in pairs]
     trials = _trial_views(summary, own)
+    flow = dataflow_view(summary, own, [view.label for view in trials])
     return (
         page_environment()
         .get_template("page.html.j2")
         .render(
             **_of_trials(trials, summary),
             **_of_run(summary),
-            **_drawn(own, trials, summary),
+            **_drawn(own, trials, summary, flow),
+            flow=flow,
             run=summary,
             manifest=manifest,
             plan=None if plan is None else json.dumps(plan, indent=2, ensure_ascii=False),
@@ -163,12 +167,15 @@ def _of_run(summary: RunSummary) -> dict[str, Any]:
     }
 
 
-def _drawn(results: Sequence[TrialResult], trials: Sequence[TrialView], summary: RunSummary) -> dict[str, Any]:
+def _drawn(
+    results: Sequence[TrialResult], trials: Sequence[TrialView], summary: RunSummary, flow: DataflowView | None
+) -> dict[str, Any]:
     """Return groups, shares and clocks with their figures, and the data of all figures."""
     grouped, shares = groups(summary.trials), share_rows(summary.shares, summary.trials)
     figures = run_figures(results, matrix_figures(grouped), share_figures(shares), scaling_figures(summary))
     clocks = clock_figures(summary, results)
     drawings = [*run_drawings(figures), *_trial_drawings(trials), *clock_drawings(clocks)]
+    drawings += [] if flow is None else flow.drawings
     return {
         "groups": grouped,
         "repeated": any(group.repeated for group in grouped),

@@ -29,6 +29,7 @@ from stepbench.report import (
 )
 from stepbench.report.accounting import accounting_adds_up, accounting_sections, describe_accounting
 from stepbench.report.clock_check import MEASURES as CLOCK_MEASURES
+from stepbench.report.dataflow import words as flow_words
 from stepbench.report.deliveries import describe_deliveries
 from stepbench.report.figures import javascript, own_file
 from stepbench.report.groups import format_point
@@ -59,6 +60,13 @@ MEASURES = {
     "operations": (
         ("latency_ms", "Service time", "t2 − t1"),  # noqa: RUF001
         ("response_write_ms", "Response time", "t2 − t0"),  # noqa: RUF001
+        _LATENESS,
+    ),
+    "dataflow": (
+        ("response_trigger_ms", "End to end, from the due time", "t4 − t0"),  # noqa: RUF001
+        ("latency_ms", "From the start", "t4 − t1"),  # noqa: RUF001
+        ("after_ack_ms", "From the start's answer", "t4 − t2"),  # noqa: RUF001
+        ("service_ms", "StartExecution", "t2 − t1"),  # noqa: RUF001
         _LATENESS,
     ),
 }
@@ -100,6 +108,7 @@ _GLOBALS: dict[str, Any] = {
     "clock_measures": CLOCK_MEASURES,
     "comparisons": comparisons,
     "describe_deliveries": describe_deliveries,
+    "flow_words": flow_words,
     "digits": digits,
     "headline": headline,
     "max_matrix_figures": MAX_FIGURES,

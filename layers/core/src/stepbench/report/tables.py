@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.measure import QUANTILES
+from stepbench.report.dataflow.numbers import dag_numbers
 from stepbench.report.headline import state_of
 from stepbench.report.labels import trial_labels, window_rows
 
@@ -110,11 +111,23 @@ def _csv_rows(summary: RunSummary) -> Iterator[Row]:
                     "statistic": statistic,
                     "value": getattr(times, statistic),
                 }
+    yield from _dataflow_rows(summary)
     yield from _cost_rows(summary)
     for trial, label in zip(summary.trials, trial_labels(summary.trials), strict=True):
         if not trial.windows:
             reason = f"{trial.failure.error}: {trial.failure.cause}" if trial.failure else state_of(trial)
             yield {**_trial_cells(trial), "name": label, "reason": reason}
+
+
+def _dataflow_rows(summary: RunSummary) -> Iterator[Row]:
+    """Yield what only DAGs have: times by stage and edge, shares, performance per dollar; `kind` says whose it is."""
+    for row in window_rows(summary.trials):
+        found = row.trial.dataflow
+        for window in found.windows if found else ():
+            if (window.phase, window.window) == (row.window.phase, row.window.name):
+                for kind, measure, statistic, estimate in dag_numbers(window, found.costs if found else ()):
+                    cells = {"kind": kind, "measure": measure, "statistic": statistic}
+                    yield {**_window_cells(row), **cells, **estimate.model_dump()}
 
 
 def _cost_rows(summary: RunSummary) -> Iterator[Row]:

@@ -15,6 +15,14 @@ from typing import Any
 
 import altair as alt
 
+from stepbench.report.charts.dataflow import (
+    end_to_end_bars,
+    gantt,
+    per_dollar_bars,
+    store_over_time,
+    time_parts,
+    transfer_parts,
+)
 from stepbench.report.charts.distributions import box_plot, clock_curves, share_bars
 from stepbench.report.charts.operations import heat_map, line_up, percentile_plot, scaling_plot
 from stepbench.report.charts.parts import (
@@ -70,6 +78,12 @@ def charts() -> dict[str, dict[str, Any]]:
         "transfer-curves": time_curves(),
         "transfer-hours": hour_map(),
         "transfer-progress": progress_curves(),
+        "dataflow-gantt": gantt(),
+        "dataflow-time-parts": time_parts(),
+        "dataflow-transfer-parts": transfer_parts(),
+        "dataflow-end-to-end": end_to_end_bars(),
+        "dataflow-per-dollar": per_dollar_bars(),
+        "dataflow-over-time": store_over_time(),
     }
     return {name: chart.to_dict() for name, chart in specified.items()}
 

@@ -1,0 +1,209 @@
+"""What the page says of DAGs: each finding in a sentence, or in the few words of a cell."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Literal
+
+from stepbench import digits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from stepbench.contracts.dataflow import Dag
+    from stepbench.contracts.dataflow_result import (
+        CriticalTask,
+        DagWindow,
+        DataflowFindings,
+        ExecutionAccounting,
+        ObjectAccounting,
+        PathPart,
+    )
+    from stepbench.contracts.measures import Estimate
+    from stepbench.contracts.tuned import TuningDecision, TuningStep
+    from stepbench.contracts.tuning import CassandraConfiguration
+
+PATH_GROUPS: tuple[tuple[str, tuple[PathPart, ...]], ...] = (
+    ("waiting", ("late", "start", "dispatch", "barrier", "end")),
+    ("retries", ("retry",)),
+    ("connect, input", ("open", "input")),
+    ("get", ("get",)),
+    ("compute", ("compute",)),
+    ("put", ("put",)),
+    ("rest", ("rest",)),
+)
+"""The parts of an execution's time as the figures have them: no more than there are colours."""
+EDGE_PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("serialise", ("serialise_ms",)),
+    ("put: network", ("put_network_ms",)),
+    ("put: store", ("put_store_ms",)),
+    ("get: store", ("get_store_ms",)),
+    ("get: network", ("get_network_ms",)),
+    ("deserialise", ("deserialise_ms",)),
+)
+"""An object's way, one part after the other: it is written, and then read."""
+EDGE_WORDS = {
+    "scatter": "each task its own part",
+    "broadcast": "all read the same",
+    "gather": "one reads the parts of all",
+}
+RESULT_CHARS = 160
+
+
+def format_task(stage: str, index: int) -> str:
+    """Name a task: `train-3`."""
+    return f"{stage}-{index}"
+
+
+def format_rate(mib_per_s: float | None) -> str:
+    """Format a rate, or say that there is none."""
+    return digits.NONE if mib_per_s is None else f"{digits.rounded(mib_per_s)} MiB/s"
+
+
+def format_share(share: Estimate) -> str:
+    """Format a share: `63 % (61 % to 66 %)`."""
+    if share.value is None:
+        return share.reason or digits.NONE
+    if share.low is None or share.high is None:
+        return digits.percent(share.value)
+    return f"{digits.percent(share.value)} ({digits.percent(share.low)} to {digits.percent(share.high)})"
+
+
+def describe_dag(dag: Dag) -> str:
+    """Describe a DAG to somebody who does not see its drawing."""
+    stages = [f"{stage.name} ({digits.counted(stage.tasks, 'task')})" for stage in dag.stages]
+    edges = [f"{each.kind} from {each.stage} to {stage.name}" for stage in dag.stages for each in stage.inputs]
+    return f"DAG {dag.name}: stages {digits.listed(stages)}; " + ("; ".join(edges) or "no edges")
+
+
+def describe_objects(found: ObjectAccounting) -> str:
+    """Say what became of all objects, in one sentence that adds up."""
+    head = f"{digits.counted(found.expected, 'object')} expected: {digits.count(found.written)} written"
+    if found.complete:
+        return (
+            f"{head}, each read as often as its DAG says ({digits.counted(found.reads, 'read')}), "
+            f"all removed, none left"
+        )
+    wrong = [
+        (found.unwritten, "not written"),
+        (found.unread, "not read as often as the DAG says"),
+        (found.left, "left in the store"),
+        (found.not_deleted, "not removed by an execution's end"),
+    ]
+    parts = [f"{digits.count(number)} {what}" for number, what in wrong if number]
+    reads = f"{digits.count(found.reads)} of {digits.counted(found.reads_expected, 'read')} made"
+    return ", ".join([head, *parts, reads])
+
+
+def describe_all_objects(found: Sequence[ObjectAccounting]) -> str:
+    """Say in one sentence what became of the objects of all trials together."""
+    broken = sum(not each.complete for each in found)
+    objects, reads = sum(each.expected for each in found), sum(each.reads for each in found)
+    if broken:
+        return f"In {digits.count(broken)} of {digits.counted(len(found), 'trial')} objects are missing or left."
+    return (
+        f"All {digits.counted(objects, 'object')} were written, read as often as their DAG says "
+        f"({digits.counted(reads, 'read')}), and removed."
+    )
+
+
+def describe_executions(found: ExecutionAccounting) -> str:
+    """Say what became of all executions."""
+    parts = [(found.failed, "failed"), (found.unfinished, "without an end")]
+    wrong = "".join(f", {digits.count(number)} {what}" for number, what in parts if number)
+    tries = f", {digits.count(found.failed_attempts)} failed" if found.failed_attempts else ""
+    return (
+        f"{digits.counted(found.started, 'execution')} started: {digits.count(found.completed)} completed{wrong}; "
+        f"{digits.counted(found.tasks, 'task')} in {digits.counted(found.attempts, 'attempt')}{tries}"
+    )
+
+
+def object_rows(found: ObjectAccounting) -> Iterator[tuple[str, str, int, int]]:
+    """Yield title, field, number and depth of each line of the objects' accounting."""
+    yield "objects expected", "expected", found.expected, 0
+    yield "written", "written", found.written, 1
+    yield "read as often as the DAG says", "read", found.read, 2
+    yield "not read as often", "unread", found.unread, 2
+    yield "not written", "unwritten", found.unwritten, 1
+    yield "reads expected", "reads_expected", found.reads_expected, 0
+    yield "made", "reads", found.reads, 1
+    yield "missing", "reads_missing", found.reads_missing, 1
+    yield "removed by executions' ends", "deleted", found.deleted, 0
+    yield "could not be removed", "left", found.left, 1
+    yield "of executions without an end", "not_deleted", found.not_deleted, 1
+    yield "transfers failed", "failed", found.failed, 0
+    yield "not found", "not_found", found.not_found, 1
+    yield "damaged bytes", "damaged", found.damaged, 1
+    yield "transferred again by a retry", "again", found.again, 0
+
+
+def describe_passing(window: DagWindow) -> str:
+    """Say how much of the time goes to passing data, and how much to orchestration."""
+    return (
+        f"Passing data takes {format_share(window.passing_on_path)} of the time along the critical path and "
+        f"{format_share(window.passing_of_tasks)} of all tasks' time; orchestration takes "
+        f"{format_share(window.orchestration)}."
+    )
+
+
+def describe_critical(found: tuple[CriticalTask, ...]) -> str:
+    """Say which task each level waits for."""
+    return ", then ".join(
+        f"{each.stage} ({format_task(each.stage, each.most_often)} most often)" for each in found
+    )  # fmt: skip
+
+
+def result_rows(found: DataflowFindings) -> Iterator[tuple[str, str, bool]]:
+    """Yield which task found what, as `name = value` pairs, and whether all executions agree on it."""
+    for name, text in found.results.items():
+        yield name, _readable(text), name not in found.differing
+
+
+def _readable(text: str) -> str:
+    """Read a result's JSON aloud: `accuracy = 0.961, tested = 360`."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text[:RESULT_CHARS]
+    if not isinstance(value, dict):
+        return text[:RESULT_CHARS]
+    said = ", ".join(f"{name} = {_value(each)}" for name, each in value.items())
+    return said if len(said) <= RESULT_CHARS else f"{said[:RESULT_CHARS]} …"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, float):
+        return digits.rounded(value, 4)
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+
+
+def format_configuration(found: CassandraConfiguration | None) -> str:
+    """Format a configuration in the few words of a cell."""
+    if found is None:
+        return "as released"
+    return (
+        f"{found.compaction}, {found.concurrent_writes} writes, {found.file_cache_mib} MiB file cache, "
+        f"clean-up at {found.memtable_cleanup_threshold:g}, {digits.counted(found.concurrent_compactors, 'compactor')}"
+    )
+
+
+Outcome = Literal["reconfigured", "kept"]
+
+
+def tuning_outcome(step: TuningStep) -> Outcome:
+    """Say in a word what was done."""
+    return "reconfigured" if step.done is not None else "kept"
+
+
+def describe_decision(found: TuningDecision) -> str:
+    """Say what a decision rests on: the gain in requests over the look-ahead against the cost of changing."""
+    gain = found.new_benefit - found.old_benefit
+    more, cost = digits.rounded(gain), digits.rounded(found.cost)
+    said = "more than" if found.reconfigure else "not more than"
+    ahead_s = sum(each.duration_s for each in found.ahead)
+    return (
+        f"{more} requests gained in {digits.rounded(ahead_s)} s, {said} the {cost} lost in "
+        f"{digits.rounded(found.reconfiguration_s)} s away"
+    )

@@ -1,0 +1,165 @@
+"""DAGs on a run's page, in Markdown, in CSV, in a terminal and in an execution's output."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.samples.dataflow_findings import (
+    DAGS,
+    EXECUTIONS,
+    MEDIA,
+    dataflow_results,
+    media_answers,
+    object_accounting,
+)
+from tests.samples.results import changed, sample_manifest, sample_results, sample_summary
+
+from stepbench.contracts.dataflow_result import DataflowFindings
+from stepbench.report.dataflow.view import dataflow_view
+from stepbench.report.dataflow.words import describe_objects
+from stepbench.report.figures import specifications
+from stepbench.report.headline import headline_lines, headline_tables
+from stepbench.report.markdown import render_markdown
+from stepbench.report.page import render_page
+from stepbench.report.tables import render_csv
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import RunSummary, TrialResult
+
+RESULTS = dataflow_results()
+
+
+def summary_of(results: tuple[TrialResult, ...] = RESULTS) -> RunSummary:
+    """Return the run's summary, with which store is the best."""
+    return sample_summary(results, "quick-dataflow").model_copy(update={"media": media_answers()})
+
+
+def with_objects(**counts: int) -> tuple[TrialResult, ...]:
+    """Return the results with other objects in the first trial."""
+    found = RESULTS[0].summary.dataflow
+    assert isinstance(found, DataflowFindings)
+    broken = found.model_copy(update={"objects": object_accounting(DAGS, **counts)})
+    return (changed(RESULTS[0], dataflow=broken), *RESULTS[1:])
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    """Return the run's page."""
+    return render_page(summary_of(), RESULTS, sample_manifest())
+
+
+def figures_of(page: str) -> dict[str, dict[str, str]]:
+    """Return the figures that a page's script draws."""
+    found = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', page)
+    assert found is not None
+    figures: dict[str, dict[str, str]] = json.loads(found[1])["figures"]
+    return figures
+
+
+def test_what_became_of_the_objects_stands_before_any_time(page: str) -> None:
+    """A store that loses data is fast for nothing."""
+    objects = 4 * object_accounting().expected
+    accounted = page.index(f"All {objects} objects were written, read as often as their DAG says")
+    assert accounted < page.index("redis is the fastest") < page.index('id="dag-video"')
+
+
+def test_every_figure_has_its_place_and_its_specification(page: str) -> None:
+    """Of each DAG: times, dollars at two ways to pay, what time consists of, tasks of each store; the stores."""
+    drawn = figures_of(page)
+    kinds = {name: sum(each["chart"].startswith(name) for each in drawn.values()) for name in specifications()}
+    expected = {
+        "dataflow-end-to-end": 2, "dataflow-per-dollar": 4, "dataflow-time-parts": 2, "dataflow-transfer-parts": 2,
+        "dataflow-gantt": 8, "dataflow-over-time": 4,
+    }  # fmt: skip
+    assert {name: number for name, number in kinds.items() if name.startswith("dataflow-")} == expected
+    assert [place for place in drawn if f'id="{place}"' not in page] == []
+
+
+def test_every_link_of_the_page_has_its_place(page: str) -> None:
+    """Sections that are left out leave no way to them."""
+    targets = set(re.findall(r'href="#([^"]+)"', page))
+    assert targets - set(re.findall(r'\bid="([^"]+)"', page)) == set()
+
+
+def test_an_emulated_store_is_marked_and_in_no_ranking(page: str) -> None:
+    """Its times are the emulator's: beside real stores they would be read as S3's."""
+    assert "s3 (emulated, not ranked)" in page
+    assert all("s3" not in {medium.name for medium in answer.ranked} for answer in media_answers())
+
+
+def test_an_object_that_is_missing_is_said_first_everywhere() -> None:
+    """On the page, in the terminal and in the execution's output."""
+    results = with_objects(unread=2, reads_missing=3, reads=object_accounting().reads - 3)
+    summary = summary_of(results)
+    said = "2 not read as often as the DAG says"
+    page = render_page(summary, results, sample_manifest())
+    assert "In 1 of 4 trials objects are missing or left." in page
+    assert said in page
+    assert said in headline_lines(summary)[0]
+    assert said in render_markdown(summary)
+
+
+def test_decisions_to_reconfigure_stand_with_their_numbers(page: str) -> None:
+    """One that was made, and one that was not worth it."""
+    assert re.findall(r'data-phase="(\w+)" data-decision="(\w+)"', page) == [
+        ("video", "reconfigured"),
+        ("learning", "kept"),
+    ]
+    assert "4,800 requests gained in 60.0 s, more than the 2,520 lost" in page
+
+
+def test_repeats_share_one_bar_and_one_drawing_of_tasks() -> None:
+    """Ten repeats of four stores would draw forty."""
+    repeated = tuple(
+        changed(each, index=number, group="redis", repeat=number) for number, each in enumerate([RESULTS[1]] * 3)
+    )
+    view = dataflow_view(summary_of(repeated), repeated, ["redis.r1", "redis.r2", "redis.r3"])
+    assert view is not None
+    window = view.dags[0].windows[0]
+    assert window.figures[0].drawing.params["labels"] == ["redis"]
+    assert (len(window.rows), len(view.dags[0].gantts)) == (3, 1)
+
+
+def test_a_run_without_dags_has_no_section_of_them() -> None:
+    """Triggers pass no data."""
+    results = sample_results()
+    assert 'id="dataflow"' not in render_page(sample_summary(results), results, sample_manifest())
+
+
+def test_markdown_has_objects_answers_and_a_row_for_each_store_and_dag() -> None:
+    """For a pull request: what the page says, without its figures."""
+    text = render_markdown(summary_of())
+    assert "redis is the fastest" in text
+    assert "s3 (emulated), learning/test-0: accuracy = 0.9611" in text
+    (table,) = (part for part in text.split("\n\n") if part.startswith("| store |"))
+    assert len(table.splitlines()) == 2 + len(RESULTS) * len(DAGS)
+
+
+def test_csv_has_each_stage_and_edge_with_its_interval() -> None:
+    """For a spreadsheet, in full precision."""
+    rows = list(csv.DictReader(render_csv(summary_of()).splitlines()))
+    edge = [row for row in rows if (row["name"], row["kind"], row["measure"]) == ("redis", "edge pca-train", "put_ms")]
+    assert [row["statistic"] for row in edge] == ["p50", "p95"]
+    assert float(edge[0]["low"]) < float(edge[0]["value"]) < float(edge[0]["high"])
+
+
+def test_the_headline_has_a_table_of_executions() -> None:
+    """What a terminal shows: executions are no operations, and have no throughput."""
+    ((headings, rows),) = headline_tables(summary_of())
+    assert "throughput" not in headings
+    assert len(rows) == len(RESULTS) * len(DAGS)
+    assert headline_lines(summary_of())[-2].endswith(f"{EXECUTIONS * len(DAGS)} completed")
+
+
+def test_a_sentence_on_objects_adds_up() -> None:
+    """Every object is in one of its numbers."""
+    found = object_accounting(written=150, unwritten=6, read=147, unread=3, reads=180, reads_missing=6, left=1)
+    assert describe_objects(found) == (
+        "156 objects expected: 150 written, 6 not written, 3 not read as often as the DAG says, 1 left in the store, "
+        "180 of 186 reads made"
+    )
+    assert MEDIA[0].emulated
