@@ -14,7 +14,7 @@ from stepbench.contracts.dataflow_rows import RunTaskInput
 from stepbench.errors import RecordsUnavailableError, TaskFailedError, TrialCancelledError
 from stepbench.model.result import Outcome
 from stepbench.records.storage import layout
-from stepbench.records.storage.dag_rows import read_task_rows
+from stepbench.records.storage.dag_rows import StoredTasks
 from stepbench.stages.run_task import Lookout, run_task
 from stepbench.stages.tear_down_target import alive
 from stepbench.testing.memory_blobs import MemoryBlobs
@@ -31,8 +31,9 @@ def run(execution: Execution, stage: str, index: int = 0, attempt: int = 0) -> R
 
 def rows(execution: Execution) -> tuple[TaskRow, ...]:
     """Return all rows."""
-    found, damaged = read_task_rows(execution.ref.tag, execution.services.table)
-    assert not damaged
+    stored = StoredTasks.read(execution.ref.tag, execution.services.table)
+    found = tuple(row for event in stored.events for row in stored.of(event))
+    assert not stored.damaged
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from stepbench.clock import AnchoredClock
 from stepbench.local.processes import terminate
-from stepbench.local.stores.cassandra import start_cassandra
+from stepbench.local.stores.cassandra.node import start_cassandra
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.answers import Row, refusal, rows
 from stepbench.wire.cql.connection import CqlEndpoint, connect_cql

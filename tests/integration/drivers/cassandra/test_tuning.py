@@ -13,7 +13,8 @@ from stepbench.clock import AnchoredClock
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.tuning import CassandraConfiguration
 from stepbench.drivers.cassandra.access import CassandraAccess
-from stepbench.drivers.cassandra.statements import create_statements, keyspace_of
+from stepbench.drivers.cassandra.keyspace import keyspace_of
+from stepbench.drivers.cassandra.statements import create_statements
 from stepbench.drivers.registry import room_of
 from stepbench.local.paths import find_paths
 from stepbench.local.processes import await_end, family, terminate

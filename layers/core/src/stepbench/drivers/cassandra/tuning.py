@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfiguration
 from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits
 from stepbench.drivers.cassandra.control import node_control
-from stepbench.drivers.cassandra.statements import keyspace_of
+from stepbench.drivers.cassandra.keyspace import keyspace_of
 from stepbench.drivers.protocol import to_its_end
 from stepbench.errors import TargetUnavailableError
 from stepbench.wire.cql import frames as cql
