@@ -1,0 +1,30 @@
+"""
+Machine learning: principal components of images of digits, trees that are trained on them side by side, and a forest.
+
+As published, with six trainers:
+
+    {"name": "learning", "input": {"maker": "learning.digits", "parameters": {"rows": 70000}}, "stages": [
+      {"name": "pca", "task": "learning.pca"},
+      {"name": "train", "task": "learning.train", "tasks": 6, "inputs": [{"stage": "pca", "kind": "broadcast"}]},
+      {"name": "forest", "task": "learning.forest", "inputs": [
+        {"stage": "train", "kind": "gather"}, {"stage": "pca", "kind": "broadcast"}]}]}
+
+The first stage gives the training set to the trainers and the test set to the stage named `forest`.
+
+What stands for what was published: the source has the files of NIST and MNIST; ours are the digits that scikit-learn
+ships, enlarged to MNIST's volume. The real files are given by `input.source`, as `idx` reads them. How many components,
+trees and leaves the source has it does not say: ours are parameters.
+
+Source:
+    Shankar et al. (2023), section 3.1.2 and figure 3, after Carreira et al. (2018).
+"""
+
+from stepbench.dataflow.application import deferred, deferred_maker
+
+LIBRARIES = ("numpy", "lightgbm", "sklearn.decomposition")
+TASKS = {
+    "pca": deferred("stepbench.dataflow.applications.learning.components:pca"),
+    "train": deferred("stepbench.dataflow.applications.learning.training:train"),
+    "forest": deferred("stepbench.dataflow.applications.learning.training:forest"),
+}
+MAKERS = {"digits": deferred_maker("stepbench.dataflow.applications.learning.digits:make_digits")}
