@@ -39,6 +39,7 @@ class Bench:
     def __init__(self, dag: Dag = DAG, environ: dict[str, str] | None = None, **store: Any) -> None:  # noqa: ANN401 -- a store's faults
         self.dag = dag
         self.clock = FakeClock()
+        self.by_fake_clock = True
         self.store = MemoryBlobs(self.clock, **store)
         self.sandbox = Sandbox(environ or {}, START_NS - 300, START_NS - 100)
         phases = (Phase(name="run", load=(LoadStep(rate_per_s=1, count=1),)),)
@@ -51,7 +52,8 @@ class Bench:
         """Run one attempt at a task, whose first statement was so long ago."""
         item = TaskItem(ref=REF, event=EVENT, dag=self.dag.name, stage=name, index=index)
         invocation = self.sandbox.begin(self.clock, self.clock.now_ns() - late_ns, "request-1", attempt)
-        return asyncio.run(runner.run_task(item, self.spec, self.store, lambda _: b"made", invocation))
+        running = runner.run_task(item, self.spec, self.store, lambda _: b"made", invocation)
+        return self.clock.run(running) if self.by_fake_clock else asyncio.run(running)
 
     def run_all(self) -> list[TaskRow]:
         """Run every task, level by level."""
@@ -137,8 +139,9 @@ def test_a_put_that_fails_ends_the_task_and_begins_no_other() -> None:
 
 def test_a_task_that_takes_too_long_is_given_up_and_what_is_in_flight_is_unknown() -> None:
     """Whether a put that nobody has answered was done, nobody knows."""
-    row = Bench(LINE, hanging=["/b-0"]).run("a", late_ns=19_990_000_000)
+    row = Bench(LINE, hanging=["/b-0"]).run("a", late_ns=5_000_000_000)
     assert row.error == "timeout: the task was given up after 20 s"
+    assert row.ended_ns - row.began_ns == 20_000_000_000
     assert [(blob.operation, blob.outcome, blob.error) for blob in row.blobs] == [("put", "unknown", "timeout")]
 
 
@@ -149,6 +152,7 @@ def test_computing_that_takes_too_long_is_given_up_and_the_sandbox_is_spoiled(
     release = threading.Event()
     application(lambda _: TaskAnswer(result=release.wait(60)))
     bench = Bench(LINE)
+    bench.by_fake_clock = False  # whose loop has no threads
     row = bench.run("a", late_ns=19_990_000_000)
     release.set()
     assert row.error.startswith("timeout")

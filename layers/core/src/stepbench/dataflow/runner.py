@@ -11,6 +11,7 @@ import contextlib
 import json
 import threading
 import time
+from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from stepbench.contracts.dataflow_rows import MAX_RESULT_CHARS, TaskRow
@@ -69,6 +70,25 @@ async def run_task(
         with contextlib.suppress(Exception):  # it is not used again, and the failure is told already
             await store.close()
     return row
+
+
+class _OwnThread(Executor):
+    """Runs each function in a thread that nobody has to wait for: the event loop's own would hold up the process."""
+
+    def submit(self, fn: Callable[..., T], /, *args: object, **named: object) -> Future[T]:
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                result = fn(*args, **named)
+            except Exception as error:  # noqa: BLE001 -- for who awaits the future
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        threading.Thread(target=run, name="task", daemon=True).start()
+        return future
 
 
 class _Attempt:
@@ -179,25 +199,13 @@ class _Attempt:
         Raises:
             TaskError: it has raised something, which is told.
         """
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-
-        def run() -> None:
-            try:
-                result = function()
-            except Exception as error:  # noqa: BLE001 -- whatever it is, it is the task's result
-                settle, value = done.set_exception, _told(what, error)
-            else:
-                settle, value = done.set_result, result  # type: ignore[assignment]
-            with contextlib.suppress(RuntimeError):  # nobody waits any more
-                loop.call_soon_threadsafe(lambda: None if done.done() else settle(value))
-
-        threading.Thread(target=run, name="task", daemon=True).start()
         try:
-            return await done
+            return await asyncio.get_running_loop().run_in_executor(_OwnThread(), function)
         except asyncio.CancelledError:
             self._invocation.sandbox.is_spoiled = True
             raise
+        except Exception as error:
+            raise _told(what, error) from error
 
     def _outputs_of(self, answer: TaskAnswer) -> tuple[list[str], list[Value]]:
         """Return the names and the values of the objects to write, and keep the result."""
