@@ -9,16 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from stepbench.errors import StepbenchError
+from stepbench.model.errors import connect_error
+from stepbench.model.result import Outcome
+from stepbench.wire.stream import StreamEndedError
 
-    from stepbench.model.result import Outcome
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from stepbench.clock import Clock
 
 MOST_BLOB_BYTES = 256 * 2**20
 TRUNCATED = "truncated"
 """A part of a blob is missing, or of another length than it has to have."""
 
 Blob = bytes | bytearray | memoryview
+Verdict = tuple[Outcome, str]
+"""How a transfer ended, and why; as in `Result`."""
 
 
 class BlobTransfer(NamedTuple):
@@ -66,7 +73,7 @@ class BlobStore(Protocol):
         ...
 
     async def put(self, key: str, blob: Blob) -> BlobTransfer:
-        """Write a blob of 1 byte to `MOST_BLOB_BYTES`, which must not change meanwhile; what is there is replaced."""
+        """Write a blob of 1 byte to `MOST_BLOB_BYTES`, in place of one that is there; it must not change meanwhile."""
         ...
 
     async def get(self, key: str) -> tuple[bytearray | bytes, BlobTransfer]:
@@ -96,3 +103,58 @@ class BlobStore(Protocol):
     async def provider(self) -> str:
         """Return what serves this store, with version, as the report names it."""
         ...
+
+
+class TransferTimes:
+    """Takes the times of one transfer while it is under way, and makes its `BlobTransfer`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._requests = 0
+        self._began_ns = self._wait_from_ns = self._wait_until_ns = 0
+
+    def begin(self) -> None:
+        """Note that the next statement hands a request over, or hashes its body; the first one counts."""
+        self._requests += 1
+        if not self._began_ns:
+            self._began_ns = self._wait_from_ns = self._clock.now_ns()
+
+    def hand_over(self) -> None:
+        """Note that the kernel has a put's last byte; the last one counts."""
+        self._wait_from_ns = self._clock.now_ns()
+
+    def first_byte(self) -> None:
+        """Note that a get's answer has begun; the first one counts."""
+        self._wait_until_ns = self._wait_until_ns or self._clock.now_ns()
+
+    def end(self, verdict: Verdict, blob_bytes: int) -> BlobTransfer:
+        """Return what came of it, which is known now."""
+        now_ns, (outcome, error) = self._clock.now_ns(), verdict
+        began_ns = self._began_ns or now_ns
+        wait_ns = (self._wait_until_ns or now_ns) - (self._wait_from_ns or now_ns)
+        transferred = blob_bytes if outcome is Outcome.OK else 0
+        return BlobTransfer(began_ns, wait_ns, now_ns - began_ns, transferred, self._requests, outcome, error)
+
+
+async def verdict_of(work: Awaitable[Verdict], *, writing: bool) -> Verdict:
+    """Return how a transfer ended; what broke it is an outcome, too."""
+    try:
+        return await work
+    except StreamEndedError as ended:
+        return Outcome.UNKNOWN if writing and ended.sent else Outcome.FAILED, ended.reason
+    except (OSError, StepbenchError) as error:
+        return Outcome.FAILED, connect_error(error)
+
+
+def view_of(blob: Blob) -> memoryview:
+    """
+    Return a blob's bytes, which are not copied.
+
+    Raises:
+        ValueError: there are none, or too many.
+    """
+    view = memoryview(blob).cast("B")
+    if not 0 < len(view) <= MOST_BLOB_BYTES:
+        message = f"a blob has 1 byte to {MOST_BLOB_BYTES:,}; this one has {len(view):,}"
+        raise ValueError(message)
+    return view

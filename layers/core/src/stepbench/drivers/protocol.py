@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from stepbench.clock import Clock
 from stepbench.contracts.plan import Scale, TrialSpec
@@ -25,6 +25,9 @@ from stepbench.model.change import ChangeBatch
 from stepbench.model.pending import PendingRequest
 from stepbench.model.request import Request
 from stepbench.settings import Settings
+
+if TYPE_CHECKING:
+    from stepbench.drivers.blobs import BlobStore
 
 T = TypeVar("T")
 
@@ -157,15 +160,15 @@ class Meter(Protocol):
 
 
 BuildDriver = Callable[[TrialSpec, Settings, Clock], Driver]
+BuildBlobs = Callable[[TrialSpec, Settings, Clock], "BlobStore"]
 
 
-def deferred(reference: str) -> BuildDriver:
-    """Return the builder of the driver class at "module:name", which imports the module when it is called."""
+def deferred(reference: str) -> Callable[[TrialSpec, Settings, Clock], Any]:
+    """Return the builder of the class at "module:name", which imports the module when it is called."""
 
-    def build(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
+    def build(spec: TrialSpec, settings: Settings, clock: Clock) -> Any:  # noqa: ANN401 -- the class's own
         module, _, name = reference.partition(":")
-        driver: Driver = getattr(import_module(module), name)(spec, settings, clock)
-        return driver
+        return getattr(import_module(module), name)(spec, settings, clock)
 
     return build
 
@@ -179,7 +182,7 @@ class StoreRoom(NamedTuple):
 
     lease: the name under which a trial holds the stack's own store, so that no two trials measure one at a time.
     trigger, operations, transfer: builders of the drivers, nothing connected yet; None where the store has no such
-    thing.
+    thing. blobs: likewise, of what functions pass data through.
     meter: None where nothing tells how busy the store is, beyond the metric that the stack's parameter may name.
     """
 
@@ -187,6 +190,7 @@ class StoreRoom(NamedTuple):
     trigger: BuildDriver | None = None
     operations: BuildDriver | None = None
     transfer: BuildDriver | None = None
+    blobs: BuildBlobs | None = None
     meter: Callable[[TrialSpec, Settings, Callable[[str], Any]], Meter | None] | None = None
 
 

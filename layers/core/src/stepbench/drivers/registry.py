@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.transfer import AnyTarget
+    from stepbench.drivers.blobs import BlobStore
     from stepbench.drivers.protocol import Driver, StoreRoom
     from stepbench.settings import Settings
 
@@ -64,11 +65,30 @@ def build_driver(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
     experiment = spec.plan.experiment
     build = {"trigger": room.trigger, "operations": room.operations, "transfer": room.transfer}[experiment]
     if build is None:
-        # A plan's own rules refuse it earlier; a stored trial of another version may get here.
-        what = {"trigger": "triggers", "operations": "operations", "transfer": "transfers"}[experiment]
-        store, message = spec.plan.target.store, f"offers no {what}"
-        raise PlanError([Problem(path="target.store", value=store, message=message, remedy="Use another store.")])
+        raise _lacks(spec, {"trigger": "triggers", "operations": "operations", "transfer": "transfers"}[experiment])
     return build(spec, settings, clock)
+
+
+def build_blobs(spec: TrialSpec, settings: Settings, clock: Clock) -> BlobStore:
+    """
+    Build what the functions of a trial pass data through; nothing is connected yet.
+
+    Raises:
+        PlanError: the target's own endpoint may not be used, or the store keeps no blobs.
+    """
+    _admit_endpoint(spec, settings)
+    build = room_of(spec.plan.target).blobs
+    if build is None:
+        raise _lacks(spec, "blobs")
+    return build(spec, settings, clock)
+
+
+def _lacks(spec: TrialSpec, what: str) -> PlanError:
+    """Return the refusal; a plan's own rules are earlier, but a stored trial of another version may get here."""
+    problem = Problem(
+        path="target.store", value=spec.plan.target.store, message=f"offers no {what}", remedy="Use another store."
+    )
+    return PlanError([problem])
 
 
 def lease_target(spec: TrialSpec, settings: Settings) -> str:

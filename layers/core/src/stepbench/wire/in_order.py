@@ -100,6 +100,11 @@ class InOrderConnection(ABC, Generic[AnswerT]):
         """Close; requests in flight end without an answer. Safe to call twice."""
         self._socket.end(CONNECTION_CLOSED)
 
+    def detach(self) -> tuple[socket.socket, TlsSession | None]:
+        """See `ByteSocket.detach`."""
+        self._deadline.stop()
+        return self._socket.detach()
+
     @abstractmethod
     def _arrived(self, now_ns: int, data: bytes) -> None:
         """Take what came in."""

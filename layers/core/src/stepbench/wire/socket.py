@@ -139,14 +139,14 @@ class ByteSocket:
         Its owner is held no longer: the two would be garbage that only the collector finds, which is off under load.
         """
         if self.is_open:
-            self.is_open = False
-            self._arrived, self._lost, self._tls = _pass_over, _weakly(self._lost), None
-            self._waiting.clear()
-            if self._second_read is not None:
-                self._second_read.cancel()
-            self._loop.remove_reader(self._socket.fileno())
-            self._loop.remove_writer(self._socket.fileno())
+            self._let_go()
             self._socket.close()
+
+    def detach(self) -> tuple[socket.socket, TlsSession | None]:
+        """Give the connection away, on which nothing is under way; this object is of no use any more."""
+        tls = self._tls
+        self._let_go()
+        return self._socket, tls
 
     def end(self, reason: str) -> None:
         """Close, and call `lost`, unless that has been done."""
@@ -155,6 +155,15 @@ class ByteSocket:
             with contextlib.suppress(OSError):
                 self.close()
             lost(reason)
+
+    def _let_go(self) -> None:
+        self.is_open = False
+        self._arrived, self._lost, self._tls = _pass_over, _weakly(self._lost), None
+        self._waiting.clear()
+        if self._second_read is not None:
+            self._second_read.cancel()
+        self._loop.remove_reader(self._socket.fileno())
+        self._loop.remove_writer(self._socket.fileno())
 
     def _send_waiting(self) -> None:
         while self._waiting:
@@ -180,7 +189,7 @@ class ByteSocket:
         """Note that the kernel takes no more; what the peer said before it went may still have to be read."""
         self._loop.remove_writer(self._socket.fileno())
         if not self._refused:
-            self._refused = _reason(error)
+            self._refused = loss_reason(error)
             self._loop.call_soon(self._read_rest)
 
     def _read_rest(self) -> None:
@@ -202,7 +211,7 @@ class ByteSocket:
         except BlockingIOError:
             return False
         except OSError as error:
-            self.end(_reason(error))
+            self.end(loss_reason(error))
             return False
         if len(data) == _READ_BYTES:
             self._loop.call_soon(self._read)
@@ -224,7 +233,7 @@ class ByteSocket:
         try:
             plain = tls.decrypt(data)
         except ssl.SSLError as error:
-            self.end(f"tls: {error.reason}")
+            self.end(loss_reason(error))
             return
         if plain:
             self._arrived(now_ns or self._now_ns(), plain)
@@ -252,7 +261,10 @@ def _weakly(lost: Callable[[str], None]) -> Callable[[str], None]:
     return call_lost
 
 
-def _reason(error: OSError) -> str:
+def loss_reason(error: OSError) -> str:
+    """Return why a connection is lost, as one of `model.errors` where there is one."""
+    if isinstance(error, ssl.SSLError):
+        return f"tls: {error.reason}"
     if isinstance(error, ConnectionResetError | BrokenPipeError):
         return CONNECTION_RESET
     return type(error).__name__

@@ -46,7 +46,7 @@ class TlsSession:
             self._incoming.write(data)
         await self._flush(connected)
 
-    def encrypt(self, data: bytes) -> bytes:
+    def encrypt(self, data: bytes | memoryview) -> bytes:
         """Return what to send for it."""
         if data:
             self._session.write(data)
@@ -72,6 +72,24 @@ class TlsSession:
         except ssl.SSLZeroReturnError:
             self.is_over = True
         return b"".join(parts)
+
+    def decrypt_into(self, view: memoryview, data: bytes | memoryview = b"") -> int:
+        """As `decrypt`, into memory from its begin; return how many bytes, 0 for none. What has no place is kept."""
+        if data:
+            self._incoming.write(data)
+        at = 0
+        try:
+            while at < len(view):
+                count: int = self._session.read(len(view) - at, view[at:])  # type: ignore[assignment] # with a buffer
+                if not count:
+                    self.is_over = True
+                    break
+                at += count
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self.is_over = True
+        return at
 
     @property
     def protocol(self) -> str:

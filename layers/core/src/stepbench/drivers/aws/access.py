@@ -107,6 +107,12 @@ class AwsAccess:
             await resolve(parse_endpoint(self._endpoint, _HTTPS_PORT))
         return await self.call(self.boto, service or self._service)
 
+    async def credentials(self) -> Credentials:
+        """Return those that boto3 finds. Raises TargetUnavailableError."""
+        source = CredentialSource(lambda: _credentials(self._session))
+        await source.refresh()
+        return source.current
+
     @property
     def wire(self) -> SignedClient:
         """Return the measured path. Raises RuntimeError unless it is open."""

@@ -11,7 +11,7 @@ from stepbench.contracts.target import CassandraTarget
 from stepbench.drivers.access import ServerLogin, choose_endpoint, control_connection, unavailable
 from stepbench.wire.addresses import AddressBook, parse_endpoint
 from stepbench.wire.cql import frames as cql
-from stepbench.wire.cql.answers import prepared_id, refusal, rows
+from stepbench.wire.cql.answers import prepared_id, refusal, rows, supported
 from stepbench.wire.cql.connection import ANONYMOUS, CqlEndpoint, CqlRefusedError, connect_cql
 
 if TYPE_CHECKING:
@@ -156,3 +156,13 @@ class CassandraAccess:
     def unavailable(self, reason: str | Exception) -> TargetUnavailableError:
         """Return the error of a control method."""
         return unavailable(self._name, reason)
+
+
+async def server_name(access: CassandraAccess) -> str:
+    """Return what serves, with version: "Apache Cassandra 5.0.5". Raises TargetUnavailableError."""
+    async with access.control() as connection:
+        options = supported(await access.run(connection, cql.options()))
+        is_scylla = any(name.startswith("SCYLLA") for name in options)
+        version = "version FROM system.versions" if is_scylla else "release_version FROM system.local"
+        (row,) = await access.select(connection, f"SELECT {version}")
+    return f"{'ScyllaDB' if is_scylla else 'Apache Cassandra'} {(row[0] or b'').decode()}"

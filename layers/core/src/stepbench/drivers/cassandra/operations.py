@@ -16,25 +16,22 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.workload import Workload
-from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits
+from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits, server_name
 from stepbench.drivers.cassandra.connections import NEEDS_NEW_CONNECTION, StatementRequest, failure_name
+from stepbench.drivers.cassandra.keyspace import CONSISTENCIES, TrialKeyspace
 from stepbench.drivers.cassandra.statements import (
-    CONSISTENCIES,
     create_statements,
-    drop_statement,
     judge,
-    keyspace_of,
     statements_of,
     steps_of,
     values_of,
 )
 from stepbench.drivers.preload import preload_records
-from stepbench.drivers.protocol import to_its_end
 from stepbench.errors import StepbenchError, TargetUnavailableError
 from stepbench.model.pending import CoroutineRequest
 from stepbench.model.result import ConnectionParts, Outcome, Result
 from stepbench.wire.cql import frames as cql
-from stepbench.wire.cql.answers import refusal, rows, supported
+from stepbench.wire.cql.answers import refusal, rows
 from stepbench.wire.link import Links
 
 if TYPE_CHECKING:
@@ -65,6 +62,7 @@ class CassandraOperations:
         self._target = target if isinstance(target, CassandraTarget) else CassandraTarget(store="cassandra")
         self._consistency = CONSISTENCIES[self._target.consistency]
         self._access = CassandraAccess(spec, settings, clock, limits)
+        self._keyspace = TrialKeyspace(self._access, spec.tag, self._consistency)
         self._product = workload.record.shape == "product"
         self._statements = statements_of(spec.tag, product=self._product)
         self._record_bytes = workload.record.key_bytes + workload.record.value_bytes
@@ -168,8 +166,9 @@ class CassandraOperations:
     async def prepare(self) -> None:
         """Make keyspace and table, and write the records that are there before the load, on all replicas."""
         async with self._access.control() as connection:
-            for statement in create_statements(self._spec.tag, self._target, product=self._product):
-                await to_its_end(self._access.run(connection, cql.query(statement, self._consistency)))
+            await self._keyspace.make(
+                connection, create_statements(self._spec.tag, self._target, product=self._product)
+            )
             prepared = await self._access.prepare(connection, self._statements[:2])
             ids = prepared[self._statements.write], prepared[self._statements.read]
             records = _Records(self._access, connection, *ids)
@@ -179,32 +178,20 @@ class CassandraOperations:
             )
 
     async def ready(self) -> bool:
-        """Return whether all nodes that are up have the same schema: without it some would not know the table."""
-        async with self._access.control() as connection:
-            own = await self._access.select(connection, "SELECT schema_version FROM system.local")
-            others = await self._access.select(connection, "SELECT schema_version FROM system.peers")
-        return len({row[0] for row in (*own, *others) if row[0] is not None}) == 1
+        """See `Driver`."""
+        return await self._keyspace.is_agreed()
 
     async def tear_down(self) -> bool:
         """Drop the keyspace."""
-        async with self._access.control() as connection:
-            await self._access.run(connection, cql.query(drop_statement(self._spec.tag), self._consistency))
-            found = await self._access.select(connection, "SELECT keyspace_name FROM system_schema.keyspaces")
-        return (keyspace_of(self._spec.tag).encode(),) not in found
+        return await self._keyspace.drop()
 
     def belongings(self) -> tuple[str, ...]:
         """See `Driver`."""
-        return (f"keyspace {keyspace_of(self._spec.tag)}",)
+        return (f"keyspace {self._keyspace.name}",)
 
     async def provider(self) -> str:
         """See `Driver`: "Apache Cassandra 5.0.5"."""
-        async with self._access.control() as connection:
-            options = supported(await self._access.run(connection, cql.options()))
-            if any(name.startswith("SCYLLA") for name in options):
-                (row,) = await self._access.select(connection, "SELECT version FROM system.versions")
-                return f"ScyllaDB {(row[0] or b'').decode()}"
-            (row,) = await self._access.select(connection, "SELECT release_version FROM system.local")
-        return f"Apache Cassandra {(row[0] or b'').decode()}"
+        return await server_name(self._access)
 
 
 class _Records:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.workload import Kind
+from stepbench.drivers.cassandra.keyspace import create_keyspace, keyspace_of
 from stepbench.model.errors import GARBAGE, NOT_FOUND
 from stepbench.model.result import Outcome
 from stepbench.wire.cql.answers import PERHAPS_DONE, refusal, rows
-from stepbench.wire.cql.frames import Consistency, MalformedCqlError
+from stepbench.wire.cql.frames import MalformedCqlError
 from stepbench.workload.products import FIELD_BYTES, UPDATED
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from stepbench.model.request import Request
     from stepbench.wire.cql.connection import CqlAnswer
 
-CONSISTENCIES = {"one": Consistency.ONE, "local_quorum": Consistency.LOCAL_QUORUM}
 UNPREPARED = "Unprepared"
 """The node's name for a prepared statement that it does not know, or no longer."""
 _INT_BYTES = 4
@@ -37,30 +37,11 @@ class Statements(NamedTuple):
     scan: str
 
 
-def keyspace_of(tag: str) -> str:
-    """Return the name of the trial's own keyspace; it may have letters, digits and underscores only."""
-    return f"stepbench_{tag.replace('-', '_')}"
-
-
 def create_statements(tag: str, target: CassandraTarget, *, product: bool) -> tuple[str, str]:
-    """
-    Return what makes keyspace and table, unless they are there.
-
-    The strategy puts copies into every data centre that there is. (`SimpleStrategy`, which knows of none, is refused by
-    ScyllaDB's tablets.)
-    """
-    keyspace = keyspace_of(tag)
+    """Return what makes keyspace and table, unless they are there."""
     columns = ", ".join(f'"{name}" text' for name in FIELD_BYTES) if product else "value blob"
-    strategy = f"{{'class': 'NetworkTopologyStrategy', 'replication_factor': {target.replication}}}"
-    return (
-        f"CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {strategy}",
-        f"CREATE TABLE IF NOT EXISTS {keyspace}.records (key text PRIMARY KEY, {columns})",
-    )
-
-
-def drop_statement(tag: str) -> str:
-    """Return what removes both."""
-    return f"DROP KEYSPACE IF EXISTS {keyspace_of(tag)}"
+    table = f"CREATE TABLE IF NOT EXISTS {keyspace_of(tag)}.records (key text PRIMARY KEY, {columns})"
+    return create_keyspace(tag, target), table
 
 
 def statements_of(tag: str, *, product: bool) -> Statements:

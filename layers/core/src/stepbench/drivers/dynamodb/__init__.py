@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 def _trigger(spec: TrialSpec, settings: Settings, clock: Clock) -> Driver:
     target = spec.offered.target
     same_sandbox = isinstance(target, DynamoDbTarget) and target.same_sandbox
+    build = deferred("stepbench.drivers.dynamodb.trigger:DynamoDbDriver")
     if same_sandbox:
-        return deferred("stepbench.drivers.dynamodb.same_sandbox:SameSandboxDriver")(spec, settings, clock)
-    return deferred("stepbench.drivers.dynamodb.trigger:DynamoDbDriver")(spec, settings, clock)
+        build = deferred("stepbench.drivers.dynamodb.same_sandbox:SameSandboxDriver")
+    driver: Driver = build(spec, settings, clock)
+    return driver
 
 
 def _meter(spec: TrialSpec, settings: Settings, aws: Callable[[str], Any]) -> Meter:

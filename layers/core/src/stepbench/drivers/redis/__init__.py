@@ -1,8 +1,9 @@
-"""Redis and Valkey: operations."""
+"""Redis and Valkey: operations, blobs."""
 
 from stepbench.drivers.protocol import StoreRoom, deferred
 
 ROOM = StoreRoom(
     lease=lambda _spec, settings: settings.redis_endpoint,
     operations=deferred("stepbench.drivers.redis.operations:RedisOperations"),
+    blobs=deferred("stepbench.drivers.redis.blobs:RedisBlobs"),
 )

@@ -130,6 +130,13 @@ class RedisAccess:
         return self.seed.host if _is_address(node.host) and not _is_address(self.seed.host) else node.host
 
 
+async def server_name(access: RedisAccess) -> str:
+    """Return what serves, with version: "Valkey 9.1.2". Raises as `RedisAccess.control`."""
+    async with access.control() as connected:
+        greeting = connected.greeting
+        return f"{greeting.get('server', 'redis').capitalize()} {greeting.get('version', '')}".strip()
+
+
 def describe(node: Node) -> str:
     """Return how messages name a node."""
     return f"Redis at {node.host}:{node.port}"

@@ -55,6 +55,18 @@ class RedisKeys:
         _check(answered, node)
         return answered.reply == 1
 
+    async def delete(self, keys: Sequence[bytes]) -> int:
+        """Remove keys; return how many were there. Raises TargetUnavailableError."""
+        places: defaultdict[Node, list[bytes]] = defaultdict(list)
+        for key in keys:
+            places[self._nodes.find(key)].append(key)
+        return sum(await asyncio.gather(*(self._unlink(node, some) for node, some in places.items())))
+
+    async def find(self) -> list[bytes]:
+        """Return all keys of the trial, each once. Raises TargetUnavailableError."""
+        found = await asyncio.gather(*map(self._scan, self._nodes.all))
+        return sorted(set().union(*found))
+
     async def clear(self, limit_s: float = CLEAR_LIMIT_S) -> bool:
         """
         Remove the keys from all nodes for at most so long; return whether each was scanned to the end and had none.
@@ -86,20 +98,34 @@ class RedisKeys:
     async def _sweep(self, node: Node, deadline_ns: int) -> bool:
         connection, cursor, is_clean = await self._connection(node), b"0", True
         while self._clock.now_ns() < deadline_ns:
-            scanned = await connection.call(
-                b"SCAN", cursor, b"MATCH", self._pattern, b"COUNT", b"%d" % _SCANNED_AT_ONCE
-            )
-            _check(scanned, node)
-            cursor, keys = _read_scan(scanned)
-            # One key a command: a cluster refuses to remove keys of several slots at once.
-            for removed in await asyncio.gather(*connection.pipeline([(b"UNLINK", key) for key in keys])):
-                _check(removed, node)
+            cursor, keys = await self._scan_on(connection, node, cursor)
+            await self._unlink(node, keys)
             is_clean = is_clean and not keys
             if cursor == b"0":
                 if is_clean:
                     return True
                 is_clean = True
         return False
+
+    async def _unlink(self, node: Node, keys: Sequence[bytes]) -> int:
+        """Remove keys of a node, one a command: a cluster refuses to remove keys of several slots at once."""
+        connection = await self._connection(node)
+        answers = await asyncio.gather(*connection.pipeline([(b"UNLINK", key) for key in keys]))
+        for answered in answers:
+            _check(answered, node)
+        return sum(answered.reply == 1 for answered in answers)
+
+    async def _scan(self, node: Node) -> set[bytes]:
+        connection, cursor, found = await self._connection(node), b"", set[bytes]()
+        while cursor != b"0":
+            cursor, keys = await self._scan_on(connection, node, cursor or b"0")
+            found.update(keys)
+        return found
+
+    async def _scan_on(self, connection: RespConnection, node: Node, cursor: bytes) -> tuple[bytes, list[bytes]]:
+        scanned = await connection.call(b"SCAN", cursor, b"MATCH", self._pattern, b"COUNT", b"%d" % _SCANNED_AT_ONCE)
+        _check(scanned, node)
+        return _read_scan(scanned)
 
     async def _connection(self, node: Node) -> RespConnection:
         link = self._links[node]

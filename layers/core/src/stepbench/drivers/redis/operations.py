@@ -17,7 +17,7 @@ from stepbench.contracts.target import RedisTarget
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.preload import preload_records
-from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, describe
+from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, describe, server_name
 from stepbench.drivers.redis.commands import commands_of, encode_one, judge
 from stepbench.drivers.redis.connections import CommandRequest, NodeConnector, NodeLinks
 from stepbench.drivers.redis.keys import RedisKeys
@@ -141,9 +141,7 @@ class RedisOperations:
 
     async def provider(self) -> str:
         """See `Driver`: "Valkey 9.1.2"."""
-        async with self._access.control() as connected:
-            greeting = connected.greeting
-            return f"{greeting.get('server', 'redis').capitalize()} {greeting.get('version', '')}".strip()
+        return await server_name(self._access)
 
     @asynccontextmanager
     async def _keys(self) -> AsyncIterator[RedisKeys]:

@@ -15,6 +15,7 @@ from stepbench.drivers.aws.access import ANSWER_LIMIT_S, AwsAccess, error_code
 from stepbench.drivers.aws.answers import write_result, xml_error_code
 from stepbench.drivers.preload import preload_keys, write_each
 from stepbench.drivers.protocol import in_turn
+from stepbench.drivers.s3.versions import ObjectVersions
 from stepbench.errors import TargetUnavailableError
 from stepbench.wire.http1.aws import SignedRequest
 from stepbench.wire.http1.sigv4 import Form, s3_path
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 VERSION_HEADER = b"x-amz-version-id"
 _PUT, _DELETE = Form("PUT"), Form("DELETE")
-_TEAR_DOWN_FOR_NS = 20_000_000_000
-"""No new page is started after so long in one call; a page's requests take some seconds at most."""
 _LAMBDAS = "LambdaFunctionConfigurations"
 CREATED, DELETED = "s3:ObjectCreated:Put", "s3:ObjectRemoved:DeleteMarkerCreated"
 """A delete without a version leaves a marker; tearing down removes versions, which is another event."""
@@ -95,7 +94,7 @@ class S3Driver:
         """Remove the notification, then every version and delete marker of the trial."""
         s3: S3Client = await self._aws.client()
         try:
-            return await in_turn(partial(self._remove_notification, s3), partial(self._delete_versions, s3))
+            return await in_turn(partial(self._remove_notification, s3), self._delete_versions)
         except TargetUnavailableError as error:
             if error_code(error) != "NoSuchBucket":
                 raise
@@ -134,29 +133,9 @@ class S3Driver:
             )
         return True
 
-    async def _delete_versions(self, s3: S3Client) -> bool:
-        until_ns = self._clock.now_ns() + _TEAR_DOWN_FOR_NS
-        while await self._delete_page(s3):
-            if self._clock.now_ns() >= until_ns:
-                return False
-        return True
-
-    async def _delete_page(self, s3: S3Client) -> bool:
-        """Delete up to 1,000 versions; False if there were none."""
-        page = await self._aws.call(s3.list_object_versions, Bucket=self._bucket, Prefix=self._spec.tag)
-        found = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
-        if not found:
-            return False
-        doomed = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in found]
-        answer = await self._aws.call(
-            s3.delete_objects,
-            Bucket=self._bucket,
-            Delete={"Objects": doomed, "Quiet": True},  # type: ignore[typeddict-item]
-        )
-        if len(refused := answer.get("Errors", [])) == len(doomed):
-            message = f"bucket {self._bucket}: nothing under {self._spec.tag} can be deleted: {refused[0]}"
-            raise TargetUnavailableError(message)
-        return True
+    async def _delete_versions(self) -> bool:
+        versions = ObjectVersions(self._aws, self._bucket, self._spec.tag)
+        return await versions.delete_all(self._clock)
 
 
 def _object_written(sending: HttpRequest, t2_ns: int, answer: HttpAnswer | None, error: str) -> Result:

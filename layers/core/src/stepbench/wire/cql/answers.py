@@ -13,8 +13,8 @@ from typing import NamedTuple
 from stepbench.wire.cql.frames import CqlFrame, MalformedCqlError, Opcode
 
 _INT, _SHORT = struct.Struct("!i"), struct.Struct("!H")
-_ROWS, _PREPARED = 2, 4
-_GLOBAL_TABLE, _MORE_PAGES, _NO_METADATA = 0x01, 0x02, 0x04
+ROWS, _PREPARED = 2, 4
+_GLOBAL_TABLE, _MORE_PAGES, NO_METADATA = 0x01, 0x02, 0x04
 _CUSTOM, _LIST, _MAP, _SET, _USER_TYPE, _TUPLE = 0x00, 0x20, 0x21, 0x22, 0x30, 0x31
 
 Row = tuple[bytes | None, ...]
@@ -130,13 +130,13 @@ def rows(frame: CqlFrame) -> list[Row]:
         MalformedCqlError: it is no result, or not the whole of one.
     """
     reader = _result(frame)
-    if reader.number() != _ROWS:
+    if reader.number() != ROWS:
         return []
     flags, columns = reader.number(), reader.number()
     if flags & _MORE_PAGES:
         message = "an answer has more pages, and none was asked to be cut"
         raise MalformedCqlError(message)
-    if not flags & _NO_METADATA:
+    if not flags & NO_METADATA:
         _skip_columns(reader, flags, columns)
     count = reader.number()
     least_bytes = count * columns * _INT.size  # each value has its length before it

@@ -127,6 +127,11 @@ class CqlConnection:
         """Close; requests in flight end without an answer. Safe to call twice."""
         self._socket.end(CONNECTION_CLOSED)
 
+    def detach(self) -> tuple[socket.socket, TlsSession | None]:
+        """See `ByteSocket.detach`."""
+        self._deadline.stop()
+        return self._socket.detach()
+
     def _free_stream(self) -> int:
         """Return the next free number; one that was free long ago tells a late answer from ours."""
         if len(self._in_flight) >= STREAMS:

@@ -21,6 +21,7 @@ STREAMS = 32_768
 """A stream is a number from 0 up to this."""
 _REQUEST, _ANSWER = 0x04, 0x84
 _HEAD = struct.Struct("!BBhBi")
+HEAD_BYTES = _HEAD.size
 _INT, _SHORT = struct.Struct("!i"), struct.Struct("!H")
 _NO_FLAGS, _VALUES, _SKIP_METADATA = 0x00, 0x01, 0x02
 _COMPRESSED, _UNASKED, _WARNINGS = 0x01, 0x02 | 0x04, 0x08
@@ -74,9 +75,27 @@ class CqlFrame(NamedTuple):
     body: bytes
 
 
+class FrameHead(NamedTuple):
+    """What comes before an answer's body, which has so many bytes."""
+
+    flags: int
+    stream: int
+    opcode: int
+    body_bytes: int
+
+
 def encode(request: CqlRequest, stream: int) -> bytes:
     """Return the bytes of a request."""
     return _HEAD.pack(_REQUEST, 0, stream, request.opcode, len(request.body)) + request.body
+
+
+def encode_execute_head(
+    identity: bytes, consistency: Consistency, values: Values, last_bytes: int, stream: int
+) -> bytes:
+    """Return the bytes of `execute` up to those of its last value, which has so many and is sent apart."""
+    parameters = _value_head(consistency, len(values) + 1, _SKIP_METADATA) + _each_value(values) + _INT.pack(last_bytes)
+    body = _short_bytes(identity) + parameters
+    return _HEAD.pack(_REQUEST, 0, stream, Opcode.EXECUTE, len(body) + last_bytes) + body
 
 
 def startup() -> CqlRequest:
@@ -109,6 +128,20 @@ def execute(identity: bytes, consistency: Consistency, values: Values) -> CqlReq
     return CqlRequest(Opcode.EXECUTE, _short_bytes(identity) + _parameters(consistency, values, _SKIP_METADATA))
 
 
+def read_head(data: bytes, at: int = 0, most_bytes: int = MAX_FRAME_BYTES) -> FrameHead:
+    """
+    Return the head that begins there; `HEAD_BYTES` of it are there.
+
+    Raises:
+        MalformedCqlError: no answer of version 4, a compressed one, or one that is too long.
+    """
+    version, flags, stream, opcode, length = _HEAD.unpack_from(data, at)
+    if version != _ANSWER or not 0 <= length <= most_bytes or flags & _COMPRESSED:
+        message = f"a frame of version {version:#04x}, flags {flags:#04x} and {length:,} bytes is none of ours"
+        raise MalformedCqlError(message)
+    return FrameHead(flags, stream, opcode, length)
+
+
 class CqlReader:
     """Cuts a stream of bytes into frames."""
 
@@ -121,26 +154,22 @@ class CqlReader:
         Return the frames that are complete now.
 
         Raises:
-            MalformedCqlError: no answer of version 4, a compressed one, or one that is too long; the connection is
-                of no use any more.
+            MalformedCqlError: as `read_head`; the connection is of no use any more.
         """
         data = self._rest + data if self._rest else data
         frames, at = [], 0
         while len(data) - at >= _HEAD.size:
-            version, flags, stream, opcode, length = _HEAD.unpack_from(data, at)
-            if version != _ANSWER or not 0 <= length <= self._most or flags & _COMPRESSED:
-                message = f"a frame of version {version:#04x}, flags {flags:#04x} and {length:,} bytes is none of ours"
-                raise MalformedCqlError(message)
+            flags, stream, opcode, length = read_head(data, at, self._most)
             end = at + _HEAD.size + length
             if end > len(data):
                 break
-            frames.append(CqlFrame(stream, opcode, _without_warnings(data[at + _HEAD.size : end], flags)))
+            frames.append(CqlFrame(stream, opcode, without_warnings(data[at + _HEAD.size : end], flags)))
             at = end
         self._rest = data[at:]
         return frames
 
 
-def _without_warnings(body: bytes, flags: int) -> bytes:
+def without_warnings(body: bytes, flags: int) -> bytes:
     """Cut off the warnings that a server may put first; a trace's id or a payload comes only if it is asked for."""
     if flags & _UNASKED:
         message = "an answer with a trace or a payload, which nobody asked for"
@@ -168,8 +197,15 @@ def _cut_off() -> MalformedCqlError:
 def _parameters(consistency: Consistency, values: Values, flags: int) -> bytes:
     if not values:
         return _SHORT.pack(consistency) + bytes([flags])
-    head = _SHORT.pack(consistency) + bytes([flags | _VALUES]) + _SHORT.pack(len(values))
-    return head + b"".join([_INT.pack(len(value)) + value for value in values])
+    return _value_head(consistency, len(values), flags) + _each_value(values)
+
+
+def _value_head(consistency: Consistency, count: int, flags: int) -> bytes:
+    return _SHORT.pack(consistency) + bytes([flags | _VALUES]) + _SHORT.pack(count)
+
+
+def _each_value(values: Values) -> bytes:
+    return b"".join([_INT.pack(len(value)) + value for value in values])
 
 
 def _string(text: str) -> bytes:

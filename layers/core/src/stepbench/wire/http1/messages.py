@@ -107,12 +107,13 @@ class HttpHead(NamedTuple):
     The head of one final answer, of which the body may still have to come.
 
     length: of the body, in bytes, as the head tells it; None: it does not (chunks, or until the end). body_at: where
-    the body begins in what was received.
+    the body begins in what was received. keeps_open: whether the connection may carry another request after it.
     """
 
     status: int
     length: int | None
     body_at: int
+    keeps_open: bool
 
 
 def parse_head(data: bytes, *, closed: bool = False) -> HttpHead | None:
@@ -131,12 +132,12 @@ def parse_head(data: bytes, *, closed: bool = False) -> HttpHead | None:
     """
     at = 0
     while (end := data.find(b"\r\n\r\n", at)) >= 0:
-        _, status = _status(data, at)
+        version, status = _status(data, at)
         if status >= 200:  # noqa: PLR2004 -- below: interim answers
             headers = _headers(data[data.find(b"\r\n", at) + 2 : end + 2])
             length = headers.get(b"content-length", b"")
             counted = length.isdigit() and b"transfer-encoding" not in headers
-            return HttpHead(status, int(length[:20]) if counted else None, end + 4)
+            return HttpHead(status, int(length[:20]) if counted else None, end + 4, _keeps_open(version, headers))
         at = end + 4
     _refuse_foreign_start(data[at : at + len(_START)])
     if closed:
@@ -183,8 +184,11 @@ def _body(  # noqa: PLR0913 -- where the head was found, what it said, and how m
     body, after = framed
     if len(body) > most_bytes:
         raise _oversized(len(body), most_bytes)
-    keeps_open = version == 1 and b"close" not in headers.get(b"connection", b"").lower()
-    return HttpAnswer(status, head, body, delimited and keeps_open and after == len(data))
+    return HttpAnswer(status, head, body, delimited and _keeps_open(version, headers) and after == len(data))
+
+
+def _keeps_open(version: int, headers: Mapping[bytes, bytes]) -> bool:
+    return version == 1 and b"close" not in headers.get(b"connection", b"").lower()
 
 
 def _garbage(what: bytes) -> MalformedHttpError:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Headers = tuple[tuple[str, str], ...]
 
+UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
+"""In place of a body's hash, where TLS protects the body: S3 allows it."""
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _SECOND_NS = 1_000_000_000
 _CONTENT_SHA256 = "x-amz-content-sha256"
@@ -92,12 +94,23 @@ class Signer:
 
     def signed(self, form: Form, path: str, body: bytes, credentials: Credentials, now_ns: int) -> bytes:
         """Return a request as it is sent. `path` is percent-encoded and has no query."""
+        hashed = _NOTHING.copy()
+        hashed.update(body)
+        return self._print(form, credentials, now_ns).head(path, hashed.hexdigest(), len(body)) + body
+
+    def signed_head(  # noqa: PLR0913, PLR0917 -- as `signed`, with what stands for the body
+        self, form: Form, path: str, body_sha256: str, body_bytes: int, credentials: Credentials, now_ns: int
+    ) -> bytes:
+        """Return the part before a body that is sent apart; `body_sha256` in hexadecimal, or `UNSIGNED_PAYLOAD`."""
+        return self._print(form, credentials, now_ns).head(path, body_sha256, body_bytes)
+
+    def _print(self, form: Form, credentials: Credentials, now_ns: int) -> _Printed:
         second = now_ns // _SECOND_NS
         printed = self._printed.get(form)
         if printed is None or printed.second != second or printed.credentials is not credentials:
             place = self._service, self._region, self._authority
             printed = self._printed[form] = _Printed(form, place, credentials, second)
-        return printed.filled(path, body)
+        return printed
 
 
 class _Printed:
@@ -139,11 +152,8 @@ class _Printed:
         authorization = f"{_ALGORITHM} Credential={who}, SignedHeaders={names}, Signature="
         self._template = f"{form.method} %s HTTP/1.1\r\n{sent}{nowhere}authorization: {authorization}"
 
-    def filled(self, path: str, body: bytes) -> bytes:
-        """Return the request, signed."""
-        hashed = _NOTHING.copy()
-        hashed.update(body)
-        body_sha256 = hashed.hexdigest()
+    def head(self, path: str, body_sha256: str, body_bytes: int) -> bytes:
+        """Return the request, signed, up to its body."""
         if self._is_s3 or path != self._path:
             self._begin(path, body_sha256)
         canonical = self._begun.copy()
@@ -152,7 +162,7 @@ class _Printed:
         mac.update(canonical.hexdigest().encode())
         outer = self._outer.copy()
         outer.update(mac.digest())
-        return f"{self._head}{outer.hexdigest()}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+        return f"{self._head}{outer.hexdigest()}\r\ncontent-length: {body_bytes}\r\n\r\n".encode()
 
     def _begin(self, path: str, body_sha256: str) -> None:
         """

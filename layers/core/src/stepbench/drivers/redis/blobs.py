@@ -1,0 +1,175 @@
+"""
+Blobs in Redis and Valkey: each is one string, written by SET and read by GET.
+
+A string may have 512 MB there. In a cluster, MOVED and ASK are followed at once, and counted as requests.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.target import RedisTarget
+from stepbench.drivers.access import unavailable
+from stepbench.drivers.blobs import MOST_BLOB_BYTES, TransferTimes, verdict_of, view_of
+from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, describe, server_name
+from stepbench.drivers.redis.nodes import RedisNodes
+from stepbench.model.errors import GARBAGE, NOT_FOUND
+from stepbench.model.result import Outcome
+from stepbench.wire.resp.connection import RespAnswer
+from stepbench.wire.resp.stream import RespStream
+from stepbench.wire.resp.values import ErrorReply
+from stepbench.wire.stream import StreamPool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from stepbench.clock import Clock
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.drivers.blobs import Blob, BlobTransfer, Verdict
+    from stepbench.drivers.redis.keys import RedisKeys
+    from stepbench.settings import Settings
+    from stepbench.wire.resp.cluster import Node
+    from stepbench.wire.resp.values import Reply
+
+_REDIRECTIONS = 5
+
+
+class RedisBlobs:
+    """`BlobStore` for Redis."""
+
+    def __init__(
+        self, spec: TrialSpec, settings: Settings, clock: Clock, *, limits: RedisLimits = DEFAULT_LIMITS
+    ) -> None:
+        target = spec.offered.target
+        self._tag = spec.tag
+        self._clock = clock
+        self._stall_s = limits.operate_s
+        self._access = RedisAccess(spec, settings, clock, limits)
+        self._is_cluster = isinstance(target, RedisTarget) and target.cluster
+        self._nodes = RedisNodes(self._access, is_cluster=self._is_cluster)
+        self._streams = StreamPool(self._connect)
+
+    async def open(self) -> None:
+        """Connect to the server that was named; learn a cluster's nodes."""
+        if self._is_cluster:
+            await self._nodes.learn()
+            await self._access.addresses.learn(self._nodes.all)
+        try:
+            async with self._streams.use(self._access.seed):
+                pass
+        except OSError as error:
+            raise unavailable(describe(self._access.seed), error) from error
+
+    async def prepare(self) -> None:
+        """Check that the server answers, and is what the plan says; there is nothing to make."""
+        await self._nodes.learn()
+
+    async def ready(self) -> bool:
+        """See `BlobStore`."""
+        await self._nodes.learn()
+        return True
+
+    async def put(self, key: str, blob: Blob) -> BlobTransfer:
+        """See `BlobStore`."""
+        view, times = view_of(blob), TransferTimes(self._clock)
+        return times.end(await verdict_of(self._put(key.encode(), view, times), writing=True), len(view))
+
+    async def get(self, key: str) -> tuple[bytearray | bytes, BlobTransfer]:
+        """See `BlobStore`."""
+        times, found = TransferTimes(self._clock), list[bytearray]()
+        verdict = await verdict_of(self._get(key.encode(), times, found), writing=False)
+        blob = found[0] if found else b""
+        return blob, times.end(verdict, len(blob))
+
+    async def delete(self, keys: Sequence[str]) -> int:
+        """See `BlobStore`."""
+        async with self._keys() as trial_keys:
+            return await trial_keys.delete([key.encode() for key in keys])
+
+    async def keys(self) -> tuple[str, ...]:
+        """See `BlobStore`."""
+        async with self._keys() as trial_keys:
+            return tuple(sorted(key.decode() for key in await trial_keys.find()))
+
+    async def tear_down(self) -> bool:
+        """Delete all keys of the trial on every node, for some 20 s a call."""
+        async with self._keys() as trial_keys:
+            return await trial_keys.clear()
+
+    def belongings(self) -> tuple[str, ...]:
+        """See `BlobStore`."""
+        return (f"keys {self._tag}*",)
+
+    async def close(self) -> None:
+        """See `BlobStore`."""
+        await self._nodes.close()
+        self._streams.close()
+
+    async def provider(self) -> str:
+        """See `BlobStore`: "Valkey 9.1.2"."""
+        return await server_name(self._access)
+
+    async def _connect(self, node: Node) -> RespStream:
+        connected = await self._access.connect(node)
+        return RespStream(*connected.connection.detach(), stall_s=self._stall_s)
+
+    async def _put(self, key: bytes, view: memoryview, times: TransferTimes) -> Verdict:
+        reply = await self._call(key, times, b"SET", view)
+        return _refusal(reply) or ((Outcome.OK, "") if reply == "OK" else (Outcome.UNKNOWN, GARBAGE))
+
+    async def _get(self, key: bytes, times: TransferTimes, found: list[bytearray]) -> Verdict:
+        reply = await self._call(key, times, b"GET")
+        if isinstance(reply, bytearray):
+            found.append(reply)
+            return Outcome.OK, ""
+        return _refusal(reply) or (Outcome.FAILED, NOT_FOUND if reply is None else GARBAGE)
+
+    async def _call(
+        self, key: bytes, times: TransferTimes, name: bytes, payload: memoryview | None = None
+    ) -> Reply | bytearray:
+        """Send a command to the node that has the key, and follow redirections; return the last reply."""
+        node, asking = self._nodes.find(key), False
+        for _ in range(1 + _REDIRECTIONS):
+            async with self._streams.use(node) as stream:
+                reply = await _exchange(stream, times, (name, key), payload, asking=asking)
+            if not isinstance(reply, ErrorReply):
+                return reply
+            now_ns = self._clock.now_ns()
+            redirect = self._nodes.redirect(RespAnswer(now_ns, now_ns, reply), node)
+            if redirect is None:
+                break
+            node, asking = redirect.node, redirect.ask
+        return reply
+
+    @asynccontextmanager
+    async def _keys(self) -> AsyncIterator[RedisKeys]:
+        """Yield what finds and removes keys; it is for control, and brings libraries that no transfer needs."""
+        from stepbench.drivers.redis.keys import RedisKeys  # noqa: PLC0415
+
+        await self._nodes.learn()
+        keys = RedisKeys(self._tag, self._access, self._nodes, self._clock)
+        try:
+            yield keys
+        finally:
+            keys.close()
+
+
+async def _exchange(
+    stream: RespStream, times: TransferTimes, parts: tuple[bytes, bytes], payload: memoryview | None, *, asking: bool
+) -> Reply | bytearray:
+    if asking:
+        await stream.command(b"ASKING")
+        await stream.reply(0)
+    times.begin()
+    await stream.command(*parts, payload=payload)
+    if payload is not None:
+        times.hand_over()
+    await stream.receive()
+    if payload is None:
+        times.first_byte()
+    return await stream.reply(MOST_BLOB_BYTES)
+
+
+def _refusal(reply: Reply | bytearray) -> Verdict | None:
+    return (Outcome.FAILED, reply.code) if isinstance(reply, ErrorReply) else None
