@@ -13,8 +13,8 @@ from tests.integration.drivers.subjects import NO_SERVER, UnencryptedOperations
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.cassandra.access import CassandraLimits
-from stepbench.drivers.cassandra.operations import CassandraOperations
 from stepbench.drivers.cassandra.keyspace import drop_statement, keyspace_of
+from stepbench.drivers.cassandra.operations import CassandraOperations
 from stepbench.drivers.protocol import Driver
 from stepbench.local.processes import listening_addresses, terminate
 from stepbench.local.stores.cassandra import start_cassandra

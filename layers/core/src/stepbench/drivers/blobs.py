@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
 from stepbench.errors import StepbenchError
 from stepbench.model.errors import connect_error
 from stepbench.model.result import Outcome
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
 
-MOST_BLOB_BYTES = 256 * 2**20
 TRUNCATED = "truncated"
 """A part of a blob is missing, or of another length than it has to have."""
 
@@ -73,7 +73,7 @@ class BlobStore(Protocol):
         ...
 
     async def put(self, key: str, blob: Blob) -> BlobTransfer:
-        """Write a blob of 1 byte to `MOST_BLOB_BYTES`, in place of one that is there; it must not change meanwhile."""
+        """Write a blob of 1 byte to `MAX_OBJECT_BYTES`, in place of one that is there; it must not change meanwhile."""
         ...
 
     async def get(self, key: str) -> tuple[bytearray | bytes, BlobTransfer]:
@@ -154,7 +154,7 @@ def view_of(blob: Blob) -> memoryview:
         ValueError: there are none, or too many.
     """
     view = memoryview(blob).cast("B")
-    if not 0 < len(view) <= MOST_BLOB_BYTES:
-        message = f"a blob has 1 byte to {MOST_BLOB_BYTES:,}; this one has {len(view):,}"
+    if not 0 < len(view) <= MAX_OBJECT_BYTES:
+        message = f"a blob has 1 byte to {MAX_OBJECT_BYTES:,}; this one has {len(view):,}"
         raise ValueError(message)
     return view

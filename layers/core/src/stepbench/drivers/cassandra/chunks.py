@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.drivers.blobs import MOST_BLOB_BYTES, TRUNCATED
+from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
+from stepbench.drivers.blobs import TRUNCATED
 from stepbench.model.errors import GARBAGE, NOT_FOUND
 from stepbench.model.result import Outcome
 from stepbench.wire.cql import frames as cql
@@ -58,7 +59,7 @@ class Assembly:
     def place(self, part: int, blob_bytes: bytes | None, chunk_bytes: int) -> memoryview | None:
         """Return where a part goes; None: it is none of this blob, or not of its right length."""
         size = int.from_bytes(blob_bytes or b"")
-        if part == 0 and 0 < chunk_bytes <= size <= MOST_BLOB_BYTES:
+        if part == 0 and 0 < chunk_bytes <= size <= MAX_OBJECT_BYTES:
             self.data, self._chunk_bytes = bytearray(size), chunk_bytes
             self.parts = -(-size // chunk_bytes)
         at = part * self._chunk_bytes

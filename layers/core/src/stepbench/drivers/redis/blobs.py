@@ -9,9 +9,10 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
 from stepbench.contracts.target import RedisTarget
 from stepbench.drivers.access import unavailable
-from stepbench.drivers.blobs import MOST_BLOB_BYTES, TransferTimes, verdict_of, view_of
+from stepbench.drivers.blobs import TransferTimes, verdict_of, view_of
 from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, describe, server_name
 from stepbench.drivers.redis.nodes import RedisNodes
 from stepbench.model.errors import GARBAGE, NOT_FOUND
@@ -168,7 +169,7 @@ async def _exchange(
     await stream.receive()
     if payload is None:
         times.first_byte()
-    return await stream.reply(MOST_BLOB_BYTES)
+    return await stream.reply(MAX_OBJECT_BYTES)
 
 
 def _refusal(reply: Reply | bytearray) -> Verdict | None:

@@ -13,9 +13,10 @@ from functools import cached_property, partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.aws.answers import write_result, xml_error_code
-from stepbench.drivers.blobs import MOST_BLOB_BYTES, TransferTimes, verdict_of, view_of
+from stepbench.drivers.blobs import TransferTimes, verdict_of, view_of
 from stepbench.drivers.s3.versions import ObjectVersions
 from stepbench.model.errors import NOT_FOUND
 from stepbench.model.result import Outcome
@@ -175,7 +176,7 @@ class S3Blobs:
             times.first_byte()
             head = await stream.head()
             if head.status == _OK:
-                found.append(await stream.body(head, MOST_BLOB_BYTES))
+                found.append(await stream.body(head, MAX_OBJECT_BYTES))
                 return Outcome.OK, ""
             answer = await stream.answer()
         error = xml_error_code(answer.body) or f"HTTP {answer.status}"

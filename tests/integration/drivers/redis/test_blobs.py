@@ -1,0 +1,107 @@
+"""RedisBlobs on a real Valkey: the contract, and what only Redis has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.integration.drivers.redis.conftest import REDIS, other_client
+from tests.integration.drivers.subjects import NO_SERVER, SubjectFixture
+
+from stepbench.clock import AnchoredClock
+from stepbench.drivers.redis.access import RedisLimits
+from stepbench.drivers.redis.blobs import RedisBlobs
+from stepbench.local.processes import terminate
+from stepbench.local.stores.valkey import start_redis_with_tls
+from stepbench.model.result import Outcome
+from stepbench.settings import Settings
+from stepbench.testing.contracts.blobs import MIB, BlobsContract
+from stepbench.testing.contracts.blobs_subject import SILENT_LIMIT_S, blobs_spec, holding
+from stepbench.testing.fault_proxy import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.integration.drivers.redis.conftest import Start
+
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.local.processes import LocalStore
+    from stepbench.local.stores.certificates import Certificates
+    from stepbench.testing.fault_proxy import FaultProxy, Framing
+
+pytestmark = pytest.mark.stores
+
+
+def blobs_of(spec: TrialSpec, endpoint: str, limits: RedisLimits = RedisLimits(), **more: str) -> RedisBlobs:  # noqa: B008
+    """Return the blobs of the server there."""
+    settings = Settings(results_table="unused", results_bucket="unused", redis_endpoint=endpoint, **more)
+    return RedisBlobs(spec, settings, AnchoredClock(), limits=limits)
+
+
+class RedisBlobsSubject:
+    """See `BlobsSubject`."""
+
+    target = REDIS
+    framing: Callable[[], Framing] = staticmethod(plain)
+
+    def __init__(self, server: LocalStore) -> None:
+        self._server = server
+        self.upstream = server.endpoint
+
+    def store(self, spec: TrialSpec) -> RedisBlobs:
+        """See above."""
+        return blobs_of(spec, self.upstream)
+
+    def unreachable(self, spec: TrialSpec) -> RedisBlobs:
+        """See above."""
+        return blobs_of(spec, NO_SERVER.removeprefix("http://"))
+
+    def through(self, spec: TrialSpec, proxy: FaultProxy) -> RedisBlobs:
+        """See above."""
+        return blobs_of(spec, proxy.endpoint, RedisLimits(operate_s=SILENT_LIMIT_S))
+
+    async def leftovers(self, spec: TrialSpec) -> list[str]:
+        """Return the keys that are still there."""
+        with other_client(self._server) as client:
+            return [each.decode() for each in client.scan_iter(f"{spec.tag}/*")]
+
+
+@pytest.fixture
+def subject(server: LocalStore) -> RedisBlobsSubject:
+    """Return the shared server."""
+    return RedisBlobsSubject(server)
+
+
+class TestRedisBlobs(SubjectFixture, BlobsContract):
+    """The contract."""
+
+
+async def test_blobs_over_tls(tmp_path: Path, certificates: Certificates) -> None:
+    """Records of TLS do not end where blobs do; 5 MiB have some hundred."""
+    server = start_redis_with_tls(tmp_path, certificates)
+    try:
+        spec = blobs_spec(REDIS | {"tls": True})
+        authority: dict[str, Any] = {
+            "redis_tls_endpoint": server.endpoint,
+            "tls_authority": str(certificates.authority),
+        }
+        async with holding(blobs_of(spec, server.endpoint, **authority)) as store:
+            for blob in (b"1", bytes(range(256)) * 255, bytes(range(256)) * (5 * MIB // 256) + b"end"):
+                put = await store.put(f"{spec.tag}/secret", blob)
+                got, get = await store.get(f"{spec.tag}/secret")
+                assert got == blob
+                assert {put.outcome, get.outcome} == {Outcome.OK}
+    finally:
+        terminate(server.pids)
+
+
+async def test_a_server_without_room_refuses(start: Start) -> None:
+    """The server's own word says what to do."""
+    server = start(maxmemory="3mb", maxmemory_policy="noeviction")
+    spec = blobs_spec(REDIS)
+    async with holding(blobs_of(spec, server.endpoint)) as store:
+        first = await store.put(f"{spec.tag}/first", bytes(4 * MIB))
+        second = await store.put(f"{spec.tag}/second", bytes(4 * MIB))
+        assert {key.rpartition("/")[2] for key in await store.keys()} <= {"first"}
+    assert (second.outcome, second.error) == (Outcome.FAILED, "OOM"), first
