@@ -39,6 +39,8 @@ hypothesis.settings.load_profile("suite")
 
 ROOT = Path(__file__).parent.parent
 FAULTS = "tests/faults/"
+ONE_PROCESS = "tests/integration/drivers/cassandra/"
+"""Its modules share a server that takes 900 MB, and some 20 s to start."""
 RUN_FOLDER = pytest.StashKey[Path]()
 
 
@@ -52,6 +54,8 @@ class _Modules(LoadScopeScheduling):  # type: ignore[misc]  # untyped
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
+        if module.startswith(ONE_PROCESS):
+            return ONE_PROCESS
         return nodeid if module.startswith(FAULTS) else module
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.integration.drivers.cassandra.conftest import ask, connection_to
 from tests.integration.drivers.subjects import NO_SERVER, UnencryptedOperations
 
 from stepbench.clock import AnchoredClock
@@ -16,8 +16,7 @@ from stepbench.drivers.cassandra.access import CassandraLimits
 from stepbench.drivers.cassandra.keyspace import drop_statement, keyspace_of
 from stepbench.drivers.cassandra.operations import CassandraOperations
 from stepbench.drivers.protocol import Driver
-from stepbench.local.processes import listening_addresses, terminate
-from stepbench.local.stores.cassandra import start_cassandra
+from stepbench.local.processes import listening_addresses
 from stepbench.local.stores.certificates import make_certificates
 from stepbench.model.pending import perform
 from stepbench.model.result import Outcome
@@ -33,28 +32,21 @@ from stepbench.testing.contracts.operations_subject import (
     until_operated,
 )
 from stepbench.testing.fault_proxy import plain
-from stepbench.wire.cql import frames as cql
-from stepbench.wire.cql.answers import Row, refusal, rows
-from stepbench.wire.cql.connection import CqlEndpoint, CqlRefusedError, connect_cql
+from stepbench.wire.cql.answers import Row
+from stepbench.wire.cql.connection import CqlRefusedError
 from stepbench.workload.choices import INSERTED
 from stepbench.workload.products import FIELD_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Callable
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.local.processes import LocalStore
     from stepbench.local.stores.certificates import Certificates
     from stepbench.testing.fault_proxy import FaultProxy, Framing
-    from stepbench.wire.cql.connection import CqlConnection
 
 pytestmark = pytest.mark.stores
 INSERTS = {"mix": {"insert": 1}}
-PASSWORDS = {
-    "authenticator": "PasswordAuthenticator",
-    "authorizer": "AllowAllAuthorizer",
-    "role_manager": "CassandraRoleManager",
-}
 
 
 class CassandraSubject:
@@ -106,28 +98,7 @@ class CassandraSubject:
 
     async def ask(self, statement: str) -> list[Row]:
         """Return what a statement finds."""
-        async with connection_to(self.upstream) as connection:
-            answered = await connection.call(cql.query(statement, cql.Consistency.ONE))
-            assert answered.error == ""
-            assert refusal(answered.frame) is None
-            return rows(answered.frame)
-
-
-@asynccontextmanager
-async def connection_to(address: str, **endpoint: Any) -> AsyncIterator[CqlConnection]:  # noqa: ANN401
-    """Yield a connection, and close it."""
-    host, _, port = address.rpartition(":")
-    connected = await connect_cql(CqlEndpoint(host, int(port), answer_s=30, **endpoint), AnchoredClock())
-    yield connected.connection
-    connected.connection.close()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[LocalStore]:
-    """Start one node that asks for a password, with and without TLS."""
-    store = start_cassandra(tmp_path_factory.mktemp("cassandra"), certificates, PASSWORDS)
-    yield store
-    terminate(store.pids, grace_s=1)  # it takes 5 s to go by itself, and leaves nothing of use
+        return await ask(self.upstream, statement)
 
 
 @pytest.fixture(scope="module")

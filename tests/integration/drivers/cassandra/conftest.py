@@ -1,0 +1,54 @@
+"""A node, and another way to ask it than our drivers', for the tests of Cassandra."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stepbench.clock import AnchoredClock
+from stepbench.local.processes import terminate
+from stepbench.local.stores.cassandra import start_cassandra
+from stepbench.wire.cql import frames as cql
+from stepbench.wire.cql.answers import Row, refusal, rows
+from stepbench.wire.cql.connection import CqlEndpoint, connect_cql
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from stepbench.local.processes import LocalStore
+    from stepbench.local.stores.certificates import Certificates
+    from stepbench.wire.cql.connection import CqlConnection
+
+PASSWORDS = {
+    "authenticator": "PasswordAuthenticator",
+    "authorizer": "AllowAllAuthorizer",
+    "role_manager": "CassandraRoleManager",
+}
+
+
+@asynccontextmanager
+async def connection_to(address: str, **endpoint: Any) -> AsyncIterator[CqlConnection]:  # noqa: ANN401
+    """Yield a connection, and close it."""
+    host, _, port = address.rpartition(":")
+    connected = await connect_cql(CqlEndpoint(host, int(port), answer_s=30, **endpoint), AnchoredClock())
+    yield connected.connection
+    connected.connection.close()
+
+
+async def ask(address: str, statement: str) -> list[Row]:
+    """Return what a statement finds."""
+    async with connection_to(address) as connection:
+        answered = await connection.call(cql.query(statement, cql.Consistency.ONE))
+        assert answered.error == ""
+        assert refusal(answered.frame) is None
+        return rows(answered.frame)
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[LocalStore]:
+    """Start one node that asks for a password, with and without TLS."""
+    store = start_cassandra(tmp_path_factory.mktemp("cassandra"), certificates, PASSWORDS)
+    yield store
+    terminate(store.pids, grace_s=1)  # it takes 5 s to go by itself, and leaves nothing of use
