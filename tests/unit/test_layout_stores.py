@@ -17,6 +17,7 @@ from stepbench.contracts.transfer import FilesTarget
 from stepbench.drivers import registry
 from stepbench.drivers.protocol import StoreRoom
 from stepbench.local.store_list import is_started_here, store_list
+from stepbench.testing.contracts.blobs import BlobsContract
 from stepbench.testing.contracts.filter import FilterContract
 from stepbench.testing.contracts.operations import OperationsContract
 from stepbench.testing.contracts.trigger import TriggerContract
@@ -58,6 +59,7 @@ def test_a_store_has_a_room_that_offers_what_its_target_declares(store: str, mod
     assert isinstance(room, StoreRoom)
     assert (room.trigger is not None) == (model.trigger is not None)
     assert (room.operations is not None) == bool(model.operations)
+    assert (room.blobs is not None) == model.holds_blobs
 
 
 @EACH_STORE
@@ -77,6 +79,7 @@ def test_a_store_passes_the_contracts_that_it_declares(
         WatchContract: model.trigger == "pull",
         FilterContract: model.filters is not None,
         OperationsContract: bool(model.operations),
+        BlobsContract: model.holds_blobs,
     }
     assert all(_tests_of(contract) for contract in declared)
     classes = collected[store].values()

@@ -27,8 +27,8 @@ DEBUG = {"enable-debug-command": "yes"}
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Have whatever speaks RESP or gRPC, and HTTP's pool, tested on both loops that writers may use."""
-    if item.path.parent.name in {"resp", "http2"} or item.path.name == "test_pool.py":
+    """Have whatever speaks RESP or gRPC, HTTP's pool, and streams, tested on both loops that may be used."""
+    if item.path.parent.name in {"resp", "http2"} or item.path.name in {"test_pool.py", "test_stream.py"}:
         return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
     return {"asyncio": asyncio.new_event_loop}
 

@@ -35,6 +35,13 @@ def test_an_execute_asks_for_no_metadata() -> None:
     assert request.body == bytes.fromhex("0002 abcd 0006 03 0002 00000001 6b 00000000")
 
 
+def test_an_execute_whose_last_value_is_sent_apart_is_the_same() -> None:
+    """A chunk is sent from where it lies; the server must not see a difference."""
+    head = cql.encode_execute_head(b"\xab\xcd", Consistency.ONE, (b"k", b"12"), len(b"large"), 9)
+    whole = cql.execute(b"\xab\xcd", Consistency.ONE, (b"k", b"12", b"large"))
+    assert head + b"large" == cql.encode(whole, 9)
+
+
 def test_a_query_carries_its_values_beside_the_text() -> None:
     """A value in the text would have to be quoted, and parsed."""
     assert cql.query("Q", Consistency.ONE, (b"v",)).body == bytes.fromhex("00000001 51 0001 01 0001 00000001 76")
