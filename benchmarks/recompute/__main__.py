@@ -5,10 +5,11 @@ Whether the report tells what the records say: every number of a run computed ag
 
 From `records.parquet` of each trial (columns and metadata: docs/records.md) it computes each window's counts, rates,
 quantiles and maxima, those of its kinds of operations, and the accounting; from these what groups of repeats and
-verdicts say. Dollars it computes from the quantities and prices beside them. It compares them with `summary.json`, with
-the cells of `report.html` that say what they show (`data-metric`), and if given with the CSV and the table that
-`stepbench report` prints. Nothing of Stepbench is imported. Numbers that no record tells (clocks, estimates, calls,
-tests, fits) are named, not compared.
+verdicts say; of DAGs, from the three files beside it, their parts, paths, stages, edges and objects. Dollars it
+computes from the quantities and prices beside them. It compares them with `summary.json`, with the cells of
+`report.html` that say what they show (`data-metric`), and if given with the CSV and the table that `stepbench report`
+prints. Nothing of Stepbench is imported. Numbers that no record tells (clocks, estimates, calls, tests, fits) are
+named, not compared.
 
 The intervals are set against those of another method, a bootstrap of moving blocks, whose ends are known up to its
 Monte Carlo error (a binomial's, of the draws beyond an end). Two methods differ by more; how much is printed, and is no
@@ -26,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from benchmarks.recompute.costs import costs
+from benchmarks.recompute.dags import dags
 from benchmarks.recompute.intervals import compare_intervals
 from benchmarks.recompute.over_runs import over_runs
 from benchmarks.recompute.records import Key, recompute
@@ -78,6 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
     ours = recompute(options.run, samples)
     ours |= over_runs(summary, ours)
     ours |= costs(summary, ours)
+    ours |= dags(options.run)
     theirs = list(of_summary(summary, samples))
     differing = compare("summary.json", ours, theirs)
     differing += compare("report.html", ours, Page((options.run / "report.html").read_text("utf-8")).cells)

@@ -48,7 +48,7 @@ def of_summary(summary: dict[str, Any]) -> Iterator[tuple[Key, Any]]:
         if trial["cost_usd"].get("items"):
             yield Key(trial["index"], "", "", "", "cost_usd.actual"), trial["cost_usd"]["actual"]
             for item in trial["cost_usd"]["items"]:
-                if item["item"] == PER_WRITE.get(trial["store"]):
+                if item["item"] == PER_WRITE.get(trial["store"]) and trial["experiment"] != "dataflow":
                     yield Key(trial["index"], "", "", "", "cost_usd.writes"), item["quantity"]
     if whole is not None:
         yield of_group("run", RUN, "cost_usd.actual"), whole["actual"]
@@ -76,7 +76,11 @@ def _writes(summary: dict[str, Any], found: Numbers) -> Numbers:
             {name: found.get(key._replace(metric=f"{account}.{name}"), 0) for name in ("offered", "unsent", "canaries")}
             for account in ("accounting", "warm_up")
         ]
-        if trial["store"] in PER_WRITE and trial["setup"].get("record.operation", "put") == "put":
+        if (
+            trial["experiment"] != "dataflow"
+            and trial["store"] in PER_WRITE
+            and trial["setup"].get("record.operation", "put") == "put"
+        ):
             sent = sum(each["offered"] - each["unsent"] for each in counts)
             ours[key._replace(metric="cost_usd.writes")] = sent + counts[0]["canaries"]
     return ours

@@ -71,7 +71,7 @@ class Trial:
         self.facts: dict[str, Any] = frame.attrs
         self.size = len(frame)
         self.column = {name: self._array(frame[name]) for name in frame.columns}
-        self.arrives = self.facts["experiment"] == "trigger"
+        self.arrives = self.facts["experiment"] in {"trigger", "dataflow"}
         outcome = self.column["outcome"]
         self.is_ = {name: outcome == name for name in OUTCOMES}
         self.sent = self.is_["ok"] | self.is_["failed"] | self.is_["unknown"]

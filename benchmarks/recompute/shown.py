@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from benchmarks.recompute import costs, over_runs
+from benchmarks.recompute import costs, dags, over_runs
 from benchmarks.recompute.records import QUANTILES, Key, quantile
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def of_summary(summary: dict[str, Any], samples: Samples) -> Iterator[tuple[Key,
     yield from _of_thresholds(summary["thresholds"])
     yield from over_runs.of_summary(summary)
     yield from costs.of_summary(summary)
+    yield from dags.of_summary(summary)
     for trial in summary["trials"]:
         for step in trial["comparisons"]:
             keys = [Key(trial["index"], step[f"phase_{w}"], step[w], "", "latency_ms") for w in "ab"]

@@ -199,7 +199,6 @@ PROGRAMS = (
     PACKAGE / "dataflow/runner.py",
     PACKAGE / "dataflow/sandbox.py",
     *sorted((PACKAGE / "dataflow/applications").rglob("*.py")),
-    PACKAGE / "drivers/blobs.py",
 )
 """
 What a load host and a Fargate task start, which have their code from the layers of functions, and where tasks of DAGs

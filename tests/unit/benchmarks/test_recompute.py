@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from benchmarks.recompute import __main__ as recompute
+from benchmarks.recompute import dags as of_files
 from benchmarks.recompute import over_runs
 from benchmarks.recompute.records import Key
 from tests.samples.comparisons import matrix, run
+from tests.samples.dag_rows import dag_end, event_text
+from tests.samples.finished_dags import FinishedDags, fork_rows
 from tests.samples.finished_trials import PHASES, AnalysedTrial, watched_with_a_gap
 
 from stepbench.analysis.groups import group_results
@@ -63,6 +66,24 @@ def refused() -> AnalysedTrial:
 def cut_short() -> AnalysedTrial:
     """Return a trial whose writer died after four of ten seconds, and of which the last second did not arrive."""
     return AnalysedTrial(drain_limit_s=1).finish(to_s=4, last=False, lost=(10, *range(70, 80)))
+
+
+def dags() -> FinishedDags:
+    """Return executions of a DAG of which one had a task made twice, one failed, and one lacks a row."""
+    trial = FinishedDags(4)
+    trial.sent()
+    trial.execution(0, slower_ms=3)
+    a, b0, b1, c = fork_rows(event_text(1), 1_000)
+    bad = {"outcome": "failed", "error": "get a-0/b-1: not_found"}
+    gone = b1.blobs[0].model_copy(update={"outcome": "failed", "error": "not_found"})
+    failed = b1.model_copy(update={**bad, "blobs": (gone,)})
+    again = b1.model_copy(update={"attempt": 1, "began_ns": b1.began_ns + 4_000_000, "compute_ns": 11_000_000})
+    trial.execution(1, [a, b0, failed, again, c])
+    a, b0, b1, _ = fork_rows(event_text(2), 2_000)
+    end = dag_end(2_070, event=event_text(2), dag="fork", completed=False, error="TaskFailedError", deleted=2, left=1)
+    trial.execution(2, [a, b0, b1.model_copy(update={**bad, "blobs": (gone,)})], end)
+    trial.execution(3, fork_rows(event_text(3), 3_000)[:3])
+    return trial
 
 
 CASES: dict[str, tuple[Callable[[], AnalysedTrial], StateError]] = {
@@ -122,6 +143,28 @@ def test_a_number_that_is_not_what_the_records_say_is_found(tmp_path: Path, caps
     assert first.endswith("numbers compared, 2 differ")
     assert "accounting.duplicates" in rest[0]
     assert "lateness_ms.p90" in rest[1]
+
+
+def test_what_dags_show_is_computed_from_their_own_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The path's parts, stages' times, what became of objects; then one of each is tampered with."""
+    trial = dags()
+    flow = json.loads(trial.result().summary.model_dump_json())
+    summary = {"trials": [flow]}
+    export_records(ExportRecordsInput(ref=trial.ref), trial.memory.services)
+    folder = tmp_path / "trials/0000"
+    folder.mkdir(parents=True)
+    for key, body in trial.memory.bucket.objects.items():
+        if key.endswith(".parquet"):
+            (folder / key.rpartition("/")[2]).write_bytes(body)
+    ours = of_files.dags(tmp_path)
+    assert recompute.compare("summary", ours, list(of_files.of_summary(summary))) == 0
+    assert "not from records: nothing" in capsys.readouterr().out
+    flow["dataflow"]["objects"]["unread"] += 1
+    flow["dataflow"]["windows"][0]["path"][7]["ms"]["p50"]["value"] *= 1.001
+    flow["dataflow"]["windows"][0]["stages"][1]["task_ms"]["max"] += 0.001
+    assert recompute.compare("summary", ours, list(of_files.of_summary(summary))) == 3
+    printed = capsys.readouterr().out
+    assert all(each in printed for each in ("dag.objects.unread", "dag.path.compute_ms.p50", "dag.stage.b.task_ms.max"))
 
 
 def test_what_several_runs_say_is_computed_from_each_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from stepbench.contracts.drawn import BoxStats, EcdfCurve
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.measures import Comparison, Estimate, Modality, Replication
-from stepbench.contracts.published import QUANTILE_METRICS
+from stepbench.contracts.published import DAG_METRICS, QUANTILE_METRICS
 from stepbench.contracts.verdict import OVERLAP
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.comparison import METRICS, Differences, compare, ratio_between, ratio_within
@@ -173,7 +173,8 @@ def replication(
         (each.phase, each.name): WindowMeasurement(window, each) for window, each in zip(windows, results, strict=True)
     }
     arrives = measure_of(plan.experiment).arrives
-    own = [published for published in plan.published if published.metric != "ks"]  # a run's: `clock_check`
+    of_runs = DAG_METRICS | {"ks"}  # see `dataflow.published` and `clock_check`
+    own = [published for published in plan.published if published.metric not in of_runs]
     return tuple(_replication(published, planned, measured, arrives=arrives) for published in own)
 
 

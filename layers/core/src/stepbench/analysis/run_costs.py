@@ -123,13 +123,13 @@ def per_dollar(trials: Sequence[TrialSummary]) -> tuple[PerDollar, ...]:
 
     The trial is complete, its store's and its trigger's dollars are all known, and the median has an interval. Trials
     are set against each other only where they did the same work, and emulated ones only among themselves; repeats of
-    one trial are no others, and count together.
+    one trial are no others, and count together. Executions of DAGs have their own (see `dataflow.costs`).
     """
     found: list[tuple[TrialSummary, PerDollar]] = []
     groups: dict[str, int] = {}
     for trial in trials:
         usd = trial.cost_usd.of("store", "trigger")
-        if not _is_whole(trial) or usd <= 0:
+        if not _is_whole(trial) or usd <= 0 or trial.experiment == "dataflow":
             continue
         for window in trial.windows:
             if (each := _of_window(trial, window, usd)) is not None:

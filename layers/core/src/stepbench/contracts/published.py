@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 QuantileMetric = Literal["p50", "p75", "p875", "p90", "p9375", "p95", "p99", "p9921875", "p999", "p9990234375"]
-PublishedMetric = QuantileMetric | Literal["max", "iqr", "throughput", "ks"]
+DagMetric = Literal["end_to_end", "perf_per_dollar", "perf_per_dollar_spread", "passing_share"]
+"""
+Of `dataflow`. end_to_end: the median time of executions. perf_per_dollar: the median. Its spread: the coefficient of
+variation of repeats, as error bars have it. passing_share: of the critical path's time from its start.
+"""
+PublishedMetric = QuantileMetric | Literal["max", "iqr", "throughput", "ks"] | DagMetric
+DAG_METRICS = frozenset(get_args(DagMetric))
 QUANTILE_METRICS: dict[str, float] = {name: float(f"0.{name[1:]}") for name in get_args(QuantileMetric)}
 """From 0 to 1, by name: a name's digits are those behind the decimal point."""
 TABLE_METRICS: tuple[PublishedMetric, ...] = ("p50", "p75", "p875", "p9375", "p9921875", "p9990234375", "max")
@@ -23,7 +29,7 @@ Columns of the table of percentiles.
 HdrHistogram prints such, Bianchi (2020) these: 1 - 2^-k for k = 1, 2, 3, 4, 7, 10, and the maximum.
 """
 _IN_RATIOS = frozenset({"p50", "p90", "p95", "p99", "p999", "iqr"})
-_FIELDS = {"throughput": "per_minute", "ks": "d"}
+_FIELDS = {"throughput": "per_minute", "ks": "d", "passing_share": "share"}
 """Where a metric's number stands; elsewhere it is a time, in `value_ms`."""
 
 
@@ -32,7 +38,8 @@ class Published(Contract):
 
     metric: PublishedMetric = Field(
         description="Percentiles by their digits (`p9375` is 93.75 %); `iqr`, the interquartile range, in ratios only; "
-        "`ks`, Kolmogorov and Smirnov's distance of the clock check, of a trial with same_sandbox."
+        "`ks`, Kolmogorov and Smirnov's distance of the clock check, of a trial with same_sandbox; the last four of "
+        "`dataflow`, all but the share in ratios of one trial over another."
     )
     value_ms: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     count: int | None = Field(
@@ -52,6 +59,14 @@ class Published(Contract):
     bound: Literal["above", "up_to"] | None = Field(
         default=None, description="Where no number was published, but a limit: more than this, or at most this."
     )
+    share: float | None = Field(default=None, gt=0, le=1, description="Of `passing_share`.")
+    trial: str | None = Field(
+        default=None, max_length=100, description="Of `dataflow`: whose number it is; without it, this trial's."
+    )
+    over_trial: str | None = Field(
+        default=None, max_length=100, description="Of `dataflow`: the trial of this plan whose number it is over."
+    )
+    note: str = Field(default="", max_length=500, description="What to know of it: where its source contradicts it.")
     source: str = Field(min_length=1, max_length=200, description='Where it stands: "TriggerPerf, Fig. 5".')
     window: Name | None = Field(default=None, description="Which window it is about; without it, the only one.")
 
@@ -63,12 +78,14 @@ class Published(Contract):
     @property
     def number(self) -> float:
         """Return what was published."""
-        return self.value_ms or self.per_minute or self.d or self.ratio or 0.0  # exactly one is there, and above 0
+        return (
+            self.value_ms or self.per_minute or self.d or self.ratio or self.share or 0.0
+        )  # exactly one is there, and above 0
 
 
 def _number_rules(published: Published) -> Iterator[BrokenRule]:
-    """Demand exactly one of a time, a rate, a distance, and a ratio of two different things."""
-    numbers = ("value_ms", "per_minute", "d", "ratio")
+    """Demand exactly one of a time, a rate, a distance, a share, and a ratio of two different things."""
+    numbers = ("value_ms", "per_minute", "d", "ratio", "share")
     given = [name for name in numbers if getattr(published, name) is not None]
     wanted = _FIELDS.get(published.metric, "value_ms")
     if not given:
@@ -79,6 +96,8 @@ def _number_rules(published: Published) -> Iterator[BrokenRule]:
             f"stands beside {given[1]} ({getattr(published, given[1]):g})",
             f"Give exactly one of {wanted} and ratio.",
         )
+    elif published.metric in DAG_METRICS:
+        yield from _dag_rules(published, given[0])
     elif given[0] == "ratio":
         yield from _ratio_rules(published)
     else:
@@ -88,6 +107,18 @@ def _number_rules(published: Published) -> Iterator[BrokenRule]:
     elif published.count is not None and published.metric not in TABLE_METRICS:
         message = f"belongs to a row of the table of percentiles, which has no {published.metric}"
         yield BrokenRule("count", message, f"Remove it, or use one of {', '.join(TABLE_METRICS)}.")
+
+
+def _dag_rules(published: Published, given: str) -> Iterator[BrokenRule]:
+    """Numbers of DAGs are set against another trial's, but for a share."""
+    wanted = "share" if published.metric == "passing_share" else "ratio"
+    if given != wanted:
+        yield BrokenRule(given, f"does not go with {published.metric}", f"Give {wanted} instead.")
+    if wanted == "ratio" and published.over_trial in {None, published.trial}:
+        yield BrokenRule("over_trial", "is missing, or the trial itself", "Name the trial that the ratio is over.")
+    for name in ("over", "over_metric"):
+        if getattr(published, name) is not None:
+            yield BrokenRule(name, f"does not go with {published.metric}", "Remove it; over_trial names a trial.")
 
 
 def _value_rules(published: Published, given: str, wanted: str) -> Iterator[BrokenRule]:

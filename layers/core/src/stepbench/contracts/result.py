@@ -17,6 +17,7 @@ from stepbench.contracts.cause import plain_cause
 from stepbench.contracts.clock_check import ClockCheck
 from stepbench.contracts.cost import Cost, PerDollar, RunCost
 from stepbench.contracts.dataflow_drawn import DrawnDataflow
+from stepbench.contracts.dataflow_published import DagReplication
 from stepbench.contracts.dataflow_result import DataflowFindings
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, RateBins, SeriesPoint, StallSpan, WindowSample
 from stepbench.contracts.measure import Experiment
@@ -293,6 +294,7 @@ class RunSummary(Contract):
         default=(), description="Of windows whose store's and trigger's dollars are known, and whose median is."
     )
     media: tuple[MediumAnswer, ...] = Field(default=(), description="Of DAGs that several stores had.")
+    published_dags: tuple[DagReplication, ...] = Field(default=(), description="What was published of DAGs.")
     verdicts_left_out: int = Field(default=0, ge=0, description="How many further comparisons have no verdict here.")
 
     @model_validator(mode="before")

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from stepbench.analysis.clock_check import clock_checks
 from stepbench.analysis.comparability import place_in_run
+from stepbench.analysis.dataflow.media import medium_answers
+from stepbench.analysis.dataflow.published import dag_replications
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.scaling import scaling_curves
 from stepbench.analysis.share import trigger_shares
@@ -88,6 +90,8 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
     over_trials = {
         "scaling": scaling_curves(summary.trials, listed),
         "verdicts": tuple(take_turns(verdicts, MOST_VERDICTS)),
+        "media": medium_answers(summary.trials, listed),
+        "published_dags": dag_replications(specs, summary.trials, listed),
         "verdicts_left_out": max(0, len(verdicts) - MOST_VERDICTS),
         "question": (parsed.question or "") if parsed else "",
         "description": (parsed.description or "") if parsed else "",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.base import BrokenRule, repeated_names
 from stepbench.contracts.endpoint import endpoint_problem
+from stepbench.contracts.published import DAG_METRICS
 from stepbench.contracts.rules import capacity, dataflow, etcd, load, operations
 from stepbench.contracts.target import DynamoDbTarget
 
@@ -53,6 +54,9 @@ def _published_rules(trial: TrialFields) -> Iterator[BrokenRule]:
         if published.metric == "ks" and not (isinstance(trial.target, DynamoDbTarget) and trial.target.same_sandbox):
             message = "is ks, the clock check's distance, and this trial has no same_sandbox"
             yield BrokenRule(f"published[{index}].metric", message, "Move it to the trial with same_sandbox: true.")
+        if published.metric in DAG_METRICS and trial.experiment != "dataflow":
+            message = f"is {published.metric}, which only dataflow has"
+            yield BrokenRule(f"published[{index}].metric", message, "Move it to a trial of dataflow.")
         if published.count is not None and trial.experiment != "operations":
             message = "belongs to the table of percentiles, which only operations have"
             yield BrokenRule(f"published[{index}].count", message, "Remove it.")

@@ -63,12 +63,11 @@ class ObjectVersions:
     async def delete_all(self, clock: Clock) -> bool:
         """Remove all that is there, for some 20 s a call; return whether nothing is left."""
         until_ns = clock.now_ns() + _CLEARED_FOR_NS
-        while clock.now_ns() < until_ns:
-            page = await self.first_page()
-            if not page:
-                return True
+        while page := await self.first_page():
             await self._delete(page)
-        return False
+            if clock.now_ns() >= until_ns:
+                return False
+        return True
 
     async def _page(self, prefix: str, place: dict[str, str]) -> tuple[list[ObjectVersion], dict[str, str] | None]:
         """Return a page, and where the next one begins; None: this was the last."""
