@@ -109,6 +109,13 @@ def test_performance_per_dollar_is_of_each_execution(whole: tuple[TrialResult, D
     assert costs[0].modelled == ""
 
 
+def test_the_trial_is_billed_for_its_executions(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
+    """S3's requests as the DAG says, and the DAG machine's transitions: 4 + 2 x 3 + 2 x 4 for each of eight."""
+    items = {item.item: item.quantity for item in whole[0].summary.cost_usd.items}
+    assert items["Step Functions state transitions, executions of DAGs"] == 8 * 18
+    assert (items["S3 PUT requests"], items["S3 GET requests"]) == (8 * 4, 8 * 4)
+
+
 def test_one_execution_is_drawn(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
     """That nearest to the median; its rows lie on the time since it was due."""
     drawn = whole[0].dataflow

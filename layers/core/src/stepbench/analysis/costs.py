@@ -10,6 +10,7 @@ from stepbench.analysis.precision import shorten_plan
 from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.workload import OPERATION_KINDS
 from stepbench.costs.actual import ANOTHER_RUN, Done, FunctionUse, actual_cost
+from stepbench.costs.dataflow import transitions_of
 from stepbench.costs.prices import Offered, Stretch
 from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.records.formats.columns import UNSENT
@@ -48,8 +49,17 @@ def trial_cost(evidence: Evidence, functions: Sequence[Invocations]) -> Cost:
         objects=evidence.objects,
         missing_logs=missing,
         own_server=plan.target.endpoint is not None,
+        dag_transitions=sum(_dag_transitions(evidence)),
     )
     return actual_cost(_as_run(evidence), done, evidence.deployment, evidence.spec.estimate_usd)
+
+
+def _dag_transitions(evidence: Evidence) -> Iterator[int]:
+    if evidence.dags is None:
+        return
+    levels = {dag.name: len(dag.levels) for dag in evidence.spec.offered.dags}
+    for end in evidence.dags.ends:
+        yield transitions_of(levels.get(end.dag, 0), evidence.dags.tasks.attempts(end.event))
 
 
 def _sent(joined: Joined) -> NDArray[np.bool_]:

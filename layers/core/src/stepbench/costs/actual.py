@@ -68,7 +68,7 @@ class Done:
     offered: what reached the store, and how long the trial held its target.
     delivered, batches: entries and items of arrivals in the results table.
     functions: from REPORT lines; None where they are incomplete, and then `missing_logs` says why.
-    transitions: None where loops could not be counted.
+    transitions: None where loops could not be counted. dag_transitions: of executions of DAGs.
     objects: in the results bucket.
     own_server: the store is not one of the stack's.
     """
@@ -81,6 +81,7 @@ class Done:
     objects: int
     missing_logs: str = ""
     own_server: bool = False
+    dag_transitions: int = 0
 
 
 def actual_cost(trial: TrialPlan, done: Done, deployment: Deployment, estimate_usd: float) -> Cost:
@@ -141,6 +142,8 @@ def _amounts(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[A
         yield from function_amounts(done.functions, arm64=deployment.arm64)
     if done.transitions is not None:
         yield line(prices.STATE_TRANSITION, done.transitions, "counted by states, see the cost guide")
+    own = prices.STATE_TRANSITION._replace(item=f"{prices.STATE_TRANSITION.item}, executions of DAGs")
+    yield line(own, done.dag_transitions, "by levels and attempts")
     if trial.load_from == "host":
         yield from hours(stands.get(LOAD_HOST, ()), done.offered.hours)
         yield line(prices.LOAD_QUEUE, queue_requests(trial, done.offered.hours * 3_600), "by the host's pace of asking")

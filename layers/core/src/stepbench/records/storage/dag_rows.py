@@ -89,6 +89,10 @@ class StoredTasks:
         """Return the executions that have rows, in order of their identities."""
         return tuple(self._of)
 
+    def attempts(self, event: str) -> int:
+        """Return how many rows an execution has."""
+        return len(self._of.get(event, ()))
+
     def of(self, event: str) -> tuple[TaskRow, ...]:
         """Return the rows of one execution by stage, index and attempt."""
         rows = []
