@@ -19,6 +19,7 @@ from tests.statemachines.conftest import substituted
 
 from stepbench import errors
 from stepbench.contracts import dataflow_rows, run_tasks, tasks, transfer_rows
+from stepbench.contracts.dataflow import MAX_INLINE_TASKS, MAX_LEVELS
 from stepbench.contracts.identity import ANY_ATTEMPT
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.transfer import LONGEST_PROCESS_S, SOURCES, START_S
@@ -42,6 +43,7 @@ CRASHES = {"Lambda.Unknown", "Runtime.ExitError", "Runtime.OutOfMemory", "Sandbo
 """By which of them an end of the process is reported differs by its kind, and has changed over the years."""
 OUTAGE_S = 60
 HISTORY_EVENTS = 25_000
+ITERATION_EVENTS, CHOICE_EVENTS, MAP_EVENTS = 2, 2, 4
 TASK_OVERRIDES = 8_192
 EVENTS_A_POLL = 9
 """Task entered, scheduled, started, succeeded, exited; Choice and Wait entered and exited."""
@@ -505,3 +507,12 @@ def test_no_machine_is_bound_to_a_partition(machine: Machine) -> None:
 def test_the_lock_names_no_registry() -> None:
     """A user may have a registry of their own."""
     assert "resolved" not in (ROOT / "package-lock.json").read_text()
+
+
+def test_no_dag_comes_near_the_history_limit(dataflow: Machine) -> None:
+    """Inline Maps write into the execution's own history; wide levels' tasks have one each."""
+    retries = next(rule for rule in dataflow["RunTask"].definition["Retry"] if "TaskFailedError" in rule["ErrorEquals"])
+    attempts = 1 + retries["MaxAttempts"]
+    of_task = ITERATION_EVENTS + CHOICE_EVENTS + 2 + 3 * attempts  # entered, exited; scheduled, started, ended
+    of_level = ITERATION_EVENTS + CHOICE_EVENTS + MAP_EVENTS + MAX_INLINE_TASKS * of_task
+    assert MAX_LEVELS * of_level < HISTORY_EVENTS * 0.7
