@@ -23,7 +23,7 @@ import psycopg
 
 from stepbench.contracts.identity import trial_tag
 from stepbench.local.emulator.server import DECISIONS
-from stepbench.local.stack import BENCHMARK, TRIAL, Stack, local_stack
+from stepbench.local.stack import BENCHMARK, DATAFLOW, TRIAL, Stack, local_stack
 from stepbench.local.state import EnvironmentState, Server, read_state
 from stepbench.records.storage import layout
 
@@ -209,7 +209,7 @@ def _account(stack: Stack) -> dict[str, Any]:
     target = stack.outputs["TargetBucketName"]
     versions = stack.aws("s3").list_object_versions(Bucket=target)
     notification = stack.aws("s3").get_bucket_notification_configuration(Bucket=target)
-    sfn, machines = stack.aws("stepfunctions"), [stack.outputs[name] for name in (BENCHMARK, TRIAL)]
+    sfn, machines = stack.aws("stepfunctions"), [stack.outputs[name] for name in (BENCHMARK, TRIAL, DATAFLOW)]
     listed = [sfn.list_executions(stateMachineArn=machine, statusFilter="RUNNING") for machine in machines]
     return {
         "objects": [item["Key"] for kind in ("Versions", "DeleteMarkers") for item in versions.get(kind, [])],

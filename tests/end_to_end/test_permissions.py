@@ -24,6 +24,7 @@ from tests.end_to_end.deployment import (
     started_attempts,
     wait_for,
 )
+from tests.samples.dags import SMALL, dataflow_trial
 from tests.samples.roles import Roles
 from tests.samples.second_opinion import SecondOpinion
 from tests.samples.service_calls import service_calls
@@ -66,6 +67,8 @@ def _trials() -> list[Json]:
         {"name": "from-host", "target": {"store": "s3"}, "load_from": "host", "phases": [warm_up, steady]},
         {"name": "files", "experiment": "transfer", "platforms": ["lambda", "fargate"], "file_sizes_mib": [1, 20],
          "choice": "each", "transfers": 2, "dataset": "permissions"},
+        {**dataflow_trial(SMALL), "name": "dags", "drain_limit_s": 60,
+         "phases": [{"name": "serial", "closed": {"clients": 1, "operations": 2, "duration_s": 60}}]},
         {"name": "items", "experiment": "operations", "target": {"store": "dynamodb"},
          "workload": {**products, "record": {"shape": "product"}}, "phases": closed},
     ]  # fmt: skip

@@ -25,6 +25,18 @@ DIAMOND: dict[str, Any] = {
 """Of three levels and 8 tasks; 4 + 1 + 4 + 2 objects, read 4 + 2 + 4 + 2 times."""
 
 
+SMALL: dict[str, Any] = {
+    "name": "small",
+    "input": {"maker": "synthetic.bytes", "parameters": {"input_bytes": 1_000}},
+    "stages": [
+        stage("split", parameters={"output_bytes": 2_000}),
+        stage("map", ("split", "scatter"), tasks=2),
+        stage("join", ("map", "gather")),
+    ],
+}
+"""Of three levels and 4 tasks, with an input; 2 + 2 objects, each read once."""
+
+
 def dag_of(*stages: dict[str, Any], name: str = "dag") -> Dag:
     """Return a DAG of these stages."""
     return Dag.model_validate({"name": name, "stages": stages})

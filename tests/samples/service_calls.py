@@ -36,6 +36,7 @@ def service_calls(roles: Roles) -> list[Call]:
     """Return all of them, for the roles of a stack."""
     found = [*_streams(roles), *_machines(roles), *_autoscaling(), *_traces(), *_other_stores(roles), *_dsql(roles)]
     found += [*_results(roles), *_quotas(), *_schedule(roles), *_transfers(roles), *_tasks(roles)]
+    found += _dataflow(roles)
     return [*found, *_failures(roles), *_console(roles), *_load_host(roles), *_not_seen(roles)]
 
 
@@ -80,6 +81,58 @@ def _machines(roles: Roles) -> Iterator[Call]:
     yield Call("TrialStateMachine", "s3:GetObject", f"{roles.arn('ResultsBucket')}/runs/r/items.json", integrations)
     yield Call("TrialStateMachine", "sqs:SendMessage", roles.arn("LoadQueue"), integrations)
     yield Call("TrialStateMachine", "dynamodb:PutItem", roles.arn("ResultsTable"), integrations)
+
+
+def _dataflow(roles: Roles) -> Iterator[Call]:
+    """Yield what the machine that runs DAGs asks for, and what of its functions the emulator does not see."""
+    integrations = f"{_DOCS}step-functions/latest/dg/service-integration-iam-templates.html"
+    logs = f"{_DOCS}step-functions/latest/dg/cw-logs.html"
+    owner, execution = "DataflowStateMachine", f"arn:aws:states:{REGION}:{ACCOUNT}:execution:{roles.stack}-Dataflow"
+    for function in ("RunTask", "RunVideoTask", "RunLearningTask", "EndDataflow"):
+        yield Call(owner, "lambda:InvokeFunction", roles.arn(f"{function}Function"), integrations)
+    for action in ("Create", "Get", "Update", "Delete"):
+        yield Call(owner, f"logs:{action}LogDelivery", "*", logs)
+    for action in ("ListLogDeliveries", "PutResourcePolicy", "DescribeResourcePolicies", "DescribeLogGroups"):
+        yield Call(owner, f"logs:{action}", "*", logs)
+    yield Call(owner, "states:StartExecution", roles.arn(owner), integrations)
+    for action in ("DescribeExecution", "StopExecution"):
+        for name in (f"{execution}:run", f"{execution}/WideLevel:child"):
+            yield Call(owner, f"states:{action}", name, integrations)
+    yield Call(owner, "s3:GetObject", f"{roles.arn('ResultsBucket')}/runs/r/dags/d/levels/00.json", integrations)
+    yield from _tasks_of_dags(roles)
+    why = "executions that still run are stopped: drivers/dataflow.py"
+    for role in ("PrepareTargetFunction", "TearDownTargetFunction", "SweepTargetsFunction"):
+        yield Call(role, "states:ListExecutions", roles.arn(owner), why)
+        yield Call(role, "states:StopExecution", f"{execution}:abc-0000_00", why)
+    why = "writers and AwaitTarget start executions, PrepareTarget has a policy in common with them"
+    for role in ("RunWriterFunction", "AwaitTargetFunction", "PrepareTargetFunction"):
+        yield Call(role, "states:StartExecution", roles.arn(owner), why)
+
+
+def _tasks_of_dags(roles: Roles) -> Iterator[Call]:
+    missing = f"{_DOCS}AmazonS3/latest/API/API_GetObject.html: without it a missing object is refused, not missing"
+    secrets = f"{_DOCS}secretsmanager/latest/userguide/retrieving-secrets.html"
+    given = [roles.resolve({"Ref": f"{store}SecretArn"}) for store in ("Redis", "Cassandra")]
+    bucket, results, table = (roles.arn(name) for name in ("TargetBucket", "ResultsBucket", "ResultsTable"))
+    variants = "the same code with other libraries: statemachines/dataflow.asl.json"
+    for role in ("RunTaskFunction", "RunVideoTaskFunction", "RunLearningTaskFunction", "EndDataflowFunction"):
+        for secret in given:
+            yield Call(role, "secretsmanager:GetSecretValue", secret, secrets)
+        yield Call(role, "s3:GetObject", f"{results}/runs/r/trial.json", variants)
+        for action in ("GetItem", "PutItem"):
+            yield Call(role, f"dynamodb:{action}", table, variants)
+        if role != "EndDataflowFunction":
+            yield Call(role, "s3:ListBucket", bucket, missing)
+            for action in ("GetObject", "PutObject"):
+                yield Call(role, f"s3:{action}", f"{bucket}/abc-0000/1", variants)
+    for role in ("MakeInputFunction", "MakeVideoInputFunction", "MakeLearningInputFunction"):
+        yield Call(role, "s3:PutObject", f"{results}/runs/r/trials/0000/dags/d/input.bin", variants)
+        yield Call(role, "s3:GetObject", f"{roles.arn('FilesBucket')}/digits.bin", "a file that a plan names")
+        yield Call(role, "s3:GetObject", f"{results}/runs/r/trial.json", variants)
+        yield Call(role, "s3:ListBucket", results, missing)
+        yield Call(role, "dynamodb:GetItem", table, variants)
+    why = "the results table does not answer: stages/end_dataflow.py"
+    yield Call("EndDataflowFunction", "s3:PutObject", f"{results}/t4-fallback/t/1", why)
 
 
 def _autoscaling() -> Iterator[Call]:

@@ -22,7 +22,7 @@ from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-BENCHMARK, TRIAL = "BenchmarkStateMachineArn", "TrialStateMachineArn"
+BENCHMARK, TRIAL, DATAFLOW = "BenchmarkStateMachineArn", "TrialStateMachineArn", "DataflowStateMachineArn"
 RESULTS_TABLE, RESULTS_BUCKET = "ResultsTableName", "ResultsBucketName"
 RECEIVER = "ReceiveEventsFunctionArn"
 RUNS_TABLE, API_URL = "RunsTableName", "ApiUrl"

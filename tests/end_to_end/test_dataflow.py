@@ -1,0 +1,217 @@
+"""DAGs through both machines and the one that runs them: every object accounted for, nothing left, whatever is hit."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+from tests.end_to_end.deployment import Deployment, Finished, finish, run_tag_of, sandboxes, wait_for
+from tests.samples.dags import SMALL, dataflow_trial, stage
+
+from stepbench.contracts.dataflow import MAX_INLINE_TASKS, Dag
+from stepbench.contracts.identity import EventId
+from stepbench.local.stack import DATAFLOW
+from stepbench.workload.topology import all_objects, object_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.end_to_end
+
+WIDE = {
+    "name": "wide",
+    "stages": [
+        stage("split", parameters={"output_bytes": 100}),
+        stage("map", ("split", "scatter"), tasks=MAX_INLINE_TASKS + 8),
+        stage("all", ("map", "broadcast"), tasks=2),
+    ],
+}
+"""The map is run by a Distributed Map; of its objects each is read twice."""
+SERIAL = {"name": "serial", "closed": {"clients": 1, "operations": 2, "duration_s": 120}}
+HELD_S = 6
+"""How long the stage in the middle takes, in which a test does what it does."""
+HELD = {
+    "name": "held",
+    "stages": [
+        stage("before", parameters={"output_bytes": 1_000}),
+        stage("held", ("before", "scatter"), parameters={"compute_ms": 1_000 * HELD_S, "compute": "sleep"}),
+        stage("after", ("before", "scatter"), ("held", "scatter")),
+    ],
+}
+FAULTS = 3
+"""Executions of it, one after the other: of the first a task is killed, of the second an object is cut short."""
+
+
+def _trial(store: str, dag: dict[str, Any], *phases: dict[str, Any]) -> dict[str, Any]:
+    return dataflow_trial(dag, name=f"{store}-{dag['name']}", target={"store": store}, phases=phases, drain_limit_s=90)
+
+
+@pytest.fixture(scope="module")
+def before(deployment: Deployment) -> dict[str, Any]:
+    """Return what there was before any of these runs."""
+    return deployment.inventory()
+
+
+@pytest.fixture(scope="module")
+def finished(deployment: Deployment, before: dict[str, Any]) -> Finished:
+    """Run once: a small DAG on each store, in open and in closed loop; a wide one on one of them."""
+    assert before
+    at_once = {"name": "together", "load": [{"rate_per_s": 2, "count": 3}], "settle_s": 1}
+    trials = [
+        _trial("s3", SMALL, SERIAL, at_once),
+        _trial("redis", SMALL, SERIAL, at_once),
+        _trial("redis", WIDE, SERIAL),
+    ]
+    return deployment.run({"name": "dags", "trials": trials})
+
+
+def test_every_execution_and_every_object_is_accounted_for(finished: Finished) -> None:
+    """By hand: five executions of 4 objects, read once each; two of 48 + 48 objects, the latter read twice."""
+    assert finished.code == 0, finished.stderr
+    expected = {"s3-small": (5, 20, 20), "redis-small": (5, 20, 20), "redis-wide": (2, 192, 2 * (48 + 2 * 48))}
+    for trial in finished.summary["trials"]:
+        accounting, found = trial["accounting"], trial["dataflow"]
+        executions, objects, reads = expected[trial["name"]]
+        counts = {name: accounting[name] for name in ("offered", "ok", "received", "lost", "duplicates")}
+        assert counts == {"offered": executions, "ok": executions, "received": executions, "lost": 0, "duplicates": 0}
+        assert (found["executions"]["completed"], found["executions"]["failed_attempts"]) == (executions, 0)
+        known = {name: found["objects"][name] for name in ("written", "read", "reads", "deleted", "left", "again")}
+        assert known == {
+            "written": objects,
+            "read": objects,
+            "reads": reads,
+            "deleted": objects,
+            "left": 0,
+            "again": 0,
+        }
+
+
+def test_a_client_starts_the_next_execution_when_the_last_has_ended(deployment: Deployment, finished: Finished) -> None:
+    """Serial bursts, as published: no two of them run at once."""
+    assert finished.code == 0, finished.stderr
+    sfn = deployment.stack.aws("stepfunctions")
+    listed = sfn.list_executions(stateMachineArn=deployment.stack.outputs[DATAFLOW])["executions"]
+    tag = run_tag_of(deployment, "dags")
+    assert tag is not None
+    serial = sorted(
+        (each for each in listed if each["name"].startswith(f"{tag}_00-")), key=lambda each: each["startDate"]
+    )
+    assert len(serial) == 2
+    assert serial[0]["stopDate"] <= serial[1]["startDate"]
+
+
+def test_nothing_is_left(deployment: Deployment, before: dict[str, Any], finished: Finished) -> None:
+    """In no store, and no execution runs."""
+    assert finished.code == 0, finished.stderr
+    assert deployment.settled_inventory(before) == before
+
+
+class Held:
+    """Executions of the DAG that holds in the middle, while they run."""
+
+    def __init__(self, deployment: Deployment, name: str) -> None:
+        self.deployment = deployment
+        self.name = name
+        self.dag = Dag.model_validate(HELD)
+
+    def key(self, execution: int, producer: str) -> str:
+        """Return the key of the object that a stage writes for the last one."""
+        assert wait_for(lambda: run_tag_of(self.deployment, self.name))
+        tag = str(run_tag_of(self.deployment, self.name))
+        event = EventId(tag, 0, 0, 0, 0, execution).text()
+        (name,) = (each.name for each in all_objects(self.dag) if (each.producer, each.consumer) == (producer, "after"))
+        return object_key(tag, event, name)
+
+    def when_held(self, execution: int, there: Callable[[str], bool], strike: Callable[[str], None]) -> None:
+        """Wait until an execution's first stage has written, and strike, with the key of its object."""
+        key = self.key(execution, "before")
+        assert wait_for(lambda: there(key))
+        strike(key)
+
+
+@pytest.fixture(scope="module")
+def hit(deployment: Deployment, before: dict[str, Any]) -> Finished:
+    """Run once, on S3: each fault between two stages of an execution of its own."""
+    assert before
+    held, bucket, s3 = (
+        Held(deployment, "hit-dags"),
+        deployment.stack.outputs["TargetBucketName"],
+        deployment.stack.aws("s3"),
+    )
+
+    def there(key: str) -> bool:
+        return bool(s3.list_objects_v2(Bucket=bucket, Prefix=key).get("Contents"))
+
+    def kill(_key: str) -> None:
+        busy = [each for each in sandboxes(deployment, "RunTask") if each.status() != psutil.STATUS_ZOMBIE]
+        assert busy
+        for each in busy:
+            each.kill()
+
+    def cut_short(key: str) -> None:
+        whole = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+        s3.put_object(Bucket=bucket, Key=key, Body=whole[: len(whole) // 2])
+
+    phase = {**SERIAL, "closed": {"clients": 1, "operations": FAULTS, "duration_s": 240}}
+    with deployment.running({"name": held.name, "trials": [_trial("s3", HELD, phase)]}) as process:
+        held.when_held(0, there, kill)
+        held.when_held(1, there, cut_short)
+        return finish(process)
+
+
+def test_a_task_that_is_killed_is_made_again_and_one_that_reads_a_damaged_object_fails_for_good(hit: Finished) -> None:
+    """What the killed attempt did left no row; of the damaged object three attempts say so, and the client goes on."""
+    trial = hit.trial
+    found = trial["dataflow"]
+    assert (trial["accounting"]["offered"], trial["accounting"]["ok"]) == (FAULTS, FAULTS), hit.stderr
+    assert (found["executions"]["completed"], found["executions"]["failed"]) == (FAULTS - 1, 1)
+    assert found["executions"]["causes"] == {"TaskFailedError": 1}
+    assert found["objects"]["damaged"] == 3
+    assert found["objects"]["left"] == 0
+
+
+def test_a_store_that_has_lost_its_blobs_between_two_stages_fails_one_execution(
+    deployment: Deployment, before: dict[str, Any]
+) -> None:
+    """As a cache does that is restarted; the next execution finds it well, and the trial does not wait in vain."""
+    held, (host, _, port) = Held(deployment, "lost-dags"), deployment.endpoint("redis").partition(":")
+
+    def ask(*words: str) -> bytes:
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall((" ".join(words) + "\r\n").encode())
+            return connection.recv(1_000)
+
+    def restart(_key: str) -> None:
+        ask("FLUSHALL")
+        ask("CLIENT", "KILL", "TYPE", "normal")
+
+    with deployment.running({"name": held.name, "trials": [_trial("redis", HELD, SERIAL)]}) as process:
+        held.when_held(0, lambda key: ask("EXISTS", key) == b":1\r\n", restart)
+        finished = finish(process)
+    found = finished.trial["dataflow"]
+    assert (found["executions"]["completed"], found["executions"]["failed"]) == (1, 1), finished.stderr
+    assert found["objects"]["not_found"] > 0
+    assert deployment.settled_inventory(before) == before
+
+
+def test_a_stopped_run_leaves_no_execution_and_no_object(deployment: Deployment, before: dict[str, Any]) -> None:
+    """Executions are children of nobody: what clears up stops them, and their tasks look for the trial's flag."""
+    name = "stopped-dags"
+    load = {"name": "many", "load": [{"rate_per_s": 1, "count": 60}]}
+    sfn, machine = deployment.stack.aws("stepfunctions"), deployment.stack.outputs[DATAFLOW]
+
+    def runs() -> bool:
+        tag = run_tag_of(deployment, name)
+        listed = sfn.list_executions(stateMachineArn=machine, statusFilter="RUNNING")["executions"]
+        return any(each["name"].startswith(f"{tag}_00-") for each in listed)
+
+    with deployment.running({"name": name, "trials": [_trial("s3", HELD, load)]}) as process:
+        assert wait_for(runs)
+        process.send_signal(signal.SIGINT)
+        stopped = finish(process)
+    assert stopped.code == 1, stopped.stderr
+    assert stopped.summary["status"] == "stopped"
+    assert deployment.settled_inventory(before) == before
