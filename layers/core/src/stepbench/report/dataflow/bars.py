@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.medium_answer import Medium, MediumAnswer
     from stepbench.contracts.result import RunSummary
     from stepbench.report.dataflow.figures import DagFigure
-    from stepbench.report.dataflow.view import FlowTrial
+    from stepbench.report.dataflow.trials import FlowTrial
 
     Rows = Sequence[tuple[FlowTrial, DagWindow]]
     Prices = tuple[str, bool]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stepbench.report.dataflow.bars import end_to_end_bars, per_dollar_bars
 from stepbench.report.dataflow.drawing import draw_dag
 from stepbench.report.dataflow.figures import gantt_figure, store_figure, time_figure, transfer_figure
+from stepbench.report.dataflow.trials import FlowTrial
 from stepbench.report.dataflow.words import describe_dag, result_rows
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.dataflow import Dag
     from stepbench.contracts.dataflow_mix import ExpectedMix
-    from stepbench.contracts.dataflow_result import DagWindow, DataflowCost, DataflowFindings
-    from stepbench.contracts.result import RunSummary, TrialResult, TrialSummary
+    from stepbench.contracts.dataflow_result import DagWindow
+    from stepbench.contracts.result import RunSummary, TrialResult
     from stepbench.report.dataflow.drawing import DagDrawing
     from stepbench.report.dataflow.figures import DagFigure
     from stepbench.report.figures import Drawing
@@ -25,32 +26,6 @@ MAX_WINDOWS = 8
 """Windows with figures of their own; of more, tables and `summary.json` have the numbers."""
 MAX_FIGURES = 8
 """Executions drawn task by task, of one DAG."""
-
-
-@dataclass(frozen=True)
-class FlowTrial:
-    """It is one trial; `first`: the first of its repeats, which alone has figures of its own."""
-
-    label: str
-    summary: TrialSummary
-    findings: DataflowFindings
-    first: bool
-    store: DagFigure | None
-
-    @property
-    def group(self) -> str:
-        """Return what its repeats have in common."""
-        return self.summary.group or self.label
-
-    def window(self, dag: str, phase: str, window: str) -> DagWindow | None:
-        """Return what it has measured of a DAG in a window."""
-        key = (dag, phase, window)
-        return next((each for each in self.findings.windows if (each.dag, each.phase, each.window) == key), None)
-
-    def costs(self, window: DagWindow) -> tuple[DataflowCost, ...]:
-        """Return what an execution of a window costs, by price table."""
-        key = (window.dag, window.phase, window.window)
-        return tuple(each for each in self.findings.costs if (each.dag, each.phase, each.window) == key)
 
 
 @dataclass(frozen=True)
