@@ -13,6 +13,7 @@ from tests.samples.results import accounting, numbered, sample_summary, sample_w
 from stepbench.contracts.dataflow import Dag, DagInput, Input, Stage
 from stepbench.contracts.dataflow_drawn import DataflowBin, DrawnDataflow, Gantt, GanttRow, GanttSpan, TuningMark
 from stepbench.contracts.dataflow_mix import ExpectedMix
+from stepbench.contracts.dataflow_published import DagReplication
 from stepbench.contracts.dataflow_result import (
     CriticalTask,
     DagWindow,
@@ -374,6 +375,17 @@ def media_answers(media: tuple[SampleMedium, ...] = MEDIA) -> tuple[MediumAnswer
     )
 
 
+PUBLISHED = (
+    DagReplication(
+        metric="perf_per_dollar", trial="cassandra", over_trial="s3", dag="video", phase="video", window="video",
+        published=2.89, unit="ratio", source="section 4.1", note="The introduction says up to 3.06.", ours=about(0.8),
+        ours_idle=about(0.3), ratio=about(0.28), ratio_idle=about(0.1), caveat="the store of s3 is emulated",
+    ),
+    DagReplication(
+        metric="passing_share", trial="cassandra", dag="learning", phase="learning", window="learning", published=0.75,
+        unit="share", bound="above", source="introduction", ours=about(0.16), ratio=about(0.21),
+    ),
+)  # fmt: skip
 RELEASED = EffectiveConfiguration(
     version="5.0.9", compaction=("UCS",), concurrent_writes=32, file_cache_mib=0, memtable_cleanup_threshold=0.33,
     concurrent_compactors=2,
@@ -443,7 +455,11 @@ def dataflow_results() -> tuple[TrialResult, ...]:
     return numbered([*own, dataflow_trial(MEDIA[-1]._replace(store_ms=3), tuned=True)])
 
 
+SHOWN = {"media": media_answers(), "published_dags": PUBLISHED}
+"""What only a run's summary has."""
+
+
 def dataflow_run() -> tuple[RunSummary, tuple[TrialResult, ...]]:
     """Return a run's summary, with which store is the best, and its trials' results."""
     results = dataflow_results()
-    return sample_summary(results, "quick-dataflow").model_copy(update={"media": media_answers()}), results
+    return sample_summary(results, "quick-dataflow").model_copy(update=SHOWN), results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.dataflow.words import describe_objects, format_share, result_rows
+from stepbench.report.dataflow.words import describe_objects, describe_published, format_share, result_rows
 from stepbench.report.labels import trial_labels
 from stepbench.report.markdown_parts import escape, table_lines
 
@@ -34,6 +34,8 @@ def dataflow_parts(summary: RunSummary) -> Iterator[str]:
     rows = [row for label, each in found for row in _rows(label, each)]
     if rows:
         yield "\n".join(table_lines(_HEADINGS, rows, _TEXTS))
+    if summary.published_dags:
+        yield "\n".join(f"- {escape(describe_published(each))}" for each in summary.published_dags)
     results = [
         f"- {escape(label)}, {escape(name)}: {escape(text)}{'' if agreed else ' (executions do not agree)'}"
         for label, each in found

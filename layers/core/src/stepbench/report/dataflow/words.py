@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.contracts.dataflow import Dag
+    from stepbench.contracts.dataflow_published import DagReplication
     from stepbench.contracts.dataflow_result import (
         CriticalTask,
         DagWindow,
@@ -42,6 +43,13 @@ EDGE_PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("deserialise", ("deserialise_ms",)),
 )
 """An object's way, one part after the other: it is written, and then read."""
+PUBLISHED_METRICS = {
+    "end_to_end": "end-to-end time",
+    "perf_per_dollar": "performance per dollar",
+    "perf_per_dollar_spread": "spread of performance per dollar",
+    "passing_share": "share of time passing data",
+}
+_BOUNDS = {"above": "more than ", "up_to": "at most ", None: ""}
 EDGE_WORDS = {
     "scatter": "each task its own part",
     "broadcast": "all read the same",
@@ -151,6 +159,26 @@ def describe_critical(found: tuple[CriticalTask, ...]) -> str:
     return ", then ".join(
         f"{each.stage} ({format_task(each.stage, each.most_often)} most often)" for each in found
     )  # fmt: skip
+
+
+def name_published(found: DagReplication) -> str:
+    """Name a published number: `redis over s3, end-to-end time`."""
+    whose = f"{found.trial} over {found.over_trial}" if found.over_trial else found.trial
+    return f"{whose}, {PUBLISHED_METRICS[found.metric]}"
+
+
+def format_published(found: DagReplication) -> str:
+    """Format a published number: `2.89 ×`, `more than 75 %`."""  # noqa: RUF002 -- times
+    shown = digits.percent(found.published) if found.unit == "share" else f"{digits.rounded(found.published)} ×"  # noqa: RUF001
+    return f"{_BOUNDS[found.bound]}{shown}"
+
+
+def describe_published(found: DagReplication) -> str:
+    """Set a published number beside ours in a sentence."""
+    ours = digits.shown(found.ours, None if found.unit == "share" else digits.TIMES)
+    said = format_share(found.ours) if found.unit == "share" else ours.in_sentence() if ours.value else ours.note
+    caveat = f"; {found.caveat}" if found.caveat else ""
+    return f"{name_published(found)}: published {format_published(found)}, ours {said}{caveat}"
 
 
 def result_rows(found: DataflowFindings) -> Iterator[tuple[str, str, bool]]:
