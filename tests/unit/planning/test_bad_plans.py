@@ -106,7 +106,7 @@ BAD_PLANS = {
         "0",
         "at least 1, at most 40,000",
     ),
-    "experiment not yet": Refused(plan(experiment="dataflow"), "trials[0].experiment", '"dataflow"', '"trigger"'),
+    "unknown experiment": Refused(plan(experiment="data"), "trials[0].experiment", '"data"', '"trigger"'),
     "unknown arrivals": Refused(plan(arrivals="poison"), "trials[0].arrivals", '"poison"', 'mean "poisson"?'),
     "too much to hand on": Refused(
         {"name": "x", "trials": plan(phases=[{**PHASE, "name": f"p{index}"} for index in range(50)])["trials"] * 80},
