@@ -1,4 +1,4 @@
-"""What executions of a window used, and what that costs: performance per dollar, execution by execution."""
+"""What a window's executions cost: performance per dollar, execution by execution."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.contracts.dataflow_result import DataflowCost
-from stepbench.costs.dataflow import ExecutionUse, WindowUse, window_costs
+from stepbench.costs.dataflow import WindowUse, window_costs
 from stepbench.stats.intervals import Series
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.analysis.dataflow.executions import Execution, ExecutionTasks
     from stepbench.analysis.dataflow.windows import WindowTally
     from stepbench.costs.standing import Deployment
 
@@ -26,21 +25,6 @@ class Billing(NamedTuple):
     deployment: Deployment
     store: str
     own_server: bool
-
-
-def execution_use(execution: Execution, tasks: ExecutionTasks) -> ExecutionUse:
-    """Return what one execution used; requests of transfers that failed count, too."""
-    rows = list(tasks.rows)
-    blobs = [blob for row in rows for blob in row.blobs]
-    return ExecutionUse(
-        latency_s=(execution.t4_ns - execution.t0_ns) / NS_PER_S,
-        task_s=sum(row.ended_ns - row.began_ns for row in rows) / NS_PER_S,
-        end_s=execution.end.delete_ns / NS_PER_S if execution.end is not None else 0.0,
-        attempts=len(rows),
-        levels=len(execution.dag.levels),
-        puts=sum(blob.requests for blob in blobs if blob.operation == "put"),
-        gets=sum(blob.requests for blob in blobs if blob.operation == "get"),
-    )
 
 
 def dataflow_costs(tally: WindowTally, billing: Billing) -> Iterator[DataflowCost]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, get_args
 
-from stepbench.analysis.dataflow.costs import execution_use
 from stepbench.analysis.dataflow.edges import EdgeTallies
 from stepbench.analysis.dataflow.parts import critical_path, level_times, task_parts
 from stepbench.analysis.dataflow.spread import mean_share, spread, spread_ms
 from stepbench.analysis.dataflow.stages import LevelTally, StageTally
+from stepbench.analysis.dataflow.use import execution_use
 from stepbench.contracts.dataflow_result import ORCHESTRATION, PASSING, CriticalTask, DagWindow, PathPart, PathShare
 
 if TYPE_CHECKING:
