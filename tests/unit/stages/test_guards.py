@@ -8,8 +8,10 @@ from typing import Any
 import boto3
 import pytest
 from botocore.stub import Stubber
+from tests.samples.dags import dataflow_trial
 from tests.samples.services import MemoryServices, small_plan
 
+from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.run_tasks import ConcludeRunInput, ValidatePlanInput
 from stepbench.errors import PlanError, Problem
 from stepbench.stages.conclude_run import conclude_run
@@ -185,3 +187,11 @@ def test_all_teams_together_have_a_budget_too() -> None:
     memory = MemoryServices(emulator="an emulator", account_budget_usd=1e-9)
     with pytest.raises(PlanError, match=r"that all teams may spend .* higher AccountBudgetUsd"):
         validate_plan(ValidatePlanInput(plan=plan(), run_id="one", started_at=STARTED), memory.services)
+
+
+def test_tasks_of_dags_need_sandboxes_beside_the_writers() -> None:
+    """By hand: two clients, or three starts a second, of a DAG whose widest level has four maps and two models."""
+    closed = [{"name": "serial", "closed": {"clients": 2, "operations": 4, "duration_s": 60}}]
+    at_a_rate = [{"name": "open", "load": [{"rate_per_s": 2.5, "count": 5}]}]
+    trials = [TrialPlan.model_validate(dataflow_trial(phases=phases)) for phases in (closed, at_a_rate)]
+    assert [sandboxes(trial) for trial in trials] == [(1, 12), (1, 18)]

@@ -28,7 +28,7 @@ from stepbench.stages.plan_phase import concurrency
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.plan import AnyTrial, Plan
+    from stepbench.contracts.plan import AnyTrial, Phase, Plan, TrialPlan
     from stepbench.contracts.runs import RunRecord, RunRequest
     from stepbench.stages.services import Services
 
@@ -137,12 +137,14 @@ def read_quotas(services: Services) -> Quotas:
 
 
 def sandboxes(trial: AnyTrial) -> tuple[int, int]:
-    """Return how many sandboxes a trial's writers or transfers, and its receivers, need at once."""
+    """Return how many sandboxes a trial's writers or transfers, and its receivers or tasks of DAGs, need at once."""
     if isinstance(trial, TransferTrial):
         return (trial.concurrency if "lambda" in trial.platforms else 0), 0
     writers = max(concurrency(trial, phase) for phase in range(len(trial.phases)))
     target = trial.target
-    if trial.pull or not target.trigger:
+    if trial.experiment == "dataflow":
+        receivers = max(_tasks_at_once(trial, phase) for phase in trial.phases)
+    elif trial.pull or not target.trigger:
         receivers = 0
     elif isinstance(target, DynamoDbTarget):  # one a shard, times the factor; a shard for 1,000 write units
         shards = max(math.ceil(_peak_units(trial) / 1_000), math.ceil((_provisioned(trial) or 0) / 1_000), 1)
@@ -150,6 +152,13 @@ def sandboxes(trial: AnyTrial) -> tuple[int, int]:
     else:  # one an event: as many at once as come while one is busy
         receivers = math.ceil(_peak_per_s(trial) * RECEIVER_S)
     return (0 if trial.load_from == "host" else writers), receivers
+
+
+def _tasks_at_once(trial: TrialPlan, phase: Phase) -> int:
+    """Return how many tasks run at least: the widest level's, of as many executions as a second or clients start."""
+    executions = phase.closed.clients if phase.closed else max(step.rate_per_s for step in phase.load)
+    widest = max(sum(stage.tasks for stage in level) for level in trial.dag_of(phase).levels)
+    return widest * math.ceil(executions)
 
 
 def history_events(trial: AnyTrial) -> int:
@@ -177,8 +186,9 @@ def _sandbox_problems(plan: Plan, quotas: Quotas) -> Iterator[Problem]:
         needed = writers + receivers + OTHER_FUNCTIONS
         if needed <= quotas.sandboxes:
             continue
+        called = "tasks" if trial.plan.experiment == "dataflow" else "receivers"
         message = (
-            f"needs {needed:,} concurrent executions of Lambda ({writers:,} writers, {receivers:,} receivers, "
+            f"needs {needed:,} concurrent executions of Lambda ({writers:,} writers, {receivers:,} {called}, "
             f"{OTHER_FUNCTIONS} others), and the account has {_told(quotas.sandboxes, quotas.sandboxes_source)}"
         )
         remedy = "Lower writers or max_concurrency, offer less, or have Lambda's quota Concurrent executions raised."
