@@ -109,6 +109,11 @@ class TuningDecision(Contract):
     reconfigure: bool
     reason: str = Field(max_length=500)
 
+    @property
+    def configured(self) -> CassandraConfiguration | None:
+        """Return what the store has after it."""
+        return self.new if self.reconfigure else self.old
+
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
         same = self.reconfigure and self.old == self.new

@@ -1,4 +1,4 @@
-"""Task `ScaleTarget`: bring the store to the capacity that a phase asks for."""
+"""Task `ScaleTarget`: bring the store to the capacity, or the configuration, that a phase asks for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
 from stepbench.stages.target_driver import open_driver, refuse_if_cancelled, undo_if_cancelled
+from stepbench.stages.tune_store import is_tuned, tune_store
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import Scale, TrialSpec
@@ -24,11 +25,14 @@ def scale_target(task: ScaleTargetInput, services: Services, *, build: BuildDriv
     Ask for the capacity, or look how far it is; at once `done` for a phase that asks for none.
 
     Raises:
-        TargetUnavailableError: the capacity was not active in time, or this store has none to change.
+        TargetUnavailableError: the capacity was not active in time, or this store has none to change; likewise of a
+            configuration.
         TrialCancelledError: the trial is to stop.
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
+    if is_tuned(spec.plan, task.phase):
+        return ScaleTargetOutput(done=tune_store(spec, task.phase, services))
     scale = spec.plan.phases[task.phase].scale
     if scale is None:
         return ScaleTargetOutput(done=True)

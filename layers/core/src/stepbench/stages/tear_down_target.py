@@ -11,6 +11,7 @@ from stepbench.errors import RecordsRefusedError, TargetUnreachableError
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.stages.target_driver import note_unreached, open_driver
+from stepbench.stages.tune_store import restore_released
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialRef
@@ -94,6 +95,7 @@ def tear_down(
             if not opened.run(opened.driver.tear_down()):
                 return False
             _note(ref, "removed.json", TornDown(removed=opened.driver.belongings()), services)
+    restore_released(spec, services)
     services.table.end_beat(layout.HOLDERS, ref.run_id, {})
     services.table.release_lease(target, ref.tag)
     return True

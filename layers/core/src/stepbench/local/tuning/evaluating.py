@@ -1,0 +1,90 @@
+"""One configuration beside the released one: in turns on two nodes, each second round begun by the other."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+from stepbench.tuning.search import Evaluation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.tuned import StoreWorkload
+    from stepbench.contracts.tuning import CassandraConfiguration
+    from stepbench.local.tuning.nodes import Fleet, TunedNode
+
+
+class Pace(NamedTuple):
+    """How long each node is warmed up after its start, and how many turns of how long each then has."""
+
+    warm_up_s: float = 8.0
+    turns: int = 3
+    counted_s: float = 3.0
+
+
+class Side(NamedTuple):
+    """A node with a table that is ready for load."""
+
+    node: TunedNode
+    spec: TrialSpec
+
+
+class Pair:
+    """The released node, which may stay from one evaluation to the next, and those that are compared with it."""
+
+    def __init__(self, fleet: Fleet, pace: Pace, said: Callable[[str], None]) -> None:
+        self._fleet = fleet
+        self._pace = pace
+        self._said = said
+
+    @contextlib.contextmanager
+    def beside(
+        self, released: TunedNode, workload: StoreWorkload
+    ) -> Iterator[Callable[[CassandraConfiguration], Evaluation]]:
+        """Yield what evaluates configurations beside one released node, each on a node of its own."""
+
+        def evaluate(configuration: CassandraConfiguration) -> Evaluation:
+            with self._fleet.started(configuration) as node:
+                return self._compared(released, node, workload, configuration)
+
+        yield evaluate
+
+    def afresh(self, workload: StoreWorkload, configuration: CassandraConfiguration) -> Evaluation:
+        """Start both anew, at once, and compare them."""
+        with contextlib.ExitStack() as stack:
+            with ThreadPoolExecutor(2) as pool:
+                nodes = [pool.submit(stack.enter_context, self._fleet.started(each)) for each in (None, configuration)]
+            return self._compared(nodes[0].result(), nodes[1].result(), workload, configuration)
+
+    def _compared(
+        self, released: TunedNode, node: TunedNode, workload: StoreWorkload, configuration: CassandraConfiguration
+    ) -> Evaluation:
+        sides = Side(released, released.prepared(None)), Side(node, node.prepared(configuration))
+        for each in sides:
+            each.node.per_s(each.spec, workload, 0, self._pace.warm_up_s)
+        rounds = [self._round(sides, workload, turn) for turn in range(self._pace.turns)]
+        found = Evaluation(configuration, tuple(one for one, _ in rounds), tuple(other for _, other in rounds))
+        sides[0].node.clear(sides[0].spec)
+        self._said(f"{words_of(configuration)}: {found.gain - 1:+.1%}")
+        return found
+
+    def _round(self, sides: tuple[Side, Side], workload: StoreWorkload, turn: int) -> tuple[float, float]:
+        found = [0.0, 0.0]
+        for place in (0, 1) if turn % 2 == 0 else (1, 0):
+            found[place] = sides[place].node.per_s(sides[place].spec, workload, 0, self._pace.counted_s)
+        return found[0], found[1]
+
+
+def words_of(configuration: CassandraConfiguration | None) -> str:
+    """Return a configuration in a line."""
+    if configuration is None:
+        return "as released"
+    writes, cache = configuration.concurrent_writes, configuration.file_cache_mib
+    threshold, compactors = configuration.memtable_cleanup_threshold, configuration.concurrent_compactors
+    return (
+        f"{configuration.compaction}, {writes} writes, cache {cache} MiB, threshold {threshold:g}, "
+        f"{compactors} compactors"
+    )

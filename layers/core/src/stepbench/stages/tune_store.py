@@ -1,0 +1,131 @@
+"""
+A phase's configuration of a store: decided by the model, applied once nothing is under way, kept with its numbers.
+
+It is a part of `ScaleTarget`. A step that was decided and not yet done is done by the next
+call, with the same decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.target import CassandraTarget
+from stepbench.contracts.tasks import AwaitArrivalsInput
+from stepbench.contracts.tuned import AdaptiveTuning, StaticTuning, TuningDecision, TuningStep
+from stepbench.drivers.registry import room_of
+from stepbench.errors import TargetUnavailableError
+from stepbench.observability import logger
+from stepbench.records.storage import layout
+from stepbench.stages.await_arrivals import await_arrivals
+from stepbench.tuning.decision import Analyser, Moment, within
+from stepbench.tuning.expected import expected_from
+from stepbench.tuning.models import find_model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepbench.contracts.plan import AnyTrial, TrialRef, TrialSpec
+    from stepbench.drivers.protocol import Tunable
+    from stepbench.stages.services import Services
+
+STEP = "tuning.json"
+
+
+def is_tuned(trial: AnyTrial, phase: int) -> bool:
+    """Tell whether a store may be configured before a phase: a static one before the first, an adaptive one always."""
+    tuning = _tuning_of(trial)
+    return isinstance(tuning, AdaptiveTuning) or (isinstance(tuning, StaticTuning) and phase == 0)
+
+
+def _tuning_of(trial: AnyTrial) -> StaticTuning | AdaptiveTuning | None:
+    target = trial.target
+    if not isinstance(target, CassandraTarget) or not isinstance(target.tuning, StaticTuning | AdaptiveTuning):
+        return None
+    return target.tuning
+
+
+def tune_store(spec: TrialSpec, phase: int, services: Services, tunable: Tunable | None = None) -> bool:
+    """
+    Decide, and apply what is decided; return False while executions of earlier phases are under way.
+
+    Raises:
+        TargetUnavailableError: the store could not be configured, or nothing here can do it.
+        PlanError: its model does not ship.
+    """
+    steps = [_find_step(spec.ref, each, services) for each in range(phase + 1)]
+    step = steps[phase]
+    if step is None:
+        if not await_arrivals(AwaitArrivalsInput(ref=spec.ref), services).done:
+            return False
+        step = TuningStep(decision=_decide(spec, phase, [each for each in steps if each], services))
+        services.runs.put_model(layout.phase_key(spec.ref, phase, STEP), step)
+    if step.done is None and (step.decision.reconfigure or phase == 0):
+        given = step.decision.new if step.decision.reconfigure else None  # what an earlier trial left is no release
+        done = asyncio.run((tunable or tunable_of(spec, services)).apply(given))
+        step = step.model_copy(update={"done": done})
+        services.runs.put_model(layout.phase_key(spec.ref, phase, STEP), step)
+    logger.info("configuration", extra=step.model_dump(mode="json"))
+    return True
+
+
+def restore_released(spec: TrialSpec, services: Services, tunable: Tunable | None = None) -> None:
+    """
+    Give a store that a trial has configured back as it is released; nothing to do for any other.
+
+    Raises:
+        TargetUnavailableError: that was not possible.
+    """
+    phases = range(len(spec.plan.phases)) if _tuning_of(spec.plan) else ()
+    if any(_find_step(spec.ref, each, services) for each in phases):
+        asyncio.run((tunable or tunable_of(spec, services)).apply(None))
+
+
+def tunable_of(spec: TrialSpec, services: Services) -> Tunable:
+    """
+    Return what configures the trial's store.
+
+    Raises:
+        TargetUnavailableError: nothing does.
+    """
+    build = room_of(spec.plan.target).tuning
+    if build is None:
+        message = f"{spec.plan.target.store} cannot be configured; remove target.tuning from the plan"
+        raise TargetUnavailableError(message)
+    return build(spec, services.settings, services.clock)
+
+
+def _find_step(ref: TrialRef, phase: int, services: Services) -> TuningStep | None:
+    return services.runs.find_model(layout.phase_key(ref, phase, STEP), TuningStep)
+
+
+def _decide(spec: TrialSpec, phase: int, before: Sequence[TuningStep], services: Services) -> TuningDecision:
+    trial, tuning = spec.offered, _tuning_of(spec.plan)
+    if tuning is None:
+        message = f"{spec.name} has no store that is configured"
+        raise TypeError(message)
+    coming = trial.phases[phase]
+    moment = Moment(coming.name, trial.dag_of(coming).name, services.clock.now_ns())
+    old = before[-1].decision.configured if before else None
+    ahead = expected_from(trial, phase, _seen_s(spec, before, moment.now_ns), tuning.blob_bytes)
+    analyser = Analyser(find_model(tuning.model))
+    if isinstance(tuning, StaticTuning):
+        return analyser.static(moment, ahead, old, tuning.settings)
+    return analyser.adaptive(moment, within(ahead, tuning.look_ahead_s), old)
+
+
+def _seen_s(spec: TrialSpec, before: Sequence[TuningStep], now_ns: int) -> dict[str, float]:
+    """
+    Return how long an execution of each DAG has taken so far, by the phases between two decisions.
+
+    With what the state machine does in between: some seconds too many, which a reconfiguration waits for as well.
+    """
+    trial, seen = spec.offered, dict[str, float]()
+    ends_ns = [*(step.decision.decided_ns for step in before[1:]), now_ns]
+    for phase, step, end_ns in zip(trial.phases, before, ends_ns, strict=False):
+        if phase.closed is None or phase.closed.operations is None:
+            continue
+        away_s = step.done.away_s if step.done else 0.0
+        rounds = -(-phase.closed.operations // phase.closed.clients)
+        seen[step.decision.dag] = max(0.001, (end_ns - step.decision.decided_ns) / 1e9 - away_s) / rounds
+    return seen

@@ -1,0 +1,159 @@
+"""A store is configured before a phase: decided by the model, applied once, and given back as it is released."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.samples.dags import dataflow_trial, stage
+from tests.samples.services import MemoryServices, stored_trial
+from tests.samples.tuning import BROADCAST, CACHED, confirmation, model
+
+from stepbench.contracts.plan import TrialPlan, TrialSpec
+from stepbench.contracts.tuned import TuningStep
+from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfiguration
+from stepbench.errors import TargetUnavailableError
+from stepbench.records.storage import layout
+from stepbench.stages import tune_store as stage_module
+from stepbench.stages.tune_store import is_tuned, restore_released, tune_store
+
+if TYPE_CHECKING:
+    from stepbench.contracts.tuning import CassandraConfiguration
+    from stepbench.stages.services import Services
+
+MODEL = model(confirmations=(confirmation(CACHED, BROADCAST),)).model_dump(mode="json")
+READERS = {"name": "readers", "stages": [stage("make"), stage("read", ("make", "broadcast"), tasks=9)]}
+LINE = {"name": "line", "stages": [stage("make"), stage("read", ("make", "gather"))]}
+"""Of the one nine of ten requests are reads, of the other one of two."""
+
+
+class Store:
+    """Takes what it is given; `refusals` times it is away."""
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.given: list[CassandraConfiguration | None] = []
+        self._refusals = refusals
+
+    async def effective(self) -> EffectiveConfiguration:
+        """Return a node of round numbers."""
+        return EffectiveConfiguration(
+            version="5.0.5",
+            compaction=("STCS",),
+            concurrent_writes=32,
+            file_cache_mib=0,
+            memtable_cleanup_threshold=0.33,
+            concurrent_compactors=2,
+        )
+
+    async def apply(self, configuration: CassandraConfiguration | None) -> AppliedConfiguration:
+        """Take it, in 20 s."""
+        if self._refusals:
+            self._refusals -= 1
+            message = "it is away"
+            raise TargetUnavailableError(message)
+        self.given.append(configuration)
+        now = await self.effective()
+        return AppliedConfiguration(before=now, after=now, changed=("file_cache_mib",), away_s=20)
+
+
+def trial_of(services: Services, *phases: tuple[str, float], **tuning: Any) -> TrialSpec:  # noqa: ANN401 -- a plan's JSON
+    """Store a trial whose phases start one execution a second of a DAG, for so many seconds."""
+    plan = TrialPlan.model_validate(
+        dataflow_trial(
+            target={"store": "cassandra", "tuning": {"model": MODEL, "blob_bytes": {"readers": 65_536}, **tuning}},
+            dags=[READERS, LINE],
+            phases=[
+                {"name": f"{dag}-{at}", "dag": dag, "load": [{"rate_per_s": 1, "duration_s": seconds}]}
+                for at, (dag, seconds) in enumerate(phases)
+            ],
+        )
+    )
+    return services.trial(stored_trial(services, plan))
+
+
+def step_of(spec: TrialSpec, phase: int, services: Services) -> TuningStep:
+    """Return what is kept of a phase."""
+    return services.runs.get_model(layout.phase_key(spec.ref, phase, "tuning.json"), TuningStep)
+
+
+def test_a_store_is_left_alone_where_nothing_would_be_won() -> None:
+    """A phase of 5 s pays for no outage of 20 s; the decision is kept with its numbers all the same."""
+    services, store = MemoryServices().services, Store()
+    spec = trial_of(services, ("line", 5), ("readers", 5), mode="adaptive")
+    assert tune_store(spec, 0, services, store)
+    assert tune_store(spec, 1, services, store)
+    decided = step_of(spec, 1, services).decision
+    assert (decided.phase, decided.dag, decided.new, decided.reconfigure) == ("readers-1", "readers", CACHED, False)
+    assert 0 < decided.new_benefit - decided.old_benefit < decided.cost
+    assert store.given == [None]  # before the first phase: what an earlier trial may have left is no release
+
+
+def test_a_long_look_ahead_pays_for_the_restart() -> None:
+    """By hand: nearly 300/s instead of 200/s for 600 s, against 20 s of either."""
+    services, store = MemoryServices().services, Store()
+    spec = trial_of(services, ("readers", 600), mode="adaptive", look_ahead_s=600)
+    assert tune_store(spec, 0, services, store)
+    assert store.given == [CACHED]
+    done = step_of(spec, 0, services).done
+    assert done is not None
+    assert done.away_s == 20
+
+
+def test_a_static_store_is_configured_once() -> None:
+    """Before the first phase, for all that is to come; later phases do not ask."""
+    services, store = MemoryServices().services, Store()
+    spec = trial_of(services, ("readers", 5), ("readers", 5), mode="static")
+    assert [is_tuned(spec.plan, phase) for phase in (0, 1)] == [True, False]
+    assert tune_store(spec, 0, services, store)
+    assert store.given == [CACHED]
+
+
+def test_what_is_given_is_taken_in_place_of_the_model_s() -> None:
+    """A study of one parameter sets it itself."""
+    services, store = MemoryServices().services, Store()
+    own = CACHED.model_copy(update={"file_cache_mib": 64})
+    assert tune_store(trial_of(services, ("readers", 5), mode="static", settings=own.model_dump()), 0, services, store)
+    assert store.given == [own]
+
+
+def test_a_store_is_not_restarted_under_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executions of the phase before have to end first: their objects are read from it."""
+    services, store = MemoryServices().services, Store()
+    spec = trial_of(services, ("readers", 600), mode="adaptive", look_ahead_s=600)
+    not_yet = type("Seen", (), {"done": False})
+    monkeypatch.setattr(stage_module, "await_arrivals", lambda _task, _services: not_yet)
+    assert not tune_store(spec, 0, services, store)
+    assert store.given == []
+
+
+def test_a_call_that_is_tried_again_keeps_its_decision() -> None:
+    """The state machine retries a store that was away: with the same numbers, and once it is done never again."""
+    services, store = MemoryServices().services, Store(refusals=1)
+    spec = trial_of(services, ("readers", 600), mode="adaptive", look_ahead_s=600)
+    with pytest.raises(TargetUnavailableError):
+        tune_store(spec, 0, services, store)
+    decided = step_of(spec, 0, services).decision
+    services.clock.sleep(5)
+    assert tune_store(spec, 0, services, store)
+    assert tune_store(spec, 0, services, store)
+    assert step_of(spec, 0, services).decision == decided
+    assert store.given == [CACHED]
+
+
+def test_the_store_is_given_back_as_it_is_released() -> None:
+    """The next trial on it may be about the released configuration."""
+    services, store = MemoryServices().services, Store()
+    spec = trial_of(services, ("readers", 5), mode="static")
+    restore_released(spec, services, store)
+    assert store.given == []  # nothing has been done yet
+    tune_store(spec, 0, services, store)
+    restore_released(spec, services, store)
+    assert store.given == [CACHED, None]
+
+
+def test_nobody_configures_a_store_without_its_control() -> None:
+    """An endpoint of one's own has none: said before any load."""
+    services = MemoryServices(cassandra_endpoint="127.0.0.1:1").services
+    with pytest.raises(TargetUnavailableError):
+        asyncio.run(stage_module.tunable_of(trial_of(services, ("line", 5), mode="static"), services).apply(CACHED))
