@@ -136,6 +136,7 @@ NAMES = (
     "overhead",
     "ycsb",
     "regressions",
+    "tuning",
 )
 """In the page's order. Run by hand, for other questions: `omission`, `coverage`, `stopping`, `slices`, `verdicts`."""
 PAGE = ROOT / "docs" / "performance.md"

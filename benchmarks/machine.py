@@ -72,6 +72,19 @@ def pinned(core: int = LOAD_CORE) -> Iterator[None]:
         _pin_threads(os.getpid(), before)
 
 
+@contextlib.contextmanager
+def shared() -> Iterator[None]:
+    """Give this process, and what it starts, all cores within `pinned`: for a server that is to have more than one."""
+    if not apart():
+        yield
+        return
+    _pin_threads(os.getpid(), set(_cores()))
+    try:
+        yield
+    finally:
+        _pin_threads(os.getpid(), {_cores()[LOAD_CORE]})
+
+
 def on_core(command: Sequence[str | Path], core: int = SERVER_CORE) -> list[str]:
     """Return the command that runs this one on a core."""
     parts = [str(part) for part in command]

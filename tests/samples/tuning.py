@@ -35,7 +35,7 @@ def confirmation(
     return Confirmation(
         workload=workload,
         configuration=configuration,
-        starts=5 if low is None else 20,
+        gains=(1.1,) * (5 if low is None else 20),
         found_gain=1.2,
         gain=1.1,
         gain_low=low,

@@ -120,7 +120,7 @@ class InsufficientSampleError(StepbenchError):
 
 
 class MissingLibraryError(StepbenchError):
-    """A table was asked for in the form of a library that is not installed."""
+    """Something was asked for that needs a library that is not installed."""
 
 
 class LocalEnvironmentError(StepbenchError):

@@ -20,6 +20,7 @@ from stepbench.cli import (
     reports,
     run_list,
     running,
+    tuning,
     validating,
 )
 from stepbench.cli.command import BAD_INPUT, EXIT_CODES, FAILED, OK, OneOf, argument
@@ -38,6 +39,7 @@ COMMANDS: tuple[Command, ...] = (
     *plans.COMMANDS,
     *reports.COMMANDS,
     *regressions.COMMANDS,
+    *tuning.COMMANDS,
     *run_list.COMMANDS,
     *datasets.COMMANDS,
     *prices.COMMANDS,

@@ -43,13 +43,18 @@ class Confirmation(Contract):
 
     workload: StoreWorkload
     configuration: CassandraConfiguration | None = Field(description="None: as released.")
-    starts: int = Field(ge=1)
+    gains: tuple[Annotated[float, Field(gt=0)], ...] = Field(min_length=1, max_length=50, description="One a start.")
     found_gain: float = Field(gt=0, description="As the search has seen it, on the starts that chose it.")
     gain: float = Field(gt=0)
     gain_low: float | None = Field(default=None, gt=0)
     gain_high: float | None = Field(default=None, gt=0)
     predicted_per_s: float = Field(gt=0)
     measured_per_s: float = Field(gt=0)
+
+    @property
+    def starts(self) -> int:
+        """Return how often both were started anew."""
+        return len(self.gains)
 
     @property
     def holds(self) -> bool:

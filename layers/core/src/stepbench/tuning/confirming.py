@@ -39,7 +39,7 @@ def confirm(
     return Confirmation(
         workload=workload,
         configuration=starts[0].configuration,
-        starts=gains.size,
+        gains=tuple(each.gain for each in starts),
         found_gain=found_gain,
         gain=float(np.median(gains)),
         gain_low=interval[0],

@@ -19,6 +19,7 @@ import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuning import CassandraConfiguration
+from stepbench.errors import MissingLibraryError
 from stepbench.tuning.ranges import CACHE_STEP_MIB
 
 if TYPE_CHECKING:
@@ -107,8 +108,11 @@ def _explore(
     seed: int,
 ) -> tuple[Evaluation, ...]:
     """Evaluate so many configurations, the later of them where the surrogate sees most promise."""
-    import optuna  # noqa: PLC0415 -- an extra, of `stepbench tune` alone
-
+    try:
+        import optuna  # noqa: PLC0415 -- an extra, of `stepbench tune` alone
+    except ImportError as error:
+        message = 'the search needs Optuna: pip install "stepbench[tuning]"'
+        raise MissingLibraryError(message) from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=_LEAST_EXPLORED)
     study = optuna.create_study(direction="maximize", sampler=sampler)
