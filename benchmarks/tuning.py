@@ -51,7 +51,7 @@ CHANGES = (BROADCAST, SCATTER, BROADCAST)
 """Changes twice. A broadcast to seven tasks has seven reads a write."""
 STRETCH_S, WARM_UP_S, QUICK_STRETCH_S = 30.0, 8.0, 3.0
 KEPT = 0.95
-_QUICK = Tuning("quick", (BROADCAST, SCATTER), evaluations=12, starts=1, pace=Pace(2.0, 1, 1.0))
+_QUICK = Tuning("quick", (BROADCAST, SCATTER), evaluations=3, starts=1, pace=Pace(2.0, 1, 1.0))
 _WHOLE = Tuning("local", (BROADCAST, SCATTER))
 
 

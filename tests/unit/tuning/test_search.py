@@ -75,10 +75,18 @@ def test_turns_are_compared_within_themselves() -> None:
     assert Evaluation(CACHED, (100, 50, 100), (110, 55, 90)).gain == pytest.approx(1.1)
 
 
-def test_a_budget_too_small_for_its_finals_is_refused() -> None:
-    """Nothing would be left to explore with."""
-    with pytest.raises(ValueError, match="12 evaluations at least"):
-        search(RANGES, Store().start, budget=11)
+@pytest.mark.parametrize("budget", [3, 12, 30])
+def test_a_search_keeps_to_its_budget(budget: int) -> None:
+    """Each evaluation is a minute: who allows twelve has twelve minutes."""
+    store = Store()
+    search(RANGES, store.start, budget=budget)
+    assert budget - 2 <= len(store.starts) <= budget
+
+
+def test_a_budget_that_tells_nothing_is_refused() -> None:
+    """One to look at, one to compare, and one start that nobody has chosen by."""
+    with pytest.raises(ValueError, match="3 evaluations at least"):
+        search(RANGES, Store().start, budget=2)
 
 
 def test_the_advice_is_worked_out_for_the_machine() -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import Plan
     from stepbench.contracts.tuned import StoreWorkload, TunedModel
 
-_LEAST_EVALUATIONS = 12
+_LEAST_EVALUATIONS, _MOST_EVALUATIONS = 3, 30
 
 
 def tune(options: argparse.Namespace) -> int:
@@ -98,8 +98,8 @@ def summary(model: TunedModel) -> str:
 
 def _evaluations(text: str) -> int:
     number = int(text)
-    if not _LEAST_EVALUATIONS <= number <= 30:  # noqa: PLR2004 -- what is promised of a search
-        message = f"{number} is not between {_LEAST_EVALUATIONS} and 30"
+    if not _LEAST_EVALUATIONS <= number <= _MOST_EVALUATIONS:
+        message = f"{number} is not between {_LEAST_EVALUATIONS} and {_MOST_EVALUATIONS}"
         raise argparse.ArgumentTypeError(message)
     return number
 
@@ -120,7 +120,7 @@ COMMANDS = (
                 type=_evaluations,
                 default=30,
                 metavar="N",
-                help="configurations to start, for each DAG, 12 to 30 (default: 30)",
+                help="configurations to start, for each DAG, 3 to 30 (default: 30)",
             ),
             argument(
                 "--starts",

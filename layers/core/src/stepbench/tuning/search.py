@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from stepbench.tuning.ranges import Ranges
 
-BUDGET, FINALISTS, PULLS = 30, 4, 8
-"""Evaluations in all; how many of the found are evaluated again; and how often, all together, at most."""
+BUDGET, LEAST_BUDGET, FINALISTS, PULLS = 30, 3, 4, 8
+"""Evaluations in all, at most and at least; how many of the found are evaluated again, and how often all together."""
 _LEAST_EXPLORED = 8
 """Chosen at random before the surrogate has anything to say; of five parameters it needs more than that."""
 _THRESHOLD_STEP = 0.01
@@ -82,19 +82,20 @@ def search(
         ranges: where.
         evaluate: starts the store with a configuration and measures it.
         first: evaluated before any other, such as the advised one.
-        budget: how many evaluations there may be, those of the finals included; FINALISTS + PULLS at least.
+        budget: how many evaluations there may be, those of the finals included; of fewer than BUDGET both get less.
         seed: of the surrogate.
 
     Raises:
         ValueError: the budget is too small.
     """
-    if budget < FINALISTS + PULLS:
-        message = f"a search takes {FINALISTS + PULLS} evaluations at least, and {budget} are allowed"
+    if budget < LEAST_BUDGET:
+        message = f"a search takes {LEAST_BUDGET} evaluations at least, and {budget} are allowed"
         raise ValueError(message)
-    explored = _explore(ranges, evaluate, tuple(first), budget - PULLS, seed)
+    pulls = max(1, budget * PULLS // BUDGET)
+    explored = _explore(ranges, evaluate, tuple(first), budget - pulls, seed)
     ranked = sorted(explored, key=lambda each: each.gain, reverse=True)
-    arms = tuple(dict.fromkeys(each.configuration for each in ranked))[:FINALISTS]
-    finals = successive_rejects(arms, evaluate, PULLS)
+    arms = tuple(dict.fromkeys(each.configuration for each in ranked))[: min(FINALISTS, pulls)]
+    finals = successive_rejects(arms, evaluate, pulls)
     best = finals[-1].configuration
     own = [each.gain for each in finals if each.configuration == best]
     return Searched(explored, finals, best, statistics.median(own))
