@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
-from benchmarks import command, machine
+from benchmarks import command, machine, thread_times
 from benchmarks.result import Case, Figure, Goal, Measure, figures_of
 
 from stepbench.contracts.tuned import Expected, StoreWorkload, TunedModel
@@ -85,6 +85,17 @@ def serve(fleet: Fleet, way: Way, stretch_s: float) -> Served:
                 now = decided.configured
             requests += node.per_s(spec, workload, 0, stretch_s) * stretch_s
         return Served(requests / (time.monotonic() - began_s), tuple(decisions))
+
+
+def profile_of(fleet: Fleet, workload: StoreWorkload, counted_s: float) -> str:
+    """Return where the processor time goes, with the configuration as released."""
+    with fleet.started(None) as node:
+        spec = node.prepared(None)
+        node.per_s(spec, workload, 0, WARM_UP_S)
+        before, own_s = thread_times.thread_times_s(node.node.pid), time.process_time()
+        node.per_s(spec, workload, 0, counted_s)
+        spent = thread_times.words(before, thread_times.thread_times_s(node.node.pid), time.process_time() - own_s)
+        return f"Processor time as released, {workload_words(workload)}: {spent}."
 
 
 def against_advice(fleet: Fleet, decided: TuningDecision, stretch_s: float) -> tuple[float, float]:
@@ -162,13 +173,14 @@ def measure(asked: argparse.Namespace) -> command.Found:
         served = machine.calmest(asked.rounds, ways)
         refused = [each for each in served[0][2].decisions if not each.reconfigure and each.new != each.old]
         advice = [against_advice(fleet, refused[0], stretch_s) for _ in range(asked.rounds)] if refused else []
-    return command.Found(_cases(model, served, advice), _notes(model, served[0][2].decisions, profile.name))
+        profiles = tuple(profile_of(fleet, each, stretch_s) for each in (BROADCAST, SCATTER))
+    return command.Found(_cases(model, served, advice), (*_notes(model, served[0][2].decisions), *profiles))
 
 
 def _model(asked: argparse.Namespace, fleet: Fleet) -> TunedModel:
     if asked.model:
         return TunedModel.model_validate_json(asked.model.read_bytes())
-    model = tune(fleet, _QUICK if asked.quick else _WHOLE, print)
+    model = tune(fleet, _QUICK if asked.quick else _WHOLE, partial(print, flush=True))
     asked.tools.mkdir(parents=True, exist_ok=True)
     (asked.tools / "tuned.json").write_text(model.model_dump_json(indent=1), encoding="utf-8")
     return model
@@ -196,13 +208,13 @@ def _cases(model: TunedModel, served: list[tuple[Served, ...]], advice: list[tup
     return (*cases_of_model(model), *changing, *(stayed if advice else ()))
 
 
-def _notes(model: TunedModel, decisions: tuple[TuningDecision, ...], profile: str) -> tuple[str, ...]:
+def _notes(model: TunedModel, decisions: tuple[TuningDecision, ...]) -> tuple[str, ...]:
     told = tuple(
         f"Decision before stretch {number + 1}: {words_of(each.old)} to {words_of(each.new)}: "
         f"{'done' if each.reconfigure else 'not done'}; {each.reason}."
         for number, each in enumerate(decisions)
     )
-    return (f"{model.provider}; {profile}.", *notes_of_model(model), *told)
+    return (f"{model.provider}.", *notes_of_model(model), *told)
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
