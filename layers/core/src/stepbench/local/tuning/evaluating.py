@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.tuning.search import Evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.tuned import StoreWorkload
@@ -33,27 +33,19 @@ class Side(NamedTuple):
 
 
 class Pair:
-    """The released node, which may stay from one evaluation to the next, and those that are compared with it."""
+    """
+    A released node and one with a configuration, both started anew for each evaluation.
+
+    One that had been up for longer would be faster for that alone: its code has been compiled.
+    """
 
     def __init__(self, fleet: Fleet, pace: Pace, said: Callable[[str], None]) -> None:
         self._fleet = fleet
         self._pace = pace
         self._said = said
 
-    @contextlib.contextmanager
-    def beside(
-        self, released: TunedNode, workload: StoreWorkload
-    ) -> Iterator[Callable[[CassandraConfiguration], Evaluation]]:
-        """Yield what evaluates configurations beside one released node, each on a node of its own."""
-
-        def evaluate(configuration: CassandraConfiguration) -> Evaluation:
-            with self._fleet.started(configuration) as node:
-                return self._compared(released, node, workload, configuration)
-
-        yield evaluate
-
     def afresh(self, workload: StoreWorkload, configuration: CassandraConfiguration) -> Evaluation:
-        """Start both anew, at once, and compare them."""
+        """Start both, at once, and compare them."""
         with contextlib.ExitStack() as stack:
             with ThreadPoolExecutor(2) as pool:
                 nodes = [pool.submit(stack.enter_context, self._fleet.started(each)) for each in (None, configuration)]
@@ -67,7 +59,6 @@ class Pair:
             each.node.per_s(each.spec, workload, 0, self._pace.warm_up_s)
         rounds = [self._round(sides, workload, turn) for turn in range(self._pace.turns)]
         found = Evaluation(configuration, tuple(one for one, _ in rounds), tuple(other for _, other in rounds))
-        sides[0].node.clear(sides[0].spec)
         self._said(f"{words_of(configuration)}: {found.gain - 1:+.1%}")
         return found
 

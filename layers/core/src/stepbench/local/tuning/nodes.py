@@ -94,10 +94,6 @@ class TunedNode:
         """Return its throughput under a workload."""
         return run_measuring(self._offer(spec, Turn(spec.tag, workload, warm_up_s, counted_s)))
 
-    def clear(self, spec: TrialSpec) -> None:
-        """Remove a trial's table."""
-        run_measuring(self._blobs(spec).tear_down())
-
     async def _prepare(self, spec: TrialSpec, configuration: CassandraConfiguration | None) -> None:
         blobs = self._blobs(spec)
         await blobs.prepare()

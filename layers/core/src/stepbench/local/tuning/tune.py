@@ -7,6 +7,7 @@ import os
 import platform
 import statistics
 import time
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuned import ModelPoint, TunedModel
@@ -85,14 +86,13 @@ def tune(fleet: Fleet, asked: Tuning, said: Callable[[str], None]) -> TunedModel
 
 def _searched(fleet: Fleet, pair: Pair, workload: StoreWorkload, asked: Tuning, cores: int) -> Searched:
     heap_mib = fleet.profile.heap_mib
-    with fleet.started(None) as released, pair.beside(released, workload) as evaluate:
-        return search(
-            ranges_for(cores, heap_mib),
-            evaluate,
-            first=[advised(cores, heap_mib)],
-            budget=asked.evaluations,
-            seed=asked.seed,
-        )
+    return search(
+        ranges_for(cores, heap_mib),
+        partial(pair.afresh, workload),
+        first=[advised(cores, heap_mib)],
+        budget=asked.evaluations,
+        seed=asked.seed,
+    )
 
 
 def _confirmed(  # noqa: PLR0913, PLR0917 -- one search's all
