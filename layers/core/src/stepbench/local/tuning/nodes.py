@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import shutil
 import uuid
 from typing import TYPE_CHECKING
@@ -130,7 +131,7 @@ class Fleet:
         self.version = installation.version
         self._folder = folder
         self._installation = installation
-        self._started = 0
+        self._numbers = itertools.count(1)
 
     @contextlib.contextmanager
     def started(self, configuration: CassandraConfiguration | None) -> Iterator[TunedNode]:
@@ -140,8 +141,7 @@ class Fleet:
         Raises:
             LocalEnvironmentError: it did not come up.
         """
-        self._started += 1
-        folder = self._folder / f"node-{self._started}"
+        folder = self._folder / f"node-{next(self._numbers)}"
         node = Node(folder, self._installation, self.profile)
         values, _ = wanted_of(configuration)
         try:
