@@ -11,12 +11,13 @@ from tests.samples.services import MemoryServices, stored_trial
 from tests.samples.tuning import BROADCAST, CACHED, confirmation, model
 
 from stepbench.contracts.plan import TrialPlan, TrialSpec
+from stepbench.contracts.target import configures
 from stepbench.contracts.tuned import TuningStep
 from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfiguration
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
 from stepbench.stages import tune_store as stage_module
-from stepbench.stages.tune_store import is_tuned, restore_released, tune_store
+from stepbench.stages.tune_store import restore_released, tune_store
 
 if TYPE_CHECKING:
     from stepbench.contracts.tuning import CassandraConfiguration
@@ -104,7 +105,7 @@ def test_a_static_store_is_configured_once() -> None:
     """Before the first phase, for all that is to come; later phases do not ask."""
     services, store = MemoryServices().services, Store()
     spec = trial_of(services, ("readers", 5), ("readers", 5), mode="static")
-    assert [is_tuned(spec.plan, phase) for phase in (0, 1)] == [True, False]
+    assert [configures(spec.plan.target, phase) for phase in (0, 1)] == [True, False]
     assert tune_store(spec, 0, services, store)
     assert store.given == [CACHED]
 

@@ -305,3 +305,8 @@ def target_models() -> dict[str, type[StoreTarget]]:
 def stores_with(has: Callable[[type[StoreTarget]], object]) -> list[str]:
     """Return the names of all stores whose model has something, sorted."""
     return sorted(store for store, model in target_models().items() if has(model))
+
+
+def configures(target: object, phase: int) -> bool:
+    """Tell whether a target's store may be configured before a phase."""
+    return isinstance(target, CassandraTarget) and target.tuning.configures(phase)

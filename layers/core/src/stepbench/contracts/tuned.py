@@ -138,6 +138,10 @@ class _Way(Contract):
 
     tunes: ClassVar[bool] = True
 
+    def configures(self, phase: int) -> bool:
+        """Tell whether the store may be configured before a phase."""
+        return self.tunes and phase >= 0
+
 
 class AsReleased(_Way):
     """Nothing is set: what the store came with."""
@@ -162,6 +166,10 @@ class StaticTuning(_Tuned):
     settings: CassandraConfiguration | None = Field(
         default=None, description="Without it, the model's best for all phases together."
     )
+
+    def configures(self, phase: int) -> bool:
+        """See `_Way`: before the first one."""
+        return phase == 0
 
 
 class AdaptiveTuning(_Tuned):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.target import configures
 from stepbench.contracts.tasks import ScaleTargetInput, ScaleTargetOutput
 from stepbench.drivers.protocol import Scalable
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
 from stepbench.stages.target_driver import open_driver, refuse_if_cancelled, undo_if_cancelled
-from stepbench.stages.tune_store import is_tuned, tune_store
+from stepbench.stages.tune_store import tune_store
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import Scale, TrialSpec
@@ -31,7 +32,7 @@ def scale_target(task: ScaleTargetInput, services: Services, *, build: BuildDriv
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
-    if is_tuned(spec.plan, task.phase):
+    if configures(spec.plan.target, task.phase):
         return ScaleTargetOutput(done=tune_store(spec, task.phase, services))
     scale = spec.plan.phases[task.phase].scale
     if scale is None:

@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 STEP = "tuning.json"
 
 
-def is_tuned(trial: AnyTrial, phase: int) -> bool:
-    """Tell whether a store may be configured before a phase: a static one before the first, an adaptive one always."""
-    tuning = _tuning_of(trial)
-    return isinstance(tuning, AdaptiveTuning) or (isinstance(tuning, StaticTuning) and phase == 0)
-
-
 def _tuning_of(trial: AnyTrial) -> StaticTuning | AdaptiveTuning | None:
     target = trial.target
     if not isinstance(target, CassandraTarget) or not isinstance(target.tuning, StaticTuning | AdaptiveTuning):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanInput, ValidatePlanOutput
 from stepbench.contracts.runs import RunRecord, RunRequest
+from stepbench.contracts.target import configures
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs import estimate
 from stepbench.errors import PlanError, Problem, RunEndedError
@@ -18,7 +19,6 @@ from stepbench.stages.application_traces import resolve_traces
 from stepbench.stages.guards import check_baseline, check_quotas, enter_run
 from stepbench.stages.plan_phase import concurrency, finding_problems
 from stepbench.stages.run_events import RUN_FAILED, announce
-from stepbench.stages.tune_store import is_tuned
 
 MAX_CAUSE_CHARS = 2_000
 
@@ -172,7 +172,7 @@ def _store(spec: TrialSpec, services: Services) -> PlannedTrial:
             PhaseRef(
                 index=index,
                 settle_s=math.ceil(phase.settle_s),
-                scale=phase.scale is not None or is_tuned(spec.plan, index),
+                scale=phase.scale is not None or configures(spec.plan.target, index),
                 until=phase.until is not None,
                 utilisation=phase.probe or phase.uses_found_rate,
             )
