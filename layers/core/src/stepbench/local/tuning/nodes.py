@@ -26,7 +26,7 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.local.processes import terminate
 from stepbench.local.stores.cassandra.node import Node
 from stepbench.settings import Settings
-from stepbench.stages.services import run_measuring
+from stepbench.stages.event_loop import run_measuring
 from stepbench.tuning.offered import Turn, offer
 
 if TYPE_CHECKING:
