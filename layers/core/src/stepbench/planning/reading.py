@@ -14,7 +14,6 @@ from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import problems_of, shown
 from stepbench.planning.schema import ROOT, path_text
 from stepbench.planning.thresholds import threshold_problems
-from stepbench.tuning.models import model_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -158,7 +157,7 @@ def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
         plan = Plan.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         raise PlanError([*problems_of(error, document), *_threshold_problems(document)]) from error
-    if problems := [*threshold_problems(plan.thresholds, expanded(plan)), *model_problems(plan)]:
+    if problems := threshold_problems(plan.thresholds, expanded(plan)):
         raise PlanError(problems)
     return plan
 
