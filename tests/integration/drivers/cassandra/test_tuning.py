@@ -16,6 +16,7 @@ from stepbench.drivers.cassandra.access import CassandraAccess
 from stepbench.drivers.cassandra.keyspace import keyspace_of
 from stepbench.drivers.cassandra.statements import create_statements
 from stepbench.drivers.registry import room_of
+from stepbench.errors import TargetUnavailableError
 from stepbench.local.paths import find_paths
 from stepbench.local.processes import await_end, family, terminate
 from stepbench.local.stores.cassandra.supervised import start_supervised
@@ -86,6 +87,8 @@ def test_a_configuration_is_taken_read_back_and_given_up_with_the_data_kept(
     assert released.file_cache_mib == 0
     assert released.memtable_cleanup_threshold == pytest.approx(1 / 3)
     assert any("file cache is off" in note for note in released.notes)
+    with pytest.raises(TargetUnavailableError, match="prepare the target first"):
+        asyncio.run(room.tuning(operations_spec({"store": "cassandra"}), settings, AnchoredClock()).apply(LIVE))
     untouched = asyncio.run(tuning.apply(None))
     assert (untouched.changed, untouched.away_s) == ((), 0.0)
 

@@ -95,6 +95,11 @@ class CassandraTuning:
         """See `Tunable`."""
         wanted, compaction = wanted_of(configuration)
         before = await self.effective()
+        if configuration is not None and not before.compaction:
+            message = (
+                f"keyspace {self._keyspace} has no table yet whose compaction could be set: prepare the target first"
+            )
+            raise TargetUnavailableError(message)
         changed = differences(wanted, values_of(before))
         away_s = 0.0
         if RESTARTED_FOR.intersection(changed):
