@@ -45,14 +45,14 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Start one node with its control, and leave nothing of either."""
     directory = tmp_path_factory.mktemp("cassandra")
     node, control = start_supervised(directory, find_paths(os.environ, Path.cwd()), fast=True)
-    processes = family(node.pids)
     yield Settings(
         results_table="",
         results_bucket="",
         cassandra_endpoint=node.endpoint,
         cassandra_control=control.endpoint,
     )
-    processes += family(node.pids)
+    processes = family(node.pids)
+    assert len(processes) == 2, "the program, and one Java: none is left of the restart"
     terminate(node.pids, grace_s=1)  # it would take 5 s to go by itself, and leaves nothing of use
     assert await_end(processes, 5) == []
 

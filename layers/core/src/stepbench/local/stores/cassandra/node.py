@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from stepbench.local.paths import find_paths
 from stepbench.local.processes import LOOPBACK, LocalStore, identify, spawn, terminate, wait_for_start
 from stepbench.local.stores.cassandra.configuration import FAST, cassandra_yaml, free_ports
@@ -88,7 +90,9 @@ class Node:
             LocalEnvironmentError: it did not come up with them; if it says so, it did not with the former either.
         """
         former, began_s = self.settings, time.monotonic()
+        process = psutil.Process(self.pid)
         terminate([self.pid], grace_s=_STOP_LIMIT_S)  # asked to end, it writes to disk what it has in memory
+        process.wait(_STOP_LIMIT_S)  # its first thread ends before the others
         try:
             self.start(settings)
         except Exception:
