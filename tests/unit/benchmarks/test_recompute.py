@@ -93,6 +93,7 @@ CASES: dict[str, tuple[Callable[[], AnalysedTrial], StateError]] = {
     "writer died": (cut_short, NOTHING),
     "stopped": (cut_short, STOPPED),
     "watch gap": (watched_with_a_gap, NOTHING),
+    "dags": (dags, NOTHING),
 }
 
 

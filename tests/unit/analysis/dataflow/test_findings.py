@@ -164,6 +164,9 @@ def test_an_execution_without_an_end_is_told() -> None:
         trial.rows_of.put_task(trial.ref.tag, row)
     result, findings, _ = _analysed(trial)
     assert (findings.executions.unfinished, findings.objects.not_deleted) == (1, 4)
+    failure = result.summary.failure
+    assert failure is not None
+    assert failure.cause == "no execution of window run was completed: none has ended"
     assert "failed_executions" in {caveat.kind for caveat in result.summary.caveats}
 
 

@@ -142,6 +142,15 @@ def test_a_refusal_that_will_not_pass_is_not_tried_again(scene: Scene, status: i
     assert len(scene.server.invocations) == 1
 
 
+def test_a_large_answer_is_read_whole_where_one_is_expected(scene: Scene) -> None:
+    """A DAG's input is a video; elsewhere an answer that does not end is no reason to fill the memory."""
+    video = bytes(range(256)) * 8_192
+    scene.answers(response(200, video), response(200, video), response(200, video), response(200, video))
+    assert scene.client.send(FORM, "/", b"", most_bytes=2 * len(video)).body == video
+    with pytest.raises(RequestFailedError, match="oversized-answer"):
+        scene.send()
+
+
 def test_a_connection_that_ended_meanwhile_costs_no_attempt(scene: Scene) -> None:
     """A sandbox stands still between invocations, and servers close what is idle."""
     scene.send()

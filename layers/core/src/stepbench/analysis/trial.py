@@ -66,10 +66,10 @@ def trial_result(evidence: Evidence) -> TrialResult:
     windows = list(measured_windows(evidence))
     measured, warm_up = _account(evidence)
     results = tuple(_window_result(evidence, window) for window in windows)
-    failure = evidence.failure.failure() or _nothing_measured(evidence, results)
+    dataflow, drawn = _dataflow(evidence, windows, results)
+    failure = evidence.failure.failure() or _nothing_measured(evidence, results) or _nothing_completed(dataflow)
     stopped = tuple(stopped_phases(evidence, results))
     stalls = find_stalls(evidence)
-    dataflow, drawn = _dataflow(evidence, windows, results)
     findings = Findings(
         measured, warm_up, results, measure_clock(evidence), failure, stopped, tuple(windows), stalls, dataflow
     )
@@ -163,6 +163,15 @@ def _nothing_measured(evidence: Evidence, windows: tuple[WindowResult, ...]) -> 
     watched = " while anybody watched" if evidence.records.watch_gaps else ""
     cause = f"no event of window {', '.join(empty)} that had to arrive was acknowledged{watched}"
     return Failure(error=NOTHING_MEASURED, cause=cause)
+
+
+def _nothing_completed(dataflow: DataflowFindings | None) -> Failure | None:
+    """Fail a trial of DAGs that passed all its states and has a window in which no execution was completed."""
+    empty = [window.window for window in dataflow.windows if not window.completed] if dataflow else []
+    if not empty or dataflow is None:
+        return None
+    cause = next(iter(dataflow.executions.causes), "none has ended")
+    return Failure(error=NOTHING_MEASURED, cause=f"no execution of window {', '.join(empty)} was completed: {cause}")
 
 
 def _account(evidence: Evidence) -> tuple[Accounting | None, Accounting | None]:

@@ -30,6 +30,10 @@ _READ = Form("GET")
 _FILES = {kind: Form("PUT", (("content-type", kind),)) for kind in ("application/json", "text/plain")}
 
 
+MOST_BYTES = 2**30
+"""Of a file that is read: a DAG's input, and the specification of a trial."""
+
+
 class ReceiverTable:
     """Implements as much of `TrialTable` as a receiver needs. A failure is a RecordsUnavailableError that names it."""
 
@@ -100,7 +104,7 @@ class ReceiverBucket:
     def get_bytes(self, key: str) -> bytes:
         """Read a file's content. Raises RecordsUnavailableError: also where there is none."""
         try:
-            return self._client.send(_READ, self._before_key + s3_path(key), b"").body
+            return self._client.send(_READ, self._before_key + s3_path(key), b"", MOST_BYTES).body
         except RequestFailedError as error:
             message = f"cannot read s3://{self._bucket}/{key}: {error}"
             raise RecordsUnavailableError(message) from error

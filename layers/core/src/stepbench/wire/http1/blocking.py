@@ -16,7 +16,13 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from stepbench.wire.http1.messages import HttpAnswer, MalformedHttpError, parse_answer
+from stepbench.wire.http1.messages import (
+    MAX_ANSWER_BYTES,
+    HttpAnswer,
+    MalformedHttpError,
+    parse_answer,
+    parse_head,
+)
 from stepbench.wire.http1.sigv4 import Credentials, Form, Signer
 
 if TYPE_CHECKING:
@@ -97,9 +103,9 @@ class BlockingClient:
         self._authorities = authorities
         self._sleep = sleep
 
-    def send(self, form: Form, path: str, body: bytes) -> HttpAnswer:
+    def send(self, form: Form, path: str, body: bytes, most_bytes: int = MAX_ANSWER_BYTES) -> HttpAnswer:
         """
-        Send a request until it has succeeded; `path` is percent-encoded.
+        Send a request until it has succeeded; `path` is percent-encoded. `most_bytes`: larger answers are refused.
 
         Raises:
             RequestFailedError: it has not, and has been tried as often and as long as it may.
@@ -114,7 +120,7 @@ class BlockingClient:
             kept = self._keeps_connection()
             try:
                 signed = self._signer.signed(form, path, body, self._credentials, time.time_ns())
-                answer = self._exchange(signed, until_s)
+                answer = self._exchange(signed, until_s, most_bytes)
             except (OSError, MalformedHttpError) as error:
                 self.close()
                 problem = str(error) or type(error).__name__
@@ -139,19 +145,23 @@ class BlockingClient:
         """Close: nothing announces the end of a sandbox."""
         self.close()
 
-    def _exchange(self, data: bytes, until_s: float) -> HttpAnswer:
+    def _exchange(self, data: bytes, until_s: float, most_bytes: int) -> HttpAnswer:
         if self._socket is None:
             self._socket = self._connect(until_s)
         connection = self._socket
         until_s = min(until_s, time.monotonic() + self._patience.answer_s)
         connection.settimeout(_left_s(until_s))
         connection.sendall(data)
-        received, answer = b"", None
+        received, answer, whole_bytes = bytearray(), None, 0
         while answer is None:
             connection.settimeout(_left_s(until_s))
             more = connection.recv(_RECEIVE_BYTES)
             received += more
-            answer = parse_answer(received, closed=not more)
+            if more and len(received) < whole_bytes <= most_bytes:
+                continue  # a large one is not looked at again and again
+            answer = parse_answer(bytes(received), closed=not more, most_bytes=most_bytes)
+            if answer is None and not whole_bytes and (head := parse_head(bytes(received))) is not None:
+                whole_bytes = head.body_at + (head.length or 0)
         self._used_s = time.time()
         if not answer.reusable:
             self.close()
