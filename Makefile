@@ -157,9 +157,14 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 # Not universal: its requirements contradict each other for later versions of Python.
 COMPILE_313 := $(patsubst 3.11,3.13,$(filter-out --universal,$(COMPILE))) --exclude-newer 2026-03-15
 
+# Not universal: whichever pip builds the layers of applications would judge the markers by its own Python.
+COMPILE_311 := $(filter-out --universal,$(COMPILE)) --python-platform x86_64-manylinux_2_28
+
 lock: | $(UV) ## Resolve every requirements file anew
 	$(COMPILE) pyproject.toml --extra analysis --extra export --extra local --extra report --extra stores -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) --group charts -c requirements/dev.txt -o layers/core/requirements.txt
+	for name in video learning; do \
+	  $(COMPILE_311) --group $$name -c requirements/dev.txt -o layers/applications/$$name.txt || exit 1; done
 	$(COMPILE_313) requirements/localstack.in -o requirements/localstack.txt
 	for tool in bench emulator lambda sam security uv; do $(COMPILE) requirements/$$tool.in -o requirements/$$tool.txt || exit 1; done

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elftools.elf.elffile import ELFFile
 from tests.samples.templates import ROOT, load_template
 
 from stepbench.local.deploy import build, python_runtime
@@ -18,6 +19,12 @@ pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(900)]
 
 LAMBDA_LIMIT_BYTES = 250 * 1024 * 1024
 """Function and layers together, unzipped (Lambda quotas)."""
+LAMBDAS_LIBRARIES = {
+    *("ld-linux-aarch64.so.1", "ld-linux-x86-64.so.2", "libc.so.6", "libdl.so.2", "libm.so.6", "libmvec.so.1"),
+    *("libpthread.so.0", "librt.so.1"),  # so far glibc's
+    *("libgcc_s.so.1", "libstdc++.so.6", "libz.so.1"),
+}
+"""What wheels may take from the system: Amazon Linux 2023's base image has these, and no libgomp.so.1."""
 DRIVERS = sorted(path.name for path in (ROOT / "layers/core/src/stepbench/drivers").iterdir() if path.is_dir())
 HANDLERS = sorted(path.stem for path in (ROOT / "functions").glob("*.py"))
 
@@ -109,3 +116,52 @@ def test_the_layers_bring_no_botocore(artefacts: Path) -> None:
     """The runtime's goes with its boto3; a second one would stand in front of it."""
     assert list(artefacts.glob("*Layer/python/botocore")) == []
     assert list(artefacts.glob("*Layer/python/boto3")) == []
+
+
+@pytest.mark.parametrize("layer", ["VideoLayer", "LearningLayer"])
+def test_a_layer_brings_every_library_that_lambda_has_not(artefacts: Path, layer: str) -> None:
+    """Debian has more, so what is missing would fail on AWS only."""
+    libraries = [path for path in (artefacts / layer).rglob("*.so*") if path.is_file()]
+    needed = {name for path in libraries for name in _needed_libraries(path)}
+    assert len(libraries) > 50
+    assert needed - {path.name for path in libraries} <= LAMBDAS_LIBRARIES
+
+
+def _needed_libraries(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        section = ELFFile(file).get_section_by_name(".dynamic")
+        return [tag.needed for tag in section.iter_tags("DT_NEEDED")] if section else []
+
+
+@pytest.mark.parametrize(
+    ("layer", "application", "maker", "parameters"),
+    [
+        ("VideoLayer", "video", "render", {"seconds": 2, "chunk_s": 2, "width": 160, "height": 120}),
+        ("LearningLayer", "learning", "digits", {"rows": 700}),
+    ],
+)
+def test_an_application_runs_with_nothing_but_its_layer(
+    artefacts: Path, layer: str, application: str, maker: str, parameters: dict[str, int]
+) -> None:
+    """It is without the tests of its packages, which some import nevertheless."""
+    parts = {
+        "code": ROOT / "functions",
+        "layers": [artefacts / name for name in ("CoreLayer", "LibrariesLayer", layer)],
+    }
+    assert _stderr(PROGRAM.format(application=application, maker=maker, parameters=parameters), parts) == ""
+
+
+PROGRAM = """
+from stepbench.dataflow.application import TaskCall, find_maker, find_task, preload
+preload("{application}")
+made = find_maker("{application}.{maker}")({parameters}, 7)
+if "{application}" == "video":
+    small, line = {{"chunk_s": 2}}, ["split", "extract", "classify"]
+else:
+    small, line = {{"components": 5, "trees": 2}}, ["pca", "train"]
+value = None
+for task, following in zip(line, [*line[1:], ""]):
+    call = TaskCall({{"before": [value]}}, made, small, task, 0, 1, {{following: 1}} if following else {{}}, 7)
+    answer = find_task("{application}." + task)(call)
+    value = answer.outputs[following][0] if following else None
+"""

@@ -330,16 +330,29 @@ def test_every_ending_without_a_catch_starts_the_sweeper() -> None:
     assert rule["Targets"][0]["Arn"] == {"Fn::GetAtt": ["SweepTargetsFunction", "Arn"]}
 
 
+BY_MAKE = {"CoreLayer", "TracingLayer", "DrawingLayer", "AuthoritiesLayer", "PresetsLayer"}
+OF_APPLICATIONS = {"VideoLayer", "LearningLayer"}
+TARGET = "layers/applications/targets/${PythonRuntime}-${Architecture}"
+"""The Makefile that installs wheels is told by the folder's name for which Python and processor."""
+
+
+def test_there_is_a_folder_for_every_python_and_processor() -> None:
+    """SAM CLI would fail on the one that is missing, with a message about a folder."""
+    parameters = TEMPLATE["Parameters"]
+    runtimes, architectures = (parameters[name]["AllowedValues"] for name in ("PythonRuntime", "Architecture"))
+    targets = {f"{runtime}-{architecture}" for runtime in runtimes for architecture in architectures}
+    assert {path.name for path in (ROOT / "layers/applications/targets").iterdir()} == targets
+
+
 def test_layers_are_built_for_what_runs_them() -> None:
     """One parameter decides, so that an interpreter and its wheels cannot drift apart."""
     layers = {name: body for name, body in TEMPLATE["Resources"].items() if name.endswith("Layer")}
-    assert len(layers) == 9
+    assert len(layers) == 11
     for name, layer in layers.items():
         assert layer["Metadata"] == {
-            "BuildMethod": "makefile"
-            if name in {"CoreLayer", "TracingLayer", "DrawingLayer", "AuthoritiesLayer", "PresetsLayer"}
-            else {"Ref": "PythonRuntime"},
+            "BuildMethod": "makefile" if name in BY_MAKE | OF_APPLICATIONS else {"Ref": "PythonRuntime"},
             "BuildArchitecture": {"Ref": "Architecture"},
+            **({"WorkingDirectory": {"Fn::Sub": TARGET}} if name in OF_APPLICATIONS else {}),
         }
         assert layer["Properties"]["CompatibleRuntimes"] == [{"Ref": "PythonRuntime"}]
 
@@ -351,10 +364,14 @@ def test_every_function_has_our_code_and_what_it_imports() -> None:
         assert len(properties["Layers"]) <= 5, name
 
 
-@pytest.mark.parametrize("layer", ["core", "libraries", "tracing", "stores", "analysis", "export", "drawing"])
-def test_layers_hold_what_the_tests_ran_with(layer: str) -> None:
+LAYERS = ("core", "libraries", "tracing", "stores", "analysis", "export", "drawing")
+LOCKS = (*(f"{name}/requirements.txt" for name in LAYERS), "applications/video.txt", "applications/learning.txt")
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_layers_hold_what_the_tests_ran_with(lock: str) -> None:
     """Otherwise the suite proves something about other versions than those that are deployed."""
-    lines = (ROOT / "layers" / layer / "requirements.txt").read_text().splitlines()
+    lines = (ROOT / "layers" / lock).read_text().splitlines()
     for line in lines:
         if line.startswith(("#", "    --hash=")) or not line.strip():
             continue

@@ -39,3 +39,8 @@ def module_path(code: str, layers: Iterable[Path]) -> str:
     roots = [layer / "python" for layer in reversed(list(layers))]
     paths = [path for root in roots for path in (*sorted(root.glob("lib/python3*/site-packages")), root)]
     return os.pathsep.join([code, *map(str, paths)])
+
+
+def library_path(layers: Iterable[Path]) -> str:
+    """Return LD_LIBRARY_PATH for a function: what Lambda has in /opt/lib, from the last layer to the first."""
+    return os.pathsep.join(str(layer / "lib") for layer in reversed(list(layers)) if (layer / "lib").is_dir())

@@ -72,12 +72,14 @@ class Sandboxes:
         """Tell that there is nothing to miss: no Docker is needed."""
         return True
 
-    def module_path(self, function_version: Any) -> str:  # noqa: ANN401 -- LocalStack's
-        """Return PYTHONPATH for a function."""
+    def search_paths(self, function_version: Any) -> dict[str, str]:  # noqa: ANN401 -- LocalStack's
+        """Return where a function's modules and libraries are found."""
         config = function_version.config
         layers = [self._layer_folder(layer.code) for layer in config.layers]
-        path: str = self.shared.module_path(str(config.code.get_unzipped_code_location()), layers)
-        return path
+        return {
+            "PYTHONPATH": self.shared.module_path(str(config.code.get_unzipped_code_location()), layers),
+            "LD_LIBRARY_PATH": self.shared.library_path(layers),
+        }
 
     def _layer_folder(self, code: Any) -> Path:  # noqa: ANN401 -- LocalStack's
         if code.id not in self._layer_folders:
@@ -123,7 +125,7 @@ class Sandbox:
             **given,
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{self._config.runtime}",
             "LAMBDA_TASK_ROOT": code,
-            "PYTHONPATH": self._sandboxes.module_path(self.function_version),
+            **self._sandboxes.search_paths(self.function_version),
             "PYTHONUNBUFFERED": "1",
         }
         if error := self._start_process():

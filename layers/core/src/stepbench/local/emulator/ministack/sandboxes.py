@@ -113,6 +113,7 @@ def sandbox_environment(service: Any, shared: Any) -> Callable[[Json, str, int],
             return made
         function = config.get("FunctionName", "")
         own = service._runtime_env_vars(config)  # noqa: SLF001
+        layers = layer_folders(service, config)
         return {
             **base,
             **{name: value for name, value in made.items() if name in GIVEN and value},
@@ -123,7 +124,8 @@ def sandbox_environment(service: Any, shared: Any) -> Callable[[Json, str, int],
             "AWS_EXECUTION_ENV": f"AWS_Lambda_{config['Runtime']}",
             "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
             "AWS_XRAY_DAEMON_ADDRESS": "127.0.0.1:2000",
-            "PYTHONPATH": shared.module_path(code_dir, layer_folders(service, config)),
+            "PYTHONPATH": shared.module_path(code_dir, layers),
+            "LD_LIBRARY_PATH": shared.library_path(layers),
             "PYTHONUNBUFFERED": "1",
         }
 
