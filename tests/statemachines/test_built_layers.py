@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from tests.samples.templates import ROOT, load_template
 
@@ -130,7 +131,7 @@ def test_a_layer_brings_every_library_that_lambda_has_not(artefacts: Path, layer
 def _needed_libraries(path: Path) -> list[str]:
     with path.open("rb") as file:
         section = ELFFile(file).get_section_by_name(".dynamic")
-        return [tag.needed for tag in section.iter_tags("DT_NEEDED")] if section else []
+        return [tag.needed for tag in section.iter_tags("DT_NEEDED")] if isinstance(section, DynamicSection) else []  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -112,9 +113,14 @@ def find_maker(name: str) -> MakerFunction:
 
 
 def preload(application: str) -> None:
-    """Import what the application's tasks need: in the init phase, as a function of its own would."""
-    for library in getattr(_application(application), "LIBRARIES", ()):
-        import_module(library)
+    """
+    Import what the application's tasks need: in the init phase, as a function of its own would.
+
+    What cannot be imported is left to the first task, whose row tells it; a sandbox that does not start has none.
+    """
+    with suppress(ImportError, OSError):
+        for library in getattr(_application(application), "LIBRARIES", ()):
+            import_module(library)
 
 
 def deferred(reference: str) -> TaskFunction:

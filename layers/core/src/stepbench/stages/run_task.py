@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from stepbench.clock import SystemClock
 from stepbench.contracts.dataflow_rows import RunTaskOutput
 from stepbench.dataflow import runner
+from stepbench.dataflow.application import preload
 from stepbench.dataflow.sandbox import Sandbox
 from stepbench.errors import RecordsUnavailableError, TaskFailedError, TrialCancelledError
 from stepbench.records.storage import layout
@@ -55,7 +56,9 @@ class TaskSandbox:
 
 
 def open_task_sandbox(environ: Mapping[str, str], imported_ns: int) -> TaskSandbox:
-    """Open a sandbox whose handler was loaded at `imported_ns`."""
+    """Open a sandbox whose handler was loaded at `imported_ns`, with the libraries of its application, if it has one."""
+    if application := environ.get("APPLICATION"):
+        preload(application)
     place, flags = open_task_place(environ), open_table(environ, LOOK_PATIENCE)
     return TaskSandbox(Sandbox(environ, imported_ns), place, flags)
 
