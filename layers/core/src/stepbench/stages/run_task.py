@@ -56,7 +56,7 @@ class TaskSandbox:
 
 
 def open_task_sandbox(environ: Mapping[str, str], imported_ns: int) -> TaskSandbox:
-    """Open a sandbox whose handler was loaded at `imported_ns`, with the libraries of its application, if it has one."""
+    """Open a sandbox whose handler was loaded at `imported_ns`, and import the libraries of its application, if any."""
     if application := environ.get("APPLICATION"):
         preload(application)
     place, flags = open_task_place(environ), open_table(environ, LOOK_PATIENCE)
