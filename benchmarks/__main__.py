@@ -132,6 +132,7 @@ NAMES = (
     "records",
     "receiver",
     "transfer",
+    "blobs",
     "analysis",
     "overhead",
     "ycsb",

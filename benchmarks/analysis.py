@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import command
-from benchmarks.building import polars_python
+from benchmarks.building import peers_python
 from benchmarks.command import ROOT, Found, run_program
 from benchmarks.machine import calmest
 from benchmarks.result import Case, Figure, Goal, Measure, figures_of
@@ -42,7 +42,7 @@ _AGREE = ("offered", "ok", "received", "duplicates")
 
 def measure(asked: argparse.Namespace) -> Found:
     """Measure all rounds."""
-    events, polars = asked.events or (QUICK_EVENTS if asked.quick else EVENTS), polars_python()
+    events, polars = asked.events or (QUICK_EVENTS if asked.quick else EVENTS), peers_python()
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory) / "trial"
         made = _run([sys.executable, "-m", "benchmarks.trial_files", folder, str(events)])

@@ -79,11 +79,11 @@ def versity_gateway(tools: Path) -> Path:
     return _from_proxy(f"versitygw-{VERSITY_VERSION}", VERSITY_MODULE, VERSITY_VERSION, "cmd/versitygw", tools)
 
 
-def polars_python() -> Path:
-    """Return a Python that has polars, and nothing of ours."""
+def peers_python() -> Path:
+    """Return a Python that has the libraries of `requirements/bench.txt`, and nothing of ours."""
     python = ROOT / ".stepbench" / "venvs" / "bench" / "bin" / "python"
     if not python.exists():
-        message = "polars is not installed: make .stepbench/venvs/bench/.ready"
+        message = "peers' libraries are not installed: make .stepbench/venvs/bench/.ready"
         raise MissingComparatorError(message)
     return python
 

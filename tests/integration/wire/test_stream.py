@@ -11,7 +11,8 @@ import pytest
 from stepbench.wire.cql.stream import CqlStream, StartedRow
 from stepbench.wire.http1.stream import HttpStream
 from stepbench.wire.resp.stream import RespStream
-from stepbench.wire.stream import ByteStream, StreamEndedError, StreamPool
+from stepbench.wire.stream import ByteStream, StreamEndedError
+from stepbench.wire.stream_pool import StreamPool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

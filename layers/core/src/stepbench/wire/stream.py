@@ -12,14 +12,13 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 from stepbench.model.errors import CONNECTION_CLOSED, TIMEOUT
 from stepbench.wire.socket import loss_reason
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import Iterator
 
     from stepbench.wire.tls import TlsSession
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 STALL_S = 10.0
 """By default: so long a peer may neither take nor send a byte."""
-IDLE_S = 10.0
-"""What has rested longer may be dead without a sign: a frozen sandbox answers nothing, and balancers forget."""
 _HEAD_BYTES = 4_096
 """What is asked for at a time while an answer's head is awaited; some of it may be the payload's begin."""
 _AT_ONCE_BYTES = 2**20
@@ -77,8 +74,9 @@ class ByteStream:
         self._loop = asyncio.get_running_loop()
         self._waiting: asyncio.Future[str] | None = None
         self._scratch = memoryview(bytearray(_SECURE_BYTES if tls else 0))
-        self._awaited_bytes = 1
+        self._least_bytes = 1
         self._unbroken_bytes = 0
+        self._has_just_sent = self._awaits_bytes = self._is_watched = False
 
     async def send(self, *pieces: Piece, attentive: bool = False) -> bool:
         """
@@ -93,12 +91,28 @@ class ByteStream:
         """
         for views in self._batches(pieces):
             while views:
-                if not await self._send_some(views, attentive=attentive):
-                    return False
+                if not self.is_open:
+                    raise self.end(CONNECTION_CLOSED)
+                try:
+                    self._note_sent(views, self._socket.sendmsg(views))
+                except BlockingIOError:
+                    if attentive and self._take_in():
+                        return False
+                    await self._wait(to_send=True, to_receive=attentive)
+                except OSError as error:
+                    if attentive and self._take_in():
+                        return False
+                    raise self.end(loss_reason(error)) from error
+                if self._unbroken_bytes >= _TURN_BYTES:
+                    await self._give_turn()
+        self._has_just_sent = self._tls is None  # which may hold what is next; the kernel cannot tell
         return True
 
     async def receive(self) -> None:
         """Wait for more, and add it to `received`."""
+        if self._has_just_sent:  # to look would nearly always be in vain
+            self._has_just_sent = False
+            await self._wait()
         while not self._take_in():
             await self._wait()
 
@@ -117,11 +131,12 @@ class ByteStream:
             while at < len(view):
                 count = self._receive_into(view[at:])
                 at += count
-                if count:
-                    await self._give_turn(count)
-                else:
+                self._unbroken_bytes += count
+                if not count:
                     self._await_bytes(len(view) - at)
                     await self._wait()
+                elif self._unbroken_bytes >= _TURN_BYTES:
+                    await self._give_turn()
         finally:
             self._await_bytes(1)
 
@@ -165,28 +180,14 @@ class ByteStream:
                     batch = []
         yield batch
 
-    async def _send_some(self, views: list[memoryview], *, attentive: bool) -> bool:
-        """Hand over what the kernel takes now, and remove it from the list; False: the peer has spoken instead."""
-        if not self.is_open:
-            raise self.end(CONNECTION_CLOSED)
-        try:
-            count = self._socket.sendmsg(views)
-        except BlockingIOError:
-            if attentive and self._take_in():
-                return False
-            await self._wait(to_send=True, to_receive=attentive)
-            return True
-        except OSError as error:
-            if attentive and self._take_in():
-                return False
-            raise self.end(loss_reason(error)) from error
+    def _note_sent(self, views: list[memoryview], count: int) -> None:
+        """Remove so many bytes from the list, of which the kernel has taken them."""
         self.has_sent = True
-        await self._give_turn(count)
+        self._unbroken_bytes += count
         while views and count >= len(views[0]):
             count -= len(views.pop(0))
         if count:
             views[0] = views[0][count:]
-        return True
 
     def _take_in(self) -> bool:
         """Add to `received` what is there now; return whether anything was."""
@@ -220,45 +221,36 @@ class ByteStream:
 
     def _receive_into(self, view: memoryview) -> int:
         """Put what is there now into the memory, from its begin; return how many bytes, 0 for none."""
+        tls = self._tls
         try:
-            if self._tls is None:
+            if tls is None:
                 count = self._socket.recv_into(view[:_AT_ONCE_BYTES])
-            elif held := self._tls.decrypt_into(view):
+            elif held := tls.decrypt_into(view):
                 return held
             else:
                 count = self._socket.recv_into(self._scratch)
+                held = tls.decrypt_into(view, self._scratch[:count])
         except BlockingIOError:
             return 0
         except OSError as error:
             raise self.end(loss_reason(error)) from error
-        if not count:
+        if not count or (tls is not None and tls.is_over and not held):
             raise self.end(CONNECTION_CLOSED)
-        return count if self._tls is None else self._decrypt_into(self._tls, self._scratch[:count], view)
-
-    def _decrypt_into(self, tls: TlsSession, data: memoryview, view: memoryview) -> int:
-        try:
-            count = tls.decrypt_into(view, data)
-        except ssl.SSLError as error:
-            raise self.end(loss_reason(error)) from error
-        if tls.is_over and not count:
-            raise self.end(CONNECTION_CLOSED)
-        return count
+        return count if tls is None else held
 
     def _await_bytes(self, count: int) -> None:
         """Have the kernel wake us when so many bytes are there, or as many as are worth it; or the connection ends."""
         if self._tls is not None:
             count = max(1, min(count - _RECORD_SLACK_BYTES, _SECURE_BYTES))
         count = min(count, _WOKEN_BYTES)
-        if count != self._awaited_bytes and self.is_open:
-            self._awaited_bytes = count
+        if count != self._least_bytes and self.is_open:
+            self._least_bytes = count
             with contextlib.suppress(OSError):  # it saves wake-ups, and no more
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
 
-    async def _give_turn(self, count: int) -> None:
-        self._unbroken_bytes += count
-        if self._unbroken_bytes >= _TURN_BYTES:
-            self._unbroken_bytes = 0
-            await asyncio.sleep(0)
+    async def _give_turn(self) -> None:
+        self._unbroken_bytes = 0
+        await asyncio.sleep(0)
 
     async def _wait(self, *, to_send: bool = False, to_receive: bool = True) -> None:
         """Wait until the kernel has something for us, or takes something, or the time is up."""
@@ -266,78 +258,36 @@ class ByteStream:
             raise self.end(CONNECTION_CLOSED)
         self._unbroken_bytes = 0
         waiting = self._waiting = self._loop.create_future()
-        fileno = self._socket.fileno()
-        if to_receive:
-            self._loop.add_reader(fileno, _wake, waiting, "")
+        self._awaits_bytes = to_receive
+        if to_receive and not self._is_watched:
+            self._loop.add_reader(self._socket.fileno(), self._note_readable)
+            self._is_watched = True
         if to_send:
-            self._loop.add_writer(fileno, _wake, waiting, "")
+            self._loop.add_writer(self._socket.fileno(), _wake, waiting, "")
         timer = self._loop.call_later(self._stall_s, _wake, waiting, TIMEOUT)
         try:
             reason = await waiting
         finally:
-            self._waiting = None
+            self._waiting, self._awaits_bytes = None, False
             timer.cancel()
-            if self.is_open:
-                self._loop.remove_reader(fileno)
-                self._loop.remove_writer(fileno)
+            if to_send and self.is_open:
+                self._loop.remove_writer(self._socket.fileno())
         if reason:
             raise self.end(reason)
+
+    def _note_readable(self) -> None:
+        """
+        Wake whoever waits for it; where nobody does, be told no more until somebody will.
+
+        The loop goes on watching from one wait to the next: to begin and to end that are ten system calls of uvloop's.
+        """
+        if self._waiting is not None and self._awaits_bytes:
+            _wake(self._waiting, "")
+        else:
+            self._loop.remove_reader(self._socket.fileno())
+            self._is_watched = False
 
 
 def _wake(waiting: asyncio.Future[str], reason: str) -> None:
     if not waiting.done():
         waiting.set_result(reason)
-
-
-KeyT = TypeVar("KeyT")
-StreamT = TypeVar("StreamT", bound=ByteStream)
-
-
-class StreamPool(Generic[KeyT, StreamT]):
-    """
-    Streams that wait for their next use, by where they lead; as many are made as are in use at a time.
-
-    Args:
-        connect: makes one, within a time of its own.
-    """
-
-    def __init__(self, connect: Callable[[KeyT], Awaitable[StreamT]]) -> None:
-        self._connect = connect
-        self._idle: dict[KeyT, list[tuple[StreamT, float]]] = {}
-        self._in_use: set[StreamT] = set()
-
-    @asynccontextmanager
-    async def use(self, key: KeyT) -> AsyncIterator[StreamT]:
-        """
-        Yield a stream for the block; if that raises, it is closed.
-
-        Raises:
-            Exception: as `connect`.
-        """
-        stream = self._find_idle(key) or await self._connect(key)
-        stream.has_sent = False
-        self._in_use.add(stream)
-        try:
-            yield stream
-        except BaseException:
-            stream.close()
-            raise
-        finally:
-            self._in_use.discard(stream)
-            if stream.is_open:
-                self._idle.setdefault(key, []).append((stream, asyncio.get_running_loop().time()))
-
-    def close(self) -> None:
-        """End all of them, those in use, too."""
-        for stream in [*self._in_use, *(stream for idle in self._idle.values() for stream, _ in idle)]:
-            stream.close()
-        self._idle.clear()
-
-    def _find_idle(self, key: KeyT) -> StreamT | None:
-        now_s, idle = asyncio.get_running_loop().time(), self._idle.get(key, [])
-        while idle:
-            stream, since_s = idle.pop()
-            if now_s - since_s <= IDLE_S and stream.is_usable():
-                return stream
-            stream.close()
-        return None

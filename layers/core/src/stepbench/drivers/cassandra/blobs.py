@@ -25,7 +25,8 @@ from stepbench.model.result import Outcome
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.answers import prepared_id, refusal, rows
 from stepbench.wire.cql.stream import CqlStream
-from stepbench.wire.stream import StreamEndedError, StreamPool
+from stepbench.wire.stream import StreamEndedError
+from stepbench.wire.stream_pool import StreamPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

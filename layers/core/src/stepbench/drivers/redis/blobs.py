@@ -20,7 +20,7 @@ from stepbench.model.result import Outcome
 from stepbench.wire.resp.connection import RespAnswer
 from stepbench.wire.resp.stream import RespStream
 from stepbench.wire.resp.values import ErrorReply
-from stepbench.wire.stream import StreamPool
+from stepbench.wire.stream_pool import StreamPool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -26,7 +26,7 @@ from stepbench.wire.http1.connection import HttpExchange
 from stepbench.wire.http1.pool import PoolLimits, parse_address
 from stepbench.wire.http1.sigv4 import UNSIGNED_PAYLOAD, Form, Signer, s3_path
 from stepbench.wire.http1.stream import HttpStream
-from stepbench.wire.stream import StreamPool
+from stepbench.wire.stream_pool import StreamPool
 
 if TYPE_CHECKING:
     import ssl
