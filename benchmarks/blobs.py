@@ -23,7 +23,7 @@ from benchmarks import building, command, machine, rounds
 from benchmarks.result import Case, Goal, Measure, figures_of
 from benchmarks.transfer import BUCKET, KEYS, gateway
 
-from stepbench.local.stores.cassandra import start_cassandra
+from stepbench.local.stores.cassandra.node import start_cassandra
 from stepbench.local.stores.valkey import start_valkey
 
 if TYPE_CHECKING:
