@@ -2,6 +2,11 @@
 # Everything is installed below this directory (.venv, .stepbench); Chromium and Node.js, for the tests only, by apt
 # where this user may.
 
+# Set-up waits for downloads more than it computes.
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += --jobs=4
+endif
+
 # Modules are compiled once, and not by each of a run's processes (four times as long until a command begins).
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -13,8 +18,10 @@ UV := $(TOOLS)/uv/bin/uv
 INSTALL := $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(UV) pip install --quiet --require-hashes --only-binary :all:
 
 # More than half of the suite's time is waiting for state machines; more than three environments at once would keep runs
-# waiting for a core. What stays together: see tests/conftest.py.
-PARALLEL := --numprocesses=3 --dist=loadscope --no-loadscope-reorder
+# waiting for a core. The suite has two, and two processes that compute meanwhile: see tests/conftest.py.
+DEALT := --dist=loadscope --no-loadscope-reorder
+PARALLEL := --numprocesses=3 $(DEALT)
+SUITE := --numprocesses=4 $(DEALT)
 
 # What emulators can be asked: of any the smallest plans, of ours a rehearsal and a deletion, and of LocalStack what `make test` asks MiniStack.
 SUITE_OF_ANY := tests/emulators/test_whole_runs.py
@@ -38,11 +45,11 @@ rehearse: setup ## Deploy to your AWS account, run small plans, judge, delete: S
 	  $(if $(YES),--yes) $(PARAMETERS:%=--parameter "%") $(if $(EMULATOR),--emulator "$(EMULATOR)") \
 	  $(if $(COSTS),--costs "$(COSTS)") $(if $(DELETE),--delete "$(DELETE)")
 
-test: setup setup-test ## Set up, then the whole suite, three modules at a time
-	$(VENV)/bin/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
+test: setup setup-test ## Set up, then the whole suite, four modules at a time
+	$(VENV)/bin/python -m pytest $(SUITE) $(PYTEST_ARGS)
 
 coverage: setup setup-test ## The same, with the lines that no test ran (takes longer)
-	$(VENV)/bin/python -m pytest $(PARALLEL) --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest $(SUITE) --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 test-faults: setup setup-test ## Set up, then the fault tour (25 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
 	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL)) \
@@ -101,7 +108,10 @@ charts: $(TOOLS)/lambda/.ready # whose Python has pip
 
 setup-cassandra: .stepbench/cassandra/.ready ## Java, Maven and Cassandra's jars; the first run of a plan with Cassandra does it, too
 
-setup-test: $(VENV)/.dev node_modules/.ready setup-cassandra ## Everything that the suite needs on top
+setup-test: $(VENV)/.dev $(VENV)/.compiled node_modules/.ready setup-cassandra packages ## Everything that the suite needs on top
+
+.PHONY: packages
+packages:
 	.ci/system-packages chromium nodejs redis-server
 
 $(UV):
@@ -118,6 +128,11 @@ $(VENV)/.run: requirements/run.txt pyproject.toml | $(UV)
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 	$(INSTALL) --python $(VENV) -r requirements/dev.txt
+	@touch $@
+
+# While the rest is downloaded; each of the suite's processes would compile all of them.
+$(VENV)/.compiled: $(VENV)/.dev
+	-$(VENV)/bin/python -m pytest --collect-only --quiet >/dev/null
 	@touch $@
 
 $(TOOLS)/%/.ready: requirements/%.txt | $(UV)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import signal
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import boto3
+import botocore.session
 import hypothesis
 import pytest
 from tests.leftovers import end_leftovers
@@ -19,6 +21,7 @@ from xdist.scheduler import LoadScopeScheduling
 from stepbench.local.emulator.server import emulator_name, start_emulator
 from stepbench.local.paths import Paths
 from stepbench.local.processes import LocalStore, terminate
+from stepbench.local.stack import local_client
 from stepbench.local.stores.etcd import start_etcd
 from stepbench.local.stores.postgresql import start_postgresql
 from stepbench.local.stores.postgresql_server import discard_postgresql
@@ -37,10 +40,17 @@ pytest.register_assert_rewrite("stepbench.testing.contracts", "tests.samples.est
 hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
 
+# Each session of boto3 would read its services' descriptions anew: half a second of a core for a test that opens one.
+botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+
 ROOT = Path(__file__).parent.parent
 FAULTS = "tests/faults/"
 ONE_PROCESS = "tests/integration/drivers/cassandra/"
 """Its modules share a server that takes 900 MB, and some 20 s to start."""
+WHOLE_SYSTEM = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/end_to_end").glob("test_*.py"))
+ENVIRONMENTS = 2
+FOLDERS = ("end_to_end", "integration", "statemachines", "browser", "unit")
+"""In this order several processes begin them: first what waits longest, last what is small enough to end together."""
 RUN_FOLDER = pytest.StashKey[Path]()
 
 
@@ -48,14 +58,17 @@ class _Modules(LoadScopeScheduling):  # type: ignore[misc]  # untyped
     """
     With several processes, a module stays in one, so that its servers are started once.
 
-    Cases of the fault tour are dealt out one by one. Each process that meets a module or case of the whole system has
-    an environment of its own for all of them.
+    Modules of the whole system stay together in as many processes as there are to be environments, every second one in
+    the same: they wait most of the time, and meanwhile the other processes have what computes. Cases of the fault tour
+    are dealt out one by one; each process that meets one has an environment of its own for all of them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
         if module.startswith(ONE_PROCESS):
             return ONE_PROCESS
+        if module in WHOLE_SYSTEM:
+            return f"environment {WHOLE_SYSTEM.index(module) % ENVIRONMENTS}"
         return nodeid if module.startswith(FAULTS) else module
 
 
@@ -64,6 +77,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.stash[RUN_FOLDER] = give_folder()
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without looking for garbage: a third of the time, in each process, and nothing of it is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
@@ -83,6 +106,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _Module
     return _Modules(config, log)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put tests into the order of `FOLDERS`, where several processes share them."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: FOLDERS.index(folder) if (folder := item.nodeid.split("/")[1]) in FOLDERS else -1)
+
+
 @pytest.fixture(scope="session")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the endpoint of an AWS emulator for this session: the one that STEPBENCH_EMULATOR names, or MiniStack."""
@@ -91,8 +121,19 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     terminate(started.pids)
 
 
+@pytest.fixture(scope="session")
+def administrators(emulator: str) -> Iterator[tuple[Any, Any]]:
+    """Return clients of DynamoDB and S3 that make what `services` are given."""
+    clients = local_client("dynamodb", emulator), local_client("s3", emulator)
+    yield clients
+    for each in clients:
+        each.close()
+
+
 @pytest.fixture
-def services(emulator: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Services:
+def services(
+    emulator: str, administrators: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Services:
     """Return services on the emulator, with a results table, a results bucket and a versioned target bucket."""
     for name, value in {
         "AWS_ENDPOINT_URL": emulator,
@@ -103,9 +144,9 @@ def services(emulator: str, monkeypatch: pytest.MonkeyPatch, request: pytest.Fix
     }.items():
         monkeypatch.setenv(name, value)
     unique = f"t{abs(hash(request.node.nodeid)) % 10**10}-{time.time_ns() % 10**9}"
-    boto3.client("dynamodb").create_table(TableName=f"{unique}-results", **RESULTS_TABLE)
-    boto3.client("dynamodb").create_table(TableName=f"{unique}-runs", **RUNS_TABLE)
-    s3 = boto3.client("s3")
+    dynamodb, s3 = administrators
+    dynamodb.create_table(TableName=f"{unique}-results", **RESULTS_TABLE)
+    dynamodb.create_table(TableName=f"{unique}-runs", **RUNS_TABLE)
     for bucket in (f"{unique}-results", f"{unique}-target"):
         s3.create_bucket(Bucket=bucket)
     s3.put_bucket_versioning(Bucket=f"{unique}-target", VersioningConfiguration={"Status": "Enabled"})

@@ -8,13 +8,15 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.end_to_end.api_client import ApiClient
-from tests.end_to_end.deployment import Deployment, plan, wait_for
+from tests.end_to_end import deployment as deployed
+from tests.end_to_end.api_client import EVERY_S, ApiClient
+from tests.end_to_end.deployment import Deployment, plan
 
 from stepbench.contracts.result import RunSummary
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
 RUN_LIMIT_S = 240
+wait_for = partial(deployed.wait_for, every_s=EVERY_S)
 
 
 def state_of(api: ApiClient, run_id: str) -> str:

@@ -92,7 +92,6 @@ def test_writers_whose_function_times_out_each_time_are_named_with_the_error(dep
     (missing,) = (caveat["text"] for caveat in finished.trial["caveats"] if caveat["kind"] == "missing_writer")
     assert "writer 0 in slice 0 of unloaded (Sandbox.Timedout: Task timed out after 2.00 seconds" in missing
     assert deployment.settled_inventory(before) == before
-    assert deployment.run(plan("after-time-out", "etcd")).trial["accounting"]["lost"] == 0
 
 
 def test_what_happened_while_both_watchers_were_dead_is_in_no_latency(deployment: Deployment) -> None:

@@ -5,7 +5,7 @@ import re
 import subprocess
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -23,7 +23,7 @@ from stepbench.records.formats.t4_items import parse_item
 from stepbench.records.storage.run_store import read_t4_lines
 
 if TYPE_CHECKING:
-    from tests.end_to_end.deployment import Deployment
+    from numpy.typing import NDArray
 
 pytestmark = pytest.mark.end_to_end
 
@@ -32,8 +32,9 @@ STORES = ("s3", "dynamodb", "postgresql", "etcd")
 
 @pytest.fixture(scope="module")
 def finished(deployment: Deployment) -> Finished:
-    """Run the main job, small: all four stores through both machines."""
-    return deployment.run(plan("four", *STORES))
+    """Run the main job, small: all four stores through both machines; receivers print what they store, too."""
+    asked = plan("four", *STORES)
+    return deployment.run({**asked, "trials": [{**trial, "log_t4": "all"} for trial in asked["trials"]]})
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +111,22 @@ def test_every_number_that_is_shown_is_what_the_records_say(deployment: Deployme
     assert int(compared["text"]) == 6 * len(STORES)
 
 
+@pytest.mark.parametrize("index", range(len(STORES)), ids=STORES)
+def test_arrivals_come_by_the_log_as_well_and_agree(deployment: Deployment, finished: Finished, index: int) -> None:
+    """What a receiver and a watcher print comes through CloudWatch Logs, and is what they stored, byte by byte."""
+    caveats = finished.summary["trials"][index]["caveats"]
+    assert [each["kind"] for each in caveats if each["kind"] == "log_disagreement"] == []
+    run_id = str(finished.summary["run_id"])
+    ref = TrialRef(run_id=run_id, trial=index, tag=trial_tag(run_id, index))
+    lines, damaged = read_t4_lines(ref, deployment.stack.runs)
+    items = [item for item in map(parse_item, deployment.stack.table.t4_items(ref.tag)) if item.entries.size]
+    assert damaged == ()
+    assert {(line.request_id, line.entries) for line in lines} == {
+        (item.request_id, item.entries.tobytes()) for item in items
+    }
+    assert sum(item.entries.size for item in items) >= 80
+
+
 def test_functions_ran_with_nothing_but_what_the_layers_hold() -> None:
     """An import that is not packaged passes in the project's environment and fails on AWS."""
     python = ROOT / ".stepbench/venvs/lambda/bin/python"
@@ -133,68 +150,57 @@ def test_nothing_is_left_in_the_account_after_a_run(deployment: Deployment, fini
 RATE_PER_S = 50
 
 
-def test_a_phase_ends_when_it_is_sure_and_the_report_says_why(deployment: Deployment) -> None:
+@pytest.fixture(scope="module")
+def ended(deployment: Deployment) -> Finished:
+    """Run a phase that ends when it is sure, and one that follows its warm-up without a gap, as trials of one run."""
+    load = [{"rate_per_s": RATE_PER_S, "duration_s": 5}]
+    until = {"metric": "p50", "relative_width": 2, "max_events": 100 * RATE_PER_S}
+    gapless = [
+        {"name": "warm-up", "measured": False, "load": load},
+        {"name": "step", "gapless": True, "load": [*load, {"rate_per_s": 2 * RATE_PER_S, "duration_s": 5}]},
+    ]
+    common = {"target": {"store": "etcd"}, "writers": 2, "drain_limit_s": 10}
+    phases = ([{"name": "steady", "load": load, "until": until}], gapless)
+    finished = deployment.run({"name": "ends", "trials": [{**common, "phases": each} for each in phases]})
+    assert finished.code == 0, finished.stderr
+    return finished
+
+
+def _t0_ns(deployment: Deployment, finished: Finished, trial: int) -> NDArray[np.int64]:
+    records = pq.read_table(deployment.folder(finished) / f"trials/{trial:04d}/records.parquet")
+    t0_ns: NDArray[np.int64] = records["t0_ns"].to_numpy()
+    return t0_ns
+
+
+def test_a_phase_ends_when_it_is_sure_and_the_report_says_why(deployment: Deployment, ended: Finished) -> None:
     """
     Both branches of the state machine are taken; there is no gap before the end, balanced accounting.
 
     On a busy machine a writer that begins late leaves events unsent; one that sees the end late sends some beyond it.
     """
-    until = {"metric": "p50", "relative_width": 2, "max_events": 100 * RATE_PER_S}
-    phase = {"name": "steady", "load": [{"rate_per_s": RATE_PER_S, "duration_s": 5}], "until": until}
-    trial: dict[str, Any] = {"target": {"store": "etcd"}, "phases": [phase], "writers": 2, "drain_limit_s": 10}
-    finished = deployment.run({"name": "until", "trials": [trial]})
-    assert finished.code == 0, finished.stderr
-    (stopped,) = finished.trial["stopped"]
-    (window,) = finished.trial["windows"]
-    accounting = finished.trial["accounting"]
+    trial = ended.summary["trials"][0]
+    (stopped,), (window,), accounting = trial["stopped"], trial["windows"], trial["accounting"]
     assert (stopped["reason"], stopped["metric"]) == ("sure", "p50")
     assert stopped["stopped_at_s"] < 100
     assert accounting["offered"] == accounting["ok"] + accounting["unsent"] < 100 * RATE_PER_S, accounting
     assert window["n"] <= accounting["ok"] == accounting["received"], accounting
-    run = deployment.folder(finished)
-    t0_ns = pq.read_table(next(run.rglob("records.parquet")))["t0_ns"].to_numpy()
+    t0_ns = _t0_ns(deployment, ended, 0)
     assert t0_ns.size == accounting["offered"]
     due_ns = t0_ns[t0_ns < t0_ns[0] + stopped["stopped_at_s"] * 1e9]
     assert due_ns.size == pytest.approx(stopped["stopped_at_s"] * RATE_PER_S, abs=1)
     assert (np.diff(due_ns) == 10**9 // RATE_PER_S).all()
-    assert stopped["text"] in (run / "report.html").read_text()
+    assert stopped["text"] in (deployment.folder(ended) / "report.html").read_text()
 
 
-def test_what_is_measured_follows_its_warm_up_without_a_gap(deployment: Deployment) -> None:
+def test_what_is_measured_follows_its_warm_up_without_a_gap(deployment: Deployment, ended: Finished) -> None:
     """One Map offers both phases, which are accounted for apart; the state machine passes over the second's turn."""
-    load = [{"rate_per_s": RATE_PER_S, "duration_s": 5}]
-    phases = [
-        {"name": "warm-up", "measured": False, "load": load},
-        {"name": "step", "gapless": True, "load": [*load, {"rate_per_s": 2 * RATE_PER_S, "duration_s": 5}]},
-    ]
-    trial: dict[str, Any] = {"target": {"store": "etcd"}, "phases": phases, "writers": 2, "drain_limit_s": 10}
-    finished = deployment.run({"name": "gapless", "trials": [trial]})
-    assert finished.code == 0, finished.stderr
-    warm_up, accounting = finished.trial["warm_up"], finished.trial["accounting"]
+    trial = ended.summary["trials"][1]
+    both = warm_up, accounting = trial["warm_up"], trial["accounting"]
     assert (warm_up["offered"], accounting["offered"]) == (5 * RATE_PER_S, 15 * RATE_PER_S)
-    assert [each["ok"] + each["unsent"] for each in (warm_up, accounting)] == [5 * RATE_PER_S, 15 * RATE_PER_S]
-    assert [each["ok"] for each in (warm_up, accounting)] == [each["received"] for each in (warm_up, accounting)]
-    t0_ns = pq.read_table(next(deployment.folder(finished).rglob("records.parquet")))["t0_ns"].to_numpy()
+    assert [each["ok"] + each["unsent"] for each in both] == [5 * RATE_PER_S, 15 * RATE_PER_S]
+    assert [each["ok"] for each in both] == [each["received"] for each in both]
+    t0_ns = _t0_ns(deployment, ended, 1)
     assert set(np.diff(t0_ns[: 10 * RATE_PER_S]).tolist()) == {10**9 // RATE_PER_S}
-
-
-@pytest.mark.parametrize("store", ["s3", "etcd"])
-def test_arrivals_come_by_the_log_as_well_and_agree(deployment: Deployment, store: str) -> None:
-    """What a receiver and a watcher print comes through CloudWatch Logs, and is what they stored, byte by byte."""
-    asked: dict[str, Any] = plan(f"log-{store}", store)
-    asked["trials"][0]["log_t4"] = "all"
-    finished = deployment.run(asked)
-    assert finished.code == 0, finished.stderr
-    assert [each["kind"] for each in finished.trial["caveats"] if each["kind"] == "log_disagreement"] == []
-    run_id = str(finished.summary["run_id"])
-    ref = TrialRef(run_id=run_id, trial=0, tag=trial_tag(run_id, 0))
-    lines, damaged = read_t4_lines(ref, deployment.stack.runs)
-    items = [item for item in map(parse_item, deployment.stack.table.t4_items(ref.tag)) if item.entries.size]
-    assert damaged == ()
-    assert {(line.request_id, line.entries) for line in lines} == {
-        (item.request_id, item.entries.tobytes()) for item in items
-    }
-    assert sum(item.entries.size for item in items) >= 80
 
 
 @pytest.mark.emulator

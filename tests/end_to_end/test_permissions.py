@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.end_to_end.api_client import ApiClient
+from tests.end_to_end.api_client import EVERY_S, ApiClient
 from tests.end_to_end.deployment import (
     MEASURED_ATTEMPT,
     ROOT,
@@ -44,7 +44,6 @@ def _load(count: int, rate_per_s: int = 20, **fields: Any) -> Json:  # noqa: ANN
 
 
 def _trials() -> list[Json]:
-    warm_up = _load(20, name="warm-up", measured=False)
     steady = _load(60, name="steady")
     units = [{"capacity": {"mode": "provisioned", "write_units": units}} for units in (50, 100)]
     scaled = _load(40, name="scaled", scale=units[1])
@@ -55,16 +54,15 @@ def _trials() -> list[Json]:
     closed = [{"name": "steady", "closed": {"clients": 2, "duration_s": 3}}]
     updates, capacity = {"operation": "update", "distinct_keys": 20}, {"store": "dynamodb", **units[0]}
     return [
-        {"name": "s3", "target": {"store": "s3"}, "record": {"operation": "delete"}, "phases": [warm_up, steady]},
-        {"name": "scaled", "target": capacity, "record": updates, "phases": [warm_up, steady, scaled], "log_t4": "all"},
-        {"name": "deleted", "target": {"store": "dynamodb"}, "record": {"operation": "delete"},
-         "phases": [warm_up, steady]},
+        {"name": "s3", "target": {"store": "s3"}, "record": {"operation": "delete"}, "phases": [steady]},
+        {"name": "scaled", "target": capacity, "record": updates, "phases": [steady, scaled], "log_t4": "all"},
+        {"name": "deleted", "target": {"store": "dynamodb"}, "record": {"operation": "delete"}, "phases": [steady]},
         {"name": "one-sandbox", "target": {"store": "dynamodb", "same_sandbox": True, "batch_size": 1},
-         "phases": [_load(8, 8, name="warm-up", measured=False), _load(16, 8, name="steady")]},
+         "phases": [_load(16, 8, name="steady")]},
         {"name": "until", "target": {"store": "etcd"},
          "phases": [{"name": "steady", "load": [{"rate_per_s": 50, "duration_s": 5}], "until": until}]},
-        {"name": "busy", "target": capacity, "phases": [warm_up, at_found], "find_rate": found},
-        {"name": "from-host", "target": {"store": "s3"}, "load_from": "host", "phases": [warm_up, steady]},
+        {"name": "busy", "target": capacity, "phases": [at_found], "find_rate": found},
+        {"name": "from-host", "target": {"store": "s3"}, "load_from": "host", "phases": [steady]},
         {"name": "files", "experiment": "transfer", "platforms": ["lambda", "fargate"], "file_sizes_mib": [1, 20],
          "choice": "each", "transfers": 2, "dataset": "permissions"},
         {**dataflow_trial(SMALL), "name": "dags", "drain_limit_s": 60,
@@ -80,12 +78,14 @@ def _use_api(deployment: Deployment) -> None:
     running, waiting = (
         api.call("POST", "/runs", {"plan": plan(f"api-{name}", "s3", measured=400)}).body["run_id"] for name in "ab"
     )
-    assert wait_for(lambda: (api.call("GET", f"/runs/{running}").body["progress"] or {}).get("sent", 0) > 0)
+    assert wait_for(
+        lambda: (api.call("GET", f"/runs/{running}").body["progress"] or {}).get("sent", 0) > 0, every_s=EVERY_S
+    )
     assert api.call("GET", f"/runs/{waiting}").body["queue"]["position"] == 1
     assert api.call("GET", "/runs").status == api.call("GET", "/runs?plan=api-a").status == 200
     for run_id in (waiting, running):
         assert api.call("DELETE", f"/runs/{run_id}").status == 202
-        assert wait_for(partial(_is_stopped, api, run_id))
+        assert wait_for(partial(_is_stopped, api, run_id), every_s=EVERY_S)
     assert api.call("GET", f"/runs/{running}/report").status == 303
     assert "permissions" in api.call("GET", "/datasets").body["datasets"]
     assert api.call("GET", "/datasets/permissions/report").status == 200

@@ -12,7 +12,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from tests.samples.templates import ROOT, load_template
 
-from stepbench.local.deploy import build, python_runtime
+from stepbench.local.deploy import build, python_runtime, sole
 from stepbench.local.paths import Paths
 from stepbench.report.figures import for_script, javascript
 
@@ -34,7 +34,8 @@ HANDLERS = sorted(path.stem for path in (ROOT / "functions").glob("*.py"))
 def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return what the embedded run deploys; it is built if it is not there, or not of these sources."""
     paths = Paths(ROOT, tmp_path_factory.mktemp("home"))
-    build(paths, python_runtime(paths))
+    with sole(paths.build, print):  # another of this run's processes may be about to deploy it
+        build(paths, python_runtime(paths))
     return paths.build / "artefacts"
 
 

@@ -104,18 +104,13 @@ def test_a_host_s_errors_are_retried_as_the_function_s_are(lab: Lab) -> None:
     assert sorted({(task["item"]["writer"], task["attempt"]) for task in tasks}) == [(0, 0), (0, 1), (1, 0)]
 
 
-def test_a_queue_that_nobody_asks_is_given_up(lab: Lab) -> None:
-    """An activity would wait for a year: its time-outs begin when it is taken."""
+def test_a_queue_that_nobody_asks_is_given_up_and_who_asks_too_late_is_refused(lab: Lab) -> None:
+    """An activity would wait for a year: its time-outs begin when it is taken. Nobody else offers the slice then."""
     ending, missing = _run(lab, "silent")
     assert ending.status == "SUCCEEDED"
     assert missing == {
         "LoadHostLostError": "no load host took the slice, or the one that did gave no sign of life for 20 s"
     }
-
-
-def test_a_token_that_was_given_up_is_refused(lab: Lab) -> None:
-    """Who took a slice too late must not offer it beside who got it next."""
-    _run(lab, "too-late")
     states, sqs = lab.aws("stepfunctions"), lab.aws("sqs")
     (message, *_) = sqs.receive_message(QueueUrl=lab.queue, WaitTimeSeconds=1)["Messages"]
     with pytest.raises(states.exceptions.TaskDoesNotExist):

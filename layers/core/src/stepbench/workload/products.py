@@ -26,6 +26,7 @@ Source:
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,8 +84,7 @@ class Products:
 
     def __init__(self, seed: int) -> None:
         self._seed = mix_bits(seed + 1)
-        rng = np.random.default_rng([seed])
-        self._descriptions = tuple(_description(rng) for _ in range(_DESCRIPTIONS))
+        self._descriptions = _descriptions(seed)
 
     def product(self, number: int, version: int = 0) -> dict[str, str]:
         """
@@ -148,6 +148,13 @@ def _later_ms(version: int, bits: int) -> int:
 def _stock(bits: int) -> dict[str, str]:
     cents = 10_000 + (bits >> 30) % 90_000
     return {"count": str(100 + (bits >> 50) % 900), "price": f"{cents // 100}.{cents % 100:02d}"}
+
+
+@lru_cache(maxsize=2)
+def _descriptions(seed: int) -> tuple[str, ...]:
+    """Return those of a seed, which take a tenth of a second, once: each slice's writer asks for them."""
+    rng = np.random.default_rng([seed])
+    return tuple(_description(rng) for _ in range(_DESCRIPTIONS))
 
 
 def _description(rng: np.random.Generator) -> str:
