@@ -9,6 +9,7 @@ import pytest
 from tests.samples.tuning import CACHED, LEVELED
 
 from stepbench.contracts.tuning import CassandraConfiguration
+from stepbench.errors import TargetUnavailableError
 from stepbench.tuning.ranges import advised, needs_restart, ranges_for
 from stepbench.tuning.search import Evaluation, pulls_of, search, successive_rejects
 
@@ -81,6 +82,32 @@ def test_a_search_keeps_to_its_budget(budget: int) -> None:
     store = Store()
     search(RANGES, store.start, budget=budget)
     assert budget - 2 <= len(store.starts) <= budget
+
+
+def test_a_configuration_with_which_the_store_fails_is_passed_over() -> None:
+    """A search takes hours: one node that does not come up must not be its end."""
+    store = Store()
+
+    def start(configuration: CassandraConfiguration) -> Evaluation:
+        if configuration.compaction == "UCS":
+            message = "it did not come up"
+            raise TargetUnavailableError(message)
+        return store.start(configuration)
+
+    found = search(RANGES, start)
+    assert found.best.compaction != "UCS"
+    assert len(found.explored) < 22
+
+
+def test_a_store_that_fails_with_all_of_them_is_told() -> None:
+    """There is nothing to choose from then."""
+
+    def start(_configuration: CassandraConfiguration) -> Evaluation:
+        message = "it did not come up"
+        raise TargetUnavailableError(message)
+
+    with pytest.raises(TargetUnavailableError, match="did not come up"):
+        search(RANGES, start, budget=3)
 
 
 def test_a_budget_that_tells_nothing_is_refused() -> None:

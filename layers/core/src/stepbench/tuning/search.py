@@ -19,7 +19,7 @@ import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuning import CassandraConfiguration
-from stepbench.errors import MissingLibraryError
+from stepbench.errors import MissingLibraryError, StepbenchError
 from stepbench.tuning.ranges import CACHE_STEP_MIB
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def search(
 
     Raises:
         ValueError: the budget is too small.
+        StepbenchError: of `evaluate`, where no configuration could be evaluated, or one of the best not again.
     """
     if budget < LEAST_BUDGET:
         message = f"a search takes {LEAST_BUDGET} evaluations at least, and {budget} are allowed"
@@ -108,7 +109,7 @@ def _explore(
     count: int,
     seed: int,
 ) -> tuple[Evaluation, ...]:
-    """Evaluate so many configurations, the later of them where the surrogate sees most promise."""
+    """Evaluate so many configurations, the later where the surrogate sees most promise; one that fails is no arm."""
     try:
         import optuna  # noqa: PLC0415 -- an extra, of `stepbench tune` alone
     except ImportError as error:
@@ -123,8 +124,14 @@ def _explore(
     explored = []
     for _ in range(count):
         trial = study.ask(distributions)
-        explored.append(evaluate(CassandraConfiguration.model_validate(trial.params)))
-        study.tell(trial, math.log(explored[-1].gain))
+        try:
+            explored.append(evaluate(CassandraConfiguration.model_validate(trial.params)))
+        except StepbenchError:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            if len(study.trials) == count and not explored:
+                raise
+        else:
+            study.tell(trial, math.log(explored[-1].gain))
     return tuple(explored)
 
 

@@ -6,6 +6,7 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.errors import LocalEnvironmentError, TargetUnavailableError
 from stepbench.tuning.search import Evaluation
 
 if TYPE_CHECKING:
@@ -45,7 +46,20 @@ class Pair:
         self._said = said
 
     def afresh(self, workload: StoreWorkload, configuration: CassandraConfiguration) -> Evaluation:
-        """Start both, at once, and compare them."""
+        """
+        Start both, at once, and compare them; once more where that failed, since a tuning takes hours.
+
+        Raises:
+            LocalEnvironmentError: a node did not come up, twice.
+            TargetUnavailableError: a request failed, or a node did not take its configuration, likewise.
+        """
+        try:
+            return self._started_and_compared(workload, configuration)
+        except (LocalEnvironmentError, TargetUnavailableError) as error:
+            self._said(f"{words_of(configuration)}: once more: {error}")
+            return self._started_and_compared(workload, configuration)
+
+    def _started_and_compared(self, workload: StoreWorkload, configuration: CassandraConfiguration) -> Evaluation:
         with contextlib.ExitStack() as stack:
             with ThreadPoolExecutor(2) as pool:
                 nodes = [pool.submit(stack.enter_context, self._fleet.started(each)) for each in (None, configuration)]
