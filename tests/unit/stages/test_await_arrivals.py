@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.samples.dags import dataflow_trial
 from tests.samples.finished_trials import LATENESS_NS, SERVICE_NS, FinishedTrial
 from tests.samples.records import t4_item
 from tests.samples.services import MemoryServices, small_plan, stored_trial
 
+from stepbench.contracts.dataflow_rows import DagEnd
+from stepbench.contracts.identity import EventId
+from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.formats.t4 import Entry, encode_fallback
 from stepbench.records.storage import layout
+from stepbench.records.storage.dag_rows import DagRows
 from stepbench.stages.await_arrivals import PATIENCE_S, await_arrivals
 from stepbench.testing.fake_clock import FakeClock
 
@@ -113,3 +118,18 @@ def test_operations_have_nothing_to_arrive() -> None:
     ref = stored_trial(memory.services, plan)
     output = await_arrivals(AwaitArrivalsInput(ref=ref), memory.services)
     assert output == AwaitArrivalsOutput(done=True, expected=0, arrived=0)
+
+
+def test_an_execution_that_has_failed_is_not_waited_for() -> None:
+    """Of two the second has failed: it never arrives, and the trial goes on; another's failure ends no waiting."""
+    clock = FakeClock(START_NS + 3 * SECOND_NS // 2)
+    memory = MemoryServices(clock)
+    plan = TrialPlan.model_validate(dataflow_trial(drain_limit_s=60))
+    trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
+    trial.phase(0, lost=(1,))
+    rows = DagRows(memory.services.table)
+    for sequence, done in ((0, False), (1, True)):
+        event = EventId(trial.ref.tag, 0, 0, 0, 0, sequence).text()
+        end = DagEnd(event=event, dag="diamond", ended_ns=1, completed=False, deleted=0, left=0, delete_ns=1)
+        rows.put_end(trial.ref.tag, end)
+        assert looked(memory, trial) == AwaitArrivalsOutput(done=done, expected=2 - done, arrived=1)

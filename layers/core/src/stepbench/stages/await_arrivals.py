@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench.contracts.identity import EventId
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.join.reader import read_records
@@ -13,7 +14,10 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import failed_ends
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.records.join.joined import Joined
     from stepbench.stages.services import Services
 
 PATIENCE_S, POLL_S = 1.5, 0.25
@@ -48,18 +52,28 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     files = services.table.files(tag)
     expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)
-    failed = len(failed_ends(tag, services.table)) if spec.plan.experiment == "dataflow" else 0
+    failed = failed_ends(tag, services.table) if spec.plan.experiment == "dataflow" else set()
     arrived = min(entries, expected)
     limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.offered.drain_limit_s * 1e9)
     # Before giving up too: the table may lack pointers to files that are in the bucket.
-    if entries + failed >= expected or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
+    if entries + len(failed) >= expected or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
         joined = read_records(spec, services.runs, services.table).joined
         expected = int(np.count_nonzero(joined.expected))
         arrived = int(np.count_nonzero(joined.expected & (joined.t4_ns > 0)))
         limit_ns = joined.limit_ns
-    done = arrived + failed >= expected or services.table.flag(tag, layout.CANCELLED) is not None
+        expected -= sum(event in failed for event in _missing(joined, tag)) if failed else 0
+    done = arrived >= expected or services.table.flag(tag, layout.CANCELLED) is not None
     time_is_up = services.clock.now_ns() > limit_ns
     return AwaitArrivalsOutput(done=done or time_is_up, expected=expected, arrived=arrived)
+
+
+def _missing(joined: Joined, tag: str) -> Iterator[str]:
+    """Yield the events that have to arrive, and have not."""
+    grid, missing = joined.grid, np.flatnonzero(joined.expected & (joined.t4_ns == 0))
+    slots, sequences = grid.slots_of(0, grid.events)[missing], grid.sequences()[missing]
+    names = (column[slots] for column in (grid.phase, grid.writer, grid.slice))
+    for phase, writer, slice_, attempt, sequence in zip(*names, joined.attempt[missing], sequences, strict=True):
+        yield EventId(tag, int(phase), int(writer), int(slice_), int(attempt), int(sequence)).text()
 
 
 def _any_in_fallback(tag: str, services: Services) -> bool:

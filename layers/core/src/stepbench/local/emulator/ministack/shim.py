@@ -101,6 +101,7 @@ PATCHED = {
         "_task_tokens",
         "error_response_json",
         "new_uuid",
+        "time",
     ),
 }
 METHODS = {
@@ -210,6 +211,7 @@ def main(load: Callable[..., dict[str, Any]], neighbour: Callable[[Path], Any]) 
     keep_attributes_of_nested(provisioners, modules["ministack.services.cloudformation"]._stacks)  # noqa: SLF001
     accept_max_concurrency_path(machines)
     neighbour(here / "maps.py").end_failed_maps(machines)
+    neighbour(here / "executions.py").begin_at_once(machines)
     neighbour(here / "callbacks.py").await_signs_of_life(machines)
     limits.refuse_large_requests(service)
     limits.limit_unzipped_size(provisioners, service)
