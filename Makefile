@@ -176,7 +176,7 @@ COMPILE_313 := $(patsubst 3.11,3.13,$(filter-out --universal,$(COMPILE))) --excl
 COMPILE_311 := $(filter-out --universal,$(COMPILE)) --python-platform x86_64-manylinux_2_28
 
 lock: | $(UV) ## Resolve every requirements file anew
-	$(COMPILE) pyproject.toml --extra analysis --extra export --extra local --extra report --extra stores -o requirements/run.txt
+	$(COMPILE) pyproject.toml --extra analysis --extra export --extra local --extra report --extra stores --extra tuning -o requirements/run.txt
 	$(COMPILE) pyproject.toml --all-extras --group dev -c requirements/run.txt -o requirements/dev.txt
 	$(COMPILE) --group charts -c requirements/dev.txt -o layers/core/requirements.txt
 	for name in video learning; do \

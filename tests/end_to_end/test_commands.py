@@ -58,6 +58,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "regressions": lambda here: ("--out", here.out),
     "prices": lambda _: ("--region", "eu-west-1"),
     "compare": lambda here: ("latest", "latest", "--out", here.out),
+    "tune": lambda _: ("--help",),  # it starts some sixty nodes; its search: tests/unit/tuning
     "completion": lambda _: ("bash",),
     "down": lambda _: ("--help",),  # the environment is other tests', too; its fixture ends it by this command
 }
