@@ -6,7 +6,7 @@ import pytest
 from tests.samples.tuning import BROADCAST, CACHED, LEVELED, SCATTER, model
 
 from stepbench.contracts.tuned import Expected, StoreWorkload
-from stepbench.tuning.decision import NO_OTHER, Analyser, Moment, within
+from stepbench.tuning.decision import NO_OTHER, Analyser, Moment, as_given, within
 
 MOMENT = Moment("burst", "dag", 7)
 SECONDS = {"scatter": SCATTER, "broadcast": BROADCAST}
@@ -87,7 +87,13 @@ def test_a_static_store_is_configured_at_any_cost() -> None:
     decided = analyser.static(MOMENT, ahead(broadcast=1), None)
     assert (decided.reconfigure, decided.new) == (True, CACHED)
     assert not analyser.static(MOMENT, ahead(broadcast=1), CACHED).reconfigure
-    assert analyser.static(MOMENT, ahead(broadcast=1), None, LEVELED).new == LEVELED
+
+
+def test_what_the_plan_sets_itself_needs_no_model() -> None:
+    """Settings that somebody published are measured as they are."""
+    decided = as_given(MOMENT, ahead(broadcast=1), None, LEVELED)
+    assert (decided.reconfigure, decided.new) == (True, LEVELED)
+    assert not as_given(MOMENT, ahead(broadcast=1), LEVELED, LEVELED).reconfigure
 
 
 def test_a_workload_in_between_is_decided_on_as_well() -> None:

@@ -61,10 +61,11 @@ def require_one_stdin(names: Sequence[str]) -> None:
 
 
 def read_plan(name: str, changes: Changes | None = None) -> Plan:
-    """Return a valid plan within its budget; raises PlanError for any other."""
-    from stepbench.planning import check_budget
+    """Return a valid plan within its budget, whose models ship; raises PlanError for any other."""
+    from stepbench.planning import check_budget, check_models
 
     plan = read_any_plan(name, changes)
+    check_models(plan)
     check_budget(plan)
     return plan
 

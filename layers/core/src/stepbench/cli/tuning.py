@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepbench.cli.command import OK, PLAN, Command, argument, at_least_one
-from stepbench.cli.inputs import read_plan
+from stepbench.cli.inputs import read_any_plan
 from stepbench.cli.streams import messages, write
 from stepbench.errors import PlanError, Problem
 
@@ -32,7 +32,7 @@ def tune(options: argparse.Namespace) -> int:
     from stepbench.local.tuning.nodes import Fleet
     from stepbench.local.tuning.tune import Tuning, tune
 
-    workloads = workloads_of(read_plan(options.plan))
+    workloads = workloads_of(read_any_plan(options.plan))
     paths = find_paths(os.environ, Path.cwd())
     if not jars_of(paths).is_dir():
         fetch_jars(paths)

@@ -47,13 +47,13 @@ def validate(options: argparse.Namespace) -> int:
 
 def _check(name: str, changes: Changes, *, remote: bool) -> _Checked:
     from stepbench.local.store_list import is_started_here
-    from stepbench.planning import check_budget, refuse_on_emulator, require_servers
+    from stepbench.planning import check_budget, check_models, refuse_on_emulator, require_servers
 
     try:
         plan = read_any_plan(name, changes)
     except PlanError as error:
         return _Checked(name, error.problems)
-    problems = _problems(lambda: check_budget(plan))
+    problems = _problems(lambda: check_models(plan)) + _problems(lambda: check_budget(plan))
     if not remote:
         here = ("this machine", "validate for a deployed stack with --stack")
         problems += _problems(lambda: require_servers(plan, is_started_here, *here))

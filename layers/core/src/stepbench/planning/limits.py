@@ -11,12 +11,24 @@ from stepbench.costs.price_table import table_date
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import NOTHING
+from stepbench.tuning.models import model_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from stepbench.contracts.plan import Plan
     from stepbench.planning.expansion import Expanded
+
+
+def check_models(plan: Plan) -> None:
+    """
+    Refuse a plan that needs a model of a tuned store which does not ship.
+
+    Raises:
+        PlanError: names the model, and what makes one.
+    """
+    if problems := model_problems(plan):
+        raise PlanError(problems)
 
 
 def check_budget(plan: Plan) -> float:

@@ -18,7 +18,7 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.stages.await_arrivals import await_arrivals
-from stepbench.tuning.decision import Analyser, Moment, within
+from stepbench.tuning.decision import Analyser, Moment, as_given, within
 from stepbench.tuning.expected import expected_from
 from stepbench.tuning.models import find_model
 
@@ -102,9 +102,11 @@ def _decide(spec: TrialSpec, phase: int, before: Sequence[TuningStep], services:
     moment = Moment(coming.name, trial.dag_of(coming).name, services.clock.now_ns())
     old = before[-1].decision.configured if before else None
     ahead = expected_from(trial, phase, _seen_s(spec, before, moment.now_ns), tuning.blob_bytes)
+    if isinstance(tuning, StaticTuning) and tuning.settings:
+        return as_given(moment, ahead, old, tuning.settings)
     analyser = Analyser(find_model(tuning.model))
     if isinstance(tuning, StaticTuning):
-        return analyser.static(moment, ahead, old, tuning.settings)
+        return analyser.static(moment, ahead, old)
     return analyser.adaptive(moment, within(ahead, tuning.look_ahead_s), old)
 
 

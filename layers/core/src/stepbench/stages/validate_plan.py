@@ -11,7 +11,7 @@ from stepbench.contracts.target import configures
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs import estimate
 from stepbench.errors import PlanError, Problem, RunEndedError
-from stepbench.planning import check_budget, expand, expanded, require_servers
+from stepbench.planning import check_budget, check_models, expand, expanded, require_servers
 from stepbench.planning.requests import parse_request, requested_plan
 from stepbench.planning.wall_time import AWS, LOCAL, run_s
 from stepbench.records.storage import layout
@@ -76,6 +76,7 @@ def check_against_stack(plan: Plan, settings: Settings) -> float:
     require_servers(plan, settings.knows_server, "this stack", "deploy with one (see docs/deploy.md)")
     if problems := dict.fromkeys(_stack_problems(plan, settings)):  # once, however often a trial is repeated
         raise PlanError(tuple(problems))
+    check_models(plan)
     return check_budget(plan)
 
 

@@ -87,16 +87,9 @@ class Analyser:
         pays = bool(others) and won(new) > self.benefit(ahead, old)
         return self._decision(moment, ahead, (old, new), "adaptive", pays=pays)
 
-    def static(
-        self,
-        moment: Moment,
-        ahead: Sequence[Expected],
-        old: CassandraConfiguration | None,
-        given: CassandraConfiguration | None = None,
-    ) -> TuningDecision:
-        """Decide once, at any cost: for what is given, or else for the best for what is expected."""
-        best = max(self._model.candidates, key=lambda each: self.benefit(ahead, each))
-        new = given or best
+    def static(self, moment: Moment, ahead: Sequence[Expected], old: CassandraConfiguration | None) -> TuningDecision:
+        """Decide once, at any cost, for the best for what is expected."""
+        new = max(self._model.candidates, key=lambda each: self.benefit(ahead, each))
         return self._decision(moment, ahead, (old, new), "static", pays=new != old)
 
     def _decision(
@@ -131,6 +124,30 @@ class Analyser:
                 "reason": _reason(new_benefit - old_benefit, cost, mode, same=old == new),
             }
         )
+
+
+def as_given(
+    moment: Moment, ahead: Sequence[Expected], old: CassandraConfiguration | None, given: CassandraConfiguration
+) -> TuningDecision:
+    """Return the decision for a configuration that the plan sets itself: no model says what it brings."""
+    return TuningDecision(
+        phase=moment.phase,
+        dag=moment.dag,
+        decided_ns=moment.now_ns,
+        mode="static",
+        ahead=tuple(ahead),
+        old=old,
+        new=given,
+        nodes=1,
+        old_per_s=0,
+        new_per_s=0,
+        old_benefit=0,
+        new_benefit=0,
+        cost=0,
+        reconfiguration_s=0,
+        reconfigure=given != old,
+        reason="as the plan sets it, once, before the first phase; no model was asked",
+    )
 
 
 def _workload_at(ahead: Sequence[Expected], at_s: float) -> StoreWorkload:

@@ -27,12 +27,13 @@ def shipped() -> dict[str, Traversable]:
 
 
 def model_problems(plan: Plan) -> list[Problem]:
-    """Return a problem for each trial whose model is none that ships."""
+    """Return a problem for each trial that needs a model which does not ship."""
     return [
         problem
         for place, trial in enumerate(plan.trials)
         if isinstance(trial, TrialFields) and isinstance(trial.target, CassandraTarget)
         if isinstance(tuning := trial.target.tuning, StaticTuning | AdaptiveTuning)
+        if not (isinstance(tuning, StaticTuning) and tuning.settings)
         if (problem := _problem(tuning.model, f"trials[{place}].target.tuning.model"))
     ]
 
