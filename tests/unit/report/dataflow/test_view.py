@@ -19,9 +19,10 @@ from tests.samples.dataflow_findings import (
 )
 from tests.samples.results import changed, sample_manifest, sample_results, sample_summary
 
+from stepbench.analysis.verdicts import plan_verdicts
 from stepbench.contracts.dataflow_result import DataflowFindings
 from stepbench.report.dataflow.view import dataflow_view
-from stepbench.report.dataflow.words import describe_objects
+from stepbench.report.dataflow.words import describe_objects, result_rows
 from stepbench.report.figures import specifications
 from stepbench.report.headline import headline_lines, headline_tables
 from stepbench.report.markdown import render_markdown
@@ -146,7 +147,7 @@ def test_markdown_has_objects_answers_and_a_row_for_each_store_and_dag() -> None
     """For a pull request: what the page says, without its figures."""
     text = render_markdown(summary_of())
     assert "redis is the fastest" in text
-    assert "s3 (emulated), learning/test-0: accuracy = 0.9611" in text
+    assert "s3 (emulated), learning/test: accuracy = 0.9611" in text
     (table,) = (part for part in text.split("\n\n") if part.startswith("| store |"))
     assert len(table.splitlines()) == 2 + len(RESULTS) * len(DAGS)
 
@@ -165,6 +166,23 @@ def test_the_headline_has_a_table_of_executions() -> None:
     assert "throughput" not in headings
     assert len(rows) == len(RESULTS) * len(DAGS)
     assert headline_lines(summary_of())[-2].endswith(f"{EXECUTIONS * len(DAGS)} completed")
+
+
+def test_what_the_tasks_of_a_stage_found_stands_together() -> None:
+    """Six labels are one row; what all of them say stands once."""
+    found = RESULTS[0].summary.dataflow
+    assert found is not None
+    results = {f"video/classify-{task}": f'{{"label": {task}, "right": true}}' for task in (1, 0, 2)}
+    shown = found.model_copy(update={"results": results, "differing": ("video/classify-2",)})
+    assert list(result_rows(shown)) == [("video/classify, 3 tasks", "label = 0 1 2, right = true", False)]
+
+
+def test_no_verdict_sets_an_emulated_store_or_another_dag_against_anything_else() -> None:
+    """MiniStack against a real Redis, and video against learning: both would say nothing, and sound as if they did."""
+    trials = [result.summary for result in RESULTS]
+    found = plan_verdicts(trials)
+    assert found
+    assert [each.subject for each in found if each.a.emulated or each.b.emulated or each.aspect == "window"] == []
 
 
 def test_a_sentence_on_objects_adds_up() -> None:

@@ -83,8 +83,16 @@ def modality(evidence: Evidence, window: MeasuredWindow) -> Modality:
 
 
 def comparisons(evidence: Evidence, windows: Sequence[MeasuredWindow]) -> tuple[Comparison, ...]:
-    """Compare each measured window with the one before it, in the plan's order."""
-    return tuple(_comparison(evidence, a, b) for a, b in pairwise(windows))
+    """Compare each measured window with the one before it, in the plan's order; of DAGs only with the same one's."""
+    pairs = [(a, b) for a, b in pairwise(windows) if _same_work(evidence.spec.offered, a, b)]
+    return tuple(_comparison(evidence, a, b) for a, b in pairs)
+
+
+def _same_work(plan: TrialPlan, a: MeasuredWindow, b: MeasuredWindow) -> bool:
+    if plan.experiment != "dataflow":
+        return True
+    phases = plan.phases
+    return plan.dag_of(phases[a.phase]) == plan.dag_of(phases[b.phase])
 
 
 def _finite(ascending: Ascending, q: float) -> float | None:

@@ -80,6 +80,10 @@ def take_turns(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
 
 
 def _between(pair: Pair, *, several_stores: bool) -> Iterator[Verdict]:
+    """Yield a verdict for each window; of DAGs, an emulated store is set against no real one."""
+    firsts = (pair.a.first, pair.b.first)
+    if firsts[0].emulated != firsts[1].emulated and "dataflow" in {each.experiment for each in firsts}:
+        return
     for window in pair.b.first.windows:
         place = (window.phase, window.name)
         a, b = pair.a.windows(*place), pair.b.windows(*place)
@@ -154,6 +158,8 @@ def _within(group: Group) -> Iterator[Verdict]:
     }
     for before, after in pairwise(group.first.windows):
         places = (before.phase, before.name), (after.phase, after.name)
+        if len({_dag_of(group.first, place) for place in places}) > 1:
+            continue
         if (*places[0], *places[1]) in overlapping:
             continue
         runs = [group.windows(*place) for place in places]
@@ -173,6 +179,12 @@ def _within(group: Group) -> Iterator[Verdict]:
             lead, _, clauses = found.text.partition(": ")
             found = found.model_copy(update={"text": f"{lead}, {why.aside}: {clauses} {why.sentence}"})
         yield found
+
+
+def _dag_of(trial: TrialSummary, place: tuple[str, str]) -> str:
+    """Return which DAG's executions a window has; "" of other experiments."""
+    windows = trial.dataflow.windows if trial.dataflow else ()
+    return next((each.dag for each in windows if (each.phase, each.window) == place), "")
 
 
 def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> Side:  # noqa: FBT001 -- which side

@@ -92,7 +92,7 @@ def figure_parts(drawn: Sequence[T], row_of: Callable[[T], WindowRow]) -> Iterab
 
 def by_series(drawn: Sequence[T], row_of: Callable[[T], WindowRow]) -> Iterable[list[list[T]]]:
     """Yield each experiment's series, since their latencies differ; of each series all runs."""
-    for experiment in ("trigger", "operations"):
+    for experiment in ("trigger", "operations", "dataflow"):
         series: dict[str, list[T]] = {}
         for each in drawn:
             if row_of(each).trial.experiment == experiment:

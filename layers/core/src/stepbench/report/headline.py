@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES
-from stepbench.report.dataflow.words import describe_objects
+from stepbench.report.dataflow.words import describe_objects, first_media
 from stepbench.report.labels import WindowRow, describe_latency, trial_labels, window_labels, window_rows
 from stepbench.report.operations import describe_operations, format_throughput
 from stepbench.report.thresholds import describe_missed, describe_undecided
@@ -123,7 +123,7 @@ def describe_media(summary: RunSummary) -> tuple[str, ...]:
         for trial, label in trials
         if trial.dataflow is not None and not trial.dataflow.objects.complete
     )
-    return (*broken, *(answer.text.rstrip(".") for answer in summary.media))
+    return (*broken, *(answer.text.rstrip(".") for answer in first_media(summary.media)))
 
 
 def describe_status(summary: RunSummary) -> str:

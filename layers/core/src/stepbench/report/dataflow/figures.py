@@ -26,6 +26,8 @@ _LEAST_ROWS = 3
 _ROOM = 1.04
 _LETTER_PX, _SYMBOL_PX = 7, 40
 _CHANGED_PX, _KEPT_PX = 2.5, 1.0
+_PLOT_PX = 300
+"""About as wide a plot is on a phone."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,8 @@ def _stack(
         "stacks": columns(("row", "part", "from", "to", "words", "share"), rows),
         "rows": columns(("row", "caption"), captions),
     }
-    used = [part for part in parts if any(row[1] == part for row in rows)]
     top = short(_ROOM * max(_whole(found) for _, found in bars))
-    params = {"labels": [name for name, _ in bars], "top": top, **_parts(used)}
+    params = {"labels": [name for name, _ in bars], "top": top, **_parts(parts)}
     description = f"{dag}: " + "; ".join(f"{name} {digits.latency(_whole(found))}" for name, found in bars)
     return DagFigure(place, dag, description, Drawing(place, chart, data, params, BAR_ROW_PX * len(bars), "dataflow"))
 
@@ -175,7 +176,7 @@ def store_figure(anchor: str, label: str, drawn: DrawnDataflow, phases: Sequence
         return None
     end_s = drawn.bins[-1].second + drawn.bin_s
     bands: list[Row] = [
-        (short(each.from_s), short(min(each.to_s, end_s)), _phase_name(each), "odd" if number % 2 else "even")
+        (short(each.from_s), short(min(each.to_s, end_s)), _phase_name(each, end_s), "odd" if number % 2 else "even")
         for number, each in enumerate(phases)
         if each.from_s < end_s
     ]
@@ -190,8 +191,10 @@ def store_figure(anchor: str, label: str, drawn: DrawnDataflow, phases: Sequence
     return DagFigure(place, label, f"MiB a second put to and got from the store over time, {label}", drawing)
 
 
-def _phase_name(phase: PhaseSpan) -> str:
-    return phase.name if phase.measured else f"{phase.name} (not measured)"
+def _phase_name(phase: PhaseSpan, end_s: float) -> str:
+    """Return its name; "" where there is no room for it: the tooltip has it."""
+    room_px = _PLOT_PX * (min(phase.to_s, end_s) - phase.from_s) / end_s
+    return phase.name if room_px >= _LETTER_PX * len(phase.name) else ""
 
 
 def _mark(mark: TuningMark) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench import digits
-from stepbench.report.dataflow.words import describe_objects, describe_published, format_share, result_rows
+from stepbench.report.dataflow.words import describe_objects, describe_published, first_media, format_share, result_rows
 from stepbench.report.labels import trial_labels
 from stepbench.report.markdown_parts import escape, table_lines
 
@@ -30,7 +30,7 @@ def dataflow_parts(summary: RunSummary) -> Iterator[str]:
         return
     yield "\n".join(f"- {escape(label)}: {escape(describe_objects(each.objects))}." for label, each in found)
     if summary.media:
-        yield "\n".join(f"- {escape(answer.text)}" for answer in summary.media)
+        yield "\n".join(f"- {escape(answer.text)}" for answer in first_media(summary.media))
     rows = [row for label, each in found for row in _rows(label, each)]
     if rows:
         yield "\n".join(table_lines(_HEADINGS, rows, _TEXTS))

@@ -9,7 +9,7 @@ from stepbench.report.dataflow.bars import end_to_end_bars, per_dollar_bars
 from stepbench.report.dataflow.drawing import draw_dag
 from stepbench.report.dataflow.figures import gantt_figure, store_figure, time_figure, transfer_figure
 from stepbench.report.dataflow.trials import FlowTrial
-from stepbench.report.dataflow.words import describe_dag, result_rows
+from stepbench.report.dataflow.words import describe_dag, first_media, result_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MAX_WINDOWS = 8
 """Windows with figures of their own; of more, tables and `summary.json` have the numbers."""
+FIRST_FIGURES = 3
+"""Of a window's bars: time, and dollars by the first table's prices, without and with idle hours; others are folded."""
 MAX_FIGURES = 8
 """Executions drawn task by task, of one DAG."""
 
@@ -36,6 +38,16 @@ class WindowView:
     rows: tuple[tuple[FlowTrial, DagWindow], ...]
     figures: tuple[DagFigure, ...]
     stacks: tuple[DagFigure, ...]
+
+    @property
+    def first(self) -> tuple[DagFigure, ...]:
+        """Return the bars that are not folded."""
+        return self.figures[:FIRST_FIGURES]
+
+    @property
+    def others(self) -> tuple[DagFigure, ...]:
+        """Return those that are: the same by other prices."""
+        return self.figures[FIRST_FIGURES:]
 
     @property
     def shown(self) -> tuple[tuple[FlowTrial, DagWindow], ...]:
@@ -97,7 +109,8 @@ def dataflow_view(summary: RunSummary, results: Sequence[TrialResult], labels: S
     trials = tuple(_trials(results, labels))
     if not trials:
         return None
-    answers = [answer.text for answer in summary.media]
+    first = first_media(summary.media)
+    answers = [answer.text for answer in (*first, *(each for each in summary.media if each not in first))]
     answers = answers or [answer for trial in trials for answer in trial.findings.answers]
     return DataflowView(tuple(answers), trials, tuple(_dags(summary, results, trials)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from stepbench import digits
 
@@ -21,19 +21,20 @@ if TYPE_CHECKING:
         PathPart,
     )
     from stepbench.contracts.measures import Estimate
+    from stepbench.contracts.medium_answer import MediumAnswer
     from stepbench.contracts.tuned import TuningDecision, TuningStep
     from stepbench.contracts.tuning import CassandraConfiguration
 
 PATH_GROUPS: tuple[tuple[str, tuple[PathPart, ...]], ...] = (
-    ("waiting", ("late", "start", "dispatch", "barrier", "end")),
-    ("retries", ("retry",)),
     ("connect, input", ("open", "input")),
+    ("retries", ("retry",)),
     ("get", ("get",)),
     ("compute", ("compute",)),
     ("put", ("put",)),
     ("rest", ("rest",)),
+    ("waiting", ("late", "start", "dispatch", "barrier", "end")),
 )
-"""The parts of an execution's time as the figures have them: no more than there are colours."""
+"""The parts of an execution's time as figures have them: no more than colours, those of a task in the Gantt chart's."""
 EDGE_PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("serialise", ("serialise_ms",)),
     ("put: network", ("put_network_ms",)),
@@ -181,22 +182,49 @@ def describe_published(found: DagReplication) -> str:
     return f"{name_published(found)}: published {format_published(found)}, ours {said}{caveat}"
 
 
+def first_media(media: Sequence[MediumAnswer]) -> tuple[MediumAnswer, ...]:
+    """Return the answers to begin with: by time, then by dollars at the first table's prices without idle hours."""
+    dollars = [each for each in media if each.measure == "perf_per_usd" and not each.idle]
+    prices = dollars[0].prices if dollars else ""
+    return (
+        *(each for each in media if each.measure == "end_to_end"),
+        *(each for each in dollars if each.prices == prices),
+    )
+
+
 def result_rows(found: DataflowFindings) -> Iterator[tuple[str, str, bool]]:
-    """Yield which task found what, as `name = value` pairs, and whether all executions agree on it."""
+    """Yield what the tasks of each stage found, as `name = value` pairs, and whether all executions agree on it."""
+    stages: dict[str, dict[int, str]] = {}
     for name, text in found.results.items():
-        yield name, _readable(text), name not in found.differing
+        stage, _, index = name.rpartition("-")
+        stages.setdefault(stage, {})[int(index)] = text
+    for stage, texts in stages.items():
+        agreed = not any(f"{stage}-{index}" in found.differing for index in texts)
+        name = stage if len(texts) == 1 else f"{stage}, {digits.counted(len(texts), 'task')}"
+        yield name, _readable([texts[index] for index in sorted(texts)]), agreed
 
 
-def _readable(text: str) -> str:
-    """Read a result's JSON aloud: `accuracy = 0.961, tested = 360`."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text[:RESULT_CHARS]
-    if not isinstance(value, dict):
-        return text[:RESULT_CHARS]
-    said = ", ".join(f"{name} = {_value(each)}" for name, each in value.items())
+def _readable(texts: Sequence[str]) -> str:
+    """Read results' JSON aloud, of several tasks together: `label = 3 1 4, right = true`."""
+    values = [_parse(text) for text in texts]
+    if not all(isinstance(value, dict) and value.keys() == values[0].keys() for value in values):
+        said = "; ".join(dict.fromkeys(texts))
+    else:
+        said = ", ".join(f"{name} = {_together([value[name] for value in values])}" for name in values[0])
     return said if len(said) <= RESULT_CHARS else f"{said[:RESULT_CHARS]} …"
+
+
+def _parse(text: str) -> Any:  # noqa: ANN401 -- JSON
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _together(values: Sequence[object]) -> str:
+    """Join the values of several tasks; what is the same for all stands once."""
+    said = [_value(value) for value in values]
+    return said[0] if len(set(said)) == 1 else " ".join(said)
 
 
 def _value(value: object) -> str:
@@ -204,7 +232,7 @@ def _value(value: object) -> str:
         return digits.rounded(value, 4)
     if isinstance(value, list):
         return " ".join(map(str, value))
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def format_configuration(found: CassandraConfiguration | None) -> str:
