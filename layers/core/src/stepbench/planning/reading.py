@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from stepbench.contracts.plan import Plan
 from stepbench.errors import PlanError, Problem
+from stepbench.planning.applications import application_problems
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import problems_of, shown
 from stepbench.planning.schema import ROOT, path_text
@@ -157,7 +158,7 @@ def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
         plan = Plan.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         raise PlanError([*problems_of(error, document), *_threshold_problems(document)]) from error
-    if problems := threshold_problems(plan.thresholds, expanded(plan)):
+    if problems := [*threshold_problems(plan.thresholds, expanded(plan)), *application_problems(plan)]:
         raise PlanError(problems)
     return plan
 
