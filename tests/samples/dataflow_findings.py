@@ -442,6 +442,7 @@ def dataflow_trial(medium: SampleMedium, *, tuned: bool = False) -> TrialResult:
         windows=windows,
         accounting=accounting(**whole),
         dataflow=shown,
+        setup={"target.store": medium.store} | ({"target.tuning.mode": "adaptive"} if tuned else {}),
     )
     phases = tuple(
         PhaseSpan(name=dag.name, measured=True, from_s=8 * place, to_s=8 * place + 8) for place, dag in enumerate(DAGS)

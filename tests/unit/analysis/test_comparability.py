@@ -151,6 +151,7 @@ def test_no_two_comparisons_of_a_preset_are_called_the_same(name: str) -> None:
         summary_of(
             spec.name, *_windows(spec), index=spec.index, group=spec.group, base=spec.base, point=spec.point,
             repeat=spec.repeat, store=spec.plan.target.store, setup=flatten_setup(spec.plan),
+            experiment=spec.plan.experiment,
         )
         for spec in expand(plan, "run")
     ]  # fmt: skip

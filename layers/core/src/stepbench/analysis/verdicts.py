@@ -192,7 +192,10 @@ def _side(pair: Pair, group: Group, place: tuple[str, str], is_first: bool) -> S
     name = group.name
     if pair.aspect == STORE:
         other = (pair.b if is_first else pair.a).first
-        name = trial.store if trial.store != other.store else group.name
+        by_store = (
+            trial.store != other.store and trial.experiment != "dataflow"
+        )  # whose plans have one store several ways
+        name = trial.store if by_store else group.name
     elif pair.aspect != TRIAL:
         value = trial.point.get(pair.aspect, trial.setup.get(pair.aspect))
         name = _UNSET.get(pair.aspect, "none") if value is None else format_value(value)

@@ -192,5 +192,5 @@ def _stalls() -> list[alt.Chart]:
 
 
 if __name__ == "__main__":
-    json.dump(charts(), sys.stdout, indent=1, sort_keys=True)
+    json.dump(charts(), sys.stdout, separators=(",", ":"), sort_keys=True)
     sys.stdout.write("\n")
