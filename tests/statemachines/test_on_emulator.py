@@ -105,6 +105,15 @@ EDGES = [
         flags=set(),
         scenario=Scenario("none", seeds=True),
     ),
+    Edge(
+        "MakeInputs: States.ALL",
+        "TargetUnavailableError",
+        set(),
+        not_run=LOAD | {"AwaitTarget", "CollectLogs"},
+        flags=set(),
+        raised_in="MakeVideoInput",
+        scenario=Scenario("none", inputs=("MakeVideoInput",)),
+    ),
     Edge("RunWriter: States.ALL", "PlanError", AFTERWARDS | LOAD, ends_with=""),
     Edge(
         "RefreshSandboxes: States.ALL",
@@ -146,6 +155,8 @@ WITHOUT_TABLE = {"StopLoad: States.ALL", "StopWatchingUnready: States.ALL", "Wri
 """See test_faults.py."""
 OF_TASKS = {"RunTransferTask: States.ALL"}
 """See test_transfers.py."""
+OF_DAGS = {"Levels: States.ALL", "EndDataflow: States.ALL"}
+"""See test_dataflow.py."""
 FROM_HOST = {"RunWriterOnHost: States.HeartbeatTimeout", "RunWriterOnHost: States.ALL"}
 """See test_load_host.py."""
 BENCHMARK_EDGES = {
@@ -172,7 +183,7 @@ def test_every_catch_edge_has_a_failure_injected() -> None:
         for state in load_machine(machine).states
         for rule in state.definition.get("Catch", ())
     }
-    assert edges == {edge.id for edge in EDGES} | WITHOUT_TABLE | FROM_HOST | OF_TASKS | BENCHMARK_EDGES
+    assert edges == {edge.id for edge in EDGES} | WITHOUT_TABLE | FROM_HOST | OF_TASKS | OF_DAGS | BENCHMARK_EDGES
 
 
 @pytest.mark.parametrize("edge", EDGES, ids=_name)
