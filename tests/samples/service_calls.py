@@ -36,7 +36,7 @@ def service_calls(roles: Roles) -> list[Call]:
     """Return all of them, for the roles of a stack."""
     found = [*_streams(roles), *_machines(roles), *_autoscaling(), *_traces(), *_other_stores(roles), *_dsql(roles)]
     found += [*_results(roles), *_quotas(), *_schedule(roles), *_transfers(roles), *_tasks(roles)]
-    found += _dataflow(roles)
+    found += [*_dataflow(roles), *_systems_manager(roles)]
     return [*found, *_failures(roles), *_console(roles), *_load_host(roles), *_not_seen(roles)]
 
 
@@ -182,6 +182,16 @@ def _other_stores(roles: Roles) -> Iterator[Call]:
         yield Call("ScaleTargetFunction", f"rds:{action}", cluster, capacity)
     trigger = f"{_DOCS}AmazonRDS/latest/AuroraUserGuide/PostgreSQL-Lambda.html"
     yield Call("PostgresqlInvokeRole", "lambda:InvokeFunction", roles.arn("ReceiveEventsFunction"), trigger)
+
+
+def _systems_manager(roles: Roles) -> Iterator[Call]:
+    """Yield what a Cassandra node is configured with: one document, on one host."""
+    source = f"{_DOCS}service-authorization/latest/reference/list_awssystemsmanager.html"
+    host, document = (roles.arn("CassandraStack", f"Outputs.{name}") for name in ("HostId", "Operator"))
+    for role in ("ScaleTargetFunction", "TearDownTargetFunction", "SweepTargetsFunction"):
+        yield Call(role, "ssm:SendCommand", f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{host}", source)
+        yield Call(role, "ssm:SendCommand", f"arn:aws:ssm:{REGION}:{ACCOUNT}:document/{document}", source)
+        yield Call(role, "ssm:GetCommandInvocation", "*", source)
 
 
 def _dsql(roles: Roles) -> Iterator[Call]:

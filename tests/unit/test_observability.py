@@ -27,8 +27,8 @@ Json = dict[str, Any]
 REF = {"run_id": "run-1", "trial": 3, "tag": "abc-0003"}
 MARK = "MARKED-VALUE"
 NAMED = {path.stem: set(log_keys(json.loads(path.read_text()))) for path in (ROOT / "events/tasks").glob("*.json")}
-SILENT = {"run_transfer"}
-"""On the measured path, in 38 MiB: it has no logger, and each of its lines is a row that names its trial."""
+SILENT = {"end_dataflow", "run_learning_task", "run_task", "run_transfer", "run_video_task"}
+"""On the measured path, where nothing decorates them: what they have to tell are rows, which name their trial."""
 OF_A_TRIAL = sorted(name for name, keys in NAMED.items() if keys == {"run_id", "trial", "tag"} and name not in SILENT)
 OF_A_RUN = sorted(name for name, keys in NAMED.items() if keys == {"run_id"})
 PROGRAM = """

@@ -40,9 +40,10 @@ def test_validate_says_what_the_plan_would_do(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("target", "options", "code"),
     [
-        ({"store": "cassandra"}, [], 2),
-        ({"store": "cassandra"}, ["--stack"], 0),
-        ({"store": "cassandra", "endpoint": "127.0.0.1:9042"}, [], 0),
+        ({"store": "dsql"}, [], 2),
+        ({"store": "dsql"}, ["--stack"], 0),
+        ({"store": "dsql", "endpoint": "127.0.0.1:5432"}, [], 0),
+        ({"store": "cassandra"}, [], 0),
         ({"store": "redis"}, [], 0),
         ({"store": "dynamodb"}, [], 0),
     ],
@@ -53,7 +54,7 @@ def test_validate_refuses_a_store_that_this_machine_does_not_start(
     """A run would find out when everything else is up; a deployed stack may have one."""
     trial = {"experiment": "operations", "workload": {"mix": {"read": 1}}, "phases": PHASES, "target": target}
     assert main(["validate", written(trial), *options]) == code
-    missing = "trials[0].target.endpoint: is missing, and this machine has no server of cassandra (got nothing)"
+    missing = "trials[0].target.endpoint: is missing, and this machine has no server of dsql (got nothing)"
     error = capsys.readouterr().err
     assert (missing in error) == (code == 2)
     assert ("Give the endpoint of a server of your own" in error) == (code == 2)

@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 from tests.samples.stack_resources import resource_pages
 
-from stepbench.contracts import custom_resource, run_tasks, tasks, transfer_rows
+from stepbench.contracts import custom_resource, dataflow_rows, run_tasks, tasks, transfer_rows
 from stepbench.contracts.identity import trial_tag
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import invoking
@@ -64,8 +64,9 @@ def test_a_renewed_sample_is_a_valid_input_of_its_trial(step: Step) -> None:
         assert (len(delivery.arrivals), delivery.malformed) == (1, ())
         assert delivery.arrivals[0].tag == trial_tag("another-run", step.trial)
     elif step.name not in {"HttpApi", "ReportDataset"}:
-        rooms = (custom_resource, run_tasks, tasks, transfer_rows)
-        (model,) = {getattr(room, f"{step.function}Input") for room in rooms if hasattr(room, f"{step.function}Input")}
+        rooms = (custom_resource, dataflow_rows, run_tasks, tasks, transfer_rows)
+        name = f"{step.function.replace('Video', '').replace('Learning', '')}Input"
+        (model,) = {getattr(room, name) for room in rooms if hasattr(room, name)}
         model.model_validate(event)
 
 
@@ -84,7 +85,7 @@ def test_functions_are_chosen_by_name_and_in_that_order() -> None:
     """Of a function with several trials the first counts; a wrong name is told with those that there are."""
     assert chosen_steps(["WatchChanges", "ReceiveEvents.dynamodb"]) == [
         Step("watch_changes", 1),
-        Step("receive_events.dynamodb", 4),
+        Step("receive_events.dynamodb", 5),
     ]
     assert chosen_steps([]) == list(STEPS)
     assert (new_run_id(["RunWriter"]), new_run_id([]).startswith(f"{SAMPLE_RUN}-2")) == (SAMPLE_RUN, True)

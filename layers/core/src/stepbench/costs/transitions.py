@@ -83,6 +83,13 @@ def _written(visits: Visits) -> int:
     return visits.slices - visits.transfers
 
 
+_MAKERS = ("MakeInput", "MakeVideoInput", "MakeLearningInput")
+
+
+def _made(visits: Visits) -> int:
+    return sum(visits.invoked.get(maker, 0) for maker in _MAKERS)
+
+
 STATES: Mapping[str, Callable[[Visits], int]] = {
     **dict.fromkeys(("Begin", "Measure", "Watch", "Phases", "StopWatching", "LoadEnded"), _once),
     **dict.fromkeys(("AnalyseTrial", "ExportRecords", "TearDownTarget", "IsTornDown", "Verdict"), _once),
@@ -91,6 +98,9 @@ STATES: Mapping[str, Callable[[Visits], int]] = {
     "NeedsFiles": _once,
     **dict.fromkeys(("SeedFiles", "AreFilesSeeded"), _of("SeedFiles")),
     "WaitForFiles": _again("SeedFiles", _once),
+    "MakeInputs": lambda visits: min(_made(visits), 1),
+    "WhichMaker": _made,
+    **{maker: _of(maker) for maker in _MAKERS},
     **dict.fromkeys(("WatchChanges", "HasWatchStopped"), _of("WatchChanges")),
     "WaitForTurn": _again("WatchChanges", lambda visits: visits.lanes),
     "WatchEnded": lambda visits: visits.lanes,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from stepbench.contracts.identity import run_tag, trial_tag
+from stepbench.contracts.identity import TAG_CHARS, run_tag, trial_tag
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.processes import wait_until
 from stepbench.local.stack import StackError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stepbench.local.stack import Stack
 
 SAMPLE_RUN = "sample-run"
-PUSH, PULL, CLOCK, TRANSFER, NONE = range(5)
+PUSH, PULL, CLOCK, TRANSFER, DAGS, NONE = range(6)
 """The trials of the plan in `validate_plan`'s sample; `NONE` is not in it: what nobody has sent arrives in no trial."""
 LEAD_S, CONTAINER_LEAD_S = 3, 30
 """A writer is called so long before its load begins; a container takes seconds to start."""
@@ -96,6 +96,15 @@ STEPS = (
     Step("run_transfer", TRANSFER),
     Step("export_records", TRANSFER),
     Step("tear_down_target", TRANSFER),
+    Step("prepare_target", DAGS),
+    Step("make_input", DAGS),
+    Step("make_video_input", DAGS),
+    Step("make_learning_input", DAGS),
+    Step("run_task", DAGS),
+    Step("run_video_task", DAGS),
+    Step("run_learning_task", DAGS),
+    Step("end_dataflow", DAGS),
+    Step("tear_down_target", DAGS),
     Step("render_report"),
     Step("conclude_run"),
     Step("http_api"),
@@ -158,10 +167,15 @@ def sample_event(root: Path, step: Step, run_id: str, now: datetime, lead_s: int
         event["ready_by"] = (now + timedelta(seconds=READY_S)).isoformat()
     if "started_at" in event:
         event["started_at"] = now.isoformat()
-    if item := event.get("item"):
+    item: Json = event.get("item", {})
+    if "wait_until" in item:
         start_field = "due_ns" if "due_ns" in item else "start_at_ns"
         item |= {start_field: round(start.timestamp() * 1e9), "wait_until": f"{start:%Y-%m-%dT%H:%M:%SZ}"}
+    if item:
         item["ref"] |= of_trial
+    for named in (event, item):
+        if execution := named.get("event"):
+            named["event"] = trial_tag(run_id, step.trial) + execution[TAG_CHARS:]
     return event
 
 
