@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from tests.samples.dags import dataflow_trial
+from tests.samples.refusals import plan_of
 
 from stepbench.contracts.plan import LoadStep, Phase, Plan, TrialSpec, Until
 from stepbench.planning import expand
@@ -54,6 +56,14 @@ def at(specs: tuple[TrialSpec, ...], now_s: float, **known: object) -> Snapshot:
 def phase(index: int, start_s: float) -> PhaseStart:
     """Return a phase whose time zero is so many seconds after the run's start."""
     return PhaseStart(index, START_NS + int(start_s * S))
+
+
+def test_executions_that_follow_each_other_take_their_levels_and_not_the_bound() -> None:
+    """By hand: 6 of one client, of three levels each, 1 s a level, and not the 100 s that the load may last."""
+    phases = [{"name": "serial", "closed": {"clients": 1, "operations": 6, "duration_s": 100}}]
+    trial = plan_of(dataflow_trial(phases=phases))
+    (spec,) = expand(Plan.model_validate(trial), "run-1")
+    assert trial_s(spec.plan, replace(COSTS, level_s=1)) == 10 + 5 + 6 * 3 + 20
 
 
 def test_a_trial_takes_its_load_its_rests_and_the_orchestration(specs: tuple[TrialSpec, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from stepbench.contracts.phase import Phase
-    from stepbench.contracts.plan import AnyTrial
+    from stepbench.contracts.plan import AnyTrial, TrialPlan
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,13 @@ class Overheads:
     mib_per_s: float = EXPECTED_MIB_PER_S
     start_s: Mapping[str, float] = field(default_factory=lambda: START_S)
     """A transfer's rate, and what its platform takes to start."""
+    level_s: float = 5
+    """A level of a DAG takes so long, with its orchestration."""
 
 
-LOCAL = Overheads(prepare_s=8, phase_s=8, finish_s=10, report_s=6, mib_per_s=100, start_s={"lambda": 6, "fargate": 6})
+LOCAL = Overheads(
+    prepare_s=8, phase_s=8, finish_s=10, report_s=6, mib_per_s=100, start_s={"lambda": 6, "fargate": 6}, level_s=1
+)
 AWS = Overheads(prepare_s=60, phase_s=35, finish_s=60, report_s=20)
 
 
@@ -36,7 +41,17 @@ def trial_s(plan: AnyTrial, overheads: Overheads) -> float:
     length_s = plan.length_s
     if isinstance(plan, TransferTrial):
         length_s = plan.length_at(overheads.mib_per_s, overheads.start_s)
+    elif plan.experiment == "dataflow":
+        length_s = sum(phase.settle_s + _executions_s(plan, phase, overheads) for phase in plan.phases)
     return overheads.prepare_s + length_s + between_s(plan.phases, overheads) + overheads.finish_s
+
+
+def _executions_s(plan: TrialPlan, phase: Phase, overheads: Overheads) -> float:
+    """Return how long a phase's executions take: clients begin the next one when the last has ended."""
+    execution_s = len(plan.dag_of(phase).levels) * overheads.level_s
+    if phase.closed is None or phase.closed.operations is None:
+        return phase.length_s + execution_s
+    return min(phase.length_s, math.ceil(phase.closed.operations / phase.closed.clients) * execution_s)
 
 
 def run_s(trials: Iterable[AnyTrial], overheads: Overheads) -> float:
