@@ -196,8 +196,6 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 PROGRAMS = (
     PACKAGE / "load_host/__main__.py",
     PACKAGE / "transfer/__main__.py",
-    PACKAGE / "dataflow/runner.py",
-    PACKAGE / "dataflow/sandbox.py",
     *sorted((PACKAGE / "dataflow/applications").rglob("*.py")),
 )
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 from typing import Any
+from urllib.error import URLError
+from urllib.request import Request
 
 import pytest
 from botocore.exceptions import ClientError
@@ -15,7 +17,7 @@ from stepbench.contracts.plan import TrialPlan, TrialRef
 from stepbench.dataflow.applications.synthetic import make_bytes
 from stepbench.errors import PlanError, TargetUnavailableError, TrialCancelledError
 from stepbench.records.storage import layout
-from stepbench.stages.make_input import make_input
+from stepbench.stages.make_input import OnlyHttps, make_input
 from stepbench.testing.fake_clock import FakeClock
 
 
@@ -84,3 +86,14 @@ def test_a_cancelled_trial_makes_nothing() -> None:
     services.services.table.set_flag(ref.tag, layout.CANCELLED, "swept")
     with pytest.raises(TrialCancelledError):
         make(services, ref)
+
+
+@pytest.mark.parametrize("leads_to", ["http://169.254.169.254/latest", "ftp://files/digits.bin"])
+def test_a_file_that_leads_away_from_https_is_not_followed(leads_to: str) -> None:
+    """Whoever hands in a plan would have the function read what only it can reach."""
+    asked = Request("https://example.com/digits.bin")
+    with pytest.raises(URLError, match="not https"):
+        OnlyHttps().redirect_request(asked, None, 302, "Found", {}, leads_to)
+    followed = OnlyHttps().redirect_request(asked, None, 302, "Found", {}, "https://example.com/other.bin")
+    assert followed is not None
+    assert followed.full_url == "https://example.com/other.bin"

@@ -7,7 +7,7 @@ It is apart from the functions that run tasks, whose sandboxes would be warm fro
 from __future__ import annotations
 
 import urllib.request
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
@@ -20,6 +20,8 @@ from stepbench.records.storage import layout
 from stepbench.stages.target_driver import refuse_if_cancelled
 
 if TYPE_CHECKING:
+    from urllib.request import Request
+
     from stepbench.contracts.dataflow import DagInput
     from stepbench.contracts.dataflow_rows import MakeInputInput
     from stepbench.stages.services import Services
@@ -52,6 +54,17 @@ def make_input(task: MakeInputInput, services: Services) -> MakeInputOutput:
     return MakeInputOutput(input_bytes=len(made))
 
 
+class OnlyHttps(urllib.request.HTTPRedirectHandler):
+    """Follows a redirection to https alone, as the plan's own source has to be: no way leads into the network here."""
+
+    def redirect_request(self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Request | None:  # noqa: ANN401, PLR0913, PLR0917, RUF100 -- urllib's own
+        """Return the next request. Raises URLError: it would not be by https."""
+        if urlsplit(newurl).scheme != "https":
+            message = f"it leads to {newurl}, which is not https"
+            raise URLError(message)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _made(dag: str, given: DagInput) -> bytes:
     try:
         return find_maker(given.maker)(given.parameters, given.seed)
@@ -67,7 +80,7 @@ def _fetched(dag: str, source: str, services: Services) -> bytes:
         if parts.scheme == "s3":
             body = services.aws("s3").get_object(Bucket=parts.netloc, Key=parts.path.lstrip("/"))["Body"]
         else:
-            body = urllib.request.urlopen(source, timeout=DOWNLOAD_LIMIT_S)  # noqa: S310 -- the contract wants https
+            body = urllib.request.build_opener(OnlyHttps).open(source, timeout=DOWNLOAD_LIMIT_S)
         with body:
             found: bytes = body.read(MOST_INPUT_BYTES + 1)
     except (URLError, OSError, ClientError, BotoCoreError) as error:
