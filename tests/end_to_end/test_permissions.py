@@ -186,5 +186,4 @@ def test_every_function_with_a_role_of_its_own_was_seen(roles: Roles, calls: lis
     assert {name for name in roles.attached() if name.endswith("Function")} - seen == {
         "BootstrapDsqlFunction",
         "DropResultsFunction",
-        *(f"{name}Function" for name in ("MakeLearningInput", "MakeVideoInput", "RunLearningTask", "RunVideoTask")),
     }
