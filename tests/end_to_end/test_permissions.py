@@ -180,9 +180,8 @@ def test_a_solver_that_reads_the_policies_decides_as_the_emulator_does(asked: Js
     assert 0 < len(allowed) < len(asked["others"]) / 2, "most of what another may do, a role may not"
 
 
-_OF_VARIANTS = ("MakeLearningInput", "MakeVideoInput", "RunLearningTask", "RunVideoTask")
-VARIANTS = {f"{name}Function" for name in _OF_VARIANTS}
-"""The same code with other libraries: their calls are in the table, whether another test has invoked them here or not."""
+VARIANTS = {f"{name}Function" for name in ("MakeLearningInput", "MakeVideoInput", "RunLearningTask", "RunVideoTask")}
+"""The same code with other libraries: their calls are in the table, whoever else has invoked them here."""
 
 
 def test_every_function_with_a_role_of_its_own_was_seen(roles: Roles, calls: list[Json]) -> None:
