@@ -114,23 +114,28 @@ def test_a_flag_that_is_set_later_is_seen_within_a_second() -> None:
     assert alive(execution.ref.tag, execution.services) == ()
 
 
+def _computing(timeout_s: int) -> Execution:
+    parameters = {"compute_ms": 5_000, "compute": "sleep"}
+    stage = {"name": "all", "task": "synthetic.work", "timeout_s": timeout_s, "parameters": parameters}
+    return Execution(dag={"name": "slow", "stages": [stage]})
+
+
 def test_a_sandbox_whose_task_was_given_up_ends_once_the_row_is_there() -> None:
     """The computing goes on in it, and would slow down whatever comes next."""
-    slow = {
-        "name": "slow",
-        "stages": [
-            {
-                "name": "all",
-                "task": "synthetic.work",
-                "timeout_s": 1,
-                "parameters": {"compute_ms": 5_000, "compute": "sleep"},
-            }
-        ],
-    }
-    execution = Execution(dag=slow)
+    execution = _computing(timeout_s=1)
     with pytest.raises(TaskFailedError, match="timeout"):
         run(execution, "all")
     assert (execution.exits, [row.outcome for row in rows(execution)]) == ([1], ["failed"])
+
+
+def test_a_sandbox_whose_trial_was_cancelled_while_it_computed_ends_as_well() -> None:
+    """Else the next trial's first task would be the one that is ended."""
+    execution = _computing(timeout_s=20)
+    tag = execution.ref.tag
+    threading.Timer(0.2, execution.services.table.set_flag, (tag, layout.CANCELLED, "swept")).start()
+    with pytest.raises(TrialCancelledError):
+        run(execution, "all")
+    assert (execution.exits, rows(execution)) == ([1], ())
 
 
 def test_a_store_that_refuses_is_reached_anew_by_the_next_task() -> None:

@@ -85,12 +85,14 @@ def run_task(task: RunTaskInput, sandbox: TaskSandbox, began_ns: int, request_id
         row = sandbox.place.run(_run_unless_cancelled(task.item, sandbox, invocation, lookout))
     finally:
         lookout.end()
-    if row is None or lookout.is_cancelled:
-        message = f"trial {task.item.ref.tag} is cancelled"
-        raise TrialCancelledError(message)
-    sandbox.place.rows.put_task(task.item.ref.tag, row)
+    is_cancelled = row is None or lookout.is_cancelled
+    if row is not None and not is_cancelled:
+        sandbox.place.rows.put_task(task.item.ref.tag, row)
     if sandbox.memory.is_spoiled:
         sandbox.end(_SPOILED)
+    if row is None or is_cancelled:
+        message = f"trial {task.item.ref.tag} is cancelled"
+        raise TrialCancelledError(message)
     if row.outcome == "failed":
         sandbox.place.drop_store()
         message = f"{row.name}: {row.error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stepbench.clock import SystemClock
@@ -83,7 +84,8 @@ class TaskPlace:
         """Return the access to a trial's store, which may be open; that of another trial is closed. On `run`'s loop."""
         if self._store is None or self._store[0] != spec.tag:
             if self._store is not None:
-                await self._store[1].close()
+                with contextlib.suppress(Exception):  # it is not used again, and another trial is not to pay for it
+                    await self._store[1].close()
             self._is_open = False
             self._store = spec.tag, self._build(spec, self.settings, SystemClock())
         return self._store[1]
