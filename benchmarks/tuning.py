@@ -63,7 +63,7 @@ class Way(NamedTuple):
 
 
 class Served(NamedTuple):
-    """What came of a way in a round. decisions: at each change, if they were asked for."""
+    """The throughput of one configuration in a round, and the decisions at its changes of workload."""
 
     per_s: float
     decisions: tuple[TuningDecision, ...]

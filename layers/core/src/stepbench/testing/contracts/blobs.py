@@ -42,7 +42,7 @@ class BlobsContract:
         raise NotImplementedError
 
     async def test_blobs_come_back_as_they_were(self, subject: BlobsSubject) -> None:
-        """Of every size; and the parts of its time are what they say."""
+        """This holds for every size, and the parts of a transfer's time add up."""
         spec = blobs_spec(subject.target)
         async with holding(subject.store(spec)) as store:
             for size in SIZES:

@@ -76,7 +76,7 @@ class CqlFrame(NamedTuple):
 
 
 class FrameHead(NamedTuple):
-    """What comes before an answer's body, which has so many bytes."""
+    """The header of an answer: its body has `body_bytes` bytes."""
 
     flags: int
     stream: int
