@@ -60,10 +60,13 @@ def phase(index: int, start_s: float) -> PhaseStart:
 
 def test_executions_that_follow_each_other_take_their_levels_and_not_the_bound() -> None:
     """By hand: 6 of one client, of three levels each, 1 s a level, and not the 100 s that the load may last."""
-    phases = [{"name": "serial", "closed": {"clients": 1, "operations": 6, "duration_s": 100}}]
-    trial = plan_of(dataflow_trial(phases=phases))
+    closed = {"closed": {"clients": 1, "operations": 6, "duration_s": 100}}
+    trial = plan_of(dataflow_trial(phases=[{"name": "first", **closed}, {"name": "second", **closed}]))
     (spec,) = expand(Plan.model_validate(trial), "run-1")
-    assert trial_s(spec.plan, replace(COSTS, level_s=1)) == 10 + 5 + 6 * 3 + 20
+    costs = replace(COSTS, level_s=1)
+    assert trial_s(spec.plan, costs) == 10 + 2 * (5 + 6 * 3) + 20
+    in_the_first = at((spec,), 20, trial=0, phase=phase(0, 15))
+    assert left_s(in_the_first, costs) == (6 * 3 - 5) + (5 + 6 * 3) + 20 + costs.report_s
 
 
 def test_a_trial_takes_its_load_its_rests_and_the_orchestration(specs: tuple[TrialSpec, ...]) -> None:

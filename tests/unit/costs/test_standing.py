@@ -69,7 +69,8 @@ def test_the_functions_that_price_get_every_option() -> None:
         named = set(re.findall(r"(\w+)=\$\{(\w+)\}", passed))
         assert all(name == value for name, value in named)
         wanted = {*SWITCHES, "AvailabilityZones", "ResultsRetentionDays", "RecordsRetentionDays", "LogRetentionDays"}
-        wanted |= {"CassandraDataVolumeGib", "Efs", "Fargate", "FargateCpu", "FargateMemory", "TransferMemorySize"}
+        wanted |= {"CassandraDataVolumeGib", "Efs", "Fargate", "FargateCpu", "FargateMemory"}
+        wanted |= {"TransferMemorySize", "TaskMemorySize"}
         wanted |= {
             name
             for name in DEFAULTS

@@ -4,6 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from tests.samples.dags import dataflow_trial
+from tests.samples.refusals import plan_of
 from tests.samples.services import MemoryServices
 from tests.unit.stages.test_await_turn import queue
 
@@ -15,6 +17,8 @@ from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.planning import find_plan
 from stepbench.records.storage import layout
 from stepbench.stages.validate_plan import validate_plan
+
+EVERY_STORE = {"redis_endpoint": "127.0.0.1:6379", "cassandra_endpoint": "127.0.0.1:9042"}
 
 
 def task(plan: object, run_id: str = "run-1") -> ValidatePlanInput:
@@ -268,3 +272,25 @@ def test_a_named_baseline_has_to_be_a_run_of_the_team_and_plan(changes: dict[str
         assert problem_of(request, memory).path == "regressions.baseline.run_id"
     else:
         assert validate_plan(task(request), memory.services).trials
+
+
+def test_tasks_whose_libraries_the_stack_has_not_are_refused() -> None:
+    """With Applications=off the functions are there, and would fail each execution."""
+    document = json.loads(find_plan("quick-dataflow"))
+    with pytest.raises(PlanError) as refused:
+        validate_plan(task(document), MemoryServices(applications="off", **EVERY_STORE).services)
+    first = refused.value.problems[0]
+    assert (first.path, first.value) == ("trials[0].dags[0].stages[0].task", '"video.split"')
+    assert "Applications=on" in first.remedy
+    synthetic = plan_of(dataflow_trial())
+    validate_plan(task(synthetic), MemoryServices(applications="off").services)
+
+
+def test_a_stage_that_wants_more_memory_than_the_functions_have_is_refused() -> None:
+    """Each execution would fail with its first task of the stage."""
+    stages = [{"name": "work", "task": "synthetic.work", "memory_mib": 2_048}]
+    document = plan_of(dataflow_trial({"name": "one", "stages": stages}))
+    found = problem_of(document, MemoryServices(task_memory_mb=1_769))
+    assert (found.path, found.value) == ("trials[0].dags[0].stages[0].memory_mib", "2048")
+    assert "TaskMemorySize" in found.remedy
+    validate_plan(task(document), MemoryServices(task_memory_mb=2_048).services)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.digits import UNSURE, count, duration, rounded, unit_for
-from stepbench.planning.wall_time import between_s, run_s, trial_s
+from stepbench.planning.wall_time import between_s, offered_s, run_s, trial_s
 from stepbench.stats.histogram import histogram_quantile_ns, parse_histogram
 
 if TYPE_CHECKING:
@@ -150,8 +150,9 @@ def _left_of_trial(spec: TrialSpec, snapshot: Snapshot, overheads: Overheads) ->
         return (1 - read) * trial_s(spec.plan, overheads) + overheads.finish_s
     current, *following = spec.plan.phases[snapshot.phase.index :]
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
-    left = max(0.0, snapshot.phase.offered_s(current) - since_s)
-    load_s = sum(phase.settle_s + phase.length_s for phase in following)
+    expected_s = offered_s(spec.plan, current, overheads)
+    left = max(0.0, min(expected_s, snapshot.phase.offered_s(current)) - since_s)
+    load_s = sum(phase.settle_s + offered_s(spec.plan, phase, overheads) for phase in following)
     return left + load_s + between_s(following, overheads) + overheads.finish_s
 
 

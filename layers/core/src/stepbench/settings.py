@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -77,6 +77,8 @@ class Settings(BaseModel):
     monitoring: bool = Field(default=False, description="Whether metrics are written, which CloudWatch bills.")
     load_host: str = Field(default="", description="What writers run on, where that is a load host; empty in Lambda.")
     load_host_writers: int = Field(default=0, description="How many the load host runs at once; 0: there is none.")
+    applications: Literal["on", "off"] = Field(default="on", description="Whether tasks of DAGs have their libraries.")
+    task_memory_mb: int = Field(default=0, description="MB of the functions that run tasks of DAGs; 0: not known.")
     lead_s: float = Field(default=30.0, ge=0.5, le=120)
     records_ttl_days: int = Field(default=30, ge=1)
     stack_options: str = Field(default="", description="Parameters that decide costs: `Name=value;…`.")

@@ -38,16 +38,17 @@ AWS = Overheads(prepare_s=60, phase_s=35, finish_s=60, report_s=20)
 
 def trial_s(plan: AnyTrial, overheads: Overheads) -> float:
     """Return how many seconds a trial takes, from nothing to torn down."""
-    length_s = plan.length_s
     if isinstance(plan, TransferTrial):
         length_s = plan.length_at(overheads.mib_per_s, overheads.start_s)
-    elif plan.experiment == "dataflow":
-        length_s = sum(phase.settle_s + _executions_s(plan, phase, overheads) for phase in plan.phases)
+    else:
+        length_s = sum(phase.settle_s + offered_s(plan, phase, overheads) for phase in plan.run_phases)
     return overheads.prepare_s + length_s + between_s(plan.phases, overheads) + overheads.finish_s
 
 
-def _executions_s(plan: TrialPlan, phase: Phase, overheads: Overheads) -> float:
-    """Return how long a phase's executions take: clients begin the next one when the last has ended."""
+def offered_s(plan: TrialPlan, phase: Phase, overheads: Overheads) -> float:
+    """Return how long a phase's load takes: of a DAG's executions, clients begin the next when the last has ended."""
+    if plan.experiment != "dataflow":
+        return phase.length_s
     execution_s = len(plan.dag_of(phase).levels) * overheads.level_s
     if phase.closed is None or phase.closed.operations is None:
         return phase.length_s + execution_s

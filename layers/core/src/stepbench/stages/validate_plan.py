@@ -126,6 +126,7 @@ def _stack_problems(plan: Plan, settings: Settings) -> Iterator[Problem]:
                 yield Problem(f"{at}.phases[{index}].scale", "serverless_v2", message, remedy)
         yield from _transfer_problems(at, trial.plan, settings)
         yield from _load_host_problems(at, trial.plan, settings)
+        yield from _dataflow_problems(at, trial.plan, settings)
         yield from finding_problems(trial.source, trial.plan, settings)
 
 
@@ -144,6 +145,23 @@ def _transfer_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator
             message = "runs no transfers on this stack"
             remedy = "Remove it, or deploy with Fargate=on (docs/deploy.md)."
             yield Problem(f"{at}.platforms[{place}]", f'"{platform}"', message, remedy)
+
+
+def _dataflow_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:
+    """Yield what the functions that run the tasks of a trial's DAGs lack: libraries, or memory."""
+    if isinstance(trial, TransferTrial):
+        return
+    for place, dag in enumerate(trial.dags):
+        for number, stage in enumerate(dag.stages):
+            found = f"{at}.dags[{place}].stages[{number}]"
+            if settings.applications == "off" and stage.function != "RunTask":
+                message = "needs libraries that this stack's functions do not have"
+                remedy = "Use tasks of synthetic, or deploy with Applications=on (docs/deploy.md)."
+                yield Problem(f"{found}.task", f'"{stage.task}"', message, remedy)
+            if settings.task_memory_mb and (stage.memory_mib or 0) > settings.task_memory_mb:
+                message = f"is more than this stack's functions have, {settings.task_memory_mb:,} MB"
+                remedy = "Ask for less, or deploy with a larger TaskMemorySize (docs/deploy.md)."
+                yield Problem(f"{found}.memory_mib", f"{stage.memory_mib}", message, remedy)
 
 
 def _load_host_problems(at: str, trial: AnyTrial, settings: Settings) -> Iterator[Problem]:

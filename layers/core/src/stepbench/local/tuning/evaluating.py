@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Pace(NamedTuple):
     """How long each node is warmed up after its start, and how many turns of how long each then has."""
 
-    warm_up_s: float = 8.0
+    warm_up_s: float = 6.0
     turns: int = 3
-    counted_s: float = 3.0
+    counted_s: float = 2.0
 
 
 class Side(NamedTuple):

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from stepbench.local.stores.cassandra.configuration import Profile
     from stepbench.local.stores.cassandra.java import Installation
 
-_STOP_S = 60.0
 _READY_POLL_S, _READY_LOOKS = 0.1, 300
 _LOAD = TrialPlan(
     experiment="dataflow",
@@ -149,5 +148,5 @@ class Fleet:
             yield TunedNode(node)
         finally:
             if node.pid:
-                terminate([node.pid], grace_s=_STOP_S)
+                terminate([node.pid], grace_s=0)  # its data goes with it
             shutil.rmtree(folder, ignore_errors=True)
