@@ -159,6 +159,8 @@ preload("{application}")
 made = find_maker("{application}.{maker}")({parameters}, 7)
 if "{application}" == "video":
     small, line = {{"chunk_s": 2}}, ["split", "extract", "classify"]
+    import onnxruntime
+    assert "CPUExecutionProvider" in onnxruntime.get_available_providers()
 else:
     small, line = {{"components": 5, "trees": 2}}, ["pca", "train"]
 value = None

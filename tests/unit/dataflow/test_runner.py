@@ -19,7 +19,7 @@ from stepbench.dataflow import runner
 from stepbench.dataflow.application import ApplicationError, TaskAnswer, TaskCall
 from stepbench.dataflow.applications import synthetic
 from stepbench.dataflow.objects import IN_FLIGHT
-from stepbench.dataflow.sandbox import Sandbox
+from stepbench.dataflow.sandbox import Kept, Sandbox
 from stepbench.model.result import Outcome
 from stepbench.testing.fake_clock import START_NS, FakeClock
 from stepbench.testing.memory_blobs import MemoryBlobs
@@ -198,6 +198,21 @@ def test_a_function_with_too_little_memory_does_not_begin() -> None:
     dag = dag_of(stage("a", memory_mib=1_769))
     row = Bench(dag, {"AWS_LAMBDA_FUNCTION_MEMORY_SIZE": "1024"}).run("a")
     assert row.error == "memory: the function has 1024 MiB, and the stage wants 1769"
+
+
+def test_a_file_of_a_stage_is_read_once_by_a_sandbox_and_trial(
+    application: Callable[[Callable[[TaskCall], TaskAnswer]], None],
+) -> None:
+    """As a function loads its model when it starts; the time is part of the first task's input."""
+    seen: list[TaskCall] = []
+    application(lambda call: seen.append(call) or synthetic.work(call))  # type: ignore[func-returns-value]
+    bench = Bench(dag_of({**stage("a", tasks=2), "files": {"model": "s3://files/model.onnx"}}))
+    rows = [bench.run("a", index) for index in (0, 1)]
+    assert ([row.error for row in rows], [row.input_bytes for row in rows]) == (["", ""], [4, 0])
+    assert [call.files for call in seen] == [{"model": b"made"}] * 2
+    kept = Kept("dag", "a", "model")
+    assert bench.sandbox.file("another", kept, lambda _: b"other") == b"other"
+    assert bench.sandbox.file(REF.tag, kept, lambda _: b"again") == b"again"
 
 
 def test_the_dags_own_input_goes_to_the_tasks_that_have_no_other(

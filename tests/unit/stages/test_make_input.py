@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from tests.samples.dags import dataflow_trial, stage
 from tests.samples.services import MemoryServices, stored_trial
 
+from stepbench.contracts.dataflow import Dag
 from stepbench.contracts.dataflow_rows import MakeInputInput
 from stepbench.contracts.plan import TrialPlan, TrialRef
 from stepbench.dataflow.applications.synthetic import make_bytes
@@ -70,6 +71,22 @@ def test_a_file_may_take_its_place() -> None:
     assert (make(services, ref), stored(services, ref)) == (6, b"digits")
     with pytest.raises(TargetUnavailableError, match="s3://files/other"):
         make(services, trial(services, "run-2", source="s3://files/other"))
+
+
+def test_the_files_of_stages_are_fetched_with_it() -> None:
+    """A trained model, say; a DAG needs no input for that. What cannot be had is told by its path in the plan."""
+    services = MemoryServices(FakeClock(), {"s3": Bucket()})
+
+    def with_file(source: str, run_id: str) -> TrialRef:
+        dag = {"name": "dag", "stages": [{**stage("a"), "files": {"model": source}}]}
+        assert Dag.model_validate(dag).maker == "MakeInput"
+        return stored_trial(services.services, TrialPlan.model_validate(dataflow_trial(dag)), run_id)
+
+    ref = with_file("s3://files/digits.bin", "run-1")
+    assert make(services, ref) == 6
+    assert services.services.runs.get_bytes(layout.dag_file_key(ref, "dag", "a", "model")) == b"digits"
+    with pytest.raises(TargetUnavailableError, match=r"dags\[dag\].stages.a.files.model: .* s3://files/other"):
+        make(services, with_file("s3://files/other", "run-2"))
 
 
 def test_parameters_that_a_maker_refuses_are_the_plan_s_fault() -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from stepbench.contracts.dataflow import Parameter
 from stepbench.dataflow.application import ApplicationError, TaskCall, find_maker, find_task
 from stepbench.dataflow.applications.video.classifier import CLASSES, class_probabilities
+from stepbench.dataflow.applications.video.frames import as_jpeg
 from stepbench.dataflow.applications.video.rendering import truth_of
 
 SMALL: dict[str, Parameter] = {
@@ -91,6 +93,45 @@ def test_a_frame_has_a_probability_of_each_class() -> None:
     probabilities = class_probabilities(noise)
     assert probabilities.shape == (CLASSES,)
     assert probabilities.sum() == pytest.approx(1, abs=1e-4)
+
+
+def network(takes: Sequence[int | str]) -> bytes:
+    """Return a network in ONNX: the mean of a picture's red is the score of class 1, of green 2, of blue 3."""
+    weights = np.eye(int(takes[1]), CLASSES, 1, dtype=np.float32)
+    nodes = [
+        helper.make_node("GlobalAveragePool", ["picture"], ["means"]),
+        helper.make_node("Flatten", ["means"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weights"], ["scores"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "means",
+        [helper.make_tensor_value_info("picture", TensorProto.FLOAT, takes)],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", CLASSES])],
+        [numpy_helper.from_array(weights, "weights")],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    body: bytes = made.SerializeToString()
+    return body
+
+
+@pytest.mark.parametrize("takes", [(1, 3, 64, 48), ("batch", 3, "height", "width")])
+def test_a_network_of_ones_own_classifies_frames(takes: Sequence[int | str]) -> None:
+    """In ONNX, as the stage's file; what it says of our digits is neither right nor wrong."""
+    green = av.VideoFrame.from_ndarray(np.full((90, 120, 3), (0, 200, 0), np.uint8), format="rgb24")
+    frame = {"image": as_jpeg(green), "number": 0, "truth": 5}
+    call = TaskCall({"before": [frame]}, None, {}, "stage", 0, 1, {}, 7, {"model": network(takes)})
+    result = find_task("video.classify")(call).result
+    assert (result["labels"], result["right"]) == ([2], None)
+
+
+def test_what_is_no_network_of_pictures_is_refused() -> None:
+    """The row tells it, and the execution has failed."""
+    frame = {"image": as_jpeg(av.VideoFrame(64, 64, "rgb24")), "number": 0, "truth": None}
+    for model, said in ((b"no model", "cannot be loaded"), (network((1, 1, 28, 28)), "not one colour picture")):
+        call = TaskCall({"before": [frame]}, None, {}, "stage", 0, 1, {}, 7, {"model": model})
+        with pytest.raises(ApplicationError, match=said):
+            find_task("video.classify")(call)
 
 
 def test_of_a_video_of_others_nothing_is_right_or_wrong() -> None:

@@ -23,6 +23,8 @@ EdgeKind = Literal["scatter", "broadcast", "gather"]
 StageName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$", max_length=30)]
 TaskName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*$", max_length=60)]
 Parameter = bool | int | float | str
+FileUrl = Annotated[str, StringConstraints(pattern=r"^(s3|https)://", max_length=1_000)]
+"""A file that is fetched before the load: `s3://bucket/key`, or an `https://` URL."""
 TaskFunctionName = Literal["RunTask", "RunVideoTask", "RunLearningTask"]
 """Lambda functions that run tasks: they differ in their libraries alone."""
 MakerFunctionName = Literal["MakeInput", "MakeVideoInput", "MakeLearningInput"]
@@ -65,6 +67,12 @@ class Stage(Contract):
         default=(), max_length=MAX_STAGES, description="Without any, the stage's tasks read the DAG's input."
     )
     parameters: dict[str, Parameter] = Field(default={}, max_length=20, description="Handed to each task.")
+    files: dict[StageName, FileUrl] = Field(
+        default={},
+        max_length=5,
+        description="Files by the name that its task knows, such as a trained `model`: fetched before the load, and read "
+        "once by each sandbox.",
+    )
     memory_mib: int | None = Field(
         default=None, ge=128, le=10_240, description="The function has to have; it is the same for every store."
     )
@@ -91,11 +99,8 @@ class DagInput(Contract):
 
     maker: TaskName = Field(description="`<application>.<maker>`, such as `video.render`.")
     parameters: dict[str, Parameter] = Field(default={}, max_length=20)
-    source: str | None = Field(
-        default=None,
-        max_length=1_000,
-        pattern=r"^(s3|https)://",
-        description="A file to use in place of a made one: `s3://bucket/key`, or an `https://` URL.",
+    source: FileUrl | None = Field(
+        default=None, description="A file to use in place of a made one: `s3://bucket/key`, or an `https://` URL."
     )
     seed: int = Field(default=7, ge=0, lt=2**63)
 
@@ -117,6 +122,13 @@ class Dag(Contract):
         refuse([*repeated_names("stages", [stage.name for stage in self.stages]), *_edge_rules(self)])
         refuse([*_level_rules(self), *_fan_out_rules(self), *_read_rules(self)])
         return self
+
+    @property
+    def maker(self) -> MakerFunctionName | None:
+        """Return which Lambda function makes its input, and fetches its files; None where there is nothing to do."""
+        if self.input is not None:
+            return self.input.function
+        return "MakeInput" if any(stage.files for stage in self.stages) else None
 
     @property
     def by_name(self) -> dict[str, Stage]:

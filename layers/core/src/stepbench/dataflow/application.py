@@ -28,7 +28,8 @@ class TaskCall(NamedTuple):
 
     inputs: by the producing stage its values, in the order of the producing tasks; bytes are read-only memoryviews,
     and arrays read-only. dag_input: of a stage without inputs, if the DAG has one. task: which one of `tasks`. parts:
-    how many values each consuming stage wants of it. seed: the DAG's, the same for all its tasks and executions.
+    how many values each consuming stage wants of it. seed: the DAG's, the same for all its tasks and executions. files:
+    the stage's, by the name that the plan gives them.
     """
 
     inputs: Mapping[str, Sequence[Value]]
@@ -39,6 +40,7 @@ class TaskCall(NamedTuple):
     tasks: int
     parts: Mapping[str, int]
     seed: int
+    files: Mapping[str, bytes] = {}
 
     def number(self, name: str, default: float) -> float:
         """

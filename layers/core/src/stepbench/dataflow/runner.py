@@ -18,6 +18,7 @@ from stepbench.contracts.dataflow_rows import MAX_RESULT_CHARS, TaskRow
 from stepbench.dataflow.application import ApplicationError, TaskAnswer, TaskCall, find_task
 from stepbench.dataflow.codec import NotEncodableError
 from stepbench.dataflow.objects import ObjectPassages, TaskError
+from stepbench.dataflow.sandbox import Kept
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.errors import TIMEOUT
 from stepbench.transfer.surroundings import peak_memory_bytes
@@ -26,21 +27,20 @@ from stepbench.workload.topology import object_key, read_by, written_by
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stepbench.contracts.dataflow import Dag
     from stepbench.contracts.dataflow_rows import TaskItem
     from stepbench.contracts.plan import TrialSpec
     from stepbench.dataflow.application import Value
     from stepbench.dataflow.sandbox import Invocation
     from stepbench.drivers.blobs import BlobStore
 
-    ReadInput: TypeAlias = Callable[[Dag], bytes]
+    ReadKept: TypeAlias = Callable[[Kept], bytes]
 
 T = TypeVar("T")
 _MAX_ERROR_CHARS = 1_000
 
 
 async def run_task(
-    item: TaskItem, spec: TrialSpec, store: BlobStore, read_input: ReadInput, invocation: Invocation
+    item: TaskItem, spec: TrialSpec, store: BlobStore, read_kept: ReadKept, invocation: Invocation
 ) -> TaskRow:
     """
     Run one attempt at a task; what goes wrong is the row's `error`, never an exception.
@@ -50,14 +50,14 @@ async def run_task(
         spec: its trial.
         store: to read from and to write to; it is opened unless the sandbox has it open, and left open, but for a task
             that fails: then it is closed, whatever state it was in.
-        read_input: reads the DAG's own input; it is called in a thread.
+        read_kept: reads the DAG's own input, and the stage's files; it is called in a thread.
         invocation: that this is, with the attempt's number.
     """
     attempt = _Attempt(item, spec, store, invocation)
     error = ""
     try:
         async with asyncio.timeout(attempt.left_s()):
-            await attempt.run(read_input)
+            await attempt.run(read_kept)
     except TimeoutError:
         error = f"{TIMEOUT}: the task was given up after {attempt.stage.timeout_s:g} s"
     except (TaskError, NotEncodableError) as failure:
@@ -104,10 +104,10 @@ class _Attempt:
     def left_s(self) -> float:
         return max(self.stage.timeout_s - (self._clock.now_ns() - self._invocation.began_ns) / 1e9, 0.0)
 
-    async def run(self, read_input: ReadInput) -> None:
+    async def run(self, read_kept: ReadKept) -> None:
         self._check_memory()
         await self._open()
-        names, values = self._outputs_of(await self._compute(await self._call(read_input)))
+        names, values = self._outputs_of(await self._compute(await self._call(read_kept)))
         await self._objects.write(names, values)
 
     def row(self, error: str) -> TaskRow:
@@ -155,14 +155,25 @@ class _Attempt:
             self._open_ns = self._clock.now_ns() - began_ns
         sandbox.opened = self._store
 
-    async def _call(self, read_input: ReadInput) -> TaskCall:
+    async def _call(self, read_kept: ReadKept) -> TaskCall:
         """Gather what the application is given."""
-        dag, stage = self._dag, self.stage
+        dag, stage, began_ns = self._dag, self.stage, self._clock.now_ns()
+
+        def read(kept: Kept) -> bytes:
+            body = read_kept(kept)
+            self._input_bytes += len(body)
+            return body
+
+        def read_files() -> dict[str, bytes]:
+            sandbox, tag = self._invocation.sandbox, self._item.ref.tag
+            return {name: sandbox.file(tag, Kept(dag.name, stage.name, name), read) for name in stage.files}
+
         dag_input = None
         if stage.takes_input and dag.input is not None:
-            began_ns = self._clock.now_ns()
-            dag_input = await self._in_thread("the DAG's input", lambda: read_input(dag))
-            self._input_ns, self._input_bytes = self._clock.now_ns() - began_ns, len(dag_input)
+            dag_input = await self._in_thread("the DAG's input", lambda: read(Kept(dag.name)))
+        files = await self._in_thread("the stage's files", read_files) if stage.files else {}
+        if dag_input is not None or files:
+            self._input_ns = self._clock.now_ns() - began_ns
         objects = read_by(dag, stage, self._item.index)
         values = await self._objects.read([each.name for each in objects])
         inputs: dict[str, list[Value]] = {each.stage: [] for each in stage.inputs}
@@ -171,6 +182,7 @@ class _Attempt:
         return TaskCall(
             inputs=inputs,
             dag_input=dag_input,
+            files=files,
             parameters=stage.parameters,
             stage=stage.name,
             task=self._item.index,

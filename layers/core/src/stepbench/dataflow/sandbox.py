@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.transfer.surroundings import make_sandbox_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from stepbench.clock import Clock
     from stepbench.drivers.blobs import BlobStore
@@ -18,6 +18,14 @@ AHEAD_NS = 1_000_000_000
 A sandbox that waited so long for its first invocation was made ahead, as Lambda does at will: nothing has waited for
 it, so its first invocation is no cold start.
 """
+
+
+class Kept(NamedTuple):
+    """What was made or fetched before the load: a DAG's input, or a file of one of its stages."""
+
+    dag: str
+    stage: str = ""
+    file: str = ""
 
 
 class Sandbox:
@@ -38,6 +46,14 @@ class Sandbox:
         self.opened: BlobStore | None = None
         self.is_spoiled = False
         self._is_fresh = True
+        self._files: dict[tuple[str, Kept], bytes] = {}
+
+    def file(self, tag: str, kept: Kept, read: Callable[[Kept], bytes]) -> bytes:
+        """Return a file of a trial, which is read once; those of other trials are forgotten."""
+        if (tag, kept) not in self._files:
+            self._files = {known: body for known, body in self._files.items() if known[0] == tag}
+            self._files[tag, kept] = read(kept)
+        return self._files[tag, kept]
 
     def begin(self, clock: Clock, began_ns: int, request_id: str, attempt: int = 0) -> Invocation:
         """Return an invocation that began at its handler's first statement; the first one may be a cold start."""

@@ -7,6 +7,7 @@ It is apart from the functions that run tasks, whose sandboxes would be warm fro
 from __future__ import annotations
 
 import urllib.request
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from stepbench.records.storage import layout
 from stepbench.stages.target_driver import refuse_if_cancelled
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from urllib.request import Request
 
     from stepbench.contracts.dataflow import DagInput
@@ -32,26 +34,33 @@ MOST_INPUT_BYTES = 512 * 2**20
 
 def make_input(task: MakeInputInput, services: Services) -> MakeInputOutput:
     """
-    Make a DAG's input, unless it is there.
+    Make a DAG's input, and fetch the files that its stages name, unless they are there; return their size together.
 
     Raises:
-        PlanError: the application refuses the parameters, or the file that is to be used is too large.
-        TargetUnavailableError: the file that is to be used cannot be had.
+        PlanError: the application refuses the parameters, or a file is too large.
+        TargetUnavailableError: a file cannot be had.
         TrialCancelledError: the trial is to stop.
     """
     spec = services.trial(task.ref)
     refuse_if_cancelled(spec.tag, services)
     dag = next(each for each in spec.offered.dags if each.name == task.dag)
-    if dag.input is None:
-        return MakeInputOutput(input_bytes=0)
-    key = layout.dag_input_key(task.ref, dag.name)
-    made = services.runs.find_bytes(key)
-    if made is None:
-        made = (
-            _made(dag.name, dag.input) if dag.input.source is None else _fetched(dag.name, dag.input.source, services)
-        )
-        services.runs.put_bytes(key, made)
-    return MakeInputOutput(input_bytes=len(made))
+    wanted: dict[str, Callable[[], bytes]] = {}
+    if dag.input is not None:
+        wanted[layout.dag_input_key(task.ref, dag.name)] = partial(_input, dag.name, dag.input, services)
+    for stage in dag.stages:
+        for name, source in stage.files.items():
+            key, path = layout.dag_file_key(task.ref, dag.name, stage.name, name), f"{stage.name}.files.{name}"
+            wanted[key] = partial(_fetched, f"dags[{dag.name}].stages.{path}", source, services)
+    return MakeInputOutput(input_bytes=sum(_kept(key, make, services) for key, make in wanted.items()))
+
+
+def _kept(key: str, make: Callable[[], bytes], services: Services) -> int:
+    """Return the size of what is kept under a key, once it is there."""
+    found = services.runs.find_bytes(key)
+    if found is None:
+        found = make()
+        services.runs.put_bytes(key, found)
+    return len(found)
 
 
 class OnlyHttps(urllib.request.HTTPRedirectHandler):
@@ -65,7 +74,9 @@ class OnlyHttps(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _made(dag: str, given: DagInput) -> bytes:
+def _input(dag: str, given: DagInput, services: Services) -> bytes:
+    if given.source is not None:
+        return _fetched(f"dags[{dag}].input.source", given.source, services)
     try:
         return find_maker(given.maker)(given.parameters, given.seed)
     except ApplicationError as error:
@@ -73,8 +84,8 @@ def _made(dag: str, given: DagInput) -> bytes:
         raise PlanError([Problem(f"dags[{dag}].input", given.maker, str(error), remedy)]) from error
 
 
-def _fetched(dag: str, source: str, services: Services) -> bytes:
-    """Return a file that a plan names; one of S3 has to be in a bucket that the function may read."""
+def _fetched(path: str, source: str, services: Services) -> bytes:
+    """Return a file that a plan names at a path; one of S3 has to be in a bucket that the function may read."""
     parts = urlsplit(source)
     try:
         if parts.scheme == "s3":
@@ -84,9 +95,9 @@ def _fetched(dag: str, source: str, services: Services) -> bytes:
         with body:
             found: bytes = body.read(MOST_INPUT_BYTES + 1)
     except (URLError, OSError, ClientError, BotoCoreError) as error:
-        message = f"the input of {dag} cannot be had from {source}: {error}"
+        message = f"{path}: the file cannot be had from {source}: {error}"
         raise TargetUnavailableError(message) from error
     if len(found) > MOST_INPUT_BYTES:
         message, remedy = f"is larger than {MOST_INPUT_BYTES:,} bytes", "Use a smaller file."
-        raise PlanError([Problem(f"dags[{dag}].input.source", source, message, remedy)])
+        raise PlanError([Problem(path, source, message, remedy)])
     return found

@@ -87,7 +87,7 @@ def prepare_target(
 
 def _inputs(plan: AnyTrial) -> tuple[InputToMake, ...]:
     dags = () if isinstance(plan, TransferTrial) else plan.dags
-    return tuple(InputToMake(dag=dag.name, function=dag.input.function) for dag in dags if dag.input is not None)
+    return tuple(InputToMake(dag=dag.name, function=dag.maker) for dag in dags if dag.maker is not None)
 
 
 def _write_levels(spec: TrialSpec, services: Services) -> None:

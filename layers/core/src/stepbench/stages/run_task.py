@@ -117,7 +117,7 @@ async def _run(item: TaskItem, sandbox: TaskSandbox, invocation: Invocation) -> 
     place = sandbox.place
     spec: TrialSpec = place.trial(item.ref)
     store = await place.store(spec)
-    return await runner.run_task(item, spec, store, lambda dag: place.read_input(item.ref, dag), invocation)
+    return await runner.run_task(item, spec, store, partial(place.read_kept, item.ref), invocation)
 
 
 def _output(row: TaskRow) -> RunTaskOutput:

@@ -19,8 +19,8 @@ from stepbench.wire.http1.blocking import RetryLimits
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-    from stepbench.contracts.dataflow import Dag
     from stepbench.contracts.plan import TrialRef
+    from stepbench.dataflow.sandbox import Kept
     from stepbench.drivers.blobs import BlobStore
     from stepbench.drivers.protocol import BuildBlobs
     from stepbench.records.storage.receiver_paths import ReceiverBucket, ReceiverTable
@@ -102,9 +102,12 @@ class TaskPlace:
         """Make the access anew next time, whatever state it was left in."""
         self._store = None
 
-    def read_input(self, ref: TrialRef, dag: Dag) -> bytes:
-        """Read a DAG's input. Raises RecordsUnavailableError."""
-        return self._bucket.get_bytes(layout.dag_input_key(ref, dag.name))
+    def read_kept(self, ref: TrialRef, kept: Kept) -> bytes:
+        """Read a DAG's input, or a file of one of its stages. Raises RecordsUnavailableError."""
+        dag, stage, file = kept
+        return self._bucket.get_bytes(
+            layout.dag_file_key(ref, dag, stage, file) if file else layout.dag_input_key(ref, dag)
+        )
 
 
 def open_task_place(environ: Mapping[str, str]) -> TaskPlace:

@@ -93,6 +93,11 @@ def dag_input_key(ref: TrialRef, dag: str) -> str:
     return trial_key(ref, f"dags/{dag}/input.bin")
 
 
+def dag_file_key(ref: TrialRef, dag: str, stage: str, name: str) -> str:
+    """Return the key of a file that a stage's tasks have, which is fetched before the load."""
+    return trial_key(ref, f"dags/{dag}/files/{stage}/{name}")
+
+
 def dag_level_key(ref: TrialRef, dag: str, level: int) -> str:
     """Return the key of the tasks (JSON, an array of LevelTask) of a level that is too wide for an inline Map."""
     return trial_key(ref, f"dags/{dag}/levels/{level:02d}.json")

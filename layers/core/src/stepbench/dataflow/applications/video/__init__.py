@@ -10,8 +10,9 @@ As published, with any number of chunks (6 here, of a video of a minute):
 
 What stands for what was published: the video is rendered by us (the source's are racing videos of others; one's own is
 given by `input.source`, in any form that FFmpeg reads), and the classifier is a computation of ours over 1,000 classes,
-of the cost of SqueezeNet 1.1's, of which the first ten are digits (the source's is a trained network that it does not
-name). Frames of the rendered video show digits, so that a label is right or wrong.
+of the cost of SqueezeNet 1.1's, of which the first ten are digits. The source's is a trained network of MXNet's that it
+does not name; one's own is a file in ONNX: `"files": {"model": "s3://bucket/squeezenet.onnx"}` of the stage. Frames of
+the rendered video show digits, so that a label is right or wrong.
 
 Source:
     Shankar et al. (2023), section 3.1.1 and figure 2, after Klimovic et al. (2018), Pocket, OSDI.

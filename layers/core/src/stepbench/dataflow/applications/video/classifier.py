@@ -1,9 +1,10 @@
 """
 The task `video.classify`: probabilities of 1,000 classes for a frame.
 
-A substitute for a trained network, of the cost of one: a frame of 64 by 64 pixels, at 81 places, against 1,000 pictures
-is 332 million multiplications and additions; SqueezeNet 1.1 has 349 million. The first ten pictures are digits, the
-others noise of a fixed seed; the best place's correlation is a class's score.
+A trained network is the stage's file `model` (see `network`). Without one a substitute stands in, of the cost of one: a
+frame of 64 by 64 pixels, at 81 places, against 1,000 pictures is 332 million multiplications and additions; SqueezeNet
+1.1 has 349 million. The first ten pictures are digits, the others noise of a fixed seed; the best place's correlation
+is a class's score.
 
 Source:
     Iandola et al. (2016), SqueezeNet; the count for version 1.1 is its repository's.
@@ -11,18 +12,20 @@ Source:
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepbench.dataflow.application import TaskAnswer, TaskCall
+from stepbench.dataflow.applications.video import network
 from stepbench.dataflow.applications.video.frames import from_jpeg
 from stepbench.dataflow.applications.video.glyphs import COLUMNS, DIGITS, ROWS, glyph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MODEL = "model"
 CLASSES = 1_000
 SIDE = 64
 _DOT = 5
@@ -33,11 +36,14 @@ _SHARPNESS = 60.0
 
 
 def classify(call: TaskCall) -> TaskAnswer:
-    """Classify the frame, and compare the label with what the frame shows, where that is known."""
-    frame = call.only_input()
-    probabilities = class_probabilities(from_jpeg(frame["image"]))
+    """Classify the frame, and compare the label with what it shows, where that is known and a class of ours."""
+    frame, model = call.only_input(), call.files.get(MODEL)
+    if model is None:
+        probabilities = class_probabilities(from_jpeg(frame["image"], "gray"))
+    else:
+        probabilities = network.class_probabilities(model, partial(from_jpeg, frame["image"]))
     label = int(probabilities.argmax())
-    right = None if frame["truth"] is None else int(label == frame["truth"])
+    right = None if frame["truth"] is None or model is not None else int(label == frame["truth"])
     result = {
         "chunks": [frame["number"]],
         "labels": [label],

@@ -49,12 +49,22 @@ def as_jpeg(frame: Any) -> bytes:  # noqa: ANN401 -- PyAV's
     return b"".join(bytes(packet) for packet in (*encoder.encode(image), *encoder.encode(None)))
 
 
-def from_jpeg(image: bytes | memoryview) -> NDArray[np.uint8]:
-    """Return a JPEG image's brightness, shape (height, width)."""
+def from_jpeg(
+    image: bytes | memoryview, form: str, width: int | None = None, height: int | None = None
+) -> NDArray[np.uint8]:
+    """
+    Return a JPEG image, scaled where a size is given.
+
+    Args:
+        image: the file.
+        form: "gray" for shape (height, width), "rgb24" for (height, width, 3).
+        width: in pixels; None for the image's own.
+        height: likewise.
+    """
     decoder: Any = av.CodecContext.create("mjpeg", "r")
     frames = [*decoder.decode(av.Packet(bytes(image))), *decoder.decode(None)]
-    grey: NDArray[np.uint8] = frames[0].to_ndarray(format="gray")
-    return grey
+    pixels: NDArray[np.uint8] = frames[0].to_ndarray(format=form, width=width, height=height)
+    return pixels
 
 
 def _decoded(file: bytes | memoryview) -> Iterator[Any]:
