@@ -70,8 +70,8 @@ class Stage(Contract):
     files: dict[StageName, FileUrl] = Field(
         default={},
         max_length=5,
-        description="Files by the name that its task knows, such as a trained `model`: fetched before the load, and read "
-        "once by each sandbox.",
+        description="Files by the name that its task knows, such as a trained `model`: fetched before the load, and "
+        "read once by each sandbox.",
     )
     memory_mib: int | None = Field(
         default=None, ge=128, le=10_240, description="The function has to have; it is the same for every store."
@@ -97,17 +97,25 @@ class Stage(Contract):
 class DagInput(Contract):
     """What a DAG begins with: made before the load, always the same, and kept in the results bucket."""
 
-    maker: TaskName = Field(description="`<application>.<maker>`, such as `video.render`.")
-    parameters: dict[str, Parameter] = Field(default={}, max_length=20)
+    maker: TaskName | None = Field(
+        default=None, description="`<application>.<maker>`, such as `video.render`; not needed where there is a source."
+    )
+    parameters: dict[str, Parameter] = Field(default={}, max_length=20, description="Handed to the maker.")
     source: FileUrl | None = Field(
         default=None, description="A file to use in place of a made one: `s3://bucket/key`, or an `https://` URL."
     )
     seed: int = Field(default=7, ge=0, lt=2**63)
 
+    @model_validator(mode="after")
+    def _comes_from_somewhere(self) -> Self:
+        if self.maker is None and self.source is None:
+            refuse([BrokenRule("maker", "is missing, and so is source", "Give one of the two.")])
+        return self
+
     @property
     def function(self) -> MakerFunctionName:
         """Return which Lambda function makes it."""
-        return MAKERS.get(self.maker.partition(".")[0], "MakeInput")
+        return MAKERS.get((self.maker or "").partition(".")[0], "MakeInput")
 
 
 class Dag(Contract):

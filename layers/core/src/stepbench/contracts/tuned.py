@@ -71,7 +71,7 @@ class TunedModel(Contract):
     provider: str = Field(max_length=200, description="Name and version of what was tuned.")
     cores: int = Field(ge=1)
     heap_mib: int = Field(ge=1)
-    restart_s: float = Field(gt=0, description="T_r with a restart: from the last answer before to the first after.")
+    restart_s: float = Field(gt=0, description="T_r with a restart: from its stop until it takes connections again.")
     live_s: float = Field(ge=0, description="T_r of a change while the store runs; load waits for it all the same.")
     points: tuple[ModelPoint, ...] = Field(min_length=1, max_length=MAX_POINTS)
     confirmations: tuple[Confirmation, ...] = Field(default=(), max_length=50)
@@ -133,7 +133,7 @@ class TuningStep(Contract):
     done: AppliedConfiguration | None = None
 
 
-class _Way(Contract):
+class TuningMode(Contract):
     """How a store comes to its configuration."""
 
     tunes: ClassVar[bool] = True
@@ -143,14 +143,14 @@ class _Way(Contract):
         return self.tunes and phase >= 0
 
 
-class AsReleased(_Way):
+class AsReleased(TuningMode):
     """Nothing is set: what the store came with."""
 
     mode: Literal["default"] = "default"
     tunes: ClassVar = False
 
 
-class _Tuned(_Way):
+class ByModel(TuningMode):
     """Configured by a model, for what the DAGs are expected to ask."""
 
     model: TunedModel | ModelName = Field(default="local", description="A shipped model's name, or a model itself.")
@@ -159,7 +159,7 @@ class _Tuned(_Way):
     )
 
 
-class StaticTuning(_Tuned):
+class StaticTuning(ByModel):
     """Configured once, before the first phase."""
 
     mode: Literal["static"]
@@ -168,11 +168,11 @@ class StaticTuning(_Tuned):
     )
 
     def configures(self, phase: int) -> bool:
-        """See `_Way`: before the first one."""
+        """See `TuningMode`: before the first one."""
         return phase == 0
 
 
-class AdaptiveTuning(_Tuned):
+class AdaptiveTuning(ByModel):
     """Configured anew before a phase wherever the model says that it pays."""
 
     mode: Literal["adaptive"]

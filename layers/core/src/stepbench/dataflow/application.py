@@ -114,6 +114,13 @@ def find_maker(name: str) -> MakerFunction:
     return function
 
 
+def parameters_of(name: str) -> frozenset[str] | None:
+    """Return the parameters that a task or a maker knows; None where its application does not say."""
+    application, _, own = name.partition(".")
+    known = getattr(_application(application), "PARAMETERS", {}).get(own)
+    return None if known is None else frozenset(known)
+
+
 def preload(application: str) -> None:
     """
     Import what the application's tasks need: in the init phase, as a function of its own would.

@@ -75,8 +75,8 @@ class OnlyHttps(urllib.request.HTTPRedirectHandler):
 
 
 def _input(dag: str, given: DagInput, services: Services) -> bytes:
-    if given.source is not None:
-        return _fetched(f"dags[{dag}].input.source", given.source, services)
+    if given.source is not None or given.maker is None:
+        return _fetched(f"dags[{dag}].input.source", given.source or "", services)
     try:
         return find_maker(given.maker)(given.parameters, given.seed)
     except ApplicationError as error:

@@ -52,6 +52,7 @@ def make_bytes(parameters: Mapping[str, Parameter], seed: int) -> bytes:
 
 TASKS = {"work": work}
 MAKERS = {"bytes": make_bytes}
+PARAMETERS = {"work": ("compute", "compute_ms", "output_bytes", "output_ratio"), "bytes": ("input_bytes",)}
 
 
 def body_of(name: str, size: int) -> bytes:

@@ -44,7 +44,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True)
 class Box:
-    """It draws one stage; x and y are its upper left corner."""
+    """One stage of the drawing; x and y are its upper left corner."""
 
     stage: Stage
     x: float
@@ -72,7 +72,7 @@ class Label(NamedTuple):
 
 @dataclass(frozen=True)
 class Line:
-    """It draws one edge: its path, and what is written beside it: what it is, and what it moves."""
+    """One edge of the drawing: its path, and what is written beside it: what it is, and what it moves."""
 
     edge: Edge
     path: str
@@ -81,7 +81,7 @@ class Line:
 
 @dataclass(frozen=True)
 class DagDrawing:
-    """It is one drawing of a DAG."""
+    """The drawing of a DAG."""
 
     way: Way
     width_px: float

@@ -32,7 +32,7 @@ _PLOT_PX = 300
 
 @dataclass(frozen=True)
 class DagFigure:
-    """It is one figure: where it is drawn, what it is called, what it says to those who cannot see, its drawing."""
+    """One figure: where it is drawn, what it is called, what it says to those who cannot see, its drawing."""
 
     place: str
     title: str
@@ -42,7 +42,7 @@ class DagFigure:
 
 @dataclass(frozen=True)
 class Bar:
-    """It is one store's number; runs: of how many it is."""
+    """One store's number; runs: of how many it is."""
 
     name: str
     caption: str

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FlowTrial:
-    """It is one trial; `first`: the first of its repeats, which alone has figures of its own."""
+    """One trial; `first`: the first of its repeats, which alone has figures of its own."""
 
     label: str
     summary: TrialSummary

@@ -32,7 +32,7 @@ MAX_FIGURES = 8
 
 @dataclass(frozen=True)
 class WindowView:
-    """It is one window of one DAG, over all trials that had it, with its figures."""
+    """One window of one DAG, over all trials that had it, with its figures."""
 
     label: str
     rows: tuple[tuple[FlowTrial, DagWindow], ...]
@@ -57,7 +57,7 @@ class WindowView:
 
 @dataclass(frozen=True)
 class DagView:
-    """It is one DAG: its drawings, what a store had to expect of it, its windows, executions task by task."""
+    """One DAG: its drawings, what a store had to expect of it, its windows, executions task by task."""
 
     dag: Dag
     drawings: tuple[DagDrawing, ...]

@@ -28,3 +28,9 @@ TASKS = {
     "forest": deferred("stepbench.dataflow.applications.learning.training:forest"),
 }
 MAKERS = {"digits": deferred_maker("stepbench.dataflow.applications.learning.digits:make_digits")}
+PARAMETERS = {
+    "digits": ("rows",),
+    "pca": ("components", "test_rows", "test_stage"),
+    "train": ("boosting", "leaves", "threads", "trees"),
+    "forest": (),
+}

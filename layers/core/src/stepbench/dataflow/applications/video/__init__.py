@@ -27,3 +27,9 @@ TASKS = {
     "classify": deferred("stepbench.dataflow.applications.video.classifier:classify"),
 }
 MAKERS = {"render": deferred_maker("stepbench.dataflow.applications.video.rendering:render")}
+PARAMETERS = {
+    "render": ("chunk_s", "frames_per_s", "height", "kbit_per_s", "seconds", "width"),
+    "split": ("chunk_s",),
+    "extract": (),
+    "classify": (),
+}
