@@ -94,7 +94,7 @@ def _tests_of(contract: type) -> set[str]:
 def test_a_store_is_described(store: str, model: type[StoreTarget]) -> None:
     """Whoever picks a store needs to know what its latencies mean, and what a plan may say of it."""
     assert model.__doc__
-    section = rf"^## \S.* \(`{store}`(, operations only)?\)$"
+    section = rf"^## \S.* \(`{store}`(, operations only|; operations and dataflow)?\)$"
     assert re.search(section, (ROOT / "docs/drivers.md").read_text(), re.MULTILINE), section
     targets = (ROOT / "docs/plans.md").read_text().partition("### `target`")[2].partition("\n### ")[0]
     (row,) = re.findall(rf"^\| `{store}` \|.+$", targets.partition("\n\n`")[0], re.MULTILINE)
