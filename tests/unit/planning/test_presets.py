@@ -75,7 +75,7 @@ ANSWERED: dict[str, Callable[[Plan], bool]] = {
     ),
     "How much of its time does a DAG spend passing data?": passes_data,
     "On which instance is Cassandra the best store?": passes_data,
-    "Under which conditions is a NoSQL store the best store?": lambda plan: (
+    "Under which conditions is a NoSQL store the best?": lambda plan: (
         passes_data(plan) and len(plan.offered_trials[0].dags) > 1
     ),
     "How steady is a download from S3 and from EFS, cold, on Lambda and on Fargate?": lambda plan: all(
