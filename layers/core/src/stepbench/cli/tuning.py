@@ -130,6 +130,6 @@ COMMANDS = (
                 help="fresh starts that confirm what was found; of fewer than six nothing is sure (default: 20)",
             ),
         ),
-        epilog="A trial takes a model as it is, by its number: --set 'trials[1].target.tuning.model='\"$(cat tuned.json)\"",
+        epilog="A trial takes a model, by its number: --set 'trials[1].target.tuning.model='\"$(cat tuned.json)\"",
     ),
 )

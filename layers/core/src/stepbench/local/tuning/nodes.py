@@ -23,7 +23,6 @@ from stepbench.contracts.target import CassandraTarget
 from stepbench.drivers.cassandra.blobs import CassandraBlobs
 from stepbench.drivers.cassandra.tuning import CassandraTuning, wanted_of
 from stepbench.errors import TargetUnavailableError
-from stepbench.local.processes import terminate
 from stepbench.local.stores.cassandra.node import Node
 from stepbench.settings import Settings
 from stepbench.stages.event_loop import run_measuring
@@ -147,6 +146,5 @@ class Fleet:
             node.start(values.as_settings if configuration else {})
             yield TunedNode(node)
         finally:
-            if node.pid:
-                terminate([node.pid], grace_s=0)  # its data goes with it
+            node.end(grace_s=0)  # its data goes with it
             shutil.rmtree(folder, ignore_errors=True)

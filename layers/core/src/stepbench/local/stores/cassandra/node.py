@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -90,15 +91,22 @@ class Node:
             LocalEnvironmentError: it did not come up with them; if it says so, it did not with the former either.
         """
         former, began_s = self.settings, time.monotonic()
-        process = psutil.Process(self.pid)
-        terminate([self.pid], grace_s=_STOP_LIMIT_S)  # asked to end, it writes to disk what it has in memory
-        process.wait(_STOP_LIMIT_S)  # its first thread ends before the others
+        self.end(grace_s=_STOP_LIMIT_S)  # asked to end, it writes to disk what it has in memory
         try:
             self.start(settings)
         except Exception:
             self.start(former)
             raise
         return time.monotonic() - began_s
+
+    def end(self, *, grace_s: float) -> None:
+        """End it, by force after so long; nothing to do where it was not started."""
+        if not self.pid:
+            return
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.pid)
+            terminate([self.pid], grace_s=grace_s)
+            process.wait(_STOP_LIMIT_S)  # its first thread ends before the others
 
     def nodetool(self, *arguments: str) -> str:
         """Return what Cassandra's tool says to a command. Raises LocalEnvironmentError where it fails."""
