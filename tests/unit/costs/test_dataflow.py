@@ -7,14 +7,14 @@ from tests.samples.dags import DIAMOND, dataflow_trial
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.costs import estimate, upper_bound
-from stepbench.costs.dataflow import MODELLED_LOCALLY, ExecutionUse, WindowCost, WindowUse, window_costs
+from stepbench.costs.dataflow import MODELLED_LOCALLY, ExecutionUse, WindowCost, WindowUse, transitions_of, window_costs
 from stepbench.costs.price_table import price_table, published_table
 from stepbench.costs.standing import Deployment
 
-ONE = ExecutionUse(latency_s=2, task_s=8, end_s=0, attempts=8, levels=3, puts=11, gets=12)
+ONE = ExecutionUse(latency_s=2, task_s=8, end_s=0, tasks=8, attempts=8, levels=3, puts=11, gets=12, moved_bytes=0)
 USE = WindowUse((ONE, ONE), busy_s=4, whole_s=100)
 FUNCTIONS = 8 * 1_769 / 1_024 * 1.66667e-5 + 9 * 2e-7
-STATES = (4 + 2 * 3 + 2 * 8) * 2.5e-5
+STATES = (5 + 2 * 3 + 2 * 8) * 2.5e-5
 
 
 def _costs(
@@ -40,6 +40,19 @@ def test_a_server_is_paid_by_the_hour() -> None:
     costs = _costs("redis")
     assert costs["November 2022", False].parts["store"] == pytest.approx(0.216 * 2 / 3_600)
     assert costs["November 2022", True].parts["store"] == pytest.approx(0.216 * 50 / 3_600)
+
+
+def test_a_serverless_cache_is_paid_by_the_kilobyte() -> None:
+    """One put and 32 gets of 8 MiB: 33 x 8,192 units, and not 33 requests."""
+    use = WindowUse((ONE._replace(puts=1, gets=32, moved_bytes=33 * 8 * 2**20),), busy_s=4, whole_s=100)
+    serverless = Deployment(options={"ElastiCache": "serverless"})
+    found = next(each for each in window_costs(use, "redis", serverless, own_server=False) if not each.idle)
+    assert found.parts["store"] >= 33 * 8_192 * 2.3e-9
+
+
+def test_a_retry_is_one_transition_more() -> None:
+    """The choice before a task is not made again."""
+    assert transitions_of(3, 8, 9) == transitions_of(3, 8, 8) + 1 == 5 + 2 * 3 + 8 + 9
 
 
 def test_today_differs_from_the_published_month() -> None:

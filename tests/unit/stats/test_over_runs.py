@@ -11,6 +11,7 @@ from tests.samples.estimates import numbers, present
 
 from stepbench.contracts.measures import Estimate
 from stepbench.stats.over_runs import (
+    TOO_FEW_FOR_A_MEDIAN,
     log_mean,
     paired_ratio,
     ratio,
@@ -19,6 +20,7 @@ from stepbench.stats.over_runs import (
     share_interval,
     times_longer_to_show,
 )
+from stepbench.stats.quantiles import min_sample
 from stepbench.stats.student import student_975
 
 SURE = 1e-12
@@ -27,6 +29,23 @@ SURE = 1e-12
 def estimate(value: float, relative: float = SURE) -> Estimate:
     """Build a run's own quantile, with an interval of this relative half-width."""
     return Estimate(value=value, low=value * math.exp(-relative), high=value * math.exp(relative))
+
+
+def test_single_executions_are_as_uncertain_as_runs_lie_apart() -> None:
+    """Ten runs of one execution each: their spread has all in it; of another quantile nothing is known."""
+    reason = f"n=1 {TOO_FEW_FOR_A_MEDIAN}"
+    assert f"< {min_sample(0.5)}" == TOO_FEW_FOR_A_MEDIAN
+    values = [29, 31, 30, 28, 33, 30, 29, 31, 30, 32]
+    found = ratio(
+        [Estimate(value=each, reason=reason) for each in values],
+        [Estimate(value=each / 3, reason=reason) for each in values],
+    )
+    logs = [math.log(each) for each in values]
+    half = student_975(18) * math.sqrt(2 * stats.tvar(logs) / 10)
+    assert found.value == pytest.approx(3)
+    assert (found.low, found.high) == (pytest.approx(3 * math.exp(-half)), pytest.approx(3 * math.exp(half)))
+    late = [Estimate(value=each, reason="n=1 < 29") for each in values]
+    assert log_mean(late) == "n=1 < 29"
 
 
 def test_runs_that_agree_by_chance_are_no_surer_than_each_of_them() -> None:

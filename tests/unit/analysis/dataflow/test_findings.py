@@ -102,7 +102,7 @@ def test_performance_per_dollar_is_of_each_execution(whole: tuple[TrialResult, D
     assert len(whole[1].costs) == 4
     tasks_s = (0.078 + 0.0035) * 1_769 / 1_024 + 0.001
     assert costs[0].parts_usd == pytest.approx(
-        {"functions": tasks_s * 1.66667e-5 + 5 * 2e-7, "orchestration": 18 * 2.5e-5, "store": 4 * 5e-6 + 4 * 4e-7}
+        {"functions": tasks_s * 1.66667e-5 + 5 * 2e-7, "orchestration": 19 * 2.5e-5, "store": 4 * 5e-6 + 4 * 4e-7}
     )
     assert costs[0].perf_per_usd.value == pytest.approx(1 / 0.0935 / (costs[0].usd.value or 0), rel=1e-3)
     assert costs[0].perf_per_usd.low is not None
@@ -110,9 +110,9 @@ def test_performance_per_dollar_is_of_each_execution(whole: tuple[TrialResult, D
 
 
 def test_the_trial_is_billed_for_its_executions(whole: tuple[TrialResult, DataflowFindings, DagWindow]) -> None:
-    """S3's requests as the DAG says, and the DAG machine's transitions: 4 + 2 x 3 + 2 x 4 for each of eight."""
+    """S3's requests as the DAG says, and the DAG machine's transitions: 5 + 2 x 3 + 2 x 4 for each of eight."""
     items = {item.item: item.quantity for item in whole[0].summary.cost_usd.items}
-    assert items["Step Functions state transitions, executions of DAGs"] == 8 * 18
+    assert items["Step Functions state transitions, executions of DAGs"] == 8 * 19
     assert (items["S3 PUT requests"], items["S3 GET requests"]) == (8 * 4, 8 * 4)
 
 
@@ -151,9 +151,38 @@ def test_a_failed_execution_is_told_with_its_cause() -> None:
     assert kinds["retried_tasks"].startswith("2 tasks of 7 were made again: get a-0/b-1: not_found (3).")
     assert "lost_events" not in kinds
     assert (window.completed, window.failed, window.end_to_end_ms.missing) == (1, 1, 1)
+    # One of two has performed nothing: the median is between that and the other's 1 / 0.09 s / its dollars.
+    assert [(cost.perf_per_usd.value or 0) * (cost.usd.value or 0) * 0.09 for cost in findings.costs] == pytest.approx(
+        [0.5] * len(findings.costs)
+    )
     objects = findings.objects
     assert (objects.expected, objects.unwritten, objects.unread, objects.reads_missing) == (8, 1, 2, 3)
     assert (objects.failed, objects.not_found, objects.deleted) == (3, 3, 7)
+
+
+def test_an_attempt_that_was_killed_is_no_dispatch() -> None:
+    """Nothing of it is on record but that the next one is not the first: it was begun with the others of its level."""
+    trial = FinishedDags(1)
+    trial.sent()
+    a, b0, b1, c = fork_rows(event_text())
+    trial.execution(0, [a, b0, b1.model_copy(update={"attempt": 1}), c])
+    result, findings, window = _analysed(trial)
+    path = {part.part: part.ms.p50.value for part in window.path}
+    assert (path["dispatch"], path["retry"]) == (0, 2)
+    assert (findings.executions.tasks, findings.executions.attempts, window.stages[1].retries) == (4, 5, 1)
+    assert "retried_tasks" in {caveat.kind for caveat in result.summary.caveats}
+
+
+@pytest.mark.parametrize("error", ["truncated", "wrong_length", "wrong_digest", "wrong_object", "garbage"])
+def test_what_the_store_gave_wrongly_is_damaged(error: str) -> None:
+    """Whatever it is by which the codec has seen it."""
+    trial = FinishedDags(2)
+    trial.sent()
+    trial.execution(0)
+    a, b0, b1, c = fork_rows(event_text(1), 1_000)
+    bad = b1.blobs[0].model_copy(update={"outcome": "failed", "error": error})
+    trial.execution(1, [a, b0, b1.model_copy(update={"outcome": "failed", "blobs": (bad,)}), c])
+    assert _analysed(trial)[1].objects.damaged == 1
 
 
 def test_an_execution_without_an_end_is_told() -> None:

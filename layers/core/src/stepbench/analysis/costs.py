@@ -59,7 +59,8 @@ def _dag_transitions(evidence: Evidence) -> Iterator[int]:
         return
     levels = {dag.name: len(dag.levels) for dag in evidence.spec.offered.dags}
     for end in evidence.dags.ends:
-        yield transitions_of(levels.get(end.dag, 0), evidence.dags.tasks.attempts(end.event))
+        attempts = evidence.dags.tasks.attempts(end.event)
+        yield transitions_of(levels.get(end.dag, 0), len(attempts), sum(attempts))
 
 
 def _sent(joined: Joined) -> NDArray[np.bool_]:

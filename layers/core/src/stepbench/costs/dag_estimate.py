@@ -43,7 +43,7 @@ def dag_amounts(trial: TrialPlan, *, at_most: bool) -> Iterator[Amount]:
         gb_s = task_s * TASK_MEMORY_MB / 1_024 + end_s * END_MEMORY_MB / 1_024
         yield line(prices.LAMBDA_REQUEST, executions * (attempts + 1))
         yield line(prices.LAMBDA_GB_S, executions * gb_s, note)
-        yield line(prices.STATE_TRANSITION, executions * transitions_of(len(dag.levels), attempts))
+        yield line(prices.STATE_TRANSITION, executions * transitions_of(len(dag.levels), dag.tasks, attempts))
         writes = ROW_WRITES * (attempts + 1) + (mix.objects + mix.reads) / BLOBS_PER_WRITE
         yield line(prices.RESULTS_WRITE, executions * writes)
         yield line(prices.LOGS_GB, executions * attempts * LOG_BYTES_PER_TASK / 1e9)

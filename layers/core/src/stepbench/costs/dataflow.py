@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.costs import prices
 from stepbench.costs.price_table import DEFAULT_REGION, describe_prices, find_price, published_table
 from stepbench.costs.prices import HOURS_PER_MONTH, Amount, instance, line
+from stepbench.costs.redis import ECPU_BYTES
 from stepbench.costs.standing import HOST_VOLUME_GB, standing
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ TASK_MEMORY_MB, END_MEMORY_MB = 1_769, 1_024
 """The template's defaults."""
 REDIS_NODE, CASSANDRA_HOST = "cache.r5.large", "i3.large"
 """The source's."""
-STATES, STATES_OF_LEVEL, STATES_OF_TASK = 4, 2, 2
-"""Transitions of the DAG machine: an execution's own, and those of each level and of each task, without retries."""
+STATES, STATES_OF_LEVEL = 5, 2
+"""Transitions of the DAG machine: an execution's own, and those of each level."""
 MODELLED_LOCALLY = "modelled: AWS price x local time"
 
 
@@ -34,17 +35,19 @@ class ExecutionUse(NamedTuple):
     """
     What one execution used.
 
-    latency_s: t4 - t0. task_s, end_s: of all attempts at its tasks, and of its end. attempts, levels: counts.
-    puts, gets: requests to the store.
+    latency_s: t4 - t0. task_s, end_s: of all attempts at its tasks, and of its end. tasks, attempts, levels: counts.
+    puts, gets: requests to the store. moved_bytes: by both.
     """
 
     latency_s: float
     task_s: float
     end_s: float
+    tasks: int
     attempts: int
     levels: int
     puts: int
     gets: int
+    moved_bytes: int
 
 
 class WindowUse(NamedTuple):
@@ -82,13 +85,13 @@ def window_costs(use: WindowUse, store: str, deployment: Deployment, *, own_serv
     """
     paid = deployment.stands(store) and not own_server
     amounts = standing(deployment)[store] if paid else tuple(_published(store))
-    modelled = _modelled(store, deployment, paid=paid)
+    modelled = _modelled(store, deployment, paid=paid, own_server=own_server)
     for name, table in _tables(deployment.region):
         priced = _Prices(deployment.region if table is None else DEFAULT_REGION, table)
         per_hour = priced.usd(amounts)
         for idle in (False, True):
             hours = (use.whole_s if idle else use.busy_s) / 3_600 / len(use.executions)
-            each = [_parts(one, store, priced, deployment) for one in use.executions]
+            each = [_parts(one, store, priced, deployment, paid=paid) for one in use.executions]
             for parts in each:
                 parts["store"] += hours * per_hour
             usd = tuple(sum(parts.values()) for parts in each)
@@ -116,11 +119,13 @@ def _tables(region: str) -> Iterator[tuple[str, PriceTable | None]]:
     yield f"{DEFAULT_REGION}, November 2022", published_table()
 
 
-def _modelled(store: str, deployment: Deployment, *, paid: bool) -> str:
+def _modelled(store: str, deployment: Deployment, *, paid: bool, own_server: bool) -> str:
     if deployment.emulator:
         return MODELLED_LOCALLY
     if store in _PUBLISHED and not paid:
         return f"modelled: the price of {_PUBLISHED[store]} for a server that is not the stack's"
+    if store == "s3" and own_server:
+        return "modelled: S3's prices for a server that is not the stack's"
     return ""
 
 
@@ -137,7 +142,15 @@ def _published(store: str) -> Iterator[Amount]:
         yield line(prices.ADDRESS_HOUR, 1)
 
 
-def _parts(one: ExecutionUse, store: str, priced: _Prices, deployment: Deployment) -> dict[str, float]:
+def _requests(one: ExecutionUse, store: str, deployment: Deployment, *, paid: bool) -> Iterator[Amount]:
+    if store == "s3":
+        yield line(prices.S3_PUT, one.puts)
+        yield line(prices.S3_GET, one.gets)
+    elif store == "redis" and paid and deployment.options.get("ElastiCache") == "serverless":
+        yield line(prices.ELASTICACHE_ECPU, max(one.puts + one.gets, one.moved_bytes / ECPU_BYTES))
+
+
+def _parts(one: ExecutionUse, store: str, priced: _Prices, deployment: Deployment, *, paid: bool) -> dict[str, float]:
     """Return the dollars of one execution, but for the hours of a server."""
     duration = prices.LAMBDA_ARM_GB_S if deployment.arm64 else prices.LAMBDA_GB_S
     task_gb = float(deployment.options.get("TaskMemorySize") or TASK_MEMORY_MB) / 1_024
@@ -145,11 +158,11 @@ def _parts(one: ExecutionUse, store: str, priced: _Prices, deployment: Deploymen
         line(duration, one.task_s * task_gb + one.end_s * END_MEMORY_MB / 1_024),
         line(prices.LAMBDA_REQUEST, one.attempts + 1),
     )
-    transitions = (line(prices.STATE_TRANSITION, transitions_of(one.levels, one.attempts)),)
-    requests = (line(prices.S3_PUT, one.puts), line(prices.S3_GET, one.gets)) if store == "s3" else ()
+    transitions = (line(prices.STATE_TRANSITION, transitions_of(one.levels, one.tasks, one.attempts)),)
+    requests = tuple(_requests(one, store, deployment, paid=paid))
     return {"functions": priced.usd(functions), "orchestration": priced.usd(transitions), "store": priced.usd(requests)}
 
 
-def transitions_of(levels: int, attempts: int) -> int:
+def transitions_of(levels: int, tasks: int, attempts: int) -> int:
     """Return how many transitions an execution is billed for: each attempt is one, and each task's choice before it."""
-    return STATES + STATES_OF_LEVEL * levels + STATES_OF_TASK * attempts
+    return STATES + STATES_OF_LEVEL * levels + tasks + attempts

@@ -14,6 +14,10 @@ intervals, from resampling blocks, show them. (Of the first, resampling sees onl
 The interval is that many standard errors wide as Student's t with R - 1 degrees of freedom says; a percentile
 interval of three runs would cover three quarters of the time, whatever it was asked for.
 
+A run of fewer than six observations has a median, and no interval of it. Where there are such runs, v is left out: s²
+is of the runs' medians as they are, with what is uncertain within them, and is by itself an unbiased estimate of their
+variance. Of other quantiles so short a run says nothing: those need intervals of their own.
+
 Of fewer than `MIN_RUNS` runs nothing is known of how far runs lie apart. A ratio of such has the interval of these very
 runs: the limits of the two sides put together (MOVER), from the lowest to the highest over all pairs of runs.
 
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MIN_RUNS = 3
+TOO_FEW_FOR_A_MEDIAN = "< 6"
+"""The end of the reason why a median has no interval."""
 MOST_RUNS = 1_000
 """More are not worth a number."""
 _POWER = 0.8416212335729143
@@ -55,11 +61,18 @@ def log_mean(runs: Sequence[Estimate]) -> LogMean | str:
     """Return the runs' mean on the logarithmic scale, or the reason why it has no interval."""
     if len(runs) < MIN_RUNS:
         return f"{len(runs)} of {MIN_RUNS} runs"
-    reason = _without_limits(runs)
+    bounded = [run for run in runs if not _is_short(run)]
+    reason = _without_limits(bounded) if bounded else ""
     if reason:
         return reason
     logs = [math.log(run.value or 1) for run in runs]
-    return LogMean(fmean(logs), (variance(logs) + fmean(map(_variance_within, runs))) / len(runs), len(runs))
+    within = fmean(map(_variance_within, runs)) if len(bounded) == len(runs) else 0.0
+    return LogMean(fmean(logs), (variance(logs) + within) / len(runs), len(runs))
+
+
+def _is_short(run: Estimate) -> bool:
+    """Tell whether a run has a median, and too few observations for an interval of it."""
+    return bool(run.value and run.value > 0) and run.low is None and (run.reason or "").endswith(TOO_FEW_FOR_A_MEDIAN)
 
 
 def mean_over_runs(runs: Sequence[Estimate]) -> Estimate:

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.dataflow_result import ExecutionAccounting, ObjectAccounting
+from stepbench.dataflow.codec import GARBAGE, TRUNCATED, WRONG_DIGEST, WRONG_LENGTH, WRONG_OBJECT
 from stepbench.errors import AccountingError
 from stepbench.workload.topology import all_objects, read_by
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow_rows import BlobRow
 
 NOT_FOUND = "not_found"
-DAMAGED = ("truncated", "wrong_digest", "malformed_answer")
-"""What a transfer's error begins with, where the bytes came and were not those that were written."""
+DAMAGED = frozenset({TRUNCATED, WRONG_LENGTH, WRONG_DIGEST, WRONG_OBJECT, GARBAGE})
+"""A transfer's error where the bytes came and were not those that were written."""
 UNEXPLAINED = "no reason is on record"
 MOST_KINDS = 20
 
@@ -34,7 +35,8 @@ class ExecutionCount:
         ending = "completed" if execution.completed else "failed" if execution.failed else "unfinished"
         rows = list(tasks.rows)
         failed = [row for row in rows if row.outcome == "failed"]
-        self._counts.update({"started": 1, ending: 1, "tasks": len(tasks.attempts), "attempts": len(rows)})
+        tried = len(tasks.attempts)
+        self._counts.update({"started": 1, ending: 1, "tasks": tried, "attempts": tried + tasks.made_again})
         self._counts.update({"failed_attempts": len(failed), "cold_starts": sum(row.cold for row in rows)})
         self._errors.update(row.error or UNEXPLAINED for row in failed)
         if execution.failed and execution.end is not None:
@@ -99,7 +101,7 @@ class ObjectCount:
     def _fail(self, blob: BlobRow) -> None:
         self._counts["failed"] += 1
         self._counts["not_found"] += blob.operation == "get" and blob.error.startswith(NOT_FOUND)
-        self._counts["damaged"] += blob.operation == "get" and blob.error.startswith(DAMAGED)
+        self._counts["damaged"] += blob.operation == "get" and blob.error.partition(":")[0] in DAMAGED
         self._errors[f"{blob.operation}: {blob.error or blob.outcome}"] += 1
 
     def result(self) -> ObjectAccounting:

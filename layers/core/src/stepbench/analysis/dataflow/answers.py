@@ -43,12 +43,12 @@ def find_answers(findings: DataflowFindings) -> Iterator[str]:
 
 def _window(window: DagWindow, *, several: bool) -> str:
     where = f" in window {window.window}" if several else ""
-    largest = max(window.path, key=lambda part: part.share.value or 0)
+    largest = max((each for each in window.path if each.part != "late"), key=lambda part: part.share.value or 0)
     return (
         f"An execution of {window.dag}{where} takes {shown(window.end_to_end_ms.p50).in_sentence()} from its due time "
-        f"at the median. Of its time, {percent(window.passing_on_path.value)} is spent passing data and "
-        f"{percent(window.orchestration.value)} is orchestration's; most of it is {PART_WORDS[largest.part]} "
-        f"({percent(largest.share.value)})."
+        f"at the median. From its start on, {percent(window.passing_on_path.value)} is spent passing data and "
+        f"{percent(window.orchestration.value)} is orchestration's; of all of its time most is "
+        f"{PART_WORDS[largest.part]} ({percent(largest.share.value)})."
     )
 
 

@@ -28,10 +28,14 @@ class Billing(NamedTuple):
 
 
 def dataflow_costs(tally: WindowTally, billing: Billing) -> Iterator[DataflowCost]:
-    """Yield what a window's executions cost, by each price table, with and without idle hours."""
+    """
+    Yield what a window's executions cost, by each price table, with and without idle hours.
+
+    One that has not arrived performs nothing, whatever it has cost: its performance per dollar is 0.
+    """
     if not tally.uses:
         return
-    use = WindowUse(tuple(tally.uses), busy_s(tally.spans_ns), max(tally.length_s, _span_s(tally.spans_ns)))
+    use = WindowUse(tuple(tally.uses), busy_s(tally.spans_ns), max(tally.length_s, _until_last_s(tally)))
     for cost in window_costs(use, billing.store, billing.deployment, own_server=billing.own_server):
         usd = np.array(cost.usd)
         latency_s = np.array([one.latency_s for one in tally.uses])
@@ -43,7 +47,7 @@ def dataflow_costs(tally: WindowTally, billing: Billing) -> Iterator[DataflowCos
             idle=cost.idle,
             usd=Series(usd).mean(),
             parts_usd=cost.parts,
-            perf_per_usd=Series(1 / latency_s / usd).quantile(0.5),
+            perf_per_usd=Series(np.append(1 / latency_s / usd, np.zeros(tally.missing))).quantile(0.5),
             modelled=cost.modelled,
         )
 
@@ -57,5 +61,6 @@ def busy_s(spans_ns: list[tuple[int, int]]) -> float:
     return total / NS_PER_S
 
 
-def _span_s(spans_ns: list[tuple[int, int]]) -> float:
-    return (max(end for _, end in spans_ns) - min(begin for begin, _ in spans_ns)) / NS_PER_S
+def _until_last_s(tally: WindowTally) -> float:
+    """Return how long it was from the window's begin to its last execution's end."""
+    return (max(end for _, end in tally.spans_ns) - tally.begin_ns) / NS_PER_S

@@ -122,6 +122,11 @@ class ExecutionTasks:
         return (row for rows in self.attempts.values() for row in rows)
 
     @property
+    def made_again(self) -> int:
+        """Return how many attempts there were beside each task's first, those that were killed without a row, too."""
+        return sum(rows[-1].attempt for rows in self.attempts.values())
+
+    @property
     def whole(self) -> bool:
         """Tell whether each of the DAG's tasks has a row that counts."""
         return len(self.counted) == self.dag.tasks
@@ -131,6 +136,11 @@ class ExecutionTasks:
         return [self.counted[stage.name, index] for index in range(stage.tasks) if (stage.name, index) in self.counted]
 
     def first_begins(self, stages: Iterable[Stage]) -> list[int]:
-        """Return when each task of some stages was begun first, ns since the epoch."""
-        names = ((stage.name, index) for stage in stages for index in range(stage.tasks))
-        return [self.attempts[name][0].began_ns for name in names if name in self.attempts]
+        """
+        Return when tasks of some stages were begun first, ns since the epoch.
+
+        Where an attempt was killed, nothing is on record of when it began: such tasks are left out, unless all are.
+        """
+        names = [(stage.name, index) for stage in stages for index in range(stage.tasks)]
+        firsts = [self.attempts[name][0] for name in names if name in self.attempts]
+        return [row.began_ns for row in firsts if row.attempt == 0] or [row.began_ns for row in firsts]

@@ -72,7 +72,9 @@ class _Pass:
         self.tallies: list[WindowTally] = []
         self._of: dict[int, list[WindowTally]] = {}
         for window, result in windows:
-            tally = WindowTally(spec.offered.dag_of(spec.offered.phases[window.phase]), result, window.length_s)
+            tally = WindowTally(
+                spec.offered.dag_of(spec.offered.phases[window.phase]), result, window.start_ns, window.length_s
+            )
             self.tallies.append(tally)
             for number in window.acknowledged.tolist():
                 self._of.setdefault(number, []).append(tally)

@@ -57,7 +57,7 @@ class LevelTimes(NamedTuple):
     One level of one execution, ns since the epoch.
 
     first_ns, last_ns: the first and the last begin of its tasks. critical: the task that ended last. begun_ns: when
-    that one was begun first; an attempt that was killed has no row, and begins nothing.
+    that one was begun first; where that attempt was killed, and has no row, when the level's first task was.
     """
 
     first_ns: int
@@ -74,7 +74,8 @@ def level_times(tasks: ExecutionTasks) -> tuple[LevelTimes, ...]:
 def _level(tasks: ExecutionTasks, stages: tuple[Stage, ...]) -> LevelTimes:
     begins_ns = tasks.first_begins(stages)
     critical = max((row for stage in stages for row in tasks.of(stage)), key=lambda row: row.ended_ns)
-    begun_ns = tasks.attempts[critical.stage, critical.index][0].began_ns
+    first = tasks.attempts[critical.stage, critical.index][0]
+    begun_ns = first.began_ns if first.attempt == 0 else min(*begins_ns, first.began_ns)
     return LevelTimes(min(begins_ns), max(begins_ns), critical, begun_ns)
 
 

@@ -49,7 +49,7 @@ class StageTally:
             self._stragglers.append(max(whole_ns) / median_ns)
         self._inits_ns += [row.init_ns for row in rows if row.cold]
         self._cold += sum(row.cold for row in rows)
-        self._retries += sum(len(tasks.attempts[row.stage, row.index]) - 1 for row in rows)
+        self._retries += sum(tasks.attempts[row.stage, row.index][-1].attempt for row in rows)
         self._cpu_ns += sum(row.cpu_ns for row in rows)
         self._memory_bytes = max(self._memory_bytes, *(row.memory_bytes for row in rows))
 

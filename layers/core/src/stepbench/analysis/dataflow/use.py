@@ -20,8 +20,10 @@ def execution_use(execution: Execution, tasks: ExecutionTasks) -> ExecutionUse:
         latency_s=(execution.t4_ns - execution.t0_ns) / NS_PER_S,
         task_s=sum(row.ended_ns - row.began_ns for row in rows) / NS_PER_S,
         end_s=execution.end.delete_ns / NS_PER_S if execution.end is not None else 0.0,
-        attempts=len(rows),
+        attempts=len(tasks.attempts) + tasks.made_again,
+        tasks=len(tasks.attempts),
         levels=len(execution.dag.levels),
         puts=sum(blob.requests for blob in blobs if blob.operation == "put"),
         gets=sum(blob.requests for blob in blobs if blob.operation == "get"),
+        moved_bytes=sum(blob.blob_bytes for blob in blobs),
     )

@@ -28,15 +28,15 @@ class WindowTally:
     Gathers the executions of one window.
 
     whole: event and t4 - t0 of those of which every task has a row, in ns. uses, spans_ns: of the same, what they
-    used, and from when to when they went on.
+    used, and from when to when they went on. missing: how many have not arrived in time, as quantiles count them.
     """
 
-    def __init__(self, dag: Dag, result: WindowResult, length_s: float) -> None:
-        self.dag, self.result, self.length_s = dag, result, length_s
+    def __init__(self, dag: Dag, result: WindowResult, begin_ns: int, length_s: float) -> None:
+        self.dag, self.result, self.begin_ns, self.length_s = dag, result, begin_ns, length_s
         self.whole: list[tuple[str, int]] = []
         self.uses: list[ExecutionUse] = []
         self.spans_ns: list[tuple[int, int]] = []
-        self._completed = self._failed = 0
+        self.missing = self._completed = self._failed = 0
         self._paths: list[dict[PathPart, int]] = []
         self._of_tasks: list[float] = []
         self._passed_mib: list[float] = []
@@ -53,7 +53,10 @@ class WindowTally:
         """Take one execution, by due time."""
         self._completed += execution.completed
         self._failed += execution.failed
-        if not execution.t4_ns or not tasks.whole:
+        if not execution.t4_ns or not execution.arrived:
+            self.missing += 1
+            return
+        if not tasks.whole:
             return
         levels = level_times(tasks)
         self.whole.append((execution.event, execution.t4_ns - execution.t0_ns))

@@ -56,7 +56,9 @@ class ObjectVersions:
             return found
         async for page in self.pages(os.path.commonprefix([*doomed])):  # noqa: RUF071 -- keys are no paths
             versions = [version for version in page if version.key in doomed]
-            await self._delete(versions)
+            if refused := await self._delete(versions):
+                message = f"bucket {self._bucket}: {refused} of {len(versions)} versions of objects cannot be deleted"
+                raise TargetUnavailableError(message)
             found.update(version.key for version in versions)
         return found
 
@@ -79,10 +81,10 @@ class ObjectVersions:
             return versions, None
         return versions, {"KeyMarker": page["NextKeyMarker"], "VersionIdMarker": page["NextVersionIdMarker"]}
 
-    async def _delete(self, versions: list[ObjectVersion]) -> None:
-        """Remove up to 1,000 versions; some may stay."""
+    async def _delete(self, versions: list[ObjectVersion]) -> int:
+        """Remove up to 1,000 versions; return how many have stayed."""
         if not versions:
-            return
+            return 0
         s3: S3Client = await self._aws.client()
         doomed = [{"Key": key, "VersionId": version_id} for key, version_id in versions]
         answer = await self._aws.call(
@@ -93,3 +95,4 @@ class ObjectVersions:
         if len(refused := answer.get("Errors", [])) == len(doomed):
             message = f"bucket {self._bucket}: nothing under {self._prefix} can be deleted: {refused[0]}"
             raise TargetUnavailableError(message)
+        return len(refused)

@@ -77,8 +77,10 @@ class TrialRecords:
             return (self.stops_ns[phase] - self.starts_ns[phase]) / _SECOND_NS
         if phase not in self.starts_ns or not self._is_bounded(phase):
             return planned_s
-        last_t2_ns = max((file.last_t2_ns for file in self.files if file.header.phase == phase), default=0)
-        ended_s = (last_t2_ns + 1 - self.starts_ns[phase]) / _SECOND_NS  # the last answer lies inside
+        last_ns = max((file.last_t2_ns for file in self.files if file.header.phase == phase), default=0)
+        if self.spec.offered.experiment == "dataflow":  # an execution that was started ends with its arrival
+            last_ns = max(last_ns, int(self.joined.of_phase(phase).t4_ns.max(initial=0)))
+        ended_s = (last_ns + 1 - self.starts_ns[phase]) / _SECOND_NS  # the last answer lies inside
         return min(planned_s, ended_s) if ended_s > 0 else planned_s
 
     def at_most_rows(self, phase: int) -> bool:

@@ -89,9 +89,13 @@ class StoredTasks:
         """Return the executions that have rows, in order of their identities."""
         return tuple(self._of)
 
-    def attempts(self, event: str) -> int:
-        """Return how many rows an execution has."""
-        return len(self._of.get(event, ()))
+    def attempts(self, event: str) -> tuple[int, ...]:
+        """Return of each task of an execution how many attempts there were; a killed one has no row, the next has."""
+        found: dict[str, int] = {}
+        for name, _ in self._of.get(event, ()):
+            task, _, attempt = name.rpartition("#")
+            found[task] = max(found.get(task, 0), int(attempt, 16) + 1)
+        return tuple(found.values())
 
     def of(self, event: str) -> tuple[TaskRow, ...]:
         """Return the rows of one execution by stage, index and attempt."""

@@ -83,6 +83,6 @@ def _bar(name: str, runs: Rows, medium: Medium | None, own: Callable[[FlowTrial,
     if medium is not None:
         return Bar(name, caption, medium.value, digits.counted(medium.runs, "run"))
     found = [own(trial, window) for trial, window in runs]
-    value = found[0] if len(found) == 1 else mean_over_runs([each for each in found if each.value is not None])
+    value = found[0] if len(found) == 1 else mean_over_runs(found)
     executions = sum(window.completed for _, window in runs)
     return Bar(name, caption, value, digits.counted(executions, "execution"))

@@ -13,7 +13,7 @@ from stepbench.report.labels import columns, short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from stepbench.contracts.dataflow_drawn import DrawnDataflow, Gantt, GanttRow, GanttSpan, TuningMark
+    from stepbench.contracts.dataflow_drawn import DataflowBin, DrawnDataflow, Gantt, GanttRow, GanttSpan, TuningMark
     from stepbench.contracts.dataflow_result import DagWindow, EdgeResult
     from stepbench.contracts.drawn import PhaseSpan
     from stepbench.contracts.measures import Estimate
@@ -170,6 +170,9 @@ def _end(limit: float | None) -> float | None:
     return None if limit is None else short(max(limit, 0.0))
 
 
+_SUMMED = ("completed", "puts", "gets", "put_mib", "get_mib")
+
+
 def store_figure(anchor: str, label: str, drawn: DrawnDataflow, phases: Sequence[PhaseSpan]) -> DagFigure | None:
     """Return what the store was given and asked for over time; None where nothing was moved."""
     if not drawn.bins:
@@ -185,7 +188,7 @@ def store_figure(anchor: str, label: str, drawn: DrawnDataflow, phases: Sequence
         "phases": columns(("from_s", "to_s", "caption", "kind"), bands),
         "marks": columns(("at", "to", "words", "outage", "changed"), [_mark(each) for each in drawn.marks]),
     }
-    top = max(max(each.put_mib, each.get_mib) for each in drawn.bins) / drawn.bin_s
+    top = max(max(each.put_mib, each.get_mib) for each in _by_number(drawn).values()) / drawn.bin_s
     place = f"dag-time-{anchor}"
     drawing = Drawing(place, "dataflow-over-time", data, {"top": short(_ROOM * top) or 1}, experiment="dataflow")
     return DagFigure(place, label, f"MiB a second put to and got from the store over time, {label}", drawing)
@@ -205,7 +208,7 @@ def _mark(mark: TuningMark) -> Row:
 
 def _filled(drawn: DrawnDataflow) -> Iterator[Row]:
     """Yield all bins, empty ones too: a line over what is left out would show a rate where nothing was moved."""
-    known = {round(each.second / drawn.bin_s): each for each in drawn.bins}
+    known = _by_number(drawn)
     for number in range(min(known), max(known) + 2):
         each = known.get(number)
         if each is None:
@@ -213,6 +216,20 @@ def _filled(drawn: DrawnDataflow) -> Iterator[Row]:
         else:
             rates = (short(each.put_mib / drawn.bin_s), short(each.get_mib / drawn.bin_s))
             yield (short(each.second), each.phase, *rates, each.puts, each.gets, each.completed)
+
+
+def _by_number(drawn: DrawnDataflow) -> dict[int, DataflowBin]:
+    """Return the bins by their place in time; of two phases that share one, the sum under the later one's name."""
+    found: dict[int, DataflowBin] = {}
+    for each in drawn.bins:
+        number = round(each.second / drawn.bin_s)
+        before = found.get(number)
+        if before is None:
+            found[number] = each
+            continue
+        sums = {name: getattr(before, name) + getattr(each, name) for name in _SUMMED}
+        found[number] = each.model_copy(update=sums)
+    return found
 
 
 def _parts(names: Sequence[str]) -> dict[str, Any]:
