@@ -49,7 +49,7 @@ SCATTER = StoreWorkload(read_share=0.5, blob_bytes=131_072, clients=8)
 BROADCAST = StoreWorkload(read_share=0.875, blob_bytes=131_072, clients=8)
 CHANGES = (BROADCAST, SCATTER, BROADCAST)
 """Changes twice. A broadcast to seven tasks has seven reads a write."""
-STRETCH_S, WARM_UP_S, QUICK_STRETCH_S = 20.0, 8.0, 3.0
+STRETCH_S, WARM_UP_S, QUICK_STRETCH_S = 20.0, 15.0, 3.0
 KEPT = 0.95
 _QUICK = Tuning("quick", (BROADCAST, SCATTER), evaluations=3, starts=1, pace=Pace(2.0, 1, 1.0))
 _WHOLE = Tuning("local", (BROADCAST, SCATTER), evaluations=20)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Pace(NamedTuple):
     """How long each node is warmed up after its start, and how many turns of how long each then has."""
 
-    warm_up_s: float = 6.0
+    warm_up_s: float = 15.0
     turns: int = 3
-    counted_s: float = 2.0
+    counted_s: float = 5.0
 
 
 class Side(NamedTuple):
@@ -37,7 +37,9 @@ class Pair:
     """
     A released node and one with a configuration, both started anew for each evaluation.
 
-    One that had been up for longer would be faster for that alone: its code has been compiled.
+    One that had been up for longer would be faster for that alone: its code has been compiled. Only one of the two runs
+    at any time: the other is paused, since otherwise its compactions would go on at the cost of the one that is
+    measured, and a configuration that merges more would seem to win.
     """
 
     def __init__(self, fleet: Fleet, pace: Pace, said: Callable[[str], None]) -> None:
@@ -69,8 +71,8 @@ class Pair:
         self, released: TunedNode, node: TunedNode, workload: StoreWorkload, configuration: CassandraConfiguration
     ) -> Evaluation:
         sides = Side(released, released.prepared(None)), Side(node, node.prepared(configuration))
-        for each in sides:
-            each.node.per_s(each.spec, workload, 0, self._pace.warm_up_s)
+        for each, other in (sides, sides[::-1]):
+            _alone(each, other, workload, self._pace.warm_up_s)
         rounds = [self._round(sides, workload, turn) for turn in range(self._pace.turns)]
         found = Evaluation(configuration, tuple(one for one, _ in rounds), tuple(other for _, other in rounds))
         self._said(f"{words_of(configuration)}: {found.gain - 1:+.1%}")
@@ -79,8 +81,14 @@ class Pair:
     def _round(self, sides: tuple[Side, Side], workload: StoreWorkload, turn: int) -> tuple[float, float]:
         found = [0.0, 0.0]
         for place in (0, 1) if turn % 2 == 0 else (1, 0):
-            found[place] = sides[place].node.per_s(sides[place].spec, workload, 0, self._pace.counted_s)
+            found[place] = _alone(sides[place], sides[1 - place], workload, self._pace.counted_s)
         return found[0], found[1]
+
+
+def _alone(side: Side, other: Side, workload: StoreWorkload, counted_s: float) -> float:
+    """Return the throughput of one of two nodes while the other is paused."""
+    with other.node.paused():
+        return side.node.per_s(side.spec, workload, 0, counted_s)
 
 
 def words_of(configuration: CassandraConfiguration | None) -> str:

@@ -1,8 +1,8 @@
 """
 Nodes of Cassandra that are measured in turns: each is started anew, with a table of its own for each workload.
 
-Both of a pair run for as long as they are compared. The one that has no load uses next to nothing of the processor, and
-what else the machine does falls on both.
+Both of a pair are up for as long as they are compared, in turns of a few seconds, so that what else the machine does
+falls on both; the one whose turn it is not is paused.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import itertools
 import shutil
 import uuid
 from typing import TYPE_CHECKING
+
+import psutil
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.dataflow import Dag, Stage
@@ -84,6 +86,16 @@ class TunedNode:
     def apply(self, spec: TrialSpec, configuration: CassandraConfiguration | None) -> AppliedConfiguration:
         """Bring node and table to another configuration."""
         return run_measuring(self._tuning(spec).apply(configuration))
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let it do nothing, not even in the background, for the block."""
+        process = psutil.Process(self.node.pid)
+        process.suspend()
+        try:
+            yield
+        finally:
+            process.resume()
 
     def effective(self, spec: TrialSpec) -> EffectiveConfiguration:
         """Return what it says that it has."""
