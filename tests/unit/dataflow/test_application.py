@@ -54,7 +54,7 @@ def test_the_dag_in_an_applications_description_is_one(name: str) -> None:
     for stage in dag.stages:
         assert callable(find_task(stage.task))
     assert dag.input is not None
-    assert callable(find_maker(dag.input.maker))
+    assert callable(find_maker(dag.input.maker or ""))
 
 
 @pytest.mark.parametrize("name", ["video", "learning", "synthetic"])

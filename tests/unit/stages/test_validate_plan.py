@@ -18,8 +18,6 @@ from stepbench.planning import find_plan
 from stepbench.records.storage import layout
 from stepbench.stages.validate_plan import validate_plan
 
-EVERY_STORE = {"redis_endpoint": "127.0.0.1:6379", "cassandra_endpoint": "127.0.0.1:9042"}
-
 
 def task(plan: object, run_id: str = "run-1") -> ValidatePlanInput:
     """Return the state's input, as the state machine makes it."""
@@ -277,8 +275,10 @@ def test_a_named_baseline_has_to_be_a_run_of_the_team_and_plan(changes: dict[str
 def test_tasks_whose_libraries_the_stack_has_not_are_refused() -> None:
     """With Applications=off the functions are there, and would fail each execution."""
     document = json.loads(find_plan("quick-dataflow"))
+    servers = {"redis_endpoint": "127.0.0.1:6379", "cassandra_endpoint": "127.0.0.1:9042"}
+    every_store = MemoryServices(None, None, applications="off", **servers)
     with pytest.raises(PlanError) as refused:
-        validate_plan(task(document), MemoryServices(applications="off", **EVERY_STORE).services)
+        validate_plan(task(document), every_store.services)
     first = refused.value.problems[0]
     assert (first.path, first.value) == ("trials[0].dags[0].stages[0].task", '"video.split"')
     assert "Applications=on" in first.remedy
