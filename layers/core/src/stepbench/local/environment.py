@@ -168,7 +168,7 @@ def _start_one(
     name: str, paths: Paths, notify: Notify, state: EnvironmentState, etcd_members: int = 1
 ) -> EnvironmentState:
     """Start a store and note it, or why it cannot start."""
-    takes = " (as released; that takes half a minute and more)" if name in ON_DEMAND else ""
+    takes = " (as released; that takes ten seconds and more)" if name in ON_DEMAND else ""
     notify(f"starting {name}{takes}")
     emulator = state.server(EMULATOR)
     skipped = {store: reason for store, reason in state.skipped.items() if store != name}

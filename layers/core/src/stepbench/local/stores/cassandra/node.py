@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LOG = "cassandra.log"
 _START_LIMIT_S = 240.0
-"""It takes some 25 s where nothing else is under way, and 80 s beside four others on two cores."""
+"""It takes some 10 s where nothing else is under way, and up to a minute beside four others on two cores."""
 _STOP_LIMIT_S = 60.0
 _ANSWER_LIMIT_S = 2.0
 _LOGGING = """<configuration>
