@@ -112,9 +112,9 @@ def test_records_say_which_client_did_what(folder: Path, finished: Finished) -> 
     """Somebody will want to compute from the rows what the summary does not have."""
     shared, alone = _records(folder, SHARED), _records(folder, ALONE)
     assert len(shared["kind"]) == finished.summary["trials"][SHARED]["accounting"]["offered"]
-    assert {(client, writer) for client, writer in zip(shared["client"], shared["writer"], strict=True)} == {
-        (client, client % 2) for client in range(5)
-    }
+    # A sandbox that starts after the phase's end offers nothing.
+    assert {(client, client % 2) for client in range(5)} >= set(zip(shared["client"], shared["writer"], strict=True))
+    assert len(set(shared["client"])) > 1
     assert set(shared["kind"]) == KINDS == set(alone["kind"])
     assert all(each > 0 for name in ("connect_ns", "tls_ns", "operate_ns") for each in alone[name])
     assert not {"connect_ns", "tls_ns", "authenticate_ns", "operate_ns"} & set(shared)

@@ -34,6 +34,34 @@ def test_a_put_waits_from_its_last_byte_to_its_last_answer() -> None:
     assert times.end(OK, 7) == BlobTransfer(START_NS, 5, 35, 7, 3, Outcome.OK, "")
 
 
+def test_a_put_waits_where_no_more_may_be_under_way() -> None:
+    """One chunk at a time, of three: three answers of 5 ns each were awaited, and all of them are the store's."""
+    times = TransferTimes(clock := FakeClock(START_NS))
+    for part in range(3):
+        if part:
+            clock.advance(5)
+            times.answered()
+        times.begin()
+        clock.advance(10)
+        times.hand_over()
+    clock.advance(5)
+    assert times.end(OK, 7) == BlobTransfer(START_NS, 15, 45, 7, 3, Outcome.OK, "")
+
+
+def test_a_get_that_was_redirected_waits_for_the_answer_with_the_blob() -> None:
+    """A redirect after 10 ns is no answer; the node that has it takes 20 more."""
+    times = TransferTimes(clock := FakeClock(START_NS))
+    times.begin()
+    clock.advance(10)
+    times.first_byte()
+    times.redirected()
+    times.begin()
+    clock.advance(20)
+    times.first_byte()
+    clock.advance(3)
+    assert times.end(OK, 7) == BlobTransfer(START_NS, 30, 33, 7, 2, Outcome.OK, "")
+
+
 def test_a_get_waits_from_its_first_request_to_its_first_byte() -> None:
     """The first of two chunks comes after 10 ns."""
     times = TransferTimes(clock := FakeClock(START_NS))

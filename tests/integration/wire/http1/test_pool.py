@@ -276,5 +276,5 @@ async def test_connections_alone_are_within_the_pools_limit() -> None:
             await asyncio.gather(*(one() for _ in range(40)))
 
     await many()
-    assert most == QUICK.connections
+    assert 1 < most <= QUICK.connections  # fewer where answers come sooner than the next is dialled
     assert server.connections == 40

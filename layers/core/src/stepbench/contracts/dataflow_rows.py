@@ -106,7 +106,7 @@ class BlobRow(Contract):
     One object's way to the store or back; times in ns.
 
     code_ns: to make bytes of the value, or a value of the bytes. wait_ns: the store's part, in which no byte moves:
-    of a put from the last byte handed over to the answer, of a get from the request to the first byte. whole_ns: from
+    of a put for answers when no more may be handed over, of a get from the request to the first byte. whole_ns: from
     the request to the last byte or the answer; less wait_ns it is the network's.
     """
 

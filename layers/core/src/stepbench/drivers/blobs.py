@@ -34,8 +34,8 @@ class BlobTransfer(NamedTuple):
 
     began_ns: since the epoch, the last statement before the first request is handed to the kernel; before the body's
         hash, where a put needs one. Where there was no connection, the moment of giving up.
-    wait_ns: the store's part: of a get from there to the answer's first byte, of a put from the moment at which the
-        last byte is handed over to the answer.
+    wait_ns: the store's part: of a get from there to the first byte of the answer that tells its end, of a put the time
+        in which there was nothing left to hand over, or nothing allowed, before an answer.
     whole_ns: from there to the last byte of a get, or the answer to a put.
     blob_bytes: how much has arrived whole; 0 unless `outcome` is OK.
     requests: how many the store was sent.
@@ -110,7 +110,7 @@ class TransferTimes:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._requests = 0
+        self._requests = self._waited_ns = 0
         self._began_ns = self._wait_from_ns = self._wait_until_ns = 0
 
     def begin(self) -> None:
@@ -123,15 +123,25 @@ class TransferTimes:
         """Note that the kernel has a put's last byte; the last one counts."""
         self._wait_from_ns = self._clock.now_ns()
 
+    def answered(self) -> None:
+        """Note that an answer was awaited with more of a put to come; each counts."""
+        now_ns = self._clock.now_ns()
+        self._waited_ns += now_ns - self._wait_from_ns
+        self._wait_from_ns = now_ns
+
     def first_byte(self) -> None:
         """Note that a get's answer has begun; the first one counts."""
         self._wait_until_ns = self._wait_until_ns or self._clock.now_ns()
+
+    def redirected(self) -> None:
+        """Note that the answer sent us to another node, whose answer is the one that counts."""
+        self._wait_until_ns = 0
 
     def end(self, verdict: Verdict, blob_bytes: int) -> BlobTransfer:
         """Return what came of it, which is known now."""
         now_ns, (outcome, error) = self._clock.now_ns(), verdict
         began_ns = self._began_ns or now_ns
-        wait_ns = (self._wait_until_ns or now_ns) - (self._wait_from_ns or now_ns)
+        wait_ns = self._waited_ns + (self._wait_until_ns or now_ns) - (self._wait_from_ns or now_ns)
         transferred = blob_bytes if outcome is Outcome.OK else 0
         return BlobTransfer(began_ns, wait_ns, now_ns - began_ns, transferred, self._requests, outcome, error)
 

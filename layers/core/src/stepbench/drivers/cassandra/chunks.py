@@ -95,6 +95,7 @@ class ChunkedTransfer:
         for part, at in enumerate(range(0, len(view), chunk_bytes)):
             if awaited == in_flight:
                 verdict, awaited = await self._acknowledgement(), awaited - 1
+                self._times.answered()
                 if verdict != _DONE:
                     break
             chunk = view[at : at + chunk_bytes]

@@ -140,6 +140,7 @@ class RedisBlobs:
             redirect = self._nodes.redirect(RespAnswer(now_ns, now_ns, reply), node)
             if redirect is None:
                 break
+            times.redirected()
             node, asking = redirect.node, redirect.ask
         return reply
 
