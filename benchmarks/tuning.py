@@ -4,10 +4,11 @@ Cassandra as released, tuned once, and tuned while it runs, under a workload tha
     python -m benchmarks.tuning [--rounds N] [--quick] [--model FILE] [--stretch SECONDS]
 
 First `stepbench tune`'s search and confirmation on fresh starts, or the model of an earlier one (`--model`). Then
-rounds, in each of which a fresh node of either kind serves broadcast, scatter and broadcast again, one stretch each: as
-released; with the configuration found for the broadcast; and reconfigured where the model says that it pays. Throughput
-is requests by the time from the first stretch's begin to the last one's end, reconfigurations included. Where the model
-advises against one, it is done all the same on another node, to see whether the advice was right.
+rounds, in each of which a fresh node of either kind serves the model's first workload, its last, and the first again,
+one stretch each (of ours broadcast, scatter and broadcast): as released; with the configuration found for the first;
+and reconfigured where the model says that it pays. Throughput is requests by the time from the first stretch's begin
+to the last one's end, reconfigurations included. Where the model advises against one, it is done all the same on
+another node, to see whether the advice was right.
 
 Load and server share all cores: a store that may have only one has no use for most of the five parameters.
 """
@@ -39,6 +40,8 @@ from stepbench.tuning.decision import Analyser, Moment
 from stepbench.tuning.throughput import left_out
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepbench.contracts.plan import TrialSpec
     from stepbench.contracts.tuned import TuningDecision
     from stepbench.contracts.tuning import CassandraConfiguration
@@ -47,8 +50,7 @@ if TYPE_CHECKING:
 QUESTION = "Does it pay to tune Cassandra for what DAGs ask of it, once or while it runs?"
 SCATTER = StoreWorkload(read_share=0.5, blob_bytes=131_072, clients=8)
 BROADCAST = StoreWorkload(read_share=0.875, blob_bytes=131_072, clients=8)
-CHANGES = (BROADCAST, SCATTER, BROADCAST)
-"""Changes twice. A broadcast to seven tasks has seven reads a write."""
+"""A broadcast to seven tasks has seven reads a write."""
 STRETCH_S, WARM_UP_S, QUICK_STRETCH_S = 20.0, 15.0, 3.0
 KEPT = 0.95
 _QUICK = Tuning("quick", (BROADCAST, SCATTER), evaluations=3, starts=1, pace=Pace(2.0, 1, 1.0))
@@ -69,15 +71,15 @@ class Served(NamedTuple):
     decisions: tuple[TuningDecision, ...]
 
 
-def serve(fleet: Fleet, way: Way, stretch_s: float) -> Served:
-    """Have a fresh node serve all stretches; what is under way has ended before it is reconfigured."""
+def serve(fleet: Fleet, way: Way, workloads: Sequence[StoreWorkload], stretch_s: float) -> Served:
+    """Have a fresh node serve a stretch of each; what is under way has ended before it is reconfigured."""
     with fleet.started(way.at_start) as node:
         spec, now, requests, decisions = node.prepared(way.at_start), way.at_start, 0.0, []
-        node.per_s(spec, CHANGES[0], 0, WARM_UP_S)
+        node.per_s(spec, workloads[0], 0, WARM_UP_S)
         began_s = time.monotonic()
-        for number, workload in enumerate(CHANGES):
+        for number, workload in enumerate(workloads):
             if way.analyser:
-                ahead = tuple(Expected(workload=each, duration_s=stretch_s) for each in CHANGES[number:])
+                ahead = tuple(Expected(workload=each, duration_s=stretch_s) for each in workloads[number:])
                 decided = way.analyser.adaptive(Moment(str(number), "dag", time.time_ns()), ahead, now)
                 decisions.append(decided)
                 if decided.reconfigure:
@@ -167,13 +169,14 @@ def measure(asked: argparse.Namespace) -> command.Found:
         fleet = Fleet(Path(folder), installation, profile)
         model = _model(asked, fleet)
         stretch_s = QUICK_STRETCH_S if asked.quick else asked.stretch
-        best = next(each.configuration for each in model.confirmations if each.workload == BROADCAST)
-        analyser = Analyser(model)
-        ways = [partial(serve, fleet, way, stretch_s) for way in (Way(None), Way(best), Way(None, analyser))]
+        first, last = model.confirmations[0], model.confirmations[-1]
+        changes = (first.workload, last.workload, first.workload)
+        kinds = (Way(None), Way(first.configuration), Way(None, Analyser(model)))
+        ways = [partial(serve, fleet, way, changes, stretch_s) for way in kinds]
         served = machine.calmest(asked.rounds, ways)
         refused = [each for each in served[0][2].decisions if not each.reconfigure and each.new != each.old]
         advice = [against_advice(fleet, refused[0], stretch_s) for _ in range(asked.rounds)] if refused else []
-        profiles = tuple(profile_of(fleet, each, stretch_s) for each in (BROADCAST, SCATTER))
+        profiles = tuple(profile_of(fleet, each, stretch_s) for each in dict.fromkeys(changes))
     return command.Found(_cases(model, served, advice), (*_notes(model, served[0][2].decisions), *profiles))
 
 

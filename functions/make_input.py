@@ -1,4 +1,4 @@
-"""Task `MakeInput`: what a DAG begins with, made before the load."""
+"""Tasks `MakeInput`, `MakeVideoInput`, `MakeLearningInput`: what a DAG begins with, made before the load."""
 
 from stepbench.contracts.dataflow_rows import MakeInputInput
 from stepbench.observability import observed

@@ -1,4 +1,8 @@
-"""Task `RunTask`: one attempt at one task of a DAG. On the measured path: nothing decorates it."""
+"""
+Tasks `RunTask`, `RunVideoTask`, `RunLearningTask`: one attempt at one task of a DAG.
+
+On the measured path: nothing decorates it.
+"""
 
 from __future__ import annotations
 

@@ -176,27 +176,47 @@ def test_a_task_that_is_killed_is_made_again_and_one_that_reads_a_damaged_object
     assert found["objects"]["left"] == 0
 
 
-def test_a_store_that_has_lost_its_blobs_between_two_stages_fails_one_execution(
+def test_a_store_that_loses_its_blobs_and_one_that_is_full_fail_an_execution_each(
     deployment: Deployment, before: dict[str, Any]
 ) -> None:
-    """As a cache does that is restarted; the next execution finds it well, and the trial does not wait in vain."""
+    """As a cache does that is restarted, and one without room; the last execution finds it well, and completes."""
     held, (host, _, port) = Held(deployment, "lost-dags"), deployment.endpoint("redis").partition(":")
+    sfn, machine = deployment.stack.aws("stepfunctions"), deployment.stack.outputs[DATAFLOW]
 
     def ask(*words: str) -> bytes:
         with socket.create_connection((host, int(port)), timeout=5) as connection:
             connection.sendall((" ".join(words) + "\r\n").encode())
             return connection.recv(1_000)
 
+    def there(key: str) -> bool:
+        return ask("EXISTS", key) == b":1\r\n"
+
     def restart(_key: str) -> None:
         ask("FLUSHALL")
         ask("CLIENT", "KILL", "TYPE", "normal")
 
-    with deployment.running({"name": held.name, "trials": [_trial("redis", HELD, SERIAL)]}) as process:
-        held.when_held(0, lambda key: ask("EXISTS", key) == b":1\r\n", restart)
+    def failed(count: int) -> bool:
+        tag = run_tag_of(deployment, held.name)
+        listed = sfn.list_executions(stateMachineArn=machine, statusFilter="FAILED")["executions"]
+        return sum(each["name"].startswith(f"{tag}_00-") for each in listed) == count
+
+    phase = {**SERIAL, "closed": {"clients": 1, "operations": FAULTS, "duration_s": 240}}
+    with deployment.running({"name": held.name, "trials": [_trial("redis", HELD, phase)]}) as process:
+        held.when_held(0, there, restart)
+        try:
+            held.when_held(1, there, lambda _key: ask("CONFIG", "SET", "maxmemory", "1"))
+            assert wait_for(lambda: failed(2))
+        finally:
+            ask("CONFIG", "SET", "maxmemory", "0")
         finished = finish(process, RUN_LIMIT_S)
     found = finished.trial["dataflow"]
-    assert (found["executions"]["completed"], found["executions"]["failed"]) == (1, 1), finished.stderr
+    assert (found["executions"]["completed"], found["executions"]["failed"]) == (1, 2), finished.stderr
+    assert found["executions"]["causes"] == {
+        "get before-0/after-0: not_found": 1,
+        "put held-0/after-0: OOM": 1,
+    }
     assert found["objects"]["not_found"] > 0
+    assert found["objects"]["left"] == 0
     assert deployment.settled_inventory(before) == before
 
 

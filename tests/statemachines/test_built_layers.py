@@ -27,7 +27,10 @@ LAMBDAS_LIBRARIES = {
 }
 """What wheels may take from the system: Amazon Linux 2023's base image has these, and no libgomp.so.1."""
 DRIVERS = sorted(path.name for path in (ROOT / "layers/core/src/stepbench/drivers").iterdir() if path.is_dir())
-HANDLERS = sorted(path.stem for path in (ROOT / "functions").glob("*.py"))
+TYPE = "AWS::Serverless::Function"
+FUNCTIONS = sorted(
+    name for name, body in load_template(ROOT / "template.yaml")["Resources"].items() if body["Type"] == TYPE
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +43,16 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _functions(artefacts: Path) -> dict[str, dict[str, Any]]:
-    """Return code folder and layers' folders by handler, from the built template."""
+    """Return handler, code folder and layers' folders by function, from the built template."""
     template = load_template(artefacts / "template.yaml")
     return {
-        body["Properties"]["Handler"].split(".")[0]: {
+        name: {
+            "handler": body["Properties"]["Handler"].split(".")[0],
             "code": artefacts / body["Properties"]["CodeUri"],
             "layers": [artefacts / layer["Ref"] for layer in body["Properties"]["Layers"]],
         }
-        for body in template["Resources"].values()
-        if body["Type"] == "AWS::Serverless::Function"
+        for name, body in template["Resources"].items()
+        if body["Type"] == TYPE
     }
 
 
@@ -62,18 +66,18 @@ def test_the_drawing_layer_has_what_the_package_would_bundle(artefacts: Path) ->
     assert for_script(shipped.read_text("utf-8")) == javascript()
 
 
-@pytest.mark.parametrize("handler", HANDLERS)
-def test_a_function_and_its_layers_fit_into_lambda(artefacts: Path, handler: str) -> None:
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_and_its_layers_fit_into_lambda(artefacts: Path, function: str) -> None:
     """AWS refuses the deployment otherwise; an emulator does not."""
-    parts = _functions(artefacts)[handler]
+    parts = _functions(artefacts)[function]
     assert _bytes(parts["code"]) + sum(_bytes(layer) for layer in parts["layers"]) < LAMBDA_LIMIT_BYTES
 
 
-@pytest.mark.parametrize("handler", HANDLERS)
-def test_a_handler_imports_with_nothing_but_its_layers(artefacts: Path, handler: str) -> None:
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_handler_imports_with_nothing_but_its_layers(artefacts: Path, function: str) -> None:
     """Under an interpreter that has what Lambda's has: what is not packaged fails here, and not on AWS only."""
-    parts = _functions(artefacts)[handler]
-    program = f"import {handler}; assert callable({handler}.handler); import botocore.session"
+    parts = _functions(artefacts)[function]
+    program = f"import {parts['handler']} as module; assert callable(module.handler); import botocore.session"
     assert _stderr(program, parts) == ""
 
 

@@ -1,8 +1,0 @@
-"""Task `MakeVideoInput`: `MakeInput` with the libraries of the application `video`."""
-
-from stepbench.contracts.dataflow_rows import MakeInputInput
-from stepbench.observability import observed
-from stepbench.stages.make_input import make_input
-from stepbench.stages.services import stage_handler
-
-handler = observed(stage_handler(make_input, MakeInputInput))
