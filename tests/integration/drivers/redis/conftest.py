@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +12,7 @@ import valkey
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.redis.access import RedisLimits
 from stepbench.drivers.redis.operations import RedisOperations
-from stepbench.local.processes import terminate
+from stepbench.local.processes import free_port, terminate, wait_until
 from stepbench.local.stores.valkey import start_valkey
 from stepbench.settings import Settings
 from stepbench.testing.contracts.operations_subject import SILENT_LIMIT_S, contents_of
@@ -30,6 +30,7 @@ LIMIT_S = 30
 LIMITS = RedisLimits()
 SHORT = RedisLimits(connect_s=2, operate_s=SILENT_LIMIT_S, control_s=5)
 REDIS = {"store": "redis"}
+CLUSTER = {**REDIS, "cluster": True}
 
 
 def driver_of(spec: TrialSpec, endpoint: str, limits: RedisLimits = LIMITS, **more: str) -> RedisOperations:
@@ -97,3 +98,23 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     """Return what starts servers of the test's own."""
     with servers(tmp_path_factory.mktemp) as start:
         yield start
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LocalStore]]:
+    """Start two nodes with half of the slots each; a new cluster takes two seconds until it serves."""
+    with ExitStack() as stack:
+        start = stack.enter_context(servers(tmp_path_factory.mktemp))
+        buses = [free_port() for _ in range(2)]  # without being told, the server takes an ephemeral one
+        stores = [start(cluster_enabled="yes", cluster_port=str(bus)) for bus in buses]
+        first, second = (stack.enter_context(other_client(store)) for store in stores)
+        first.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 8191)
+        second.execute_command("CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
+        host, _, port = stores[1].endpoint.rpartition(":")
+        first.execute_command("CLUSTER", "MEET", host, port, buses[1])
+        wait_until("the cluster serves", lambda: all(map(_serves, (first, second))), timeout_s=LIMIT_S)
+        yield stores
+
+
+def _serves(client: Any) -> bool:  # noqa: ANN401 -- a client without types
+    return b"cluster_state:ok" in client.execute_command("CLUSTER INFO ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.integration.drivers.redis.conftest import REDIS, other_client
+from tests.integration.drivers.redis.conftest import CLUSTER, REDIS, other_client
 from tests.integration.drivers.subjects import NO_SERVER, SubjectFixture
 
 from stepbench.clock import AnchoredClock
@@ -94,6 +94,54 @@ async def test_blobs_over_tls(tmp_path: Path, certificates: Certificates) -> Non
                 assert {put.outcome, get.outcome} == {Outcome.OK}
     finally:
         terminate(server.pids)
+
+
+async def test_a_cluster_is_one_store(cluster: list[LocalStore]) -> None:
+    """Blobs lie on both nodes, are got from where they are, listed and removed on both."""
+    spec = blobs_spec(CLUSTER)
+    async with holding(blobs_of(spec, cluster[0].endpoint)) as store:
+        keys = sorted(f"{spec.tag}/{number}" for number in range(20))
+        puts = [await store.put(key, key.encode() * 10_000) for key in keys]
+        for key in keys:
+            assert (await store.get(key))[0] == key.encode() * 10_000
+        assert {(each.outcome, each.requests) for each in puts} == {(Outcome.OK, 1)}
+        assert list(await store.keys()) == keys
+        for node in cluster:
+            with other_client(node) as client:
+                assert client.dbsize() > 0
+        assert await store.delete(keys[:10]) == 10
+        assert await store.tear_down()
+        assert await store.keys() == ()
+
+
+async def test_a_slot_that_has_moved_is_followed_and_counted(cluster: list[LocalStore]) -> None:
+    """The redirection is the store's, and the next transfer goes to the right node at once."""
+    spec = blobs_spec(CLUSTER)
+    async with holding(blobs_of(spec, cluster[0].endpoint)) as store:
+        with other_client(cluster[0]) as first, other_client(cluster[1]) as second:
+            first_id = first.execute_command("CLUSTER", "MYID").decode()
+            owned = {range(int(low), int(high) + 1) for low, high in _slots(first, first_id)}
+            keys = (f"{spec.tag}/{number}" for number in range(1_000))
+            key, slot = next(
+                (key, slot)
+                for key in keys
+                if any((slot := int(first.execute_command("CLUSTER", "KEYSLOT", key))) in each for each in owned)
+            )
+            owner = second.execute_command("CLUSTER", "MYID")
+            for node in (second, first):
+                node.execute_command("CLUSTER", "SETSLOT", slot, "NODE", owner)
+        puts = [await store.put(key, bytes(1_000)) for _ in range(2)]
+        blob, get = await store.get(key)
+        assert [(each.outcome, each.requests) for each in puts] == [(Outcome.OK, 2), (Outcome.OK, 1)]
+        assert (blob, get.requests) == (bytes(1_000), 1)
+
+
+def _slots(client: Any, node: str) -> list[tuple[str, str]]:  # noqa: ANN401 -- a client without types
+    """Return the first and the last of each span of slots that a node has."""
+    lines = client.execute_command("CLUSTER", "NODES")
+    text = lines.decode() if isinstance(lines, bytes) else str(lines)
+    (own,) = (line.split() for line in text.splitlines() if line.startswith(node))
+    return [(span.partition("-")[0], span.rpartition("-")[2]) for span in own[8:] if not span.startswith("[")]
 
 
 async def test_a_server_without_room_refuses(start: Start) -> None:

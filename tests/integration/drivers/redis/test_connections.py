@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.integration.drivers.redis.conftest import (
+    CLUSTER,
     LIMIT_S,
     REDIS,
     SHORT,
@@ -16,13 +16,12 @@ from tests.integration.drivers.redis.conftest import (
     driving,
     key_of,
     other_client,
-    servers,
 )
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.redis.connections import CommandRequest
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.local.processes import free_port, terminate, wait_until
+from stepbench.local.processes import terminate
 from stepbench.local.stores.certificates import make_certificates
 from stepbench.local.stores.valkey import start_redis_with_tls
 from stepbench.model.errors import WITHDRAWN
@@ -33,7 +32,6 @@ from stepbench.testing.contracts.operations_subject import contents_of, operatin
 from stepbench.testing.fault_proxy import Cut, Rule, fault_proxy, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.integration.drivers.redis.conftest import Start
@@ -158,29 +156,6 @@ def _there(server: LocalStore, tag: str) -> set[str]:
     with other_client(server) as other:
         keys: Any = other.scan_iter(f"{tag}/*")
         return {each.decode() for each in keys}
-
-
-CLUSTER = {**REDIS, "cluster": True}
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LocalStore]]:
-    """Start two nodes with half of the slots each; a new cluster takes two seconds until it serves."""
-    with ExitStack() as stack:
-        start = stack.enter_context(servers(tmp_path_factory.mktemp))
-        buses = [free_port() for _ in range(2)]  # without being told, the server takes an ephemeral one
-        stores = [start(cluster_enabled="yes", cluster_port=str(bus)) for bus in buses]
-        first, second = (stack.enter_context(other_client(store)) for store in stores)
-        first.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 8191)
-        second.execute_command("CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
-        host, _, port = stores[1].endpoint.rpartition(":")
-        first.execute_command("CLUSTER", "MEET", host, port, buses[1])
-        wait_until("the cluster serves", lambda: all(map(_serves, (first, second))), timeout_s=LIMIT_S)
-        yield stores
-
-
-def _serves(client: Any) -> bool:  # noqa: ANN401 -- a client without types
-    return b"cluster_state:ok" in client.execute_command("CLUSTER INFO ")
 
 
 def _sizes(cluster: list[LocalStore]) -> list[int]:
