@@ -89,13 +89,14 @@ class TunedNode:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Let it do nothing, not even in the background, for the block."""
-        process = psutil.Process(self.node.pid)
-        process.suspend()
+        """Let it do nothing, not even in the background, for the block; one that has died is told by its own turn."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(self.node.pid).suspend()
         try:
             yield
         finally:
-            process.resume()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                psutil.Process(self.node.pid).resume()
 
     def effective(self, spec: TrialSpec) -> EffectiveConfiguration:
         """Return what it says that it has."""
