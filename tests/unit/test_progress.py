@@ -66,6 +66,8 @@ def test_executions_that_follow_each_other_take_their_levels_and_not_the_bound()
     costs = replace(COSTS, level_s=1)
     assert trial_s(spec.plan, costs) == 10 + 2 * (5 + 6 * 3) + 20
     in_the_first = at((spec,), 20, trial=0, phase=phase(0, 15))
+    timed = at((spec,), 20, trial=0, phase=phase(0, 15), sent=2, service_times=Counter({320: 2}))
+    assert " · this trial: 2 executions · 0 errors · start p50 ~1.1 ms" in line(timed, costs)
     assert left_s(in_the_first, costs) == (6 * 3 - 5) + (5 + 6 * 3) + 20 + costs.report_s
 
 

@@ -26,6 +26,8 @@ LEAST_RATE_OVER_S = 3
 _SEPARATOR = " \N{MIDDLE DOT} "
 _LEAST_NAME = 12
 _QUANTILES = (("p50", 0.5), ("p99", 0.99))
+_NAMED = {"trigger": "write", "operations": "service time", "transfer": "transfer", "dataflow": "start"}
+"""What writers time of each experiment, until anything has arrived."""
 LEASE_WAIT_S = 600
 """So long PrepareTarget is tried again while another run holds the target; the trial machine says so."""
 
@@ -246,9 +248,9 @@ def _counts(snapshot: Snapshot) -> tuple[str, ...]:
     if snapshot.rate_per_s is not None and _is_offered(snapshot):
         found.append(f"{rounded(snapshot.rate_per_s, 2)}/s")
     if snapshot.service_times:
-        writes = snapshot.specs[snapshot.trial].plan.experiment == "trigger"
+        named = _NAMED[snapshot.specs[snapshot.trial].plan.experiment]
         quantiles = ", ".join(f"{name} {_quantile(snapshot.service_times, q)}" for name, q in _QUANTILES)
-        found.append(f"{'write' if writes else 'service time'} {quantiles}")
+        found.append(f"{named} {quantiles}")
     return tuple(found)
 
 
@@ -280,7 +282,7 @@ def _events(snapshot: Snapshot, plan: AnyTrial) -> str:
     if isinstance(plan, TransferTrial):
         return f"read {count(snapshot.sent)} of {count(plan.reads)} files"
     if any(phase.closed for phase in plan.phases):
-        return f"{count(snapshot.sent)} operations"
+        return f"{count(snapshot.sent)} {'executions' if plan.experiment == 'dataflow' else 'operations'}"
     about = "about " if plan.arrivals == "poisson" else ""
     about = "up to " if any(phase.until or phase.probe for phase in plan.phases) else about
     sent = f"sent {count(snapshot.sent)} of {about}{count(plan.events)}"
