@@ -128,7 +128,7 @@ class Held:
         (name,) = (each.name for each in all_objects(self.dag) if (each.producer, each.consumer) == (producer, "after"))
         return object_key(tag, event, name)
 
-    def when_held(self, execution: int, there: Callable[[str], bool], strike: Callable[[str], None]) -> None:
+    def when_held(self, execution: int, there: Callable[[str], bool], strike: Callable[[str], object]) -> None:
         """Wait until an execution's first stage has written, and strike, with the key of its object."""
         key = self.key(execution, "before")
         assert wait_for(lambda: there(key))
