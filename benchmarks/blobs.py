@@ -19,10 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import psutil
 from benchmarks import building, command, machine, rounds
 from benchmarks.result import Case, Goal, Measure, figures_of
 from benchmarks.transfer import BUCKET, KEYS, gateway
 
+from stepbench.local.stores.cassandra.configuration import as_released
 from stepbench.local.stores.cassandra.node import start_cassandra
 from stepbench.local.stores.valkey import start_valkey
 
@@ -30,11 +32,14 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from stepbench.local.processes import LocalStore
+
 QUESTION = "How quickly do functions' blobs get to a store and back, and what does it take, beside the usual libraries?"
 NOTES = (
     "One connection and one blob at a time, put and got again and again; the client is made outside of the time.",
     "S3's bodies are hashed by both sides without TLS; with TLS ours sends them unsigned, and boto3 with a CRC.",
     "Cassandra's blobs are cut into rows of 2 MiB by both sides, four in flight.",
+    "What cassandra-driver refuses to send while its socket is full is given to it again.",
 )
 MIB = 2**20
 SIZES = {"64 KiB": MIB // 16, "1 MiB": MIB, "16 MiB": 16 * MIB}
@@ -87,7 +92,7 @@ class Subject(NamedTuple):
 def served(store: str, tools: Path, *, tls: bool) -> Iterator[tuple[str, str, str]]:
     """Run a store's server on its core for the block; yield its address, its name, and the authority to trust."""
     if store != "s3":
-        with rounds.server(None, start_valkey if store == "redis" else start_cassandra) as (endpoint, name):
+        with rounds.server(None, start_valkey if store == "redis" else _start_cassandra) as (endpoint, name):
             yield endpoint, name, ""
         return
     program = building.versity_gateway(tools)
@@ -95,6 +100,11 @@ def served(store: str, tools: Path, *, tls: bool) -> Iterator[tuple[str, str, st
         (Path(directory) / "served" / BUCKET).mkdir(parents=True)
         with gateway(program, Path(directory), tls=tls) as (url, authority):
             yield url, f"VersityGW {building.VERSITY_VERSION}", authority
+
+
+def _start_cassandra(directory: Path) -> LocalStore:
+    """Start a node as released, and not the one of the tests."""
+    return start_cassandra(directory, profile=as_released(psutil.virtual_memory().available // 2**20 // 2))
 
 
 def cases_of(asked: argparse.Namespace, store: str, *, tls: bool) -> Iterator[Case]:

@@ -52,6 +52,11 @@ def redis_py(address: str, _bucket: str) -> Peer:
     return Peer(lambda blob: client.set("peer", blob), lambda: client.get("peer"), lambda: client.delete("peer"))
 
 
+def is_busy(error: Exception) -> bool:
+    """Tell whether the driver has refused to send, since its one socket is full: it leaves waiting to its caller."""
+    return "ConnectionBusy" in repr(error)
+
+
 def cassandra_driver(address: str, _bucket: str) -> Peer:
     """Return cassandra-driver: one session, which has one connection to the one node."""
     host, _, port = address.rpartition(":")
@@ -67,8 +72,12 @@ def cassandra_driver(address: str, _bucket: str) -> Peer:
 
     def put(blob: bytes) -> None:
         places = range(0, len(blob), CHUNK_BYTES)
-        values = [("peer", part, len(blob), blob[at : at + CHUNK_BYTES]) for part, at in enumerate(places)]
-        run_each(session, write, values, concurrency=IN_FLIGHT, raise_on_first_error=True)
+        left = [("peer", part, len(blob), blob[at : at + CHUNK_BYTES]) for part, at in enumerate(places)]
+        while left:
+            ends = run_each(session, write, left, concurrency=IN_FLIGHT, raise_on_first_error=False)
+            if other := [end for sent, end in ends if not sent and not is_busy(end)]:
+                raise other[0]
+            left = [values for values, (sent, _) in zip(left, ends, strict=True) if not sent]
 
     def get() -> bytes:
         size, first = session.execute(read, ("peer", 0)).one()
