@@ -65,7 +65,7 @@ def test_a_writer_killed_in_the_middle_is_replaced_and_its_gap_is_counted(deploy
     assert accounting["offered"] == accounting["sent"] + accounting["unsent"] + accounting["unrecorded"]
     assert accounting["sent"] == accounting["ok"] + accounting["failed"] + accounting["unknown"]
     records = pq.read_table(deployment.folder(finished) / "trials/0000/records.parquet", columns=["attempt"])
-    assert set(records["attempt"].to_pylist()) == {0, 1}
+    assert {0, 1} <= set(records["attempt"].to_pylist())
     assert (accounting["lost"], accounting["ok_arrived"]) == (0, accounting["ok"])
     assert "unrecorded" in {caveat["kind"] for caveat in finished.trial["caveats"]}
     assert deployment.settled_inventory(before) == before
