@@ -45,7 +45,7 @@ class Unreachable:
 
 def test_the_functions_are_those_of_the_repository() -> None:
     """One that is not asked for would be missing from the provenance, silently."""
-    files = sorted(path.stem for path in (ROOT / "functions").glob("*.py"))
+    files = sorted(path.stem for path in (ROOT / "events/tasks").glob("*.json"))
     assert ["".join(part.title() for part in name.split("_")) for name in files] == sorted(FUNCTIONS)
 
 
