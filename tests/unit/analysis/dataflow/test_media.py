@@ -72,6 +72,19 @@ def test_what_is_not_shown_is_not_claimed(measured: TrialSummary) -> None:
         assert "no store is shown to be the fastest; redis has the lowest median" in answer.text
 
 
+def test_of_several_windows_each_is_named(measured: TrialSummary) -> None:
+    """The same sentence twice, with other numbers, would contradict itself."""
+    trials = []
+    for name, value in (("redis", 100), ("cassandra", 200)):
+        trial = _as(measured, name, _about(value), _about(20))
+        assert trial.dataflow is not None
+        windows = (*trial.dataflow.windows, trial.dataflow.windows[0].model_copy(update={"window": "again"}))
+        trials.append(trial.model_copy(update={"dataflow": trial.dataflow.model_copy(update={"windows": windows})}))
+    answers = [answer for answer in medium_answers(trials) if answer.measure == "end_to_end"]
+    assert [answer.window for answer in answers] == [answers[0].window, "again"]
+    assert [answer.text.partition(",")[0] for answer in answers] == [f"For fork in {each.window}" for each in answers]
+
+
 def test_an_emulated_store_is_not_ranked(measured: TrialSummary) -> None:
     """Its times say nothing about AWS's, however fast it is here."""
     trials = [

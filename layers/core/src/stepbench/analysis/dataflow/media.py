@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
@@ -35,8 +36,13 @@ def medium_answers(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -
         trials: the run's.
         listed: the groups' names in the order of the plan.
     """
-    groups = list(dag_groups(trials, listed).values())
-    return tuple(answer for place, members in same_work(groups) for answer in _answers(place, members))
+    works = list(same_work(list(dag_groups(trials, listed).values())))
+    windows = Counter(place.dag for place, _ in works)
+    return tuple(
+        answer.model_copy(update={"text": _text(answer, several=windows[place.dag] > 1)})
+        for place, members in works
+        for answer in _answers(place, members)
+    )
 
 
 def _answers(place: Place, groups: list[DagGroup]) -> Iterator[MediumAnswer]:
@@ -69,7 +75,7 @@ def _answer(place: Place, groups: list[DagGroup], question: _Question, values: V
     ranked = tuple(
         Medium(name=names[group.name], group=group.name, runs=len(runs), value=_together(runs)) for group, runs in known
     )
-    answer = MediumAnswer(
+    yield MediumAnswer(
         dag=place.dag,
         phase=place.phase,
         window=place.window,
@@ -82,7 +88,6 @@ def _answer(place: Place, groups: list[DagGroup], question: _Question, values: V
         advantage=advantages[0] if advantages else None,
         text="",
     )
-    yield answer.model_copy(update={"text": _text(answer)})
 
 
 def _together(runs: Sequence[Estimate]) -> Estimate:
@@ -94,14 +99,16 @@ def _advantage(best: Sequence[Estimate], other: Sequence[Estimate], question: _Q
     return ratio(other, best) if question.lowest else ratio(best, other)
 
 
-def _text(answer: MediumAnswer) -> str:
+def _text(answer: MediumAnswer, *, several: bool) -> str:
+    """Return the answer as a sentence, which names the window where the DAG has several."""
+    what = f"{answer.dag} in {answer.window}" if several else answer.dag
     left_out = f" {digits.listed(answer.not_ranked)}: emulated, and not ranked." if answer.not_ranked else ""
     if not answer.ranked:
-        return f"For {answer.dag}, no store is ranked.{left_out}"
+        return f"For {what}, no store is ranked.{left_out}"
     where = _where(answer)
     best, *others = (medium.name for medium in answer.ranked)
     if not others or answer.advantage is None:
-        return f"For {answer.dag}{where} only {best} can be ranked.{left_out}"
+        return f"For {what}{where} only {best} can be ranked.{left_out}"
     times = digits.shown(answer.advantage, digits.TIMES).in_sentence()
     if answer.measure == "end_to_end":
         claim = (
@@ -118,7 +125,7 @@ def _text(answer: MediumAnswer) -> str:
         )
         claim = f"{claim} performance per dollar" if answer.sure else claim
         compared = f"{times} that of {others[0]}"
-    return f"For {answer.dag}{where} {claim}: {compared}.{left_out}"
+    return f"For {what}{where} {claim}: {compared}.{left_out}"
 
 
 def _where(answer: MediumAnswer) -> str:
