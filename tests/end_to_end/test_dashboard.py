@@ -38,13 +38,18 @@ async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
 RECORD = """
 () => {
   window.offered = [];
+  window.opened = {};
+  document.querySelector("#stop details").open = true;
   setInterval(() => {
+    const stop = document.querySelector("#stop details");
+    if (stop) window.opened[document.querySelector("main").dataset.state] = stop.open;
     const place = document.querySelector("[data-field=sent]");
     if (place && window.offered.at(-1) !== place.textContent) window.offered.push(place.textContent);
   }, 50);
 }
 """
-"""Notes each number of offered events that the page shows; a reload would end it."""
+"""Notes each number of offered events that the page shows, and in which states what was opened once is open; a reload
+would end it."""
 
 
 class Followed(NamedTuple):
@@ -59,6 +64,7 @@ class Followed(NamedTuple):
     checked: str
     refused: str
     offered: list[str]
+    opened: dict[str, bool]
     waited: str
 
 
@@ -90,10 +96,10 @@ def followed(deployment: Deployment) -> Iterator[Followed]:
         other.locator("main[data-state=stopped]").wait_for(timeout=RUN_LIMIT_MS)
         other.close()
         page.locator("main[data-state=succeeded]").wait_for(timeout=RUN_LIMIT_MS)
-        offered = list(page.evaluate("window.offered"))
+        offered, opened = list(page.evaluate("window.offered")), dict(page.evaluate("window.opened"))
         page.goto(f"{base}/dashboard/runs/{b}")
         page.locator("main[data-state=succeeded]").wait_for(timeout=RUN_LIMIT_MS)
-        yield Followed(page, console, base, a, b, stopped, checked, refused, offered, waited)
+        yield Followed(page, console, base, a, b, stopped, checked, refused, offered, opened, waited)
         context.close()
 
 
@@ -126,6 +132,12 @@ def test_a_run_is_followed_without_a_reload(followed: Followed) -> None:
     """What notes the counter outlived the change from running to succeeded; and the counter was seen to move."""
     counted = [int(text.split()[0].replace(",", "")) for text in followed.offered if text[:1].isdigit()]
     assert max(counted) > 0
+
+
+def test_what_was_opened_stays_open_as_the_run_goes_on(followed: Followed) -> None:
+    """Who is about to confirm a stop is not made to begin again by the run's next state."""
+    assert len(followed.opened) > 1
+    assert all(followed.opened.values()), followed.opened
 
 
 def test_who_waits_sees_for_whom(followed: Followed) -> None:

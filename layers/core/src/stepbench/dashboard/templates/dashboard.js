@@ -70,6 +70,14 @@ callers have tokens, fetch each other with the token. Without this script they a
     return /^\/(dashboard(\/|$)|$)/.test(url.pathname) ? url.pathname + url.search : "/dashboard";
   };
 
+  /* What one has opened stays open where it is shown again. */
+  function put(fresh, old) {
+    const named = (each) => each.querySelector("summary").textContent;
+    const opened = all("details[open]", old).map(named);
+    for (const each of all("details", fresh)) each.open ||= opened.includes(named(each));
+    old.replaceWith(document.adoptNode(fresh));
+  }
+
   /* Takes a page's parts that change; what one is typing stays. */
   async function refresh(page) {
     const answer = await ask(own());
@@ -78,7 +86,7 @@ callers have tokens, fetch each other with the token. Without this script they a
     if (page !== shown || !fresh) return false;
     for (const part of fresh.querySelectorAll("[data-refreshed]")) {
       const old = document.getElementById(part.id);
-      if (old && old.innerHTML !== part.innerHTML && !old.contains(document.activeElement)) old.replaceWith(part);
+      if (old && old.innerHTML !== part.innerHTML && !old.contains(document.activeElement)) put(part, old);
     }
     return "goingOn" in fresh.dataset;
   }
@@ -257,7 +265,7 @@ callers have tokens, fetch each other with the token. Without this script they a
     const none = () => Object.assign(line("main", `No page came, but status ${answer.status}.`), { id: "main", tabIndex: -1 });
     const part = fresh ? fresh.getElementById("main") : none();
     if (page !== shown || !part) return;
-    main().replaceWith(document.adoptNode(part));
+    put(part, main());
     document.title = fresh?.title ?? "Stepbench";
     const at = answer.redirected ? new URL(answer.url) : null;
     if (SHELL && at) history.replaceState(null, "", `#${at.pathname}${at.search}`);
