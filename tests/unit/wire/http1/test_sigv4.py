@@ -10,12 +10,12 @@ from urllib.parse import quote
 
 from botocore.auth import S3SigV4Auth, SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.config import Config
 from botocore.credentials import Credentials as BotocoreCredentials
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stepbench.wire.http1.sigv4 import UNSIGNED_PAYLOAD, Credentials, Form, Signer, amz_date, s3_path
+from stepbench.wire.http1.checked_body import UNSIGNED
+from stepbench.wire.http1.sigv4 import Credentials, Form, Signer, amz_date, s3_path
 
 Headers = dict[str, str]
 
@@ -91,7 +91,7 @@ def test_the_published_put_object_example() -> None:
 
 
 def botocore_headers(  # noqa: PLR0913, PLR0917 -- one per thing that a test varies
-    auth: type[SigV4Auth], place: Place, asked: Asked, whose: Credentials, now_ns: int, config: Config | None = None
+    auth: type[SigV4Auth], place: Place, asked: Asked, whose: Credentials, now_ns: int, checksum: object = None
 ) -> Headers:
     """Return what botocore sends with the same request at the same moment."""
     theirs = AWSRequest(
@@ -100,7 +100,7 @@ def botocore_headers(  # noqa: PLR0913, PLR0917 -- one per thing that a test var
         data=asked.body,
         headers=dict(asked.form.headers),
     )
-    theirs.context["client_config"] = config
+    theirs.context["checksum"] = checksum or {}
     moment = dt.datetime.fromtimestamp(now_ns // 10**9, dt.UTC).replace(tzinfo=None)
     with patch("botocore.auth.get_current_datetime", lambda *_, **__: moment):
         same = BotocoreCredentials(whose.access_key, whose.secret_key, whose.session_token or None)
@@ -131,10 +131,10 @@ def test_an_s3_request_is_signed_as_botocore_signs_it(
 
 def test_a_body_that_tls_protects_may_go_unsigned() -> None:
     """Of 256 MiB the hash alone would take a quarter of a second; S3 takes the request without, if it says so."""
-    asked = Asked(Form("PUT"), s3_path("large"), b"body")
-    head = Signer(*S3_PLACE).signed_head(*asked[:2], UNSIGNED_PAYLOAD, len(asked.body), EXAMPLE, NOW_NS)
-    unsigned = Config(s3={"payload_signing_enabled": False})
-    assert sent(head)[1] == botocore_headers(S3SigV4Auth, S3_PLACE, asked, EXAMPLE, NOW_NS, unsigned)
+    asked = Asked(Form("PUT", (("x-amz-trailer", "x-amz-checksum-crc32"),)), s3_path("large"), b"body")
+    head = Signer(*S3_PLACE).signed_head(*asked[:2], UNSIGNED, len(asked.body), EXAMPLE, NOW_NS)
+    trailer = {"request_algorithm": {"in": "trailer", "algorithm": "crc32", "name": "x-amz-checksum-crc32"}}
+    assert sent(head)[1] == botocore_headers(S3SigV4Auth, S3_PLACE, asked, EXAMPLE, NOW_NS, trailer)
 
 
 @given(places("dynamodb", "lambda", "sqs", "kinesis"), requests, credentials, moments_ns)

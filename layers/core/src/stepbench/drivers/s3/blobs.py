@@ -1,8 +1,8 @@
 """
 Blobs in S3, or in what speaks its protocol: each is an object, written by one PUT and read by one GET.
 
-Over TLS the body is sent unsigned, as S3 allows; without TLS its hash is a part of the put. In a versioned bucket each
-put adds a version, and `delete` removes them all.
+S3 checks each body by its CRC-32. Over TLS the body is sent unsigned, as S3 allows; without TLS its hash is a part of
+the put. In a versioned bucket each put adds a version, and `delete` removes them all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 from functools import cached_property, partial
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.dataflow import MAX_OBJECT_BYTES
@@ -22,9 +21,10 @@ from stepbench.model.errors import NOT_FOUND
 from stepbench.model.result import Outcome
 from stepbench.records.storage.receiver_paths import bucket_place, credentials_of
 from stepbench.wire.connect import ServerAddress, dial, tls_context
+from stepbench.wire.http1.checked_body import send_signed, send_unsigned
 from stepbench.wire.http1.connection import HttpExchange
 from stepbench.wire.http1.pool import PoolLimits, parse_address
-from stepbench.wire.http1.sigv4 import UNSIGNED_PAYLOAD, Form, Signer, s3_path
+from stepbench.wire.http1.sigv4 import Form, Signer, s3_path
 from stepbench.wire.http1.stream import HttpStream
 from stepbench.wire.stream_pool import StreamPool
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from stepbench.drivers.aws.access import AwsAccess
     from stepbench.drivers.blobs import Blob, BlobTransfer, Verdict
     from stepbench.settings import Settings
-    from stepbench.wire.http1.sigv4 import Credentials
+    from stepbench.wire.http1.checked_body import Sign
+    from stepbench.wire.http1.sigv4 import Credentials, Headers
 
-_PUT, _GET = Form("PUT"), Form("GET")
-_NO_BYTES = sha256().hexdigest()
+_GET = Form("GET")
 _CONNECT_S, _STALL_S = 5.0, 20.0
 _OK, _MISSING = 200, "NoSuchKey"
 _THE_BUCKET = ""
@@ -157,9 +157,8 @@ class S3Blobs:
         credentials = await self._read_credentials()
         async with self._streams.use(_THE_BUCKET) as stream:
             times.begin()
-            body_sha256 = UNSIGNED_PAYLOAD if self._address.tls else sha256(view).hexdigest()
-            request = self._signed(_PUT, key, body_sha256, len(view), credentials)
-            was_taken = await stream.send(request, view, attentive=True)
+            sign, send = self._sign_put(key, credentials), send_unsigned if self._address.tls else send_signed
+            was_taken = await send(stream, sign, view)
             times.hand_over()
             answer = await stream.answer()
             if not was_taken:
@@ -171,7 +170,7 @@ class S3Blobs:
         credentials = await self._read_credentials()
         async with self._streams.use(_THE_BUCKET) as stream:
             times.begin()
-            await stream.send(self._signed(_GET, key, _NO_BYTES, 0, credentials))
+            await stream.send(self._signer.signed(_GET, self._path(key), b"", credentials, self._clock.now_ns()))
             await stream.receive()
             times.first_byte()
             head = await stream.head()
@@ -182,6 +181,12 @@ class S3Blobs:
         error = xml_error_code(answer.body) or f"HTTP {answer.status}"
         return Outcome.FAILED, NOT_FOUND if error == _MISSING else error
 
-    def _signed(self, form: Form, key: str, body_sha256: str, body_bytes: int, credentials: Credentials) -> bytes:
-        path = self._before_key + s3_path(key)
-        return self._signer.signed_head(form, path, body_sha256, body_bytes, credentials, self._clock.now_ns())
+    def _sign_put(self, key: str, credentials: Credentials) -> Sign:
+        def sign(headers: Headers, body_sha256: str, body_bytes: int) -> bytes:
+            form, now_ns = Form("PUT", headers), self._clock.now_ns()
+            return self._signer.signed_head(form, self._path(key), body_sha256, body_bytes, credentials, now_ns)
+
+        return sign
+
+    def _path(self, key: str) -> str:
+        return self._before_key + s3_path(key)

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Headers = tuple[tuple[str, str], ...]
 
-UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
-"""In place of a body's hash, where TLS protects the body: S3 allows it."""
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _SECOND_NS = 1_000_000_000
 _CONTENT_SHA256 = "x-amz-content-sha256"
@@ -101,8 +99,13 @@ class Signer:
     def signed_head(  # noqa: PLR0913, PLR0917 -- as `signed`, with what stands for the body
         self, form: Form, path: str, body_sha256: str, body_bytes: int, credentials: Credentials, now_ns: int
     ) -> bytes:
-        """Return the part before a body that is sent apart; `body_sha256` in hexadecimal, or `UNSIGNED_PAYLOAD`."""
-        return self._print(form, credentials, now_ns).head(path, body_sha256, body_bytes)
+        """
+        Return the part before a body that is sent apart; the form is for this request alone, and is not kept.
+
+        `body_sha256` is in hexadecimal, or what S3 takes in its place.
+        """
+        place = self._service, self._region, self._authority
+        return _Printed(form, place, credentials, now_ns // _SECOND_NS).head(path, body_sha256, body_bytes)
 
     def _print(self, form: Form, credentials: Credentials, now_ns: int) -> _Printed:
         second = now_ns // _SECOND_NS

@@ -78,6 +78,7 @@ class Installation:
             "-Djdk.attach.allowAttachSelf=true",
             "-Djava.security.manager=allow",
             *_MODULES,
+            f"-Djava.io.tmpdir={directory}",  # two libraries unpack themselves there, and stay
             f"-Dcassandra.config={(directory / 'cassandra.yaml').as_uri()}",
             f"-Dcassandra.storagedir={directory}",
             f"-Dlogback.configurationFile={directory / 'logback.xml'}",
