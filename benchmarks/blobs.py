@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 QUESTION = "How quickly do functions' blobs get to a store and back, and what does it take, beside the usual libraries?"
 NOTES = (
     "One connection and one blob at a time, put and got again and again; the client is made outside of the time.",
-    "S3's bodies are hashed by both sides without TLS; with TLS ours sends them unsigned, and boto3 with a CRC.",
+    "S3 gets a CRC-32 of each body from both sides; without TLS both hash the body as well, and sign that.",
     "Cassandra's blobs are cut into rows of 2 MiB by both sides, four in flight.",
     "What cassandra-driver refuses to send while its socket is full is given to it again.",
 )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import signal
 import socket
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 from tests.end_to_end.deployment import Deployment, Finished, finish, run_tag_of, sandboxes, wait_for
+from tests.integration.drivers.cassandra.conftest import ask
 from tests.samples.dags import SMALL, dataflow_trial, stage
 
 from stepbench.contracts.dataflow import MAX_INLINE_TASKS, Dag
 from stepbench.contracts.identity import EventId
+from stepbench.drivers.cassandra.keyspace import keyspace_of
 from stepbench.local.stack import DATAFLOW
 from stepbench.workload.topology import all_objects, object_key
 
@@ -33,22 +38,29 @@ WIDE = {
 }
 """The map is run by a Distributed Map; of its objects each is read twice."""
 SERIAL = {"name": "serial", "closed": {"clients": 1, "operations": 2, "duration_s": 120}}
-HELD_S = 6
-"""How long the stage in the middle takes, in which a test does what it does."""
-HELD = {
-    "name": "held",
-    "stages": [
-        stage("before", parameters={"output_bytes": 1_000}),
-        stage("held", ("before", "scatter"), parameters={"compute_ms": 1_000 * HELD_S, "compute": "sleep"}),
-        stage("after", ("before", "scatter"), ("held", "scatter")),
-    ],
-}
+HELD_S, RESTART_S = 6, 20
+"""How long the stage in the middle takes, in which a test does what it does, or starts Cassandra anew."""
 FAULTS = 3
 """Executions of it, one after the other: of the first a task is killed, of the second an object is cut short."""
 
 
-def _trial(store: str, dag: dict[str, Any], *phases: dict[str, Any]) -> dict[str, Any]:
-    return dataflow_trial(dag, name=f"{store}-{dag['name']}", target={"store": store}, phases=phases, drain_limit_s=90)
+def _held(seconds: int) -> dict[str, Any]:
+    return {
+        "name": "held",
+        "stages": [
+            stage("before", parameters={"output_bytes": 1_000}),
+            stage("held", ("before", "scatter"), parameters={"compute_ms": 1_000 * seconds, "compute": "sleep"}),
+            stage("after", ("before", "scatter"), ("held", "scatter")),
+        ],
+    }
+
+
+HELD = _held(HELD_S)
+
+
+def _trial(store: str, dag: dict[str, Any], *phases: dict[str, Any], **target: Any) -> dict[str, Any]:  # noqa: ANN401
+    whole = {"store": store, **target}
+    return dataflow_trial(dag, name=f"{store}-{dag['name']}", target=whole, phases=phases, drain_limit_s=90)
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +229,53 @@ def test_a_store_that_loses_its_blobs_and_one_that_is_full_fail_an_execution_eac
     }
     assert found["objects"]["not_found"] > 0
     assert found["objects"]["left"] == 0
+    assert deployment.settled_inventory(before) == before
+
+
+def test_a_cassandra_that_is_configured_and_later_starts_anew_keeps_its_blobs(
+    deployment: Deployment, before: dict[str, Any]
+) -> None:
+    """The run starts it, has it configured before its first phase, and does not notice a restart between two stages."""
+    held = Held(deployment, "kept-dags")
+    settings = {
+        "compaction": "LCS",
+        "concurrent_writes": 24,
+        "file_cache_mib": 64,
+        "memtable_cleanup_threshold": 0.33,
+        "concurrent_compactors": 2,
+    }
+    configured: list[dict[str, Any]] = []
+
+    def control(path: str, body: bytes | None = None) -> dict[str, Any]:
+        request = urllib.request.Request(f"{deployment.endpoint('cassandra-control')}{path}", body)
+        with urllib.request.urlopen(request, timeout=RUN_LIMIT_S) as answer:  # noqa: S310 -- loopback
+            return dict(json.load(answer))
+
+    def rows(statement: str) -> list[Any]:
+        return list(asyncio.run(ask(deployment.endpoint("cassandra"), statement)))
+
+    def there(key: str) -> bool:
+        keyspace = keyspace_of(key.partition("/")[0])
+        found = rows(f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{keyspace}'")  # noqa: S608
+        return bool(found and rows(f"SELECT part FROM {keyspace}.blobs WHERE key = '{key}' AND part = 0"))  # noqa: S608
+
+    def restart(_key: str) -> None:
+        configured.append(control("/")["settings"])
+        control("/restart", json.dumps({"settings": configured[0]}).encode())
+
+    phase = {**SERIAL, "closed": {"clients": 1, "operations": 1, "duration_s": 120}}
+    tuned = _trial("cassandra", _held(RESTART_S), phase, tuning={"mode": "static", "settings": settings})
+    with deployment.running({"name": held.name, "trials": [tuned]}) as process:
+        assert wait_for(lambda: deployment.runs("cassandra"))
+        held.when_held(0, there, restart)
+        finished = finish(process, RUN_LIMIT_S)
+    found = finished.trial["dataflow"]
+    assert (found["executions"]["completed"], found["executions"]["failed"]) == (1, 0), finished.stderr
+    assert found["objects"]["left"] == 0
+    assert configured[0]["concurrent_writes"] == settings["concurrent_writes"]
+    assert [
+        name for (name,) in rows("SELECT keyspace_name FROM system_schema.keyspaces") if b"system" not in name
+    ] == []
     assert deployment.settled_inventory(before) == before
 
 
