@@ -33,8 +33,10 @@ async def connection_to(address: str, **endpoint: Any) -> AsyncIterator[CqlConne
     """Yield a connection, and close it."""
     host, _, port = address.rpartition(":")
     connected = await connect_cql(CqlEndpoint(host, int(port), answer_s=30, **endpoint), AnchoredClock())
-    yield connected.connection
-    connected.connection.close()
+    try:
+        yield connected.connection
+    finally:
+        connected.connection.close()
 
 
 async def ask(address: str, statement: str) -> list[Row]:
