@@ -32,9 +32,10 @@ from stepbench.errors import LocalEnvironmentError
 from stepbench.local.paths import find_paths
 from stepbench.local.stores.cassandra.configuration import as_released
 from stepbench.local.stores.cassandra.java import find_installation, jars_of
-from stepbench.local.tuning.evaluating import Pace, words_of
+from stepbench.local.tuning.evaluating import Pace
 from stepbench.local.tuning.nodes import Fleet
 from stepbench.local.tuning.tune import Tuning, tune, workload_words
+from stepbench.report.dataflow.words import format_configuration
 from stepbench.tuning.confirming import kept_share
 from stepbench.tuning.decision import Analyser, Moment
 from stepbench.tuning.throughput import left_out
@@ -75,7 +76,7 @@ def serve(fleet: Fleet, way: Way, workloads: Sequence[StoreWorkload], stretch_s:
     """Have a fresh node serve a stretch of each; what is under way has ended before it is reconfigured."""
     with fleet.started(way.at_start) as node:
         spec, now, requests, decisions = node.prepared(way.at_start), way.at_start, 0.0, []
-        node.per_s(spec, workloads[0], 0, WARM_UP_S)
+        node.per_s(spec, workloads[0], WARM_UP_S)
         began_s = time.monotonic()
         for number, workload in enumerate(workloads):
             if way.analyser:
@@ -85,7 +86,7 @@ def serve(fleet: Fleet, way: Way, workloads: Sequence[StoreWorkload], stretch_s:
                 if decided.reconfigure:
                     node.apply(spec, decided.new)
                 now = decided.configured
-            requests += node.per_s(spec, workload, 0, stretch_s) * stretch_s
+            requests += node.per_s(spec, workload, stretch_s) * stretch_s
         return Served(requests / (time.monotonic() - began_s), tuple(decisions))
 
 
@@ -93,9 +94,9 @@ def profile_of(fleet: Fleet, workload: StoreWorkload, counted_s: float) -> str:
     """Return where the processor time goes, with the configuration as released."""
     with fleet.started(None) as node:
         spec = node.prepared(None)
-        node.per_s(spec, workload, 0, WARM_UP_S)
+        node.per_s(spec, workload, WARM_UP_S)
         before, own_s = thread_times.thread_times_s(node.node.pid), time.process_time()
-        node.per_s(spec, workload, 0, counted_s)
+        node.per_s(spec, workload, counted_s)
         spent = thread_times.words(before, thread_times.thread_times_s(node.node.pid), time.process_time() - own_s)
         return f"Processor time as released, {workload_words(workload)}: {spent}."
 
@@ -105,15 +106,15 @@ def against_advice(fleet: Fleet, decided: TuningDecision, stretch_s: float) -> t
     workload = decided.ahead[0].workload
     with fleet.started(decided.old) as node:
         spec = node.prepared(decided.old)
-        node.per_s(spec, workload, 0, WARM_UP_S)
-        stayed = node.per_s(spec, workload, 0, stretch_s)
+        node.per_s(spec, workload, WARM_UP_S)
+        stayed = node.per_s(spec, workload, stretch_s)
         return stayed, _reconfigured(node, spec, decided, stretch_s)
 
 
 def _reconfigured(node: TunedNode, spec: TrialSpec, decided: TuningDecision, stretch_s: float) -> float:
     began_s = time.monotonic()
     node.apply(spec, decided.new)
-    served = node.per_s(spec, decided.ahead[0].workload, 0, stretch_s) * stretch_s
+    served = node.per_s(spec, decided.ahead[0].workload, stretch_s) * stretch_s
     return served / (time.monotonic() - began_s)
 
 
@@ -148,7 +149,7 @@ def notes_of_model(model: TunedModel) -> tuple[str, ...]:
         abs(predicted / sorted(each.per_s)[len(each.per_s) // 2] - 1) for each, predicted in left_out(model.points)
     )
     found = tuple(
-        f"{workload_words(each.workload)}: {words_of(each.configuration)}; "
+        f"{workload_words(each.workload)}: {format_configuration(each.configuration)}; "
         f"{'its gain held' if each.holds else 'no gain that is sure'} on {each.starts} fresh starts."
         for each in model.confirmations
     )
@@ -213,7 +214,7 @@ def _cases(model: TunedModel, served: list[tuple[Served, ...]], advice: list[tup
 
 def _notes(model: TunedModel, decisions: tuple[TuningDecision, ...]) -> tuple[str, ...]:
     told = tuple(
-        f"Decision before stretch {number + 1}: {words_of(each.old)} to {words_of(each.new)}: "
+        f"Decision before stretch {number + 1}: {format_configuration(each.old)} to {format_configuration(each.new)}: "
         f"{'done' if each.reconfigure else 'not done'}; {each.reason}."
         for number, each in enumerate(decisions)
     )

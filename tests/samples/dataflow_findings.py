@@ -396,7 +396,7 @@ TUNED = CassandraConfiguration(
 
 
 def tuning_steps() -> tuple[TuningStep, ...]:
-    """Return two decisions: one to reconfigure, one to leave the store as it is."""
+    """Return three decisions: one to reconfigure, two to leave the store as it is, once after a look at it."""
     workload = StoreWorkload(read_share=0.5, blob_bytes=524_288, clients=6)
     shared = {
         "decided_ns": 1, "mode": "adaptive", "ahead": (Expected(workload=workload, duration_s=60),), "nodes": 1,
@@ -414,7 +414,11 @@ def tuning_steps() -> tuple[TuningStep, ...]:
         update={"compaction": ("LCS",), "file_cache_mib": 128, "notes": ("threshold: advised against",)}
     )
     done = AppliedConfiguration(before=RELEASED, after=after, changed=("file_cache_mib",), away_s=11.4)
-    return (TuningStep(decision=pays, done=done), TuningStep(decision=not_worth))
+    looked_at = AppliedConfiguration(before=after, after=after, changed=())
+    again = not_worth.model_copy(update={"phase": "video"})
+    return (
+        TuningStep(decision=pays, done=done), TuningStep(decision=not_worth), TuningStep(decision=again, done=looked_at)
+    )  # fmt: skip
 
 
 MARKS = (

@@ -93,6 +93,13 @@ def of_stages(*stages: dict[str, Any]) -> dict[str, Any]:
             '"adaptive"',
             "Remove it",
         ),
+        Refused(
+            dataflow_trial(target={"store": "cassandra", "endpoint": "10.0.0.1:9042", "tuning": {"mode": "adaptive"}}),
+            "target.tuning",
+            '"adaptive"',
+            "Remove one of the two",
+            "another server",
+        ),
         Refused(dataflow_trial(drain_limit_s=50), "drain_limit_s", "50", "Raise it", "60 s"),
         Refused(dataflow_trial(log_t4="all"), "log_t4", '"all"', "Remove it"),
         Refused(

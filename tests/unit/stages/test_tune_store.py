@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,10 +150,3 @@ def test_the_store_is_given_back_as_it_is_released() -> None:
     tune_store(spec, 0, services, store)
     restore_released(spec, services, store)
     assert store.given == [CACHED, None]
-
-
-def test_nobody_configures_a_store_without_its_control() -> None:
-    """An endpoint of one's own has none: said before any load."""
-    services = MemoryServices(cassandra_endpoint="127.0.0.1:1").services
-    with pytest.raises(TargetUnavailableError):
-        asyncio.run(stage_module.tunable_of(trial_of(services, ("line", 5), mode="static"), services).apply(CACHED))

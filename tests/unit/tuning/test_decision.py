@@ -6,7 +6,7 @@ import pytest
 from tests.samples.tuning import BROADCAST, CACHED, LEVELED, SCATTER, model
 
 from stepbench.contracts.tuned import Expected, StoreWorkload
-from stepbench.tuning.decision import NO_OTHER, Analyser, Moment, as_given, within
+from stepbench.tuning.decision import NO_OTHER, NOTHING_COMES, Analyser, Moment, as_given, within
 
 MOMENT = Moment("burst", "dag", 7)
 SECONDS = {"scatter": SCATTER, "broadcast": BROADCAST}
@@ -94,6 +94,14 @@ def test_what_the_plan_sets_itself_needs_no_model() -> None:
     decided = as_given(MOMENT, ahead(broadcast=1), None, LEVELED)
     assert (decided.reconfigure, decided.new) == (True, LEVELED)
     assert not as_given(MOMENT, ahead(broadcast=1), LEVELED, LEVELED).reconfigure
+
+
+@pytest.mark.parametrize("mode", ["adaptive", "static"])
+def test_where_nothing_comes_the_store_is_left_alone(mode: str) -> None:
+    """A phase whose DAG has a single stage, say: nothing of it goes through the store."""
+    decided = getattr(Analyser(model()), mode)(MOMENT, (), CACHED)
+    assert (decided.reconfigure, decided.configured, decided.ahead) == (False, CACHED, ())
+    assert decided.reason == NOTHING_COMES
 
 
 def test_a_workload_in_between_is_decided_on_as_well() -> None:

@@ -45,10 +45,10 @@ class Blobs:
 
 
 def test_throughput_is_what_was_answered_within_the_counted_time() -> None:
-    """By hand: 10 ms a request make 100/s, whatever the warm-up; three of four are gets."""
+    """By hand: 10 ms a request make 100/s; three of four are gets."""
     clock = FakeClock()
     blobs = Blobs(clock)
-    per_s = clock.run(offer([cast("BlobStore", blobs)], Turn("tag", WORKLOAD, 1, 2), clock))
+    per_s = clock.run(offer(cast("BlobStore", blobs), Turn("tag", WORKLOAD, 2), clock))
     assert per_s == pytest.approx(100, rel=0.01)
     assert blobs.asked["get"] / blobs.asked.total() == pytest.approx(0.75, abs=0.01)
 
@@ -56,8 +56,8 @@ def test_throughput_is_what_was_answered_within_the_counted_time() -> None:
 def test_clients_are_there_at_once() -> None:
     """Four of them make four times as many requests of a store that is never busy."""
     clock = FakeClock()
-    turn = Turn("tag", WORKLOAD.model_copy(update={"clients": 4}), 0, 2)
-    assert clock.run(offer([cast("BlobStore", Blobs(clock))], turn, clock)) == pytest.approx(400, rel=0.01)
+    turn = Turn("tag", WORKLOAD.model_copy(update={"clients": 4}), 2)
+    assert clock.run(offer(cast("BlobStore", Blobs(clock)), turn, clock)) == pytest.approx(400, rel=0.01)
 
 
 def test_a_request_that_fails_ends_the_evaluation() -> None:
@@ -65,7 +65,7 @@ def test_a_request_that_fails_ends_the_evaluation() -> None:
     clock = FakeClock()
     store = cast("BlobStore", Blobs(clock, Outcome.FAILED))
     with pytest.raises(TargetUnavailableError, match="a put of 1,000 bytes failed: overloaded"):
-        clock.run(offer([store], Turn("tag", WORKLOAD, 0, 1), clock))
+        clock.run(offer(store, Turn("tag", WORKLOAD, 1), clock))
 
 
 @pytest.mark.parametrize(("share", "reads"), [(0.0, 0), (0.5, 4), (0.75, 6), (1.0, 8)])

@@ -148,7 +148,9 @@ def test_a_failed_execution_is_told_with_its_cause() -> None:
     kinds = {caveat.kind: caveat.text for caveat in result.summary.caveats}
     assert kinds["failed_executions"].startswith("1 execution of 2 failed: get a-0/b-1: not_found (1).")
     assert kinds["missing_objects"] == "3 reads were of objects that were not there."
-    assert kinds["retried_tasks"].startswith("2 tasks of 7 were made again: get a-0/b-1: not_found (3).")
+    assert kinds["retried_tasks"].startswith(
+        "2 attempts beyond the first were made at 7 tasks: get a-0/b-1: not_found (3)."
+    )
     assert "lost_events" not in kinds
     assert (window.completed, window.failed, window.end_to_end_ms.missing) == (1, 1, 1)
     # One of two has performed nothing: the median is between that and the other's 1 / 0.09 s / its dollars.

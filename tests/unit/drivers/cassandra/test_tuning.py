@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepbench.contracts.tuning import NODE_SETTINGS, CassandraConfiguration
-from stepbench.drivers.cassandra.tuning import RELEASED, differences, mib_of, wanted_of
+from stepbench.drivers.cassandra.tuning import differences, mib_of, wanted_of
 
 TUNED = CassandraConfiguration(
     compaction="LCS",
@@ -33,9 +33,10 @@ def test_only_what_differs_is_changed_and_32_bits_are_no_difference() -> None:
     wanted, compaction = wanted_of(TUNED)
     assert compaction == "LCS"
     assert differences(wanted, wanted._replace(memtable_cleanup_threshold=0.20000000298)) == []
-    assert differences(RELEASED, RELEASED._replace(memtable_cleanup_threshold=0.33333334)) == []
+    released, compaction = wanted_of(None)
+    assert compaction == "STCS"
+    assert differences(released, released._replace(memtable_cleanup_threshold=0.33333334)) == []
     assert differences(wanted, wanted._replace(concurrent_writes=32)) == ["concurrent_writes"]
-    assert wanted_of(None) == (RELEASED, "STCS")
 
 
 def test_a_restart_has_all_settings_that_tuning_may_write() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.samples.tuning import BROADCAST, CACHED
 
-from stepbench.local.tuning.evaluating import words_of
 from stepbench.local.tuning.tune import points_of
 from stepbench.tuning.search import Evaluation
 
@@ -17,9 +16,3 @@ def test_what_else_the_machine_did_is_no_part_of_a_configuration_s_throughput() 
     assert (released.configuration, released.per_s) == (None, (100.0, 50.0))
     assert cached.configuration == CACHED
     assert cached.per_s == pytest.approx((90, 105))
-
-
-def test_a_configuration_is_told_in_a_line() -> None:
-    """It stands in messages, in notes of the benchmark and in the command's summary."""
-    assert words_of(None) == "as released"
-    assert words_of(CACHED) == "STCS, 16 writes, cache 512 MiB, threshold 0.33, 2 compactors"

@@ -121,7 +121,9 @@ def test_decisions_to_reconfigure_stand_with_their_numbers(page: str) -> None:
     assert re.findall(r'data-phase="(\w+)" data-decision="(\w+)"', page) == [
         ("video", "reconfigured"),
         ("learning", "kept"),
+        ("video", "kept"),
     ]
+    assert page.count(", away for ") == 1
     assert "4,800 requests gained in 60.0 s, more than the 2,520 lost" in page
 
 

@@ -75,8 +75,8 @@ def workloads_of(plan: Plan) -> tuple[StoreWorkload, ...]:
 
 def summary(model: TunedModel) -> str:
     """Return what was found, a line for each workload."""
-    from stepbench.local.tuning.evaluating import words_of
     from stepbench.local.tuning.tune import workload_words
+    from stepbench.report.dataflow.words import format_configuration
     from stepbench.tuning.confirming import kept_share
 
     lines = [f"T_r {model.restart_s:.1f} s with a restart, {model.live_s:.1f} s without one"]
@@ -90,8 +90,8 @@ def summary(model: TunedModel) -> str:
         kept = kept_share(each)
         share = "" if kept is None else f", {kept:.0%} of what the search saw"
         lines.append(
-            f"{workload_words(each.workload)}: {words_of(each.configuration)}: {each.gain - 1:+.1%} ({interval}) on "
-            f"{each.starts} fresh starts{share}: {'a candidate' if each.holds else 'not a candidate'}"
+            f"{workload_words(each.workload)}: {format_configuration(each.configuration)}: {each.gain - 1:+.1%} "
+            f"({interval}) on {each.starts} fresh starts{share}: {'a candidate' if each.holds else 'not a candidate'}"
         )
     return "\n".join(lines)
 

@@ -149,9 +149,21 @@ class Dag(Contract):
         return sum(stage.tasks for stage in self.stages)
 
     @property
+    def level_of(self) -> dict[str, int]:
+        """Return each stage's level; stages that are on a cycle, or behind one, have none."""
+        levels: dict[str, int] = {}
+        for _ in self.stages:
+            for stage in self.stages:
+                before = [levels.get(each.stage) for each in stage.inputs]
+                known = [level for level in before if level is not None]
+                if len(known) == len(before):
+                    levels[stage.name] = max(known, default=-1) + 1
+        return levels
+
+    @property
     def levels(self) -> tuple[tuple[Stage, ...], ...]:
         """Return the stages by topological level: each as early as its inputs allow, in the order they are listed."""
-        level_of = _levels_of(self)
+        level_of = self.level_of
         count = max(level_of.values(), default=-1) + 1
         return tuple(tuple(stage for stage in self.stages if level_of.get(stage.name) == each) for each in range(count))
 
@@ -170,18 +182,6 @@ def function_of(application: str) -> TaskFunctionName:
     return FUNCTIONS.get(application, "RunTask")
 
 
-def _levels_of(dag: Dag) -> dict[str, int]:
-    """Return each stage's level; stages that are on a cycle, or behind one, have none."""
-    levels: dict[str, int] = {}
-    for _ in dag.stages:
-        for stage in dag.stages:
-            before = [levels.get(each.stage) for each in stage.inputs]
-            known = [level for level in before if level is not None]
-            if len(known) == len(before):
-                levels[stage.name] = max(known, default=-1) + 1
-    return levels
-
-
 def _edge_rules(dag: Dag) -> Iterator[BrokenRule]:
     names = {stage.name for stage in dag.stages}
     for place, stage in enumerate(dag.stages):
@@ -194,7 +194,7 @@ def _edge_rules(dag: Dag) -> Iterator[BrokenRule]:
 
 
 def _level_rules(dag: Dag) -> Iterator[BrokenRule]:
-    levels = _levels_of(dag)
+    levels = dag.level_of
     circular = [stage.name for stage in dag.stages if stage.name not in levels]
     if circular:
         at = next(place for place, stage in enumerate(dag.stages) if stage.name == circular[0])

@@ -37,7 +37,6 @@ class ExpectedEdge(Contract):
         ge=0, le=1, description="Of requests. Scatter and gather: 1/2. Broadcast to k tasks: k / (k + 1)."
     )
     mix: MixKind
-    tune_for: Literal["reads", "both", "writes"] = Field(description="As the source would, by `mix`.")
 
 
 class ExpectedLevel(Contract):
@@ -54,7 +53,7 @@ class ExpectedLevel(Contract):
 
 
 class ExpectedMix(Contract):
-    """All of one DAG's requests in one execution. read_share: by number; byte_share: of bytes read, by volume."""
+    """All of one DAG's requests in one execution. read_share: by number."""
 
     dag: str
     tasks: int = Field(ge=1)
@@ -63,7 +62,6 @@ class ExpectedMix(Contract):
     read_bytes: int | None = None
     written_bytes: int | None = None
     read_share: float | None = Field(default=None, ge=0, le=1, description="None of a DAG that passes no data.")
-    byte_share: float | None = Field(default=None, ge=0, le=1)
     mix: MixKind
     concurrency: int = Field(ge=1, description="Tasks at once, at most.")
     edges: tuple[ExpectedEdge, ...]

@@ -222,7 +222,7 @@ class EtcdTarget(StoreTarget):
 
 
 class RedisTarget(StoreTarget):
-    """Redis or Valkey: a server, ElastiCache, or ElastiCache Serverless (a cluster with TLS). Operations only."""
+    """Redis or Valkey: a server, ElastiCache, or its Serverless (a cluster with TLS). For operations and dataflow."""
 
     store: Literal["redis"]
     holds_blobs: ClassVar = True
@@ -253,7 +253,7 @@ class DsqlTarget(StoreTarget):
 
 
 class CassandraTarget(StoreTarget):
-    """Cassandra or ScyllaDB, by CQL. Operations only."""
+    """Cassandra or ScyllaDB, by CQL. For operations and dataflow."""
 
     store: Literal["cassandra"]
     holds_blobs: ClassVar = True

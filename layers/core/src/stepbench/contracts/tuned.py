@@ -101,7 +101,7 @@ class TuningDecision(Contract):
     dag: str
     decided_ns: int = Field(ge=0, description="Since the epoch.")
     mode: Literal["static", "adaptive"]
-    ahead: tuple[Expected, ...] = Field(min_length=1, max_length=200)
+    ahead: tuple[Expected, ...] = Field(max_length=200, description="None where nothing is passed on.")
     old: CassandraConfiguration | None = Field(description="None: as released.")
     new: CassandraConfiguration | None = Field(description="The best other one, also where it was not worth it.")
     nodes: int = Field(ge=1, description="That would be reconfigured: M.")
@@ -127,10 +127,15 @@ class TuningDecision(Contract):
 
 
 class TuningStep(Contract):
-    """One phase's decision, and what came of it: None where nothing was to be done."""
+    """One phase's decision, and what came of it: None where the store was not looked at."""
 
     decision: TuningDecision
     done: AppliedConfiguration | None = None
+
+    @property
+    def reconfigured(self) -> bool:
+        """Tell whether anything of the store was changed."""
+        return self.done is not None and bool(self.done.changed)
 
 
 class TuningMode(Contract):

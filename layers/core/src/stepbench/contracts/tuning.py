@@ -29,6 +29,9 @@ NODE_SETTINGS = (
 COMMANDS = ("setconcurrentcompactors", "setconcurrency")
 """What tuning asks nodetool for, while the node runs."""
 
+RESTARTED_FOR = ("file_cache_mib", "memtable_cleanup_threshold")
+"""Of the parameters, those for which a node is started anew; the others change while it runs."""
+
 
 class CassandraConfiguration(Contract):
     """
@@ -50,6 +53,19 @@ class CassandraConfiguration(Contract):
         description="Share of the memtables' memory at which the largest is written to disk.",
     )
     concurrent_compactors: int = Field(ge=COMPACTORS[0], le=COMPACTORS[1], description="Merges of files at a time.")
+
+
+RELEASED = CassandraConfiguration.model_construct(
+    compaction="STCS",
+    concurrent_writes=32,
+    file_cache_mib=0,
+    memtable_cleanup_threshold=1 / 3,
+    concurrent_compactors=2,
+)
+"""
+What a released node has that has two cores and one folder of data, and so two compactors and two threads that write
+memtables to disk. Its cache is off, which no plan can ask for.
+"""
 
 
 class EffectiveConfiguration(Contract):

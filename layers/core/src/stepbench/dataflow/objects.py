@@ -81,11 +81,11 @@ class ObjectPassages:
         self._store = store
         self._clock = clock
         self._key_of = key_of
-        self._begun: list[_Passage] = []
+        self._started: list[_Passage] = []
 
     def rows(self) -> tuple[BlobRow, ...]:
         """Return a row for each object that was asked for or sent so far, in that order."""
-        return tuple(passage.row() for passage in self._begun)
+        return tuple(passage.row() for passage in self._started)
 
     async def read(self, names: Sequence[str]) -> list[Value]:
         """
@@ -142,9 +142,9 @@ class ObjectPassages:
         self, waiting: Iterator[_Passage], one: Callable[[_Passage], Coroutine[None, None, None]]
     ) -> None:
         for passage in waiting:
-            if any(begun.error for begun in self._begun):
+            if any(each.error for each in self._started):
                 return
-            self._begun.append(passage)
+            self._started.append(passage)
             passage.began_ns = self._clock.now_ns()
             try:
                 await one(passage)

@@ -217,7 +217,7 @@ class _Attempt:
             self._invocation.sandbox.is_spoiled = True
             raise
         except Exception as error:
-            raise _told(what, error) from error
+            raise _task_error(what, error) from error
 
     def _outputs_of(self, answer: TaskAnswer) -> tuple[list[str], list[Value]]:
         """Return the names and the values of the objects to write, and keep the result."""
@@ -230,7 +230,7 @@ class _Attempt:
         return [each.name for each in objects], [answer.outputs[each.consumer][each.part] for each in objects]
 
 
-def _told(what: str, error: Exception) -> TaskError:
+def _task_error(what: str, error: Exception) -> TaskError:
     text = str(error)
     return TaskError(text if isinstance(error, ApplicationError) else f"{type(error).__name__} in {what}: {text}")
 

@@ -14,11 +14,11 @@ from stepbench.contracts.identity import CANARY_PHASE, parse_event_id
 from stepbench.records.formats.dag_parquet import EXECUTIONS_FILE, FILES, OBJECTS_FILE, TASKS_FILE, DagFileWriter
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import StoredTasks, read_dag_ends
+from stepbench.workload.topology import edge_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.dataflow import Dag
     from stepbench.contracts.dataflow_rows import BlobRow, TaskRow
     from stepbench.contracts.plan import TrialSpec
     from stepbench.records.storage.run_store import RunStore
@@ -104,20 +104,16 @@ def _attempts(spec: TrialSpec, event: str, tasks: ExecutionTasks) -> Iterator[tu
     names = _names(spec, event)
     if names is None:
         return
-    levels = _levels(tasks.dag)
+    levels = tasks.dag.level_of
     for task, rows in tasks.attempts.items():
         for row in rows:
             counts = tasks.counted.get(task) is row
             yield {**names, "dag": row.dag, "task": row.index, "counts": counts}, row, levels.get(row.stage, -1)
 
 
-def _levels(dag: Dag) -> dict[str, int]:
-    return {stage.name: level for level, stages in enumerate(dag.levels) for stage in stages}
-
-
 def _edge(blob: BlobRow) -> Row:
-    producer, _, consumer = blob.object.partition("/")
-    return {"producer": producer.rpartition("-")[0], "consumer": consumer.rpartition("-")[0]}
+    producer, consumer = edge_of(blob.object)
+    return {"producer": producer, "consumer": consumer}
 
 
 def _names(spec: TrialSpec, event: str) -> Row | None:

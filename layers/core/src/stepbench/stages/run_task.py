@@ -169,14 +169,14 @@ class Lookout:
 
     def _watch(self) -> None:
         beats = 0
-        while not self._look() and not self._ended.wait(self._look_s):
+        while not self._check_cancelled() and not self._ended.wait(self._look_s):
             self._beat()
             beats += 1
         if beats:
             self._ended.wait()
             self._beat(ended=True)
 
-    def _look(self) -> bool:
+    def _check_cancelled(self) -> bool:
         try:
             is_cancelled = self._table.flag(self._tag, layout.CANCELLED) is not None
         except RecordsUnavailableError:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from stepbench.drivers.protocol import Tunable
     from stepbench.stages.services import Services
 
-STEP = "tuning.json"
-
 
 def _tuning_of(trial: AnyTrial) -> StaticTuning | AdaptiveTuning | None:
     target = trial.target
@@ -53,12 +51,12 @@ def tune_store(spec: TrialSpec, phase: int, services: Services, tunable: Tunable
         if not await_arrivals(AwaitArrivalsInput(ref=spec.ref), services).done:
             return False
         step = TuningStep(decision=_decide(spec, phase, [each for each in steps if each], services))
-        services.runs.put_model(layout.phase_key(spec.ref, phase, STEP), step)
+        services.runs.put_model(layout.phase_key(spec.ref, phase, layout.TUNING), step)
     if step.done is None and (step.decision.reconfigure or phase == 0):
         given = step.decision.new if step.decision.reconfigure else None  # what an earlier trial left is no release
         done = asyncio.run((tunable or tunable_of(spec, services)).apply(given))
         step = step.model_copy(update={"done": done})
-        services.runs.put_model(layout.phase_key(spec.ref, phase, STEP), step)
+        services.runs.put_model(layout.phase_key(spec.ref, phase, layout.TUNING), step)
     logger.info("configuration", extra=step.model_dump(mode="json"))
     return True
 
@@ -90,7 +88,7 @@ def tunable_of(spec: TrialSpec, services: Services) -> Tunable:
 
 
 def _find_step(ref: TrialRef, phase: int, services: Services) -> TuningStep | None:
-    return services.runs.find_model(layout.phase_key(ref, phase, STEP), TuningStep)
+    return services.runs.find_model(layout.phase_key(ref, phase, layout.TUNING), TuningStep)
 
 
 def _decide(spec: TrialSpec, phase: int, before: Sequence[TuningStep], services: Services) -> TuningDecision:

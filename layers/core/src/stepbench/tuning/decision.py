@@ -16,7 +16,7 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench.contracts.tuned import Expected, TuningDecision
 from stepbench.tuning.ranges import needs_restart
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from stepbench.contracts.tuning import CassandraConfiguration
 
 NO_OTHER = "the model has no other configuration whose gain has held"
+NOTHING_COMES = "no DAG that is to come passes anything on"
+AS_GIVEN = "as the plan sets it, once, before the first phase; no model was asked"
 
 
 class Moment(NamedTuple):
@@ -78,6 +80,8 @@ class Analyser:
 
     def adaptive(self, moment: Moment, ahead: Sequence[Expected], old: CassandraConfiguration | None) -> TuningDecision:
         """Decide for the configuration that wins most, if one wins anything."""
+        if not ahead:
+            return _unweighed(moment, ahead, (old, old), "adaptive", NOTHING_COMES)
 
         def won(new: CassandraConfiguration | None) -> float:
             return self.benefit(ahead, new) - self.cost(ahead, old, new)
@@ -89,6 +93,8 @@ class Analyser:
 
     def static(self, moment: Moment, ahead: Sequence[Expected], old: CassandraConfiguration | None) -> TuningDecision:
         """Decide once, at any cost, for the best for what is expected."""
+        if not ahead:
+            return _unweighed(moment, ahead, (old, old), "static", NOTHING_COMES)
         new = max(self._model.candidates, key=lambda each: self.benefit(ahead, each))
         return self._decision(moment, ahead, (old, new), "static", pays=new != old)
 
@@ -130,14 +136,25 @@ def as_given(
     moment: Moment, ahead: Sequence[Expected], old: CassandraConfiguration | None, given: CassandraConfiguration
 ) -> TuningDecision:
     """Return the decision for a configuration that the plan sets itself: no model says what it brings."""
+    return _unweighed(moment, ahead, (old, given), "static", AS_GIVEN)
+
+
+def _unweighed(
+    moment: Moment,
+    ahead: Sequence[Expected],
+    change: tuple[CassandraConfiguration | None, CassandraConfiguration | None],
+    mode: Literal["static", "adaptive"],
+    reason: str,
+) -> TuningDecision:
+    old, new = change
     return TuningDecision(
         phase=moment.phase,
         dag=moment.dag,
         decided_ns=moment.now_ns,
-        mode="static",
+        mode=mode,
         ahead=tuple(ahead),
         old=old,
-        new=given,
+        new=new,
         nodes=1,
         old_per_s=0,
         new_per_s=0,
@@ -145,8 +162,8 @@ def as_given(
         new_benefit=0,
         cost=0,
         reconfiguration_s=0,
-        reconfigure=given != old,
-        reason="as the plan sets it, once, before the first phase; no model was asked",
+        reconfigure=new != old,
+        reason=reason,
     )
 
 

@@ -3,7 +3,7 @@ The load of an evaluation: clients that put and get blobs without a pause, and h
 
 Each client has a ring of keys that it writes again and again, as executions of a DAG do whose objects are removed in
 the end: files have to be merged, and the store's data stays bounded. It reads what it has written, in an order that
-follows from its number. Requests are counted from a warm-up's end on; a failed one ends the evaluation.
+follows from its number. A failed request ends the evaluation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stepbench.errors import TargetUnavailableError
 from stepbench.model.result import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from stepbench.clock import Clock
     from stepbench.contracts.tuned import StoreWorkload
@@ -24,17 +24,14 @@ if TYPE_CHECKING:
 
 RING_BYTES, FEWEST_KEYS, MOST_KEYS = 64 * 2**20, 4, 256
 """What all clients' keys hold together, about; and how many a client has at least and at most."""
-WARM_UP_S, TURN_S = 10.0, 4.0
-"""A JVM that was just started serves faster with each second."""
 _ROUNDING = 1e-9
 
 
 class Turn(NamedTuple):
-    """A stretch of load. tag: what keys begin with. warm_up_s: nothing is counted yet."""
+    """A stretch of load. tag: what keys begin with. counted_s: how long it is."""
 
     tag: str
     workload: StoreWorkload
-    warm_up_s: float
     counted_s: float
 
 
@@ -54,22 +51,20 @@ def keys_of(workload: StoreWorkload) -> int:
     return max(FEWEST_KEYS, min(MOST_KEYS, RING_BYTES // (workload.blob_bytes * workload.clients)))
 
 
-async def offer(stores: Sequence[BlobStore], turn: Turn, clock: Clock) -> float:
+async def offer(store: BlobStore, turn: Turn, clock: Clock) -> float:
     """
-    Return the throughput, in requests a second; the stores are open, and clients share them in turns.
+    Return the throughput of an open store, in requests a second.
 
     Raises:
         TargetUnavailableError: a request failed.
     """
-    from_ns = clock.now_ns() + round(turn.warm_up_s * 1e9)
-    window = from_ns, from_ns + round(turn.counted_s * 1e9)
-    clients = range(turn.workload.clients)
-    counts = await asyncio.gather(*(_client(stores[each % len(stores)], each, turn, window, clock) for each in clients))
+    end_ns = clock.now_ns() + round(turn.counted_s * 1e9)
+    counts = await asyncio.gather(*(_client(store, each, turn, end_ns, clock) for each in range(turn.workload.clients)))
     return sum(counts) / turn.counted_s
 
 
-async def _client(store: BlobStore, number: int, turn: Turn, window: tuple[int, int], clock: Clock) -> int:
-    """Return how many of one client's requests were answered within the window."""
+async def _client(store: BlobStore, number: int, turn: Turn, end_ns: int, clock: Clock) -> int:
+    """Return how many of one client's requests were answered until the end."""
     workload, rng = turn.workload, random.Random(number)  # noqa: S311 -- load, no secret
     blob, keys, written, count = rng.randbytes(workload.blob_bytes), keys_of(workload), 0, 0
     for reads in reads_of(workload):
@@ -81,8 +76,7 @@ async def _client(store: BlobStore, number: int, turn: Turn, window: tuple[int, 
         if transfer.outcome is not Outcome.OK:
             message = f"a {'get' if reads else 'put'} of {workload.blob_bytes:,} bytes failed: {transfer.error}"
             raise TargetUnavailableError(message)
-        now_ns = clock.now_ns()
-        if now_ns >= window[1]:
+        if clock.now_ns() >= end_ns:
             break
-        count += now_ns >= window[0]
+        count += 1
     return count

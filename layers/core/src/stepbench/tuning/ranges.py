@@ -10,23 +10,24 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from stepbench.contracts.tuning import CLEANUP, COMPACTORS, FILE_CACHE_MIB, WRITES, CassandraConfiguration, Compaction
+from stepbench.contracts.tuning import (
+    CLEANUP,
+    COMPACTORS,
+    FILE_CACHE_MIB,
+    RELEASED,
+    RESTARTED_FOR,
+    WRITES,
+    CassandraConfiguration,
+    Compaction,
+)
 
 STRATEGIES: tuple[Compaction, ...] = ("STCS", "LCS", "UCS")
 """Without the one for time series: blobs of a DAG have no order of time that a read asks for."""
 CACHE_STEP_MIB = 32
-RELEASED = CassandraConfiguration.model_construct(
-    compaction="STCS",
-    concurrent_writes=32,
-    file_cache_mib=0,
-    memtable_cleanup_threshold=1 / 3,
-    concurrent_compactors=2,
-)
-"""What a released node of two cores and one disk has: a place for it beside the others; it is never applied."""
 
 
 class Ranges(NamedTuple):
-    """Both ends included. Writes, cache and compactors are searched on a logarithmic scale."""
+    """Both ends included. Writes and compactors are searched on a logarithmic scale, the cache in steps."""
 
     compaction: tuple[Compaction, ...]
     concurrent_writes: tuple[int, int]
@@ -40,7 +41,7 @@ def ranges_for(cores: int, heap_mib: int) -> Ranges:
     Return the ranges on such a machine.
 
     Writes from two to 64 a core (advised: 8), the cache up to half of the heap (advised: a quarter, 512 MiB at most),
-    compactors from one to eight a core, as advised.
+    compactors from one in all to eight a core (advised: two at least).
     """
     return Ranges(
         STRATEGIES,
@@ -51,9 +52,9 @@ def ranges_for(cores: int, heap_mib: int) -> Ranges:
     )
 
 
-def advised(cores: int, heap_mib: int, disks: int = 1, *, rotates: bool = False) -> CassandraConfiguration:
+def advised(cores: int, heap_mib: int) -> CassandraConfiguration:
     """
-    Return the configuration that is advised for a machine without knowing what will be asked of it.
+    Return the configuration that is advised for a machine with one disk that does not turn, whatever is asked of it.
 
     Source:
         Shankar et al. (2023), Asgard, section 2.4; size-tiered compaction is what Cassandra is released with.
@@ -62,18 +63,15 @@ def advised(cores: int, heap_mib: int, disks: int = 1, *, rotates: bool = False)
         compaction="STCS",
         concurrent_writes=_within(8 * cores, WRITES),
         file_cache_mib=_within(min(heap_mib // 4, 512), FILE_CACHE_MIB),
-        memtable_cleanup_threshold=0.11 if rotates else 0.33,
-        concurrent_compactors=_within(max(2, min(disks, cores)), COMPACTORS),
+        memtable_cleanup_threshold=0.33,
+        concurrent_compactors=2,
     )
 
 
 def needs_restart(old: CassandraConfiguration | None, new: CassandraConfiguration | None) -> bool:
     """Tell whether a node of the old configuration has to be started anew for the new one."""
     before, after = old or RELEASED, new or RELEASED
-    return (before.file_cache_mib, before.memtable_cleanup_threshold) != (
-        after.file_cache_mib,
-        after.memtable_cleanup_threshold,
-    )
+    return any(getattr(before, name) != getattr(after, name) for name in RESTARTED_FOR)
 
 
 def squared_distance(one: CassandraConfiguration | None, other: CassandraConfiguration | None) -> float:

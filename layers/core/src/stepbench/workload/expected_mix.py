@@ -9,7 +9,7 @@ Source:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from stepbench.contracts.dataflow_mix import ExpectedEdge, ExpectedLevel, ExpectedMix, MixKind
 from stepbench.digits import count, counted, percent
@@ -23,7 +23,6 @@ HEAVY = 0.6
 SYNTHETIC, SYNTHETIC_MAKER = "synthetic", "synthetic.bytes"
 SYNTHETIC_BYTES = 65_536
 """What synthetic tasks and inputs make if no parameter says otherwise."""
-_TUNED: dict[MixKind, Literal["reads", "both", "writes"]] = {"read-heavy": "reads", "write-heavy": "writes"}
 _KIB = 1_024
 
 
@@ -34,7 +33,6 @@ def expected_mix(dag: Dag) -> ExpectedMix:
     levels = tuple(_level(edges, stages, number) for number, stages in enumerate(dag.levels))
     writes, reads = sum(edge.writes for edge in edges), sum(edge.reads for edge in edges)
     read_bytes, written_bytes = _read_bytes(edges), _written_bytes(edges)
-    passed = None if read_bytes is None or written_bytes is None else read_bytes + written_bytes
     mix = ExpectedMix(
         dag=dag.name,
         tasks=dag.tasks,
@@ -43,7 +41,6 @@ def expected_mix(dag: Dag) -> ExpectedMix:
         read_bytes=read_bytes,
         written_bytes=written_bytes,
         read_share=reads / (reads + writes) if edges else None,
-        byte_share=(read_bytes or 0) / passed if passed else None,
         mix=_kind(reads, writes),
         concurrency=max(level.concurrency for level in levels),
         edges=edges,
@@ -73,7 +70,6 @@ def _edge(dag: Dag, consumer: Stage, each: Input, blob_bytes: int | None) -> Exp
         blob_bytes=blob_bytes,
         read_share=reads / (reads + writes),
         mix=kind,
-        tune_for=_TUNED.get(kind, "both"),
     )
 
 

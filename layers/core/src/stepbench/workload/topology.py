@@ -31,6 +31,12 @@ class DagObject(NamedTuple):
         return f"{self.producer}-{self.task}/{self.consumer}-{self.part}"
 
 
+def edge_of(name: str) -> tuple[str, str]:
+    """Return the stages between which an object of this name is passed."""
+    producer, _, consumer = name.partition("/")
+    return producer.rpartition("-")[0], consumer.rpartition("-")[0]
+
+
 def object_key(tag: str, event: str, name: str) -> str:
     """Return an object's key in the store: below the trial's tag and the event's own part of its identity."""
     return f"{event_prefix(tag, event)}{name}"

@@ -62,7 +62,8 @@ def find_retried_tasks(_evidence: Evidence, findings: Findings) -> Iterator[Cave
         return
     executions = findings.dataflow.executions
     if again := executions.attempts - executions.tasks:
-        text = f"{counted(again, 'task')} of {count(executions.tasks)} were made again"
+        text = f"{counted(again, 'attempt')} beyond the first {'was' if again == 1 else 'were'} made"
+        text += f" at {counted(executions.tasks, 'task')}"
         text += f": {_most_frequent(executions.errors)}" if executions.errors else ""
         text += ". What that took is in the executions' times, as retry on the critical path."
         remedy = "Remove the cause: times with and without retries are different experiments."

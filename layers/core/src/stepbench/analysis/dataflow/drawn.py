@@ -25,7 +25,7 @@ NS_PER_S = 1_000_000_000
 
 def gantt(execution: Execution, tasks: ExecutionTasks, window: WindowResult) -> Gantt:
     """Return the tasks of one execution of which every task has a row."""
-    level_of = {stage.name: level for level, stages in enumerate(tasks.dag.levels) for stage in stages}
+    level_of = tasks.dag.level_of
     critical = {(level.critical.stage, level.critical.index, level.critical.attempt) for level in level_times(tasks)}
     rows = sorted(tasks.rows, key=lambda row: (level_of[row.stage], row.began_ns, row.stage, row.index))
     chosen = _chosen(rows, critical)

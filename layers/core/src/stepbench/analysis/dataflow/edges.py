@@ -9,6 +9,7 @@ import numpy as np
 
 from stepbench.analysis.dataflow.spread import MIB, NS_PER_MS, spread
 from stepbench.contracts.dataflow_result import EdgeResult
+from stepbench.workload.topology import edge_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +75,7 @@ class EdgeTallies:
             for row in rows:
                 counts = tasks.counted.get(name) is row
                 for blob in row.blobs:
-                    edge = self._edges.get(_edge_of(blob.object))
+                    edge = self._edges.get(edge_of(blob.object))
                     if edge is None:
                         continue
                     if blob.outcome != "ok":
@@ -123,9 +124,3 @@ class _Edge:
             get_requests=gets.requests,
             failed=self.failed,
         )
-
-
-def _edge_of(name: str) -> tuple[str, str]:
-    """Return the stages of an object's name, `<producer>-<task>/<consumer>-<part>`."""
-    producer, _, consumer = name.partition("/")
-    return producer.rpartition("-")[0], consumer.rpartition("-")[0]

@@ -35,7 +35,7 @@ def read_dag_records(spec: TrialSpec, runs: RunStore, table: TrialTable) -> DagR
         return None
     ends, damaged = read_dag_ends(spec.tag, table)
     steps = (
-        runs.find_model(layout.phase_key(spec.ref, number, "tuning.json"), TuningStep)
+        runs.find_model(layout.phase_key(spec.ref, number, layout.TUNING), TuningStep)
         for number, _ in enumerate(spec.offered.phases)
     )
     return DagRecords(

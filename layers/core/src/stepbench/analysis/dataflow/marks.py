@@ -21,7 +21,7 @@ def tuning_marks(steps: Iterable[TuningStep], zero_ns: int) -> Iterator[TuningMa
         yield TuningMark(
             second=(decision.decided_ns - zero_ns) / NS_PER_S,
             phase=decision.phase,
-            reconfigured=done is not None and bool(done.changed),
+            reconfigured=step.reconfigured,
             outage_s=done.away_s if done is not None else 0,
             text=f"changed: {', '.join(done.changed)}" if done is not None and done.changed else decision.reason,
         )

@@ -54,6 +54,9 @@ def medium_rules(trial: TrialFields) -> Iterator[BrokenRule]:
     if trial.experiment != "dataflow" and isinstance(trial.target, CassandraTarget) and trial.target.tuning.tunes:
         remedy = 'Remove it, or set experiment to "dataflow".'
         yield BrokenRule("target.tuning", "has no meaning: only DAGs say what is to come", remedy)
+    elif isinstance(trial.target, CassandraTarget) and trial.target.tuning.tunes and trial.target.endpoint is not None:
+        message = "is for the stack's own node, and target.endpoint names another server"
+        yield BrokenRule("target.tuning", message, "Remove one of the two.")
 
 
 def field_rules(trial: TrialFields) -> Iterator[BrokenRule]:

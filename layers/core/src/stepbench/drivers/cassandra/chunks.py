@@ -89,16 +89,16 @@ class ChunkedTransfer:
         self._consistency = consistency
         self._times = times
 
-    async def put(self, view: memoryview, chunk_bytes: int = CHUNK_BYTES, in_flight: int = IN_FLIGHT) -> Verdict:
+    async def put(self, view: memoryview) -> Verdict:
         """Write all parts; after the first refusal no more are sent."""
         size, verdict, awaited = len(view).to_bytes(_BIGINT_BYTES), _DONE, 0
-        for part, at in enumerate(range(0, len(view), chunk_bytes)):
-            if awaited == in_flight:
+        for part, at in enumerate(range(0, len(view), CHUNK_BYTES)):
+            if awaited == IN_FLIGHT:
                 verdict, awaited = await self._acknowledgement(), awaited - 1
                 self._times.answered()
                 if verdict != _DONE:
                     break
-            chunk = view[at : at + chunk_bytes]
+            chunk = view[at : at + CHUNK_BYTES]
             values = self._key, part.to_bytes(_INT_BYTES), size
             self._times.begin()
             head = cql.encode_execute_head(self._write_id, self._consistency, values, len(chunk), part)
@@ -110,12 +110,12 @@ class ChunkedTransfer:
             verdict = acknowledged if verdict == _DONE else verdict
         return verdict
 
-    async def get(self, blob: Assembly, in_flight: int = IN_FLIGHT) -> Verdict:
+    async def get(self, blob: Assembly) -> Verdict:
         """Read the first part, and then the others; after the first that is missing no more are asked for."""
         error, asked, awaited = "", 0, 0
         while asked < blob.parts or awaited:
             # Until the first part is here, nobody knows whether there are others.
-            while not error and asked < blob.parts and awaited < in_flight:
+            while not error and asked < blob.parts and awaited < IN_FLIGHT:
                 await self._ask_for(asked)
                 asked, awaited = asked + 1, awaited + 1
             if not awaited:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfiguration
+from stepbench.contracts.tuning import RELEASED, RESTARTED_FOR, AppliedConfiguration, EffectiveConfiguration
 from stepbench.drivers.cassandra.access import DEFAULT_LIMITS, CassandraAccess, CassandraLimits
 from stepbench.drivers.cassandra.control import node_control
 from stepbench.drivers.cassandra.keyspace import keyspace_of
@@ -41,7 +41,6 @@ _SAME = 1e-6
 _CLEANUP_DEPRECATED_SINCE = 3
 _SETTINGS = "SELECT name, value FROM system_views.settings"
 _POOLS = "SELECT name, active_tasks_limit FROM system_views.thread_pools"
-RESTARTED_FOR = frozenset({"file_cache_mib", "memtable_cleanup_threshold"})
 
 
 class NodeValues(NamedTuple):
@@ -62,11 +61,6 @@ class NodeValues(NamedTuple):
             "file_cache_size": f"{self.file_cache_mib}MiB",
             "memtable_cleanup_threshold": self.memtable_cleanup_threshold,
         }
-
-
-RELEASED = NodeValues(32, 2, 0, 1 / 3)
-"""Of a node with one folder of data, which has two compactors, and two threads that write memtables to disk."""
-RELEASED_COMPACTION = "STCS"
 
 
 class CassandraTuning:
@@ -102,7 +96,7 @@ class CassandraTuning:
             raise TargetUnavailableError(message)
         changed = differences(wanted, values_of(before))
         away_s = 0.0
-        if RESTARTED_FOR.intersection(changed):
+        if any(name in RESTARTED_FOR for name in changed):
             away_s = await to_its_end(self._operator().restart(wanted.as_settings if configuration else {}))
         elif changed:
             await to_its_end(self._set_live(wanted, changed))
@@ -185,9 +179,8 @@ def differences(wanted: NodeValues, has: NodeValues) -> list[str]:
 
 def wanted_of(configuration: CassandraConfiguration | None) -> tuple[NodeValues, str]:
     """Return what a node, and its tables' compaction, are to be; None is as released."""
-    if configuration is None:
-        return RELEASED, RELEASED_COMPACTION
-    return NodeValues(*(getattr(configuration, name) for name in NodeValues._fields)), configuration.compaction
+    wanted = configuration or RELEASED
+    return NodeValues(*(getattr(wanted, name) for name in NodeValues._fields)), wanted.compaction
 
 
 def mib_of(size: str) -> int:

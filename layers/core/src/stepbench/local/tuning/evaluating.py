@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.errors import LocalEnvironmentError, TargetUnavailableError
+from stepbench.report.dataflow.words import format_configuration
 from stepbench.tuning.search import Evaluation
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Pair:
         try:
             return self._started_and_compared(workload, configuration)
         except (LocalEnvironmentError, TargetUnavailableError) as error:
-            self._said(f"{words_of(configuration)}: once more: {error}")
+            self._said(f"{format_configuration(configuration)}: once more: {error}")
             return self._started_and_compared(workload, configuration)
 
     def _started_and_compared(self, workload: StoreWorkload, configuration: CassandraConfiguration) -> Evaluation:
@@ -75,7 +76,7 @@ class Pair:
             _alone(each, other, workload, self._pace.warm_up_s)
         rounds = [self._round(sides, workload, turn) for turn in range(self._pace.turns)]
         found = Evaluation(configuration, tuple(one for one, _ in rounds), tuple(other for _, other in rounds))
-        self._said(f"{words_of(configuration)}: {found.gain - 1:+.1%}")
+        self._said(f"{format_configuration(configuration)}: {found.gain - 1:+.1%}")
         return found
 
     def _round(self, sides: tuple[Side, Side], workload: StoreWorkload, turn: int) -> tuple[float, float]:
@@ -88,16 +89,4 @@ class Pair:
 def _alone(side: Side, other: Side, workload: StoreWorkload, counted_s: float) -> float:
     """Return the throughput of one of two nodes while the other is paused."""
     with other.node.paused():
-        return side.node.per_s(side.spec, workload, 0, counted_s)
-
-
-def words_of(configuration: CassandraConfiguration | None) -> str:
-    """Return a configuration in a line."""
-    if configuration is None:
-        return "as released"
-    writes, cache = configuration.concurrent_writes, configuration.file_cache_mib
-    threshold, compactors = configuration.memtable_cleanup_threshold, configuration.concurrent_compactors
-    return (
-        f"{configuration.compaction}, {writes} writes, cache {cache} MiB, threshold {threshold:g}, "
-        f"{compactors} compactors"
-    )
+        return side.node.per_s(side.spec, workload, counted_s)

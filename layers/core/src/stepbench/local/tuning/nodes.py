@@ -102,9 +102,9 @@ class TunedNode:
         """Return what it says that it has."""
         return run_measuring(self._tuning(spec).effective())
 
-    def per_s(self, spec: TrialSpec, workload: StoreWorkload, warm_up_s: float, counted_s: float) -> float:
+    def per_s(self, spec: TrialSpec, workload: StoreWorkload, counted_s: float) -> float:
         """Return its throughput under a workload."""
-        return run_measuring(self._offer(spec, Turn(spec.tag, workload, warm_up_s, counted_s)))
+        return run_measuring(self._offer(spec, Turn(spec.tag, workload, counted_s)))
 
     async def _prepare(self, spec: TrialSpec, configuration: CassandraConfiguration | None) -> None:
         blobs = self._blobs(spec)
@@ -123,7 +123,7 @@ class TunedNode:
         blobs = self._blobs(spec)
         await blobs.open()
         try:
-            return await offer([blobs], turn, AnchoredClock())
+            return await offer(blobs, turn, AnchoredClock())
         finally:
             await blobs.close()
 

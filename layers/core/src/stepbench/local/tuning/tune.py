@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuned import ModelPoint, TunedModel
-from stepbench.local.tuning.evaluating import Pace, Pair, words_of
+from stepbench.local.tuning.evaluating import Pace, Pair
+from stepbench.report.dataflow.words import format_configuration
 from stepbench.tuning.confirming import confirm
 from stepbench.tuning.ranges import advised, ranges_for
 from stepbench.tuning.search import BUDGET, Evaluation, search
@@ -32,7 +33,7 @@ _MOST_VALUES = 50
 
 
 class Tuning(NamedTuple):
-    """What is asked for. said: told of each step, in a line."""
+    """What is asked for."""
 
     name: str
     workloads: tuple[StoreWorkload, ...]
@@ -103,7 +104,7 @@ def _confirmed(  # noqa: PLR0913, PLR0917 -- one search's all
     asked: Tuning,
     said: Callable[[str], None],
 ) -> Confirmation:
-    said(f"confirming {words_of(found.best)} for {workload_words(workload)}: {asked.starts} fresh starts")
+    said(f"confirming {format_configuration(found.best)} for {workload_words(workload)}: {asked.starts} fresh starts")
     starts = [pair.afresh(workload, found.best) for _ in range(asked.starts)]
     predicted = Throughput(points).per_s(workload, found.best)
     return confirm(workload, starts, found_gain=found.found_gain, predicted_per_s=predicted)

@@ -64,11 +64,15 @@ def trial_key(ref: TrialRef, name: str) -> str:
     return f"runs/{ref.run_id}/trials/{ref.trial:04d}/{name}"
 
 
+TUNING = "tuning.json"
+
+
 def phase_key(ref: TrialRef, phase: int, name: str) -> str:
     """
     Return the key of a phase's document.
 
-    plan.json (PhaseSchedule), items.json (WriterItems), until.json (PrecisionLooks), utilisation.json (Utilisation).
+    plan.json (PhaseSchedule), items.json (WriterItems), until.json (PrecisionLooks), utilisation.json (Utilisation),
+    scale.json (what a scaling step did), `TUNING` (TuningStep).
     """
     return trial_key(ref, f"phases/{phase:02d}/{name}")
 

@@ -68,12 +68,12 @@ def gantt() -> alt.LayerChart | alt.FacetChart:
 
 def time_parts() -> alt.LayerChart | alt.FacetChart:
     """Draw what executions' time consists of, a bar for each store."""
-    return _stacked("part", "mean time of an execution", _time_axis())
+    return _stacked("mean time of an execution", _time_axis())
 
 
 def transfer_parts() -> alt.LayerChart | alt.FacetChart:
     """Draw what one object's way to the store and back consists of, a bar for each edge and store."""
-    return _stacked("part", "mean time of one object", _time_axis())
+    return _stacked("mean time of one object", _time_axis())
 
 
 def end_to_end_bars() -> alt.LayerChart | alt.FacetChart:
@@ -134,11 +134,11 @@ def _marks() -> list[alt.Chart]:
     ]
 
 
-def _stacked(part: str, title: str, axis: alt.Axis) -> alt.LayerChart | alt.FacetChart:
+def _stacked(title: str, axis: alt.Axis) -> alt.LayerChart | alt.FacetChart:
     scale = alt.Scale(domain=[0, TOP], nice=False)
     x = alt.X("from:Q", scale=scale, axis=axis, title=title)
     y = _row()
-    color = alt.Color(f"{part}:N", title=None, scale=alt.Scale(domain=_PARTS), legend=_legend())
+    color = alt.Color("part:N", title=None, scale=alt.Scale(domain=_PARTS), legend=_legend())
     tooltip = tooltips({"row:N": " ", "part:N": "part", "words:N": "time", "share:N": "share"})
     bars = named("stacks").mark_bar(size=_BAR_PX, clip=True).encode(x=x, x2="to:Q", y=y, color=color)
     touched = named("stacks").mark_bar(size=_BAR_PX, fillOpacity=0, strokeWidth=2, clip=True, style="touched")

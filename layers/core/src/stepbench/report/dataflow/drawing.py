@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from stepbench import digits
 
@@ -49,6 +49,8 @@ class Box:
     stage: Stage
     x: float
     y: float
+    width: ClassVar = BOX_PX
+    height: ClassVar = BOX_HEIGHT_PX
 
     @property
     def behind(self) -> tuple[float, ...]:
@@ -149,7 +151,7 @@ def _placed(dag: Dag) -> list[tuple[int, Stage]]:
 
 def _slots(dag: Dag) -> list[list[_Slot]]:
     """Return what lies on each level, in the order of what it reads."""
-    level_of = {stage.name: level for level, stage in _placed(dag)}
+    level_of = dag.level_of
     levels = [[_Slot(stage.name) for stage in stages] for stages in dag.levels]
     for edge in edges(dag, {}):
         for level in range(level_of[edge.producer] + 1, level_of[edge.consumer]):

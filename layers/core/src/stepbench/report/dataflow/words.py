@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from stepbench import digits
@@ -156,10 +157,13 @@ def describe_passing(window: DagWindow) -> str:
 
 
 def describe_critical(found: tuple[CriticalTask, ...]) -> str:
-    """Say which task each level waits for."""
-    return ", then ".join(
-        f"{each.stage} ({format_task(each.stage, each.most_often)} most often)" for each in found
-    )  # fmt: skip
+    """Say which task each level waits for; where that is not always the same stage, the most frequent one first."""
+    levels = groupby(found, key=lambda each: each.level)
+    return ", then ".join(" or ".join(map(_critical_task, level)) for _, level in levels)
+
+
+def _critical_task(found: CriticalTask) -> str:
+    return f"{found.stage} ({format_task(found.stage, found.most_often)} most often)"
 
 
 def name_published(found: DagReplication) -> str:
@@ -250,14 +254,16 @@ Outcome = Literal["reconfigured", "kept"]
 
 def tuning_outcome(step: TuningStep) -> Outcome:
     """Say in a word what was done."""
-    return "reconfigured" if step.done is not None else "kept"
+    return "reconfigured" if step.reconfigured else "kept"
 
 
 def describe_decision(found: TuningDecision) -> str:
-    """Say what a decision rests on: the gain in requests over the look-ahead against the cost of changing."""
+    """Say what is weighed: the requests gained over the look-ahead against those lost; a static store weighs none."""
+    if found.mode == "static":
+        return digits.NONE
     gain = found.new_benefit - found.old_benefit
     more, cost = digits.rounded(gain), digits.rounded(found.cost)
-    said = "more than" if found.reconfigure else "not more than"
+    said = "more than" if gain > found.cost else "not more than"
     ahead_s = sum(each.duration_s for each in found.ahead)
     return (
         f"{more} requests gained in {digits.rounded(ahead_s)} s, {said} the {cost} lost in "
