@@ -52,12 +52,14 @@ async def send_unsigned(stream: ByteStream, sign: Sign, view: memoryview) -> boo
         ("x-amz-trailer", _CHECKSUM),
     )
     framed_bytes = sum(len(_begin(chunk)) + len(chunk) + len(_END) for chunk in _pieces(view, _CHUNK_BYTES))
-    before, checksum = sign(headers, UNSIGNED, framed_bytes + len(_last(0))), 0
+    head, checksum, left = sign(headers, UNSIGNED, framed_bytes + len(_last(0))), 0, len(view)
     for chunk in _pieces(view, _CHUNK_BYTES):
-        if not await stream.send(before + _begin(chunk), chunk, _END, attentive=True):
+        checksum, left = crc32(chunk, checksum), left - len(chunk)
+        end = _END if left else _END + _last(checksum)
+        if not await stream.send(head + _begin(chunk), chunk, end, attentive=True):
             return False
-        checksum, before = crc32(chunk, checksum), b""
-    return await stream.send(_last(checksum), attentive=True)
+        head = b""
+    return True
 
 
 def _pieces(view: memoryview, most_bytes: int) -> Iterator[memoryview]:
