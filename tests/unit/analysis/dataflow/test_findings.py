@@ -162,6 +162,33 @@ def test_a_failed_execution_is_told_with_its_cause() -> None:
     assert (objects.failed, objects.not_found, objects.deleted) == (3, 3, 7)
 
 
+def test_what_a_task_does_after_its_execution_s_end_is_no_loss_of_the_store_s() -> None:
+    """A level's other tasks go on when one has failed for good; the objects are removed meanwhile: no cause of it."""
+    trial = FinishedDags(2)
+    trial.sent()
+    trial.execution(0)
+    a, b0, b1, _ = fork_rows(event_text(1), 1_000)
+    bad = b0.model_copy(update={"outcome": "failed", "error": "compute: ValueError", "blobs": b0.blobs[:1]})
+    end = dag_end(1_060, event=event_text(1), dag="fork", completed=False, error="TaskFailedError", deleted=1)
+    after_ns = end.ended_ns + end.delete_ns + 1_000_000
+    late = [blob.model_copy(update={"began_ns": after_ns}) for blob in b1.blobs]
+    gone = late[0].model_copy(update={"outcome": "failed", "error": "not_found"})
+    late_row = b1.model_copy(
+        update={"outcome": "failed", "error": "get a-0/b-1: not_found", "blobs": (gone,), "ended_ns": after_ns + 10**7}
+    )
+    writes = late_row.model_copy(update={"attempt": 1, "outcome": "ok", "error": "", "blobs": tuple(late)})
+    trial.execution(1, [a, bad, late_row, writes], end)
+    result, findings, _ = _analysed(trial)
+    assert findings.executions.causes == {"compute: ValueError": 1}
+    objects = findings.objects
+    assert (objects.not_found, objects.failed) == (0, 1)
+    assert objects.errors == {"get: not_found, after its execution's end": 1}
+    assert objects.not_deleted == sum(blob.operation == "put" for blob in late)
+    assert "were not there" not in {caveat.kind: caveat.text for caveat in result.summary.caveats}.get(
+        "missing_objects", ""
+    )
+
+
 def test_an_attempt_that_was_killed_is_no_dispatch() -> None:
     """Nothing of it is on record but that the next one is not the first: it was begun with the others of its level."""
     trial = FinishedDags(1)

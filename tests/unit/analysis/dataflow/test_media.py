@@ -98,6 +98,15 @@ def test_an_emulated_store_is_not_ranked(measured: TrialSummary) -> None:
     assert answer.text.endswith(" s3: emulated, and not ranked.")
 
 
+def test_a_store_at_which_most_executions_failed_is_named(measured: TrialSummary) -> None:
+    """It has no median, and performs nothing for its dollars: to leave it out would hide that."""
+    none = _about(200).model_copy(update={"value": None, "low": None, "high": None})
+    trials = [_as(measured, "redis", none, _about(0)), _as(measured, "cassandra", _about(200), _about(10))]
+    answers = medium_answers(trials)
+    assert {answer.failed for answer in answers} == {("redis",)}
+    assert answers[0].text == "For fork, only cassandra can be ranked. redis: most executions failed, and not ranked."
+
+
 def test_only_the_same_work_is_compared(measured: TrialSummary) -> None:
     """Another DAG of the same name, or another load, is another experiment."""
     slower = measured.setup | {"phases[run].load[0].rate_per_s": 9}

@@ -82,13 +82,15 @@ class ObjectAccounting(Contract):
     reads: int = Field(ge=0)
     reads_missing: int = Field(ge=0, description="Not made, or without success.")
     again: int = Field(ge=0, description="Successful transfers beyond the first, of retried tasks.")
-    not_found: int = Field(ge=0, description="Reads of objects that were not there.")
+    not_found: int = Field(ge=0, description="Reads of objects that were not there, and not removed by an end.")
     damaged: int = Field(ge=0, description="Reads whose bytes were cut off or others than were written.")
     failed: int = Field(ge=0, description="Transfers that failed or got no answer, these two included.")
     errors: dict[str, int] = Field(default={}, description="Of those; the most frequent first.")
     deleted: int = Field(ge=0, description="By the executions' ends; what a killed task wrote may be among them.")
     left: int = Field(ge=0, description="That could not be removed at the ends.")
-    not_deleted: int = Field(ge=0, description="Written, of executions without an end: the trial's tear-down has them.")
+    not_deleted: int = Field(
+        ge=0, description="Written without an end of the execution, or after it: the trial's tear-down has them."
+    )
 
     @property
     def complete(self) -> bool:
@@ -189,6 +191,7 @@ class DagWindow(Contract):
     n: int = Field(ge=0, description="Completed, with a row of each task: what the parts are of.")
     completed: int = Field(ge=0)
     failed: int = Field(ge=0)
+    unrecorded: int = Field(default=0, ge=0, description="Completed in time, and a task has no row.")
     end_to_end_ms: Latency = Field(description="From the due time, t4 - t0; what failed or did not end is missing.")
     from_start_ms: Latency = Field(description="From the start, t4 - t1.")
     path: tuple[PathShare, ...] = Field(description="Of `n`; the shares add up to 1.")

@@ -24,7 +24,7 @@ class MediumAnswer(Contract):
     Stores that passed the same DAG's data, from the best to the worst.
 
     sure: the best one's advantage over the next is shown by the whole 95 % interval. Stores that are emulated are not
-    ranked.
+    ranked, nor are those at which most executions of a run have failed.
     """
 
     dag: str
@@ -35,6 +35,7 @@ class MediumAnswer(Contract):
     idle: bool = Field(default=False, description="Of `perf_per_usd`: idle hours included.")
     ranked: tuple[Medium, ...]
     not_ranked: tuple[str, ...] = Field(default=(), description="Names of emulated ones.")
+    failed: tuple[str, ...] = Field(default=(), description="Names of those at which most executions have not arrived.")
     sure: bool
     advantage: Estimate | None = Field(default=None, description="The next one's time over the best one's, or so.")
     text: str

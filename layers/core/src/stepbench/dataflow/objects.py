@@ -82,6 +82,7 @@ class ObjectPassages:
         self._clock = clock
         self._key_of = key_of
         self._started: list[_Passage] = []
+        self._has_failed = False
 
     def rows(self) -> tuple[BlobRow, ...]:
         """Return a row for each object that was asked for or sent so far, in that order."""
@@ -142,7 +143,7 @@ class ObjectPassages:
         self, waiting: Iterator[_Passage], one: Callable[[_Passage], Coroutine[None, None, None]]
     ) -> None:
         for passage in waiting:
-            if any(each.error for each in self._started):
+            if self._has_failed:
                 return
             self._started.append(passage)
             passage.began_ns = self._clock.now_ns()
@@ -154,6 +155,7 @@ class ObjectPassages:
             except Exception as error:  # noqa: BLE001 -- against its contract, and this task's failure all the same
                 passage.whole_ns = self._clock.now_ns() - passage.began_ns
                 passage.error = f"{type(error).__name__} in the driver: {error}"
+            self._has_failed = self._has_failed or bool(passage.error)
 
     async def _get(self, passage: _Passage) -> None:
         passage.blob, transfer = await self._store.get(self._key_of(passage.name))

@@ -110,7 +110,7 @@ def _remove_objects(task: EndDataflowInput, sandbox: EndSandbox) -> tuple[int, i
         try:
             deleted = place.run(_delete(spec, place, keys))
         except TargetUnavailableError:
-            place.drop_store()
+            place.run(place.close_store())
             left = len(keys)
     return deleted, left, time.monotonic_ns() - began_ns
 

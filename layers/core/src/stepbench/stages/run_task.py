@@ -94,7 +94,7 @@ def run_task(task: RunTaskInput, sandbox: TaskSandbox, began_ns: int, request_id
         message = f"trial {task.item.ref.tag} is cancelled"
         raise TrialCancelledError(message)
     if row.outcome == "failed":
-        sandbox.place.drop_store()
+        sandbox.place.run(sandbox.place.close_store())
         message = f"{row.name}: {row.error}"
         raise TaskFailedError(message)
     return _output(row)
@@ -109,7 +109,7 @@ async def _run_unless_cancelled(
         return await work
     except asyncio.CancelledError:
         sandbox.memory.opened = None
-        sandbox.place.drop_store()
+        await sandbox.place.close_store()
         return None
 
 

@@ -83,10 +83,7 @@ class TaskPlace:
     async def store(self, spec: TrialSpec) -> BlobStore:
         """Return the access to a trial's store, which may be open; that of another trial is closed. On `run`'s loop."""
         if self._store is None or self._store[0] != spec.tag:
-            if self._store is not None:
-                with contextlib.suppress(Exception):  # it is not used again, and another trial is not to pay for it
-                    await self._store[1].close()
-            self._is_open = False
+            await self.close_store()
             self._store = spec.tag, self._build(spec, self.settings, SystemClock())
         return self._store[1]
 
@@ -98,9 +95,12 @@ class TaskPlace:
             self._is_open = True
         return store
 
-    def drop_store(self) -> None:
-        """Make the access anew next time, whatever state it was left in."""
-        self._store = None
+    async def close_store(self) -> None:
+        """Close the access, in whatever state it was left; the next one is made anew."""
+        kept, self._store, self._is_open = self._store, None, False
+        if kept is not None:
+            with contextlib.suppress(Exception):  # it is not used again, and nobody is to pay for it
+                await kept[1].close()
 
     def read_kept(self, ref: TrialRef, kept: Kept) -> bytes:
         """Read a DAG's input, or a file of one of its stages. Raises RecordsUnavailableError."""

@@ -8,8 +8,11 @@ call, with the same decision.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.identity import parse_event_id
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.tasks import AwaitArrivalsInput
 from stepbench.contracts.tuned import AdaptiveTuning, StaticTuning, TuningDecision, TuningStep
@@ -17,14 +20,16 @@ from stepbench.drivers.registry import room_of
 from stepbench.errors import TargetUnavailableError
 from stepbench.observability import logger
 from stepbench.records.storage import layout
+from stepbench.records.storage.dag_rows import read_dag_ends
 from stepbench.stages.await_arrivals import await_arrivals
 from stepbench.tuning.decision import Analyser, Moment, as_given, within
 from stepbench.tuning.expected import expected_from
 from stepbench.tuning.models import find_model
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from stepbench.contracts.dataflow_rows import DagEnd
     from stepbench.contracts.plan import AnyTrial, TrialRef, TrialSpec
     from stepbench.drivers.protocol import Tunable
     from stepbench.stages.services import Services
@@ -99,7 +104,8 @@ def _decide(spec: TrialSpec, phase: int, before: Sequence[TuningStep], services:
     coming = trial.phases[phase]
     moment = Moment(coming.name, trial.dag_of(coming).name, services.clock.now_ns())
     old = before[-1].decision.configured if before else None
-    ahead = expected_from(trial, phase, _seen_s(spec, before, moment.now_ns), tuning.blob_bytes)
+    ends = read_dag_ends(spec.tag, services.table)[0] if before else ()
+    ahead = expected_from(trial, phase, _seen_s(spec, before, ends, moment.now_ns), tuning.blob_bytes)
     if isinstance(tuning, StaticTuning) and tuning.settings:
         return as_given(moment, ahead, old, tuning.settings)
     analyser = Analyser(find_model(tuning.model))
@@ -108,18 +114,21 @@ def _decide(spec: TrialSpec, phase: int, before: Sequence[TuningStep], services:
     return analyser.adaptive(moment, within(ahead, tuning.look_ahead_s), old)
 
 
-def _seen_s(spec: TrialSpec, before: Sequence[TuningStep], now_ns: int) -> dict[str, float]:
+def _seen_s(spec: TrialSpec, before: Sequence[TuningStep], ends: Iterable[DagEnd], now_ns: int) -> dict[str, float]:
     """
     Return how long an execution of each DAG has taken so far, by the phases between two decisions.
 
     With what the state machine does in between: some seconds too many, which a reconfiguration waits for as well.
     """
     trial, seen = spec.offered, dict[str, float]()
+    made = Counter(parsed.phase for end in ends if (parsed := parse_event_id(end.event)))
     ends_ns = [*(step.decision.decided_ns for step in before[1:]), now_ns]
-    for phase, step, end_ns in zip(trial.phases, before, ends_ns, strict=False):
-        if phase.closed is None or phase.closed.operations is None:
+    spans = zip(pairwise(trial.phases), before, ends_ns, strict=False)
+    for number, ((phase, following), step, end_ns) in enumerate(spans):
+        if phase.closed is None or phase.closed.operations is None or not made[number]:
             continue
         away_s = step.done.away_s if step.done else 0.0
-        rounds = -(-phase.closed.operations // phase.closed.clients)
-        seen[step.decision.dag] = max(0.001, (end_ns - step.decision.decided_ns) / 1e9 - away_s) / rounds
+        rounds = -(-made[number] // phase.closed.clients)
+        spent_s = (end_ns - step.decision.decided_ns) / 1e9 - away_s - following.settle_s
+        seen[step.decision.dag] = max(0.001, spent_s) / rounds
     return seen

@@ -89,7 +89,7 @@ def find_unread_rows(evidence: Evidence, findings: Findings) -> Iterator[Caveat]
     if evidence.dags is None or findings.dataflow is None:
         return
     damaged = len(evidence.dags.damaged) + len(evidence.dags.tasks.damaged)
-    incomplete = sum(window.completed - window.n for window in findings.dataflow.windows)
+    incomplete = sum(window.unrecorded for window in findings.dataflow.windows)
     told = [f"{counted(damaged, 'row')} cannot be read"] if damaged else []
     told += [f"of {counted(incomplete, 'completed execution')} a task's row is missing"] if incomplete else []
     if told:

@@ -13,7 +13,7 @@ from stepbench.workload.topology import all_objects, read_by
 if TYPE_CHECKING:
     from stepbench.analysis.dataflow.executions import Execution, ExecutionTasks
     from stepbench.contracts.dataflow import Dag
-    from stepbench.contracts.dataflow_rows import BlobRow
+    from stepbench.contracts.dataflow_rows import BlobRow, DagEnd
 
 NOT_FOUND = "not_found"
 DAMAGED = frozenset({TRUNCATED, WRONG_LENGTH, WRONG_DIGEST, WRONG_OBJECT, GARBAGE})
@@ -40,9 +40,9 @@ class ExecutionCount:
         self._counts.update({"failed_attempts": len(failed), "cold_starts": sum(row.cold for row in rows)})
         self._errors.update(row.error or UNEXPLAINED for row in failed)
         if execution.failed and execution.end is not None:
-            # The last attempt's own words say more than the state machine's name for them.
-            own = next((row.error for row in reversed(failed) if row.error), "")
-            self._causes[own or execution.end.cause or execution.end.error or UNEXPLAINED] += 1
+            self._causes[
+                _own_words(execution.end, tasks) or execution.end.cause or execution.end.error or UNEXPLAINED
+            ] += 1
 
     def result(self) -> ExecutionAccounting:
         """Return the counts."""
@@ -53,6 +53,15 @@ class ExecutionCount:
             causes=dict(self._causes.most_common(MOST_KINDS)),
             errors=dict(self._errors.most_common(MOST_KINDS)),
         )
+
+
+def _own_words(end: DagEnd, tasks: ExecutionTasks) -> str:
+    """Return what the last failed attempt before the end says, of a task that was not done: more than the machine's."""
+    failed = [
+        row for row in tasks.rows
+        if row.error and (row.stage, row.index) not in tasks.counted and row.ended_ns <= end.ended_ns
+    ]  # fmt: skip
+    return max(failed, key=lambda row: row.ended_ns).error if failed else ""
 
 
 class _Expected(NamedTuple):
@@ -74,13 +83,20 @@ class ObjectCount:
         """Count one execution."""
         expected = self._expected.setdefault(execution.dag.name, _expected(execution.dag))
         written: Counter[str] = Counter()
+        late: set[str] = set()
+        removing_ns, removed_ns = (
+            (end.ended_ns, end.ended_ns + end.delete_ns) if (end := execution.end) else (None, None)
+        )
         read: Counter[tuple[str, str]] = Counter()
         for row in tasks.rows:
             for blob in row.blobs:
+                ended_ns = blob.began_ns + blob.whole_ns
                 if blob.outcome != "ok":
-                    self._fail(blob)
+                    self._fail(blob, is_removed=removing_ns is not None and ended_ns > removing_ns)
                 elif blob.operation == "put":
                     written[blob.object] += 1
+                    if removed_ns is not None and ended_ns > removed_ns:
+                        late.add(blob.object)
                 else:
                     read[blob.object, row.name] += 1
         pairs = read.keys() & expected.pairs
@@ -96,10 +112,14 @@ class ObjectCount:
         if execution.end is None:
             self._counts["not_deleted"] += len(own)
         else:
-            self._counts.update(deleted=execution.end.deleted, left=execution.end.left)
+            self._counts.update(deleted=execution.end.deleted, left=execution.end.left, not_deleted=len(late & own))
 
-    def _fail(self, blob: BlobRow) -> None:
+    def _fail(self, blob: BlobRow, *, is_removed: bool) -> None:
+        """Count a failed transfer; a task that goes on after its execution's end finds nothing, since we removed it."""
         self._counts["failed"] += 1
+        if is_removed and blob.operation == "get" and blob.error.startswith(NOT_FOUND):
+            self._errors[f"get: {NOT_FOUND}, after its execution's end"] += 1
+            return
         self._counts["not_found"] += blob.operation == "get" and blob.error.startswith(NOT_FOUND)
         self._counts["damaged"] += blob.operation == "get" and blob.error.partition(":")[0] in DAMAGED
         self._errors[f"{blob.operation}: {blob.error or blob.outcome}"] += 1

@@ -47,8 +47,8 @@ def medium_answers(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -
 
 def _answers(place: Place, groups: list[DagGroup]) -> Iterator[MediumAnswer]:
     yield from _answer(place, groups, _Question(lowest=True), lambda group: group.end_to_end(place))
-    flow = groups[0].first.dataflow
-    tables = dict.fromkeys((cost.prices, cost.idle) for cost in (flow.costs if flow else ()))
+    flows = [group.first.dataflow for group in groups]
+    tables = dict.fromkeys((cost.prices, cost.idle) for flow in flows if flow for cost in flow.costs)
     for prices, idle in tables:
         question = _Question(lowest=False, prices=prices, idle=idle)
 
@@ -66,7 +66,9 @@ def _answer(place: Place, groups: list[DagGroup], question: _Question, values: V
         for group in groups
         if not group.first.emulated and (runs := values(group)) and all(run.value for run in runs)
     ]
-    if len(known) + len(emulated) < 2:  # noqa: PLR2004 -- one has nothing beside it
+    ranked_groups = [group.name for group, _ in known]
+    failed = [names[group.name] for group in groups if not group.first.emulated and group.name not in ranked_groups]
+    if len(known) + len(emulated) + len(failed) < 2:  # noqa: PLR2004 -- one has nothing beside it
         return
     sign = 1 if question.lowest else -1
     known.sort(key=lambda each: sign * (_together(each[1]).value or 0))
@@ -84,6 +86,7 @@ def _answer(place: Place, groups: list[DagGroup], question: _Question, values: V
         idle=question.idle,
         ranked=ranked,
         not_ranked=tuple(emulated),
+        failed=tuple(failed),
         sure=sure,
         advantage=advantages[0] if advantages else None,
         text="",
@@ -103,6 +106,8 @@ def _text(answer: MediumAnswer, *, several: bool) -> str:
     """Return the answer as a sentence, which names the window where the DAG has several."""
     what = f"{answer.dag} in {answer.window}" if several else answer.dag
     left_out = f" {digits.listed(answer.not_ranked)}: emulated, and not ranked." if answer.not_ranked else ""
+    if answer.failed:
+        left_out += f" {digits.listed(answer.failed)}: most executions failed, and not ranked."
     if not answer.ranked:
         return f"For {what}, no store is ranked.{left_out}"
     where = _where(answer)

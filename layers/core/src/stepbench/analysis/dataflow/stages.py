@@ -73,7 +73,7 @@ class StageTally:
             duration_ms=spread_ms(self._durations_ns, n),
             task_ms=spread_ms(whole_ns, n),
             open_ms=of("open"),
-            input_ms=of("input") if stage.takes_input else None,
+            input_ms=of("input") if stage.takes_input or stage.files else None,
             get_ms=None if stage.takes_input else of("get"),
             compute_ms=of("compute"),
             put_ms=of("put") if self._is_read else None,

@@ -36,7 +36,7 @@ class WindowTally:
         self.whole: list[tuple[str, int]] = []
         self.uses: list[ExecutionUse] = []
         self.spans_ns: list[tuple[int, int]] = []
-        self.missing = self._completed = self._failed = 0
+        self.missing = self._completed = self._failed = self._unrecorded = 0
         self._paths: list[dict[PathPart, int]] = []
         self._of_tasks: list[float] = []
         self._passed_mib: list[float] = []
@@ -57,6 +57,7 @@ class WindowTally:
             self.missing += 1
             return
         if not tasks.whole:
+            self._unrecorded += 1
             return
         levels = level_times(tasks)
         self.whole.append((execution.event, execution.t4_ns - execution.t0_ns))
@@ -93,6 +94,7 @@ class WindowTally:
             n=n,
             completed=self._completed,
             failed=self._failed,
+            unrecorded=self._unrecorded,
             end_to_end_ms=result.response_trigger_ms or result.latency_ms,
             from_start_ms=result.latency_ms,
             path=tuple(self._path()) if n else (),

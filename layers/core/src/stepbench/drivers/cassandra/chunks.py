@@ -122,6 +122,8 @@ class ChunkedTransfer:
                 break
             missing = await self._receive_part(blob)
             error, awaited = error or missing, awaited - 1
+            if not self._stream.is_open:
+                break
         return (Outcome.FAILED, error) if error else _DONE
 
     async def _acknowledgement(self) -> Verdict:
