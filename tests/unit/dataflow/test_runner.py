@@ -126,7 +126,7 @@ def test_what_a_store_does_is_told(failure: str) -> None:
     assert row.outcome == "failed"
     assert row.error.startswith(error)
     assert [blob.outcome for blob in row.blobs] in ([], ["failed"], ["unknown"])
-    assert bench.store.closed == 1
+    assert bench.sandbox.opened is None
 
 
 def test_a_put_that_fails_ends_the_task_and_begins_no_other() -> None:

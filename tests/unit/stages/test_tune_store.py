@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.dag_rows import dag_end
 from tests.samples.dags import dataflow_trial, stage
 from tests.samples.services import MemoryServices, stored_trial
 from tests.samples.tuning import BROADCAST, CACHED, confirmation, model
 
+from stepbench.contracts.identity import EventId
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.target import configures
 from stepbench.contracts.tuned import TuningStep
 from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfiguration
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
+from stepbench.records.storage.dag_rows import DagRows
 from stepbench.stages import tune_store as stage_module
 from stepbench.stages.tune_store import restore_released, tune_store
 
@@ -115,6 +118,29 @@ def test_what_is_given_is_taken_in_place_of_the_model_s() -> None:
     own = CACHED.model_copy(update={"file_cache_mib": 64})
     assert tune_store(trial_of(services, ("readers", 5), mode="static", settings=own.model_dump()), 0, services, store)
     assert store.given == [own]
+
+
+def test_what_an_execution_takes_is_learnt_from_those_that_were_made() -> None:
+    """By hand: 4 of 100 within 50 s, of which the store was away for 20, and 10 were for settling: 5 s each."""
+    services, store = MemoryServices().services, Store()
+    closed = {"clients": 1, "duration_s": 60}
+    plan = dataflow_trial(
+        target={"store": "cassandra", "tuning": {"model": MODEL, "mode": "adaptive"}},
+        dags=[LINE],
+        phases=[
+            {"name": "first", "closed": {**closed, "operations": 100}},
+            {"name": "second", "settle_s": 10, "closed": {**closed, "operations": 10}},
+        ],
+    )
+    spec = services.trial(stored_trial(services, TrialPlan.model_validate(plan)))
+    assert tune_store(spec, 0, services, store)
+    for number in range(4):
+        event = EventId(spec.tag, 0, 0, 0, 0, number).text()
+        DagRows(services.table).put_end(spec.tag, dag_end(0, event=event, dag="line"))
+    services.clock.sleep(50)
+    assert tune_store(spec, 1, services, store)
+    (coming,) = step_of(spec, 1, services).decision.ahead
+    assert coming.duration_s == pytest.approx(10 * 5, rel=0.01)
 
 
 def test_a_store_is_not_restarted_under_load(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,20 @@ async def test_a_missing_chunk_truncates_the_blob(subject: CassandraBlobsSubject
         assert await store.keys() == (whole,)
 
 
+async def test_a_chunk_of_another_blob_truncates_it(subject: CassandraBlobsSubject) -> None:
+    """An attempt that was given up may still write; with others under way the connection is of no more use."""
+    spec = blobs_spec(subject.target)
+    key = f"{spec.tag}/mixed"
+    async with holding(subject.store(spec)) as store:
+        await store.put(key, bytes(9 * MIB))
+        table, place = f"{keyspace_of(spec.tag)}.blobs", f"key = '{key}' AND part = 1"
+        await ask(subject.upstream, f"UPDATE {table} SET blob_bytes = 3, chunk = 0x010203 WHERE {place}")  # noqa: S608
+        blob, mixed = await store.get(key)
+        assert (blob, mixed.outcome, mixed.error) == (b"", Outcome.FAILED, "truncated")
+        assert (await store.put(key, bytes(MIB))).outcome is Outcome.OK
+        assert (await store.get(key))[0] == bytes(MIB)
+
+
 async def test_a_table_that_comes_later_is_used(subject: CassandraBlobsSubject) -> None:
     """PrepareTarget connects before it makes anything, and a refusal by name is not an end of the connection."""
     spec = blobs_spec(subject.target)

@@ -7,7 +7,6 @@ A retried task overwrites the objects of the attempt before: their keys have no 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import threading
 import time
@@ -48,8 +47,8 @@ async def run_task(
     Args:
         item: which task.
         spec: its trial.
-        store: to read from and to write to; it is opened unless the sandbox has it open, and left open, but for a task
-            that fails: then it is closed, whatever state it was in.
+        store: to read from and to write to; it is opened unless the sandbox has it open, and left open. After a
+            task that has failed it is of no more use, and the caller's to close.
         read_kept: reads the DAG's own input, and the stage's files; it is called in a thread.
         invocation: that this is, with the attempt's number.
     """
@@ -67,8 +66,6 @@ async def run_task(
     row = attempt.row(error)
     if error:
         invocation.sandbox.opened = None
-        with contextlib.suppress(Exception):  # it is not used again, and the failure is told already
-            await store.close()
     return row
 
 

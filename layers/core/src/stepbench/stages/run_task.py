@@ -94,7 +94,6 @@ def run_task(task: RunTaskInput, sandbox: TaskSandbox, began_ns: int, request_id
         message = f"trial {task.item.ref.tag} is cancelled"
         raise TrialCancelledError(message)
     if row.outcome == "failed":
-        sandbox.place.run(sandbox.place.close_store())
         message = f"{row.name}: {row.error}"
         raise TaskFailedError(message)
     return _output(row)
@@ -117,7 +116,10 @@ async def _run(item: TaskItem, sandbox: TaskSandbox, invocation: Invocation) -> 
     place = sandbox.place
     spec: TrialSpec = place.trial(item.ref)
     store = await place.store(spec)
-    return await runner.run_task(item, spec, store, partial(place.read_kept, item.ref), invocation)
+    row = await runner.run_task(item, spec, store, partial(place.read_kept, item.ref), invocation)
+    if row.outcome == "failed":
+        await place.close_store()
+    return row
 
 
 def _output(row: TaskRow) -> RunTaskOutput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,9 +41,8 @@ class ExecutionCount:
         self._counts.update({"failed_attempts": len(failed), "cold_starts": sum(row.cold for row in rows)})
         self._errors.update(row.error or UNEXPLAINED for row in failed)
         if execution.failed and execution.end is not None:
-            self._causes[
-                _own_words(execution.end, tasks) or execution.end.cause or execution.end.error or UNEXPLAINED
-            ] += 1
+            end = execution.end
+            self._causes[_own_words(end, tasks) or end.cause or end.error or UNEXPLAINED] += 1
 
     def result(self) -> ExecutionAccounting:
         """Return the counts."""
@@ -84,18 +84,17 @@ class ObjectCount:
         expected = self._expected.setdefault(execution.dag.name, _expected(execution.dag))
         written: Counter[str] = Counter()
         late: set[str] = set()
-        removing_ns, removed_ns = (
-            (end.ended_ns, end.ended_ns + end.delete_ns) if (end := execution.end) else (None, None)
-        )
+        removing_ns = execution.end.ended_ns if execution.end else math.inf
+        removed_ns = removing_ns + (execution.end.delete_ns if execution.end else 0)
         read: Counter[tuple[str, str]] = Counter()
         for row in tasks.rows:
             for blob in row.blobs:
                 ended_ns = blob.began_ns + blob.whole_ns
                 if blob.outcome != "ok":
-                    self._fail(blob, is_removed=removing_ns is not None and ended_ns > removing_ns)
+                    self._fail(blob, is_removed=ended_ns > removing_ns)
                 elif blob.operation == "put":
                     written[blob.object] += 1
-                    if removed_ns is not None and ended_ns > removed_ns:
+                    if ended_ns > removed_ns:
                         late.add(blob.object)
                 else:
                     read[blob.object, row.name] += 1

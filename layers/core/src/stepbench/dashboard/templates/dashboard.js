@@ -70,10 +70,10 @@ callers have tokens, fetch each other with the token. Without this script they a
     return /^\/(dashboard(\/|$)|$)/.test(url.pathname) ? url.pathname + url.search : "/dashboard";
   };
 
-  /* What one has opened stays open where it is shown again. */
+  /* What one has opened stays open where it is shown again: the same of another run was not opened. */
   function put(fresh, old) {
     const named = (each) => each.querySelector("summary").textContent;
-    const opened = all("details[open]", old).map(named);
+    const opened = fresh.dataset.run === old.dataset.run ? all("details[open]", old).map(named) : [];
     for (const each of all("details", fresh)) each.open ||= opened.includes(named(each));
     old.replaceWith(document.adoptNode(fresh));
   }
