@@ -107,8 +107,8 @@ async def test_a_chunk_of_another_blob_truncates_it(subject: CassandraBlobsSubje
     key = f"{spec.tag}/mixed"
     async with holding(subject.store(spec)) as store:
         await store.put(key, bytes(9 * MIB))
-        table, place = f"{keyspace_of(spec.tag)}.blobs", f"key = '{key}' AND part = 1"
-        await ask(subject.upstream, f"UPDATE {table} SET blob_bytes = 3, chunk = 0x010203 WHERE {place}")  # noqa: S608
+        table, values = f"{keyspace_of(spec.tag)}.blobs", f"blob_bytes = 100000, chunk = 0x{bytes(100_000).hex()}"
+        await ask(subject.upstream, f"UPDATE {table} SET {values} WHERE key = '{key}' AND part = 1")  # noqa: S608
         blob, mixed = await store.get(key)
         assert (blob, mixed.outcome, mixed.error) == (b"", Outcome.FAILED, "truncated")
         assert (await store.put(key, bytes(MIB))).outcome is Outcome.OK

@@ -14,7 +14,7 @@ from stepbench.wire.cql.frames import CqlFrame, MalformedCqlError, Opcode
 
 _INT, _SHORT = struct.Struct("!i"), struct.Struct("!H")
 ROWS, _PREPARED = 2, 4
-_GLOBAL_TABLE, _MORE_PAGES, NO_METADATA = 0x01, 0x02, 0x04
+GLOBAL_TABLE, _MORE_PAGES, NO_METADATA = 0x01, 0x02, 0x04
 _CUSTOM, _LIST, _MAP, _SET, _USER_TYPE, _TUPLE = 0x00, 0x20, 0x21, 0x22, 0x30, 0x31
 
 Row = tuple[bytes | None, ...]
@@ -174,11 +174,11 @@ def _result(frame: CqlFrame) -> BodyReader:
 
 
 def _skip_columns(reader: BodyReader, flags: int, columns: int) -> None:
-    if flags & _GLOBAL_TABLE:
+    if flags & GLOBAL_TABLE:
         reader.string()
         reader.string()
     for _ in range(columns):
-        if not flags & _GLOBAL_TABLE:
+        if not flags & GLOBAL_TABLE:
             reader.string()
             reader.string()
         reader.string()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.model.errors import GARBAGE
 from stepbench.wire.cql import frames as cql
-from stepbench.wire.cql.answers import NO_METADATA, ROWS
+from stepbench.wire.cql.answers import GLOBAL_TABLE, NO_METADATA, ROWS
 from stepbench.wire.stream import STALL_S, ByteStream
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class CqlStream(ByteStream):
             if head.opcode == cql.Opcode.RESULT and not head.flags and head.body_bytes > _WHOLE_BYTES:
                 begin = await self.take(_ROWS_HEAD.size)
                 kind, flags, columns, count = _ROWS_HEAD.unpack(begin)
-                if (kind, flags, count) == (ROWS, NO_METADATA, 1):
+                # Cassandra says that all columns are of one table, of whose names it says nothing.
+                if (kind, flags & ~GLOBAL_TABLE, count) == (ROWS, NO_METADATA, 1):
                     return await self._row(head, columns)
             return await self._whole(head, begin)
         except cql.MalformedCqlError as error:
