@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from tests.end_to_end.deployment import Deployment, Finished, finish, run_tag_of, sandboxes, wait_for
+from tests.end_to_end.deployment import Deployment, Finished, finish, run_tag_of, sandboxes, stopped, wait_for
 from tests.integration.drivers.cassandra.conftest import ask
 from tests.samples.dags import SMALL, dataflow_trial, stage
 
@@ -39,25 +39,27 @@ WIDE = {
 }
 """The map is run by a Distributed Map; of its objects each is read twice."""
 SERIAL = {"name": "serial", "closed": {"clients": 1, "operations": 2, "duration_s": 120}}
-HELD_S, RESTART_S = 6, 20
-"""How long the stage in the middle takes, in which a test does what it does, or starts Cassandra anew."""
+HELD_S = 6
+"""How long the stage in the middle takes, in which a test does what it does."""
+RESTART_LIMIT_S = 300
+"""Of a store that is started anew meanwhile."""
 FAULTS = 3
 """Executions of it, one after the other: of the first a task is killed, of the second an object is cut short."""
 
 
-def _held(seconds: int) -> dict[str, Any]:
-    pause = {"compute_ms": 1_000 * seconds, "compute": "sleep"}
+def _held(timeout_s: int) -> dict[str, Any]:
+    pause = {"compute_ms": 1_000 * HELD_S, "compute": "sleep"}
     return {
         "name": "held",
         "stages": [
             stage("before", parameters={"output_bytes": 1_000}),
-            stage("held", ("before", "scatter"), parameters=pause, timeout_s=2 * seconds),
+            stage("held", ("before", "scatter"), parameters=pause, timeout_s=timeout_s),
             stage("after", ("before", "scatter"), ("held", "scatter")),
         ],
     }
 
 
-HELD = _held(HELD_S)
+HELD = _held(2 * HELD_S)
 
 
 def _trial(store: str, dag: dict[str, Any], *phases: dict[str, Any], **target: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -126,6 +128,13 @@ def test_nothing_is_left(deployment: Deployment, before: dict[str, Any], finishe
     assert deployment.settled_inventory(before) == before
 
 
+def busy_tasks(deployment: Deployment) -> list[psutil.Process]:
+    """Return the sandboxes of tasks; there is one at least."""
+    busy = [each for each in sandboxes(deployment, "RunTask") if each.status() != psutil.STATUS_ZOMBIE]
+    assert busy
+    return busy
+
+
 class Held:
     """Executions of the DAG that holds in the middle, while they run."""
 
@@ -163,9 +172,7 @@ def hit(deployment: Deployment, before: dict[str, Any]) -> Finished:
         return bool(s3.list_objects_v2(Bucket=bucket, Prefix=key).get("Contents"))
 
     def kill(_key: str) -> None:
-        busy = [each for each in sandboxes(deployment, "RunTask") if each.status() != psutil.STATUS_ZOMBIE]
-        assert busy
-        for each in busy:
+        for each in busy_tasks(deployment):
             each.kill()
 
     def cut_short(key: str) -> None:
@@ -237,7 +244,7 @@ def test_a_store_that_loses_its_blobs_and_one_that_is_full_fail_an_execution_eac
 def test_a_cassandra_that_is_configured_and_later_starts_anew_keeps_its_blobs(
     deployment: Deployment, before: dict[str, Any]
 ) -> None:
-    """The run starts it, has it configured before its first phase, and does not notice a restart between two stages."""
+    """The run starts it, has it configured before its first phase, and a restart between two stages loses nothing."""
     held = Held(deployment, "kept-dags")
     settings = {
         "compaction": "LCS",
@@ -264,12 +271,17 @@ def test_a_cassandra_that_is_configured_and_later_starts_anew_keeps_its_blobs(
 
     def restart(_key: str) -> None:
         configured.append(control("/")["settings"])
-        control("/restart", json.dumps({"settings": configured[0]}).encode())
+        with stopped(busy_tasks(deployment)):  # a slow machine's restart takes longer than the stage
+            control("/restart", json.dumps({"settings": configured[0]}).encode())
 
-    phase = {**SERIAL, "closed": {"clients": 1, "operations": 1, "duration_s": 120}}
-    tuned = _trial("cassandra", _held(RESTART_S), phase, tuning={"mode": "static", "settings": settings})
+    phase = {**SERIAL, "closed": {"clients": 1, "operations": 1, "duration_s": RESTART_LIMIT_S}}
+    tuned = _trial("cassandra", _held(RESTART_LIMIT_S), phase, tuning={"mode": "static", "settings": settings})
+    tuned["drain_limit_s"] = 2 * RESTART_LIMIT_S
     with deployment.running({"name": held.name, "trials": [tuned]}) as process:
-        assert wait_for(lambda: deployment.runs("cassandra"))
+        assert wait_for(
+            lambda: process.poll() or deployment.runs("cassandra"), RUN_LIMIT_S
+        )  # maybe it is fetched first
+        assert process.poll() is None, finish(process, RUN_LIMIT_S).stderr
         held.when_held(0, there, restart)
         finished = finish(process, RUN_LIMIT_S)
     found = finished.trial["dataflow"]
@@ -296,7 +308,7 @@ def test_a_stopped_run_leaves_no_execution_and_no_object(deployment: Deployment,
     with deployment.running({"name": name, "trials": [_trial("s3", HELD, load)]}) as process:
         assert wait_for(runs)
         process.send_signal(signal.SIGINT)
-        stopped = finish(process, RUN_LIMIT_S)
-    assert stopped.code == 1, stopped.stderr
-    assert stopped.summary["status"] == "stopped"
+        finished = finish(process, RUN_LIMIT_S)
+    assert finished.code == 1, finished.stderr
+    assert finished.summary["status"] == "stopped"
     assert deployment.settled_inventory(before) == before

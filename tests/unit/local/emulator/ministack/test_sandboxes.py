@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import queue
+import subprocess
+import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from stepbench.local.emulator import lambda_environment, lambda_logs
 from stepbench.local.emulator.ministack import sandboxes
 from stepbench.records.formats.report_lines import parse_report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class ProvidedWorker:
@@ -23,12 +30,13 @@ class ProvidedWorker:
 
     def __init__(self) -> None:
         self.config = {"MemorySize": 256}
+        self._stderr_queue: queue.Queue[str] = queue.Queue(maxsize=3)
 
     def _spawn(self) -> None:
         """Start nothing."""
 
-    def _drain_stderr_bounded(self, first_line_wait: float, idle_confirm: float, hard_cap: float) -> tuple[float, ...]:
-        return first_line_wait, idle_confirm, hard_cap
+    def _drain_stderr(self) -> str:
+        return "\n".join(self._stderr_queue.get_nowait() for _ in range(self._stderr_queue.qsize()))
 
     def _build_handler_class(self, generation: int, pending: object) -> type:
         return type("Handler", (), {"generation": generation, "pending": pending})
@@ -138,11 +146,52 @@ def test_a_layer_that_is_gone_is_left_out(tmp_path: Path) -> None:
 def test_a_sandbox_does_not_wait_for_logs_or_nagle() -> None:
     """Both would be in every latency."""
     sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()
-    assert sandbox._drain_stderr_bounded() == (0.002, 0.001, 0.25)
+    assert sandbox._drain_stderr_bounded(first_line_wait=0.1) == ""
     handler = sandbox._build_handler_class(3, "queue")
     assert (handler.generation, handler.disable_nagle_algorithm, handler.wbufsize) == (3, True, 65_536)
     answer = sandbox.invoke("e", "r", trace_id="t", depth=1, durable={})
     assert answer["result"] == ("e", "r", {"trace_id": "t"})
+
+
+@contextmanager
+def printing(program: str) -> Iterator[Any]:
+    """Yield a sandbox whose process has printed, and waits; nobody has read that."""
+    sandbox = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()
+    wait = "; print('!', file=sys.stderr, flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"import sys; {program}{wait}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"!\n"
+        sandbox._spawn()
+        sandbox._proc = process
+        yield sandbox
+
+
+@pytest.mark.parametrize("reader_is_late", [False, True])
+def test_what_an_invocation_has_printed_is_in_its_own_log(*, reader_is_late: bool) -> None:
+    """A busy machine's reading thread comes after the response, and the lines of a last invocation were lost."""
+    with printing("sys.stdout.write('first\\nsecond\\nbegun'); sys.stdout.flush()") as sandbox:
+        pipe = sandbox._proc.stdout
+        reader = threading.Thread(target=sandbox._pump_output, args=(pipe, sandbox._stderr_queue))
+        if not reader_is_late:
+            reader.start()
+        assert sandbox._drain_stderr_bounded() == "first\nsecond"
+        if reader_is_late:
+            reader.start()
+        sandbox._proc.stdin.close()
+        reader.join(timeout=30)
+        assert pipe.closed
+        assert sandbox._drain_stderr_bounded() == "begun"  # what never became a line is told at the end
+
+
+def test_a_log_that_is_too_long_has_its_last_lines() -> None:
+    """As MiniStack has it: who prints never waits."""
+    with printing("print(*range(9), sep='\\n', flush=True)") as sandbox:
+        assert sandbox._drain_stderr_bounded() == "6\n7\n8"
 
 
 def test_a_log_has_the_lines_of_lambda() -> None:

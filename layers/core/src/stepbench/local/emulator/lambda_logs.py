@@ -6,8 +6,13 @@ The shims load this by path, so it imports nothing of ours.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import queue
+import select
+import threading
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 
 class Report(NamedTuple):
@@ -46,3 +51,48 @@ def invocation_log(request_id: str, version: str, printed: str, report: Report) 
     lines = [f"START RequestId: {request_id} Version: {version}"]
     lines += [*filter(None, printed.split("\n")), f"END RequestId: {request_id}", "\t".join([*fields, ""])]
     return "\n".join(lines)
+
+
+class Output:
+    """
+    What a sandbox prints into a pipe, in lines; read by a thread that follows it, and by whoever wants it now.
+
+    On a busy machine the thread comes later than the response, and the lines of a sandbox's last invocation would be
+    lost with it.
+    """
+
+    def __init__(self) -> None:
+        self._reading = threading.Lock()
+        self._begun = b""
+
+    def follow(self, pipe: IO[bytes], lines: queue.Queue[str]) -> None:
+        """Read until the process ends, so that it never waits for a reader; close the pipe."""
+        ready = select.poll()
+        ready.register(pipe, select.POLLIN)
+        while ready.poll() and self.read(pipe, lines):
+            pass
+        with self._reading:
+            pipe.close()
+
+    def read(self, pipe: IO[bytes], lines: queue.Queue[str]) -> bool:
+        """Read what is in the pipe, and tell whether there may be more; the end of a line may come later."""
+        with self._reading, contextlib.suppress(BlockingIOError):
+            if pipe.closed:
+                return False
+            os.set_blocking(pipe.fileno(), False)
+            while piece := os.read(pipe.fileno(), 65_536):
+                *whole, self._begun = (self._begun + piece).split(b"\n")
+                _keep_latest(lines, whole)
+            _keep_latest(lines, [self._begun])
+            self._begun = b""
+            return False
+        return True
+
+
+def _keep_latest(lines: queue.Queue[str], whole: list[bytes]) -> None:
+    """Add lines to a queue; one that is full loses its oldest."""
+    for line in whole:
+        with contextlib.suppress(queue.Empty):  # somebody has emptied it meanwhile
+            if lines.full():
+                lines.get_nowait()
+        lines.put_nowait(line.decode(errors="replace"))

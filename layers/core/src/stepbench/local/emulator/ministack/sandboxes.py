@@ -12,9 +12,11 @@ import os
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import queue
+    import subprocess
     from collections.abc import Callable
 
 LAYER = "AWS::Lambda::LayerVersion"
@@ -174,17 +176,24 @@ def sandbox_class(provided_worker: Any, init_failed: Any, logs: Any) -> Any:  # 
         out_of_memory: bool
         init_ms: float | None
         """Of the invocation under way, if that is its sandbox's first."""
+        _proc: subprocess.Popen[bytes] | None
+        _stderr_queue: queue.Queue[str]
+        _drain_stderr: Callable[[], str]
 
         def _spawn(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 -- as the original
             began_s = time.monotonic()
+            self._output = logs.Output()
             super()._spawn(*arguments, **options)
             self.init_ms = 1e3 * (time.monotonic() - began_s)
 
-        def _drain_stderr_bounded(
-            self, first_line_wait: float = 0.002, idle_confirm: float = 0.001, hard_cap: float = 0.25
-        ) -> Any:  # noqa: ANN401 -- text
-            """Wait 2 ms for log lines, not 50: they are in the pipe before the response is."""
-            return super()._drain_stderr_bounded(first_line_wait, idle_confirm, hard_cap)
+        def _pump_output(self, pipe: IO[bytes], lines: queue.Queue[str]) -> None:
+            self._output.follow(pipe, lines)
+
+        def _drain_stderr_bounded(self, **_: float) -> str:
+            """Return what has been printed, and wait for nothing: it is in the pipe before the response is sent."""
+            if self._proc is not None and self._proc.stdout is not None:
+                self._output.read(self._proc.stdout, self._stderr_queue)
+            return self._drain_stderr()
 
         def _build_handler_class(self, generation: int, pending: Any) -> Any:  # noqa: ANN401 -- a class
             """Send headers and body in one segment at once; otherwise Nagle and delayed ACK cost 40 ms a call."""

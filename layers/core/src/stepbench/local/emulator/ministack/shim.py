@@ -108,7 +108,9 @@ METHODS = {
     ("ministack.core.lambda_runtime", "ProvidedWorker"): (
         "_await_init",
         "_build_handler_class",
+        "_drain_stderr",
         "_drain_stderr_bounded",
+        "_pump_output",
         "_spawn",
         "invoke",
     )
