@@ -120,16 +120,43 @@ def test_operations_have_nothing_to_arrive() -> None:
     assert output == AwaitArrivalsOutput(done=True, expected=0, arrived=0)
 
 
-def test_an_execution_that_has_failed_is_not_waited_for() -> None:
-    """Of two the second has failed: it never arrives, and the trial goes on; another's failure ends no waiting."""
-    clock = FakeClock(START_NS + 3 * SECOND_NS // 2)
-    memory = MemoryServices(clock)
+def executions(*, lost: tuple[int, ...] = ()) -> tuple[MemoryServices, FinishedTrial]:
+    """Return a trial that has started two executions, drain limit 60 s."""
+    memory = MemoryServices(FakeClock(START_NS + 3 * SECOND_NS // 2))
     plan = TrialPlan.model_validate(dataflow_trial(drain_limit_s=60))
     trial = FinishedTrial(memory.services, stored_trial(memory.services, plan), plan, START_NS)
-    trial.phase(0, lost=(1,))
-    rows = DagRows(memory.services.table)
-    for sequence, done in ((0, False), (1, True)):
-        event = EventId(trial.ref.tag, 0, 0, 0, 0, sequence).text()
-        end = DagEnd(event=event, dag="diamond", ended_ns=1, completed=False, deleted=0, left=0, delete_ns=1)
-        rows.put_end(trial.ref.tag, end)
-        assert looked(memory, trial) == AwaitArrivalsOutput(done=done, expected=2 - done, arrived=1)
+    trial.phase(0, lost=lost)
+    return memory, trial
+
+
+def tell_end(memory: MemoryServices, trial: FinishedTrial, sequence: int, *, completed: bool) -> None:
+    """Store the end of an execution."""
+    event = EventId(trial.ref.tag, 0, 0, 0, 0, sequence).text()
+    end = DagEnd(event=event, dag="diamond", ended_ns=1, completed=completed, deleted=0, left=0, delete_ns=1)
+    DagRows(memory.services.table).put_end(trial.ref.tag, end)
+
+
+def test_an_execution_that_has_failed_is_not_waited_for() -> None:
+    """It never arrives, and the trial goes on."""
+    memory, trial = executions(lost=(1,))
+    tell_end(memory, trial, 0, completed=True)
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
+    tell_end(memory, trial, 1, completed=False)
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=True, expected=1, arrived=1)
+
+
+def test_an_execution_whose_objects_are_being_removed_is_waited_for() -> None:
+    """It arrives before that: its store must not be configured anew meanwhile, and its end is analysed."""
+    memory, trial = executions()
+    tell_end(memory, trial, 0, completed=True)
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=2)
+    tell_end(memory, trial, 1, completed=True)
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=True, expected=2, arrived=2)
+
+
+def test_an_end_that_is_never_told_is_waited_for_until_the_drain_limit() -> None:
+    """Its function has died, and was tried again in vain."""
+    memory, trial = executions()
+    tell_end(memory, trial, 0, completed=True)
+    memory.services.clock.sleep(61)
+    assert looked(memory, trial).done

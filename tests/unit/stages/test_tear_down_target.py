@@ -11,7 +11,7 @@ from stepbench.contracts.result import Failure
 from stepbench.contracts.tasks import StateError, TearDownTargetInput, TornDown
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
-from stepbench.stages.tear_down_target import CALL_LIMIT_S, failure_of, tear_down_target
+from stepbench.stages.tear_down_target import CALL_LIMIT_S, ENDED, failure_of, tear_down_target
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.testing.memory_driver import MemoryDriver
 
@@ -123,11 +123,20 @@ def test_a_bucket_that_takes_nothing_does_not_keep_the_lease() -> None:
     assert scene.memory.failure_of(scene.ref) is None
 
 
-def test_a_good_trial_is_not_cancelled() -> None:
-    """The report would call it stopped."""
+def test_what_comes_after_a_good_trial_is_turned_away() -> None:
+    """A task whose execution was stopped while it was in a cold start would write what nobody removes."""
     scene = Scene()
-    assert scene.done(MemoryDriver(scene.clock))
-    assert scene.table.flag(scene.ref.tag, layout.CANCELLED) is None
+    driver = Stubborn(scene.memory, turns=1)
+    flags: list[str | None] = []
+    tear_down = driver.tear_down
+
+    async def look_and_tear_down() -> bool:
+        flags.append(scene.table.flag(scene.ref.tag, layout.CANCELLED))
+        return await tear_down()
+
+    driver.tear_down = look_and_tear_down  # type: ignore[method-assign]
+    assert scene.done(driver)
+    assert flags == [ENDED]
     assert scene.memory.failure_of(scene.ref) is None
 
 

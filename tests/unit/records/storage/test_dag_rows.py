@@ -10,7 +10,7 @@ from tests.samples.services import MemoryServices
 
 from stepbench.records.formats import dag_rows as formats
 from stepbench.records.storage import layout
-from stepbench.records.storage.dag_rows import DagRows, StoredTasks, failed_ends, read_dag_ends
+from stepbench.records.storage.dag_rows import DagRows, StoredTasks, read_dag_ends, told_ends
 
 if TYPE_CHECKING:
     import pytest
@@ -35,13 +35,13 @@ def test_rows_come_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stored.damaged == ()
 
 
-def test_failed_executions_are_known_without_their_rows() -> None:
-    """While the trial waits for arrivals it looks every few seconds, and nothing will arrive of these."""
+def test_ends_are_known_without_their_rows() -> None:
+    """While the trial waits for arrivals it looks every few seconds, and nothing will arrive of those that failed."""
     table = MemoryServices().services.table
     ends = [dag_end(9, event=event_text(event), completed=event != 1, error="") for event in range(3)]
     for end in ends:
         DagRows(table).put_end(REF.tag, end)
-    assert failed_ends(REF.tag, table) == {event_text(1)}
+    assert told_ends(REF.tag, table) == {event_text(event): event != 1 for event in range(3)}
     assert read_dag_ends(REF.tag, table) == (tuple(ends), ())
 
 

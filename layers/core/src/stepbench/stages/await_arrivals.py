@@ -1,4 +1,8 @@
-"""Task `AwaitArrivals`: whether everything that has to arrive has reached a receiver, or time is up."""
+"""
+Task `AwaitArrivals`: whether everything that has to arrive has reached a receiver, or time is up.
+
+An execution of a DAG arrives before its objects are removed, and tells its end after that: both are waited for.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from stepbench.contracts.measure import measure_of
 from stepbench.contracts.tasks import AwaitArrivalsInput, AwaitArrivalsOutput
 from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
-from stepbench.records.storage.dag_rows import failed_ends
+from stepbench.records.storage.dag_rows import told_ends
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +56,8 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     files = services.table.files(tag)
     expected = sum(file.expected for file in files)
     entries = services.table.t4_count(tag)
-    failed = failed_ends(tag, services.table) if spec.plan.experiment == "dataflow" else set()
+    ends = told_ends(tag, services.table) if spec.plan.experiment == "dataflow" else None
+    failed = {event for event, completed in (ends or {}).items() if not completed}
     arrived = min(entries, expected)
     limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.offered.drain_limit_s * 1e9)
     # Before giving up too: the table may lack pointers to files that are in the bucket.
@@ -62,7 +67,8 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
         arrived = int(np.count_nonzero(joined.expected & (joined.t4_ns > 0)))
         limit_ns = joined.limit_ns
         expected -= sum(event in failed for event in _missing(joined, tag)) if failed else 0
-    done = arrived >= expected or services.table.flag(tag, layout.CANCELLED) is not None
+    told = arrived if ends is None else len(ends) - len(failed)
+    done = min(arrived, told) >= expected or services.table.flag(tag, layout.CANCELLED) is not None
     time_is_up = services.clock.now_ns() > limit_ns
     return AwaitArrivalsOutput(done=done or time_is_up, expected=expected, arrived=arrived)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 QUIET_S = 5
 """Writers and watchers beat once a second: one silent for so long is gone."""
 CALL_LIMIT_S = 20
+ENDED = "the trial has ended"
+"""For what a stopped execution had begun in a cold start: it looks for the flag, and writes nothing any more."""
 POLL_S = 0.5
 _SECOND_NS = 10**9
 
@@ -70,7 +72,7 @@ def failure_of(state: StateError) -> Failure | None:
 
 
 def cancel(tag: str, reason: str, services: Services) -> None:
-    """Set the flag that stops writers and watchers; the first reason stands."""
+    """Set the flag that stops writers, watchers and tasks; the first reason stands."""
     if services.table.flag(tag, layout.CANCELLED) is None:
         services.table.set_flag(tag, layout.CANCELLED, reason)
 
@@ -88,6 +90,7 @@ def tear_down(
     holder = services.table.find_lease(target)
     if holder is None or holder.tag != ref.tag:
         return True
+    cancel(ref.tag, ENDED, services)
     if not await_silence(ref.tag, services):
         return False
     if services.table.flag(ref.tag, layout.MADE) is not None:

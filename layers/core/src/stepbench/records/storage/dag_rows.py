@@ -125,15 +125,15 @@ def read_dag_ends(tag: str, table: TrialTable) -> tuple[tuple[DagEnd, ...], tupl
     return tuple(sorted(ends, key=lambda end: end.event)), tuple(damaged)
 
 
-def failed_ends(tag: str, table: TrialTable) -> set[str]:
+def told_ends(tag: str, table: TrialTable) -> dict[str, bool]:
     """
-    Return the events of executions that ended and have failed, for which nobody waits any more.
+    Return by the events of executions that have told their ends whether they completed; for others nobody waits.
 
     Raises:
         RecordsUnavailableError: the table does not answer.
     """
     items = table.rows(_end_partitions(tag), "sk, completed")
-    return {str(item["sk"]) for item in items if not item["completed"]}
+    return {str(item["sk"]): bool(item["completed"]) for item in items}
 
 
 def _end_partitions(tag: str) -> list[str]:
