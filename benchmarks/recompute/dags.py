@@ -49,6 +49,7 @@ class _Trial:
         for name in ("ends", "tasks", "objects"):
             frame = getattr(self, name)
             setattr(self, name, frame.astype({"phase": str, "dag": str}))
+        self.tasks["open_ns"] += self.tasks.connect_ns
         self.tasks["task_ns"] = self.tasks.ended_ns - self.tasks.began_ns
         started = self.events[(self.events.outcome == "ok")][NAMES].apply(tuple, axis=1)
         self.started = {*started, *self._names(self.ends), *self._names(self.tasks)}

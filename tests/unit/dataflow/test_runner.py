@@ -11,6 +11,7 @@ import pytest
 from tests.samples.dags import DIAMOND, dag_of, stage
 from tests.samples.records import REF
 
+from stepbench.analysis.dataflow.parts import task_parts
 from stepbench.contracts.dataflow import Dag
 from stepbench.contracts.dataflow_rows import TaskItem, TaskRow
 from stepbench.contracts.plan import LoadStep, Phase, TrialPlan, TrialSpec
@@ -103,6 +104,17 @@ def test_a_task_that_reads_much_has_some_gets_in_flight_at_once() -> None:
     rows = bench.run_all()
     assert [blob.outcome for blob in rows[40].blobs] == ["ok"] * 41
     assert bench.store.most_in_flight == IN_FLIGHT
+
+
+def test_what_waits_for_connections_is_told_apart_from_what_passes() -> None:
+    """By hand: of three gets of 2 s one finds its connection, one waits 1 s, and one 5 s, 2 s of it alone."""
+    dag = dag_of(stage("a", tasks=3), stage("b", ("a", "gather")))
+    bench = Bench(dag, passing_s=2, away={"a-1/b-0": 1, "a-2/b-0": 5})
+    *_, row = bench.run_all()
+    second_ns = 10**9
+    assert row.open_ns == 0
+    assert row.connect_ns == 2 * second_ns
+    assert task_parts(row)._replace(compute=0) == (2 * second_ns, 0, 5 * second_ns, 0, 0, 0)
 
 
 FAILURES: dict[str, tuple[dict[str, Any], str]] = {

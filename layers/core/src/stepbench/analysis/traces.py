@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.application import ApplicationFunction
 from stepbench.errors import Problem
+from stepbench.model.spans import covered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +67,7 @@ def function_times(traces: Iterable[Sequence[str]]) -> tuple[FunctionTime, ...]:
         ran = _parse_spans(documents)
         first_s = min((span.start_s for spans in ran.values() for span in spans), default=0.0)
         for name, spans in ran.items():
-            durations.setdefault(name, []).append(1e3 * _covered_s(spans))
+            durations.setdefault(name, []).append(1e3 * covered(spans))
             starts.setdefault(name, []).append(1e3 * (min(span.start_s for span in spans) - first_s))
     found = [
         FunctionTime(name, round(median(values), 3), round(median(starts[name]), 3), len(values))
@@ -167,12 +168,3 @@ def _span(part: dict[str, Any]) -> Span | None:
     if part.get("in_progress") or "end_time" not in part:
         return None
     return Span(float(part["start_time"]), float(part["end_time"]))
-
-
-def _covered_s(spans: Iterable[Span]) -> float:
-    """Return the length of what the spans cover together."""
-    covered_s, until_s = 0.0, float("-inf")
-    for span in sorted(spans):
-        covered_s += max(0.0, span.end_s - max(span.start_s, until_s))
-        until_s = max(until_s, span.end_s)
-    return covered_s

@@ -4,8 +4,9 @@ What a report shows of DAGs: where their time went, what became of their objects
 Times are in ms and rates in MiB/s, as the names end. A task's time runs from its function's first statement to the
 acknowledgement of its last output. It is cut into what follows one after the other:
 
-open: connecting to the store. input: reading the DAG's own input. get: reading other tasks' outputs. compute: the
-application's work. put: writing its own outputs. rest: what none of these explains.
+open: connecting to the store, at first and where nothing is on its way for want of a connection. input: reading the
+DAG's own input. get: reading other tasks' outputs. compute: the application's work. put: writing its own outputs. rest:
+what none of these explains.
 
 Passing data is get and put, coding included: the store's part and the network's, and that of making bytes of values.
 """

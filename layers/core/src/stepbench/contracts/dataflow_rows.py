@@ -127,8 +127,9 @@ class TaskRow(Contract):
     One attempt at one task; times in ns, `began_ns` and `ended_ns` since the epoch.
 
     began_ns: the function's first statement. ended_ns: the last output is acknowledged, and the row not yet stored.
-    open_ns: connecting to the store, and what else is made once a sandbox. input_ns: reading the DAG's own input.
-    compute_ns: the application's own work, without reading and writing.
+    open_ns: connecting to the store, and what else is made once a sandbox. connect_ns: waiting for connections later
+    on, while no blob was on its way: the store ends those that rest. input_ns: reading the DAG's own input. compute_ns:
+    the application's own work, without reading and writing.
     """
 
     event: EventText
@@ -139,6 +140,7 @@ class TaskRow(Contract):
     began_ns: int = Field(ge=0)
     ended_ns: int = Field(ge=0)
     open_ns: int = Field(default=0, ge=0)
+    connect_ns: int = Field(default=0, ge=0)
     input_ns: int = Field(default=0, ge=0)
     input_bytes: int = Field(default=0, ge=0)
     compute_ns: int = Field(default=0, ge=0)

@@ -9,6 +9,7 @@ from stepbench.contracts.dataflow_rows import BlobRow
 from stepbench.dataflow.codec import CodecError, decode, encode
 from stepbench.model.errors import TIMEOUT
 from stepbench.model.result import Outcome
+from stepbench.model.spans import covered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -49,6 +50,11 @@ class _Passage:
         if self.outcome is not Outcome.OK:
             self.error = self.error or self.outcome.name.lower()
 
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """Return from when to when it was on its way; no time, if it never was."""
+        return self.began_ns, self.began_ns + self.whole_ns
+
     def row(self) -> BlobRow:
         return BlobRow(
             object=self.name,
@@ -75,6 +81,9 @@ class ObjectPassages:
         store: connected.
         clock: by which times are read.
         key_of: from an object's name to its key.
+
+    Attributes:
+        connect_ns: how long gets and puts waited for connections in all, while none of them was on its way.
     """
 
     def __init__(self, store: BlobStore, clock: Clock, key_of: Callable[[str], str]) -> None:
@@ -83,6 +92,7 @@ class ObjectPassages:
         self._key_of = key_of
         self._started: list[_Passage] = []
         self._has_failed = False
+        self.connect_ns = 0
 
     def rows(self) -> tuple[BlobRow, ...]:
         """Return a row for each object that was asked for or sent so far, in that order."""
@@ -132,9 +142,12 @@ class ObjectPassages:
         self, passages: Sequence[_Passage], one: Callable[[_Passage], Coroutine[None, None, None]]
     ) -> None:
         """Let the objects pass, some at once; after a failure no other begins."""
-        waiting = iter(passages)
+        waiting, asked_ns = iter(passages), self._clock.now_ns()
         workers = [self._pass_some(waiting, one) for _ in range(min(IN_FLIGHT, len(passages)))]
-        await asyncio.gather(*workers)
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            self.connect_ns += self._clock.now_ns() - asked_ns - covered(each.span_ns for each in passages)
         for passage in passages:
             if passage.error:
                 raise _failure(passage)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _END = ("ended_ns", "completed", "error", "cause", "deleted", "left", "delete_ns")
 _TASK = (
-    "stage", "attempt", "began_ns", "ended_ns", "open_ns", "input_ns", "input_bytes", "compute_ns", "cpu_ns", "sandbox",
-    "cold", "init_ns", "memory_bytes", "request_id", "outcome", "error", "result",
+    "stage", "attempt", "began_ns", "ended_ns", "open_ns", "connect_ns", "input_ns", "input_bytes", "compute_ns",
+    "cpu_ns", "sandbox", "cold", "init_ns", "memory_bytes", "request_id", "outcome", "error", "result",
 )  # fmt: skip
 _BLOB = (
     "object",

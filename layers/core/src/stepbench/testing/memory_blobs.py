@@ -27,6 +27,8 @@ class MemoryBlobs:
         clock: by which it stamps.
         failing: by the key's end, what a get or a put of it is answered.
         hanging: ends of keys whose gets and puts are never answered.
+        away: by the key's end, how long a get or a put of it waits for a connection, in seconds.
+        passing_s: how long each takes.
         raising: ends of keys at which the driver itself breaks, against its contract.
         damage: what becomes of a blob between a put and a get.
         unavailable: `open` raises TargetUnavailableError.
@@ -38,12 +40,15 @@ class MemoryBlobs:
         *,
         failing: Mapping[str, tuple[Outcome, str]] | None = None,
         hanging: Collection[str] = (),
+        away: Mapping[str, float] | None = None,
+        passing_s: float = 0,
         raising: Collection[str] = (),
         damage: Callable[[bytes], bytes] = bytes,
         unavailable: bool = False,
     ) -> None:
         self._clock = clock
         self._failing, self._hanging, self._raising = failing or {}, tuple(hanging), tuple(raising)
+        self._away, self._passing_s = away or {}, passing_s
         self._damage = damage
         self._unavailable = unavailable
         self.blobs: dict[str, bytes] = {}
@@ -66,16 +71,14 @@ class MemoryBlobs:
 
     async def put(self, key: str, blob: bytes | bytearray | memoryview) -> BlobTransfer:
         """Keep a copy."""
-        began_ns = self._clock.now_ns()
-        failed = await self._pass(key)
+        began_ns, failed = await self._pass(key)
         if failed is None:
             self.blobs[key] = bytes(blob)
         return self._transfer(began_ns, len(blob), failed)
 
     async def get(self, key: str) -> tuple[bytes, BlobTransfer]:
         """Return what was kept, damaged as ordered."""
-        began_ns = self._clock.now_ns()
-        failed = await self._pass(key)
+        began_ns, failed = await self._pass(key)
         if failed is None and key not in self.blobs:
             failed = (Outcome.FAILED, NOT_FOUND)
         blob = self._damage(self.blobs[key]) if failed is None else b""
@@ -106,12 +109,14 @@ class MemoryBlobs:
         """Return what it is."""
         return "memory"
 
-    async def _pass(self, key: str) -> tuple[Outcome, str] | None:
-        """Let others have their turn; return why the request fails, if it is to."""
+    async def _pass(self, key: str) -> tuple[int, tuple[Outcome, str] | None]:
+        """Let others have their turn; return when the request began, and why it fails, if it is to."""
+        await asyncio.sleep(next((seconds for end, seconds in self._away.items() if key.endswith(end)), 0))
+        began_ns = self._clock.now_ns()
         self._in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self._in_flight)
         try:
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._passing_s)
             if key.endswith(self._hanging):
                 await asyncio.Event().wait()
             if key.endswith(self._raising):
@@ -119,7 +124,7 @@ class MemoryBlobs:
                 raise KeyError(message)
         finally:
             self._in_flight -= 1
-        return next((failure for end, failure in self._failing.items() if key.endswith(end)), None)
+        return began_ns, next((failure for end, failure in self._failing.items() if key.endswith(end)), None)
 
     def _transfer(self, began_ns: int, size: int, failed: tuple[Outcome, str] | None) -> BlobTransfer:
         whole_ns = self._clock.now_ns() - began_ns

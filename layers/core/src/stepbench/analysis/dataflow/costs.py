@@ -8,6 +8,7 @@ import numpy as np
 
 from stepbench.contracts.dataflow_result import DataflowCost
 from stepbench.costs.dataflow import WindowUse, window_costs
+from stepbench.model.spans import covered
 from stepbench.stats.intervals import Series
 
 if TYPE_CHECKING:
@@ -54,11 +55,7 @@ def dataflow_costs(tally: WindowTally, billing: Billing) -> Iterator[DataflowCos
 
 def busy_s(spans_ns: list[tuple[int, int]]) -> float:
     """Return for how long any of some spans went on."""
-    total, reached_ns = 0, 0
-    for begin_ns, end_ns in sorted(spans_ns):
-        total += max(0, end_ns - max(begin_ns, reached_ns))
-        reached_ns = max(reached_ns, end_ns)
-    return total / NS_PER_S
+    return covered(spans_ns) / NS_PER_S
 
 
 def _until_last_s(tally: WindowTally) -> float:

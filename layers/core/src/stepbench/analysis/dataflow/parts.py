@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench.model.spans import covered
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -37,19 +39,17 @@ class TaskParts(NamedTuple):
 def task_parts(row: TaskRow) -> TaskParts:
     """Return a task's parts."""
     get, put = (passing_ns(blob for blob in row.blobs if blob.operation == way) for way in ("get", "put"))
-    known = row.open_ns + row.input_ns + get + row.compute_ns + put
+    connecting = row.open_ns + row.connect_ns
+    known = connecting + row.input_ns + get + row.compute_ns + put
     rest = row.ended_ns - row.began_ns - known
-    return TaskParts(row.open_ns, row.input_ns, get, row.compute_ns, put, rest)
+    return TaskParts(connecting, row.input_ns, get, row.compute_ns, put, rest)
 
 
 def passing_ns(blobs: Iterable[BlobRow]) -> int:
     """Return how long some transfers took: the times at which any was on its way, and all coding, which is apart."""
-    found = sorted((blob.began_ns, blob.began_ns + blob.whole_ns, blob.code_ns) for blob in blobs)
-    total, reached_ns = sum(code_ns for *_, code_ns in found), 0
-    for began_ns, ended_ns, _ in found:
-        total += max(0, ended_ns - max(began_ns, reached_ns))
-        reached_ns = max(reached_ns, ended_ns)
-    return total
+    found = tuple(blobs)
+    under_way_ns = covered((blob.began_ns, blob.began_ns + blob.whole_ns) for blob in found)
+    return under_way_ns + sum(blob.code_ns for blob in found)
 
 
 class LevelTimes(NamedTuple):

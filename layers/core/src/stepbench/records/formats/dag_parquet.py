@@ -55,6 +55,7 @@ TASKS = (
     Column("began_ns", "int64", _NS, "The function's first statement, since 1970-01-01 UTC, by the sandbox's clock."),
     Column("ended_ns", "int64", _NS, "The last output was acknowledged, likewise."),
     Column("open_ns", "int64", _NS, "Connecting to the store, and what else is made once a sandbox."),
+    Column("connect_ns", "int64", _NS, "Waiting for connections later on, while no object was on its way."),
     Column("input_ns", "int64", _NS, "Reading the DAG's own input."),
     Column("input_bytes", "int64", "bytes", "Its size."),
     Column("get_ns", "int64", _NS, "Reading other tasks' outputs: while any was on its way, and all decoding."),
