@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -198,11 +198,13 @@ def stopped(processes: Iterable[psutil.Process]) -> Iterator[None]:
     stopping = list(processes)
     try:
         for process in stopping:
-            process.suspend()
+            with suppress(psutil.NoSuchProcess):
+                process.suspend()
         yield
     finally:
         for process in stopping:
-            process.resume()
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 def _account(stack: Stack) -> dict[str, Any]:
