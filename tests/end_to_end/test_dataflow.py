@@ -152,7 +152,7 @@ class Held:
         return object_key(tag, event, name)
 
     def when_held(self, execution: int, there: Callable[[str], bool], strike: Callable[[str], object]) -> None:
-        """Wait until an execution's first stage has written, and strike, with the key of its object; no task goes on."""
+        """Wait until an execution's first stage has written, and strike with the key of its object; no task goes on."""
         key = self.key(execution, "before")
         assert wait_for(lambda: there(key))
         with stopped(busy_tasks(self.deployment)):  # a slow machine strikes for longer than the stage takes
