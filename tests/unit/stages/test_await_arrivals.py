@@ -154,6 +154,14 @@ def test_an_execution_whose_objects_are_being_removed_is_waited_for() -> None:
     assert looked(memory, trial) == AwaitArrivalsOutput(done=True, expected=2, arrived=2)
 
 
+def test_the_end_of_an_execution_that_nobody_expects_stands_for_no_other() -> None:
+    """Its start was answered by nothing, and it ran all the same."""
+    memory, trial = executions()
+    tell_end(memory, trial, 0, completed=True)
+    tell_end(memory, trial, 7, completed=True)
+    assert not looked(memory, trial).done
+
+
 def test_an_end_that_is_never_told_is_waited_for_until_the_drain_limit() -> None:
     """Its function has died, and was tried again in vain."""
     memory, trial = executions()

@@ -40,7 +40,7 @@ class _Passage:
         self.name, self.operation = name, operation
         self.blob: bytes | bytearray = blob
         self.blob_bytes = len(blob)
-        self.began_ns = self.code_ns = self.wait_ns = self.whole_ns = self.requests = 0
+        self.asked_ns = self.began_ns = self.code_ns = self.wait_ns = self.whole_ns = self.requests = 0
         self.outcome, self.error = Outcome.UNKNOWN, ""
 
     def take(self, transfer: BlobTransfer) -> None:
@@ -51,9 +51,14 @@ class _Passage:
             self.error = self.error or self.outcome.name.lower()
 
     @property
-    def span_ns(self) -> tuple[int, int]:
-        """Return from when to when it was on its way; no time, if it never was."""
+    def on_its_way_ns(self) -> tuple[int, int]:
+        """Return from when to when it was; no time, if it never was."""
         return self.began_ns, self.began_ns + self.whole_ns
+
+    @property
+    def with_connecting_ns(self) -> tuple[int, int]:
+        """Return from when to when it was on its way, or waited for a connection."""
+        return min(self.asked_ns, self.began_ns), self.began_ns + self.whole_ns
 
     def row(self) -> BlobRow:
         return BlobRow(
@@ -142,12 +147,13 @@ class ObjectPassages:
         self, passages: Sequence[_Passage], one: Callable[[_Passage], Coroutine[None, None, None]]
     ) -> None:
         """Let the objects pass, some at once; after a failure no other begins."""
-        waiting, asked_ns = iter(passages), self._clock.now_ns()
+        waiting = iter(passages)
         workers = [self._pass_some(waiting, one) for _ in range(min(IN_FLIGHT, len(passages)))]
         try:
             await asyncio.gather(*workers)
         finally:
-            self.connect_ns += self._clock.now_ns() - asked_ns - covered(each.span_ns for each in passages)
+            on_its_way_ns = covered(passage.on_its_way_ns for passage in passages)
+            self.connect_ns += covered(passage.with_connecting_ns for passage in passages) - on_its_way_ns
         for passage in passages:
             if passage.error:
                 raise _failure(passage)
@@ -159,7 +165,7 @@ class ObjectPassages:
             if self._has_failed:
                 return
             self._started.append(passage)
-            passage.began_ns = self._clock.now_ns()
+            passage.asked_ns = passage.began_ns = self._clock.now_ns()
             try:
                 await one(passage)
             except asyncio.CancelledError:  # whether it was done, nobody knows

@@ -60,26 +60,33 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
     failed = {event for event, completed in (ends or {}).items() if not completed}
     arrived = min(entries, expected)
     limit_ns = max((file.last_t2_ns for file in files), default=0) + round(spec.offered.drain_limit_s * 1e9)
+    told = arrived if ends is None else len(ends)
+    enough = entries + len(failed) >= expected and told >= expected
     # Before giving up too: the table may lack pointers to files that are in the bucket.
-    if entries + len(failed) >= expected or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
+    if enough or services.clock.now_ns() > limit_ns or _any_in_fallback(tag, services):
         joined = read_records(spec, services.runs, services.table).joined
         expected = int(np.count_nonzero(joined.expected))
         arrived = int(np.count_nonzero(joined.expected & (joined.t4_ns > 0)))
         limit_ns = joined.limit_ns
-        expected -= sum(event in failed for event in _missing(joined, tag)) if failed else 0
-    told = arrived if ends is None else len(ends) - len(failed)
+        told = arrived
+        if ends is not None:
+            events = tuple(_expected_events(joined, tag))
+            expected -= sum(event in failed and not arrived for event, arrived in events)
+            told = sum(event in ends and arrived for event, arrived in events)
     done = min(arrived, told) >= expected or services.table.flag(tag, layout.CANCELLED) is not None
     time_is_up = services.clock.now_ns() > limit_ns
     return AwaitArrivalsOutput(done=done or time_is_up, expected=expected, arrived=arrived)
 
 
-def _missing(joined: Joined, tag: str) -> Iterator[str]:
-    """Yield the events that have to arrive, and have not."""
-    grid, missing = joined.grid, np.flatnonzero(joined.expected & (joined.t4_ns == 0))
-    slots, sequences = grid.slots_of(0, grid.events)[missing], grid.sequences()[missing]
+def _expected_events(joined: Joined, tag: str) -> Iterator[tuple[str, bool]]:
+    """Yield the events that have to arrive, and whether they have."""
+    grid, rows = joined.grid, np.flatnonzero(joined.expected)
+    slots, sequences = grid.slots_of(0, grid.events)[rows], grid.sequences()[rows]
     names = (column[slots] for column in (grid.phase, grid.writer, grid.slice))
-    for phase, writer, slice_, attempt, sequence in zip(*names, joined.attempt[missing], sequences, strict=True):
-        yield EventId(tag, int(phase), int(writer), int(slice_), int(attempt), int(sequence)).text()
+    arrived = (joined.t4_ns[rows] > 0).tolist()
+    columns = (*names, joined.attempt[rows], sequences, arrived)
+    for phase, writer, slice_, attempt, sequence, there in zip(*columns, strict=True):
+        yield EventId(tag, int(phase), int(writer), int(slice_), int(attempt), int(sequence)).text(), there
 
 
 def _any_in_fallback(tag: str, services: Services) -> bool:

@@ -22,7 +22,7 @@ QUIET_S = 5
 """Writers and watchers beat once a second: one silent for so long is gone."""
 CALL_LIMIT_S = 20
 ENDED = "the trial has ended"
-"""For what a stopped execution had begun in a cold start: it looks for the flag, and writes nothing any more."""
+"""For a task that a stopped execution had begun in a cold start: as it begins, it looks for the flag and ends."""
 POLL_S = 0.5
 _SECOND_NS = 10**9
 

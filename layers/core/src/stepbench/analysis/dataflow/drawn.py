@@ -21,6 +21,7 @@ MOST_ROWS = 300
 MOST_BINS = 600
 _BIN_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 43_200, 86_400)
 NS_PER_S = 1_000_000_000
+_VISIBLE_NS = 100_000
 
 
 def gantt(execution: Execution, tasks: ExecutionTasks, window: WindowResult) -> Gantt:
@@ -75,14 +76,17 @@ def _spans(execution: Execution, row: TaskRow) -> Iterator[GanttSpan]:
     got_ns = input_ns = opened_ns + row.input_ns
     if gets:
         got_ns = max(blob.began_ns + blob.whole_ns for blob in gets) + sum(blob.code_ns for blob in gets)
+    from_ns, computed_ns = min((blob.began_ns for blob in gets), default=got_ns), got_ns + row.compute_ns
     stretches: list[tuple[GanttKind, int, int, list[BlobRow]]] = [
         ("open", row.began_ns, opened_ns, []),
         ("input", opened_ns, input_ns, []),
-        ("get", min((blob.began_ns for blob in gets), default=got_ns), got_ns, gets),
-        ("compute", got_ns, got_ns + row.compute_ns, []),
+        ("open", from_ns - _connecting_ns(row, input_ns, from_ns), from_ns, []),
+        ("get", from_ns, got_ns, gets),
+        ("compute", got_ns, computed_ns, []),
     ]
     if puts:
         from_ns = min(blob.began_ns for blob in puts) - sum(blob.code_ns for blob in puts)
+        stretches.append(("open", from_ns - _connecting_ns(row, computed_ns, from_ns), from_ns, []))
         stretches.append(("put", from_ns, max(blob.began_ns + blob.whole_ns for blob in puts), puts))
     for kind, from_ns, to_ns, blobs in stretches:
         if to_ns > from_ns:
@@ -95,6 +99,12 @@ def _spans(execution: Execution, row: TaskRow) -> Iterator[GanttSpan]:
                 objects=len(blobs),
                 mib_per_s=passed / MIB / (passing / NS_PER_S) if passed and passing else None,
             )
+
+
+def _connecting_ns(row: TaskRow, after_ns: int, before_ns: int) -> int:
+    """Return how much of a gap in a task's time may be connecting; nothing that is too short to be seen."""
+    found = min(row.connect_ns, before_ns - after_ns)
+    return found if found >= _VISIBLE_NS else 0
 
 
 def _since(execution: Execution, at_ns: int) -> float:

@@ -83,8 +83,9 @@ class Output:
             while piece := os.read(pipe.fileno(), 65_536):
                 *whole, self._begun = (self._begun + piece).split(b"\n")
                 _keep_latest(lines, whole)
-            _keep_latest(lines, [self._begun])
-            self._begun = b""
+            if self._begun:
+                _keep_latest(lines, [self._begun])
+                self._begun = b""
             return False
         return True
 
@@ -95,4 +96,4 @@ def _keep_latest(lines: queue.Queue[str], whole: list[bytes]) -> None:
         with contextlib.suppress(queue.Empty):  # somebody has emptied it meanwhile
             if lines.full():
                 lines.get_nowait()
-        lines.put_nowait(line.decode(errors="replace"))
+        lines.put_nowait(line.rstrip(b"\r").decode(errors="replace"))

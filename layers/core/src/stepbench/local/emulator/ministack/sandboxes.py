@@ -191,8 +191,9 @@ def sandbox_class(provided_worker: Any, init_failed: Any, logs: Any) -> Any:  # 
 
         def _drain_stderr_bounded(self, **_: float) -> str:
             """Return what has been printed, and wait for nothing: it is in the pipe before the response is sent."""
-            if self._proc is not None and self._proc.stdout is not None:
-                self._output.read(self._proc.stdout, self._stderr_queue)
+            process = self._proc  # another thread may end it
+            if process is not None and process.stdout is not None:
+                self._output.read(process.stdout, self._stderr_queue)
             return self._drain_stderr()
 
         def _build_handler_class(self, generation: int, pending: Any) -> Any:  # noqa: ANN401 -- a class
