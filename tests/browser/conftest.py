@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 DRAWN = "['drawn', 'failed'].includes(document.documentElement.dataset.charts)"
-LIMIT_MS = 30_000
+LIMIT_MS = 120_000
 Scheme = Literal["light", "dark"]
 
 

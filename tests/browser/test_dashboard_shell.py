@@ -32,7 +32,7 @@ CONTEXT = SimpleNamespace(function_name="f", memory_limit_in_mb=1, invoked_funct
 TOKEN = "a.good.token"  # noqa: S105 -- of this test
 OPEN = ("/", "/dashboard/assets/dashboard.css", "/dashboard/assets/dashboard.js", "/favicon.ico")
 START = datetime(2026, 1, 1, tzinfo=UTC)
-LIMIT_MS, LIMIT_S = 15_000, 20
+LIMIT_MS, LIMIT_S = 120_000, 120
 MARKUP = "<main id=main><form action=/dashboard/runs method=post><button>Look</button></form></main>"
 JSON_PATH = "/dashboard/as-json"
 VIOLATIONS = "async () => (await axe.run(document, {resultTypes: ['violations']})).violations.map((each) => each.id)"

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from tests.end_to_end import deployment as deployed
 from tests.end_to_end.api_client import EVERY_S, ApiClient
-from tests.end_to_end.deployment import Deployment, plan
+from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, plan
 
 from stepbench.contracts.result import RunSummary
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
-RUN_LIMIT_S = 240
-AT_ONCE = 8
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(4 * RUN_LIMIT_S)]
+AT_ONCE = 4
 """So many new sandboxes start within the gateway's 29 s where a whole suite has two cores."""
 wait_for = partial(deployed.wait_for, every_s=EVERY_S)
 
@@ -83,7 +82,7 @@ def test_three_runs_take_turns_one_is_cancelled_and_two_are_compared(
     for run_id in (first, second):
         assert wait_for(partial(succeeded, api, run_id), RUN_LIMIT_S)
     link = api.call("GET", f"/runs/{first}/summary").headers["location"]
-    with urllib.request.urlopen(link, timeout=10) as found:  # noqa: S310 -- the emulator's bucket
+    with urllib.request.urlopen(link, timeout=60) as found:  # noqa: S310 -- the emulator's bucket
         summary = RunSummary.model_validate_json(found.read())
     assert (summary.run_id, summary.trials[0].windows[0].n) == (first, 60)
     assert {api.call("GET", f"/runs/{first}/{name}").status for name in ("report", "records")} == {303}
@@ -105,6 +104,6 @@ def test_a_running_run_is_stopped_by_its_team(deployment: Deployment, api: ApiCl
     assert wait_for(lambda: state_of(api, run_id) == "stopped")
     assert deployment.settled_inventory(before) == before
     link = api.call("GET", f"/runs/{run_id}/summary").headers["location"]
-    with urllib.request.urlopen(link, timeout=10) as found:  # noqa: S310 -- the emulator's bucket
+    with urllib.request.urlopen(link, timeout=60) as found:  # noqa: S310 -- the emulator's bucket
         summary = RunSummary.model_validate_json(found.read())
     assert (summary.status, summary.trials[0].incomplete) == ("stopped", True)

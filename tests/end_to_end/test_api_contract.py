@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, settings
 from requests.auth import AuthBase
 from schemathesis.specs.openapi.checks import negative_data_rejection
 from tests.end_to_end.api_client import EVERY_S, ApiClient
-from tests.end_to_end.deployment import Deployment, plan, wait_for
+from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, plan, wait_for
 from tests.samples.api_description import CHECKS, OPERATIONS, covering, described
 
 from stepbench.contracts.runs import ENDED_STATES
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from schemathesis.generation.case import Case
 
 CASES = int(os.environ.get("STEPBENCH_API_CASES", "25"))
-RUN_LIMIT_S = 240
 DATASET = "contract"
 WHOLE = CASES >= 1_000
 EACH = 30

@@ -39,7 +39,7 @@ WIDE = {
 }
 """The map is run by a Distributed Map; of its objects each is read twice."""
 SERIAL = {"name": "serial", "closed": {"clients": 1, "operations": 2, "duration_s": 120}}
-HELD_S = 6
+HELD_S = 10
 """How long the stage in the middle takes, in which a test does what it does."""
 RESTART_LIMIT_S = 300
 """Of a store that is started anew meanwhile."""
@@ -206,7 +206,7 @@ def test_a_store_that_loses_its_blobs_and_one_that_is_full_fail_an_execution_eac
     sfn, machine = deployment.stack.aws("stepfunctions"), deployment.stack.outputs[DATAFLOW]
 
     def ask(*words: str) -> bytes:
-        with socket.create_connection((host, int(port)), timeout=5) as connection:
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall((" ".join(words) + "\r\n").encode())
             return connection.recv(1_000)
 

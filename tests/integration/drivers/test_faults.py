@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 
-WRITE_LIMIT_S = 0.4
+WRITE_LIMIT_S = 1.0
 HANG_LIMIT_S = 120
 WRITES = 2
 ETCD_LIMITS = EtcdLimits(

@@ -152,7 +152,7 @@ def test_an_unreachable_table_is_named_in_the_error(services: Services) -> None:
         services.table.flag(ONE.tag, layout.CANCELLED)
 
 
-READ_LIMIT_S = 0.4
+READ_LIMIT_S = 1.0
 GIVE_UP_LIMIT_S = 20
 SPEC = trial_spec(S3Target(store="s3"))
 STAY_OUT: dict[str, Fault] = {

@@ -39,10 +39,12 @@ class Scene(NamedTuple):
     services: Services
     environ: dict[str, str]
 
-    def task(self, *sources: Source, file_mib: int = 20, endpoint: str = "", connections: int = 1) -> RunTransferInput:
+    def task(
+        self, *sources: Source, file_mib: int = 20, endpoint: str = "", connections: int = 1, limit_s: int = 60
+    ) -> RunTransferInput:
         """Return a process that reads a file of this size from each source."""
         reads = file_reads(sources, file_mib, SEED, read_digests(self.services, SEED))
-        task = transfer_task(*reads, endpoint=endpoint, connections=connections, limit_s=5)
+        task = transfer_task(*reads, endpoint=endpoint, connections=connections, limit_s=limit_s)
         item = task.item.model_copy(update={"bucket": self.services.settings.files_bucket, "block_bytes": MIB})
         return task.model_copy(update={"item": item})
 
@@ -129,7 +131,7 @@ def test_a_network_fault_is_a_row(scene: Scene, emulator: str, faulty: Faulty) -
     """By the proxy between the program and the emulator's S3; the next read goes past it."""
     with fault_proxy(emulator, http1) as proxy:
         proxy.follow(Rule(faulty.fault, match=b"GET"))
-        (row,) = scene.run(scene.task("s3", endpoint=proxy.url))
+        (row,) = scene.run(scene.task("s3", endpoint=proxy.url, limit_s=5 if faulty.error == "timeout" else 60))
         proxy.cut()
     assert (row.outcome, row.error) == (faulty.outcome, faulty.error)
     assert (row.transfer_ns is None) == (row.outcome != "ok")
