@@ -21,6 +21,12 @@ def test_a_tasks_parts_add_up() -> None:
     assert parts.whole == 20 * MS
 
 
+def test_connecting_in_mid_task_is_connecting() -> None:
+    """Where the store has ended a connection that rested; it is not what nothing explains."""
+    row = fork_rows(event_text())[0].model_copy(update={"connect_ns": 3 * MS})
+    assert task_parts(row) == TaskParts(*(each * MS for each in (5, 0, 0, 5, 8, 2)))
+
+
 def test_transfers_within_others_take_no_time_of_their_own() -> None:
     """A short one inside a long one, and one that begins as the other ends."""
     blobs = [
