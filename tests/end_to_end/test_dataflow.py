@@ -201,7 +201,7 @@ def test_a_task_that_is_killed_is_made_again_and_one_that_reads_a_damaged_object
 def test_a_store_that_loses_its_blobs_and_one_that_is_full_fail_an_execution_each(
     deployment: Deployment, before: dict[str, Any]
 ) -> None:
-    """As a cache does that is restarted, and one without room; the last execution finds it well, and completes."""
+    """What the last stage reads is gone, and all connections, or there is no room; the last execution completes."""
     held, (host, _, port) = Held(deployment, "lost-dags"), deployment.endpoint("redis").partition(":")
     sfn, machine = deployment.stack.aws("stepfunctions"), deployment.stack.outputs[DATAFLOW]
 

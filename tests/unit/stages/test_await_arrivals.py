@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from tests.samples.dags import dataflow_trial
 from tests.samples.finished_trials import LATENESS_NS, SERVICE_NS, FinishedTrial
 from tests.samples.records import t4_item
@@ -16,9 +15,6 @@ from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import DagRows
 from stepbench.stages.await_arrivals import PATIENCE_S, await_arrivals
 from stepbench.testing.fake_clock import FakeClock
-
-if TYPE_CHECKING:
-    import pytest
 
 START_NS = 1_700_000_000_000_000_000
 SECOND_NS = 10**9
@@ -136,22 +132,14 @@ def tell_end(memory: MemoryServices, trial: FinishedTrial, sequence: int, *, com
     DagRows(memory.services.table).put_end(trial.ref.tag, end)
 
 
-def test_an_execution_that_has_failed_is_not_waited_for() -> None:
-    """It never arrives, and the trial goes on."""
-    memory, trial = executions(lost=(1,))
+@pytest.mark.parametrize("completed", [False, True])
+def test_the_end_of_every_execution_is_waited_for(*, completed: bool) -> None:
+    """One that has failed never arrives; one that has completed arrives before its objects are removed."""
+    memory, trial = executions(lost=() if completed else (1,))
     tell_end(memory, trial, 0, completed=True)
-    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1)
-    tell_end(memory, trial, 1, completed=False)
-    assert looked(memory, trial) == AwaitArrivalsOutput(done=True, expected=1, arrived=1)
-
-
-def test_an_execution_whose_objects_are_being_removed_is_waited_for() -> None:
-    """It arrives before that: its store must not be configured anew meanwhile, and its end is analysed."""
-    memory, trial = executions()
-    tell_end(memory, trial, 0, completed=True)
-    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=2)
-    tell_end(memory, trial, 1, completed=True)
-    assert looked(memory, trial) == AwaitArrivalsOutput(done=True, expected=2, arrived=2)
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=False, expected=2, arrived=1 + completed)
+    tell_end(memory, trial, 1, completed=completed)
+    assert looked(memory, trial) == AwaitArrivalsOutput(done=True, expected=1 + completed, arrived=1 + completed)
 
 
 def test_the_end_of_an_execution_that_nobody_expects_stands_for_no_other() -> None:

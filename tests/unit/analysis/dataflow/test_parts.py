@@ -23,7 +23,9 @@ def test_a_tasks_parts_add_up() -> None:
 
 def test_connecting_in_mid_task_is_connecting() -> None:
     """Where the store has ended a connection that rested; it is not what nothing explains."""
-    row = fork_rows(event_text())[0].model_copy(update={"connect_ns": 3 * MS})
+    first, second = fork_rows(event_text())[0].blobs
+    waited = first.model_copy(update={"connect_ns": 3 * MS}), second.model_copy(update={"connect_ns": 4 * MS})
+    row = fork_rows(event_text())[0].model_copy(update={"blobs": waited})
     assert task_parts(row) == TaskParts(*(each * MS for each in (5, 0, 0, 5, 8, 2)))
 
 

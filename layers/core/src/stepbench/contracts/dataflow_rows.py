@@ -105,15 +105,17 @@ class BlobRow(Contract):
     """
     One object's way to the store or back; times in ns.
 
-    code_ns: to make bytes of the value, or a value of the bytes. wait_ns: the store's part, in which no byte moves:
-    of a put for answers when no more may be handed over, of a get from the request to the first byte. whole_ns: from
-    the request to the last byte or the answer; less wait_ns it is the network's.
+    code_ns: to make bytes of the value, or a value of the bytes. connect_ns: waiting for a connection, just before
+    `began_ns`: the store ends those that rest, and several transfers at once want several. wait_ns: the store's part,
+    in which no byte moves: of a put for answers when no more may be handed over, of a get from the request to the first
+    byte. whole_ns: from the request to the last byte or the answer; less wait_ns it is the network's.
     """
 
     object: str = Field(description="`<producer>-<task>/<consumer>-<part>`.")
     operation: Literal["put", "get"]
     began_ns: int = Field(ge=0, description="Since the epoch.")
     code_ns: int = Field(ge=0)
+    connect_ns: int = Field(default=0, ge=0)
     wait_ns: int = Field(ge=0)
     whole_ns: int = Field(ge=0)
     blob_bytes: int = Field(ge=0)
@@ -121,15 +123,24 @@ class BlobRow(Contract):
     outcome: Literal["ok", "failed", "unknown"]
     error: str = ""
 
+    @property
+    def asked_ns(self) -> int:
+        """Return from when on it waited for its connection."""
+        return self.began_ns - self.connect_ns
+
+    @property
+    def ended_ns(self) -> int:
+        """Return when its last byte or its answer had come."""
+        return self.began_ns + self.whole_ns
+
 
 class TaskRow(Contract):
     """
     One attempt at one task; times in ns, `began_ns` and `ended_ns` since the epoch.
 
     began_ns: the function's first statement. ended_ns: the last output is acknowledged, and the row not yet stored.
-    open_ns: connecting to the store, and what else is made once a sandbox. connect_ns: waiting for connections later
-    on, while no blob was on its way: the store ends those that rest. input_ns: reading the DAG's own input. compute_ns:
-    the application's own work, without reading and writing.
+    open_ns: connecting to the store, and what else is made once a sandbox. input_ns: reading the DAG's own input.
+    compute_ns: the application's own work, without reading and writing.
     """
 
     event: EventText
@@ -140,7 +151,6 @@ class TaskRow(Contract):
     began_ns: int = Field(ge=0)
     ended_ns: int = Field(ge=0)
     open_ns: int = Field(default=0, ge=0)
-    connect_ns: int = Field(default=0, ge=0)
     input_ns: int = Field(default=0, ge=0)
     input_bytes: int = Field(default=0, ge=0)
     compute_ns: int = Field(default=0, ge=0)

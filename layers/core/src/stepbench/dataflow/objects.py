@@ -9,7 +9,6 @@ from stepbench.contracts.dataflow_rows import BlobRow
 from stepbench.dataflow.codec import CodecError, decode, encode
 from stepbench.model.errors import TIMEOUT
 from stepbench.model.result import Outcome
-from stepbench.model.spans import covered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -40,25 +39,17 @@ class _Passage:
         self.name, self.operation = name, operation
         self.blob: bytes | bytearray = blob
         self.blob_bytes = len(blob)
-        self.asked_ns = self.began_ns = self.code_ns = self.wait_ns = self.whole_ns = self.requests = 0
+        self.began_ns = self.code_ns = self.connect_ns = self.wait_ns = self.whole_ns = self.requests = 0
         self.outcome, self.error = Outcome.UNKNOWN, ""
 
     def take(self, transfer: BlobTransfer) -> None:
+        """Note what came of it; until now, `began_ns` was when it was asked for."""
+        self.connect_ns = max(0, transfer.began_ns - self.began_ns)
         self.began_ns, self.wait_ns, self.whole_ns = transfer.began_ns, transfer.wait_ns, transfer.whole_ns
         self.blob_bytes, self.requests = transfer.blob_bytes, transfer.requests
         self.outcome, self.error = transfer.outcome, transfer.error
         if self.outcome is not Outcome.OK:
             self.error = self.error or self.outcome.name.lower()
-
-    @property
-    def on_its_way_ns(self) -> tuple[int, int]:
-        """Return from when to when it was; no time, if it never was."""
-        return self.began_ns, self.began_ns + self.whole_ns
-
-    @property
-    def with_connecting_ns(self) -> tuple[int, int]:
-        """Return from when to when it was on its way, or waited for a connection."""
-        return min(self.asked_ns, self.began_ns), self.began_ns + self.whole_ns
 
     def row(self) -> BlobRow:
         return BlobRow(
@@ -66,6 +57,7 @@ class _Passage:
             operation=self.operation,
             began_ns=self.began_ns,
             code_ns=self.code_ns,
+            connect_ns=self.connect_ns,
             wait_ns=self.wait_ns,
             whole_ns=self.whole_ns,
             blob_bytes=self.blob_bytes,
@@ -86,9 +78,6 @@ class ObjectPassages:
         store: connected.
         clock: by which times are read.
         key_of: from an object's name to its key.
-
-    Attributes:
-        connect_ns: how long gets and puts waited for connections in all, while none of them was on its way.
     """
 
     def __init__(self, store: BlobStore, clock: Clock, key_of: Callable[[str], str]) -> None:
@@ -97,7 +86,6 @@ class ObjectPassages:
         self._key_of = key_of
         self._started: list[_Passage] = []
         self._has_failed = False
-        self.connect_ns = 0
 
     def rows(self) -> tuple[BlobRow, ...]:
         """Return a row for each object that was asked for or sent so far, in that order."""
@@ -149,11 +137,7 @@ class ObjectPassages:
         """Let the objects pass, some at once; after a failure no other begins."""
         waiting = iter(passages)
         workers = [self._pass_some(waiting, one) for _ in range(min(IN_FLIGHT, len(passages)))]
-        try:
-            await asyncio.gather(*workers)
-        finally:
-            on_its_way_ns = covered(passage.on_its_way_ns for passage in passages)
-            self.connect_ns += covered(passage.with_connecting_ns for passage in passages) - on_its_way_ns
+        await asyncio.gather(*workers)
         for passage in passages:
             if passage.error:
                 raise _failure(passage)
@@ -165,7 +149,7 @@ class ObjectPassages:
             if self._has_failed:
                 return
             self._started.append(passage)
-            passage.asked_ns = passage.began_ns = self._clock.now_ns()
+            passage.began_ns = self._clock.now_ns()
             try:
                 await one(passage)
             except asyncio.CancelledError:  # whether it was done, nobody knows

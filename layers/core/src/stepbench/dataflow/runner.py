@@ -118,7 +118,6 @@ class _Attempt:
             began_ns=invocation.began_ns,
             ended_ns=ended_ns,
             open_ns=self._open_ns,
-            connect_ns=self._objects.connect_ns,
             input_ns=self._input_ns,
             input_bytes=self._input_bytes,
             compute_ns=self._compute_ns,

@@ -71,8 +71,8 @@ def _count_arrivals(spec: TrialSpec, services: Services) -> AwaitArrivalsOutput:
         told = arrived
         if ends is not None:
             events = tuple(_expected_events(joined, tag))
-            expected -= sum(event in failed and not arrived for event, arrived in events)
-            told = sum(event in ends and arrived for event, arrived in events)
+            expected -= sum(event in failed and not is_there for event, is_there in events)
+            told = sum(event in ends and is_there for event, is_there in events)
     done = min(arrived, told) >= expected or services.table.flag(tag, layout.CANCELLED) is not None
     time_is_up = services.clock.now_ns() > limit_ns
     return AwaitArrivalsOutput(done=done or time_is_up, expected=expected, arrived=arrived)
@@ -83,10 +83,9 @@ def _expected_events(joined: Joined, tag: str) -> Iterator[tuple[str, bool]]:
     grid, rows = joined.grid, np.flatnonzero(joined.expected)
     slots, sequences = grid.slots_of(0, grid.events)[rows], grid.sequences()[rows]
     names = (column[slots] for column in (grid.phase, grid.writer, grid.slice))
-    arrived = (joined.t4_ns[rows] > 0).tolist()
-    columns = (*names, joined.attempt[rows], sequences, arrived)
-    for phase, writer, slice_, attempt, sequence, there in zip(*columns, strict=True):
-        yield EventId(tag, int(phase), int(writer), int(slice_), int(attempt), int(sequence)).text(), there
+    columns = (*names, joined.attempt[rows], sequences, joined.t4_ns[rows] > 0)
+    for phase, writer, slice_, attempt, sequence, is_there in zip(*columns, strict=True):
+        yield EventId(tag, int(phase), int(writer), int(slice_), int(attempt), int(sequence)).text(), bool(is_there)
 
 
 def _any_in_fallback(tag: str, services: Services) -> bool:

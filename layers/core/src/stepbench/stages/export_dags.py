@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 _END = ("ended_ns", "completed", "error", "cause", "deleted", "left", "delete_ns")
 _TASK = (
-    "stage", "attempt", "began_ns", "ended_ns", "open_ns", "connect_ns", "input_ns", "input_bytes", "compute_ns",
+    "stage", "attempt", "began_ns", "ended_ns", "open_ns", "input_ns", "input_bytes", "compute_ns",
     "cpu_ns", "sandbox", "cold", "init_ns", "memory_bytes", "request_id", "outcome", "error", "result",
 )  # fmt: skip
 _BLOB = (
@@ -35,6 +35,7 @@ _BLOB = (
     "operation",
     "began_ns",
     "code_ns",
+    "connect_ns",
     "wait_ns",
     "whole_ns",
     "blob_bytes",
@@ -88,7 +89,7 @@ def _end_rows(spec: TrialSpec, table: TrialTable) -> Iterator[Row]:
 def _task_rows(spec: TrialSpec, event: str, tasks: ExecutionTasks) -> Iterator[Row]:
     for names, row, level in _attempts(spec, event, tasks):
         parts = task_parts(row)
-        passing = {"get_ns": parts.get, "put_ns": parts.put, "level": level}
+        passing = {"connect_ns": parts.open - row.open_ns, "get_ns": parts.get, "put_ns": parts.put, "level": level}
         yield {**names, **passing, **{name: getattr(row, name) for name in _TASK}}
 
 

@@ -89,12 +89,11 @@ class ObjectCount:
         read: Counter[tuple[str, str]] = Counter()
         for row in tasks.rows:
             for blob in row.blobs:
-                ended_ns = blob.began_ns + blob.whole_ns
                 if blob.outcome != "ok":
-                    self._fail(blob, is_removed=ended_ns > removing_ns)
+                    self._fail(blob, is_removed=blob.ended_ns > removing_ns)
                 elif blob.operation == "put":
                     written[blob.object] += 1
-                    if ended_ns > removed_ns:
+                    if blob.ended_ns > removed_ns:
                         late.add(blob.object)
                 else:
                     read[blob.object, row.name] += 1

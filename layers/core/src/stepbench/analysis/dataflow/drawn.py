@@ -75,19 +75,19 @@ def _spans(execution: Execution, row: TaskRow) -> Iterator[GanttSpan]:
     opened_ns = row.began_ns + row.open_ns
     got_ns = input_ns = opened_ns + row.input_ns
     if gets:
-        got_ns = max(blob.began_ns + blob.whole_ns for blob in gets) + sum(blob.code_ns for blob in gets)
-    from_ns, computed_ns = min((blob.began_ns for blob in gets), default=got_ns), got_ns + row.compute_ns
+        got_ns = max(blob.ended_ns for blob in gets) + sum(blob.code_ns for blob in gets)
+    from_ns = min((blob.began_ns for blob in gets), default=got_ns)
     stretches: list[tuple[GanttKind, int, int, list[BlobRow]]] = [
         ("open", row.began_ns, opened_ns, []),
         ("input", opened_ns, input_ns, []),
-        ("open", from_ns - _connecting_ns(row, input_ns, from_ns), from_ns, []),
+        ("open", from_ns - _waited_ns(gets), from_ns, []),
         ("get", from_ns, got_ns, gets),
-        ("compute", got_ns, computed_ns, []),
+        ("compute", got_ns, got_ns + row.compute_ns, []),
     ]
     if puts:
         from_ns = min(blob.began_ns for blob in puts) - sum(blob.code_ns for blob in puts)
-        stretches.append(("open", from_ns - _connecting_ns(row, computed_ns, from_ns), from_ns, []))
-        stretches.append(("put", from_ns, max(blob.began_ns + blob.whole_ns for blob in puts), puts))
+        stretches.append(("open", from_ns - _waited_ns(puts), from_ns, []))
+        stretches.append(("put", from_ns, max(blob.ended_ns for blob in puts), puts))
     for kind, from_ns, to_ns, blobs in stretches:
         if to_ns > from_ns:
             passed, passing = sum(blob.blob_bytes for blob in blobs if blob.outcome == "ok"), passing_ns(blobs)
@@ -101,10 +101,12 @@ def _spans(execution: Execution, row: TaskRow) -> Iterator[GanttSpan]:
             )
 
 
-def _connecting_ns(row: TaskRow, after_ns: int, before_ns: int) -> int:
-    """Return how much of a gap in a task's time may be connecting; nothing that is too short to be seen."""
-    found = min(row.connect_ns, before_ns - after_ns)
-    return found if found >= _VISIBLE_NS else 0
+def _waited_ns(blobs: list[BlobRow]) -> int:
+    """Return how long some transfers waited for the first one's connection; 0 where that is too short to be seen."""
+    if not blobs:
+        return 0
+    waited_ns = min(blob.began_ns for blob in blobs) - min(blob.asked_ns for blob in blobs)
+    return waited_ns if waited_ns >= _VISIBLE_NS else 0
 
 
 def _since(execution: Execution, at_ns: int) -> float:
@@ -125,7 +127,7 @@ class Bins:
         for row in tasks.rows:
             for blob in row.blobs:
                 if blob.outcome == "ok":
-                    found = self._at(execution, blob.began_ns + blob.whole_ns)
+                    found = self._at(execution, blob.ended_ns)
                     found[f"{blob.operation}s"] += 1
                     found[f"{blob.operation}_bytes"] += blob.blob_bytes
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.model.spans import covered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from stepbench.analysis.dataflow.executions import Execution, ExecutionTasks
     from stepbench.contracts.dataflow import Stage
@@ -39,7 +39,7 @@ class TaskParts(NamedTuple):
 def task_parts(row: TaskRow) -> TaskParts:
     """Return a task's parts."""
     get, put = (passing_ns(blob for blob in row.blobs if blob.operation == way) for way in ("get", "put"))
-    connecting = row.open_ns + row.connect_ns
+    connecting = row.open_ns + connecting_ns(row.blobs)
     known = connecting + row.input_ns + get + row.compute_ns + put
     rest = row.ended_ns - row.began_ns - known
     return TaskParts(connecting, row.input_ns, get, row.compute_ns, put, rest)
@@ -48,8 +48,13 @@ def task_parts(row: TaskRow) -> TaskParts:
 def passing_ns(blobs: Iterable[BlobRow]) -> int:
     """Return how long some transfers took: the times at which any was on its way, and all coding, which is apart."""
     found = tuple(blobs)
-    under_way_ns = covered((blob.began_ns, blob.began_ns + blob.whole_ns) for blob in found)
-    return under_way_ns + sum(blob.code_ns for blob in found)
+    return covered((blob.began_ns, blob.ended_ns) for blob in found) + sum(blob.code_ns for blob in found)
+
+
+def connecting_ns(blobs: Sequence[BlobRow]) -> int:
+    """Return how long some transfers waited for connections while none of them was on its way."""
+    asked_ns = covered((blob.asked_ns, blob.ended_ns) for blob in blobs)
+    return asked_ns - covered((blob.began_ns, blob.ended_ns) for blob in blobs)
 
 
 class LevelTimes(NamedTuple):

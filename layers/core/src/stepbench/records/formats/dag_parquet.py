@@ -83,6 +83,7 @@ OBJECTS = (
     Column("operation", _TEXT, "name", "`put` or `get`."),
     Column("began_ns", "int64", _NS, "The first request was handed to the kernel; since 1970-01-01 UTC."),
     Column("code_ns", "int64", _NS, "Making bytes of the value, before it, or a value of the bytes, after it."),
+    Column("connect_ns", "int64", _NS, "Waiting for a connection, just before `began_ns`."),
     Column("wait_ns", "int64", _NS, "The store's part: an answer is awaited, and no more may be handed over."),
     Column("whole_ns", "int64", _NS, "From the request to the answer or the last byte; less `wait_ns` the network's."),
     Column("blob_bytes", "int64", "bytes", "The object's size."),

@@ -127,7 +127,7 @@ def read_dag_ends(tag: str, table: TrialTable) -> tuple[tuple[DagEnd, ...], tupl
 
 def told_ends(tag: str, table: TrialTable) -> dict[str, bool]:
     """
-    Return by the events of executions that have told their ends whether they completed; for others nobody waits.
+    Return whether executions have completed, by their events: of those that have told their ends.
 
     Raises:
         RecordsUnavailableError: the table does not answer.
