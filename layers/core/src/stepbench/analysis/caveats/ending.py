@@ -46,7 +46,7 @@ def find_missing_writers(evidence: Evidence, findings: Findings) -> Iterator[Cav
     """Report writers that did not run, or did not end in order."""
     missing = _missing_writers(evidence)
     if missing:
-        shown = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
+        shown = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else ".")
         text = f"{counted(len(missing), 'writer')} did not run, or did not end in order: {shown}"
         where = "RunWriter" if evidence.spec.offered.load_from == "lambda" else "the load host"
         remedy = f"See the failed children of OfferLoad's map run, and the log of {where}."
