@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import pytest
-from tests.chromium import chromium
+from tests.chromium import chromium, new_context
 from tests.samples.dataflow_findings import dataflow_run
 from tests.samples.estimates import present
 from tests.samples.experiments import experiment_run
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 DRAWN = "['drawn', 'failed'].includes(document.documentElement.dataset.charts)"
-LIMIT_MS = 120_000
 Scheme = Literal["light", "dark"]
 
 
@@ -60,7 +59,8 @@ class Pages:
             context.close()
 
     def _context(self, width: int, scheme: Scheme, *, finger: bool = False) -> BrowserContext:
-        return self._browser.new_context(
+        return new_context(
+            self._browser,
             offline=True,
             viewport={"width": width, "height": 900},
             color_scheme=scheme,
@@ -78,7 +78,7 @@ def _open(context: BrowserContext, path: Path) -> Opened:
     page.on("pageerror", lambda error: seen.console.append(f"pageerror: {error}"))
     page.on("request", lambda request: seen.requests.append(request.url))
     page.goto(path.as_uri())
-    page.wait_for_function(DRAWN, timeout=LIMIT_MS)
+    page.wait_for_function(DRAWN)
     return seen
 
 
@@ -86,7 +86,7 @@ def unfold(seen: Opened) -> Opened:
     """Open all that is folded, and wait for its figures."""
     seen.page.evaluate("for (const fold of document.querySelectorAll('.fold, .whole')) fold.open = true")
     seen.page.evaluate("new Promise(requestAnimationFrame)")  # `toggle` comes after this turn
-    seen.page.wait_for_function(DRAWN, timeout=LIMIT_MS)
+    seen.page.wait_for_function(DRAWN)
     return seen
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.conftest import DRAWN, LIMIT_MS, unfold
+from tests.browser.conftest import DRAWN, unfold
 from tests.samples.dataflow_findings import dataflow_run
 from tests.samples.experiments import experiment_run
 from tests.samples.operations import operation_results, over_trials
@@ -95,10 +95,10 @@ def test_axe_finds_no_violation(name: str, pages: Pages, tmp_path: Path) -> None
             seen.page.set_viewport_size({"width": width, "height": 900})
             seen.page.emulate_media(color_scheme=scheme)
             seen.page.evaluate("new Promise(requestAnimationFrame)")  # the media's `change` comes before it
-            seen.page.wait_for_function(DRAWN, timeout=LIMIT_MS)
+            seen.page.wait_for_function(DRAWN)
             if seen.page.locator(".chart").count():
                 seen.page.locator(".chart").first.press("Home")
-                seen.page.locator("#vg-tooltip-element.visible").wait_for(timeout=LIMIT_MS)
+                seen.page.locator("#vg-tooltip-element.visible").wait_for()
             left_out = [] if (width, scheme) == SETTINGS[0] else [["svg.marks"]]
             checked = seen.page.evaluate(RUN, left_out)
             assert checked["passes"], "axe saw nothing"

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from tests.chromium import chromium
+from tests.chromium import chromium, new_context
 
 from stepbench.cli.dashboard import _opened
 from stepbench.local.dashboard.proxy import Server
@@ -39,7 +39,7 @@ def test_a_browser_is_led_in_by_a_file_of_the_users_alone(monkeypatch: pytest.Mo
                 file = Path(urlsplit(address).path)
                 assert server.gate.address not in address
                 assert [stat.S_IMODE(each.stat().st_mode) for each in (file, file.parent)] == [0o600, 0o700]
-                page = browser.new_page()
+                page = new_context(browser).new_page()
                 page.goto(address)
                 page.get_by_role("heading", name="Runs").wait_for()
                 assert page.url == f"http://127.0.0.1:{server.server_port}/"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
-from tests.chromium import chromium
+from tests.chromium import chromium, new_context
 from tests.samples.services import MemoryServices
 
 from stepbench.api import app, dashboard
@@ -32,7 +32,7 @@ CONTEXT = SimpleNamespace(function_name="f", memory_limit_in_mb=1, invoked_funct
 TOKEN = "a.good.token"  # noqa: S105 -- of this test
 OPEN = ("/", "/dashboard/assets/dashboard.css", "/dashboard/assets/dashboard.js", "/favicon.ico")
 START = datetime(2026, 1, 1, tzinfo=UTC)
-LIMIT_MS, LIMIT_S = 120_000, 120
+LIMIT_S = 120
 MARKUP = "<main id=main><form action=/dashboard/runs method=post><button>Look</button></form></main>"
 JSON_PATH = "/dashboard/as-json"
 VIOLATIONS = "async () => (await axe.run(document, {resultTypes: ['violations']})).violations.map((each) => each.id)"
@@ -104,8 +104,7 @@ def page(memory: MemoryServices) -> Iterator[Page]:
         thread.start()
         try:
             with chromium() as browser:
-                page = browser.new_page()
-                page.set_default_timeout(LIMIT_MS)
+                page = new_context(browser).new_page()
                 page.goto(f"http://127.0.0.1:{server.server_port}/")
                 yield page
         finally:

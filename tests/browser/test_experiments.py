@@ -8,7 +8,7 @@ import statistics
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from tests.browser.conftest import LIMIT_MS, assert_fits, raw
+from tests.browser.conftest import assert_fits, raw
 from tests.browser.test_report import CONTRAST
 from tests.samples.estimates import present
 from tests.samples.experiments import experiment_run
@@ -74,7 +74,7 @@ def test_what_shows_under_the_pointer_has_the_full_name(pages: Pages, page_file:
     page = pages.look(page_file).page
     page.locator("#ecdf-0 .mark-symbol.role-mark").first.locator("path").nth(5).hover(force=True)
     tooltip = page.locator("#vg-tooltip-element.visible")
-    tooltip.wait_for(timeout=LIMIT_MS)
+    tooltip.wait_for()
     assert "elastic · before" in tooltip.inner_text()
 
 
@@ -139,7 +139,7 @@ def test_a_gap_shows_in_the_close_up_and_its_number_on_hovering(pages: Pages, pa
     strip.scroll_into_view_if_needed()
     strip.locator(".mark-rect.role-mark").last.locator("path").nth(53).hover(force=True)
     tooltip = seen.page.locator("#vg-tooltip-element.visible")
-    tooltip.wait_for(timeout=LIMIT_MS)
+    tooltip.wait_for()
     assert re.search(r"sent\s*40", tooltip.inner_text())
 
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.conftest import LIMIT_MS, raw
+from tests.browser.conftest import raw
 from tests.browser.test_report import CONTRAST
 from tests.samples.estimates import present
 from tests.samples.operations import LADDER, operation_results, over_trials, planned_results
@@ -155,5 +155,5 @@ def test_text_can_be_read_and_nothing_sticks_out_on_a_phone(seen: Opened) -> Non
     """WCAG 2.2, 1.4.3; then 390 px, without another load. Last, since it changes the page's width."""
     assert seen.page.evaluate(CONTRAST) == []
     seen.page.set_viewport_size({"width": 390, "height": 844})
-    seen.page.wait_for_function("document.documentElement.dataset.charts === 'drawn'", timeout=LIMIT_MS)
+    seen.page.wait_for_function("document.documentElement.dataset.charts === 'drawn'")
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390

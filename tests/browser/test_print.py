@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.conftest import LIMIT_MS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +61,7 @@ def test_nothing_is_wider_than_the_paper(name: str, pages: Pages, files: dict[st
 def test_no_heading_is_parted_from_what_it_heads(name: str, paper: str, pages: Pages, files: dict[str, Path]) -> None:
     """That is a heading, a caption, a table's head, a group's row, or the line of an unfolded part."""
     with pages.of_its_own(files[name], 1280) as seen:
-        seen.page.wait_for_function("document.documentElement.dataset.charts === 'drawn'", timeout=LIMIT_MS)
+        seen.page.wait_for_function("document.documentElement.dataset.charts === 'drawn'")
         seen.page.evaluate("dispatchEvent(new Event('beforeprint'))")
         seen.page.emulate_media(media="print")
         heads = dict(seen.page.evaluate(LINK_HEADS_AND_BODIES))

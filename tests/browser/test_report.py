@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from tests.browser.conftest import LIMIT_MS, assert_fits, raw, unfold
+from tests.browser.conftest import assert_fits, raw, unfold
 from tests.samples.estimates import numbers, present
 from tests.samples.results import sample_results, sample_summary
 
@@ -65,7 +65,7 @@ def point_at_bar(page: Page) -> Locator:
     """Return the tooltip of one of the bars of the first trial's latencies."""
     page.locator("#latency-trial-0 .mark-rule.role-mark").first.locator("path, line").nth(3).hover(force=True)
     tooltip = page.locator("#vg-tooltip-element.visible")
-    tooltip.wait_for(timeout=LIMIT_MS)
+    tooltip.wait_for()
     return tooltip
 
 
@@ -96,12 +96,12 @@ def test_the_wheel_zooms_with_a_modifier_and_scrolls_without(pages: Pages, repor
         page.locator("#ecdf-0").scroll_into_view_if_needed()
         before, top = page.evaluate(AXIS), page.evaluate("scrollY")
         turn_wheel_over_figure(page)
-        page.wait_for_function("top => scrollY > top", arg=top, timeout=LIMIT_MS)
+        page.wait_for_function("top => scrollY > top", arg=top)
         assert page.evaluate(AXIS) == before
         page.keyboard.down("Control")
         turn_wheel_over_figure(page)
         page.keyboard.up("Control")
-        page.wait_for_function(f"before => {AXIS} !== before", arg=before, timeout=LIMIT_MS)
+        page.wait_for_function(f"before => {AXIS} !== before", arg=before)
 
 
 @pytest.mark.parametrize("width", [390, 1600])
@@ -117,7 +117,7 @@ def test_a_figure_can_be_saved(label: str, start: bytes, pages: Pages, report: P
         menu = seen.page.locator("#ecdf-0 details")
         menu.locator("summary").focus()
         seen.page.keyboard.press("Enter")
-        with seen.page.expect_download(timeout=LIMIT_MS) as saving:
+        with seen.page.expect_download() as saving:
             menu.get_by_text(label).click()
         assert saving.value.suggested_filename.startswith("run-1-ecdf-0.")
         saved = Path(saving.value.path()).read_bytes()
@@ -135,8 +135,8 @@ def test_what_few_readers_need_is_folded_and_its_figures_fit_when_it_opens(pages
         assert not fold.locator("svg.marks").first.is_visible()
         assert fold.locator("svg.marks").count() == 2
         fold.locator("summary").first.click()
-        seen.page.wait_for_function("document.documentElement.dataset.charts === 'drawn'", timeout=LIMIT_MS)
-        fold.locator("svg.marks").first.wait_for(timeout=LIMIT_MS)
+        seen.page.wait_for_function("document.documentElement.dataset.charts === 'drawn'")
+        fold.locator("svg.marks").first.wait_for()
         assert_fits(seen.page, 390)
 
 
@@ -154,12 +154,12 @@ def test_a_theme_that_changes_while_printing_is_drawn_after_it(pages: Pages, rep
     with pages.of_its_own(report) as seen:
         seen.page.evaluate("dispatchEvent(new Event('beforeprint'))")
         seen.page.emulate_media(color_scheme="dark")
-        seen.page.wait_for_function("matchMedia('(prefers-color-scheme: dark)').matches", timeout=LIMIT_MS)
+        seen.page.wait_for_function("matchMedia('(prefers-color-scheme: dark)').matches")
         seen.page.evaluate("new Promise(requestAnimationFrame)")
         assert seen.page.evaluate("document.documentElement.dataset.charts") == "drawn"
         assert seen.page.evaluate("document.documentElement.dataset.theme") == "light"
         seen.page.evaluate("dispatchEvent(new Event('afterprint'))")
-        seen.page.wait_for_function("document.documentElement.dataset.theme === 'dark'", timeout=LIMIT_MS)
+        seen.page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
 
 
 SPY = """
@@ -182,11 +182,11 @@ def test_a_drawing_is_given_up_though_the_next_one_fails(pages: Pages, report: P
     with pages.of_its_own(report) as seen:
         seen.page.evaluate(SPY)
         seen.page.emulate_media(color_scheme="dark")
-        seen.page.wait_for_function("document.documentElement.dataset.theme === 'dark'", timeout=LIMIT_MS)
+        seen.page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
         assert seen.page.evaluate("finalized") == 0
         seen.page.evaluate("() => { globalThis.vegaEmbed = () => { throw new Error('no figure'); }; }")
         seen.page.emulate_media(color_scheme="light")
-        seen.page.wait_for_function("document.documentElement.dataset.charts === 'failed'", timeout=LIMIT_MS)
+        seen.page.wait_for_function("document.documentElement.dataset.charts === 'failed'")
         assert seen.page.evaluate("finalized") == FIGURES
 
 
@@ -246,7 +246,7 @@ def test_the_keyboard_reaches_the_answer_first(pages: Pages, report: Path) -> No
         seen.page.keyboard.press("Tab")
         assert seen.page.evaluate("document.activeElement.textContent") == "Skip to the answer"
         seen.page.keyboard.press("Enter")
-        seen.page.wait_for_url("**#answer", timeout=LIMIT_MS)
+        seen.page.wait_for_url("**#answer")
 
 
 def test_thresholds_that_are_kept_unfold_and_fit_a_phone(pages: Pages, report: Path) -> None:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.conftest import LIMIT_MS, unfold
+from tests.browser.conftest import unfold
 from tests.samples.estimates import present
 from tests.samples.experiments import experiment_run
 from tests.samples.operations import operation_results, over_trials
@@ -120,7 +120,7 @@ def test_the_mouse_gets_the_nearest_point_wherever_it_is(pages: Pages, report: P
         box = present(place.locator("svg.marks").bounding_box())
         at = (box["x"] + 0.3 * box["width"], box["y"] + 0.5 * box["height"])
         seen.page.mouse.move(*at)
-        tooltip(seen.page).wait_for(timeout=LIMIT_MS)
+        tooltip(seen.page).wait_for()
         shown, least = seen.page.evaluate(NEAREST, at)
         assert shown == pytest.approx(least)
         assert shown > 20
@@ -163,7 +163,7 @@ def test_a_finger_that_drags_scrolls_the_page(pages: Pages, report: Path) -> Non
         for kind, moved in (("touchStart", 0), *(("touchMove", 20 * step) for step in range(1, 11))):
             finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y - moved}]})
         finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-        page.wait_for_function("before => scrollY > before + 100", arg=before, timeout=LIMIT_MS)
+        page.wait_for_function("before => scrollY > before + 100", arg=before)
         assert tooltip(page).count() == 0
 
 
@@ -183,7 +183,7 @@ def test_a_figure_that_cannot_be_drawn_when_it_is_unfolded_says_so(pages: Pages,
         draws = "const draw = vegaEmbed; let times = 0; window.vegaEmbed = (...all) => {"
         seen.page.evaluate(draws + " if (!times++) throw new Error('no room'); return draw(...all); }; 0")
         unfold(seen)
-        seen.page.wait_for_function("document.documentElement.dataset.charts === 'failed'", timeout=LIMIT_MS)
+        seen.page.wait_for_function("document.documentElement.dataset.charts === 'failed'")
         failed = seen.page.locator(".chart.failed")
         assert failed.inner_text() == "This figure could not be drawn: no room"
         assert seen.page.locator(".chart svg.marks:visible").count() == seen.page.locator(".chart").count() - 1

@@ -33,6 +33,8 @@ UP_LIMIT_S, RUN_LIMIT_S, MOMENT_LIMIT_S = 420, 400, 200
 """Beside two other environments on a busy machine; no test is decided by them but one that waits in vain."""
 REST_S = 120
 POLL_S = 0.2
+TO_BE_STOPPED = 2_400
+"""Measured events of a run that is stopped: two minutes, so that it goes on when a slow machine comes to that."""
 TASKS = 2
 """So many tasks there is room for."""
 GONE = "its server has ended"

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from tests.end_to_end.deployment import MEASURED_ATTEMPT, Deployment, finish, plan, run_tag_of, wait_for
+from tests.end_to_end.deployment import MEASURED_ATTEMPT, TO_BE_STOPPED, Deployment, finish, plan, run_tag_of, wait_for
 
 from stepbench.records.storage import layout
 
@@ -42,8 +42,7 @@ def assert_stops_cleanly(deployment: Deployment, moment: str, store: str) -> Non
     """Press Ctrl-C at a moment of a run: it ends in order, accounts for what it has done, and leaves nothing."""
     name = f"ctrl-c-{moment}-{store}"
     before = deployment.inventory()
-    measured = 600  # half a minute: when it is stopped, much has not been sent
-    with deployment.running(plan(name, store, warm_up=60, measured=measured)) as process:
+    with deployment.running(plan(name, store, warm_up=60, measured=TO_BE_STOPPED)) as process:
         assert wait_for(lambda: MOMENTS[moment](deployment, name))
         process.send_signal(signal.SIGINT)
         finished = finish(process)
@@ -53,8 +52,12 @@ def assert_stops_cleanly(deployment: Deployment, moment: str, store: str) -> Non
     if moment == "measured":
         accounting = finished.trial["accounting"]
         assert finished.trial["incomplete"]
-        assert accounting["offered"] == measured == accounting["sent"] + accounting["unsent"] + accounting["unrecorded"]
-        assert 0 < accounting["ok"] < measured
+        assert (
+            accounting["offered"]
+            == TO_BE_STOPPED
+            == accounting["sent"] + accounting["unsent"] + accounting["unrecorded"]
+        )
+        assert 0 < accounting["ok"] < TO_BE_STOPPED
         assert (accounting["lost"], accounting["ok"]) == (0, accounting["ok_arrived"] + accounting["cut_off"])
         kinds = {"incomplete", "unsent", "missing_writer", "short_sample", "lost_events"}
         remedies = {caveat["remedy"] for caveat in finished.trial["caveats"] if caveat["kind"] in kinds}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.end_to_end import deployment as deployed
 from tests.end_to_end.api_client import EVERY_S, ApiClient
-from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, plan
+from tests.end_to_end.deployment import RUN_LIMIT_S, TO_BE_STOPPED, Deployment, plan
 
 from stepbench.contracts.result import RunSummary
 
@@ -96,7 +96,7 @@ def test_three_runs_take_turns_one_is_cancelled_and_two_are_compared(
 def test_a_running_run_is_stopped_by_its_team(deployment: Deployment, api: ApiClient) -> None:
     """Writers end, the target is torn down, the report says what was measured, and the queue is free."""
     before = deployment.inventory()
-    run_id = submit(api, plan("api-stopped", "s3", warm_up=10, measured=600))
+    run_id = submit(api, plan("api-stopped", "s3", warm_up=10, measured=TO_BE_STOPPED))
     assert wait_for(
         lambda: (api.call("GET", f"/runs/{run_id}").body["progress"] or {}).get("sent", 0) > 20, RUN_LIMIT_S
     )

@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 from tests.end_to_end.deployment import (
     MEASURED_ATTEMPT,
+    TO_BE_STOPPED,
     Deployment,
     finish,
     plan,
@@ -182,7 +183,7 @@ def test_an_execution_aborted_from_the_console_is_swept(deployment: Deployment) 
     """An abort runs no Catch and stops no Lambda: the rule's sweeper has to find and end everything."""
     name = "aborted"
     before = deployment.inventory()
-    with deployment.running(plan(name, "postgresql", measured=400)) as process:
+    with deployment.running(plan(name, "postgresql", measured=TO_BE_STOPPED)) as process:
         assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name))
         deployment.abort()
         assert wait_for(lambda: deployment.inventory() == before), deployment.inventory()

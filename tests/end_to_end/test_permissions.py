@@ -18,6 +18,7 @@ from tests.end_to_end.api_client import EVERY_S, ApiClient
 from tests.end_to_end.deployment import (
     MEASURED_ATTEMPT,
     ROOT,
+    TO_BE_STOPPED,
     Deployment,
     finish,
     plan,
@@ -76,7 +77,8 @@ def _use_api(deployment: Deployment) -> None:
     """Ask for everything that the API answers, of a run that is stopped and of one in the queue behind it."""
     api = ApiClient(deployment)
     running, waiting = (
-        api.call("POST", "/runs", {"plan": plan(f"api-{name}", "s3", measured=400)}).body["run_id"] for name in "ab"
+        api.call("POST", "/runs", {"plan": plan(f"api-{name}", "s3", measured=TO_BE_STOPPED)}).body["run_id"]
+        for name in "ab"
     )
     assert wait_for(
         lambda: (api.call("GET", f"/runs/{running}").body["progress"] or {}).get("sent", 0) > 0, every_s=EVERY_S
@@ -114,7 +116,7 @@ def calls(deployment: Deployment) -> list[Json]:
     assert set(failures.values()) == {None}, finished.stderr
     name = "permissions-aborted"
     before = deployment.inventory()
-    aborted = plan(name, "dynamodb", measured=400)
+    aborted = plan(name, "dynamodb", measured=TO_BE_STOPPED)
     aborted["trials"][0]["load_from"] = "host"  # whose writers then fail, and say so
     with deployment.running(aborted) as process:
         assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name))
