@@ -9,7 +9,7 @@ import pytest
 from tests.browser.conftest import DRAWN, unfold
 from tests.samples.dataflow_findings import dataflow_run
 from tests.samples.experiments import experiment_run
-from tests.samples.operations import operation_results, over_trials
+from tests.samples.operations import few_operation_results, over_trials
 from tests.samples.results import (
     checked_pair,
     checked_summary,
@@ -44,9 +44,8 @@ def _triggers() -> str:
 
 
 def _operations() -> str:
-    return render_page(
-        over_trials(sample_summary(operation_results(), "quick-products")), operation_results(), sample_manifest()
-    )
+    results = few_operation_results()
+    return render_page(over_trials(sample_summary(results, "quick-products")), results, sample_manifest())
 
 
 def _clock_check() -> str:

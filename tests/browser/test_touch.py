@@ -9,7 +9,7 @@ import pytest
 from tests.browser.conftest import unfold
 from tests.samples.estimates import present
 from tests.samples.experiments import experiment_run
-from tests.samples.operations import operation_results, over_trials
+from tests.samples.operations import few_operation_results, over_trials
 from tests.samples.results import checked_pair, checked_summary, sample_manifest, sample_summary
 
 from stepbench.report.page import render_page
@@ -44,10 +44,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Write pages which have every kind of figure between them."""
     folder = tmp_path_factory.mktemp("touch")
     specs, checked = checked_pair(shift_ms=1)
-    operations = over_trials(sample_summary(operation_results(), "quick-products"))
+    results = few_operation_results()
+    operations = over_trials(sample_summary(results, "quick-products"))
     texts = {
         "experiments": render_page(*experiment_run(), sample_manifest()),
-        "operations": render_page(operations, operation_results(), sample_manifest()),
+        "operations": render_page(operations, results, sample_manifest()),
         "clocks": render_page(checked_summary(specs, checked), checked, sample_manifest()),
     }
     for name, text in texts.items():

@@ -8,6 +8,7 @@ policies, too. This module adds runs that between them take every path of every 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from functools import partial
 from pathlib import Path
@@ -138,14 +139,21 @@ def roles(deployment: Deployment) -> Roles:
     return Roles(deployment.state.stack, {each["LogicalResourceId"]: each["PhysicalResourceId"] for each in listed})
 
 
+_WITH_DIGITS = re.compile(r"\b\w*\d\w*\b(?!:)")
+
+
 @pytest.fixture(scope="module")
 def asked(roles: Roles, calls: list[Json]) -> Json:
-    """Return policies, and all unlike calls: recorded ones, AWS's pages', and each of them once in another's name."""
+    """
+    Return policies, and all unlike calls: recorded ones, AWS's pages', and each of them once in another's name.
+
+    Calls are alike that differ in words with digits only, such as a run's time or a trial's tag.
+    """
     recorded = [{**call, "role": roles.owner(call["session"])} for call in calls if roles.knows(call["session"])]
     known = [{**call._asdict(), "context": dict(call.context)} for call in service_calls(roles)]
     parts = ("role", "action", "resource", "context")
     every = [{part: call[part] for part in parts} for call in (*recorded, *known)]
-    unlike = list({json.dumps(call, sort_keys=True): call for call in every}.values())
+    unlike = list({_WITH_DIGITS.sub("#", json.dumps(call, sort_keys=True)): call for call in every}.values())
     names = sorted(roles.attached())
     others = [{**call, "role": names[place % len(names)]} for place, call in enumerate(unlike)]
     return {"policies": roles.policies(), "attached": roles.attached(), "calls": unlike, "others": others}

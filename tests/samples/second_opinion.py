@@ -20,6 +20,8 @@ from tests.samples.templates import Json, listed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+ACTION, RESOURCE = z3.String("asked action"), z3.String("asked resource")
+
 
 class SecondOpinion:
     """It judges calls by the policies of roles, given as `Roles` returns them."""
@@ -34,17 +36,24 @@ class SecondOpinion:
         unknown = [each for each in conditions if encode_condition(each, Context()) is None]
         assert unknown == [], "the solver does not know what these conditions ask for"
         self._keys = {each.key.lower() for each in conditions}
+        self._terms: dict[str, tuple[Context, z3.BoolRef]] = {}
 
     def allows(self, call: Json) -> bool:
         """Tell whether a role's policies allow a call."""
-        context = Context()
-        action, resource = z3.StringVal(call["action"].lower()), z3.StringVal(call["resource"])
-        term = allowed(self._roles[call["role"]], action, resource, context)
+        context, term = self._term(call["role"])
         given = {key.lower(): value for key, value in call["context"].items()}
+        asked = [(ACTION, z3.StringVal(call["action"].lower())), (RESOURCE, z3.StringVal(call["resource"]))]
         pinned = [(context.string(key), z3.StringVal(given.get(key, ""))) for key in self._keys]
-        decided = z3.simplify(z3.substitute(term, *pinned))
+        decided = z3.simplify(z3.substitute(term, *asked, *pinned))
         assert z3.is_true(decided) or z3.is_false(decided), f"{call} is left open: {decided}"
         return bool(z3.is_true(decided))
+
+    def _term(self, role: str) -> tuple[Context, z3.BoolRef]:
+        """Return what a role's policies say of any call, with the keys that they look at; made once, it takes long."""
+        if role not in self._terms:
+            context = Context()
+            self._terms[role] = context, allowed(self._roles[role], ACTION, RESOURCE, context)
+        return self._terms[role]
 
 
 def _statement(given: Json) -> Statement:
