@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -120,6 +121,23 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, run in runs.items():
         (folder / f"{name}.html").write_text(render_page(*run, sample_manifest(), {"name": name}), "utf-8")
     return {name: folder / f"{name}.html" for name in runs}
+
+
+_FIGURE = re.compile(r'<div class="chart" id="([^"]+)".*?</p></div>', re.DOTALL)
+
+
+def with_one_figure_of_each_kind(page: str) -> str:
+    """Return a page with the first figure of each kind only, where all are alike: a browser draws for long."""
+    kinds: set[str] = set()
+
+    def keep_first(figure: re.Match[str]) -> str:
+        name = figure[1]
+        kind = name if name.startswith("matrix") else re.sub(r"-(trial-)?\d.*", "", name)  # matrices are two kinds
+        found = "" if kind in kinds else figure[0]
+        kinds.add(kind)
+        return found
+
+    return _FIGURE.sub(keep_first, page)
 
 
 def assert_fits(page: Page, width: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.conftest import DRAWN, unfold
+from tests.browser.conftest import DRAWN, unfold, with_one_figure_of_each_kind
 from tests.samples.dataflow_findings import dataflow_run
 from tests.samples.experiments import experiment_run
 from tests.samples.operations import few_operation_results, over_trials
@@ -84,7 +84,7 @@ def test_axe_finds_no_violation(name: str, pages: Pages, tmp_path: Path) -> None
     if not AXE.is_file():
         pytest.fail("axe-core is missing: `make setup-test` installs it")
     path = tmp_path / "report.html"
-    path.write_text(PAGES[name](), "utf-8")
+    path.write_text(with_one_figure_of_each_kind(PAGES[name]()), "utf-8")
     found: list[tuple[int, Scheme, str, str]] = []
     with pages.of_its_own(path) as seen:
         seen.page.evaluate(UNFOLD)

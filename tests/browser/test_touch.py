@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.browser.conftest import unfold
+from tests.browser.conftest import unfold, with_one_figure_of_each_kind
 from tests.samples.estimates import present
 from tests.samples.experiments import experiment_run
 from tests.samples.operations import few_operation_results, over_trials
@@ -15,7 +15,6 @@ from tests.samples.results import checked_pair, checked_summary, sample_manifest
 from stepbench.report.page import render_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Locator, Page
@@ -52,16 +51,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "clocks": render_page(checked_summary(specs, checked), checked, sample_manifest()),
     }
     for name, text in texts.items():
-        (folder / name).with_suffix(".html").write_text(text, "utf-8")
+        (folder / name).with_suffix(".html").write_text(with_one_figure_of_each_kind(text), "utf-8")
     return {name: (folder / name).with_suffix(".html") for name in texts}
 
 
-def kinds(page: Page) -> Iterator[Locator]:
-    """Yield the first figure of each kind; matrices are two kinds."""
-    ids = [str(place.get_attribute("id")) for place in page.locator(".chart").all() if place.is_visible()]
-    first = {each if each.startswith("matrix") else re.sub(r"-(trial-)?\d.*", "", each): each for each in reversed(ids)}
-    for each in first.values():
-        yield page.locator(f"#{each}")
+def kinds(page: Page) -> list[Locator]:
+    """Return the page's figures, of which it has one of each kind."""
+    return page.locator(".chart").all()
 
 
 def tooltip(page: Page) -> Locator:
@@ -78,7 +74,7 @@ def words(text: str) -> str:
 def test_keys_walk_through_the_points_of_every_kind_of_figure(name: str, pages: Pages, files: dict[str, Path]) -> None:
     """What is shown is also said; Escape clears both."""
     with pages.of_its_own(files[name], 1280) as seen:
-        page = unfold(seen).page if name == "experiments" else seen.page
+        page = unfold(seen).page
         said = page.locator("#spoken")
         for place in kinds(page):
             heard = []
@@ -141,7 +137,7 @@ def middle(place: Locator) -> tuple[float, float]:
 def test_a_tap_shows_the_numbers_until_a_tap_elsewhere(name: str, pages: Pages, files: dict[str, Path]) -> None:
     """On a phone, the tooltip lies within the screen."""
     with pages.of_its_own(files[name], 390, finger=True) as seen:
-        page = unfold(seen).page if name == "experiments" else seen.page
+        page = unfold(seen).page
         for place in kinds(page):
             page.touchscreen.tap(*middle(place))
             assert (tooltip(page).count(), place.evaluate(SHOWN)) == (1, 1), place

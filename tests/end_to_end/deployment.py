@@ -32,7 +32,7 @@ STEPBENCH = Path(sys.executable).with_name("stepbench")
 UP_LIMIT_S, RUN_LIMIT_S, MOMENT_LIMIT_S = 420, 400, 200
 """Beside two other environments on a busy machine; no test is decided by them but one that waits in vain."""
 REST_S = 120
-POLL_S = 0.2
+POLL_S, INVENTORY_S = 0.5, 2.0
 TO_BE_STOPPED = 2_400
 """Measured events of a run that is stopped: two minutes, so that it goes on when a slow machine comes to that."""
 TASKS = 2
@@ -168,7 +168,7 @@ class Deployment:
 
     def settled_inventory(self, expected: dict[str, Any]) -> dict[str, Any]:
         """Return the inventory, once it is as expected, or as it is when the time is up."""
-        wait_for(lambda: self.inventory() == expected, REST_S)
+        wait_for(lambda: self.inventory() == expected, REST_S, INVENTORY_S)
         return self.inventory()
 
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from psycopg import sql
 from tests.end_to_end.deployment import (
+    INVENTORY_S,
     MEASURED_ATTEMPT,
     TO_BE_STOPPED,
     Deployment,
@@ -102,7 +103,7 @@ def test_what_happened_while_both_watchers_were_dead_is_in_no_latency(deployment
     name = "unwatched"
     before = deployment.inventory()
     patient = plan(name, "etcd", measured=320)
-    patient["trials"][0]["drain_limit_s"] = 60
+    patient["trials"][0]["drain_limit_s"] = 40
     with deployment.running(patient) as process:
         assert wait_for(lambda: sends(deployment, name, MEASURED_ATTEMPT, more_than=40))
         watchers = sandboxes(deployment, "WatchChanges")
@@ -186,7 +187,7 @@ def test_an_execution_aborted_from_the_console_is_swept(deployment: Deployment) 
     with deployment.running(plan(name, "postgresql", measured=TO_BE_STOPPED)) as process:
         assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name))
         deployment.abort()
-        assert wait_for(lambda: deployment.inventory() == before), deployment.inventory()
+        assert wait_for(lambda: deployment.inventory() == before, every_s=INVENTORY_S), deployment.inventory()
         finished = finish(process)
     assert finished.code == 1
     tag = run_tag_of(deployment, name)

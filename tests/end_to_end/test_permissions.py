@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from tests.end_to_end.api_client import EVERY_S, ApiClient
 from tests.end_to_end.deployment import (
+    INVENTORY_S,
     MEASURED_ATTEMPT,
     ROOT,
     TO_BE_STOPPED,
@@ -58,9 +59,8 @@ def _trials() -> list[Json]:
     return [
         {"name": "s3", "target": {"store": "s3"}, "record": {"operation": "delete"}, "phases": [steady]},
         {"name": "scaled", "target": capacity, "record": updates, "phases": [steady, scaled], "log_t4": "all"},
-        {"name": "deleted", "target": {"store": "dynamodb"}, "record": {"operation": "delete"}, "phases": [steady]},
         {"name": "one-sandbox", "target": {"store": "dynamodb", "same_sandbox": True, "batch_size": 1},
-         "phases": [_load(16, 8, name="steady")]},
+         "record": {"operation": "delete"}, "phases": [_load(16, 8, name="steady")]},
         {"name": "until", "target": {"store": "etcd"},
          "phases": [{"name": "steady", "load": [{"rate_per_s": 50, "duration_s": 5}], "until": until}]},
         {"name": "busy", "target": capacity, "phases": [at_found], "find_rate": found},
@@ -122,7 +122,7 @@ def calls(deployment: Deployment) -> list[Json]:
     with deployment.running(aborted) as process:
         assert wait_for(lambda: MEASURED_ATTEMPT in started_attempts(deployment, name))
         deployment.abort()
-        assert wait_for(lambda: deployment.inventory() == before), deployment.inventory()
+        assert wait_for(lambda: deployment.inventory() == before, every_s=INVENTORY_S), deployment.inventory()
         finish(process)
     _use_api(deployment)
     _refuse_and_sweep(deployment)

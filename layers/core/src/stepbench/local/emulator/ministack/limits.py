@@ -7,6 +7,7 @@ A function that breaks one breaks here with AWS's own error. The file system is 
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -22,7 +23,7 @@ TOO_LARGE = "States.DataLimitExceeded"
 UNCATCHABLE = frozenset({TOO_LARGE, "States.Runtime"})
 """Only a Retry or Catch that names them matches these: `States.ALL` and `States.TaskFailed` do not."""
 THROTTLED = "Lambda.TooManyRequestsException"
-MEMORY_EVERY_S = 0.1
+MEMORY_EVERY_S, IDLE_TURNS = 0.1, 10
 
 
 def refuse_large_requests(service: Any) -> None:  # noqa: ANN401 -- the module `lambda_svc`
@@ -117,16 +118,18 @@ def watch_memory(runtime: Any) -> None:  # noqa: ANN401 -- the module `lambda_ru
     """
     End sandboxes that hold more memory than their function has.
 
-    Looked at ten times a second from outside: what is allocated and freed in between passes. (An address space limit
-    would count what numerical libraries reserve and never touch; a control group needs root.)
+    Looked at ten times a second from outside, and once where a sandbox has no work: what is allocated and freed in
+    between passes. (An address space limit would count what numerical libraries reserve and never touch; a control
+    group needs root.)
     """
 
     def watch() -> None:
-        while True:
+        for turn in itertools.count():
             time.sleep(MEMORY_EVERY_S)
             with runtime._lock:  # noqa: SLF001
                 pools = [worker for pool in runtime._workers.values() for worker in pool]  # noqa: SLF001
             for worker in pools:
-                getattr(worker, "enforce_memory", bool)()
+                if worker.in_use or turn % IDLE_TURNS == 0:
+                    getattr(worker, "enforce_memory", bool)()
 
     threading.Thread(target=watch, daemon=True, name="memory-limit").start()

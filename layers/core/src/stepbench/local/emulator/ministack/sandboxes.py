@@ -198,7 +198,7 @@ def sandbox_class(provided_worker: Any, init_failed: Any, logs: Any) -> Any:  # 
 
         def _build_handler_class(self, generation: int, pending: Any) -> Any:  # noqa: ANN401 -- a class
             """Send headers and body in one segment at once; otherwise Nagle and delayed ACK cost 40 ms a call."""
-            return handler_class(super()._build_handler_class(generation, pending))
+            return handler_class(super()._build_handler_class(generation, Patient(pending)))
 
         def _await_init(self, init_timeout: float | None = None) -> None:
             """Name an error at import as AWS does (`Runtime.ImportModuleError`), not `Runtime.Unknown`."""
@@ -223,6 +223,21 @@ def sandbox_class(provided_worker: Any, init_failed: Any, logs: Any) -> Any:  # 
             return answer
 
     return Sandbox
+
+
+class Patient:
+    """
+    The queue on which a sandbox without work waits for some, which looks less often whether its sandbox has ended.
+
+    A dozen that look ten times a second take a hundredth of a core from whoever measures beside them.
+    """
+
+    def __init__(self, pending: queue.Queue[Any]) -> None:
+        self._pending = pending
+
+    def get(self, timeout: float) -> Any:  # noqa: ANN401 -- MiniStack's
+        """Wait ten times as long."""
+        return self._pending.get(timeout=10 * timeout)
 
 
 def bounded_class(provided_worker: Any) -> Any:  # noqa: ANN401 -- classes of MiniStack's
