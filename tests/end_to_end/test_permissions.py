@@ -59,8 +59,9 @@ def _trials() -> list[Json]:
     return [
         {"name": "s3", "target": {"store": "s3"}, "record": {"operation": "delete"}, "phases": [steady]},
         {"name": "scaled", "target": capacity, "record": updates, "phases": [steady, scaled], "log_t4": "all"},
+        {"name": "deleted", "target": {"store": "dynamodb"}, "record": {"operation": "delete"}, "phases": [steady]},
         {"name": "one-sandbox", "target": {"store": "dynamodb", "same_sandbox": True, "batch_size": 1},
-         "record": {"operation": "delete"}, "phases": [_load(16, 8, name="steady")]},
+         "phases": [_load(16, 8, name="steady")]},
         {"name": "until", "target": {"store": "etcd"},
          "phases": [{"name": "steady", "load": [{"rate_per_s": 50, "duration_s": 5}], "until": until}]},
         {"name": "busy", "target": capacity, "phases": [at_found], "find_rate": found},

@@ -148,7 +148,7 @@ def test_an_attempt_that_is_overtaken_and_the_one_that_follows_add_up(valkey: Lo
 
 def test_operations_at_a_rate_are_sent_when_they_are_due(valkey: LocalStore) -> None:
     """Open loop has the same store, records and accounting."""
-    trial = Trial(valkey, lead_s=5, load=[{"rate_per_s": 200, "duration_s": 1}])
+    trial = Trial(valkey, lead_s=10, load=[{"rate_per_s": 200, "duration_s": 1}])
     assert trial.write(1).ok == 100
     joined = trial.joined()
     assert (account_for(joined).ok, account_for(joined).unsent) == (100, 100)

@@ -69,7 +69,7 @@ def when_it_sends(services: Services, strike: Callable[[], object]) -> Iterator[
 
 def test_a_slice_on_real_time_is_recorded_whole(services: Services) -> None:
     """System timer, uvloop, threads on the side, table and bucket: all of it together."""
-    assert offer(services, ahead_s=4).ok == 200
+    assert offer(services, bench=replace(BENCH, grace_s=30), ahead_s=10).ok == 200
     rows = stored(services)
     assert rows.sequence.tolist() == list(range(200))
     assert (rows.t1_ns >= rows.t0_ns).all()

@@ -30,14 +30,16 @@ from stepbench.records.join.reader import read_records
 from stepbench.records.storage import layout
 from stepbench.records.storage.watch_log import read_watches
 from stepbench.stages.check_precision import check_precision
-from stepbench.stages.run_writer import run_writer
+from stepbench.stages.run_writer import Bench, run_writer
 from stepbench.stages.services import Services, connect
 from stepbench.stages.watch_changes import WatchPace, watch_changes
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 ROOT = Path(__file__).parents[3]
-START_AHEAD_NS = 4_000_000_000
+START_AHEAD_NS = 10_000_000_000
 """Time for a writer to get ready."""
+PATIENT = Bench(grace_s=30)
+"""A machine that stands still for seconds sends late, and everything all the same."""
 
 
 def prepared(services: Services, etcd_server: LocalStore, spec: TrialSpec) -> Services:
@@ -72,7 +74,8 @@ SPEC = trial_spec(EtcdTarget(store="etcd"), LoadStep(rate_per_s=100, count=200))
 def test_every_write_to_a_real_etcd_arrives_after_it_was_sent(services: Services, etcd_server: LocalStore) -> None:
     """Writer and watcher as the state machine runs them, on their real loops, with the real driver between them."""
     with watched_etcd(services, etcd_server, SPEC) as reached:
-        output = run_writer(RunWriterInput(item=writer_item(time.time_ns() + START_AHEAD_NS), attempt=0), reached)
+        task = RunWriterInput(item=writer_item(time.time_ns() + START_AHEAD_NS), attempt=0)
+        output = run_writer(task, reached, bench=PATIENT)
     assert output.ok == 200
     files = reached.table.files(REF.tag)
     sent = concatenate([decode(file.key, reached.runs.get_bytes(file.key)).rows for file in files])
@@ -107,7 +110,8 @@ def offer_phase(services: Services, phase: int, count: int) -> None:
     """Plan a phase and offer it, to its end."""
     start_ns = time.time_ns() + START_AHEAD_NS
     services.runs.put_model(layout.phase_key(REF, phase, "plan.json"), PhaseSchedule(start_at_ns=start_ns))
-    assert run_writer(RunWriterInput(item=writer_item(start_ns, phase=phase), attempt=0), services).ok == count
+    task = RunWriterInput(item=writer_item(start_ns, phase=phase), attempt=0)
+    assert run_writer(task, services, bench=PATIENT).ok == count
 
 
 SEEN, UNSEEN = (Phase(name=name, load=(LoadStep(rate_per_s=100, count=50),)) for name in ("seen", "unseen"))
