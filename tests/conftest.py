@@ -41,6 +41,7 @@ hypothesis.settings.register_profile("suite", deadline=None)
 hypothesis.settings.load_profile("suite")
 
 # A Cassandra that starts compiles for longer than it then works; of two compilers the quick one takes a third less.
+# Each JVM says on stderr that it has picked this up.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # Each session of boto3 would read its services' descriptions anew: half a second of a core for a test that opens one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -123,21 +124,19 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / f"{name}.html" for name in runs}
 
 
-_FIGURE = re.compile(r'<div class="chart" id="([^"]+)".*?</p></div>', re.DOTALL)
+_FIGURE = re.compile(r'<div class="chart" id="([^"]+)"[^>]*><p[^>]*>[^<]*</p></div>')
+_DATA = re.compile(r'<script[^>]*id="page-data"[^>]*>(.*?)</script>', re.DOTALL)
 
 
 def with_one_figure_of_each_kind(page: str) -> str:
     """Return a page with the first figure of each kind only, where all are alike: a browser draws for long."""
-    kinds: set[str] = set()
-
-    def keep_first(figure: re.Match[str]) -> str:
-        name = figure[1]
-        kind = name if name.startswith("matrix") else re.sub(r"-(trial-)?\d.*", "", name)  # matrices are two kinds
-        found = "" if kind in kinds else figure[0]
-        kinds.add(kind)
-        return found
-
-    return _FIGURE.sub(keep_first, page)
+    data = _DATA.search(page)
+    figures = json.loads(data[1])["figures"] if data else {}
+    first: dict[str, str] = {}
+    for name in _FIGURE.findall(page):
+        first.setdefault(figures[name]["chart"], name)
+    assert len(_FIGURE.findall(page)) == len(figures) == page.count('class="chart"')
+    return _FIGURE.sub(lambda figure: figure[0] if figure[1] in first.values() else "", page)
 
 
 def assert_fits(page: Page, width: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.browser.conftest import DRAWN, unfold, with_one_figure_of_each_kind
 from tests.samples.dataflow_findings import dataflow_run
 from tests.samples.experiments import experiment_run
-from tests.samples.operations import few_operation_results, over_trials
+from tests.samples.operations import operation_results, over_trials
 from tests.samples.results import (
     checked_pair,
     checked_summary,
@@ -44,7 +44,7 @@ def _triggers() -> str:
 
 
 def _operations() -> str:
-    results = few_operation_results()
+    results = operation_results()
     return render_page(over_trials(sample_summary(results, "quick-products")), results, sample_manifest())
 
 
@@ -80,7 +80,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("name", PAGES)
 def test_axe_finds_no_violation(name: str, pages: Pages, tmp_path: Path) -> None:
-    """All of it unfolded and a figure's tooltip shown, wide and narrow, light and dark."""
+    """Unfolded, with a figure of each kind and one's tooltip, wide and narrow, light and dark."""
     if not AXE.is_file():
         pytest.fail("axe-core is missing: `make setup-test` installs it")
     path = tmp_path / "report.html"

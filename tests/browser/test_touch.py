@@ -9,7 +9,7 @@ import pytest
 from tests.browser.conftest import unfold, with_one_figure_of_each_kind
 from tests.samples.estimates import present
 from tests.samples.experiments import experiment_run
-from tests.samples.operations import few_operation_results, over_trials
+from tests.samples.operations import operation_results, over_trials
 from tests.samples.results import checked_pair, checked_summary, sample_manifest, sample_summary
 
 from stepbench.report.page import render_page
@@ -39,11 +39,11 @@ NEAREST = """
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Write pages which have every kind of figure between them."""
+def few_figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Write pages which have every kind of figure between them, one of each."""
     folder = tmp_path_factory.mktemp("touch")
     specs, checked = checked_pair(shift_ms=1)
-    results = few_operation_results()
+    results = operation_results()
     operations = over_trials(sample_summary(results, "quick-products"))
     texts = {
         "experiments": render_page(*experiment_run(), sample_manifest()),
@@ -71,9 +71,11 @@ def words(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["experiments", "operations", "clocks"])
-def test_keys_walk_through_the_points_of_every_kind_of_figure(name: str, pages: Pages, files: dict[str, Path]) -> None:
+def test_keys_walk_through_the_points_of_every_kind_of_figure(
+    name: str, pages: Pages, few_figures: dict[str, Path]
+) -> None:
     """What is shown is also said; Escape clears both."""
-    with pages.of_its_own(files[name], 1280) as seen:
+    with pages.of_its_own(few_figures[name], 1280) as seen:
         page = unfold(seen).page
         said = page.locator("#spoken")
         for place in kinds(page):
@@ -134,9 +136,9 @@ def middle(place: Locator) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("name", ["experiments", "operations", "clocks"])
-def test_a_tap_shows_the_numbers_until_a_tap_elsewhere(name: str, pages: Pages, files: dict[str, Path]) -> None:
+def test_a_tap_shows_the_numbers_until_a_tap_elsewhere(name: str, pages: Pages, few_figures: dict[str, Path]) -> None:
     """On a phone, the tooltip lies within the screen."""
-    with pages.of_its_own(files[name], 390, finger=True) as seen:
+    with pages.of_its_own(few_figures[name], 390, finger=True) as seen:
         page = unfold(seen).page
         for place in kinds(page):
             page.touchscreen.tap(*middle(place))

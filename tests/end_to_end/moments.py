@@ -42,7 +42,8 @@ def assert_stops_cleanly(deployment: Deployment, moment: str, store: str) -> Non
     """Press Ctrl-C at a moment of a run: it ends in order, accounts for what it has done, and leaves nothing."""
     name = f"ctrl-c-{moment}-{store}"
     before = deployment.inventory()
-    with deployment.running(plan(name, store, warm_up=60, measured=TO_BE_STOPPED)) as process:
+    measured = 60 if moment == "analysis" else TO_BE_STOPPED
+    with deployment.running(plan(name, store, warm_up=60, measured=measured)) as process:
         assert wait_for(lambda: MOMENTS[moment](deployment, name))
         process.send_signal(signal.SIGINT)
         finished = finish(process)

@@ -56,13 +56,13 @@ def test_a_writer_killed_in_the_middle_is_replaced_and_its_gap_is_counted(deploy
     """Its second attempt offers only what is ahead; what the first could not record is neither ok nor forgotten."""
     name = "killed"
     before = deployment.inventory()
-    with deployment.running(plan(name, "etcd", measured=320)) as process:
+    with deployment.running(plan(name, "etcd", measured=640)) as process:
         assert wait_for(lambda: _flushed(deployment, name))
         for sandbox in sandboxes(deployment, "RunWriter"):
             sandbox.kill()
         finished = finish(process)
     accounting = finished.trial["accounting"]
-    assert accounting["offered"] == 320
+    assert accounting["offered"] == 640
     assert accounting["unrecorded"] > 0
     assert accounting["offered"] == accounting["sent"] + accounting["unsent"] + accounting["unrecorded"]
     assert accounting["sent"] == accounting["ok"] + accounting["failed"] + accounting["unknown"]
@@ -103,7 +103,7 @@ def test_what_happened_while_both_watchers_were_dead_is_in_no_latency(deployment
     name = "unwatched"
     before = deployment.inventory()
     patient = plan(name, "etcd", measured=320)
-    patient["trials"][0]["drain_limit_s"] = 40
+    patient["trials"][0]["drain_limit_s"] = 60
     with deployment.running(patient) as process:
         assert wait_for(lambda: sends(deployment, name, MEASURED_ATTEMPT, more_than=40))
         watchers = sandboxes(deployment, "WatchChanges")

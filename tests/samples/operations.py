@@ -12,7 +12,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tests.samples.results import accounting, ecdf_curve, latency, numbered, replication, series_point, trial_summary
+from tests.samples.results import accounting, ecdf_curve, latency, replication, series_point, trial_summary
 
 from stepbench.analysis.comparability import flatten_setup
 from stepbench.analysis.groups import group_results
@@ -88,13 +88,6 @@ def operation_results(seed: int = 7) -> tuple[TrialResult, ...]:
     ladders = [*_ladder("postgresql", BENT, rng), *_ladder("etcd", STRAIGHT, rng, GENERATOR_PER_S)]
     samples = [*_stores(), *_reuse(), *_tls(), *ladders]
     return tuple(made_up(sample, index, random.Random(seed + index)) for index, sample in enumerate(samples))  # noqa: S311
-
-
-def few_operation_results() -> tuple[TrialResult, ...]:
-    """Return some of them, from which each kind of figure is drawn: a browser takes a third of the time for these."""
-    ladder = (f"postgresql-{clients}" for clients in LADDER[::2])
-    names = {"redis", "dynamodb", "sql-reuse", "sql-connect", "redis-plain", "redis-tls", *ladder}
-    return numbered(result for result in operation_results() if result.summary.name in names)
 
 
 def over_trials(summary: RunSummary) -> RunSummary:

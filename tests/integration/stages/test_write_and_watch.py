@@ -161,7 +161,9 @@ def offered_until_sure(services: Services, start_ns: int) -> int:
     """Run writers and looks as the state machine does; how many events were sent."""
     items = [writer_item(start_ns, writer=writer) for writer in range(WRITERS)]
     with ThreadPoolExecutor(WRITERS) as writers:
-        offering = [writers.submit(run_writer, RunWriterInput(item=item, attempt=0), services) for item in items]
+        offering = [
+            writers.submit(run_writer, RunWriterInput(item=item, attempt=0), services, bench=PATIENT) for item in items
+        ]
         while not (answer := check_precision(CheckPrecisionInput(ref=REF, phase=0), services)).done:
             time.sleep(max(0.0, answer.next_at.timestamp() - time.time()))
         outputs = [each.result(60) for each in offering]

@@ -153,6 +153,24 @@ def test_a_sandbox_does_not_wait_for_logs_or_nagle() -> None:
     assert answer["result"] == ("e", "r", {"trace_id": "t"})
 
 
+def test_who_waits_for_work_looks_less_often_whether_it_goes_on() -> None:
+    """Work comes at once, and none is none."""
+    waited: list[float] = []
+
+    class Pending(queue.Queue[str]):
+        def get(self, block: bool = True, timeout: float | None = None) -> str:  # noqa: FBT001, FBT002 -- the queue's
+            waited.append(timeout or 0)
+            return super().get(block, 0)
+
+    pending = Pending()
+    patient = sandboxes.sandbox_class(ProvidedWorker, InitFailedError, lambda_logs)()._build_handler_class(3, pending)
+    pending.put("work")
+    assert patient.pending.get(timeout=0.1) == "work"
+    with pytest.raises(queue.Empty):
+        patient.pending.get(timeout=0.1)
+    assert waited == [1, 1]
+
+
 @contextmanager
 def printing(program: str) -> Iterator[Any]:
     """Yield a sandbox whose process has printed, and waits; nobody has read that."""

@@ -118,9 +118,9 @@ def watch_memory(runtime: Any) -> None:  # noqa: ANN401 -- the module `lambda_ru
     """
     End sandboxes that hold more memory than their function has.
 
-    Looked at ten times a second from outside, and once where a sandbox has no work: what is allocated and freed in
-    between passes. (An address space limit would count what numerical libraries reserve and never touch; a control
-    group needs root.)
+    Looked at from outside, ten times a second, or once a second while a sandbox has no work: what is allocated and
+    freed in between passes. (An address space limit would count what numerical libraries reserve and never touch; a
+    control group needs root.)
     """
 
     def watch() -> None:
