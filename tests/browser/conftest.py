@@ -132,10 +132,10 @@ def with_one_figure_of_each_kind(page: str) -> str:
     """Return a page with the first figure of each kind only, where all are alike: a browser draws for long."""
     data = _DATA.search(page)
     figures = json.loads(data[1])["figures"] if data else {}
-    first: dict[str, str] = {}
-    for name in _FIGURE.findall(page):
+    names, first = _FIGURE.findall(page), dict[str, str]()
+    assert len(names) == len(figures) == page.count('class="chart"')
+    for name in names:
         first.setdefault(figures[name]["chart"], name)
-    assert len(_FIGURE.findall(page)) == len(figures) == page.count('class="chart"')
     return _FIGURE.sub(lambda figure: figure[0] if figure[1] in first.values() else "", page)
 
 

@@ -57,7 +57,9 @@ def few_figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def kinds(page: Page) -> list[Locator]:
     """Return the page's figures, of which it has one of each kind."""
-    return page.locator(".chart").all()
+    figures = page.locator(".chart").all()
+    assert figures
+    return figures
 
 
 def tooltip(page: Page) -> Locator:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tests.end_to_end.deployment import Deployment
 
 LIMIT_S = 60
-EVERY_S = 0.5
-"""Each question takes a tenth of a core second, which the run that is waited for has not."""
 
 
 class Answer(NamedTuple):

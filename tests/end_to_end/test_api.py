@@ -8,16 +8,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.end_to_end import deployment as deployed
-from tests.end_to_end.api_client import EVERY_S, ApiClient
-from tests.end_to_end.deployment import RUN_LIMIT_S, TO_BE_STOPPED, Deployment, plan
+from tests.end_to_end.api_client import ApiClient
+from tests.end_to_end.deployment import RUN_LIMIT_S, TO_BE_STOPPED, Deployment, plan, wait_for
 
 from stepbench.contracts.result import RunSummary
 
 pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(4 * RUN_LIMIT_S)]
 AT_ONCE = 4
 """So many new sandboxes start within the gateway's 29 s where a whole suite has two cores."""
-wait_for = partial(deployed.wait_for, every_s=EVERY_S)
 
 
 def state_of(api: ApiClient, run_id: str) -> str:

@@ -24,7 +24,7 @@ from botocore.credentials import Credentials
 from hypothesis import HealthCheck, settings
 from requests.auth import AuthBase
 from schemathesis.specs.openapi.checks import negative_data_rejection
-from tests.end_to_end.api_client import EVERY_S, ApiClient
+from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import RUN_LIMIT_S, Deployment, plan, wait_for
 from tests.samples.api_description import CHECKS, OPERATIONS, covering, described
 
@@ -79,12 +79,12 @@ def target(deployment: Deployment) -> Iterator[Target]:
     document = plan("contract", "s3", warm_up=5, measured=20)
     document["trials"].append({"experiment": "transfer", "file_sizes_mib": [1], "transfers": 2, "dataset": DATASET})
     run_id = str(api.call("POST", "/runs", {"plan": document}).body["run_id"])
-    assert wait_for(lambda: api.call("GET", f"/runs/{run_id}").body["state"] == "succeeded", RUN_LIMIT_S, EVERY_S)
+    assert wait_for(lambda: api.call("GET", f"/runs/{run_id}").body["state"] == "succeeded", RUN_LIMIT_S)
     host = urlsplit(deployment.stack.outputs[API_URL]).netloc
     answers: Counter[int] = Counter()
     yield Target(api, deployment.endpoint("emulator"), Signed(host), run_id, answers)
     sys.stdout.write(f"{answers.total()} answers by status: {dict(sorted(answers.items()))}\n")
-    assert wait_for(lambda: _running(api) == [], RUN_LIMIT_S, EVERY_S)
+    assert wait_for(lambda: _running(api) == [], RUN_LIMIT_S)
 
 
 def _running(api: ApiClient) -> list[str]:

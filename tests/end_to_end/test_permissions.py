@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.end_to_end.api_client import EVERY_S, ApiClient
+from tests.end_to_end.api_client import ApiClient
 from tests.end_to_end.deployment import (
     INVENTORY_S,
     MEASURED_ATTEMPT,
@@ -82,14 +82,12 @@ def _use_api(deployment: Deployment) -> None:
         api.call("POST", "/runs", {"plan": plan(f"api-{name}", "s3", measured=TO_BE_STOPPED)}).body["run_id"]
         for name in "ab"
     )
-    assert wait_for(
-        lambda: (api.call("GET", f"/runs/{running}").body["progress"] or {}).get("sent", 0) > 0, every_s=EVERY_S
-    )
+    assert wait_for(lambda: (api.call("GET", f"/runs/{running}").body["progress"] or {}).get("sent", 0) > 0)
     assert api.call("GET", f"/runs/{waiting}").body["queue"]["position"] == 1
     assert api.call("GET", "/runs").status == api.call("GET", "/runs?plan=api-a").status == 200
     for run_id in (waiting, running):
         assert api.call("DELETE", f"/runs/{run_id}").status == 202
-        assert wait_for(partial(_is_stopped, api, run_id), every_s=EVERY_S)
+        assert wait_for(partial(_is_stopped, api, run_id))
     assert api.call("GET", f"/runs/{running}/report").status == 303
     assert "permissions" in api.call("GET", "/datasets").body["datasets"]
     assert api.call("GET", "/datasets/permissions/report").status == 200
