@@ -236,7 +236,7 @@ class Patient:
         self._pending = pending
 
     def get(self, timeout: float) -> Any:  # noqa: ANN401 -- MiniStack's
-        """Wait ten times as long."""
+        """Return the next piece of work; waits for up to ten `timeout` (s) before it raises `queue.Empty`."""
         return self._pending.get(timeout=10 * timeout)
 
 
