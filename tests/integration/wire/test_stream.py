@@ -12,7 +12,7 @@ from stepbench.wire.cql.stream import CqlStream, StartedRow
 from stepbench.wire.http1.stream import HttpStream
 from stepbench.wire.resp.stream import RespStream
 from stepbench.wire.stream import ByteStream, StreamEndedError
-from stepbench.wire.stream_pool import StreamPool
+from stepbench.wire.stream_pool import IDLE_S, StreamPool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -138,6 +138,31 @@ async def test_a_pool_keeps_what_is_of_use() -> None:
         async with pool.use("there"):
             raise KeyError
     await use(made=4)
+    pool.close()
+    for other in others:
+        other.close()
+
+
+@pytest.mark.parametrize(("rested_s", "made"), [(IDLE_S, 1), (IDLE_S + 1, 2), (-1, 2)])
+async def test_a_stream_that_has_rested_long_is_not_used_again(
+    rested_s: float, made: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A frozen sandbox's monotonic clock stands still, and a balancer's goes on: it may have forgotten the stream."""
+    others: list[socket.socket] = []
+
+    async def connect(_key: str) -> ByteStream:
+        stream, theirs = ends_of(ByteStream)
+        others.append(theirs)
+        return stream
+
+    pool: StreamPool[str, ByteStream] = StreamPool(connect)
+    wall_s = 1e9
+    monkeypatch.setattr("time.time", lambda: wall_s)
+    async with pool.use("there"):
+        pass
+    wall_s += rested_s
+    async with pool.use("there"):
+        assert len(others) == made
     pool.close()
     for other in others:
         other.close()

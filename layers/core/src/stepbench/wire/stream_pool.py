@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from stepbench.wire.stream import ByteStream
@@ -51,7 +51,7 @@ class StreamPool(Generic[KeyT, StreamT]):
         """Keep a stream for its next use, if it is open."""
         self._in_use.discard(stream)
         if stream.is_open:
-            self._idle.setdefault(key, []).append((stream, asyncio.get_running_loop().time()))
+            self._idle.setdefault(key, []).append((stream, time.time()))
 
     def close(self) -> None:
         """End all of them, those in use, too."""
@@ -60,11 +60,11 @@ class StreamPool(Generic[KeyT, StreamT]):
         self._idle.clear()
 
     def _find_idle(self, key: KeyT) -> StreamT | None:
-        now_s, idle = asyncio.get_running_loop().time(), self._idle.get(key, [])
+        now_s, idle = time.time(), self._idle.get(key, [])  # the other clock may stand still with the sandbox
         while idle:
             stream, since_s = idle.pop()
             rested_s = now_s - since_s
-            if rested_s <= _FRESH_S or (rested_s <= IDLE_S and stream.is_usable()):
+            if 0 <= rested_s <= _FRESH_S or (0 <= rested_s <= IDLE_S and stream.is_usable()):
                 return stream
             stream.close()
         return None
