@@ -32,6 +32,25 @@ def test_a_plan_without_cassandra_is_refused_before_anything_is_started(capsys: 
 
 
 @pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--name", "i3.large"], "'i3.large' is not a name"),
+        (["--starts", "60"], "60 is not between 1 and 50"),
+        (["--evaluations", "2"], "2 is not between 3 and 30"),
+        (["--into", "nowhere/tuned.json"], "is not a file that can be written"),
+        (["--into", "."], "is not a file that can be written"),
+    ],
+)
+def test_what_would_spoil_the_model_is_refused_before_the_search(
+    option: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After hours it would be too late."""
+    with pytest.raises(SystemExit):
+        main(["tune", "quick-dataflow-adaptive", *option])
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("low", "interval", "verdict"),
     [
         (1.05, "(+5.0% to +15.0%) on 20 fresh starts", ": a candidate"),

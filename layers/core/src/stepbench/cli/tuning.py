@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepbench.cli.command import OK, PLAN, Command, argument, at_least_one
+from stepbench.cli.command import OK, PLAN, Command, argument
 from stepbench.cli.inputs import read_any_plan
 from stepbench.cli.streams import messages, write
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stepbench.contracts.plan import Plan
     from stepbench.contracts.tuned import StoreWorkload, TunedModel
 
-_LEAST_EVALUATIONS, _MOST_EVALUATIONS = 3, 30
+_EVALUATIONS, _STARTS = (3, 30), (1, 50)
+"""The least and the most."""
 
 
 def tune(options: argparse.Namespace) -> int:
     """Search for the best configuration of each of a plan's DAGs, and write the model."""
-    import os
     import tempfile
 
     import psutil
@@ -96,12 +99,38 @@ def summary(model: TunedModel) -> str:
     return "\n".join(lines)
 
 
-def _evaluations(text: str) -> int:
-    number = int(text)
-    if not _LEAST_EVALUATIONS <= number <= _MOST_EVALUATIONS:
-        message = f"{number} is not between {_LEAST_EVALUATIONS} and {_MOST_EVALUATIONS}"
+# What would spoil the result after hours is refused before them.
+
+
+def _between(least: int, most: int) -> Callable[[str], int]:
+    def count(text: str) -> int:
+        number = int(text)
+        if not least <= number <= most:
+            message = f"{number} is not between {least} and {most}"
+            raise argparse.ArgumentTypeError(message)
+        return number
+
+    return count
+
+
+def _model_name(text: str) -> str:
+    from pydantic import TypeAdapter, ValidationError
+
+    from stepbench.contracts.tuned import ModelName
+
+    try:
+        return TypeAdapter[str](ModelName).validate_python(text)
+    except ValidationError as error:
+        message = f"{text!r} is not a name of at most 40 lower-case letters, digits and hyphens, a letter first"
+        raise argparse.ArgumentTypeError(message) from error
+
+
+def _new_file(text: str) -> Path:
+    path = Path(text)
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        message = f"{path} is not a file that can be written"
         raise argparse.ArgumentTypeError(message)
-    return number
+    return path
 
 
 COMMANDS = (
@@ -111,23 +140,27 @@ COMMANDS = (
         "search for the configuration of Cassandra that serves a plan's DAGs best on this machine, and write a model",
         (
             argument("plan", metavar=PLAN, help="a file, a preset, or - for stdin, with DAGs through Cassandra"),
-            argument("--name", default="own", metavar="NAME", help="of the model (default: own)"),
+            argument("--name", type=_model_name, default="own", metavar="NAME", help="of the model (default: own)"),
             argument(
-                "--into", type=Path, default=Path("tuned.json"), metavar="FILE", help="the model (default: tuned.json)"
+                "--into",
+                type=_new_file,
+                default=Path("tuned.json"),
+                metavar="FILE",
+                help="the model (default: tuned.json)",
             ),
             argument(
                 "--evaluations",
-                type=_evaluations,
+                type=_between(*_EVALUATIONS),
                 default=30,
                 metavar="N",
                 help="configurations to start, for each DAG, 3 to 30 (default: 30)",
             ),
             argument(
                 "--starts",
-                type=at_least_one,
+                type=_between(*_STARTS),
                 default=20,
                 metavar="N",
-                help="fresh starts that confirm what was found; of fewer than six nothing is sure (default: 20)",
+                help="fresh starts that confirm what was found, 1 to 50; fewer than six are not enough (default: 20)",
             ),
         ),
         epilog="A trial takes a model, by its number: --set 'trials[1].target.tuning.model='\"$(cat tuned.json)\"",
