@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 from urllib.error import URLError
-from urllib.request import Request
+from urllib.request import OpenerDirector, Request
 
 import pytest
 from botocore.exceptions import ClientError
@@ -71,6 +71,28 @@ def test_a_file_may_take_its_place() -> None:
     assert (make(services, ref), stored(services, ref)) == (6, b"digits")
     with pytest.raises(TargetUnavailableError, match="s3://files/other"):
         make(services, trial(services, "run-2", source="s3://files/other"))
+
+
+@pytest.mark.parametrize(("announced", "whole"), [("6", True), (None, True), ("7", False)])
+def test_a_file_that_ends_too_early_is_not_taken(
+    announced: str | None, *, whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every task would compute with a part of it, and every retry find it there."""
+
+    class Answer(io.BytesIO):
+        """The end of a connection, which `read` takes for the end of the file."""
+
+        headers = {"content-length": announced}  # noqa: RUF012 -- as `HTTPResponse`'s
+
+    monkeypatch.setattr(OpenerDirector, "open", lambda *_, **__: Answer(b"digits"))
+    services = MemoryServices()
+    ref = trial(services, source="https://example.com/digits.bin")
+    if whole:
+        assert (make(services, ref), stored(services, ref)) == (6, b"digits")
+    else:
+        with pytest.raises(TargetUnavailableError, match="ended after 6 of 7 bytes"):
+            make(services, ref)
+        assert services.services.runs.find_bytes(layout.dag_input_key(ref, "dag")) is None
 
 
 def test_the_files_of_stages_are_fetched_with_it() -> None:

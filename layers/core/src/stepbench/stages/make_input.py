@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import urllib.request
 from functools import partial
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from stepbench.stages.target_driver import refuse_if_cancelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from urllib.parse import SplitResult
     from urllib.request import Request
 
     from stepbench.contracts.dataflow import DagInput
@@ -88,16 +90,28 @@ def _fetched(path: str, source: str, services: Services) -> bytes:
     """Return a file that a plan names at a path; one of S3 has to be in a bucket that the function may read."""
     parts = urlsplit(source)
     try:
-        if parts.scheme == "s3":
-            body = services.aws("s3").get_object(Bucket=parts.netloc, Key=parts.path.lstrip("/"))["Body"]
-        else:
-            body = urllib.request.build_opener(OnlyHttps).open(source, timeout=DOWNLOAD_LIMIT_S)
-        with body:
-            found: bytes = body.read(MOST_INPUT_BYTES + 1)
-    except (URLError, OSError, ClientError, BotoCoreError) as error:
+        found = _from_s3(parts, services) if parts.scheme == "s3" else _from_web(source)
+    except (OSError, HTTPException, ClientError, BotoCoreError) as error:
         message = f"{path}: the file cannot be had from {source}: {error}"
         raise TargetUnavailableError(message) from error
     if len(found) > MOST_INPUT_BYTES:
         message, remedy = f"is larger than {MOST_INPUT_BYTES:,} bytes", "Use a smaller file."
         raise PlanError([Problem(path, source, message, remedy)])
+    return found
+
+
+def _from_s3(parts: SplitResult, services: Services) -> bytes:
+    with services.aws("s3").get_object(Bucket=parts.netloc, Key=parts.path.lstrip("/"))["Body"] as body:
+        found: bytes = body.read(MOST_INPUT_BYTES + 1)
+        return found
+
+
+def _from_web(source: str) -> bytes:
+    """Return a file. Raises OSError or HTTPException: it cannot be had, or has ended before its announced length."""
+    with urllib.request.build_opener(OnlyHttps).open(source, timeout=DOWNLOAD_LIMIT_S) as answer:
+        found: bytes = answer.read(MOST_INPUT_BYTES + 1)
+        announced = int(answer.headers["content-length"] or 0)
+    if len(found) < min(announced, MOST_INPUT_BYTES):
+        message = f"the answer ended after {len(found):,} of {announced:,} bytes"
+        raise URLError(message)
     return found
