@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.samples.dag_rows import dag_end
+from tests.samples.dag_rows import ORIGIN_NS, dag_end
 from tests.samples.dags import dataflow_trial, stage
 from tests.samples.services import MemoryServices, stored_trial
 from tests.samples.tuning import BROADCAST, CACHED, confirmation, model
 
 from stepbench.contracts.identity import EventId
+from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.target import configures
 from stepbench.contracts.tuned import TuningStep
 from stepbench.contracts.tuning import AppliedConfiguration, EffectiveConfiguration
-from stepbench.errors import TargetUnavailableError
+from stepbench.errors import TargetUnavailableError, TrialCancelledError
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import DagRows
 from stepbench.stages import tune_store as stage_module
@@ -121,7 +122,7 @@ def test_what_is_given_is_taken_in_place_of_the_model_s() -> None:
 
 
 def test_what_an_execution_takes_is_learnt_from_those_that_were_made() -> None:
-    """By hand: 4 of 100 within 50 s, of which the store was away for 20, and 10 were for settling: 5 s each."""
+    """By hand: 4 of 100, the last of which ends 20 s after the phase's start: 5 s each, and no time of machines."""
     services, store = MemoryServices().services, Store()
     closed = {"clients": 1, "duration_s": 60}
     plan = dataflow_trial(
@@ -134,9 +135,10 @@ def test_what_an_execution_takes_is_learnt_from_those_that_were_made() -> None:
     )
     spec = services.trial(stored_trial(services, TrialPlan.model_validate(plan)))
     assert tune_store(spec, 0, services, store)
+    services.runs.put_model(layout.phase_key(spec.ref, 0, "plan.json"), PhaseSchedule(start_at_ns=ORIGIN_NS))
     for number in range(4):
         event = EventId(spec.tag, 0, 0, 0, 0, number).text()
-        DagRows(services.table).put_end(spec.tag, dag_end(0, event=event, dag="line"))
+        DagRows(services.table).put_end(spec.tag, dag_end(5_000 * (number + 1), event=event, dag="line"))
     services.clock.sleep(50)
     assert tune_store(spec, 1, services, store)
     (coming,) = step_of(spec, 1, services).decision.ahead
@@ -165,6 +167,16 @@ def test_a_call_that_is_tried_again_keeps_its_decision() -> None:
     assert tune_store(spec, 0, services, store)
     assert step_of(spec, 0, services).decision == decided
     assert store.given == [CACHED]
+
+
+def test_a_store_is_taken_back_if_its_trial_is_cancelled_meanwhile() -> None:
+    """The sweeper has seen a released store, and freed it for the next trial."""
+    services, store = MemoryServices().services, Store()
+    spec = trial_of(services, ("readers", 600), mode="adaptive", look_ahead_s=600)
+    services.table.set_flag(spec.tag, layout.CANCELLED, "swept")
+    with pytest.raises(TrialCancelledError):
+        tune_store(spec, 0, services, store)
+    assert store.given == [CACHED, None]
 
 
 def test_the_store_is_given_back_as_it_is_released() -> None:

@@ -28,7 +28,7 @@ def _ssm() -> Any:  # noqa: ANN401 -- boto3 clients have no common type
 
 def _sent(stubber: Stubber, command: str, arguments: str) -> None:
     parameters = {"Command": [command], "Arguments": [arguments]}
-    expected = {"InstanceIds": [HOST], "DocumentName": DOCUMENT, "Parameters": parameters}
+    expected = {"InstanceIds": [HOST], "DocumentName": DOCUMENT, "Parameters": parameters, "TimeoutSeconds": 30}
     stubber.add_response("send_command", {"Command": {"CommandId": COMMAND}}, expected)
 
 

@@ -8,20 +8,21 @@ call, with the same decision.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from itertools import pairwise
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.identity import parse_event_id
+from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.target import CassandraTarget
 from stepbench.contracts.tasks import AwaitArrivalsInput
 from stepbench.contracts.tuned import AdaptiveTuning, StaticTuning, TuningDecision, TuningStep
 from stepbench.drivers.registry import room_of
-from stepbench.errors import TargetUnavailableError
+from stepbench.errors import TargetUnavailableError, TrialCancelledError
 from stepbench.observability import logger
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import read_dag_ends
 from stepbench.stages.await_arrivals import await_arrivals
+from stepbench.stages.target_driver import refuse_if_cancelled
 from stepbench.tuning.decision import Analyser, Moment, as_given, within
 from stepbench.tuning.expected import expected_from
 from stepbench.tuning.models import find_model
@@ -49,6 +50,7 @@ def tune_store(spec: TrialSpec, phase: int, services: Services, tunable: Tunable
     Raises:
         TargetUnavailableError: the store could not be configured, or nothing here can do it.
         PlanError: its model does not ship.
+        TrialCancelledError: the trial was to stop meanwhile; the store is as released again.
     """
     steps = [_find_step(spec.ref, each, services) for each in range(phase + 1)]
     step = steps[phase]
@@ -59,9 +61,10 @@ def tune_store(spec: TrialSpec, phase: int, services: Services, tunable: Tunable
         services.runs.put_model(layout.phase_key(spec.ref, phase, layout.TUNING), step)
     if step.done is None and (step.decision.reconfigure or phase == 0):
         given = step.decision.new if step.decision.reconfigure else None  # what an earlier trial left is no release
-        done = asyncio.run((tunable or tunable_of(spec, services)).apply(given))
-        step = step.model_copy(update={"done": done})
+        store = tunable or tunable_of(spec, services)
+        step = step.model_copy(update={"done": asyncio.run(store.apply(given))})
         services.runs.put_model(layout.phase_key(spec.ref, phase, layout.TUNING), step)
+        _undo_if_cancelled(spec, store, services)
     logger.info("configuration", extra=step.model_dump(mode="json"))
     return True
 
@@ -76,6 +79,15 @@ def restore_released(spec: TrialSpec, services: Services, tunable: Tunable | Non
     phases = range(len(spec.plan.phases)) if _tuning_of(spec.plan) else ()
     if any(_find_step(spec.ref, each, services) for each in phases):
         asyncio.run((tunable or tunable_of(spec, services)).apply(None))
+
+
+def _undo_if_cancelled(spec: TrialSpec, store: Tunable, services: Services) -> None:
+    """Take a configuration back if the sweeper may have looked at the store before it had it."""
+    try:
+        refuse_if_cancelled(spec.tag, services)
+    except TrialCancelledError:
+        asyncio.run(store.apply(None))
+        raise
 
 
 def tunable_of(spec: TrialSpec, services: Services) -> Tunable:
@@ -105,7 +117,7 @@ def _decide(spec: TrialSpec, phase: int, before: Sequence[TuningStep], services:
     moment = Moment(coming.name, trial.dag_of(coming).name, services.clock.now_ns())
     old = before[-1].decision.configured if before else None
     ends = read_dag_ends(spec.tag, services.table)[0] if before else ()
-    ahead = expected_from(trial, phase, _seen_s(spec, before, ends, moment.now_ns), tuning.blob_bytes)
+    ahead = expected_from(trial, phase, _seen_s(spec, ends, services), tuning.blob_bytes)
     if isinstance(tuning, StaticTuning) and tuning.settings:
         return as_given(moment, ahead, old, tuning.settings)
     analyser = Analyser(find_model(tuning.model))
@@ -114,21 +126,17 @@ def _decide(spec: TrialSpec, phase: int, before: Sequence[TuningStep], services:
     return analyser.adaptive(moment, within(ahead, tuning.look_ahead_s), old)
 
 
-def _seen_s(spec: TrialSpec, before: Sequence[TuningStep], ends: Iterable[DagEnd], now_ns: int) -> dict[str, float]:
-    """
-    Return how long an execution of each DAG has taken so far, by the phases between two decisions.
-
-    With what the state machine does in between: some seconds too many, which a reconfiguration waits for as well.
-    """
-    trial, seen = spec.offered, dict[str, float]()
-    made = Counter(parsed.phase for end in ends if (parsed := parse_event_id(end.event)))
-    ends_ns = [*(step.decision.decided_ns for step in before[1:]), now_ns]
-    spans = zip(pairwise(trial.phases), before, ends_ns, strict=False)
-    for number, ((phase, following), step, end_ns) in enumerate(spans):
-        if phase.closed is None or phase.closed.operations is None or not made[number]:
+def _seen_s(spec: TrialSpec, ends: Iterable[DagEnd], services: Services) -> dict[str, float]:
+    """Return how long an execution of each DAG has taken so far: from its phase's start to the last one's end."""
+    trial, seen, ended_ns = spec.offered, dict[str, float](), defaultdict[int, list[int]](list)
+    for end in ends:
+        if (event := parse_event_id(end.event)) is not None:
+            ended_ns[event.phase].append(end.ended_ns)
+    for number, phase in enumerate(trial.phases):
+        schedule = services.runs.find_model(layout.phase_key(spec.ref, number, "plan.json"), PhaseSchedule)
+        made = ended_ns[number]
+        if phase.closed is None or phase.closed.operations is None or schedule is None or not made:
             continue
-        away_s = step.done.away_s if step.done else 0.0
-        rounds = -(-made[number] // phase.closed.clients)
-        spent_s = (end_ns - step.decision.decided_ns) / 1e9 - away_s - following.settle_s
-        seen[step.decision.dag] = max(0.001, spent_s) / rounds
+        rounds = -(-len(made) // phase.closed.clients)
+        seen[trial.dag_of(phase).name] = max(0.001, (max(made) - schedule.start_at_ns) / 1e9) / rounds
     return seen

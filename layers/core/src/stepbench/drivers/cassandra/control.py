@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Scalar = bool | int | float | str
 COMMAND_S, RESTART_S = 60.0, 200.0
 """What asking nodetool, and starting a node anew, may take at most."""
+DELIVERY_S = 30
+"""Until then a command has begun, or never will (AWS takes no less): it could come while another trial measures."""
 _POLL_S = 0.5
 _UNFINISHED = frozenset({"Pending", "InProgress", "Delayed", "Cancelling"})
 
@@ -124,6 +126,7 @@ class SystemsManagerControl:
                 InstanceIds=[self._instance],
                 DocumentName=self._document,
                 Parameters={"Command": [command], "Arguments": [" ".join(arguments)]},
+                TimeoutSeconds=DELIVERY_S,
             )
             asked = {"CommandId": sent["Command"]["CommandId"], "InstanceId": self._instance}
             while time.monotonic() < deadline_s:
