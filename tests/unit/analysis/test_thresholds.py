@@ -35,6 +35,14 @@ def judged(text: str, *windows: WindowResult) -> tuple[ThresholdResult, ...]:
     return judge([parse_threshold(text)], [trial(0, *windows)])
 
 
+@pytest.mark.parametrize(("experiment", "state", "value"), [("dataflow", "failed", 0.04), ("trigger", "passed", 0.01)])
+def test_an_execution_that_does_not_complete_is_an_error(experiment: str, state: str, value: float) -> None:
+    """Its start was acknowledged, but what was asked for has not been done; a trigger's loss has a word of its own."""
+    one = trial(0, window("all", 100, failed=1, lost=3)).model_copy(update={"experiment": experiment})
+    (result,) = judge([parse_threshold("errors < 2 %")], [one])
+    assert (result.state, result.value) == (state, value)
+
+
 def outcome(text: str, one: WindowResult) -> tuple[str, float | None, str | None]:
     """Return state, value and reason of a threshold in one window."""
     (result,) = judged(text, one)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.samples.dags import dataflow_trial
 from tests.samples.refusals import Refused, check_plan
 
 from stepbench.planning import parse_plan
@@ -42,6 +43,12 @@ def test_a_threshold_may_be_about_one_window_of_one_trial(threshold: str) -> Non
     assert parse_plan(plan(threshold, TRIGGER, OPERATIONS)).thresholds == (threshold,)
 
 
+@pytest.mark.parametrize("threshold", ["lost == 0", "duplicates < 1", "after_ack p50 < 1 s", "errors < 1 %"])
+def test_an_execution_arrives_as_an_event_does(threshold: str) -> None:
+    """It is lost where it does not complete, and whoever builds on it wants to set a limit to that."""
+    assert parse_plan(plan(threshold, dataflow_trial())).thresholds == (threshold,)
+
+
 def test_a_window_that_only_a_matrix_makes_is_known() -> None:
     """Names are looked for in the trials as they are run."""
     trial = {**TRIGGER, "matrix": {"phases[1].windows[1].name": ["late", "later"]}}
@@ -56,8 +63,13 @@ def test_a_window_that_only_a_matrix_makes_is_known() -> None:
         ("p99 in step < 2 ms", [TRIGGER], 'does not measure: "step"', 'The plan measures "before", "after".'),
         ("p99 of scan < 2 ms", [OPERATIONS], 'does not measure: "scan"', 'The plan measures "overwrite", "read".'),
         ("p99 of read < 2 ms", [TRIGGER], 'does not measure: "read"', "The plan has none."),
-        ("lost == 0", [OPERATIONS], "limits lost, which triggers have", "latency, response, service"),
-        ("after_ack p50 < 1 s", [OPERATIONS], "limits after_ack, which triggers have", "latency, response, service"),
+        ("lost == 0", [OPERATIONS], "limits lost, which triggers and DAGs have", "latency, response, service"),
+        (
+            "after_ack p50 < 1 s",
+            [OPERATIONS],
+            "limits after_ack, which triggers and DAGs have",
+            "latency, response, service",
+        ),
         ("p99 of read in after < 2 ms", [TRIGGER, OPERATIONS], "is about no window", "name less in it"),
     ],
 )

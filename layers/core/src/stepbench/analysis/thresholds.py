@@ -112,20 +112,24 @@ def _in_windows(threshold: Threshold, trials: Sequence[TrialSummary]) -> Iterato
 def _estimates(threshold: Threshold, trial: TrialSummary) -> Iterator[tuple[str, str, Estimate]]:
     """Yield phase, name and measure of each window that the threshold is about; a trial of transfers is one window."""
     for window in trial.windows:
-        if (estimate := _estimate(threshold, window)) is not None:
+        if (estimate := _estimate(threshold, window, completes=trial.experiment == "dataflow")) is not None:
             yield window.phase, window.name, estimate
     if trial.transfers is not None and threshold.statistic == "errors" and trial.accounting is not None:
         yield TRANSFERS, TRANSFERS, _errors(threshold, trial.accounting)
 
 
-def _estimate(threshold: Threshold, window: WindowResult) -> Estimate | None:
-    """Return what a window has of the measure; None if the threshold is not about such a window."""
+def _estimate(threshold: Threshold, window: WindowResult, *, completes: bool) -> Estimate | None:
+    """
+    Return what a window has of the measure; None if the threshold is not about such a window.
+
+    Where an event `completes`, as an execution of a DAG does, one that was started and has not is an error.
+    """
     kind = window.of_kind(threshold.kind)
     if threshold.kind is not None and kind is None:
         return None
     match threshold.statistic:
         case "errors":
-            return _errors(threshold, kind or window)
+            return _errors(threshold, kind or window, (window.lost or 0) if completes else 0)
         case "throughput":
             return Estimate(value=window.throughput_per_s)
         case "lost" | "duplicates":
@@ -135,11 +139,11 @@ def _estimate(threshold: Threshold, window: WindowResult) -> Estimate | None:
             return None if latency is None else _of_latency(latency, statistic)
 
 
-def _errors(threshold: Threshold, counts: Accounting | KindResult | WindowResult) -> Estimate:
+def _errors(threshold: Threshold, counts: Accounting | KindResult | WindowResult, incomplete: int = 0) -> Estimate:
     sent = counts.sent
     if sent == 0:
         return Estimate(value=None, reason=NOTHING_SENT)
-    errors = counts.failed + counts.unknown
+    errors = counts.failed + counts.unknown + incomplete
     return Estimate(value=errors / sent if threshold.quantity == "share" else errors)
 
 

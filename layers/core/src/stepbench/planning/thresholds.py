@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     from stepbench.planning.expansion import Expanded
 
 
+ARRIVING = ("trigger", "dataflow")
+"""The experiments whose events arrive: those of a DAG when its execution has completed."""
+
+
 class _Planned(NamedTuple):
-    """A measured window of a plan: its name, whether of a trigger's trial, otherwise its kinds of operations."""
+    """A measured window of a plan: its name, whether its events arrive, otherwise its kinds of operations."""
 
     name: str
-    trigger: bool
+    arrives: bool
     kinds: frozenset[str]
     transfers: bool = False
 
@@ -29,7 +33,7 @@ class _Planned(NamedTuple):
         return (
             (not self.transfers or threshold.statistic == "errors")
             and threshold.window in {None, self.name}
-            and (self.trigger or threshold.measure not in OF_TRIGGERS)
+            and (self.arrives or threshold.measure not in OF_TRIGGERS)
             and (threshold.kind is None or threshold.kind in self.kinds)
         )
 
@@ -71,7 +75,7 @@ def _windows(trials: Sequence[Expanded]) -> Iterator[_Planned]:
         kinds = frozenset(kind.name.lower() for kind in mix.kinds) if mix else frozenset()
         for phase in trial.plan.phases:
             for window in phase.all_windows():
-                yield _Planned(window.name, experiment == "trigger", kinds, experiment == "transfer")
+                yield _Planned(window.name, experiment in ARRIVING, kinds, experiment == "transfer")
 
 
 _NOTHING = (
@@ -86,9 +90,9 @@ def _problems(threshold: Threshold, windows: Sequence[_Planned]) -> list[tuple[s
     names = list(dict.fromkeys(window.name for window in windows))
     kinds = sorted({kind for window in windows for kind in window.kinds})
     found = [*_unknown("window", threshold.window, names), *_unknown("kind of operation", threshold.kind, kinds)]
-    if threshold.measure in OF_TRIGGERS and not any(window.trigger for window in windows):
+    if threshold.measure in OF_TRIGGERS and not any(window.arrives for window in windows):
         remedy = "Remove it; of operations there are latency, response, service, lateness, errors and throughput."
-        found.append((f"limits {threshold.measure}, which triggers have, and the plan has none", remedy))
+        found.append((f"limits {threshold.measure}, which triggers and DAGs have, and the plan has none", remedy))
     return found or [_NOTHING]
 
 

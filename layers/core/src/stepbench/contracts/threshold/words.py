@@ -28,7 +28,7 @@ STATISTICS = (*QUANTILES, *COUNTED, THROUGHPUT)
 COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
 KINDS = tuple(kind.name.lower() for kind in OPERATION_KINDS)
 OF_TRIGGERS = frozenset({"after_ack", "write_response", "lost", "duplicates"})
-"""Words of what only a trigger has: an arrival, or a write before it."""
+"""Words of what only a trigger or a DAG has: an arrival, or what was written before it."""
 OF_KINDS = ("latency", "response", "service", "errors")
 """Words of what is known of each kind of operation by itself."""
 
