@@ -235,7 +235,7 @@ class DataflowFindings(Contract):
     windows: tuple[DagWindow, ...]
     costs: tuple[DataflowCost, ...] = ()
     results: dict[str, str] = Field(
-        default={}, description="What the tasks without consumers found, as JSON by `<dag>/<stage>-<index>`."
+        default={}, description="What tasks found, as JSON by `<dag>/<stage>-<index>`."
     )
     differing: tuple[str, ...] = Field(
         default=(), description="Those whose executions do not agree; the first one's is in `results`."

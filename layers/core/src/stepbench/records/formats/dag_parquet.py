@@ -69,7 +69,7 @@ TASKS = (
     Column("request_id", _NAME, "name", "Lambda's; empty: not told."),
     Column("outcome", _TEXT, "name", "`ok` or `failed`."),
     Column("error", _TEXT, "text", "Why it failed; empty where it did not."),
-    Column("result", _NAME, "JSON", "What a task without consumers found; empty of others."),
+    Column("result", _NAME, "JSON", "What the task found, if its application says so: labels, an accuracy."),
 )
 OBJECTS = (
     *_EXECUTION,
