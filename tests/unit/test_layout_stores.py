@@ -115,6 +115,10 @@ def test_all_stores_are_listed() -> None:
     """`stepbench stores` is how a user finds out what is here."""
     rows = {row.store: row for row in store_list()}
     assert rows.keys() == target_models().keys()
+    assert {store: rows[store].trigger for store in ("redis", "dsql")} == {
+        "redis": "none: operations and dataflow",
+        "dsql": "none: operations only",
+    }
     assert all(is_started_here(store) or row.here.startswith("skipped: ") for store, row in rows.items())
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from stepbench.contracts.plan import AnyTrial, Plan
+    from stepbench.contracts.target import StoreTarget
 
 NO_DYNAMODB_TLS = "the emulator's DynamoDB speaks plain HTTP; run it on AWS, give target.endpoint, or remove target.tls"
 NO_CLUSTER = "no cluster runs here; give target.endpoint, or set target.cluster to false"
@@ -80,11 +81,15 @@ def store_list() -> tuple[StoreRow, ...]:
     return tuple(
         StoreRow(
             store,
-            f"{model.trigger}: {model.mechanism}" if model.trigger else "none: operations only",
+            f"{model.trigger}: {model.mechanism}" if model.trigger else f"none: {_serves(model)}",
             _what_is_here(store) if model.needs_endpoint else EMULATED,
         )
         for store, model in target_models().items()
     )
+
+
+def _serves(model: type[StoreTarget]) -> str:
+    return "operations and dataflow" if model.holds_blobs else "operations only"
 
 
 def is_started_here(store: str) -> bool:
