@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.samples.dags import DIAMOND, dataflow_trial, stage
-from tests.samples.refusals import Refused, check_trial, plan_of
+from tests.samples.refusals import Refused, check_trial, plan_of, problems_of_plan
 
 from stepbench.contracts.dataflow import Dag
 from stepbench.planning import expand, parse_plan
@@ -32,6 +32,22 @@ def test_a_phase_starts_the_dag_that_it_names() -> None:
     assert [trial.dag_of(phase).name for phase in trial.phases] == ["diamond", "line"]
     alone = expand(parse_plan(plan_of(dataflow_trial())), "run")[0].offered
     assert alone.dag_of(alone.phases[0]).name == "diamond"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "cycle"),
+    [({"source": "side"}, "source, side"), ({"wide": "wide"}, "wide")],
+    ids=["two stages", "itself"],
+)
+def test_only_stages_on_a_circle_are_said_to_be(inputs: dict[str, str], cycle: str) -> None:
+    """Those behind it are innocent, and changing their edges helps nobody."""
+    before = {"source": [], "wide": ["source"], "side": ["source"], "sink": ["wide", "side"]}
+    stages = [
+        stage(name, *((each, "gather") for each in [*edges, *([inputs[name]] if name in inputs else [])]))
+        for name, edges in before.items()
+    ]
+    (problem,) = problems_of_plan(plan_of(of_stages(*stages)))
+    assert problem.message == f"go round in a circle: {cycle}"
 
 
 def of_stages(*stages: dict[str, Any]) -> dict[str, Any]:

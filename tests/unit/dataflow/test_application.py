@@ -39,6 +39,12 @@ def test_an_unknown_task_is_refused_with_what_there_is(name: str, refusal: str) 
         find_task(name)
 
 
+def test_an_unknown_application_is_refused_with_those_there_are() -> None:
+    """Whoever has misspelt one does not have to look for its name."""
+    with pytest.raises(ApplicationError, match="there are learning, synthetic, video"):
+        find_task("sinthetic.work")
+
+
 def test_an_unknown_maker_is_refused() -> None:
     """The same, of the DAG's input."""
     with pytest.raises(ApplicationError, match=r"it has learning\.digits"):

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.samples.dags import dataflow_trial, stage
 from tests.samples.refusals import Refused, plan_of, problems_of_plan
 
+from stepbench.dataflow import applications
 from stepbench.planning.reading import parse_plan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stepbench.contracts.dataflow import Parameter
 
 
 def dag(task: str, maker: str = "synthetic.bytes") -> dict[str, Any]:
@@ -47,6 +55,86 @@ def test_a_parameter_that_nobody_reads_is_refused(where: str, name: str) -> None
     (problem,) = problems_of_plan(plan_of(dataflow_trial(given)))
     assert (problem.path, problem.value) == (f"trials[0].dags[0].{where}.parameters.{name}", "10")
     assert ("output_bytes" if where == "stages[0]" else "input_bytes") in problem.remedy
+
+
+def of_work(remedy: str, message: str, timeout_s: float = 120, **parameters: Parameter) -> Refused:
+    """Return what is said of the last parameter of a stage without an input."""
+    work = stage("a", task="synthetic.work", parameters=parameters, timeout_s=timeout_s)
+    name, value = list(parameters.items())[-1]
+    path = f"trials[0].dags[0].stages[0].parameters.{name}"
+    return Refused({"name": "dag", "stages": [work]}, path, json.dumps(value), remedy, message)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        of_work('Did you mean "sleep"?', 'has to be "cpu" or "sleep"', compute="slep"),
+        of_work("without quotes", "has to be a number from 0 to 840,000", compute_ms="50"),
+        of_work("Change it", "has to be a number", compute_ms=True),
+        of_work("Change it", "has to be a whole number from 0 to", output_bytes=300_000_000),
+        of_work("Change it", "has to be a whole number from 0 to", output_bytes=-1),
+        of_work("Use output_bytes", "is a share of what the stage reads", output_ratio=0.5),
+        of_work("raise the stage's timeout_s", "is more than timeout_s allows, 2 s", timeout_s=2, compute_ms=2_001),
+    ],
+    ids=["choice", "text", "truth", "too large", "below zero", "share of nothing", "longer than its time"],
+)
+def test_a_value_that_no_task_takes_is_refused(refused: Refused) -> None:
+    """Every execution would fail with it, after three attempts at its task."""
+    (problem,) = problems_of_plan(plan_of(dataflow_trial(refused.document)))
+    assert (problem.path, problem.value) == (refused.path, refused.value)
+    assert refused.remedy in problem.remedy
+    assert refused.message in problem.message
+
+
+def test_a_size_is_given_in_one_way() -> None:
+    """One of the two would win without a word."""
+    given = dag("synthetic.work")
+    given["stages"][0]["parameters"] = {"output_bytes": 10, "output_ratio": 0.5}
+    (problem,) = problems_of_plan(plan_of(dataflow_trial(given)))
+    assert problem.path.endswith("parameters.output_ratio")
+    assert problem.message == "is given together with output_bytes"
+
+
+def test_each_value_of_a_matrix_is_looked_at() -> None:
+    """The trial that has it would fail after all that come before it."""
+    trial = dataflow_trial({"name": "dag", "stages": [stage("a", parameters={"output_bytes": 1})]})
+    path = "dags[0].stages[0].parameters.output_bytes"
+    (problem,) = problems_of_plan(plan_of({**trial, "matrix": {path: [1, 300_000_000]}, "repeats": 2}))
+    assert (problem.path, problem.value) == (f"trials[0].{path}", "300000000")
+
+
+def test_a_makers_values_are_looked_at_too() -> None:
+    """The run would end with it before its load."""
+    given = dag("learning.pca", "learning.digits")
+    given["input"]["parameters"] = {"rows": 10}
+    (problem,) = problems_of_plan(plan_of(dataflow_trial(given)))
+    assert (problem.path, problem.value) == ("trials[0].dags[0].input.parameters.rows", "10")
+    assert problem.message == "has to be a whole number, 700 or more"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"compute": "sleep", "compute_ms": 20_000, "output_bytes": 1e6},
+        {"output_ratio": 0.5},
+        {"output_bytes": 0},
+    ],
+)
+def test_values_that_a_task_takes_pass(parameters: dict[str, Any]) -> None:
+    """The bounds themselves are allowed, and 1e6 is a whole number."""
+    given = dag("synthetic.work")
+    given["stages"][0]["parameters"] = parameters
+    parse_plan(plan_of(dataflow_trial(given)))
+
+
+def test_an_application_that_lists_names_alone_takes_any_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module that is one's own need not say more."""
+    (tmp_path / "listed.py").write_text('TASKS = {"count": print}\nPARAMETERS = {"count": ("words",)}\n')
+    monkeypatch.setattr(applications, "__path__", [*applications.__path__, str(tmp_path)])
+    given = dag("listed.count")
+    given["stages"][0]["parameters"] = {"words": "many"}
+    parse_plan(plan_of(dataflow_trial(given)))
+    sys.modules.pop("stepbench.dataflow.applications.listed")
 
 
 def test_an_input_is_made_or_fetched() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stepbench.contracts.dataflow import Parameter
-from stepbench.dataflow.application import ApplicationError, TaskAnswer, TaskCall, find_maker
+from stepbench.dataflow.application import ApplicationError, TaskAnswer, TaskCall, find_maker, find_task
 from stepbench.dataflow.applications.synthetic import body_of, work
 
 
@@ -69,7 +69,13 @@ def test_sleeping_takes_none() -> None:
 def test_a_parameter_without_a_meaning_is_named(name: str, value: str) -> None:
     """Rather than something else measured."""
     with pytest.raises(ApplicationError, match=f"parameter {name} is"):
-        work(call(None, None, **{name: value}))
+        find_task("synthetic.work")(call(None, None, **{name: value}))
+
+
+def test_a_share_of_nothing_is_refused() -> None:
+    """Objects of 0 bytes would be measured."""
+    with pytest.raises(ApplicationError, match=r"parameter output_ratio is 0\.5, and is a share of"):
+        find_task("synthetic.work")(call(output_ratio=0.5))
 
 
 def test_the_input_is_the_seeds() -> None:

@@ -10,6 +10,7 @@ Source:
 
 from __future__ import annotations
 
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -194,8 +195,7 @@ def _edge_rules(dag: Dag) -> Iterator[BrokenRule]:
 
 
 def _level_rules(dag: Dag) -> Iterator[BrokenRule]:
-    levels = dag.level_of
-    circular = [stage.name for stage in dag.stages if stage.name not in levels]
+    levels, circular = dag.level_of, _cycle(dag)
     if circular:
         at = next(place for place, stage in enumerate(dag.stages) if stage.name == circular[0])
         message = f"go round in a circle: {', '.join(circular)}"
@@ -207,6 +207,17 @@ def _level_rules(dag: Dag) -> Iterator[BrokenRule]:
         if tasks > MAX_TASKS:
             message = f"make {tasks:,} tasks on level {level}, more than {MAX_TASKS:,}"
             yield BrokenRule("stages", message, "Lower tasks.")
+
+
+def _cycle(dag: Dag) -> list[str]:
+    """Return the stages of one cycle, in the order of the data, from the one that is listed first; none has none."""
+    try:
+        TopologicalSorter({stage.name: [each.stage for each in stage.inputs] for stage in dag.stages}).prepare()
+    except CycleError as error:
+        found: list[str] = error.args[1][1:]
+        first = next(found.index(stage.name) for stage in dag.stages if stage.name in found)
+        return [*found[first:], *found[:first]]
+    return []
 
 
 def _fan_out_rules(dag: Dag) -> Iterator[BrokenRule]:

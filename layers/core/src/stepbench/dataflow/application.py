@@ -5,7 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from stepbench.dataflow.application_parameters import Fault, Given, faults_of_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -94,24 +97,34 @@ def number_of(parameters: Mapping[str, Parameter], name: str, default: float) ->
 
 def find_task(name: str) -> TaskFunction:
     """
-    Return the function of a task, `<application>.<task>`.
+    Return the function of a task, `<application>.<task>`, which looks at its parameters first.
 
     Raises:
         ApplicationError: there is none of that name.
     """
     function: TaskFunction = _find(name, "TASKS")
-    return function
+
+    def run(call: TaskCall) -> TaskAnswer:
+        _refuse_faults(name, Given(call.parameters, bool(call.inputs) or call.dag_input is not None))
+        return function(call)
+
+    return run
 
 
 def find_maker(name: str) -> MakerFunction:
     """
-    Return the function that makes a DAG's input, `<application>.<maker>`.
+    Return the function that makes a DAG's input, `<application>.<maker>`, which looks at its parameters first.
 
     Raises:
         ApplicationError: there is none of that name.
     """
     function: MakerFunction = _find(name, "MAKERS")
-    return function
+
+    def make(parameters: Mapping[str, Parameter], seed: int) -> bytes:
+        _refuse_faults(name, Given(parameters))
+        return function(parameters, seed)
+
+    return make
 
 
 def parameters_of(name: str) -> frozenset[str] | None:
@@ -119,6 +132,16 @@ def parameters_of(name: str) -> frozenset[str] | None:
     application, _, own = name.partition(".")
     known = getattr(_application(application), "PARAMETERS", {}).get(own)
     return None if known is None else frozenset(known)
+
+
+def faults_of(name: str, given: Given) -> list[Fault]:
+    """Return what is wrong with the values that a task or a maker is given, as far as its application says."""
+    application, _, own = name.partition(".")
+    module = _application(application)
+    kinds, check = getattr(module, "PARAMETERS", {}).get(own), getattr(module, "CHECKS", {}).get(own)
+    # An application may list the names of its parameters alone.
+    faults = list(faults_of_kinds(kinds, given.parameters)) if isinstance(kinds, dict) else []
+    return faults if faults or check is None else list(check(given))
 
 
 def preload(application: str) -> None:
@@ -154,6 +177,13 @@ def deferred_maker(reference: str) -> MakerFunction:
     return make
 
 
+def _refuse_faults(name: str, given: Given) -> None:
+    faults = faults_of(name, given)
+    if faults:
+        told = [f"parameter {each.name} is {given.parameters[each.name]!r}, and {each.message}" for each in faults]
+        raise ApplicationError("; ".join(told))
+
+
 def _find(name: str, table: str) -> Any:  # noqa: ANN401 -- a task's function or a maker's
     application, _, own = name.partition(".")
     known = getattr(_application(application), table, {})
@@ -167,6 +197,8 @@ def _find(name: str, table: str) -> Any:  # noqa: ANN401 -- a task's function or
 def _application(name: str) -> ModuleType:
     module = f"{APPLICATIONS}.{name}"
     if find_spec(module) is None:
-        message = f"there is no application {name}: no module {module}"
+        folder = import_module(APPLICATIONS)
+        offered = ", ".join(sorted(each.name for each in iter_modules(folder.__path__)))
+        message = f"there is no application {name}: no module {module}; there are {offered}"
         raise ApplicationError(message)
     return import_module(module)

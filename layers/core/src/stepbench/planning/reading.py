@@ -158,7 +158,8 @@ def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
         plan = Plan.model_validate_json(json.dumps(document), strict=True)
     except ValidationError as error:
         raise PlanError([*problems_of(error, document), *_threshold_problems(document)]) from error
-    if problems := [*threshold_problems(plan.thresholds, expanded(plan)), *application_problems(plan)]:
+    trials = expanded(plan)
+    if problems := [*threshold_problems(plan.thresholds, trials), *application_problems(trials)]:
         raise PlanError(problems)
     return plan
 

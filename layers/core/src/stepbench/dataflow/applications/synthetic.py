@@ -10,16 +10,20 @@ import hashlib
 import time
 from typing import TYPE_CHECKING
 
+from stepbench.contracts.dataflow import MAX_OBJECT_BYTES, MAX_TIMEOUT_S
 from stepbench.dataflow.application import ApplicationError, TaskAnswer, TaskCall, number_of
+from stepbench.dataflow.application_parameters import Choice, Fault, Given, Number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from stepbench.contracts.dataflow import Parameter
     from stepbench.dataflow.application import Value
 
 OUTPUT_BYTES = 65_536
 """Of each object, where neither `output_bytes` nor `output_ratio` says otherwise."""
+_LARGEST_BYTES = MAX_OBJECT_BYTES - 1_024
+"""Of a body: the rest of an object is for its name and its header."""
 _BLOCK_BYTES = 2**20
 """A body is one block after the other, as long as it has to be: no store's compression sees so far."""
 _STEP_BYTES = 65_536
@@ -50,9 +54,31 @@ def make_bytes(parameters: Mapping[str, Parameter], seed: int) -> bytes:
     return body_of(f"{seed}/input", int(number_of(parameters, "input_bytes", OUTPUT_BYTES)))
 
 
+def check_work(given: Given) -> Iterator[Fault]:
+    """Yield what each parameter of `work` may be by itself, and not here."""
+    parameters = given.parameters
+    if "output_ratio" in parameters and "output_bytes" in parameters:
+        yield Fault("output_ratio", "is given together with output_bytes", "Remove one of the two.")
+    if "output_ratio" in parameters and not given.has_input:
+        message = "is a share of what the stage reads, which is nothing"
+        yield Fault("output_ratio", message, "Use output_bytes, or give the DAG an input.")
+    if number_of(parameters, "compute_ms", 0) > given.timeout_s * 1e3:
+        message = f"is more than timeout_s allows, {given.timeout_s:g} s"
+        yield Fault("compute_ms", message, "Lower it, or raise the stage's timeout_s.")
+
+
 TASKS = {"work": work}
 MAKERS = {"bytes": make_bytes}
-PARAMETERS = {"work": ("compute", "compute_ms", "output_bytes", "output_ratio"), "bytes": ("input_bytes",)}
+PARAMETERS = {
+    "work": {
+        "compute": Choice(("cpu", "sleep")),
+        "compute_ms": Number(0, MAX_TIMEOUT_S * 1_000),
+        "output_bytes": Number(0, _LARGEST_BYTES, whole=True),
+        "output_ratio": Number(0),
+    },
+    "bytes": {"input_bytes": Number(0, 512 * 2**20, whole=True)},
+}
+CHECKS = {"work": check_work}
 
 
 def body_of(name: str, size: int) -> bytes:
@@ -83,9 +109,6 @@ def _output_bytes(call: TaskCall, read_bytes: int) -> int:
 
 def _compute(call: TaskCall) -> None:
     seconds, how = call.number("compute_ms", 0) / 1e3, call.parameters.get("compute", "cpu")
-    if how not in {"cpu", "sleep"}:
-        message = f'parameter compute is {how!r}, and has to be "cpu" or "sleep"'
-        raise ApplicationError(message)
     if how == "sleep":
         time.sleep(seconds)
         return

@@ -20,6 +20,7 @@ Source:
 """
 
 from stepbench.dataflow.application import deferred, deferred_maker
+from stepbench.dataflow.application_parameters import Choice, Number, Text
 
 LIBRARIES = ("numpy", "lightgbm", "sklearn.decomposition")
 TASKS = {
@@ -29,8 +30,14 @@ TASKS = {
 }
 MAKERS = {"digits": deferred_maker("stepbench.dataflow.applications.learning.digits:make_digits")}
 PARAMETERS = {
-    "digits": ("rows",),
-    "pca": ("components", "test_rows", "test_stage"),
-    "train": ("boosting", "leaves", "threads", "trees"),
-    "forest": (),
+    # Of fewer rows nothing is learnt.
+    "digits": {"rows": Number(700, whole=True)},
+    "pca": {"components": Number(1, whole=True), "test_rows": Number(1, whole=True), "test_stage": Text()},
+    "train": {
+        "boosting": Choice(("rf", "gbdt")),
+        "leaves": Number(2, whole=True),
+        "threads": Number(0, whole=True),
+        "trees": Number(1, whole=True),
+    },
+    "forest": {},
 }

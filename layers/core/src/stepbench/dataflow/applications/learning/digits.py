@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.datasets import load_digits
 
-from stepbench.dataflow.application import ApplicationError, number_of
+from stepbench.dataflow.application import number_of
 from stepbench.dataflow.applications.learning.idx import write_idx
 
 if TYPE_CHECKING:
@@ -35,20 +35,11 @@ _TRAINING_IMAGES = 1_500
 _TURN, _SCALE, _SHIFT = np.deg2rad(12), 0.1, 2 / SIDE
 _NOISE = 12
 _AT_ONCE = 2_000
-_MIN_ROWS = 700
 
 
 def make_digits(parameters: Mapping[str, Parameter], seed: int) -> bytes:
-    """
-    Return images and labels as IDX files. Parameters: `rows` (70,000).
-
-    Raises:
-        ApplicationError: there are too few rows to learn anything from.
-    """
+    """Return images and labels as IDX files. Parameters: `rows` (70,000)."""
     rows = int(number_of(parameters, "rows", ROWS))
-    if rows < _MIN_ROWS:
-        message = f"parameter rows is {rows}, and has to be {_MIN_ROWS} or more"
-        raise ApplicationError(message)
     originals = load_digits()
     random = np.random.default_rng(seed)
     training = round(rows * TRAINING_SHARE)

@@ -19,6 +19,7 @@ Source:
 """
 
 from stepbench.dataflow.application import deferred, deferred_maker
+from stepbench.dataflow.application_parameters import Number
 
 LIBRARIES = ("av", "numpy")
 TASKS = {
@@ -28,8 +29,15 @@ TASKS = {
 }
 MAKERS = {"render": deferred_maker("stepbench.dataflow.applications.video.rendering:render")}
 PARAMETERS = {
-    "render": ("chunk_s", "frames_per_s", "height", "kbit_per_s", "seconds", "width"),
-    "split": ("chunk_s",),
-    "extract": (),
-    "classify": (),
+    "render": {
+        "chunk_s": Number(1, whole=True),
+        "frames_per_s": Number(1, whole=True),
+        "height": Number(1, whole=True),
+        "kbit_per_s": Number(1),
+        "seconds": Number(1, whole=True),
+        "width": Number(1, whole=True),
+    },
+    "split": {"chunk_s": Number(0.1)},
+    "extract": {},
+    "classify": {},
 }
