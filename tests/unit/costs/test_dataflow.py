@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.samples.dags import DIAMOND, dataflow_trial
+from tests.samples.dags import DIAMOND, dataflow_trial, stage
 
 from stepbench.contracts.plan import TrialPlan
-from stepbench.costs import estimate, upper_bound
+from stepbench.costs import estimate, prices, upper_bound
+from stepbench.costs.dag_estimate import dag_amounts
 from stepbench.costs.dataflow import MODELLED_LOCALLY, ExecutionUse, WindowCost, WindowUse, transitions_of, window_costs
 from stepbench.costs.price_table import price_table, published_table
 from stepbench.costs.standing import Deployment
@@ -98,3 +99,17 @@ def test_what_is_expected_is_not_what_may_be_spent_at_most() -> None:
     requests = {item.item: item.quantity for item in expected.lines if item.note.startswith("as the DAG says")}
     assert requests == {"S3 PUT requests": 22, "S3 GET requests": 24}
     assert DIAMOND["name"] in note
+
+
+def test_an_estimate_is_of_the_memory_that_the_largest_stage_needs() -> None:
+    """All tasks of a stack have one memory, at least that: by hand, two tasks, and 20 s three times for each."""
+
+    def gb_s(memory_mib: int | None) -> float:
+        dag = {"name": "dag", "stages": [stage("a", memory_mib=memory_mib), stage("b", ("a", "broadcast"))]}
+        trial = TrialPlan.model_validate(dataflow_trial(dag))
+        executions = sum(trial.events_of(phase) for phase in trial.run_phases)
+        found = sum(each.quantity for each in dag_amounts(trial, at_most=True) if each.price is prices.LAMBDA_GB_S)
+        return found / executions
+
+    assert gb_s(512) == gb_s(None)
+    assert gb_s(10_240) - gb_s(None) == pytest.approx(2 * 3 * 20 * (10_240 - 1_769) / 1_024)

@@ -48,6 +48,14 @@ def test_quantiles_are_marked_with_their_intervals(results: tuple[TrialResult, .
     assert [mark[1] for mark in marks] == ["p50", "p90", "p95"]
 
 
+def test_a_curve_begins_where_its_first_step_is(results: tuple[TrialResult, ...]) -> None:
+    """From what is drawn, rounded: a foot to the right of it would be drawn as a fall."""
+    curve = EcdfCurve(window="unloaded", phase="unloaded", latency_ms=(180.123449, 202.0), probability=(0.5, 1.0))
+    (figure,) = ecdf_figures([results[0].model_copy(update={"ecdf": (curve,)})])
+    assert figure.curves["latency_ms"] == [180.123, 180.123, 202.0]
+    assert figure.curves["probability"] == [0.0, 0.5, 1.0]
+
+
 def test_what_a_log_axis_cannot_show_is_said(results: tuple[TrialResult, ...]) -> None:
     """Latencies may be negative where clocks differ; they are never clamped, nor dropped silently."""
     curve = EcdfCurve(window="unloaded", phase="unloaded", latency_ms=(-1.0, 0.0, 2.0), probability=(0.25, 0.5, 1.0))

@@ -139,6 +139,39 @@ def test_repeats_share_one_bar_and_one_drawing_of_tasks() -> None:
     assert (len(window.rows), len(view.dags[0].gantts)) == (3, 1)
 
 
+def without_whole(result: TrialResult) -> TrialResult:
+    """Return a trial none of whose executions has completed."""
+    found = result.summary.dataflow
+    assert isinstance(found, DataflowFindings)
+    windows = tuple(
+        window.model_copy(update={"n": 0, "edges": (), "stages": (), "path": (), "critical": ()})
+        for window in found.windows
+    )
+    return changed(result, dataflow=found.model_copy(update={"windows": windows}))
+
+
+def test_a_store_at_which_all_executions_failed_hides_no_other() -> None:
+    """Its objects' times are not known; those of the others are, in figures and tables alike."""
+    results = (without_whole(RESULTS[0]), *RESULTS[1:])
+    view = dataflow_view(summary_of(results), results, [each.summary.name for each in results])
+    assert view is not None
+    window = view.dags[0].windows[0]
+    assert any(each.drawing.chart == "dataflow-transfer-parts" for each in window.stacks)
+    assert [trial.label for trial, _ in window.shown] == [each.summary.name for each in RESULTS[1:]]
+    assert "data-edge=" in render_page(summary_of(results), results, sample_manifest())
+
+
+def test_a_repeat_that_failed_hides_no_other() -> None:
+    """The first one of which something is known has the figures."""
+    repeated = tuple(
+        changed(each, index=number, group="redis", repeat=number)
+        for number, each in enumerate([without_whole(RESULTS[1]), RESULTS[1]])
+    )
+    view = dataflow_view(summary_of(repeated), repeated, ["redis.r1", "redis.r2"])
+    assert view is not None
+    assert [trial.first for trial in view.trials] == [False, True]
+
+
 def test_a_run_without_dags_has_no_section_of_them() -> None:
     """Triggers pass no data."""
     results = sample_results()

@@ -234,9 +234,7 @@ class DataflowFindings(Contract):
     expected: tuple[ExpectedMix, ...] = Field(description="As it was told before the run, by DAG.")
     windows: tuple[DagWindow, ...]
     costs: tuple[DataflowCost, ...] = ()
-    results: dict[str, str] = Field(
-        default={}, description="What tasks found, as JSON by `<dag>/<stage>-<index>`."
-    )
+    results: dict[str, str] = Field(default={}, description="What tasks found, as JSON by `<dag>/<stage>-<index>`.")
     differing: tuple[str, ...] = Field(
         default=(), description="Those whose executions do not agree; the first one's is in `results`."
     )

@@ -164,7 +164,9 @@ class TaskRow(Contract):
     outcome: Literal["ok", "failed"]
     error: str = Field(default="", max_length=1_000)
     result: str = Field(
-        default="", max_length=MAX_RESULT_CHARS, description="JSON: what the task has found, if its application says so."
+        default="",
+        max_length=MAX_RESULT_CHARS,
+        description="JSON: what the task has found, if its application says so.",
     )
 
     @property

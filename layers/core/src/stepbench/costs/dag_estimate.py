@@ -40,7 +40,8 @@ def dag_amounts(trial: TrialPlan, *, at_most: bool) -> Iterator[Amount]:
         note = f"{dag.tasks} tasks of {dag.name} in each of {executions:,} executions"
         if at_most:
             note += ", each with its whole time-out three times"
-        gb_s = task_s * TASK_MEMORY_MB / 1_024 + end_s * END_MEMORY_MB / 1_024
+        memory_mb = max(TASK_MEMORY_MB, *(stage.memory_mib or 0 for stage in dag.stages))
+        gb_s = task_s * memory_mb / 1_024 + end_s * END_MEMORY_MB / 1_024
         yield line(prices.LAMBDA_REQUEST, executions * (attempts + 1))
         yield line(prices.LAMBDA_GB_S, executions * gb_s, note)
         yield line(prices.STATE_TRANSITION, executions * transitions_of(len(dag.levels), dag.tasks, attempts))

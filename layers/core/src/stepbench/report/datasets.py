@@ -127,7 +127,7 @@ def _ecdf_figure(drawn: Sequence[tuple[WindowRow, EcdfCurve]]) -> EcdfFigure:
         if hidden:
             not_drawn.append((row.label, hidden))
         if visible:
-            points.append((row.label, visible[0][0], hidden))
+            points.append((row.label, short(visible[0][0]), hidden))
         points.extend((row.label, short(x), round(p, 6)) for x, p in visible)
         marks.extend(_quantile_marks(row))
     return EcdfFigure(

@@ -143,10 +143,13 @@ def run_dash() -> alt.StrokeDash:
     return alt.StrokeDash("dash:N", legend=None, scale=alt.Scale(domain=[*range(len(DASHES))], range=DASHES))
 
 
+BY_SHARE = alt.Order("probability:Q")
+
+
 def distribution(source: str, x: alt.X, y: alt.Y, color: alt.Color) -> alt.Chart:
-    """Draw empirical distributions as steps, one line for each curve."""
+    """Draw empirical distributions as steps, one line for each curve: from share to share, so that none ever falls."""
     line = named_curves(source).mark_line(interpolate="step-after", strokeWidth=2, clip=True)
-    chart: alt.Chart = line.encode(x=x, y=y, color=color, strokeDash=run_dash(), detail="curve:N")
+    chart: alt.Chart = line.encode(x=x, y=y, color=color, strokeDash=run_dash(), detail="curve:N", order=BY_SHARE)
     return chart
 
 

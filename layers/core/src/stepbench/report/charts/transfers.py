@@ -7,6 +7,7 @@ from typing import Any
 import altair as alt
 
 from stepbench.report.charts.parts import (
+    BY_SHARE,
     LABELS,
     LOW,
     SHAPES,
@@ -98,7 +99,7 @@ def time_curves() -> alt.LayerChart | alt.FacetChart:
     name = named("names").mark_text(fontSize=11, fontWeight=600, clip=True)
     at = {"x": x, "y": y, "text": alt.Text("label:N")}
     layers = alt.layer(
-        line.encode(x=x, y=y, color=color, detail="curve:N").add_params(zoom()),
+        line.encode(x=x, y=y, color=color, detail="curve:N", order=BY_SHARE).add_params(zoom()),
         touch(ring("curves").encode(x=x, y=y, tooltip=tooltip), "curve", "seconds", "probability", shown=1),
         halo.encode(**at),
         name.encode(**at, color=color),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.dataflow import Dag
     from stepbench.contracts.dataflow_mix import ExpectedMix
-    from stepbench.contracts.dataflow_result import DagWindow
+    from stepbench.contracts.dataflow_result import DagWindow, DataflowFindings
     from stepbench.contracts.result import RunSummary, TrialResult
     from stepbench.report.dataflow.drawing import DagDrawing
     from stepbench.report.dataflow.figures import DagFigure
@@ -51,8 +51,8 @@ class WindowView:
 
     @property
     def shown(self) -> tuple[tuple[FlowTrial, DagWindow], ...]:
-        """Return one trial of each group: the others repeat it."""
-        return tuple((trial, window) for trial, window in self.rows if trial.first)
+        """Return one trial of each group: the others repeat it. Without a whole execution there is nothing to show."""
+        return tuple((trial, window) for trial, window in self.rows if trial.first and window.n)
 
 
 @dataclass(frozen=True)
@@ -117,16 +117,25 @@ def dataflow_view(summary: RunSummary, results: Sequence[TrialResult], labels: S
 
 def _trials(results: Sequence[TrialResult], labels: Sequence[str]) -> Iterator[FlowTrial]:
     seen: set[str] = set()
+    whole = {
+        result.summary.group or label
+        for result, label in zip(results, labels, strict=True)
+        if result.summary.dataflow is not None and _has_whole(result.summary.dataflow)
+    }
     for number, (result, label) in enumerate(zip(results, labels, strict=True)):
         findings = result.summary.dataflow
         if findings is None:
             continue
         group = result.summary.group or label
-        first = group not in seen and bool(findings.windows)
+        first = group not in seen and bool(findings.windows) and (_has_whole(findings) or group not in whole)
         seen |= {group} if first else set()
         drawn = result.dataflow if first else None
         store = store_figure(f"trial-{number}", label, drawn, result.phases) if drawn is not None else None
         yield FlowTrial(label, result.summary, findings, first, store)
+
+
+def _has_whole(findings: DataflowFindings) -> bool:
+    return any(window.n for window in findings.windows)
 
 
 def _dags(summary: RunSummary, results: Sequence[TrialResult], trials: Sequence[FlowTrial]) -> Iterator[DagView]:
