@@ -7,7 +7,7 @@ import pytest
 from stepbench.contracts.cost import Cost
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.target import AutoscaledCapacity, OnDemandCapacity, ProvisionedCapacity
-from stepbench.costs.actual import LATER, Done, FunctionUse, actual_cost, run_items
+from stepbench.costs.actual import LATER, TASK_HEARTBEATS, Done, FunctionUse, actual_cost, run_items
 from stepbench.costs.prices import Offered, Stretch
 from stepbench.costs.standing import Deployment
 
@@ -56,6 +56,13 @@ def test_each_item_is_a_quantity_at_a_price() -> None:
     assert cost.actual == pytest.approx(sum(item.quantity * item.unit_price_usd for item in cost.items))
     assert cost.of("store", "trigger") == pytest.approx(0.005015 + 10 * 0.0000166667 + 1_003 * 2e-7)
     assert (cost.estimate, cost.emulated) == (1, False)
+
+
+def test_rows_of_tasks_are_writes_too() -> None:
+    """As many units as they take, beside what every trial writes; their heartbeats are named as left out."""
+    plain, dags = (actual_cost(plan(), done(dag_writes=units), Deployment(options=OPTIONS), 1) for units in (0, 70))
+    assert billed(dags, "Results table writes")[0] - billed(plain, "Results table writes")[0] == 70
+    assert set(dags.left_out) - set(plain.left_out) == {TASK_HEARTBEATS}
 
 
 def test_arm64_has_a_price_of_its_own() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.samples.dag_rows import blob, dag_end, event_text, task_row
+from tests.samples.dags import stage
 from tests.samples.records import REF
 from tests.samples.services import MemoryServices
 
+from stepbench.analysis.dataflow.evidence import DagRecords
+from stepbench.contracts.dataflow import Dag
 from stepbench.records.formats import dag_rows as formats
 from stepbench.records.storage import layout
 from stepbench.records.storage.dag_rows import DagRows, StoredTasks, read_dag_ends, told_ends
@@ -33,6 +36,21 @@ def test_rows_come_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stored.events == tuple(map(event_text, range(3)))
     assert [row for event in stored.events for row in stored.of(event)] == rows
     assert stored.damaged == ()
+    assert stored.by_stage(event_text(1)) == {"a": 24, "b": 24}
+    assert stored.write_units == 3 * 2 * 12 * 2  # each of less than a KiB
+
+
+def test_what_ran_the_tasks_is_known_by_their_rows() -> None:
+    """So many lines there have to be in the logs of each function, or the bill is not whole."""
+    table = MemoryServices().services.table
+    dag = Dag.model_validate(
+        {"name": "dag", "stages": [stage("cut", task="video.split"), stage("work", ("cut", "scatter"))]}
+    )
+    for name, index, attempt in (("cut", 0, 0), ("cut", 0, 1), ("work", 0, 0), ("work", 1, 0), ("work", 2, 0)):
+        DagRows(table).put_task(REF.tag, task_row(name, 0, 9, event=event_text(0), index=index, attempt=attempt))
+    records = DagRecords(StoredTasks.read(REF.tag, table), (dag_end(9, event=event_text(0), dag="dag"),), (), ())
+    assert records.invocations([dag]) == {"RunVideoTask": 2, "RunTask": 3}
+    assert records.write_units == 5 + 1
 
 
 def test_ends_are_known_without_their_rows() -> None:

@@ -50,6 +50,7 @@ def trial_cost(evidence: Evidence, functions: Sequence[Invocations]) -> Cost:
         missing_logs=missing,
         own_server=plan.target.endpoint is not None,
         dag_transitions=sum(_dag_transitions(evidence)),
+        dag_writes=evidence.dags.write_units if evidence.dags is not None else 0,
     )
     return actual_cost(_as_run(evidence), done, evidence.deployment, evidence.spec.estimate_usd)
 
@@ -116,6 +117,8 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Itera
         least["RunWriter"] = len(records.started)
     if not records.items.all_received:
         least["WatchChanges"] = 1
+    if evidence.dags is not None and collection.every == 1:
+        least |= evidence.dags.invocations(evidence.spec.offered.dags)
     reported = {each.function: each.invocations for each in functions}
     for name, count in least.items():
         if reported.get(name, 0) < count:

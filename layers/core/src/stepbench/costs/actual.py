@@ -49,6 +49,7 @@ _NO_HOURS = frozenset({"dsql"})
 """Servers of somebody else's that bill nothing by the hour."""
 NOT_OURS = "which is not the stack's own"
 TARGET_STORAGE = "storage in the store while the trial lasts"
+TASK_HEARTBEATS = "heartbeats of tasks, one a second in the results table"
 
 
 class FunctionUse(NamedTuple):
@@ -68,7 +69,8 @@ class Done:
     offered: what reached the store, and how long the trial held its target.
     delivered, batches: entries and items of arrivals in the results table.
     functions: from REPORT lines; None where they are incomplete, and then `missing_logs` says why.
-    transitions: None where loops could not be counted. dag_transitions: of executions of DAGs.
+    transitions: None where loops could not be counted. dag_transitions: of executions of DAGs. dag_writes: units
+        of the results table that rows of their tasks, and their ends, took.
     objects: in the results bucket.
     own_server: the store is not one of the stack's.
     """
@@ -82,6 +84,7 @@ class Done:
     missing_logs: str = ""
     own_server: bool = False
     dag_transitions: int = 0
+    dag_writes: int = 0
 
 
 def actual_cost(trial: TrialPlan, done: Done, deployment: Deployment, estimate_usd: float) -> Cost:
@@ -156,8 +159,8 @@ def _has_server(trial: TrialPlan) -> bool:
 
 
 def _records(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[Amount]:
-    writes = results_writes(trial, done.delivered, done.batches)
-    yield line(prices.RESULTS_WRITE, writes, "items of arrivals, heartbeats, pointers and flags")
+    writes = results_writes(trial, done.delivered, done.batches) + done.dag_writes
+    yield line(prices.RESULTS_WRITE, writes, "items of arrivals, rows of tasks, heartbeats, pointers and flags")
     yield line(prices.DYNAMODB_READ, writer_seconds(trial), "each writer asks once a second whether to go on")
     yield line(prices.RESULTS_PUT, done.objects, "one for each object of the trial")
     stored = done.batches * T4_ITEM_BYTES + done.delivered * T4_ENTRY_BYTES
@@ -190,6 +193,8 @@ def _left_out(trial: TrialPlan, done: Done, deployment: Deployment) -> Iterator[
         yield "load", f"the hours of the load host, {NOT_OURS}"
     yield "control", LATER
     yield from ((None, text) for text in (READS, TARGET_STORAGE))
+    if done.dag_writes:
+        yield None, TASK_HEARTBEATS
 
 
 def run_items(

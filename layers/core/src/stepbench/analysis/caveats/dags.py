@@ -23,7 +23,8 @@ def find_failed_executions(_evidence: Evidence, findings: Findings) -> Iterator[
     executions = findings.dataflow.executions
     if executions.failed:
         text = f"{counted(executions.failed, 'execution')} of {count(executions.started)} failed: "
-        text += f"{_most_frequent(executions.causes)}. They count as later than any other in quantiles of end-to-end time; parts are of completed ones."
+        text += f"{_most_frequent(executions.causes)}. They count as later than any other in quantiles of end-to-end "
+        text += "time; parts are of completed ones."
         about = tuple(place for place, window in enumerate(findings.dataflow.windows) if window.failed)
         remedy = "Remove the cause; a task is made three times before its execution fails."
         yield Caveat(kind="failed_executions", text=text, remedy=remedy, windows=about)

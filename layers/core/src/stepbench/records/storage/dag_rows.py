@@ -7,6 +7,7 @@ Rows of tasks and ends of executions in the results table: written by functions 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from stepbench.errors import CorruptRecordsError
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from stepbench.contracts.dataflow_rows import DagEnd, TaskRow
     from stepbench.records.storage.receiver_paths import ReceiverTable
     from stepbench.records.storage.trial_table import TrialTable
+
+
+_NAME_BYTES = 150
+"""Of a row's keys, about."""
 
 
 class DagRows:
@@ -88,6 +93,16 @@ class StoredTasks:
     def events(self) -> tuple[str, ...]:
         """Return the executions that have rows, in order of their identities."""
         return tuple(self._of)
+
+    @property
+    def write_units(self) -> int:
+        """Return how many units of a table storing them took: one for each KiB begun, with their names."""
+        rows = (row for rows in self._of.values() for row in rows)
+        return sum(-(-(len(body) + _NAME_BYTES) // 1_024) for _, body in rows)
+
+    def by_stage(self, event: str) -> Counter[str]:
+        """Return how many rows of each stage an execution has, and so how many invocations have ended by themselves."""
+        return Counter(name.split("#")[1] for name, _ in self._of.get(event, ()))
 
     def attempts(self, event: str) -> tuple[int, ...]:
         """Return of each task of an execution how many attempts there were; a killed one has no row, the next has."""
