@@ -139,7 +139,7 @@ def test_what_an_execution_takes_is_learnt_from_those_that_were_made() -> None:
     for number in range(4):
         event = EventId(spec.tag, 0, 0, 0, 0, number).text()
         DagRows(services.table).put_end(spec.tag, dag_end(5_000 * (number + 1), event=event, dag="line"))
-    services.clock.sleep(50)
+    services.clock.sleep(90)
     assert tune_store(spec, 1, services, store)
     (coming,) = step_of(spec, 1, services).decision.ahead
     assert coming.duration_s == pytest.approx(10 * 5, rel=0.01)
