@@ -161,6 +161,23 @@ def test_a_store_at_which_all_executions_failed_hides_no_other() -> None:
     assert "data-edge=" in render_page(summary_of(results), results, sample_manifest())
 
 
+def test_trials_whose_dags_of_one_name_differ_are_drawn_with_the_edges_of_each() -> None:
+    """A plan may give another trial a DAG of the same name with a stage less."""
+    found = RESULTS[1].summary.dataflow
+    assert isinstance(found, DataflowFindings)
+    windows = tuple(window.model_copy(update={"edges": window.edges[1:]}) for window in found.windows)
+    results = (
+        RESULTS[0],
+        changed(RESULTS[1], dataflow=found.model_copy(update={"windows": windows})),
+        *RESULTS[2:],
+    )
+    view = dataflow_view(summary_of(results), results, [each.summary.name for each in results])
+    assert view is not None
+    (figure,) = (each for each in view.dags[0].windows[0].stacks if each.drawing.chart == "dataflow-transfer-parts")
+    edges = len(found.windows[0].edges)
+    assert len(figure.drawing.data["rows"]["row"]) == len(RESULTS) * edges - 1
+
+
 def test_a_repeat_that_failed_hides_no_other() -> None:
     """The first one of which something is known has the figures."""
     repeated = tuple(

@@ -104,12 +104,13 @@ def _path_parts(window: DagWindow) -> list[tuple[str, float]]:
 
 def transfer_figure(anchor: str, dag: str, windows: Sequence[tuple[str, DagWindow]]) -> DagFigure | None:
     """Return what an object's way to the store and back consists of, a bar for each edge and store."""
-    whole = [(label, window) for label, window in windows if window.edges]  # of one execution at least
+    ends = dict.fromkeys((edge.producer, edge.consumer) for _, window in windows for edge in window.edges)
     bars = [
         (f"{edge.producer} to {edge.consumer}, {label}", _edge_parts(edge))
-        for edges in zip(*(window.edges for _, window in whole), strict=True)
-        for (label, _), edge in zip(whole, edges, strict=True)
-        if edge.put_ms.n or edge.get_ms.n
+        for each in ends
+        for label, window in windows
+        for edge in window.edges
+        if (edge.producer, edge.consumer) == each and (edge.put_ms.n or edge.get_ms.n)
     ]
     return _stack(f"dag-transfers-{anchor}", "dataflow-transfer-parts", dag, bars, [name for name, _ in EDGE_PARTS])
 
