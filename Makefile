@@ -46,7 +46,7 @@ rehearse: setup ## Deploy to your AWS account, run small plans, judge, delete: S
 	  $(if $(COSTS),--costs "$(COSTS)") $(if $(DELETE),--delete "$(DELETE)")
 
 test: setup setup-test ## Set up, then the whole suite, four modules at a time
-	$(VENV)/bin/python -m pytest $(if $(MEASURE),-p tests.measuring --measure $(abspath $(MEASURE))) $(SUITE) $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest $(if $(MEASURE),--measure $(abspath $(MEASURE))) $(SUITE) $(PYTEST_ARGS)
 
 coverage: setup setup-test ## The same, with the lines that no test ran (takes longer)
 	$(VENV)/bin/python -m pytest $(SUITE) --cov --cov-report=term:skip-covered $(PYTEST_ARGS)

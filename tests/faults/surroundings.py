@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.end_to_end.deployment import GONE, REST_S, UP_LIMIT_S, Deployment, wait_for
-from tests.leftovers import describe, processes_of
+from tests.suite.leftovers import describe, processes_of
 
 from stepbench.local.processes import family
 from stepbench.records.storage.trial_table import Lease

@@ -44,6 +44,13 @@ class ExampleServer(socketserver.ThreadingTCPServer):
         self.endpoint = f"127.0.0.1:{self.server_address[1]}"
         self._changes: list[_Change] = []
         self._changed = threading.Condition()
+        self._ended = False
+
+    def end_watches(self) -> None:
+        """Let the threads of all watches end."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
     def reply(self, word: bytes, rest: bytes) -> bytes:
         """Carry out a request, and return its answer."""
@@ -66,12 +73,12 @@ class ExampleServer(socketserver.ThreadingTCPServer):
                     return b"ERROR unknown-request"
 
     def changes(self, prefix: bytes, after: bytes) -> Iterator[bytes]:
-        """Yield the lines of a watch, without end."""
+        """Yield the lines of a watch, until `end_watches`."""
         seen = len(self._changes) if after == b"-1" else int(after)
         yield b"WATCHING %d" % seen
-        while True:
+        while not self._ended:
             with self._changed:
-                self._changed.wait_for(lambda: len(self._changes) > seen)  # noqa: B023 -- called at once
+                self._changed.wait_for(lambda: self._ended or len(self._changes) > seen)  # noqa: B023 -- called at once
             for change in self._changes[seen:]:
                 seen += 1
                 if change.key.startswith(prefix):
@@ -105,6 +112,9 @@ def example_server() -> Iterator[ExampleServer]:
     with ExampleServer() as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         serving.start()
-        yield server
-        server.shutdown()
-        serving.join()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            server.end_watches()
+            serving.join()

@@ -1,5 +1,5 @@
 """
-Where the suite's time goes: `make test MEASURE=FOLDER` writes it down, `python -m tests.measuring FOLDER` adds it up.
+Where the suite's time goes: `make test MEASURE=FOLDER` writes it down, and `python -m tests.suite.measuring FOLDER` sums.
 
 A line for each test and each fixture that is set up or torn down, with wall and CPU seconds of the test process; and a
 line for each module with the CPU seconds of all that its process has started, servers that outlive their parents
@@ -30,7 +30,9 @@ PARENT, STARTED, USED = 1, 19, (11, 12, 13, 14)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--measure`, which names the folder; each process of the suite writes a file of its own into it."""
-    parser.addoption("--measure", metavar="FOLDER", type=Path, help="write seconds and CPU seconds of tests and fixtures there")
+    parser.addoption(
+        "--measure", metavar="FOLDER", type=Path, help="write seconds and CPU seconds of tests and fixtures there"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -87,7 +89,9 @@ class Measuring:
             return (yield)
         finally:
             if fixturedef.scope != "function":
-                self._write("fixture", began, name=f"{fixturedef.baseid}::{fixturedef.argname}", test=request.node.nodeid)
+                self._write(
+                    "fixture", began, name=f"{fixturedef.baseid}::{fixturedef.argname}", test=request.node.nodeid
+                )
 
     def pytest_sessionfinish(self) -> None:
         """Write what the last module and the tear-downs of the session took."""
@@ -135,7 +139,9 @@ class Processes:
 
 def add_up(folder: Path) -> str:
     """Return tables of folders, modules, fixtures and tests, the longest first."""
-    lines = [json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        json.loads(line) for path in folder.glob("*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     by_kind: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in lines:
         by_kind[line["kind"]].append(line)
@@ -165,7 +171,11 @@ def add_up(folder: Path) -> str:
 def names_of(module: str) -> list[str]:
     """Return what a module is counted for: all, itself, its folder, and the folder's first two levels."""
     parts = module.split("/")
-    return ["(all)", *("/".join(parts[:depth]) for depth in range(2, len(parts) + 1))] if len(parts) > 1 else ["(all)", module]
+    return (
+        ["(all)", *("/".join(parts[:depth]) for depth in range(2, len(parts) + 1))]
+        if len(parts) > 1
+        else ["(all)", module]
+    )
 
 
 def _add(sums: list[float], *values: float) -> None:
