@@ -1,5 +1,5 @@
 """
-Where the suite's time goes: `make test MEASURE=FOLDER` writes it down, and `python -m tests.suite.measuring FOLDER` sums.
+Where the time goes: `make test MEASURE=FOLDER` writes it down, and `python -m tests.suite.measuring FOLDER` sums it up.
 
 A line for each test and each fixture that is set up or torn down, with wall and CPU seconds of the test process; and a
 line for each module with the CPU seconds of all that its process has started, servers that outlive their parents
