@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "layers/core/src"
@@ -65,10 +66,13 @@ SERVERS = tuple(
 EFFECTS = {"time", "random", "socket", "subprocess", "os", "asyncio", "threading"}
 
 
-def _modules() -> Iterator[tuple[str, str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        yield parts[0], "/".join(parts), ast.parse(path.read_text())
+@cache
+def _modules() -> tuple[tuple[str, str, frozenset[str]], ...]:
+    """Return each module's room, its path within the package, and the names that it imports."""
+    paths = {path.relative_to(PACKAGE).with_suffix("").parts: path for path in sorted(PACKAGE.rglob("*.py"))}
+    return tuple(
+        (parts[0], "/".join(parts), frozenset(_imports(ast.parse(path.read_text())))) for parts, path in paths.items()
+    )
 
 
 def _imports(node: ast.AST, *, types: bool = True) -> Iterator[str]:
@@ -108,8 +112,8 @@ def test_imports_point_down() -> None:
     """So that a room can be read without those above it, and no two rooms need each other."""
     wrong = {
         (module, imported)
-        for _, module, tree in _modules()
-        for imported in _imports(tree)
+        for _, module, names in _modules()
+        for imported in names
         if imported.startswith("stepbench.") and (floor := _floor(module))
         if (below := _floor(imported.removeprefix("stepbench.").replace(".", "/")))
         if FLOORS.index(below) > FLOORS.index(floor)
@@ -119,20 +123,20 @@ def test_imports_point_down() -> None:
 
 def test_no_module_imports_itself_through_another() -> None:
     """Within a room, too, there is an order in which its files can be read."""
-    modules = {module.replace("/", ".").removesuffix(".__init__"): tree for _, module, tree in _modules()}
+    modules = {module.replace("/", ".").removesuffix(".__init__"): names for _, module, names in _modules()}
     graph = {
         module: {
             found
-            for imported in _imports(tree)
+            for imported in names
             if imported.startswith("stepbench.")
             if (found := _module_of(imported.removeprefix("stepbench."), modules)) and found != module
         }
-        for module, tree in modules.items()
+        for module, names in modules.items()
     }
     assert set(TopologicalSorter(graph).static_order()) >= graph.keys()  # raises CycleError, with the cycle
 
 
-def _module_of(name: str, modules: dict[str, ast.Module]) -> str | None:
+def _module_of(name: str, modules: Container[str]) -> str | None:
     """Return the module that an imported name is, or stands in."""
     while name and name not in modules:
         name = name.rpartition(".")[0]
@@ -143,8 +147,8 @@ def _uses(package: str, banned: set[str]) -> set[tuple[str, str]]:
     """Return which modules of a room import which of the banned ones."""
     return {
         (module, imported)
-        for own, module, tree in _modules()
-        for imported in _imports(tree)
+        for own, module, names in _modules()
+        for imported in names
         if own == package and imported.split(".")[0] in banned
     }
 
