@@ -17,11 +17,12 @@ TOOLS := .stepbench/venvs
 UV := $(TOOLS)/uv/bin/uv
 INSTALL := $(if $(PIP_INDEX_URL),UV_DEFAULT_INDEX=$(PIP_INDEX_URL)) $(UV) pip install --quiet --require-hashes --only-binary :all:
 
-# More than half of the suite's time is waiting for state machines; more than three environments at once would keep runs
-# waiting for a core. The suite has two, and two processes that compute meanwhile: see tests/conftest.py.
+# One process waits for state machines most of the time, and three compute meanwhile: see tests/suite/scheduling.py.
 DEALT := --dist=loadscope --no-loadscope-reorder
 PARALLEL := --numprocesses=3 $(DEALT)
 SUITE := --numprocesses=4 $(DEALT)
+# Paths as pytest takes them, or an expression.
+CHOSEN = $(if $(findstring tests/,$(ONLY)),$(ONLY),-k '$(ONLY)')
 
 # What emulators can be asked: of any the smallest plans, of ours a rehearsal and a deletion, and of LocalStack what `make test` asks MiniStack.
 SUITE_OF_ANY := tests/emulators/test_whole_runs.py
@@ -31,7 +32,7 @@ SUITE_OF_localstack := tests/statemachines/test_on_emulator.py tests/statemachin
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 
-.PHONY: run rehearse test test-api test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
+.PHONY: run rehearse test quick test-api test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
   setup setup-test setup-cassandra setup-localstack down clean help
 
 help: ## This list
@@ -45,18 +46,24 @@ rehearse: setup ## Deploy to your AWS account, run small plans, judge, delete: S
 	  $(if $(YES),--yes) $(PARAMETERS:%=--parameter "%") $(if $(EMULATOR),--emulator "$(EMULATOR)") \
 	  $(if $(COSTS),--costs "$(COSTS)") $(if $(DELETE),--delete "$(DELETE)")
 
-test: setup setup-test ## Set up, then the whole suite, four modules at a time
-	$(VENV)/bin/python -m pytest $(if $(MEASURE),--measure $(abspath $(MEASURE))) $(SUITE) $(PYTEST_ARGS)
+test: setup setup-test ## Set up, then the whole suite, four modules at a time; ONLY=tests/… or ONLY="words and names" in one process
+	$(VENV)/bin/python -m pytest $(if $(MEASURE),--measure $(abspath $(MEASURE))) $(if $(ONLY),$(CHOSEN),$(SUITE)) $(PYTEST_ARGS)
+
+quick: $(VENV)/.dev charts ## Unit tests of what a change touches, the nearest first, within a minute: BASE=COMMIT
+	@$(VENV)/bin/python -m tests.suite.quick $(BASE)
 
 coverage: setup setup-test ## The same, with the lines that no test ran (takes longer)
 	$(VENV)/bin/python -m pytest $(SUITE) --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+
+nightly: setup setup-test ## What takes too long for each change, part by part: PART="faults browser"; without, all of it
+	$(VENV)/bin/python -m tests.suite.nightly $(PART)
 
 test-faults: setup setup-test ## Set up, then the fault tour (25 minutes): SEED=…, FULL=1, or CLEAN=50 runs without a fault
 	$(VENV)/bin/python -m pytest tests/faults $(if $(CLEAN),--clean $(CLEAN),$(PARALLEL)) \
 	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results $(RESULTS)) $(PYTEST_ARGS)
 
 test-api: setup setup-test ## Set up, then some 10,000 requests that are made of the API's description, through HTTP
-	STEPBENCH_API_CASES=1100 $(VENV)/bin/python -m pytest -rP tests/end_to_end/test_api_contract.py $(PYTEST_ARGS)
+	STEPBENCH_API_CASES=1100 $(VENV)/bin/python -m pytest -rP --nightly api tests/end_to_end/test_api_contract.py $(PYTEST_ARGS)
 
 test-emulator: EMULATOR ?= $(or $(AWS_ENDPOINT_URL),localstack)
 test-emulator: setup setup-test ## Set up, then what emulators can show on another: EMULATOR=localstack, or AWS_ENDPOINT_URL=http://…
@@ -73,10 +80,11 @@ sam-image: $(TOOLS)/lambda/.ready ## Where AWS's base image cannot be pulled: ma
 test-sam-local: setup setup-test ## Set up, then the test of the two above, where Docker is
 	$(VENV)/bin/python -m pytest tests/docker $(PYTEST_ARGS)
 
-check: $(VENV)/.dev ## Format, lint, types
+check: $(VENV)/.dev charts ## Format, lint, types; layout, templates, and docs against the code
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy layers/core/src functions tests benchmarks
+	$(VENV)/bin/python -m pytest -q --numprocesses=2 tests/layout
 
 check-security: $(TOOLS)/security/.ready ## The template and its stacks by checkov's rules; exceptions with reasons in .checkov.yaml
 	LOG_LEVEL=ERROR $(TOOLS)/security/bin/checkov --config-file .checkov.yaml

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 LONG_S = 3.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -68,7 +68,9 @@ class Measuring:
         self._file.write(json.dumps(line) + "\n")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
         """Measure a test with its fixtures, and its module when it was the last of it."""
         module = item.nodeid.partition("::")[0]
         if self._module != module:
@@ -82,7 +84,9 @@ class Measuring:
                 self._end_module("")
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef: Any, request: pytest.FixtureRequest) -> Iterator[object]:  # noqa: ANN401  # private in pytest
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, object, object]:
         """Measure the making of a fixture, those that it needs not included: they were made before."""
         began = time.time(), time.process_time()
         try:

@@ -80,13 +80,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Report what this process has left out, to the one that writes the summary."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left"] = dict(session.config.stash[LEFT])
+        left = session.config.stash[LEFT]
+        session.config.workeroutput["left"] = dict(left)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401  # xdist is untyped
     """Keep what a process has left out: each of them collects all tests, so that any one's count will do."""
-    node.config.stash[LEFT].update(Counter(getattr(node, "workeroutput", {}).get("left", {})) - node.config.stash[LEFT])
+    counts: dict[str, int] = getattr(node, "workeroutput", {}).get("left", {})
+    left: Counter[str] = node.config.stash[LEFT]
+    left |= Counter(counts)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,14 +13,9 @@ if TYPE_CHECKING:
 
     from xdist.remote import Producer
 
-ROOT = Path(__file__).parents[2]
 FAULTS = "tests/faults/"
-ONE_PROCESS = "tests/integration/drivers/cassandra/"
-"""Its modules share a server that takes 900 MB, and some 20 s to start."""
-WHOLE_SYSTEM = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/end_to_end").glob("test_*.py"))
-ENVIRONMENTS = 2
-SWAPPED = {"tests/end_to_end/test_load_host.py", "tests/end_to_end/test_main_job.py"}
-"""Of modules dealt out in turns to environments, these change places: then all environments take about as long."""
+ONE_PROCESS = ("tests/end_to_end/", "tests/integration/drivers/cassandra/")
+"""Modules of these folders share an environment, which takes a minute of a core, and a server that takes 900 MB."""
 FOLDERS = ("end_to_end", "integration", "statemachines", "browser", "unit")
 """In this order several processes begin them: first what waits longest, last what is small enough to end together."""
 
@@ -30,18 +24,15 @@ class Modules(LoadScopeScheduling):  # type: ignore[misc]  # untyped
     """
     With several processes, a module stays in one, so that its servers are started once.
 
-    Modules of the whole system stay together in as many processes as there are to be environments, every second one in
-    the same: they wait most of the time, and meanwhile the other processes have what computes. Cases of the fault tour
-    are dealt out one by one; each process that meets one has an environment of its own for all of them.
+    Modules that share an environment, or a node of Cassandra, stay together: they wait most of the time, and meanwhile
+    the other processes have what computes. Cases of the fault tour are dealt out one by one; each process that meets
+    one has an environment of its own for all of them.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         module = nodeid.partition("::")[0]
-        if module.startswith(ONE_PROCESS):
-            return ONE_PROCESS
-        if module in WHOLE_SYSTEM:
-            return f"environment {(WHOLE_SYSTEM.index(module) + (module in SWAPPED)) % ENVIRONMENTS}"
-        return nodeid if module.startswith(FAULTS) else module
+        shared = next((folder for folder in ONE_PROCESS if module.startswith(folder)), module)
+        return nodeid if module.startswith(FAULTS) else shared
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -52,11 +43,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Modules
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without looking for garbage: a third of the time, in each process, and nothing of it is garbage."""
+    """
+    Collect without looking for garbage: a third of the time, in each process, and nothing of it is garbage.
+
+    It stays to the end, so that later rounds, of tests that ask for one and of pytest when it ends, pass it over.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.enable()
 
 
