@@ -65,6 +65,8 @@ def _transfers() -> str:
     return render_page(sample_summary(results, "quick-transfer"), results, sample_manifest())
 
 
+QUICK = {"DAGs", "transfers"}
+"""`make test` looks at these; each page is made of the same parts."""
 PAGES: dict[str, Callable[[], str]] = {
     "triggers": _triggers,
     "experiments": lambda: render_page(*experiment_run(), sample_manifest()),
@@ -78,7 +80,9 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly("browser")) for name in PAGES]
+)
 def test_axe_finds_no_violation(name: str, pages: Pages, tmp_path: Path) -> None:
     """Unfolded, with a figure of each kind and one's tooltip, wide and narrow, light and dark."""
     if not AXE.is_file():

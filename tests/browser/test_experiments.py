@@ -168,13 +168,15 @@ def test_groups_on_the_page_are_the_means_of_their_runs(
     assert raw(cell, "least", "value", "greatest") == pytest.approx([medians[0], mean, medians[-1]])
 
 
-@pytest.mark.parametrize("width", [390, 800, 1100, 1600])
+@pytest.mark.parametrize(
+    "width", [390, *(pytest.param(width, marks=pytest.mark.nightly("browser")) for width in (800, 1100)), 1600]
+)
 def test_nothing_sticks_out_sideways(width: int, pages: Pages, page_file: Path) -> None:
     """What is wider scrolls within its own region."""
     assert_fits(pages.look(page_file, width).page, width)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly("browser"))])
 def test_text_has_the_contrast_that_wcag_asks_for(
     scheme: Literal["light", "dark"], pages: Pages, page_file: Path
 ) -> None:
@@ -183,6 +185,7 @@ def test_text_has_the_contrast_that_wcag_asks_for(
     assert seen.page.evaluate(CONTRAST) == []
 
 
+@pytest.mark.nightly("browser")
 def test_no_figure_is_lost_in_print(pages: Pages, page_file: Path) -> None:
     """The figures of a step are higher than a page when they may not be parted: then a page would stay empty."""
     with pages.of_its_own(page_file, 1280) as seen:

@@ -50,6 +50,7 @@ def test_all_figures_are_drawn_in_silence(seen: Opened) -> None:
     assert seen.page.locator("#scaling-0 svg.marks, #scaling-1 svg.marks, #percentiles-0 svg.marks").count() == 3
 
 
+@pytest.mark.nightly("browser")
 def test_the_answer_is_about_operations(seen: Opened, summary: RunSummary) -> None:
     """Nothing on this page is a trigger, and nothing was lost or has a floor."""
     window = summary.trials[0].windows[0]
@@ -64,6 +65,7 @@ def test_the_answer_is_about_operations(seen: Opened, summary: RunSummary) -> No
     assert float(read[1]) == pytest.approx(p50.value, rel=1e-3)
 
 
+@pytest.mark.nightly("browser")
 def test_kinds_have_their_outcomes_and_percentiles_their_counts(seen: Opened, summary: RunSummary) -> None:
     """Three reads of the second trial failed; the table of percentiles says how many took at most so long."""
     table = seen.page.locator("#kinds tbody[data-trial='1']")
@@ -74,6 +76,7 @@ def test_kinds_have_their_outcomes_and_percentiles_their_counts(seen: Opened, su
     assert [raw(cell, "value", "count") for cell in cells] == [[row.value_ms, row.count] for row in found.percentiles]
 
 
+@pytest.mark.nightly("browser")
 def test_each_nine_takes_the_same_room(seen: Opened) -> None:
     """Read off the pixels: from 90 % to 99 % it is as far as from 99 % to 99.9 %."""
     labels = seen.page.locator("#percentiles-0 .mark-text.role-axis-label text").all()
@@ -81,6 +84,7 @@ def test_each_nine_takes_the_same_room(seen: Opened) -> None:
     assert at["99.9 %"] - at["99 %"] == pytest.approx(at["99 %"] - at["90 %"], rel=0.02)
 
 
+@pytest.mark.nightly("browser")
 def test_the_parts_of_a_connection_sum_to_the_whole(seen: Opened) -> None:
     """They do so within the 1 % that the caption of the rows tells."""
     shares = seen.page.locator("#connecting [data-metric='share']").all()
@@ -88,6 +92,7 @@ def test_the_parts_of_a_connection_sum_to_the_whole(seen: Opened) -> None:
     assert "1.0 % in none of the parts" in seen.page.locator("#connecting").inner_text()
 
 
+@pytest.mark.nightly("browser")
 def test_scaling_shows_the_knee_and_the_generators_limit(seen: Opened, summary: RunSummary) -> None:
     """A point a number of clients, the knee by name in one figure, the limit as a line in the other."""
     knee = present(summary.scaling[0].knee_clients.value)
@@ -101,6 +106,7 @@ def test_scaling_shows_the_knee_and_the_generators_limit(seen: Opened, summary: 
     assert raw(cell, "value") == [knee]
 
 
+@pytest.mark.nightly("browser")
 def test_a_verdict_stands_in_a_sentence_and_with_its_numbers_below(seen: Opened, summary: RunSummary) -> None:
     """TLS with three runs each; the table has what the sentence is made of."""
     verdict = next(each for each in summary.verdicts if each.aspect == "target.tls" and each.kind is None)
@@ -112,12 +118,14 @@ def test_a_verdict_stands_in_a_sentence_and_with_its_numbers_below(seen: Opened,
     assert raw(cell, "value", "low", "high") == [ratio.value, ratio.low, ratio.high]
 
 
+@pytest.mark.nightly("browser")
 def test_published_numbers_have_one_reading(seen: Opened) -> None:
     """Ours and its ratio, and no column for an acknowledgement."""
     assert seen.page.locator("#replication thead th").count() == 5
     assert seen.page.locator("#replication [data-metric='ours_after_ack']").count() == 0
 
 
+@pytest.mark.nightly("browser")
 def test_each_work_has_a_figure_and_published_percentiles_stand_below_ours(pages: Pages, tmp_path: Path) -> None:
     """Seed 5's reads: one, ten and a hundred clients, and ten that pause, on two stores with and without TLS."""
     specs = [spec for spec in expand(parse_plan(find_plan("paper-products")), "run") if "-read-" in spec.name]
@@ -151,6 +159,7 @@ def _scored(spec: TrialSpec, result: TrialResult) -> TrialResult:
     return changed(result, replication=scores)
 
 
+@pytest.mark.nightly("browser")
 def test_text_can_be_read_and_nothing_sticks_out_on_a_phone(seen: Opened) -> None:
     """WCAG 2.2, 1.4.3; then 390 px, without another load. Last, since it changes the page's width."""
     assert seen.page.evaluate(CONTRAST) == []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tests.browser.conftest import Pages
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.nightly("browser")]
 SAMPLES = ("triggers", "operations", "matrix")
 A4_PX = round((210 - 2 * 13) / 25.4 * 96)
 """How wide its text is, between the style sheet's margins; Letter is wider."""

@@ -149,6 +149,7 @@ def test_a_figure_that_fits_is_not_drawn_again(pages: Pages, report: Path) -> No
         assert seen.page.locator("svg.marks:not([data-first])").count() == 0
 
 
+@pytest.mark.nightly("browser")
 def test_a_theme_that_changes_while_printing_is_drawn_after_it(pages: Pages, report: Path) -> None:
     """Drawing takes longer than printing waits; forgotten, the figures would stay dark ink on a dark page."""
     with pages.of_its_own(report) as seen:
@@ -177,6 +178,7 @@ SPY = """
 """Counts the drawings that are given up."""
 
 
+@pytest.mark.nightly("browser")
 def test_a_drawing_is_given_up_though_the_next_one_fails(pages: Pages, report: Path) -> None:
     """Its listeners would stay for as long as the page does."""
     with pages.of_its_own(report) as seen:
@@ -230,7 +232,7 @@ CONTRAST = """
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly("browser"))])
 def test_text_has_the_contrast_that_wcag_asks_for(scheme: Literal["light", "dark"], pages: Pages, report: Path) -> None:
     """WCAG 2.2, 1.4.3: at least 4.5:1, by the specification's own formula, on every piece of text, tooltips too."""
     seen = pages.look(report, scheme=scheme)
@@ -249,6 +251,7 @@ def test_the_keyboard_reaches_the_answer_first(pages: Pages, report: Path) -> No
         seen.page.wait_for_url("**#answer")
 
 
+@pytest.mark.nightly("browser")
 def test_thresholds_that_are_kept_unfold_and_fit_a_phone(pages: Pages, report: Path) -> None:
     """One sentence is all that is seen of them, and a tap on it shows each window."""
     with pages.of_its_own(report, width=390) as seen:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.browser.conftest import Pages
 
 pytestmark = pytest.mark.browser
+LONG = [pytest.param(name, marks=pytest.mark.nightly("browser")) for name in ("experiments", "operations")]
+"""Pages of many figures; that of a clock check has one of three kinds."""
 SHOWN = (
     "place => [...place.querySelectorAll('.touch_marks > *')].filter(e => Number(e.getAttribute('opacity')) > 0).length"
 )
@@ -72,7 +74,7 @@ def words(text: str) -> str:
     return re.sub(r"[\s,]+", "", text)
 
 
-@pytest.mark.parametrize("name", ["experiments", "operations", "clocks"])
+@pytest.mark.parametrize("name", ["clocks", *LONG])
 def test_keys_walk_through_the_points_of_every_kind_of_figure(
     name: str, pages: Pages, few_figures: dict[str, Path]
 ) -> None:
@@ -137,7 +139,7 @@ def middle(place: Locator) -> tuple[float, float]:
     return box["x"] + 0.75 * box["width"], box["y"] + 0.5 * box["height"]
 
 
-@pytest.mark.parametrize("name", ["experiments", "operations", "clocks"])
+@pytest.mark.parametrize("name", ["clocks", *LONG])
 def test_a_tap_shows_the_numbers_until_a_tap_elsewhere(name: str, pages: Pages, few_figures: dict[str, Path]) -> None:
     """On a phone, the tooltip lies within the screen."""
     with pages.of_its_own(few_figures[name], 390, finger=True) as seen:
@@ -178,6 +180,7 @@ def test_captions_say_what_this_device_can_do(finger: bool, pages: Pages, report
         assert "keyboard" in hint
 
 
+@pytest.mark.nightly("browser")
 def test_a_figure_that_cannot_be_drawn_when_it_is_unfolded_says_so(pages: Pages, files: dict[str, Path]) -> None:
     """The page is not left drawing for ever, and what can be drawn is."""
     with pages.of_its_own(files["operations"], 390) as seen:

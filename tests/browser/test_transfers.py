@@ -45,7 +45,7 @@ def run_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly("browser"))])
 def test_all_figures_are_drawn_in_silence(pages: Pages, dataset: Path, scheme: Literal["light", "dark"]) -> None:
     """Vega warns on the console about what it cannot draw."""
     seen = pages.look(dataset, 1280, scheme)
@@ -55,6 +55,7 @@ def test_all_figures_are_drawn_in_silence(pages: Pages, dataset: Path, scheme: L
     assert [url for url in seen.requests if not url.startswith(("file:", "data:"))] == []
 
 
+@pytest.mark.nightly("browser")
 def test_a_runs_page_has_the_same_figures(pages: Pages, run_page: Path) -> None:
     """One section serves both."""
     seen = pages.look(run_page, 1280)
@@ -62,7 +63,7 @@ def test_a_runs_page_has_the_same_figures(pages: Pages, run_page: Path) -> None:
     assert seen.page.locator(".chart svg.marks").count() == FIGURES
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [pytest.param(390, marks=pytest.mark.nightly("browser")), 1280])
 def test_nothing_is_wider_than_the_window(pages: Pages, dataset: Path, run_page: Path, width: int) -> None:
     """Folded or not."""
     for path in (dataset, run_page):
@@ -72,6 +73,7 @@ def test_nothing_is_wider_than_the_window(pages: Pages, dataset: Path, run_page:
             assert_fits(seen.page, width)
 
 
+@pytest.mark.nightly("browser")
 def test_a_phone_reads_it_with_a_few_turns_of_the_thumb(pages: Pages, dataset: Path) -> None:
     """A table of 36 cells has 36 cards; of each source and platform three are shown, among them what is answered."""
     with pages.of_its_own(dataset, width=390) as seen:

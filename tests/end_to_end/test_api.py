@@ -91,6 +91,7 @@ def test_three_runs_take_turns_one_is_cancelled_and_two_are_compared(
     assert deployment.settled_inventory(before) == before
 
 
+@pytest.mark.nightly("runs")
 def test_a_running_run_is_stopped_by_its_team(deployment: Deployment, api: ApiClient) -> None:
     """Writers end, the target is torn down, the report says what was measured, and the queue is free."""
     before = deployment.inventory()

@@ -43,7 +43,7 @@ WHOLE = CASES >= 1_000
 EACH = 30
 """Of requests that send a plan each thirtieth."""
 schema = described()
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(RUN_LIMIT_S + 20 * CASES)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(RUN_LIMIT_S + 20 * CASES), pytest.mark.nightly("api")]
 
 
 class Signed(AuthBase):

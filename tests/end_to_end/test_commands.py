@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import pytest
 from tests.end_to_end.deployment import ROOT, STEPBENCH, UP_LIMIT_S, Deployment, plan
@@ -50,7 +52,7 @@ ARGUMENTS: dict[str, Arguments] = {
     "up": lambda _: (),
     "run": lambda here: (_small_plan(here), "--no-floors", "--out", here.out),
     "invoke": lambda _: ("ValidatePlan",),
-    "dashboard": lambda _: ("--help",),  # it serves until Ctrl-C: test_dashboard.py
+    "dashboard": lambda _: ("--help",),  # it serves until Ctrl-C: see below
     "load-host": lambda _: ("--help",),  # it serves a deployed stack for ever: test_load_host.py
     "report": lambda here: ("latest", "--out", here.out, "--quiet"),
     "runs": lambda here: ("--out", here.out),
@@ -78,3 +80,20 @@ def test_every_command_works_after_make_setup_alone(deployment: Deployment, comm
     finished = deployment.command(command, *ARGUMENTS[command](deployment), limit_s=UP_LIMIT_S)
     assert finished.code == 0, finished.stderr
     assert finished.stdout.strip()
+
+
+def test_the_dashboard_serves_until_ctrl_c(deployment: Deployment) -> None:
+    """It has a token of its own, and ends as one that was asked to."""
+    command = [str(deployment.program), "dashboard"]
+    with subprocess.Popen(command, env=deployment.environ, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            opener = build_opener(ProxyHandler({}), HTTPCookieProcessor())
+            with opener.open(address, timeout=UP_LIMIT_S) as answer:
+                assert "<h1>Runs</h1>" in answer.read().decode()
+                assert answer.url == f"{address.partition('?')[0]}"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(UP_LIMIT_S) == 0
+        finally:
+            process.kill()

@@ -187,6 +187,7 @@ def hit(deployment: Deployment, before: dict[str, Any]) -> Finished:
         return finish(process, RUN_LIMIT_S)
 
 
+@pytest.mark.nightly("faults")
 def test_a_task_that_is_killed_is_made_again_and_one_that_reads_a_damaged_object_fails_for_good(hit: Finished) -> None:
     """What the killed attempt did left no row; of the damaged object three attempts say so, and the client goes on."""
     trial = hit.trial
@@ -198,6 +199,7 @@ def test_a_task_that_is_killed_is_made_again_and_one_that_reads_a_damaged_object
     assert found["objects"]["left"] == 0
 
 
+@pytest.mark.nightly("faults")
 def test_a_store_that_loses_its_blobs_and_one_that_is_full_fail_an_execution_each(
     deployment: Deployment, before: dict[str, Any]
 ) -> None:
@@ -243,6 +245,7 @@ def test_a_store_that_loses_its_blobs_and_one_that_is_full_fail_an_execution_eac
 
 
 @pytest.mark.timeout(4 * RUN_LIMIT_S)
+@pytest.mark.nightly("cassandra")
 def test_a_cassandra_that_is_configured_and_later_starts_anew_keeps_its_blobs(
     deployment: Deployment, before: dict[str, Any]
 ) -> None:
@@ -294,6 +297,7 @@ def test_a_cassandra_that_is_configured_and_later_starts_anew_keeps_its_blobs(
     assert deployment.settled_inventory(before) == before
 
 
+@pytest.mark.nightly("faults")
 def test_a_stopped_run_leaves_no_execution_and_no_object(deployment: Deployment, before: dict[str, Any]) -> None:
     """Executions are children of nobody: what clears up stops them, and their tasks look for the trial's flag."""
     name = "stopped-dags"

@@ -30,6 +30,7 @@ from stepbench.records.formats.deliveries import POSTGRESQL_SOURCE
 pytestmark = pytest.mark.end_to_end
 
 
+@pytest.mark.nightly("faults")
 def test_an_event_delivered_twice_and_a_malformed_one_are_counted_apart(deployment: Deployment) -> None:
     """At-least-once delivery and stray invocations are facts of the stores, not losses and not extra events."""
     name = "twice"
@@ -85,6 +86,7 @@ def _timing_out(deployment: Deployment, function: str, timeout_s: int) -> Iterat
         client.update_function_configuration(FunctionName=name, Timeout=before_s)
 
 
+@pytest.mark.nightly("faults")
 def test_writers_whose_function_times_out_each_time_are_named_with_the_error(deployment: Deployment) -> None:
     """Each of three attempts dies long before its slice is over: nothing is recorded, and the report says why."""
     before = deployment.inventory()
@@ -98,6 +100,7 @@ def test_writers_whose_function_times_out_each_time_are_named_with_the_error(dep
     assert deployment.settled_inventory(before) == before
 
 
+@pytest.mark.nightly("faults")
 def test_what_happened_while_both_watchers_were_dead_is_in_no_latency(deployment: Deployment) -> None:
     """The state machine starts a watcher again within seconds, which would pass for the store's."""
     name = "unwatched"
@@ -145,6 +148,7 @@ def _kill_writing_backends(deployment: Deployment, table: sql.Identifier) -> Non
             locking.commit()
 
 
+@pytest.mark.nightly("faults")
 def test_refused_writes_fail_the_verdict_and_not_the_run(deployment: Deployment) -> None:
     """A run that lost some of its writes, the slow ones, is no answer; nobody should have to look for that."""
     name = "refused"
@@ -180,6 +184,7 @@ def _output_of(deployment: Deployment, run_id: str) -> dict[str, Any]:
     return output
 
 
+@pytest.mark.nightly("faults")
 def test_an_execution_aborted_from_the_console_is_swept(deployment: Deployment) -> None:
     """An abort runs no Catch and stops no Lambda: the rule's sweeper has to find and end everything."""
     name = "aborted"

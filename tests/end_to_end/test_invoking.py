@@ -11,7 +11,7 @@ from stepbench.local.invoking import STEPS
 if TYPE_CHECKING:
     from tests.end_to_end.deployment import Deployment
 
-pytestmark = pytest.mark.end_to_end
+pytestmark = [pytest.mark.end_to_end, pytest.mark.nightly("runs")]
 
 
 def test_every_function_answers_its_sample_event(deployment: Deployment) -> None:

@@ -19,7 +19,7 @@ from tests.end_to_end.load_hosts import load_hosts, plan_from_host, writers_of
 
 from stepbench.local.processes import await_end
 
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(600), pytest.mark.nightly("load-host")]
 
 
 def test_a_host_offers_the_load_and_no_function_does(deployment: Deployment) -> None:

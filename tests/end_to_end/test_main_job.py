@@ -147,6 +147,15 @@ def test_nothing_is_left_in_the_account_after_a_run(deployment: Deployment, fini
     assert schemas == [["public"], ["public"]]
 
 
+def test_nothing_that_the_run_asked_for_was_refused(deployment: Deployment, finished: Finished) -> None:
+    """The emulator judges each call of a role by its policies; test_permissions.py takes every path there is."""
+    assert finished.code == 0
+    decisions = [json.loads(line) for line in deployment.decisions.read_text().splitlines()]
+    assert {each["decision"] for each in decisions} == {"Allow"}
+    functions = {each["session"].removeprefix(f"{deployment.state.stack}-") for each in decisions}
+    assert functions >= {"PrepareTarget", "RunWriter", "ReceiveEvents", "WatchChanges", "TearDownTarget"}
+
+
 RATE_PER_S = 50
 
 
@@ -172,6 +181,7 @@ def _t0_ns(deployment: Deployment, finished: Finished, trial: int) -> NDArray[np
     return t0_ns
 
 
+@pytest.mark.nightly("runs")
 def test_a_phase_ends_when_it_is_sure_and_the_report_says_why(deployment: Deployment, ended: Finished) -> None:
     """
     Both branches of the state machine are taken; there is no gap before the end, balanced accounting.
@@ -192,6 +202,7 @@ def test_a_phase_ends_when_it_is_sure_and_the_report_says_why(deployment: Deploy
     assert stopped["text"] in (deployment.folder(ended) / "report.html").read_text()
 
 
+@pytest.mark.nightly("runs")
 def test_what_is_measured_follows_its_warm_up_without_a_gap(deployment: Deployment, ended: Finished) -> None:
     """One Map offers both phases, which are accounted for apart; the state machine passes over the second's turn."""
     trial = ended.summary["trials"][1]
@@ -205,6 +216,7 @@ def test_what_is_measured_follows_its_warm_up_without_a_gap(deployment: Deployme
 
 @pytest.mark.emulator
 @pytest.mark.stores
+@pytest.mark.nightly("calibration")
 def test_counts_are_exact_through_the_state_machines(deployment: Deployment) -> None:
     """Writer, watcher and store are processes of their own; latencies are judged by `stepbench calibrate`, not here."""
     whole = with_rate(parse_plan(find_plan("calibrate")), 200)

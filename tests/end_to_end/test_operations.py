@@ -143,6 +143,7 @@ def _sent(deployment: Deployment, name: str) -> list[int]:
     return sent if len(sent) == 2 else []
 
 
+@pytest.mark.nightly("faults")
 def test_control_c_within_a_closed_loop_leaves_nothing_and_keeps_what_was_measured(
     deployment: Deployment, before: dict[str, Any]
 ) -> None:

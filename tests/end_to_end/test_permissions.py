@@ -35,7 +35,7 @@ from tests.samples.service_calls import service_calls
 from stepbench.local.stack import BENCHMARK
 
 RUNS_LIMIT_S = 500
-pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(RUNS_LIMIT_S + 200)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.timeout(RUNS_LIMIT_S + 200), pytest.mark.nightly("permissions")]
 
 JUDGE = Path(__file__).with_name("judge_permissions.py")
 PYTHON = ROOT / ".stepbench/venvs/emulator/bin/python"

@@ -18,7 +18,7 @@ from stepbench.testing.fault_proxy import Cut, FaultProxy, Limit, Rule, fault_pr
 from stepbench.transfer.digest import MIB
 from stepbench.transfer.files import file_path
 
-pytestmark = pytest.mark.end_to_end
+pytestmark = [pytest.mark.end_to_end, pytest.mark.nightly("faults")]
 
 CUT, HELD, SHORT, WHOLE = SIZES_MIB = (1, 2, 3, 4)
 """What happens to the reads of a file of this size, from S3 first, then from EFS; in this order, in Lambda first."""

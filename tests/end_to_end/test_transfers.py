@@ -126,6 +126,7 @@ def test_the_page_shows_transfers_and_no_latencies(folder: Path) -> None:
     assert "No operations were measured" not in page
 
 
+@pytest.mark.nightly("faults")
 def test_a_stopped_run_leaves_no_process_behind(deployment: Deployment) -> None:
     """Stopping an execution stops its tasks; a function's process looks for its trial's flag."""
     trial = {**TRIAL, "transfers": 60, "concurrency": 2, "cold": "no", "file_sizes_mib": [25], "dataset": None}

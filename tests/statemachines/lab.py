@@ -7,7 +7,7 @@ import json
 import re
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,8 +25,6 @@ ROOT = Path(__file__).parents[2]
 FAKE = Path(__file__).parent / "fakes" / "fake_stage.py"
 ROLE = "arn:aws:iam::000000000000:role/any"
 TABLE, BUCKET, CLUSTER = "results", "items", "stepbench"
-HEARTBEAT_S = 2
-"""In place of the machine's own, which no scale shortens."""
 WAIT_SCALE = 0.002
 """Of the waits and retry intervals in the machines: 40 retries, 15 s apart, pass in 1.2 s."""
 DEADLINE_S = 300.0
@@ -164,7 +162,7 @@ class Lab:
         try:
             yield
         finally:
-            create_function(self, name)
+            create_functions(self, [name])
 
     @contextmanager
     def without_table(self) -> Iterator[None]:
@@ -187,10 +185,11 @@ class Lab:
         )
         return {item["sk"]["S"] for item in found["Items"] if "reason" in item and int(item["expires_at"]["N"]) > 0}
 
-    def deploy(self, name: str, definition: str) -> None:
-        """Create a state machine, with its substitutions made."""
+    def deploy(self, name: str, definition: str, heartbeat_s: int = 0) -> None:
+        """Create a state machine, with its substitutions made; no scale shortens its limit for signs of life."""
         text = re.sub(r"\$\{(\w+)\}", lambda found: self._resolve(found[1]), definition)
-        text = re.sub(r'"HeartbeatSeconds": \d+', f'"HeartbeatSeconds": {HEARTBEAT_S}', text)
+        if heartbeat_s:
+            text = re.sub(r'"HeartbeatSeconds": \d+', f'"HeartbeatSeconds": {heartbeat_s}', text)
         answer = self.aws("stepfunctions").create_state_machine(name=name, definition=text, roleArn=ROLE)
         self.machines[name] = answer["stateMachineArn"]
 
@@ -235,8 +234,7 @@ def _furnish(endpoint: str, journal: Journal) -> Lab:
     definitions = {
         name: (ROOT / f"statemachines/{name}.asl.json").read_text() for name in ("trial", "benchmark", "dataflow")
     }
-    for name in sorted(set(re.findall(r"\$\{(\w+)FunctionArn\}", "".join(definitions.values())))):
-        create_function(lab, name)
+    create_functions(lab, sorted(set(re.findall(r"\$\{(\w+)FunctionArn\}", "".join(definitions.values())))))
     for name, definition in definitions.items():
         lab.deploy(name, definition)
     return lab
@@ -258,18 +256,21 @@ def _define_task(lab: Lab) -> str:
     return str(made["taskDefinition"]["taskDefinitionArn"])
 
 
-def create_function(lab: Lab, name: str) -> None:
-    """Create the fake of a stage."""
+def create_functions(lab: Lab, names: Iterable[str]) -> None:
+    """Create the fakes of stages, and wait for all at once: each takes half a second until it may be called."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as packed:
         packed.write(FAKE, "fake_stage.py")
-    lab.aws("lambda").create_function(
-        FunctionName=name,
-        Runtime="python3.11",
-        Role=ROLE,
-        Handler="fake_stage.handler",
-        Timeout=30,
-        Code={"ZipFile": archive.getvalue()},
-        Environment={"Variables": {"STAGE": name, "JOURNAL": str(lab.journal.port)}},
-    )
-    lab.aws("lambda").get_waiter("function_active_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.1})
+    functions = lab.aws("lambda")
+    for name in names:
+        functions.create_function(
+            FunctionName=name,
+            Runtime="python3.11",
+            Role=ROLE,
+            Handler="fake_stage.handler",
+            Timeout=300,
+            Code={"ZipFile": archive.getvalue()},
+            Environment={"Variables": {"STAGE": name, "JOURNAL": str(lab.journal.port)}},
+        )
+    for name in names:
+        functions.get_waiter("function_active_v2").wait(FunctionName=name, WaiterConfig={"Delay": 0.1})

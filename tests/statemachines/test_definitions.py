@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cfnlint.api import lint_all  # type: ignore[import-untyped] # it has none
 from tests.statemachines.conftest import substituted
 
 from stepbench import errors
@@ -444,6 +443,8 @@ SCHEMA_RULE = "E3601"
 
 
 def _schema_findings(definition: dict[str, Any]) -> list[str]:
+    from cfnlint.api import lint_all  # type: ignore[import-untyped] # it has none
+
     text = substituted(json.dumps(definition))
     properties = {"RoleArn": "arn:aws:iam::000000000000:role/any", "DefinitionString": text}
     template = {"Resources": {"Machine": {"Type": "AWS::StepFunctions::StateMachine", "Properties": properties}}}

@@ -11,13 +11,15 @@ from typing import Any
 
 import pytest
 from botocore.config import Config
-from tests.statemachines.lab import HEARTBEAT_S, TABLE, Ending, Lab, Scenario, open_lab
+from tests.statemachines.lab import ROOT, TABLE, Ending, Lab, Scenario, open_lab
 
 from stepbench.records.storage.trial_table import TrialTable, dynamodb_table
 
 pytestmark = pytest.mark.emulator
 Answer = Callable[[dict[str, Any]], tuple[str, dict[str, str]]]
 DONE = ("success", {"output": "{}"})
+HEARTBEAT_S = 2
+"""Of the impatient machine, where silence is waited for; a slow machine's host has the product's own limit."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def host(lab: Lab, answer: Answer, beats: int = 0) -> Iterator[list[dict[str, An
 
     def run(body: dict[str, Any]) -> None:
         for _ in range(beats):
-            stop.wait(HEARTBEAT_S / 2)
+            stop.wait(HEARTBEAT_S / 20)
             states.send_task_heartbeat(taskToken=body["token"])
         what, fields = answer(body["task"])
         getattr(states, f"send_task_{what}")(taskToken=body["token"], **fields)
@@ -63,9 +65,17 @@ def _empty_queue(lab: Lab) -> Iterator[None]:
     lab.aws("sqs").purge_queue(QueueUrl=lab.queue)
 
 
-def _run(lab: Lab, name: str) -> tuple[Ending, dict[str, str]]:
+@pytest.fixture(scope="module")
+def impatient(lab: Lab) -> str:
+    """Deploy the trial machine with a short limit for signs of life."""
+    lab.deploy("impatient", (ROOT / "statemachines/trial.asl.json").read_text(), HEARTBEAT_S)
+    return "impatient"
+
+
+def _run(lab: Lab, name: str, machine: str = "trial") -> tuple[Ending, dict[str, str]]:
     """Return how a trial with load from a host ended, and the causes of slices that were given up, by error."""
-    ending = lab.run_trial(Scenario(name, load_from="host"))
+    scenario = Scenario(name, load_from="host")
+    ending = lab.run(machine, scenario, lab.trial_input(scenario))
     missing = TrialTable(dynamodb_table(lab.session, TABLE, Config(), lab.endpoint)).missing_writers(name)
     return ending, dict(missing.values())
 
@@ -79,10 +89,11 @@ def test_a_host_gets_what_the_function_would_get(lab: Lab) -> None:
     assert sorted((task["item"]["writer"], task["attempt"]) for task in tasks) == [(0, 0), (0, 0), (1, 0), (1, 0)]
 
 
-def test_signs_of_life_keep_a_slice_that_lasts(lab: Lab) -> None:
-    """Half of the limit apart, for twice the limit."""
-    with host(lab, lambda _: DONE, beats=4) as tasks:
-        ending, _ = _run(lab, "lasting")
+@pytest.mark.nightly("load-host")
+def test_signs_of_life_keep_a_slice_that_lasts(lab: Lab, impatient: str) -> None:
+    """For twice the limit."""
+    with host(lab, lambda _: DONE, beats=40) as tasks:
+        ending, _ = _run(lab, "lasting", impatient)
     assert ending.status == "SUCCEEDED"
     first = [task for task in tasks if task["attempt"] == 0]
     assert len(first) == 4
@@ -104,9 +115,10 @@ def test_a_host_s_errors_are_retried_as_the_function_s_are(lab: Lab) -> None:
     assert sorted({(task["item"]["writer"], task["attempt"]) for task in tasks}) == [(0, 0), (0, 1), (1, 0)]
 
 
-def test_a_queue_that_nobody_asks_is_given_up_and_who_asks_too_late_is_refused(lab: Lab) -> None:
+@pytest.mark.nightly("load-host")
+def test_a_queue_that_nobody_asks_is_given_up_and_who_asks_too_late_is_refused(lab: Lab, impatient: str) -> None:
     """An activity would wait for a year: its time-outs begin when it is taken. Nobody else offers the slice then."""
-    ending, missing = _run(lab, "silent")
+    ending, missing = _run(lab, "silent", impatient)
     assert ending.status == "SUCCEEDED"
     assert missing == {
         "LoadHostLostError": "no load host took the slice, or the one that did gave no sign of life for 20 s"
