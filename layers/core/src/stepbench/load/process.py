@@ -20,17 +20,20 @@ SWITCH_INTERVAL_S = 0.0001
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """Pause garbage collection and give other threads short turns; restore both afterwards."""
+    """
+    Pause garbage collection and give other threads short turns; restore both afterwards.
+
+    Nothing is frozen: that would spare only collections, of which there are none, and `gc.unfreeze` would also give
+    back to the collector what the process had frozen before.
+    """
     was_enabled, was_interval = gc.isenabled(), sys.getswitchinterval()
     gc.collect()
-    gc.freeze()
     gc.disable()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         yield
     finally:
         sys.setswitchinterval(was_interval)
-        gc.unfreeze()
         if was_enabled:
             gc.enable()
 
