@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import signal, stats
+import scipy
 
 from stepbench.stats.comparison import compare
 from stepbench.stats.estimates import Sample
@@ -40,7 +40,7 @@ def coverage(
     phi: float, length_s: float, rate_per_s: float, simulations: int, qs: Sequence[float] = QUANTILES
 ) -> list[tuple[int, int]]:
     """Return how many intervals held the truth, and how many were given, for each quantile."""
-    truths = [float(stats.norm.ppf(q)) for q in qs]
+    truths = [float(scipy.stats.norm.ppf(q)) for q in qs]
     tally = _Tally(len(qs))
     for sample in _samples(phi, length_s, rate_per_s, simulations):
         tally.add([sample.estimate(q) for q in qs], truths)
@@ -83,7 +83,7 @@ def ar1_series(phi: float, n: int, count: int, rng: np.random.Generator) -> Iter
     """Yield AR(1) series of mean 0 and deviation 1, shape (n,) each."""
     for first in range(0, count, _AT_ONCE):
         noise = rng.standard_normal((min(_AT_ONCE, count - first), n + _BURN_IN))
-        yield from signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[:, _BURN_IN:]
+        yield from scipy.signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[:, _BURN_IN:]
 
 
 def _cell(held: int, given: int, simulations: int) -> str:

@@ -18,8 +18,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy
 from benchmarks.coverage import ar1_series
-from scipy import stats
 
 from stepbench.analysis.precision import SETTLE_S, next_look_s, relative_width
 from stepbench.contracts.measure import QUANTILES
@@ -83,7 +83,7 @@ def _share(estimates: list[Estimate], truth: float) -> str:
 def row(metric: str, phi: float, phase: Phase, simulations: int) -> str:
     """Return one line of the table."""
     began, q, rate = time.monotonic(), QUANTILES[metric], phase.load[-1].rate_per_s
-    truth, rng = math.exp(_SIGMA * float(stats.norm.ppf(q))), np.random.default_rng(3)
+    truth, rng = math.exp(_SIGMA * float(scipy.stats.norm.ppf(q))), np.random.default_rng(3)
     n = round(phase.length_s * rate)
     ended = [simulate(values, phase, q, rng) for values in _series(phi, n, simulations)]
     mean_s = float(np.mean([each.length_s for each in ended]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from scipy import signal
+import scipy
 
 from stepbench.stats.estimates import Sample
 from stepbench.stats.quantiles import at_level, order_statistic_levels
@@ -44,4 +44,4 @@ def even_sample(values: Values, per_s: float = 20, drain_limit_s: float = 120) -
 def autoregressive(phi: float, n: int, seed: int = 1) -> Values:
     """Return an AR(1) in its steady state."""
     noise = np.random.default_rng(seed).standard_normal(n + 500)
-    return np.asarray(signal.lfilter([1], [1, -phi], noise)[500:], dtype=np.float64)
+    return np.asarray(scipy.signal.lfilter([1], [1, -phi], noise)[500:], dtype=np.float64)

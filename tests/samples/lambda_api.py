@@ -37,7 +37,8 @@ class LambdaApi:
         self.answer: Callable[[Invocation], bytes | None] = lambda _: ACCEPTED
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     @property
     def endpoint(self) -> str:
@@ -54,6 +55,7 @@ class LambdaApi:
         """Stop listening and hang up."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()  # no connection comes after those that are hung up
         self._listener.close()
         self.hang_up()
 

@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cfnlint.decode import cfn_yaml  # type: ignore[import-untyped] # it has none
-
 ROOT = Path(__file__).parents[2]
 Json = dict[str, Any]
 
@@ -16,6 +14,8 @@ Json = dict[str, Any]
 @cache
 def load_template(path: str | Path) -> Json:
     """Return a template of the checkout, or of a path elsewhere; `!GetAtt A.B` is {"Fn::GetAtt": ["A", "B"]}."""
+    from cfnlint.decode import cfn_yaml  # type: ignore[import-untyped] # it has none
+
     loaded: Json = json.loads(json.dumps(cfn_yaml.load(str(ROOT / path))))
     return loaded
 

@@ -69,6 +69,7 @@ class Recorder:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._exit_code = 0
         self._outcomes: dict[str, str] = {}
         self._seen: dict[str, str] = {}
         self._uncollected = 0
@@ -86,14 +87,19 @@ class Recorder:
         elif known != "failed" and (report.skipped or report.when == "call"):
             self._outcomes[report.nodeid] = report.outcome
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Keep the exit code, which other plugins may have changed."""
+        self._exit_code = int(session.exitstatus)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Write the file; and say before the closing line why no test is run again."""
         outcomes = list(self._outcomes.values())
         counts = {each: outcomes.count(each) for each in ("passed", "failed", "skipped")}
         failures = [Failure(nodeid, seen) for nodeid, seen in self._seen.items()]
-        suite = Suite(int(exitstatus), counts, self._uncollected, failures)
+        suite = Suite(self._exit_code, counts, self._uncollected, failures)
         self._file.write_text(json.dumps(suite._asdict()), encoding="utf-8")
-        if exitstatus and (reason := refusal(suite)):
+        if self._exit_code and (reason := refusal(suite)):
             terminalreporter.write_line(f"no second run: {reason}")
 
 

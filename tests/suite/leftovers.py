@@ -1,7 +1,9 @@
 """
-Processes that a run of the suite starts end with it, also after Ctrl-C, when xdist kills its workers.
+What a run of the suite starts ends with it: processes, also after Ctrl-C, when xdist kills its workers, and threads.
 
-All that is started gets the run's own temporary folder, in its environment or as its home: by that it is known.
+All processes that are started get the run's own temporary folder, in their environment or as their home: by that they
+are known. A thread that a test leaves takes its share of what the tests after it do in the same process, so one that
+is there at the end fails the run.
 """
 
 from __future__ import annotations
@@ -10,8 +12,13 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import tempfile
+import threading
+import time
+import traceback
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,7 +26,13 @@ import pytest
 from stepbench.local.processes import await_end
 
 GRACE_S = 5.0
+THREADS_LEFT = 6
+"""Exit code of a run that has left threads, whatever else failed: of pytest's own the last is 5."""
 RUN_FOLDER = pytest.StashKey[Path]()
+BEFORE = pytest.StashKey[set[int | None]]()
+"""The threads that were there before the first test: pytest's own, and xdist's."""
+LEFT = pytest.StashKey[list[str]]()
+"""The threads that tests have left, in the words of `describe_thread`."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,17 +40,61 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.stash[RUN_FOLDER] = give_folder()
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    config.stash[BEFORE] = set()
+    config.stash[LEFT] = []
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remember which threads there are."""
+    session.config.stash[BEFORE] = {thread.ident for thread in threading.enumerate()}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401  # xdist is untyped
+    """Take over what a worker reports of its threads."""
+    node.config.stash[LEFT] += getattr(node, "workeroutput", {}).get("threads", [])
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """End what fixtures did not; after a run that was not interrupted there should be nothing."""
-    folder = session.config.stash.get(RUN_FOLDER, None)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """End the processes that fixtures did not; fail a run that was not interrupted and has left threads."""
+    config = session.config
+    if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        config.stash[LEFT] += threads_left(config.stash[BEFORE])
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["threads"] = config.stash[LEFT]
+        return
+    if config.stash[LEFT]:
+        session.exitstatus = THREADS_LEFT
+    folder = config.stash.get(RUN_FOLDER, None)
     left = end_leftovers(folder) if folder else []
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if left and reporter is not None:
         reporter.section("processes that tests had left running, now ended")
         reporter.write("\n".join([*left, ""]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the threads that were left, and where they stood."""
+    if config.stash[LEFT]:
+        terminalreporter.section("threads that tests have left running, which fails the run")
+        terminalreporter.write("\n".join([*config.stash[LEFT], ""]))
+
+
+def threads_left(before: set[int | None]) -> list[str]:
+    """Describe the threads that have begun since and do not end by themselves within `GRACE_S`."""
+    until_s = time.monotonic() + GRACE_S
+    while (left := [each for each in threading.enumerate() if each.ident not in before]) and time.monotonic() < until_s:
+        left[0].join(until_s - time.monotonic())
+    return [describe_thread(each) for each in left]
+
+
+def describe_thread(thread: threading.Thread) -> str:
+    """Return a thread's name and the lines at which it stands, from what it was started with on."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    stack = traceback.extract_stack(frame) if frame else []
+    lines = stack[3:] or stack  # threading's own come first
+    return f"{thread.name}: {' > '.join(f'{Path(line.filename).name}:{line.lineno} {line.name}' for line in lines)}"
 
 
 def give_folder() -> Path:

@@ -35,8 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to measure, where asked."""
+    """Begin to measure, where asked; the run has its folder by then."""
     worker = getattr(config, "workerinput", {}).get("workerid", "main")
     shared_out = worker == "main" and config.getoption("numprocesses", None)
     if (folder := config.getoption("--measure")) and not shared_out:

@@ -169,7 +169,7 @@ def test_overlapping_windows_are_not_compared() -> None:
 
 def sample_comparison(estimate_of_all: Estimate) -> Any:  # noqa: ANN401 -- a contract
     """Build the comparison of before and after."""
-    from stepbench.contracts.measures import Comparison  # noqa: PLC0415 -- only here
+    from stepbench.contracts.measures import Comparison  # only here
 
     return Comparison(
         phase_a="before", a="before", phase_b="after", b="after", median_shift_ms=estimate_of_all,

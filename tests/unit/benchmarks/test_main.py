@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 STOPS = """
 import os, pathlib, signal, sys, time
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     {meanwhile}
     time.sleep(60)
 finally:
@@ -48,8 +48,16 @@ def child(directory: Path, script: str) -> subprocess.Popen[bytes]:
 def test_ctrl_c_leaves_a_benchmark_time_to_stop_its_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They live in sessions of their own; and a second signal, the terminal's, would break the stopping off."""
     (tmp_path / "benchmarks").mkdir()
-    script = STOPS.format(meanwhile="os.kill(os.getppid(), signal.SIGINT)")
+    is_awaited = "while not pathlib.Path('awaited').exists(): time.sleep(0.01)"
+    script = STOPS.format(meanwhile=f"{is_awaited}\n    os.kill(os.getppid(), signal.SIGINT)")
     (tmp_path / "benchmarks" / "redis.py").write_text(script)
+    wait = subprocess.Popen.wait
+
+    def noted(child: subprocess.Popen[bytes], limit_s: float | None = None) -> int:
+        (tmp_path / "awaited").touch()
+        return wait(child, limit_s)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", noted)
     monkeypatch.setattr(benchmarks, "ROOT", tmp_path)
     with pytest.raises(KeyboardInterrupt):
         benchmarks.run("redis", [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -89,6 +90,7 @@ STALLED = next(each.number for each in TRUTH if each.fate.stall_s)
 SMOOTH = next(each.number for each in TRUTH if not each.fate.stall_s)
 
 
+@functools.cache
 def judge(rows: tuple[TransferRow, ...], truth: tuple[TrueTransfer, ...] = TRUTH) -> Calibration:
     """Return the calibration of the run with what is planted."""
     return calibrate_transfers("planted", PLANTED, truth, rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 from datetime import UTC, datetime
@@ -65,8 +66,11 @@ def end_of(server: Server) -> EndedServer:
 )
 def test_a_server_of_ours_is_known_with_signal_or_exit_code(tmp_path: Path, script: str, how: str) -> None:
     """Out of memory and a bad setting have different remedies; the trials ahead that need it are named."""
-    log = tmp_path / "log"
-    account = end_of(started(["/bin/sh", "-c", f"sleep 0.2; {script}"], log))
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    os.mkfifo(gate)
+    server = started(["/bin/sh", "-c", f"read _ < {shlex.quote(str(gate))}; {script}"], log)
+    gate.write_text("\n")  # now that it is known
+    account = end_of(server)
     assert (account.server, account.how, account.log, account.trials) == ("etcd", how, ("last words",), (1,))
     assert datetime.fromisoformat(account.seen_at) == datetime.fromtimestamp(NOW_NS / 1e9, UTC)
 

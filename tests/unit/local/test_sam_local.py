@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.ports import silent_port
 from tests.samples.stack_resources import resource_pages
 
 from stepbench.errors import LocalEnvironmentError
@@ -65,9 +66,7 @@ def test_a_forwarded_port_carries_both_ways_and_ends() -> None:
 
 def test_only_the_bridges_address_is_listened_on() -> None:
     """On every interface, the emulator would be anybody's."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with forwarded(BRIDGE, [port]), pytest.raises(ConnectionRefusedError):
+    with silent_port() as port, forwarded(BRIDGE, [port]), pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=10)
 
 

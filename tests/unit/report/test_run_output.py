@@ -15,11 +15,12 @@ from stepbench.report.summary import RunFacts, summarise
 PLACE = "s3://" + "b" * 63 + "/runs/" + "r" * 80
 ROOM_FOR_LATER_STATES = 500
 """Bytes that a state after RenderReport may add, such as the run's path in the API."""
-TRIAL = sample_results()[0].summary
+RESULT = sample_results()[0]
+TRIAL = RESULT.summary
 
 
 def _output(*trials: TrialSummary) -> RenderReportOutput:
-    results = [sample_results()[0].model_copy(update={"summary": trial}) for trial in trials]
+    results = [RESULT.model_copy(update={"summary": trial}) for trial in trials]
     now = datetime(2026, 1, 2, tzinfo=UTC)
     facts = RunFacts(run_id="r" * 80, plan="plan", started_at=now, finished_at=now, stopped=False)
     return run_output(summarise(facts, results, []), PLACE)

@@ -77,7 +77,7 @@ def test_a_row_that_cannot_be_stored_is_no_success() -> None:
 
 def fail_put(**_: object) -> None:
     """Fail as a table does that is away."""
-    from tests.samples.services import AWAY  # noqa: PLC0415 -- one error
+    from tests.samples.services import AWAY  # one error
 
     raise AWAY
 

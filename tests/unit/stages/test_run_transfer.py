@@ -44,7 +44,7 @@ def test_the_output_counts_outcomes(server: Server) -> None:
 
 def test_the_handler_dumps_and_names_the_invocation(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request id is how a row finds its log."""
-    from functions import run_transfer as function  # noqa: PLC0415 -- its sandbox is made when it is loaded
+    from functions import run_transfer as function  # its sandbox is made when it is loaded
 
     monkeypatch.setattr(function, "SANDBOX", Sandbox(server.environ))
     context: Any = SimpleNamespace(aws_request_id="request-9", get_remaining_time_in_millis=lambda: LEFT_MS)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import signal
+import scipy
 
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import change_point
@@ -29,7 +29,7 @@ def fires(series: Values) -> bool:
 def autoregressive(phi: float, count: int, n: int, seed: int = 4) -> Values:
     """Return rows of AR(1) with deviation 1."""
     noise = np.random.default_rng(seed).standard_normal((count, n + 300))
-    return np.asarray(signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[:, 300:], dtype=np.float64)
+    return np.asarray(scipy.signal.lfilter([math.sqrt(1 - phi**2)], [1, -phi], noise)[:, 300:], dtype=np.float64)
 
 
 def test_a_clean_step_is_found_where_it_is() -> None:
@@ -106,7 +106,12 @@ def test_it_fires_on_one_in_twenty_poisson_processes(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("n", "phi", "step", "at", "power"), [(60, 0.0, 1.5, 30, 0.98), (60, 0.5, 2, 30, 0.8), (600, 0.5, 1, 200, 0.99)]
+    ("n", "phi", "step", "at", "power"),
+    [
+        pytest.param(60, 0.0, 1.5, 30, 0.98, marks=pytest.mark.nightly("statistics")),
+        (60, 0.5, 2, 30, 0.8),
+        pytest.param(600, 0.5, 1, 200, 0.99, marks=pytest.mark.nightly("statistics")),
+    ],
 )
 def test_it_sees_steps_and_says_where(n: int, phi: float, step: float, at: int, power: float) -> None:
     """Steps in deviations; of the intervals of those that are seen, 9 in 10 at least hold the place."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from stepbench.stats.intervals import Series, share
 
@@ -35,7 +35,7 @@ def test_a_quantile_has_an_interval_from_so_many_values_on(q: float, needed: int
 def test_a_means_interval_is_students() -> None:
     """SciPy is the judge: independent values count in full."""
     values = independent(30)
-    found, expected = Series(values).mean(), stats.t.interval(0.95, 29, values.mean(), stats.sem(values))
+    found, expected = Series(values).mean(), scipy.stats.t.interval(0.95, 29, values.mean(), scipy.stats.sem(values))
     assert (found.low, found.high) == pytest.approx(expected, rel=1e-3)
 
 

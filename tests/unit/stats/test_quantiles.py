@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 from tests.samples.estimates import order_statistic_interval
 
 from stepbench.errors import InsufficientSampleError
@@ -89,8 +89,8 @@ def test_whole_ranks_are_those_of_the_tables_for_the_median(n: int, low: int, hi
 def test_an_interval_lies_within_the_conservative_binomial_one(n: int, q: float) -> None:
     """The exact interval of whole ranks covers at least 95 %; ours lies within a rank of it, inside."""
     levels = order_statistic_levels(n, q)
-    low = stats.binom.ppf(0.025, n, q)
-    high = stats.binom.ppf(0.975, n, q) + 1
+    low = scipy.stats.binom.ppf(0.025, n, q)
+    high = scipy.stats.binom.ppf(0.975, n, q) + 1
     assert low <= levels.low * (n + 1) <= low + 1
     assert high - 1 <= levels.high * (n + 1) <= high
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from scipy import optimize
+import scipy
 
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.scalability import Usl, fit, scalability
@@ -65,7 +65,7 @@ def test_the_solver_is_scipys() -> None:
         rows = rng.normal(size=(7, 3)) + rng.uniform(0, 3)
         rows /= np.sqrt((rows**2).sum(axis=0))
         target = rng.normal(1, 1, 7)
-        wanted, _ = optimize.nnls(rows, target)
+        wanted, _ = scipy.optimize.nnls(rows, target)
         bounded += int(np.any(wanted == 0))
         found = least_squares([(a, b, c) for a, b, c in rows.tolist()], target.tolist())
         assert found == pytest.approx(wanted.tolist(), abs=1e-6)
@@ -98,7 +98,9 @@ def test_superlinear_runs_are_not_made_negative_contention() -> None:
     assert fit(LADDER, [100 * each**1.2 for each in LADDER]).sigma == 0
 
 
-@pytest.mark.parametrize(("repeats", "noise"), [(1, 0.05), (3, 0.15)])
+@pytest.mark.parametrize(
+    ("repeats", "noise"), [(1, 0.05), pytest.param(3, 0.15, marks=pytest.mark.nightly("statistics"))]
+)
 def test_intervals_hold_the_truth(repeats: int, noise: float) -> None:
     """
     They do in 88...99 % of 200 simulations each, for 95 % intervals of few points (measured: 91-96 %).

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from tests.samples.records import trial_spec
 
 from stepbench.contracts.plan import SLICE_S, LoadStep, Phase, TrialPlan
@@ -132,13 +132,13 @@ def test_constant_pauses_are_alike_after_a_random_beginning() -> None:
     pauses = list(islice(think_times_ns(0.37, "constant", (7, 0)), 50))
     assert set(pauses[1:]) == {370_000_000}
     firsts = np.array([first(client) for client in range(500)])
-    assert stats.kstest(firsts / 370_000_000, "uniform").pvalue > 0.001
+    assert scipy.stats.kstest(firsts / 370_000_000, "uniform").pvalue > 0.001
 
 
 def test_exponential_pauses_have_their_mean_and_no_memory() -> None:
     """Kolmogorov-Smirnov against the exponential distribution, 3,000 pauses over several blocks."""
     pauses = np.array(list(islice(think_times_ns(0.01, "exponential", (7, 0)), 3_000)))
-    assert stats.kstest(pauses / 10_000_000, "expon").pvalue > 0.001
+    assert scipy.stats.kstest(pauses / 10_000_000, "expon").pvalue > 0.001
     assert pauses[:1_024].tolist() != pauses[1_024:2_048].tolist()
 
 

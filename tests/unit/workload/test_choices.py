@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.workload.choices import BLOCK, INSERTED, MAX_CLIENTS, Choice, Choices, ClientStream, RecordKeys, mix_bits
@@ -37,7 +37,7 @@ def test_operations_come_in_proportion_to_their_weights() -> None:
     counts = np.bincount([each.kind for each in choices(workload(mix=mix), 20 * BLOCK)], minlength=6)
     assert counts[Kind.INSERT] == counts[Kind.UPDATE] == 0
     expected = np.array([5, 2, 1.5, 1.5]) / 10 * 20 * BLOCK
-    assert stats.chisquare(counts[[0, 2, 4, 5]], expected).pvalue > 0.001
+    assert scipy.stats.chisquare(counts[[0, 2, 4, 5]], expected).pvalue > 0.001
 
 
 def test_only_scans_ask_for_rows_each_number_alike() -> None:
@@ -118,7 +118,7 @@ def test_keys_have_their_shares(keys: dict[str, Any], shares: list[float]) -> No
     """By hand: all alike, or three records 60 % and seven the rest. Chi-squared over 20,480 draws."""
     chosen = choices(workload(records=len(shares), keys=keys), 20 * BLOCK)
     counts = np.bincount([each.record for each in chosen], minlength=len(shares))
-    assert stats.chisquare(counts, np.array(shares) * 20 * BLOCK).pvalue > 0.001
+    assert scipy.stats.chisquare(counts, np.array(shares) * 20 * BLOCK).pvalue > 0.001
 
 
 def test_zipfian_keys_are_ycsb_s_over_all_clients() -> None:

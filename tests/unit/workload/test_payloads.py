@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from stepbench.contracts.identity import EventId, parse_event_id, parse_update_key
 from stepbench.contracts.plan import Record
@@ -86,7 +86,7 @@ def test_draws_follow_the_exact_probabilities(fields: dict[str, Any]) -> None:
     drawn = draw_keys(described, 100_000, np.random.default_rng(7))
     counts = np.bincount(drawn, minlength=20)
     assert counts.size == 20
-    assert stats.chisquare(counts, key_probabilities(described) * 100_000).pvalue > 0.001
+    assert scipy.stats.chisquare(counts, key_probabilities(described) * 100_000).pvalue > 0.001
 
 
 def test_the_largest_number_of_keys_is_drawn_from_without_a_miss() -> None:

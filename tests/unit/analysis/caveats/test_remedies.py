@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,11 +43,16 @@ def _texts(node: ast.AST) -> Iterator[str]:
             yield from (part for part in parts if isinstance(part, str))
 
 
+@functools.cache
+def known_names() -> frozenset[str]:
+    """Return the names of all fields of a plan and of the accounting."""
+    return frozenset((*_names(Plan.model_json_schema()), *Accounting.model_fields))
+
+
 def unknown_fields(remedy: str) -> set[str]:
     """Return what the remedy calls by a name that neither a plan nor the accounting has."""
-    known = {*_names(Plan.model_json_schema()), *Accounting.model_fields}
     fields = ("".join(groups).strip(".") for groups in FIELD.findall(remedy))
-    return {field for field in fields if not set(field.split(".")) <= known}
+    return {field for field in fields if not set(field.split(".")) <= known_names()}
 
 
 def test_every_field_in_a_remedy_is_one_of_the_plan() -> None:

@@ -9,9 +9,9 @@ from itertools import count
 from typing import Any
 
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from stepbench.calibration.reference_store import trial as reference_trial
 from stepbench.calibration.reference_store.trial import (
@@ -172,13 +172,13 @@ def test_a_bimodal_delay_has_its_two_modes_in_their_shares() -> None:
     high, low = [each for each in drawn if each > 10], [each for each in drawn if each < 10]
     assert abs(len(high) / N - 0.3) < 4 * math.sqrt(0.3 * 0.7 / N)
     for mode, mode_ms in ((low, 2.0), (high, 20.0)):
-        assert stats.kstest(mode, stats.norm(mode_ms, 0.02 * mode_ms).cdf).pvalue > 0.001
+        assert scipy.stats.kstest(mode, scipy.stats.norm(mode_ms, 0.02 * mode_ms).cdf).pvalue > 0.001
 
 
 def test_a_pareto_delay_has_its_tail() -> None:
     """It follows P(delay > x) = (scale / x) ** shape, and is cut where the contract says."""
     drawn = [fate.delay_ns / MS for fate in fates({"kind": "pareto", "scale_ms": 2, "shape": 1.5})]
-    assert stats.kstest(drawn, stats.pareto(1.5, scale=2).cdf).pvalue > 0.001
+    assert scipy.stats.kstest(drawn, scipy.stats.pareto(1.5, scale=2).cdf).pvalue > 0.001
     longest = max(fate.delay_ns for fate in fates({"kind": "pareto", "scale_ms": 9_000, "shape": 0.6}))
     assert longest == LONGEST_NS
 

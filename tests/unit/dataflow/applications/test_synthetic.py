@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from stepbench.contracts.dataflow import Parameter
 from stepbench.dataflow.application import ApplicationError, TaskAnswer, TaskCall, find_maker, find_task
+from stepbench.dataflow.applications import synthetic
 from stepbench.dataflow.applications.synthetic import body_of, work
 
 
@@ -55,14 +58,23 @@ def test_computing_takes_as_much_of_the_processor_as_it_is_to() -> None:
     """And not merely as much time, of which a busy machine has less to give."""
     before_s = time.thread_time()
     work(call(compute_ms=20, output_bytes=1))
-    assert 0.02 <= time.thread_time() - before_s < 0.04
+    assert time.thread_time() - before_s >= 0.02
 
 
-def test_sleeping_takes_none() -> None:
+def test_computing_ends_with_the_first_look_at_which_it_has_had_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on by 1 ms at each look: 20 of them after the first, which says when it begins."""
+    looks = itertools.count()
+    monkeypatch.setattr(synthetic, "time", SimpleNamespace(thread_time=lambda: next(looks) / 1e3))
+    work(call(compute_ms=20, output_bytes=1))
+    assert next(looks) == 21
+
+
+def test_sleeping_takes_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stands for waiting, on a machine that has others to serve."""
-    before_s = time.thread_time()
+    slept: list[float] = []
+    monkeypatch.setattr(synthetic, "time", SimpleNamespace(sleep=slept.append))
     work(call(compute_ms=20, compute="sleep", output_bytes=1))
-    assert time.thread_time() - before_s < 0.02
+    assert slept == [0.02]
 
 
 @pytest.mark.parametrize(("name", "value"), [("compute", "dream"), ("output_bytes", "much")])

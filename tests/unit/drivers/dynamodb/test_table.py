@@ -12,7 +12,14 @@ from botocore.stub import Stubber
 from stepbench.contracts.plan import Scale
 from stepbench.contracts.target import AutoscaledCapacity, ProvisionedCapacity, ServerlessCapacity
 from stepbench.drivers.aws.access import AwsAccess
-from stepbench.drivers.dynamodb.table import ACTIVE_WITHIN_NS, SERVICE, TableAutoscaling, scaling_request, table_request
+from stepbench.drivers.dynamodb.table import (
+    ACTIVE_WITHIN_NS,
+    SERVICE,
+    TEAR_DOWN_FOR_NS,
+    TableAutoscaling,
+    scaling_request,
+    table_request,
+)
 from stepbench.drivers.dynamodb.trigger import DynamoDbDriver
 from stepbench.drivers.postgresql.cluster import BEFORE, Bounds, ClusterCapacity
 from stepbench.drivers.postgresql.trigger import PostgresqlDriver
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
 
+EARLY_POLLS = 4
+"""So many looks more than two a second there are in the beginning."""
 ARN = "arn:aws:lambda:us-east-1:000000000000:function:ReceiveEvents"
 SETTINGS = Settings(
     results_table="r",
@@ -138,7 +147,7 @@ async def test_prepare_waits_for_the_table(aws: Aws) -> None:
 
 async def test_a_table_that_never_becomes_active_is_given_up(aws: Aws) -> None:
     """PrepareTarget's own time-out would say nothing about the reason."""
-    polls = ACTIVE_WITHIN_NS // 500_000_000 + 1
+    polls = EARLY_POLLS + ACTIVE_WITHIN_NS // 500_000_000 + 1
     aws.describes("CREATING", *["CREATING"] * polls)
     with pytest.raises(TargetUnavailableError, match="is CREATING after 180 s"):
         await aws.dynamodb().prepare()
@@ -234,7 +243,7 @@ async def test_prepare_waits_for_the_streams_arn(aws: Aws) -> None:
 
 async def test_one_tear_down_call_is_bounded(aws: Aws) -> None:
     """A Lambda that waits for a slow deletion until its own time-out loses the lease's release."""
-    aws.maps(*["Deleting"] * 41)
+    aws.maps(*["Deleting"] * (EARLY_POLLS + TEAR_DOWN_FOR_NS // 500_000_000 + 1))
     assert await aws.dynamodb().tear_down() is False
 
 

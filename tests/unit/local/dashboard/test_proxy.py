@@ -54,6 +54,7 @@ def server(api: Api) -> Iterator[Server]:
     """Serve on a port of loopback until the test is over."""
     over = threading.Event()
     with Server(0, api.send) as server:
+        server.timeout = 0.01  # so long it takes to see that the test is over
         thread = threading.Thread(target=server.serve_while, args=(lambda: not over.is_set(),))
         thread.start()
         yield server

@@ -11,7 +11,7 @@ import sys
 import threading
 from queue import SimpleQueue
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -138,15 +138,31 @@ def test_a_folder_of_files_is_shared_and_writable(tmp_path: Path, how: str, erro
     assert (tmp_path / "files" / "1.bin").read_text() == "made"
 
 
+class Ending(socket.socket):
+    """A server's socket that a packet ends."""
+
+    def recvfrom(self, *sizes: int) -> tuple[bytes, Any]:
+        """Receive, or raise OSError."""
+        packet, client = super().recvfrom(*sizes)
+        if packet == b"end":
+            raise OSError
+        return packet, client
+
+
 def test_the_clock_reference_answers_clients_and_ignores_noise() -> None:
     """One stray packet must not end it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+    with (
+        Ending(socket.AF_INET, socket.SOCK_DGRAM) as server,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise,
+    ):
         server.bind(("127.0.0.1", 0))
-        port = server.getsockname()[1]
-        threading.Thread(target=_serve, args=(server,), daemon=True).start()
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise:
-            noise.sendto(b"hello", ("127.0.0.1", port))
-        found = measure_offset(f"127.0.0.1:{port}", SystemClock())
+        address = server.getsockname()
+        serving = threading.Thread(target=_serve, args=(server,), daemon=True)
+        serving.start()
+        noise.sendto(b"hello", address)
+        found = measure_offset(f"127.0.0.1:{address[1]}", SystemClock())
+        noise.sendto(b"end", address)
+        serving.join()
     assert found is not None
     assert abs(found.offset_ns) < 50_000_000
 
@@ -155,4 +171,4 @@ def _serve(server: socket.socket) -> None:
     try:
         clock_reference.serve(server)
     except OSError:
-        return  # the test has closed it
+        return  # the test has ended it

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.service_resource import Table
 
 PAGES = 3
-LIMIT_S = 10
+LIMIT_S = 60
 
 
 class Store:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.samples.lambda_api import LambdaApi, lambda_api
+from tests.samples.ports import silent_port
 
-from stepbench.local.processes import free_port
 from stepbench.testing.fault_proxy import (
     LAMBDA_TOO_MANY,
     Chooser,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stepbench.testing.fault_proxy import Piece
 
 
-LIMIT_S = 5
+LIMIT_S = 60
 REQUEST = b"POST /put HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody"
 EXPECTING = b"POST /put HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -229,7 +229,7 @@ def test_one_who_keeps_a_connection_is_found_out(proxy: FaultProxy) -> None:
 def test_a_server_that_is_gone_is_a_reset(server: LambdaApi) -> None:
     """The proxy accepts before it can know."""
     assert server.endpoint
-    with fault_proxy(f"http://127.0.0.1:{free_port()}/path", http1) as proxy:
+    with silent_port() as port, fault_proxy(f"http://127.0.0.1:{port}/path", http1) as proxy:
         with pytest.raises(ConnectionError), connected(proxy) as client:
             ask(client)
         assert proxy.url.startswith("http://127.0.0.1:")

@@ -7,10 +7,18 @@ import itertools
 import threading
 from typing import Any
 
+import pytest
+
 from stepbench.local.emulator.ministack import callbacks
 
-LIMIT_S = 1.0
+LIMIT_S = 0.05
 STOCK = "7f9a-stock"
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have silence noticed as soon as it has lasted."""
+    monkeypatch.setattr(callbacks, "_LOOK_S", LIMIT_S / 5)
 
 
 class Service:

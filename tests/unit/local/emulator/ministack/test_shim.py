@@ -104,5 +104,12 @@ def test_main_serves_on_loopback_only(monkeypatch: pytest.MonkeyPatch, tmp_path:
     app = ModuleType("ministack.app")
     app.main = lambda: served.append(tuple(os.environ.get(name) for name in names))  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "ministack.app", app)
-    shim.main(load, neighbour)
+    shim.main(load, _unwatched)
     assert served == [("127.0.0.1", "0", "0", "http://127.0.0.1:4711")]
+
+
+def _unwatched(path: Path) -> Any:  # noqa: ANN401 -- a module
+    """Load a module without the thread that looks at sandboxes until its process ends."""
+    module = neighbour(path)
+    module.watch_memory = lambda _runtime: None
+    return module
