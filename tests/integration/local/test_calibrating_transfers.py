@@ -9,18 +9,26 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from stepbench.calibration.reference_bucket.jitter import FILE_BYTES, PIECE_BYTES, PIECES, Jitter, draw_fate, moment_ns
+from stepbench.calibration.reference_bucket.jitter import (
+    FILE_BYTES,
+    PIECE_BYTES,
+    PIECES,
+    Jitter,
+    TrueTransfer,
+    draw_fate,
+    moment_ns,
+)
 from stepbench.calibration.reference_bucket.server import FILES, reference_bucket
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import calibrating_transfers
 from stepbench.local.calibrating_transfers import RECORDS, SEED, calibrate_transfers_here, transfer_all
+from stepbench.local.processes import await_end
 from stepbench.wire.http1.download import HttpServer, connect
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 N = 30
-READER = "stepbench.calibration.reference_bucket.reader"
 JITTER = Jitter(slow_share=0.3, stall_share=0.15, stall_s=1.0, slow_hour=5)
 FATES = [draw_fate(JITTER, SEED, number) for number in range(N)]
 
@@ -41,8 +49,16 @@ def test_what_the_bucket_has_on_record_is_what_the_program_stored(monkeypatch: p
     assert ({row.cold for row in rows}, len({row.sandbox for row in rows})) == ({True}, N)
     stalled = {number for number, fate in enumerate(FATES) if fate.stall_s}
     assert stalled
-    assert stalled <= {each.number for each in truth if each.stood_ns >= 0.5e9}  # a late piece makes a pause shorter
+    assert stalled <= {each.number for each in truth if each.stood_ns + late_ns(each) >= 1e9}
     assert stalled <= {row.number for row in rows if (row.transfer_ns or 0) >= 1e9}
+
+
+def late_ns(transfer: TrueTransfer) -> int:
+    """Return how late the last piece before the stall went out: by so much it makes the pause shorter."""
+    place = transfer.fate.stalled_before
+    if not place:
+        return 0
+    return transfer.sent_at_ns[place - 1] - transfer.received_at_ns - round(transfer.fate.due_s(place - 1) * 1e9)
 
 
 def test_a_piece_is_never_sent_before_its_time() -> None:
@@ -85,13 +101,13 @@ def test_truth_and_rows_are_kept_and_both_runs_are_judged(tmp_path: Path) -> Non
 
 def test_a_process_that_is_killed_ends_the_calibration_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are missing for it would be taken for the program's fault."""
-    monkeypatch.setattr(calibrating_transfers, "NOTIFY_EVERY_S", 0.1)
 
-    def kill(_said: str) -> None:
-        for child in psutil.Process().children():  # among them is the session's emulator
-            with contextlib.suppress(psutil.Error):  # and what has ended, and nobody has asked for
-                if READER in child.cmdline():
-                    child.kill()
+    def kill(readers: list[psutil.Process], within_s: float) -> list[psutil.Process]:
+        for each in readers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        return await_end(readers, within_s)
 
-    with pytest.raises(LocalEnvironmentError, match=f"{N} transfers have left no row"):
-        transfer_all(Jitter(), N, kill)
+    monkeypatch.setattr(calibrating_transfers, "await_end", kill)  # which is called once they run
+    with pytest.raises(LocalEnvironmentError, match=r"\d+ transfers have left no row"):
+        transfer_all(Jitter(), N)

@@ -17,6 +17,8 @@ from stepbench.local.processes import await_end, family, free_port, listening_ad
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+LIMIT_S = 60
+SERVES = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1]); time.sleep(600)"
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
 STUBBORN = """
 import signal, subprocess, sys, time
@@ -41,7 +43,7 @@ def test_a_server_has_a_session_of_its_own_and_a_log(tmp_path: Path, started: li
     started.append(spawn([sys.executable, "-c", "print('hello'); import time; time.sleep(60)"], log=log, cwd=tmp_path))
     assert os.getsid(started[0]) == started[0]
     started.append(spawn([sys.executable, "-uc", "print('hello')"], log=log))
-    wait_until("a line is logged", lambda: "hello" in log.read_text(), timeout_s=10)
+    wait_until("a line is logged", lambda: "hello" in log.read_text(), timeout_s=LIMIT_S)
 
 
 def test_a_program_that_does_not_exist_is_one_clear_error(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_a_server_that_ends_early_is_told_with_the_end_of_its_log(tmp_path: Path
     log = tmp_path / "log"
     pid = spawn([sys.executable, "-c", "raise SystemExit('port is taken')"], log=log)
     with pytest.raises(LocalEnvironmentError, match=r"(?s)ended before that.*port is taken"):
-        wait_until("it serves", lambda: False, timeout_s=30, pid=pid, log=log)
+        wait_until("it serves", lambda: False, timeout_s=LIMIT_S, pid=pid, log=log)
 
 
 def test_waiting_has_an_end(tmp_path: Path, started: list[int]) -> None:
@@ -67,17 +69,17 @@ def test_waiting_has_an_end(tmp_path: Path, started: list[int]) -> None:
 
 def test_listening_sockets_of_the_family_are_found(tmp_path: Path, started: list[int]) -> None:
     """The check that nothing is bound to another interface has to see every interface."""
-    port = free_port()
-    serve = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(60)"
-    started.append(spawn([sys.executable, "-c", serve], log=tmp_path / "log"))
-    wait_until("it listens", lambda: listening_addresses(started) == {f"127.0.0.1:{port}"}, timeout_s=10)
+    log = tmp_path / "log"
+    started.append(spawn([sys.executable, "-uc", SERVES], log=log))
+    wait_until("it listens", lambda: log.read_text().endswith("\n"), timeout_s=LIMIT_S)
+    assert listening_addresses(started) == {f"127.0.0.1:{int(log.read_text())}"}
 
 
 def test_what_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> None:
     """`down` verifies; a child that was forgotten would go on writing."""
     log = tmp_path / "log"
     pid = spawn([sys.executable, "-c", STUBBORN], log=log)
-    wait_until("both run", lambda: "ready" in log.read_text() and len(family([pid])) == 2, timeout_s=10)
+    wait_until("both run", lambda: "ready" in log.read_text() and len(family([pid])) == 2, timeout_s=LIMIT_S)
     members = family([pid])
     terminate([pid], grace_s=0.2)
     assert await_end(members, 0) == []
@@ -93,7 +95,9 @@ def test_what_has_ended_is_not_waited_for_though_nobody_asks_for_it(tmp_path: Pa
     """A container's first process may never ask for its children: they stay in the list of processes as zombies."""
     server = spawn(["sh", "-c", "true & exec sleep 600"], log=tmp_path / "server.log")
     started.append(server)
-    wait_until("its child has ended", lambda: [each.status() for each in children(server)] == ["zombie"], timeout_s=10)
+    wait_until(
+        "its child has ended", lambda: [each.status() for each in children(server)] == ["zombie"], timeout_s=LIMIT_S
+    )
     assert await_end(children(server), 0) == []
 
 
@@ -105,17 +109,18 @@ def children(pid: int) -> list[psutil.Process]:
 def test_a_stranger_on_the_port_is_not_taken_for_the_server(tmp_path: Path) -> None:
     """Somebody else's server may answer, which was there before ours could bind."""
     pid = spawn([sys.executable, "-c", "raise SystemExit('port is taken')"], log=tmp_path / "log")
-    psutil.Process(pid).wait(10)
+    psutil.Process(pid).wait(LIMIT_S)
     with pytest.raises(LocalEnvironmentError, match="the process ended before that"):
-        wait_until("it serves", lambda: True, timeout_s=10, pid=pid, log=tmp_path / "log")
+        wait_until("it serves", lambda: True, timeout_s=LIMIT_S, pid=pid, log=tmp_path / "log")
 
 
 def test_no_port_is_given_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A member of etcd asks for three before it binds the first; one of nine was given twice, once in a thousand."""
-    ports = [free_port(), free_port()]
-    drawn = iter([ports[0], ports[1], ports[0], 25_000, 25_001, 25_002, 25_003])
+    first, second, third = (free_port() for _ in range(3))
+    drawn = iter([first, second, first, third])
+    monkeypatch.setattr("stepbench.local.processes._given_ports", set())
     monkeypatch.setattr("stepbench.local.processes.secrets", SimpleNamespace(choice=lambda _ports: next(drawn)))
-    assert free_port() not in ports
+    assert [free_port() for _ in range(3)] == [first, second, third]
 
 
 def test_a_free_port_is_none_that_the_kernel_gives_out() -> None:

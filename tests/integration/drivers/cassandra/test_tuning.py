@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.plan import TrialSpec
 
-pytestmark = pytest.mark.stores
+pytestmark = [pytest.mark.stores, pytest.mark.nightly("cassandra")]
 LIVE = CassandraConfiguration(
     compaction="UCS",
     concurrent_writes=16,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -47,18 +48,29 @@ ALLOCATES = """
 import time
 def handler(event, context):
     held = bytearray(event * 1024**2)
-    time.sleep(2)
+    time.sleep(60 if event > 128 else 0)
     return len(held)
 """
 GROWS_IDLE = """
-import os, threading
+import os, socket, threading
 held = []
 def handler(event, context):
     if event == "u": raise KeyError(event)
-    threading.Timer(0.5, lambda: held.append(bytearray(b"x") * event * 1024**2)).start()
+    threading.Thread(target=grow, args=event).start()
     return os.getpid()
+def grow(megabytes, port):
+    with socket.create_connection(("127.0.0.1", port)) as gate:
+        gate.recv(1)
+    held.append(bytearray(b"x") * megabytes * 1024**2)
 """
-SLEEPS = "import time\ndef handler(event, context): time.sleep(event)"
+STAYS = """
+import socket
+def handler(port, context):
+    if port:
+        with socket.create_connection(("127.0.0.1", port)) as gate:
+            gate.recv(1)
+"""
+LIMIT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +127,19 @@ def test_a_function_that_takes_more_than_its_memory_is_ended(functions: Function
     assert functions.call("allocates", 1).body == MB
 
 
+def gate() -> socket.socket:
+    """Return a server at which a function waits until its connection is closed: it is under way when it has come."""
+    server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(LIMIT_S)
+    return server
+
+
 def test_a_sandbox_that_was_ended_while_idle_leaves_the_next_error_alone(functions: Functions) -> None:
     """It was of another process; an exception would be told as a lack of memory."""
     functions.make("grows", GROWS_IDLE, MemorySize=128)
-    pid = functions.call("grows", 200).body
+    with gate() as server:
+        pid = functions.call("grows", [200, server.getsockname()[1]]).body
+        server.accept()[0].close()
 
     def is_ended() -> bool:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -126,7 +147,7 @@ def test_a_sandbox_that_was_ended_while_idle_leaves_the_next_error_alone(functio
             return found.status() == psutil.STATUS_ZOMBIE and found.num_threads() == 1
         return True
 
-    wait_until("the idle sandbox is ended", is_ended, timeout_s=20)
+    wait_until("the idle sandbox is ended", is_ended, timeout_s=LIMIT_S)
     error = functions.call("grows", "u").error
     assert error is not None
     assert error["errorType"] == "KeyError"
@@ -211,25 +232,19 @@ def test_the_accounts_concurrency_is_a_limit(tmp_path: Path, paths: Paths) -> No
     emulator = start_emulator(Paths(paths.root, tmp_path), concurrency=1)
     try:
         functions = Functions(emulator.endpoint)
-        arn = functions.make("one", SLEEPS)
+        arn = functions.make("one", STAYS, Timeout=2 * LIMIT_S)
         functions.call("one", 0)
-        sleeper = threading.Thread(target=functions.call, args=("one", 5))
-        sleeper.start()
-        seen: list[ClientError] = []
-
-        def refused() -> bool:
-            try:
-                Functions(emulator.endpoint).call("one", 0)
-            except ClientError as error:
-                seen.append(error)
-            return bool(seen)
-
-        wait_until("an invocation is refused", refused, timeout_s=4)
-        failed = ended(emulator, {"Type": "Task", "Resource": arn, "End": True}, "0")
-        sleeper.join(20)
+        with gate() as server:
+            staying = threading.Thread(target=functions.call, args=("one", server.getsockname()[1]))
+            staying.start()
+            with server.accept()[0]:
+                with pytest.raises(ClientError) as refused:
+                    Functions(emulator.endpoint).call("one", 0)
+                failed = ended(emulator, {"Type": "Task", "Resource": arn, "End": True}, "0")
+            staying.join(LIMIT_S)
     finally:
         terminate([emulator.pid])
-    assert seen[0].response["Error"]["Code"] == "TooManyRequestsException"
+    assert refused.value.response["Error"]["Code"] == "TooManyRequestsException"
     assert failed["error"] == "Lambda.TooManyRequestsException"
 
 
@@ -240,7 +255,7 @@ def ended(emulator: Emulator, state: dict[str, Any], given: str, **others: dict[
     name = f"m{abs(hash(json.dumps(definition)))}"
     machine = sfn.create_state_machine(name=name, roleArn=ROLE, definition=json.dumps(definition))["stateMachineArn"]
     arn = sfn.start_execution(stateMachineArn=machine, input=given)["executionArn"]
-    wait_until("it ends", lambda: sfn.describe_execution(executionArn=arn)["status"] != "RUNNING", timeout_s=30)
+    wait_until("it ends", lambda: sfn.describe_execution(executionArn=arn)["status"] != "RUNNING", timeout_s=LIMIT_S)
     found: dict[str, Any] = sfn.describe_execution(executionArn=arn)
     return found
 

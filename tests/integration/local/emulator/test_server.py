@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -74,7 +75,7 @@ def test_logs_have_what_lambda_reports(functions: Functions, shimmed: Emulator) 
         events = logs.filter_log_events(logGroupName="/aws/lambda/reports")["events"]
         return [found for found in (parse_report(event["message"]) for event in events) if found is not None]
 
-    wait_until("both have reported", lambda: len(reports()) == 2, timeout_s=20)
+    wait_until("both have reported", lambda: len(reports()) == 2, timeout_s=60)
     first, second = sorted(reports(), key=lambda report: report.init_ms is None)
     assert first.init_ms is not None
     assert second.init_ms is None
@@ -86,7 +87,7 @@ def test_logs_have_what_lambda_reports(functions: Functions, shimmed: Emulator) 
     ("source", "timeout_s", "error", "said"),
     [
         ("import os\ndef handler(event, context): os._exit(3)", 20, "Runtime.ExitError", ""),
-        ("import time\ndef handler(event, context): time.sleep(5)", 1, "Sandbox.Timedout", ""),
+        ("import time\ndef handler(event, context): time.sleep(60)", 1, "Sandbox.Timedout", ""),
         ("import stepbench\ndef handler(event, context): pass", 20, "Runtime.ImportModuleError", "stepbench"),
     ],
     ids=["exits", "sleeps", "imports"],
@@ -133,11 +134,11 @@ def test_every_socket_is_on_loopback(functions: Functions, shimmed: Emulator) ->
 
 
 def test_a_warm_sandbox_answers_without_a_stall(functions: Functions) -> None:
-    """Nagle's algorithm against delayed ACK would add 40 ms to each trigger."""
+    """Nagle's algorithm against delayed ACK would add 40 ms to each trigger: then none of so many would be quick."""
     functions.make("warm", PID)
     functions.call("warm")
-    took_ms = []
-    for _ in range(20):
+    took_ms = [math.inf]
+    while min(took_ms) >= 40 and len(took_ms) < 200:
         began_ns = time.perf_counter_ns()
         functions.call("warm")
         took_ms.append((time.perf_counter_ns() - began_ns) / 1e6)
@@ -158,7 +159,7 @@ def test_a_distributed_map_takes_its_concurrency_from_a_path(shimmed: Emulator) 
     )["stateMachineArn"]
     execution = sfn.start_execution(stateMachineArn=machine, input=json.dumps({"most": 3, "items": [1, 2, 3, 4]}))
     arn = execution["executionArn"]
-    wait_until("the map ends", lambda: _status(sfn, arn) == "SUCCEEDED", timeout_s=20)
+    wait_until("the map ends", lambda: _status(sfn, arn) == "SUCCEEDED", timeout_s=60)
     found = sfn.list_map_runs(executionArn=arn)["mapRuns"][0]["mapRunArn"]
     assert sfn.describe_map_run(mapRunArn=found)["maxConcurrency"] == 3
 
@@ -174,7 +175,7 @@ def test_no_sandbox_outlives_the_emulator(tmp_path: Path, paths: Paths, how: sig
     try:
         busy = _busy_sandbox(emulator, Functions(emulator.endpoint))
         os.kill(emulator.pid, how)
-        left = await_end([psutil.Process(emulator.pid), busy], 30)
+        left = await_end([psutil.Process(emulator.pid), busy], 60)
     finally:
         terminate([emulator.pid])
     assert left == []
@@ -183,7 +184,7 @@ def test_no_sandbox_outlives_the_emulator(tmp_path: Path, paths: Paths, how: sig
 def _busy_sandbox(emulator: Emulator, functions: Functions) -> psutil.Process:
     functions.make("busy", SLEEPS, Timeout=60)
     functions.client.invoke(FunctionName="busy", InvocationType="Event", Payload=b"50")
-    wait_until("a sandbox runs", lambda: len(family([emulator.pid])) > 1, timeout_s=20)
+    wait_until("a sandbox runs", lambda: len(family([emulator.pid])) > 1, timeout_s=60)
     return family([emulator.pid])[-1]
 
 
@@ -234,7 +235,7 @@ def test_a_stream_waits_for_the_sandbox_that_still_writes(functions: Functions, 
     def delivered() -> bool:
         return "Item" in dynamodb.get_item(TableName="checked", Key={"pk": {"S": "received"}})
 
-    wait_until("the record is delivered", delivered, timeout_s=20)
+    wait_until("the record is delivered", delivered, timeout_s=60)
     assert _throttled(shimmed, "checker") == 0
 
 
@@ -249,7 +250,7 @@ def test_a_template_reserves_a_functions_concurrency(functions: Functions, shimm
     cloudformation = local_client("cloudformation", shimmed.endpoint)
     cloudformation.create_stack(StackName="reserved", TemplateBody=json.dumps({"Resources": made}))
     cloudformation.get_waiter("stack_create_complete").wait(
-        StackName="reserved", WaiterConfig={"Delay": 1, "MaxAttempts": 20}
+        StackName="reserved", WaiterConfig={"Delay": 1, "MaxAttempts": 60}
     )
     assert functions.client.get_function_concurrency(FunctionName="Alone")["ReservedConcurrentExecutions"] == 1
     assert "ReservedConcurrentExecutions" not in functions.client.get_function_concurrency(FunctionName="Many")

@@ -79,12 +79,12 @@ class Ecs:
 
     def ended(self, arn: str) -> Any:  # noqa: ANN401 -- JSON
         """Return the task once it has stopped."""
-        wait_until("the task has stopped", lambda: self.task(arn)["lastStatus"] == "STOPPED", timeout_s=30)
+        wait_until("the task has stopped", lambda: self.task(arn)["lastStatus"] == "STOPPED", timeout_s=60)
         return self.task(arn)
 
 
 def _pid(path: Path) -> int:
-    wait_until("the program runs", lambda: path.exists() and path.read_text() != "", timeout_s=30)
+    wait_until("the program runs", lambda: path.exists() and path.read_text() != "", timeout_s=60)
     return int(path.read_text())
 
 
@@ -132,9 +132,9 @@ def test_a_stopped_task_is_no_process_any_more(shimmed: Emulator, tmp_path: Path
     ecs = Ecs(shimmed.endpoint, "stopped", STAYS)
     arn = ecs.run(str(tmp_path / "pid"))
     process = psutil.Process(_pid(tmp_path / "pid"))
-    wait_until("it runs", lambda: ecs.task(arn)["lastStatus"] == "RUNNING", timeout_s=30)
+    wait_until("it runs", lambda: ecs.task(arn)["lastStatus"] == "RUNNING", timeout_s=60)
     ecs.client.stop_task(cluster="tasks", task=arn, reason="no longer wanted")
-    assert await_end([process], 10) == []
+    assert await_end([process], 60) == []
     task = ecs.ended(arn)
     assert (task["containers"][0]["exitCode"], task["stoppedReason"]) == (143, "no longer wanted")
 
@@ -147,7 +147,7 @@ def test_tasks_end_with_their_emulator(paths: Paths, tmp_path: Path, *, abrupt: 
         Ecs(emulator.endpoint, "orphan", STAYS).run(str(tmp_path / "pid"))
         process = psutil.Process(_pid(tmp_path / "pid"))
         os.kill(emulator.pid, signal.SIGKILL if abrupt else signal.SIGTERM)
-        assert await_end([process], 15) == []
+        assert await_end([process], 60) == []
     finally:
         terminate(emulator.pids)
 
@@ -196,5 +196,5 @@ def _execute(endpoint: str, given: dict[str, str]) -> Any:  # noqa: ANN401 -- JS
     name = f"of-tasks-{time.monotonic_ns()}"
     machine = states.create_state_machine(name=name, definition=json.dumps(MACHINE), roleArn=role)
     arn = states.start_execution(stateMachineArn=machine["stateMachineArn"], input=json.dumps(given))["executionArn"]
-    wait_until("it ends", lambda: states.describe_execution(executionArn=arn)["status"] != "RUNNING", timeout_s=30)
+    wait_until("it ends", lambda: states.describe_execution(executionArn=arn)["status"] != "RUNNING", timeout_s=60)
     return states.describe_execution(executionArn=arn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from functools import partial
 from statistics import median
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.integration.local.conftest import Functions
+from tests.samples.ports import silent_port
 from tests.samples.services import RESULTS_TABLE
 
 from stepbench.clock import SystemClock
@@ -21,7 +23,7 @@ from stepbench.local.floors import etcd as etcd_floor
 from stepbench.local.floors import measuring as floors
 from stepbench.local.floors.etcd import WatchProbe
 from stepbench.local.floors.measuring import InvokeProbe, measure_floors
-from stepbench.local.processes import free_port, terminate
+from stepbench.local.processes import terminate
 from stepbench.local.stack import RECEIVER as RECEIVER_OUTPUT
 from stepbench.local.stack import emulator_session, local_client, table
 from stepbench.local.stores.etcd import start_etcd
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from stepbench.local.stack import Stack
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
+LIMIT_S = 60
 
 RECEIVER = """
 import time, struct, zlib, boto3
@@ -111,10 +114,10 @@ async def test_a_refused_invocation_is_an_error(shimmed: Emulator) -> None:
 
 async def test_an_emulator_that_is_not_there_is_an_error() -> None:
     """The message has its address."""
-    address = f"127.0.0.1:{free_port()}"
-    stack = SimpleNamespace(endpoint=f"http://{address}", outputs={RECEIVER_OUTPUT: "nobody"})
-    with pytest.raises(LocalEnvironmentError, match=f"{address} takes no connection"):
-        await InvokeProbe(cast("Stack", stack), "tag-0000", 1, SystemClock()).send(0)
+    with silent_port() as port:
+        stack = SimpleNamespace(endpoint=f"http://127.0.0.1:{port}", outputs={RECEIVER_OUTPUT: "nobody"})
+        with pytest.raises(LocalEnvironmentError, match=rf"127\.0\.0\.1:{port} takes no connection"):
+            await InvokeProbe(cast("Stack", stack), "tag-0000", 1, SystemClock()).send(0)
 
 
 async def test_a_connection_that_the_emulator_has_closed_is_made_anew(receiver: Stack) -> None:
@@ -129,9 +132,15 @@ async def test_a_connection_that_the_emulator_has_closed_is_made_anew(receiver: 
 
 async def test_an_etcd_that_is_not_there_is_an_error() -> None:
     """The message has its address."""
-    endpoint = f"127.0.0.1:{free_port()}"
-    with pytest.raises(LocalEnvironmentError, match=endpoint):
-        await WatchProbe.open(endpoint, "floor/x/", 1, SystemClock())
+    with silent_port() as port, pytest.raises(LocalEnvironmentError, match=rf"127\.0\.0\.1:{port}"):
+        await WatchProbe.open(f"127.0.0.1:{port}", "floor/x/", 1, SystemClock())
+
+
+async def delivered(probe: WatchProbe) -> None:
+    """Wait until the watch has brought the only event: a limit that is set after it is for those that do not come."""
+    async with asyncio.timeout(LIMIT_S):
+        while not probe.t4_ns:  # noqa: ASYNC110 -- the probe has no event for it
+            await asyncio.sleep(0.005)
 
 
 async def test_an_etcd_that_says_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +158,7 @@ async def test_an_etcd_that_goes_away_is_an_error(tmp_path: Path) -> None:
     try:
         probe = await WatchProbe.open(store.endpoint, "floor/x/", 2, SystemClock())
         await probe.send(0)
+        await delivered(probe)
         probe.t1_ns[b"never delivered"] = 0
     finally:
         terminate(store.pids)
@@ -165,6 +175,7 @@ async def test_an_event_that_does_not_come_is_an_error(
     """It is one within the limit."""
     probe = await WatchProbe.open(etcd_server.endpoint, "floor/lost/", 1, SystemClock())
     await probe.send(0)
+    await delivered(probe)
     probe.t1_ns[b"never put"] = 0
     monkeypatch.setattr(etcd_floor, "_LIMIT_S", 0.1)
     with pytest.raises(LocalEnvironmentError, match=r"did not deliver 1 of 2 puts in 0\.1 s"):
