@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.target import (
@@ -16,6 +17,8 @@ from stepbench.drivers.protocol import in_turn
 from stepbench.errors import TargetUnavailableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stepbench.clock import Clock
     from stepbench.contracts.plan import Scale, TrialSpec
     from stepbench.settings import Settings
@@ -23,7 +26,8 @@ if TYPE_CHECKING:
 
 ACTIVE_WITHIN_NS = 180_000_000_000
 """A table takes 5 to 20 s as a rule; one that is pre-warmed, minutes."""
-_POLL_S = 0.5
+_FIRST_POLL_S, _POLL_S = 0.02, 0.5
+"""An emulator has done it by the first; each pause is twice as long as the last, up to the second."""
 SERVICE = "application-autoscaling"
 POLICY = "stepbench"
 STREAM = {"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"}
@@ -73,7 +77,7 @@ class DynamoDbTable:
 
         `streamed`: wait for the ARN of its stream, too, which a table that is ACTIVE may not have at once.
         """
-        until_ns = self._clock.now_ns() + ACTIVE_WITHIN_NS
+        until_ns, pauses_s = self._clock.now_ns() + ACTIVE_WITHIN_NS, _pauses_s()
         while True:
             table = await self.describe()
             status = table["TableStatus"] if table else "gone"
@@ -83,7 +87,7 @@ class DynamoDbTable:
                 lacking = "without the ARN of its stream" if status == "ACTIVE" else "not ACTIVE"
                 message = f"table {self.name} is {status} after {ACTIVE_WITHIN_NS // 10**9} s, {lacking}"
                 raise TargetUnavailableError(message)
-            await self._clock.sleep_async(_POLL_S)
+            await self._clock.sleep_async(next(pauses_s))
 
     async def ensure_autoscaling(self) -> None:
         """Register autoscaling, where the trial begins with it."""
@@ -128,6 +132,12 @@ class DynamoDbTable:
         except TargetUnavailableError as error:
             if error_code(error) != "ResourceInUseException":
                 raise
+
+
+def _pauses_s() -> Iterator[float]:
+    """Return how long to wait before each look at a change that AWS makes in its own time."""
+    yield from itertools.takewhile(lambda pause_s: pause_s < _POLL_S, (_FIRST_POLL_S * 2**n for n in itertools.count()))
+    yield from itertools.repeat(_POLL_S)
 
 
 def table_request(capacity: Capacity, *, streamed: bool) -> dict[str, Any]:
@@ -263,11 +273,11 @@ class DynamoDbStore:
         return self._aws.provider("Amazon DynamoDB, plain HTTP" if self._plain else "Amazon DynamoDB")
 
     async def _remove_in_time(self) -> bool:
-        until_ns = self._clock.now_ns() + TEAR_DOWN_FOR_NS
+        until_ns, pauses_s = self._clock.now_ns() + TEAR_DOWN_FOR_NS, _pauses_s()
         while not await self._remove():
             if self._clock.now_ns() >= until_ns:
                 return False
-            await self._clock.sleep_async(_POLL_S)
+            await self._clock.sleep_async(next(pauses_s))
         return True
 
     async def _remove(self) -> bool:
