@@ -87,13 +87,14 @@ class CallError(ServerRefusalError):
 
 
 class EtcdCluster:
-    """A trial's cluster; what is not load goes to the first endpoint that answers."""
+    """A trial's cluster; what is not load goes to the first endpoint that answers, and then to that one again."""
 
     def __init__(self, spec: TrialSpec, settings: Settings, clock: Clock, limits: EtcdLimits) -> None:
         endpoints = access.choose_endpoint(spec, settings.etcd_endpoint, "etcd")
         self.endpoints = [parse_endpoint(each.strip(), DEFAULT_PORT) for each in endpoints.split(",")]
         self.clock = clock
         self._limits = limits
+        self._answered: Endpoint | None = None
 
     async def dial(
         self, endpoint: Endpoint, address: str, answer_s: float | None = None, *, passing: bool = False
@@ -125,7 +126,7 @@ class EtcdCluster:
         Raises:
             TargetUnavailableError: that one does not answer, or none does.
         """
-        found, connection = await self._reach_first([endpoint] if endpoint else self.endpoints)
+        found, connection = await self._reach_first([endpoint] if endpoint else self._by_last_answer())
         try:
             yield connection
         except (CallError, DecodeError) as error:
@@ -133,13 +134,20 @@ class EtcdCluster:
         finally:
             connection.close()
 
+    def _by_last_answer(self) -> list[Endpoint]:
+        """Return all endpoints: a frozen member before the one that answers would cost its time-out at every call."""
+        return sorted(self.endpoints, key=lambda endpoint: endpoint != self._answered)
+
     async def _reach_first(self, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, GrpcConnection]:
         failures = []
         for endpoint in endpoints:
             try:
-                return endpoint, await self._reach(endpoint)
+                connection = await self._reach(endpoint)
             except TargetUnavailableError as error:
                 failures.append(error)
+            else:
+                self._answered = endpoint
+                return endpoint, connection
         raise failures[0]
 
     async def _reach(self, endpoint: Endpoint) -> GrpcConnection:
