@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,7 +28,7 @@ from stepbench.drivers.postgresql.trigger import PostgresqlDriver
 from stepbench.drivers.s3.trigger import S3Driver
 from stepbench.errors import TargetUnavailableError
 from stepbench.model.pending import perform
-from stepbench.model.result import Outcome
+from stepbench.model.result import Outcome, Result
 from stepbench.testing.contracts.life import until_ready, until_torn_down
 from stepbench.testing.contracts.trigger_subject import contract_spec, contract_write
 from stepbench.testing.fault_proxy import (
@@ -53,14 +53,13 @@ from stepbench.testing.fault_proxy import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from stepbench.contracts.plan import TrialSpec
     from stepbench.drivers.protocol import Driver
     from stepbench.local.processes import LocalStore
     from stepbench.model.request import Request
-    from stepbench.model.result import Result
     from stepbench.stages.services import Services
     from stepbench.testing.contracts.trigger_subject import TriggerSubject
 
@@ -205,7 +204,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
 
 
 class Trial(NamedTuple):
-    """A store that is ready, a driver that reaches it through the proxy, and what was written."""
+    """A store that is ready, a driver that reaches it through a proxy of its own, and what was written."""
 
     store: Store
     spec: TrialSpec
@@ -235,23 +234,34 @@ class Trial(NamedTuple):
 @asynccontextmanager
 async def trial(store: Store) -> AsyncIterator[Trial]:
     """Yield a trial that is undisturbed until a rule is set; see that no connection and no task is left open."""
+    async with side_by_side(store, 1) as (one,):
+        yield one
+
+
+@asynccontextmanager
+async def side_by_side(store: Store, count: int) -> AsyncIterator[list[Trial]]:
+    """Yield one trial by way of so many drivers, whose faults do not meet: time-outs are waited for together."""
     before = asyncio.all_tasks()
     spec = contract_spec(store.subject.target)
     async with asyncio.timeout(HANG_LIMIT_S):
-        with fault_proxy(store.upstream, store.framing) as proxy:
-            driver = store.driver(spec, proxy)
+        with ExitStack() as stack:
+            proxies = [stack.enter_context(fault_proxy(store.upstream, store.framing)) for _ in range(count)]
+            drivers = [store.driver(spec, proxy) for proxy in proxies]
             try:
-                await driver.prepare()
-                await until_ready(driver)
-                await driver.open()
-                yield Trial(store, spec, driver, proxy, {})
+                await drivers[0].prepare()
+                await until_ready(drivers[0])
+                for driver in drivers:
+                    await driver.open()
+                yield [Trial(store, spec, driver, proxy, {}) for driver, proxy in zip(drivers, proxies, strict=True)]
             finally:
-                await driver.close()
+                for driver in drivers:
+                    await driver.close()
             gc.collect()  # urllib3's pools end with their last reference, and a caught error's frames may hold one
-            await asyncio.to_thread(proxy.await_idle)
-            proxy.follow()
-            await until_torn_down(driver)
-            await driver.close()
+            for proxy in proxies:
+                await asyncio.to_thread(proxy.await_idle)
+                proxy.follow()
+            await until_torn_down(drivers[0])
+            await drivers[0].close()
             await asyncio.sleep(0)
             assert asyncio.all_tasks() == before
 
@@ -271,30 +281,57 @@ async def until_ok(on: Trial, first: int) -> list[Result]:
 @pytest.mark.parametrize("store", STORES, indirect=True)
 async def test_a_write_under_a_fault_is_what_the_store_made_of_it(store: Store, subtests: pytest.Subtests) -> None:
     """An applied write that counts as failed is an arrival out of nowhere; a lost one that counts as ok is a loss."""
-    async with trial(store) as on:
-        for number, fault in enumerate(faults_of(store.name), start=1):
-            with subtests.test(fault):
-                await check_fault(on, fault, number * 10_000)
+    names = faults_of(store.name)
+    quick = [name for name in names if expected(store.name, name).error != "timeout"]
+    portions = [quick, *([name] for name in names if name not in quick)]
+    async with side_by_side(store, len(portions)) as trials:
+        lanes = [
+            break_writes(on, faults, 100_000 * lane)
+            for lane, (on, faults) in enumerate(zip(trials, portions, strict=True))
+        ]
+        seen = {fault: broken for lane in await asyncio.gather(*lanes) for fault, broken in lane.items()}
+    for fault in names:
+        with subtests.test(fault):
+            check_fault(store.name, fault, seen[fault])
 
 
-async def check_fault(on: Trial, fault: str, first: int) -> None:
+class Broken(NamedTuple):
+    """What came of the writes that a fault has met, and of those after them until one succeeded."""
+
+    faulted: list[tuple[Outcome, str]]
+    between: list[Result]
+    applied: list[bool]
+    faults: dict[str, int]
+
+
+async def break_writes(on: Trial, faults: Iterable[str], first: int) -> dict[str, Broken]:
     """Break writes one by one, each followed by an undisturbed one on the same driver."""
-    wanted = expected(on.store.name, fault)
-    sequences = [first + number * 1_000 for number in range(WRITES)]
-    on.proxy.forget()
-    faulted = []
-    for sequence in sequences:
-        on.proxy.follow(Rule(FAULTS[fault], times=1))
-        faulted += await on.write(sequence)
-        on.proxy.follow()
-        between = await until_ok(on, sequence + 1)
-        assert {each.outcome for each in between} <= {Outcome.UNKNOWN}
-        # All of etcd's writes share a connection, so those that come before it is replaced share its fate.
-        assert not between or on.store.name == "etcd"
-    applied = [await on.applied(contract_write(on.spec, each), wanted=wanted.applied) for each in sequences]
-    assert [(each.outcome, each.error) for each in faulted] == [(wanted.outcome, wanted.error)] * WRITES
-    assert applied == [wanted.applied] * WRITES
-    assert on.proxy.stats().faults == {FAULTS[fault].name: WRITES}
+    seen = {}
+    for number, fault in enumerate(faults):
+        wanted = expected(on.store.name, fault)
+        sequences = [first + number * 10_000 + write * 1_000 for write in range(WRITES)]
+        on.proxy.forget()
+        broken, between = list[Result](), list[Result]()
+        for sequence in sequences:
+            on.proxy.follow(Rule(FAULTS[fault], times=1))
+            broken += await on.write(sequence)
+            on.proxy.follow()
+            between += await until_ok(on, sequence + 1)
+        applied = [await on.applied(contract_write(on.spec, each), wanted=wanted.applied) for each in sequences]
+        faulted = [(each.outcome, each.error) for each in broken]
+        seen[fault] = Broken(faulted, between, applied, dict(on.proxy.stats().faults))
+    return seen
+
+
+def check_fault(store: str, fault: str, seen: Broken) -> None:
+    """Compare with the row of the table."""
+    wanted = expected(store, fault)
+    assert seen.faulted == [(wanted.outcome, wanted.error)] * WRITES
+    assert {each.outcome for each in seen.between} <= {Outcome.UNKNOWN}
+    # All of etcd's writes share a connection, so those that come before it is replaced share its fate.
+    assert not seen.between or store == "etcd"
+    assert seen.applied == [wanted.applied] * WRITES
+    assert seen.faults == {FAULTS[fault].name: WRITES}
 
 
 @pytest.mark.parametrize("store", STORES, indirect=True)
@@ -337,16 +374,19 @@ async def test_preparing_and_clearing_up_under_a_lasting_fault_are_refused(
     store: Store, subtests: pytest.Subtests
 ) -> None:
     """The state machine retries on this error's name; a hang would use up the function's time and leave no reason."""
-    async with trial(store) as on:
-        for rule in LASTING[store.name]:
-            for method in ("prepare", "ready", "tear_down"):
-                with subtests.test(f"{method}, {rule.fault.name}"):
-                    on.proxy.follow(rule)
-                    with pytest.raises(TargetUnavailableError):
-                        await getattr(on.driver, method)()
-        on.proxy.follow()
-        await on.driver.prepare()
-        assert await on.driver.ready()
+    asked = [(rule, method) for rule in LASTING[store.name] for method in ("prepare", "ready", "tear_down")]
+    async with side_by_side(store, len(asked)) as trials:
+        for on, (rule, _) in zip(trials, asked, strict=True):
+            on.proxy.follow(rule)
+        calls = [getattr(on.driver, method)() for on, (_, method) in zip(trials, asked, strict=True)]
+        answers = [type(each) for each in await asyncio.gather(*calls, return_exceptions=True)]
+        for (rule, method), answer in zip(asked, answers, strict=True):
+            with subtests.test(f"{method}, {rule.fault.name}"):
+                assert issubclass(answer, TargetUnavailableError)
+        for on in trials:
+            on.proxy.follow()
+            await on.driver.prepare()
+            assert await on.driver.ready()
 
 
 @pytest.mark.parametrize("fault", [Drop("request"), Drop("answer")], ids=lambda fault: fault.name)

@@ -104,12 +104,14 @@ async def test_a_port_without_a_listener_may_get_one(store: str, experiment: str
     assert "127.0.0.1" in str(error)
 
 
-@pytest.mark.parametrize(("store", "experiment"), DRIVERS)
-async def test_a_server_that_never_answers_is_not_waited_for_in_vain(store: str, experiment: str) -> None:
-    """It takes the connection, so that TCP's own time-outs say nothing."""
+async def test_a_server_that_never_answers_is_not_waited_for_in_vain(subtests: pytest.Subtests) -> None:
+    """It takes the connection, so that TCP's own time-outs say nothing; all drivers wait side by side."""
     async with _server(b"") as address:
-        error = await _look(store, experiment, address)
-    assert type(error) is TargetUnavailableError
+        looks = [_look(store, experiment, address) for store, experiment in DRIVERS]
+        errors = await asyncio.gather(*looks, return_exceptions=True)
+    for driver, error in zip(DRIVERS, errors, strict=True):
+        with subtests.test("-".join(driver)):
+            assert type(error) is TargetUnavailableError
 
 
 @pytest.mark.parametrize(("store", "experiment"), DRIVERS)
@@ -136,10 +138,9 @@ async def test_a_server_without_tls_is_no_matter_of_time(store: str) -> None:
     assert type(error) is TargetUnreachableError
 
 
-@pytest.mark.parametrize(("store", "experiment"), WITH_SECRET)
-@pytest.mark.parametrize("answer", [b"", GARBAGE])
+@pytest.mark.parametrize("answer", [b"", GARBAGE], ids=["silence", "garbage"])
 async def test_what_is_said_of_a_server_does_not_hold_its_password(
-    store: str, experiment: str, answer: bytes, monkeypatch: pytest.MonkeyPatch
+    answer: bytes, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
     """It is logged with its traceback, and becomes the execution's cause."""
     asked: list[str] = []
@@ -150,7 +151,11 @@ async def test_what_is_said_of_a_server_does_not_hold_its_password(
 
     monkeypatch.setattr("stepbench.drivers.access.read_login", read_login)
     async with _server(answer) as address:
-        stack = {f"{store}_endpoint": address, f"{store}_secret_arn": "arn:secret"}
-        error = await _look(store, experiment, "", stack)
-    assert set(asked) == {"arn:secret"}
-    assert MARK not in "".join(traceback.format_exception(error))
+        stacks = [{f"{store}_endpoint": address, f"{store}_secret_arn": store} for store, _ in WITH_SECRET]
+        looks = [_look(*driver, "", stack) for driver, stack in zip(WITH_SECRET, stacks, strict=True)]
+        errors = await asyncio.gather(*looks, return_exceptions=True)
+    for driver, error in zip(WITH_SECRET, errors, strict=True):
+        with subtests.test("-".join(driver)):
+            assert driver[0] in asked
+            assert isinstance(error, TargetUnavailableError)
+            assert MARK not in "".join(traceback.format_exception(error))

@@ -39,7 +39,7 @@ class Host(NamedTuple):
     machine: str
     services: Services
 
-    def start(self, ahead_s: float = 4.0) -> str:
+    def start(self, ahead_s: float = 2.0) -> str:
         """Start an execution of one writer, which begins so much later; its ARN."""
         self.services.runs.put_model(layout.trial_key(REF, "trial.json"), trial_spec(S3Target(store="s3"), LOAD))
         item = writer_item(time.time_ns() + round(ahead_s * 1e9)).model_dump(mode="json")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import boto3
 import pytest
@@ -50,9 +51,10 @@ from stepbench.testing.fault_proxy import (
 from stepbench.wire.http1.blocking import RetryLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.emulator
+Seen = TypeVar("Seen")
 
 ONE = TrialRef(run_id="run-1", trial=0, tag=trial_tag("run-1", 0))
 OTHER = TrialRef(run_id="run-2", trial=3, tag=trial_tag("run-2", 3))
@@ -173,11 +175,15 @@ ARRIVE_UNHEARD: dict[str, Fault] = {
 }
 HARMLESS: dict[str, Fault] = {"duplicate": Duplicate(), "delay": Delay(request_s=0.05, answer_s=0.05)}
 EVERY = STAY_OUT | ARRIVE_UNHEARD | HARMLESS
+WAITED_FOR = ("drop request", "drop answer", "delay beyond the limit")
+LANES = (tuple(name for name in EVERY if name not in WAITED_FOR), *((name,) for name in WAITED_FOR))
+"""Faults that are tried one after the other: those whose end is a time-out, each beside the others."""
 
 
 class Records(NamedTuple):
     """The places where records go, reached through one proxy each."""
 
+    ref: TrialRef
     at_table: FaultProxy
     at_bucket: FaultProxy
     table: TrialTable
@@ -188,13 +194,13 @@ class Records(NamedTuple):
 
     def found(self) -> list[tuple[str, list[int]]]:
         """Return what the analysis will find: (request id, sequences), read without the proxies."""
-        items = StoredItems(REF, self.direct.runs, self.direct.table, RetainedRecords.of(SPEC))
+        items = StoredItems(self.ref, self.direct.runs, self.direct.table, RetainedRecords.of(SPEC))
         return sorted((item.request_id, item.entries["sequence"].tolist()) for item in items)
 
     def places(self) -> tuple[int, int]:
         """Count how many t4 items are in the table, and how many in the bucket."""
-        in_bucket = list(self.direct.runs.keys(layout.t4_fallback_prefix(REF.tag)))
-        return len(list(self.direct.table.t4_items(REF.tag))), len(in_bucket)
+        in_bucket = list(self.direct.runs.keys(layout.t4_fallback_prefix(self.ref.tag)))
+        return len(list(self.direct.table.t4_items(self.ref.tag))), len(in_bucket)
 
 
 @pytest.fixture
@@ -205,6 +211,13 @@ def records(services: Services) -> Iterator[Records]:
 
 
 @pytest.fixture
+def lanes(services: Services) -> Iterator[list[Records]]:
+    """Reach them so as `records`, once for each of `LANES`, each for a trial of its own."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(_records(services, attempts=1, run_id=f"run-{n}")) for n in range(len(LANES))]
+
+
+@pytest.fixture
 def persistent(services: Services) -> Iterator[Records]:
     """Reach them by clients that try twice."""
     with _records(services, attempts=2) as made:
@@ -212,7 +225,8 @@ def persistent(services: Services) -> Iterator[Records]:
 
 
 @contextmanager
-def _records(services: Services, attempts: int) -> Iterator[Records]:
+def _records(services: Services, attempts: int, run_id: str = REF.run_id) -> Iterator[Records]:
+    ref = TrialRef(run_id=run_id, trial=0, tag=trial_tag(run_id, 0))
     retries = {"mode": "standard", "total_max_attempts": attempts}
     config = Config(retries=retries, connect_timeout=1, read_timeout=READ_LIMIT_S)  # type: ignore[arg-type]
     with (
@@ -226,7 +240,7 @@ def _records(services: Services, attempts: int) -> Iterator[Records]:
         environ = _environment(services, AWS_ENDPOINT_URL_DYNAMODB=at_table.url, AWS_ENDPOINT_URL_S3=at_bucket.url)
         patience = RetryLimits(attempts, connect_s=1, answer_s=READ_LIMIT_S)
         receiver = T4Store(open_table(environ, patience), open_bucket(environ, patience))
-        yield Records(at_table, at_bucket, table, runs, receiver, T4Store(table, runs), services)
+        yield Records(ref, at_table, at_bucket, table, runs, receiver, T4Store(table, runs), services)
         resource.meta.client.close()
 
 
@@ -241,20 +255,36 @@ def _arrival(sequence: int) -> dict[str, Any]:
     return t4_item([Entry(phase=0, attempt=0, writer=0, slice=0, batch_index=0, sequence=sequence, t4_ns=1)])
 
 
-def test_an_arrival_survives_a_table_that_is_out(records: Records, subtests: pytest.Subtests) -> None:
+def side_by_side(lanes: list[Records], try_faults: Callable[[Records, str], Seen]) -> dict[str, Seen]:
+    """Try every fault, on each lane one after the other; return what came of each."""
+
+    def run(records: Records, names: tuple[str, ...]) -> dict[str, Seen]:
+        return {name: try_faults(records, name) for name in names}
+
+    with ThreadPoolExecutor(len(lanes)) as threads:
+        return {name: seen for found in threads.map(run, lanes, LANES) for name, seen in found.items()}
+
+
+def _put_under(records: Records, name: str) -> dict[str, tuple[int, int, list[list[int]]]]:
+    """Put an arrival in both ways; return how many are in the table and in the bucket, and what analysis will find."""
+    seen = {}
+    for number, way in enumerate(("receiver", "watcher")):
+        before, request_id = records.places(), f"{way}-{name}"
+        records.at_table.follow(Rule(EVERY[name]))
+        getattr(records, way).put(records.ref.tag, request_id, 1_000 + number, _arrival(number))
+        records.at_table.follow()
+        in_table, in_bucket = (now - then for now, then in zip(records.places(), before, strict=True))
+        seen[way] = in_table, in_bucket, [sequences for found, sequences in records.found() if found == request_id]
+    return seen
+
+
+def test_an_arrival_survives_a_table_that_is_out(lanes: list[Records], subtests: pytest.Subtests) -> None:
     """Under every lasting fault it is found once: in the table, in the bucket, or in both and counted once."""
-    for number, (name, fault) in enumerate(EVERY.items()):
-        for way in ("receiver", "watcher"):
+    for name, ways in side_by_side(lanes, _put_under).items():
+        in_table, in_bucket = int(name not in STAY_OUT), int(name not in HARMLESS)
+        for number, (way, seen) in enumerate(ways.items()):
             with subtests.test(f"{name}, {way}"):
-                request_id = f"{way}-{number}"
-                before = records.places()
-                records.at_table.follow(Rule(fault))
-                getattr(records, way).put(REF.tag, request_id, 1_000 + number, _arrival(number))
-                records.at_table.follow()
-                in_table, in_bucket = (now - then for now, then in zip(records.places(), before, strict=True))
-                assert in_table == (name not in STAY_OUT)
-                assert in_bucket == (name not in HARMLESS)
-                assert [found for found in records.found() if found[0] == request_id] == [(request_id, [number])]
+                assert seen == (in_table, in_bucket, [[number]])
 
 
 def test_an_arrival_that_is_sent_again_is_one(persistent: Records, subtests: pytest.Subtests) -> None:
@@ -292,24 +322,31 @@ def test_a_malformed_event_survives_a_table_that_is_out(records: Records) -> Non
     assert count_malformed("s3", records.direct.runs, records.direct.table, 0, 1_000) == 3
 
 
-def test_a_column_file_goes_out_once_the_fault_is_over(records: Records, subtests: pytest.Subtests) -> None:
+def _flush_under(records: Records, name: str) -> dict[str, tuple[bool, list[list[int]], list[int]]]:
+    """Flush a row at once and in the end; return whether it went at once, and the rows and pointers there are then."""
+    seen = {}
+    for place, (where, proxy) in enumerate((("bucket", records.at_bucket), ("table", records.at_table))):
+        writer = 2 * [*EVERY].index(name) + place
+        flusher = Flusher(records.runs, records.table, column_header(records.ref, writer=writer))
+        flusher.add(PendingRows(1, partial(writer_rows, [1], first_sequence=writer)), ("",), last=True)
+        proxy.follow(Rule(EVERY[name]))
+        at_once = flusher.send()
+        proxy.follow()
+        flusher.finish(SystemClock())
+        files = StoredFiles(records.ref, records.direct.runs, RetainedRecords.of(SPEC))
+        rows = [each.rows.sequence.tolist() for each in files if each.header.writer == writer]
+        attempt = layout.attempt_id(0, writer, 0, 0)
+        pointers = [each.rows for each in records.direct.table.files(records.ref.tag) if each.attempt_id == attempt]
+        seen[where] = at_once, [[number - writer for number in each] for each in rows], pointers
+    return seen
+
+
+def test_a_column_file_goes_out_once_the_fault_is_over(lanes: list[Records], subtests: pytest.Subtests) -> None:
     """A writer's rows exist nowhere else: they wait through an outage of the bucket or of the table, and come once."""
-    for number, (name, fault) in enumerate(EVERY.items()):
-        for proxy in (records.at_bucket, records.at_table):
-            where = "bucket" if proxy is records.at_bucket else "table"
+    for name, places in side_by_side(lanes, _flush_under).items():
+        for where, seen in places.items():
             with subtests.test(f"{name}, {where}"):
-                writer = 2 * number + (where == "table")
-                flusher = Flusher(records.runs, records.table, column_header(writer=writer))
-                flusher.add(PendingRows(1, partial(writer_rows, [1], first_sequence=writer)), ("",), last=True)
-                proxy.follow(Rule(fault))
-                assert flusher.send() == (name in HARMLESS)
-                proxy.follow()
-                flusher.finish(SystemClock())
-                files = StoredFiles(REF, records.direct.runs, RetainedRecords.of(SPEC))
-                assert [each.rows.sequence.tolist() for each in files if each.header.writer == writer] == [[writer]]
-                attempt = layout.attempt_id(0, writer, 0, 0)
-                pointers = [each for each in records.direct.table.files(REF.tag) if each.attempt_id == attempt]
-                assert [each.rows for each in pointers] == [1]
+                assert seen == (name in HARMLESS, [[0]], [1])
 
 
 def test_a_condition_that_the_lost_request_has_met_is_no_refusal(persistent: Records) -> None:

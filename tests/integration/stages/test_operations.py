@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from stepbench.records.join.joined import Joined
 
 pytestmark = pytest.mark.stores
-LEAD_S = 4
-"""Long enough for a machine with other things to do: what is late is not sent."""
+LEAD_S = 3
+"""Ten times what a writer takes to get ready: what is late is not sent."""
 BENCH = Bench(beat_s=0.1, flush_s=0.25, drain_s=2, grace_s=30)
 WORKLOAD = {"mix": {"read": 50, "insert": 20, "update": 30}, "record": {"shape": "product"}, "records": 200}
 
@@ -105,7 +105,7 @@ def account_for(joined: Joined) -> Accounting:
 
 def test_two_writers_share_the_clients_and_every_operation_is_accounted_for(valkey: LocalStore) -> None:
     """Prepared, probed, offered, flushed, read back, joined, torn down: all of it together."""
-    trial = Trial(valkey, closed={"clients": 5, "duration_s": 3, "think_ms": 1})
+    trial = Trial(valkey, closed={"clients": 5, "duration_s": 2, "think_ms": 1})
     outputs = [RunWriterOutput(sent=0, ok=0, failed=0, unknown=0, unsent=0)] * 2
 
     def run(writer: int) -> None:
@@ -129,7 +129,7 @@ def test_two_writers_share_the_clients_and_every_operation_is_accounted_for(valk
 
 def test_an_attempt_that_is_overtaken_and_the_one_that_follows_add_up(valkey: LocalStore) -> None:
     """A retry begins where the clock is; what the first had begun and lost with a file is unrecorded, and no more."""
-    trial = Trial(valkey, closed={"clients": 4, "duration_s": 6, "think_ms": 2})
+    trial = Trial(valkey, closed={"clients": 4, "duration_s": 4, "think_ms": 2})
     later: list[RunWriterOutput] = []
     retry = threading.Timer(LEAD_S + 1, lambda: later.append(trial.write(0, attempt=1)))
     retry.start()
@@ -148,7 +148,7 @@ def test_an_attempt_that_is_overtaken_and_the_one_that_follows_add_up(valkey: Lo
 
 def test_operations_at_a_rate_are_sent_when_they_are_due(valkey: LocalStore) -> None:
     """Open loop has the same store, records and accounting."""
-    trial = Trial(valkey, lead_s=10, load=[{"rate_per_s": 200, "duration_s": 1}])
+    trial = Trial(valkey, load=[{"rate_per_s": 200, "duration_s": 1}])
     assert trial.write(1).ok == 100
     joined = trial.joined()
     assert (account_for(joined).ok, account_for(joined).unsent) == (100, 100)

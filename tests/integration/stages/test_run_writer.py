@@ -69,7 +69,7 @@ def when_it_sends(services: Services, strike: Callable[[], object]) -> Iterator[
 
 def test_a_slice_on_real_time_is_recorded_whole(services: Services) -> None:
     """System timer, uvloop, threads on the side, table and bucket: all of it together."""
-    assert offer(services, bench=replace(BENCH, grace_s=30), ahead_s=10).ok == 200
+    assert offer(services, bench=replace(BENCH, grace_s=30), ahead_s=3).ok == 200
     rows = stored(services)
     assert rows.sequence.tolist() == list(range(200))
     assert (rows.t1_ns >= rows.t0_ns).all()
@@ -118,4 +118,4 @@ def test_a_bucket_that_is_gone_fails_the_writer(services: Services) -> None:
 
     error = r"\d+ records of writer 00-0000-0000-00 could not be stored"
     with when_it_sends(services, empty_and_delete), pytest.raises(RecordsUnavailableError, match=error):
-        offer(services, duration_s=5.0)
+        offer(services, duration_s=3.0)

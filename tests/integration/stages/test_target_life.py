@@ -168,8 +168,11 @@ def test_a_refused_plan_creates_nothing_in_the_bucket(services: Services) -> Non
     assert list(services.runs.keys("")) == []
 
 
-def test_the_registry_s_own_driver_is_used_where_none_is_given(services: Services) -> None:
+def test_the_registry_s_own_driver_is_used_where_none_is_given(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Called as the handlers do, etcd's driver finds nobody at a closed port, and the lease stays for the tear-down."""
+    monkeypatch.setattr("stepbench.stages.target_driver.EMULATED_REACH_LIMIT_S", 2)
     plan = json.loads(find_plan("quick-unloaded-etcd"))
     plan["trials"][0]["target"]["endpoint"] = "127.0.0.1:1"
     task = ValidatePlanInput.model_validate({"plan": plan, "run_id": "real", "started_at": "2026-01-02T03:04:05Z"})

@@ -23,8 +23,8 @@ from stepbench.testing.memory_driver import MemoryDriver
 pytestmark = pytest.mark.emulator
 
 SPEC = trial_spec(EtcdTarget(store="etcd"))
-PACE = WatchPace(turn_s=2, overlap_s=0.5, gate_s=0.2, tick_s=0.1)
-EVENTS, MOST_EVENTS = 100, 2_000
+PACE = WatchPace(turn_s=1, overlap_s=0.5, gate_s=0.2, tick_s=0.1)
+EVENTS, MOST_EVENTS = 60, 2_000
 LIMIT_S = 200
 
 
@@ -39,7 +39,7 @@ class PolledDriver(MemoryDriver):
 
     async def open(self) -> None:
         """Follow the shared store, a hundred times a second."""
-        import asyncio  # noqa: PLC0415
+        import asyncio
 
         async def follow() -> None:
             while True:

@@ -36,9 +36,9 @@ from stepbench.stages.watch_changes import WatchPace, watch_changes
 
 pytestmark = [pytest.mark.emulator, pytest.mark.stores]
 ROOT = Path(__file__).parents[3]
-START_AHEAD_NS = 10_000_000_000
-"""Time for a writer to get ready."""
-PATIENT = Bench(grace_s=30)
+START_AHEAD_NS = 3_000_000_000
+"""Time for a writer to get ready: ten times what it takes on a machine with nothing else to do."""
+PATIENT = Bench(beat_s=0.2, flush_s=0.5, grace_s=30)
 """A machine that stands still for seconds sends late, and everything all the same."""
 
 
@@ -144,11 +144,15 @@ UNTIL_SPEC = trial_spec(
     EtcdTarget(store="etcd"),
     phases=(Phase(name="measured", load=(LoadStep(rate_per_s=RATE_PER_S, duration_s=3),), until=UNTIL),),
 )
-WRITERS = 2
+WRITERS, SETTLE_S, STOP_LEAD_S = 2, 3.0, 3.0
 
 
-def test_a_real_phase_ends_when_it_is_sure_with_balanced_books(services: Services, etcd_server: LocalStore) -> None:
+def test_a_real_phase_ends_when_it_is_sure_with_balanced_books(
+    services: Services, etcd_server: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two writers, a watcher and the looks side by side: all is offered until the stop, and nothing after."""
+    monkeypatch.setattr("stepbench.analysis.precision.SETTLE_S", SETTLE_S)
+    monkeypatch.setattr("stepbench.stages.check_precision.STOP_LEAD_S", STOP_LEAD_S)
     spec = UNTIL_SPEC.model_copy(update={"plan": UNTIL_SPEC.plan.model_copy(update={"writers": WRITERS})})
     with watched_etcd(services, etcd_server, spec) as reached:
         start_ns = time.time_ns() + START_AHEAD_NS

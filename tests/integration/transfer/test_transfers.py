@@ -131,7 +131,7 @@ def test_a_network_fault_is_a_row(scene: Scene, emulator: str, faulty: Faulty) -
     """By the proxy between the program and the emulator's S3; the next read goes past it."""
     with fault_proxy(emulator, http1) as proxy:
         proxy.follow(Rule(faulty.fault, match=b"GET"))
-        (row,) = scene.run(scene.task("s3", endpoint=proxy.url, limit_s=5 if faulty.error == "timeout" else 60))
+        (row,) = scene.run(scene.task("s3", endpoint=proxy.url, limit_s=2 if faulty.error == "timeout" else 60))
         proxy.cut()
     assert (row.outcome, row.error) == (faulty.outcome, faulty.error)
     assert (row.transfer_ns is None) == (row.outcome != "ok")

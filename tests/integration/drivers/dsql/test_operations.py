@@ -160,6 +160,11 @@ def _elsewhere(spec: TrialSpec, endpoint: str) -> TrialSpec:
 class TestDsqlOperations(SubjectFixture, OperationsContract):
     """The contract."""
 
+    @pytest.fixture(autouse=True)
+    def _servers_greet_soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Wait for a silent greeting for a second; no server here needs a tenth of that."""
+        monkeypatch.setattr("stepbench.drivers.sql.executor.CONNECT_LIMIT_S", 1.0)
+
 
 @pytest.mark.parametrize("reuse", [True, False])
 async def test_rows_are_stored_as_they_were_published(subject: DsqlSubject, *, reuse: bool) -> None:

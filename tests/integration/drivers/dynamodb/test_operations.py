@@ -108,6 +108,7 @@ async def test_what_is_made_ahead_ends_as_what_is_awaited(subject: DynamoDbSubje
 async def test_preloading_goes_on_where_it_was(subject: DynamoDbSubject, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retried PrepareTarget has the same 15 minutes; from the beginning it would never end."""
     monkeypatch.setattr(preloading, "BATCHES_PER_LANE", 1)
+    monkeypatch.setattr(preloading, "_ATTEMPTS", 2)
     wave = PRELOAD_LANES * BATCH_ITEMS
     spec = operations_spec(subject.target, records=2 * wave + 1)
     with fault_proxy(subject.upstream, http1) as proxy:

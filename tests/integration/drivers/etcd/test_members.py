@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stepbench.model.request import Request
 
 pytestmark = pytest.mark.stores
-LIMITS = EtcdLimits(write_s=5.0)
+LIMITS = EtcdLimits(write_s=2.0)
 MEMBERS = 3
 
 
@@ -67,8 +67,11 @@ async def _until_taken(driver: EtcdDriver, write: Request) -> None:
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
-async def test_writes_go_on_without_the_leader(cluster: Cluster, signal_number: signal.Signals) -> None:
+async def test_writes_go_on_without_the_leader(
+    cluster: Cluster, signal_number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Until the others have elected one, writes are failed or unknown; then those that are left acknowledge all."""
+    monkeypatch.setattr("stepbench.drivers.etcd.cluster.CONNECT_LIMIT_S", 2.0)  # a frozen member takes connections
     spec = contract_spec(EtcdSubject.target)
     driver = etcd_driver(spec, cluster.endpoints, LIMITS)
     await driver.open()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stepbench.wire.http2.grpc_answer import GrpcAnswer
     from stepbench.wire.http2.grpc_connection import GrpcConnection
 
-pytestmark = pytest.mark.stores
+pytestmark = [pytest.mark.stores, pytest.mark.usefixtures("one_member")]
 
 
 class TestEtcdOperations(UnencryptedOperations, OperationsContract):
@@ -90,6 +90,7 @@ async def test_a_silent_connection_is_left_by_all_its_clients(subject: EtcdSubje
 async def test_preloading_goes_on_where_it_was(subject: EtcdSubject, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retried PrepareTarget has the same 15 minutes; from the beginning it would never end."""
     monkeypatch.setattr(preloading, "BATCHES_PER_LANE", 1)
+    monkeypatch.setattr(preloading, "_ATTEMPTS", 2)
     wave, status_and_probes = PRELOAD_LANES * 100, 3
     spec = operations_spec(subject.target, records=2 * wave + 1)
     with fault_proxy(subject.upstream, http2) as proxy:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
     from stepbench.model.change import ChangeBatch
 
-pytestmark = pytest.mark.stores
+pytestmark = [pytest.mark.stores, pytest.mark.usefixtures("one_member")]
 LIMIT_S = 20
 
 

@@ -92,6 +92,11 @@ def subject(server: LocalStore) -> PostgresqlOperationsSubject:
 class TestPostgresqlOperations(UnencryptedOperations, OperationsContract):
     """The contract."""
 
+    @pytest.fixture(autouse=True)
+    def _servers_greet_soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Wait for a silent greeting for a second; no server here needs a tenth of that."""
+        monkeypatch.setattr("stepbench.drivers.sql.executor.CONNECT_LIMIT_S", 1.0)
+
 
 async def test_an_operation_takes_no_task(subject: PostgresqlOperationsSubject) -> None:
     """Waking one costs what a tenth of a read takes, in every latency that is told."""

@@ -116,7 +116,7 @@ async def test_a_server_without_tls_is_an_oserror(
 ) -> None:
     """It waits for a line's end in our handshake, or hangs up."""
     with pytest.raises(OSError, match=r"handshake|reset|WRONG_VERSION|^$"):
-        await connect_to(valkey_server.endpoint, tls=tls_context(str(certificates.authority)), connect_s=2)
+        await connect_to(valkey_server.endpoint, tls=tls_context(str(certificates.authority)), connect_s=0.5)
 
 
 async def test_speaking_plainly_to_tls_is_an_oserror(secured: str, connect_to: Connect) -> None:
