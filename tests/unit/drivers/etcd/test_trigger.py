@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 from unittest.mock import create_autospec
 
 import pytest
@@ -124,4 +124,31 @@ class _Garbling(EtcdCluster):
         del endpoint, address, answer_s, passing
         connection = create_autospec(GrpcConnection, instance=True)
         connection.call_and_wait.return_value = GrpcAnswer(1, 2, GrpcStatus.OK, data=b"\xff")
+        return GrpcConnected(connection, 1, 0)
+
+
+async def test_who_answered_last_is_asked_first() -> None:
+    """A frozen member costs its time-out once, not at each of a trial's calls."""
+    settings = Settings(results_table="t", results_bucket="b", etcd_endpoint="127.0.0.1:1,127.0.0.1:2")
+    cluster = _FirstIsFrozen(contract_spec({"store": "etcd"}), settings, FakeClock(), DEFAULT_LIMITS)
+    for _ in range(2):
+        assert await cluster.provider() == "etcd  (2 members)"
+    assert cluster.dialled == [1, 2, 2]
+
+
+class _FirstIsFrozen(EtcdCluster):
+    """Nobody answers at port 1; elsewhere every call is answered with an empty message."""
+
+    dialled: ClassVar[list[int]] = []
+
+    async def dial(
+        self, endpoint: Endpoint, address: str, answer_s: float | None = None, *, passing: bool = False
+    ) -> GrpcConnected:
+        """See `EtcdCluster`."""
+        del address, answer_s, passing
+        self.dialled.append(endpoint.port)
+        if endpoint.port == 1:
+            raise TimeoutError
+        connection = create_autospec(GrpcConnection, instance=True)
+        connection.call_and_wait.return_value = GrpcAnswer(1, 2, GrpcStatus.OK, data=b"")
         return GrpcConnected(connection, 1, 0)
