@@ -32,9 +32,13 @@ STORES = ("s3", "dynamodb", "postgresql", "etcd")
 
 @pytest.fixture(scope="module")
 def finished(deployment: Deployment) -> Finished:
-    """Run the main job, small: all four stores through both machines; receivers print what they store, too."""
+    """Run the main job, small: four stores through both machines, the first warmed up; receivers print, too."""
     asked = plan("four", *STORES)
-    return deployment.run({**asked, "trials": [{**trial, "log_t4": "all"} for trial in asked["trials"]]})
+    for trial in asked["trials"]:
+        trial["log_t4"] = "all"
+    for trial in asked["trials"][1:]:
+        trial["phases"] = trial["phases"][1:]  # a warm-up of each takes as long as what is measured
+    return deployment.run(asked)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +128,7 @@ def test_arrivals_come_by_the_log_as_well_and_agree(deployment: Deployment, fini
     assert {(line.request_id, line.entries) for line in lines} == {
         (item.request_id, item.entries.tobytes()) for item in items
     }
-    assert sum(item.entries.size for item in items) >= 80
+    assert sum(item.entries.size for item in items) >= 60
 
 
 def test_functions_ran_with_nothing_but_what_the_layers_hold() -> None:
