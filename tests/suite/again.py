@@ -59,7 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Write them, where asked; of xdist's processes the first one hears of all tests."""
+    """Write them, where asked; of xdist's processes the first one hears of all tests. Runs within it write none."""
+    os.environ.pop("PYTEST_ARGS", None)
     if (file := config.getoption(OUTCOMES)) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(file), "outcomes")
 

@@ -39,7 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Mark what this run starts; xdist's workers are started by it."""
     if not hasattr(config, "workerinput"):
         config.stash[RUN_FOLDER] = give_folder()
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGINT):  # the second is ignored by what a shell starts in the background
+            signal.signal(number, signal.default_int_handler)
     config.stash[BEFORE] = set()
     config.stash[LEFT] = []
 

@@ -26,7 +26,6 @@ PARTS = {
     "permissions": "the whole recording of calls, judged by the template's policies",
     "runs": "whole runs of which `make test` has a shorter one",
     "statistics": "coverage of intervals over many samples",
-    "stores": "driver contracts' longest waits on real servers",
 }
 """Parts that are pytest's; `tests.suite.nightly` has those that are suites of their own."""
 LEFT = pytest.StashKey[Counter[str]]()
