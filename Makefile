@@ -32,7 +32,7 @@ SUITE_OF_localstack := tests/statemachines/test_on_emulator.py tests/statemachin
 # LocalStack wants Python 3.13: pyenv's, or what uv finds or fetches.
 PYTHON313 ?= $(lastword 3.13 $(wildcard $(or $(PYENV_ROOT),$(HOME)/.pyenv)/versions/3.13.*/bin/python))
 
-.PHONY: run rehearse test quick test-api test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
+.PHONY: run rehearse test quick nightly test-api test-emulator test-faults test-sam-local sam-local sam-image coverage check check-security format lock bench \
   setup setup-test setup-cassandra setup-localstack down clean help
 
 help: ## This list
@@ -63,7 +63,7 @@ test-faults: setup setup-test ## Set up, then the fault tour (25 minutes): SEED=
 	  $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full) $(if $(RESULTS),--results $(RESULTS)) $(PYTEST_ARGS)
 
 test-api: setup setup-test ## Set up, then some 10,000 requests that are made of the API's description, through HTTP
-	STEPBENCH_API_CASES=1100 $(VENV)/bin/python -m pytest -rP --nightly api tests/end_to_end/test_api_contract.py $(PYTEST_ARGS)
+	STEPBENCH_API_CASES=1100 $(VENV)/bin/python -m pytest -rP --nightly api $(PYTEST_ARGS)
 
 test-emulator: EMULATOR ?= $(or $(AWS_ENDPOINT_URL),localstack)
 test-emulator: setup setup-test ## Set up, then what emulators can show on another: EMULATOR=localstack, or AWS_ENDPOINT_URL=http://…

@@ -28,7 +28,9 @@ def test_at_most_five_tests_are_unsteady() -> None:
 def test_each_row_names_a_test_a_day_and_what_was_seen() -> None:
     """Whoever cures it starts from there; a row of a test that is gone is to go with it."""
     for name, day, seen, cure in rows()[1:]:
-        assert (ROOT / name.strip("`").partition("::")[0]).is_file(), name
+        module, _, test = name.strip("`").partition("::")
+        function = test.partition("[")[0].rpartition("::")[2] or test.partition("[")[0]
+        assert f"def {function}(" in (ROOT / module).read_text(encoding="utf-8"), name
         assert date.fromisoformat(day)
         assert seen, name
         assert cure, name

@@ -81,7 +81,8 @@ class Trial:
             if ran.broken == "stopped":
                 message = f"pytest does not run without a fault, either: see {self.checkout.root}/out/mutations.log"
                 raise RuntimeError(message)
-            self._sound.update(dict.fromkeys(unknown, ran.passed))
+            unsound = set(ran.failed) or (set() if ran.passed else set(unknown))
+            self._sound.update({test: test not in unsound for test in unknown})
         return all(self._sound[test] for test in tests)
 
 

@@ -8,15 +8,17 @@ passes then is unsteady: it is printed as a row for tests/UNSTEADY.md. One that 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -138,7 +140,12 @@ def to_run_again(suite: Suite, changed: set[str] | None) -> list[Failure]:
     """Return tests that get a second run: none that belongs to the change, and none if the change is not known."""
     if refusal(suite) or changed is None:
         return []
-    return [each for each in suite.failures if each.nodeid.partition("::")[0] not in changed]
+    return [each for each in suite.failures if not belongs(each.nodeid.partition("::")[0], changed)]
+
+
+def belongs(module: str, changed: set[str]) -> bool:
+    """Return whether a test module, or a conftest.py that holds for it, is changed."""
+    return not changed.isdisjoint({module, *(str(folder / "conftest.py") for folder in PurePosixPath(module).parents)})
 
 
 def row(failure: Failure, date: str) -> str:
@@ -187,18 +194,35 @@ def passes_alone(nodeid: str, file: Path, limit_s: float) -> bool:
     return process.returncode == 0 and suite is not None and suite.counts["passed"] == 1
 
 
+def run_through(command: Sequence[str], **options: Any) -> int:  # noqa: ANN401  # Popen's
+    """Run a command to its end; hand an interruption on to it, since timeout(1) has a process group of its own."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            return process.wait()
+        except BaseException:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_LIMIT_S)
+            raise
+
+
 def main(command: Sequence[str]) -> int:
     """Run the command, then what failed in it; return 0 if each test has passed, in the first run or in the second."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="again-") as name:
         folder = Path(name)
         option = f"{OUTCOMES}={shlex.quote(str(folder / 'first'))}"
         environment = {**os.environ, "PYTEST_ARGS": f"{os.environ.get('PYTEST_ARGS', '')} {option}".strip()}
-        exit_code = subprocess.run(command, env=environment, check=False).returncode
+        exit_code = run_through(command, env=environment)
         suite = read(folder / "first")
         if exit_code == 0 or suite is None:
             return exit_code
-        again = to_run_again(suite, files_of_change(Path.cwd(), os.environ.get("CHANGE_BASE", "")))
+        changed = files_of_change(Path.cwd(), os.environ.get("CHANGE_BASE", ""))
+        again = to_run_again(suite, changed)
         if not again:
+            if not refusal(suite):
+                why = "all of them belong to the change" if changed is not None else "the change is not known"
+                sys.stdout.write(f"\nno second run: {why}\n{closing_line(suite, 0)}\n")
             return exit_code
         until_s = time.monotonic() + SECOND_RUNS_S
         unsteady = [

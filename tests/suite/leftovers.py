@@ -25,9 +25,9 @@ import pytest
 
 from stepbench.local.processes import await_end
 
-GRACE_S = 5.0
+GRACE_S, THREADS_GRACE_S = 5.0, 60.0
 THREADS_LEFT = 6
-"""Exit code of a run that has left threads, whatever else failed: of pytest's own the last is 5."""
+"""Exit code of a run that has left threads, though all passed; what fails in the middle may leave its own."""
 RUN_FOLDER = pytest.StashKey[Path]()
 BEFORE = pytest.StashKey[set[int | None]]()
 """The threads that were there before the first test: pytest's own, and xdist's."""
@@ -65,7 +65,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if hasattr(config, "workeroutput"):
         config.workeroutput["threads"] = config.stash[LEFT]
         return
-    if config.stash[LEFT]:
+    if config.stash[LEFT] and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = THREADS_LEFT
     folder = config.stash.get(RUN_FOLDER, None)
     left = end_leftovers(folder) if folder else []
@@ -83,8 +83,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def threads_left(before: set[int | None]) -> list[str]:
-    """Describe the threads that have begun since and do not end by themselves within `GRACE_S`."""
-    until_s = time.monotonic() + GRACE_S
+    """Describe the threads that have begun since and do not end by themselves within `THREADS_GRACE_S`."""
+    until_s = time.monotonic() + THREADS_GRACE_S
     while (left := [each for each in threading.enumerate() if each.ident not in before]) and time.monotonic() < until_s:
         left[0].join(until_s - time.monotonic())
     return [describe_thread(each) for each in left]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -76,9 +77,12 @@ def can_run(part: Part) -> bool:
     """Tell whether this machine has the program that a part needs, and for Docker its daemon."""
     if shutil.which(part.needs) is None:
         return False
-    return (
-        part.needs != "docker" or subprocess.run(["docker", "info"], check=False, capture_output=True).returncode == 0
-    )
+    if part.needs != "docker":
+        return True
+    try:
+        return subprocess.run(["docker", "info"], check=False, capture_output=True, timeout=30).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def run(name: str, part: Part) -> Ended:
@@ -90,10 +94,14 @@ def run(name: str, part: Part) -> Ended:
     tail = deque[str](maxlen=TAIL_LINES)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None  # a pipe was asked for
-        for line in process.stdout:
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            tail.append(line.rstrip())
+        try:
+            for line in process.stdout:
+                sys.stdout.write(line)
+                sys.stdout.flush()
+                tail.append(line.rstrip())
+        except BaseException:
+            process.terminate()  # it has a process group of its own
+            raise
     return Ended(name, time.monotonic() - began, process.returncode, closing_line(tail))
 
 
@@ -112,13 +120,15 @@ def table(ended: list[Ended], left_out: list[str]) -> str:
 
 def main(names: list[str]) -> int:
     """Run the parts of these names, or all of them; return the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parts = all_parts()
     if unknown := [name for name in names if name not in parts]:
         sys.stderr.write(f"no such part: {', '.join(unknown)}; the parts are {', '.join(parts)}\n")
         return 2
     chosen = {name: parts[name] for name in names or parts}
-    left_out = [f"{name} was left out: no {part.needs} here" for name, part in chosen.items() if not can_run(part)]
-    ended = [run(name, part) for name, part in chosen.items() if can_run(part)]
+    possible = {name: part for name, part in chosen.items() if can_run(part)}
+    left_out = [f"{name} was left out: no {part.needs} here" for name, part in chosen.items() if name not in possible]
+    ended = [run(name, part) for name, part in possible.items()]
     sys.stdout.write(f"\n===== make nightly\n{table(ended, left_out)}\n")
     return int(any(each.code for each in ended))
 

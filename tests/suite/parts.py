@@ -20,7 +20,7 @@ PARTS = {
     "browser": "most pages, figures and widths in Chromium",
     "calibration": "planted truths through the whole system",
     "cassandra": "what needs a Cassandra node of its own, or takes minutes on one",
-    "environment": "`up` and `down` of whole environments, half ones, and ones that fail",
+    "environment": "clusters of several members, started and ended",
     "faults": "whole runs that are hit, stopped and aborted",
     "load-host": "load that a host offers, and hosts that die",
     "permissions": "the whole recording of calls, judged by the template's policies",

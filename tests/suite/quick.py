@@ -54,7 +54,11 @@ def imported_names(text: str, path: str) -> set[str]:
     package = module_name(path).split(".")
     package = package if path.endswith("/__init__.py") else package[:-1]
     found: set[str] = set()
-    for node in ast.walk(ast.parse(text)):
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # it is being edited
+        return found
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -11,6 +11,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,15 +20,22 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.suite.again import read
+from tests.suite.again import read, run_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BUSY = "while True: pass"
+BUSY = """
+import os
+parent = os.getppid()
+while os.getppid() == parent:
+    for _ in range(10**6):
+        pass
+"""
 WRITES = """
 import os, sys
-while True:
+parent = os.getppid()
+while os.getppid() == parent:
     with open(sys.argv[1], "wb") as file:
         for _ in range(64):
             file.write(os.urandom(2**20))
@@ -52,9 +61,9 @@ def load() -> Iterator[None]:
 
 def run_once(file: Path, command: Sequence[str]) -> None:
     """Run the suite once; its outcomes are written to the file, what it prints beside it."""
-    arguments = f"{os.environ.get('PYTEST_ARGS', '')} --outcomes={file}".strip()
+    arguments = f"{os.environ.get('PYTEST_ARGS', '')} --outcomes={shlex.quote(str(file))}".strip()
     with file.with_suffix(".log").open("w") as log:
-        subprocess.run(command, env={**os.environ, "PYTEST_ARGS": arguments}, stdout=log, stderr=log, check=False)
+        run_through(command, env={**os.environ, "PYTEST_ARGS": arguments}, stdout=log, stderr=log)
 
 
 def describe(file: Path, seconds: float | None) -> tuple[str, bool]:
@@ -71,6 +80,7 @@ def describe(file: Path, seconds: float | None) -> tuple[str, bool]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run what is not there yet; describe all."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=5)

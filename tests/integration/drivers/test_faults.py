@@ -292,7 +292,10 @@ async def test_a_write_under_a_fault_is_what_the_store_made_of_it(store: Store, 
         seen = {fault: broken for lane in await asyncio.gather(*lanes) for fault, broken in lane.items()}
     for fault in names:
         with subtests.test(fault):
-            check_fault(store.name, fault, seen[fault])
+            broken = seen[fault]
+            if isinstance(broken, BaseException):
+                raise broken
+            check_fault(store.name, fault, broken)
 
 
 class Broken(NamedTuple):
@@ -304,23 +307,32 @@ class Broken(NamedTuple):
     faults: dict[str, int]
 
 
-async def break_writes(on: Trial, faults: Iterable[str], first: int) -> dict[str, Broken]:
-    """Break writes one by one, each followed by an undisturbed one on the same driver."""
-    seen = {}
+async def break_writes(on: Trial, faults: Iterable[str], first: int) -> dict[str, Broken | BaseException]:
+    """Break writes fault by fault, on the same driver; what one of them raises is its own."""
+    seen: dict[str, Broken | BaseException] = {}
     for number, fault in enumerate(faults):
-        wanted = expected(on.store.name, fault)
-        sequences = [first + number * 10_000 + write * 1_000 for write in range(WRITES)]
-        on.proxy.forget()
-        broken, between = list[Result](), list[Result]()
-        for sequence in sequences:
-            on.proxy.follow(Rule(FAULTS[fault], times=1))
-            broken += await on.write(sequence)
+        try:
+            seen[fault] = await break_write(on, fault, first + number * 10_000)
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001  # raised again under the fault's name
+            seen[fault] = error
             on.proxy.follow()
-            between += await until_ok(on, sequence + 1)
-        applied = [await on.applied(contract_write(on.spec, each), wanted=wanted.applied) for each in sequences]
-        faulted = [(each.outcome, each.error) for each in broken]
-        seen[fault] = Broken(faulted, between, applied, dict(on.proxy.stats().faults))
     return seen
+
+
+async def break_write(on: Trial, fault: str, first: int) -> Broken:
+    """Break writes one by one, each followed by an undisturbed one."""
+    wanted = expected(on.store.name, fault)
+    sequences = [first + write * 1_000 for write in range(WRITES)]
+    on.proxy.forget()
+    broken, between = list[Result](), list[Result]()
+    for sequence in sequences:
+        on.proxy.follow(Rule(FAULTS[fault], times=1))
+        broken += await on.write(sequence)
+        on.proxy.follow()
+        between += await until_ok(on, sequence + 1)
+    applied = [await on.applied(contract_write(on.spec, each), wanted=wanted.applied) for each in sequences]
+    faulted = [(each.outcome, each.error) for each in broken]
+    return Broken(faulted, between, applied, dict(on.proxy.stats().faults))
 
 
 def check_fault(store: str, fault: str, seen: Broken) -> None:

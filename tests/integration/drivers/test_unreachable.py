@@ -151,11 +151,14 @@ async def test_what_is_said_of_a_server_does_not_hold_its_password(
 
     monkeypatch.setattr("stepbench.drivers.access.read_login", read_login)
     async with _server(answer) as address:
-        stacks = [{f"{store}_endpoint": address, f"{store}_secret_arn": store} for store, _ in WITH_SECRET]
+        stacks = [
+            {f"{store}_endpoint": address, f"{store}_secret_arn": f"{store}-{experiment}"}
+            for store, experiment in WITH_SECRET
+        ]
         looks = [_look(*driver, "", stack) for driver, stack in zip(WITH_SECRET, stacks, strict=True)]
         errors = await asyncio.gather(*looks, return_exceptions=True)
     for driver, error in zip(WITH_SECRET, errors, strict=True):
         with subtests.test("-".join(driver)):
-            assert driver[0] in asked
+            assert "-".join(driver) in asked
             assert isinstance(error, TargetUnavailableError)
             assert MARK not in "".join(traceback.format_exception(error))

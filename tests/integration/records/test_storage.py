@@ -259,7 +259,14 @@ def side_by_side(lanes: list[Records], try_faults: Callable[[Records, str], Seen
     """Try every fault, on each lane one after the other; return what came of each."""
 
     def run(records: Records, names: tuple[str, ...]) -> dict[str, Seen]:
-        return {name: try_faults(records, name) for name in names}
+        seen = {}
+        for name in names:
+            try:
+                seen[name] = try_faults(records, name)
+            except Exception as error:
+                error.add_note(f"under the fault {name!r}")
+                raise
+        return seen
 
     with ThreadPoolExecutor(len(lanes)) as threads:
         return {name: seen for found in threads.map(run, lanes, LANES) for name, seen in found.items()}

@@ -129,7 +129,7 @@ def test_two_writers_share_the_clients_and_every_operation_is_accounted_for(valk
 
 def test_an_attempt_that_is_overtaken_and_the_one_that_follows_add_up(valkey: LocalStore) -> None:
     """A retry begins where the clock is; what the first had begun and lost with a file is unrecorded, and no more."""
-    trial = Trial(valkey, closed={"clients": 4, "duration_s": 4, "think_ms": 2})
+    trial = Trial(valkey, closed={"clients": 4, "duration_s": 6, "think_ms": 2})
     later: list[RunWriterOutput] = []
     retry = threading.Timer(LEAD_S + 1, lambda: later.append(trial.write(0, attempt=1)))
     retry.start()

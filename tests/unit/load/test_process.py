@@ -11,6 +11,7 @@ from stepbench.load.process import SWITCH_INTERVAL_S, cores_of, cpu_share, gc_pa
 
 def test_no_collection_while_quiet_and_everything_as_before_afterwards() -> None:
     """A collection in the middle of a slice is lateness; a sandbox that never collects again runs out of memory."""
+    gc.freeze()
     before, frozen = sys.getswitchinterval(), gc.get_freeze_count()
     with contextlib.suppress(KeyError), gc_paused():
         assert not gc.isenabled()

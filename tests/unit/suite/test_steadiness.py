@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.suite.steadiness import main
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
 PASSED = {"exit_code": 0, "counts": {"passed": 3, "failed": 0, "skipped": 0}, "uncollected": 0, "failures": []}
 FAILED = {"exit_code": 1, "counts": {"passed": 2, "failed": 1, "skipped": 0}, "uncollected": 0,
           "failures": [["tests/test_a.py::test_b", "late"]]}  # fmt: skip
 WRITES = "import os, pathlib; pathlib.Path(os.environ['PYTEST_ARGS'].partition('=')[2]).write_text({text!r})"
+
+
+@pytest.fixture(autouse=True)
+def _no_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing compute beside the suite's own tests."""
+    monkeypatch.setattr("tests.suite.steadiness.load", contextlib.nullcontext)
 
 
 def series(folder: Path, program: str, runs: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import time
@@ -134,15 +133,15 @@ def test_every_socket_is_on_loopback(functions: Functions, shimmed: Emulator) ->
 
 
 def test_a_warm_sandbox_answers_without_a_stall(functions: Functions) -> None:
-    """Nagle's algorithm against delayed ACK would add 40 ms to each trigger: then none of so many would be quick."""
+    """Nagle's algorithm against delayed ACK would add 40 ms to most triggers: no quarter of many would be quick."""
     functions.make("warm", PID)
     functions.call("warm")
-    took_ms = [math.inf]
-    while min(took_ms) >= 40 and len(took_ms) < 200:
+    took_ms = list[float]()
+    while len(took_ms) < 20 or (len(took_ms) < 200 and sorted(took_ms)[len(took_ms) // 4] >= 40):
         began_ns = time.perf_counter_ns()
         functions.call("warm")
         took_ms.append((time.perf_counter_ns() - began_ns) / 1e6)
-    assert min(took_ms) < 40
+    assert sorted(took_ms)[len(took_ms) // 4] < 40
 
 
 def test_a_distributed_map_takes_its_concurrency_from_a_path(shimmed: Emulator) -> None:

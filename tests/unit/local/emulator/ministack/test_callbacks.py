@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 from stepbench.local.emulator.ministack import callbacks
 
 LIMIT_S = 0.05
+PATIENT_S = 1.0
+"""Of a silence between signs that come fifty times as often."""
 STOCK = "7f9a-stock"
 
 
@@ -96,3 +99,23 @@ def test_a_function_that_fails_fails_its_task() -> None:
     """Nobody is left who would answer for the token; on AWS the state is retried, or caught."""
     error = patched()._invoke_with_callback("any", {"function": "broken"}, STOCK, {})
     assert error == {"Error": "TargetBusyError", "Cause": "broken"}
+
+
+def test_signs_of_life_keep_a_task_that_lasts() -> None:
+    """The limit is of silence, not of the whole: a slice of ten minutes says every ten seconds that it goes on."""
+    service, beats = patched(), 100
+    waiting = threading.Thread(target=_beat, args=(service, beats), daemon=True)
+    waiting.start()
+    error = service._invoke_with_callback("any", {}, STOCK, {"HeartbeatSeconds": PATIENT_S})
+    waiting.join(PATIENT_S)
+    assert error is None
+
+
+def _beat(service: Service, beats: int) -> None:
+    """Note signs of life for longer than the limit, and then the answer."""
+    assert service.waiting.wait(30)
+    token = service._task_tokens["own-0"]
+    for number in range(beats):
+        token["heartbeat"] = number
+        time.sleep(2 * PATIENT_S / beats)
+    token["event"].set()

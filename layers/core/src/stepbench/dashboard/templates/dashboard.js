@@ -284,7 +284,6 @@ callers have tokens, fetch each other with the token. Without this script they a
       sessionStorage.setItem(TOKEN, new FormData(event.target).get("token").trim());
       show(own());
     });
-    document.querySelector("#sign-in button").disabled = false; // before, the browser would put the token into an address
   }
 
   async function openDocument(path) {
