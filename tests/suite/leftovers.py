@@ -1,9 +1,9 @@
 """
 What a run of the suite starts ends with it: processes, also after Ctrl-C, when xdist kills its workers, and threads.
 
-All processes that are started get the run's own temporary folder, in their environment or as their home: by that they
-are known. A thread that a test leaves takes its share of what the tests after it do in the same process, so one that
-is there at the end fails the run.
+All processes that are started get the run's own temporary folder, in their environment or as their home, or one of
+pytest's: by that they are known. A thread that a test leaves takes its share of what the tests after it do in the same
+process, so one that is there at the end fails the run.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if config.stash[LEFT] and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = THREADS_LEFT
     folder = config.stash.get(RUN_FOLDER, None)
-    left = end_leftovers(folder) if folder else []
+    left = end_leftovers(folder, config._tmp_path_factory.getbasetemp()) if folder else []  # type: ignore[attr-defined]
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if left and reporter is not None:
         reporter.section("processes that tests had left running, now ended")
@@ -108,11 +108,11 @@ def give_folder() -> Path:
     return folder
 
 
-def end_leftovers(folder: Path) -> list[str]:
-    """End every process that has something to do with the folder, and remove it; return which there were."""
-    left = processes_of(folder)
+def end_leftovers(folder: Path, *others: Path) -> list[str]:
+    """End every process that has something to do with the folders, and remove the first; return which there were."""
+    left = _of_any(folder, *others)
     await_end(left, GRACE_S)  # some are about to end by themselves
-    left = processes_of(folder)
+    left = _of_any(folder, *others)
     described = [describe(process) for process in left]
     for process in left:
         _call(process, "terminate")
@@ -121,6 +121,10 @@ def end_leftovers(folder: Path) -> list[str]:
     await_end(stubborn, GRACE_S)
     shutil.rmtree(folder, ignore_errors=True)
     return described
+
+
+def _of_any(*folders: Path) -> list[psutil.Process]:
+    return list({process for folder in folders for process in processes_of(folder)})
 
 
 def processes_of(folder: Path) -> list[psutil.Process]:
