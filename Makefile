@@ -47,7 +47,7 @@ rehearse: setup ## Deploy to your AWS account, run small plans, judge, delete: S
 	  $(if $(COSTS),--costs "$(COSTS)") $(if $(DELETE),--delete "$(DELETE)")
 
 test: setup setup-test ## Set up, then the whole suite, four modules at a time; ONLY=tests/… or ONLY="words and names" in one process
-	$(VENV)/bin/python -m pytest $(if $(MEASURE),--measure $(abspath $(MEASURE))) $(if $(ONLY),$(CHOSEN),$(SUITE)) $(PYTEST_ARGS)
+	$(VENV)/bin/python -m pytest $(if $(MEASURE),-p tests.suite.measuring --measure $(abspath $(MEASURE))) $(if $(ONLY),$(CHOSEN),$(SUITE)) $(PYTEST_ARGS)
 
 quick: $(VENV)/.dev charts ## Unit tests of what a change touches, the nearest first, within a minute: BASE=COMMIT
 	@$(VENV)/bin/python -m tests.suite.quick $(BASE)

@@ -40,7 +40,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 # Each session of boto3 would read its services' descriptions anew: half a second of a core for a test that opens one.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
-pytest_plugins = [f"tests.suite.{each}" for each in ("again", "leftovers", "measuring", "parts", "quick", "scheduling")]
+pytest_plugins = [f"tests.suite.{each}" for each in ("leftovers", "parts", "scheduling")]
 
 ROOT = Path(__file__).parent.parent
 

@@ -33,6 +33,7 @@ SECOND_RUNS_S = 1200
 END_LIMIT_S = 60
 """For a test's servers to be stopped."""
 OUTCOMES = "--outcomes"
+PLUGIN = "-p tests.suite.again"
 SEEN_LENGTH = 160
 
 
@@ -180,7 +181,7 @@ def report(suite: Suite, again: Sequence[Failure], unsteady: Sequence[Failure], 
 
 def passes_alone(nodeid: str, file: Path, limit_s: float) -> bool:
     """Run a test in a process of its own; it has to pass, and neither to be skipped nor to be missing."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"{OUTCOMES}={file}", nodeid]
+    command = [sys.executable, "-m", "pytest", *PLUGIN.split(), "-p", "no:cacheprovider", f"{OUTCOMES}={file}", nodeid]
     with subprocess.Popen(command) as process:
         try:
             process.wait(limit_s)
@@ -192,6 +193,12 @@ def passes_alone(nodeid: str, file: Path, limit_s: float) -> bool:
                 process.kill()
     suite = read(file)
     return process.returncode == 0 and suite is not None and suite.counts["passed"] == 1
+
+
+def environment_with(file: Path) -> dict[str, str]:
+    """Return the environment in which `make test` writes its outcomes to a file."""
+    arguments = f"{os.environ.get('PYTEST_ARGS', '')} {PLUGIN} {OUTCOMES}={shlex.quote(str(file))}"
+    return {**os.environ, "PYTEST_ARGS": arguments.strip()}
 
 
 def run_through(command: Sequence[str], **options: Any) -> int:  # noqa: ANN401  # Popen's
@@ -211,9 +218,7 @@ def main(command: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="again-") as name:
         folder = Path(name)
-        option = f"{OUTCOMES}={shlex.quote(str(folder / 'first'))}"
-        environment = {**os.environ, "PYTEST_ARGS": f"{os.environ.get('PYTEST_ARGS', '')} {option}".strip()}
-        exit_code = run_through(command, env=environment)
+        exit_code = run_through(command, env=environment_with(folder / "first"))
         suite = read(folder / "first")
         if exit_code == 0 or suite is None:
             return exit_code

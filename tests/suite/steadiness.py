@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -20,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.suite.again import read, run_through
+from tests.suite.again import environment_with, read, run_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,9 +59,8 @@ def load() -> Iterator[None]:
 
 def run_once(file: Path, command: Sequence[str]) -> None:
     """Run the suite once; its outcomes are written to the file, what it prints beside it."""
-    arguments = f"{os.environ.get('PYTEST_ARGS', '')} --outcomes={shlex.quote(str(file))}".strip()
     with file.with_suffix(".log").open("w") as log:
-        run_through(command, env={**os.environ, "PYTEST_ARGS": arguments}, stdout=log, stderr=log)
+        run_through(command, env=environment_with(file), stdout=log, stderr=log)
 
 
 def describe(file: Path, seconds: float | None) -> tuple[str, bool]:

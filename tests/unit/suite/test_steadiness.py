@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PASSED = {"exit_code": 0, "counts": {"passed": 3, "failed": 0, "skipped": 0}, "uncollected": 0, "failures": []}
 FAILED = {"exit_code": 1, "counts": {"passed": 2, "failed": 1, "skipped": 0}, "uncollected": 0,
           "failures": [["tests/test_a.py::test_b", "late"]]}  # fmt: skip
-WRITES = "import os, pathlib; pathlib.Path(os.environ['PYTEST_ARGS'].partition('=')[2]).write_text({text!r})"
+WRITES = "import os, pathlib; pathlib.Path(os.environ['PYTEST_ARGS'].rpartition('=')[2]).write_text({text!r})"
 
 
 @pytest.fixture(autouse=True)

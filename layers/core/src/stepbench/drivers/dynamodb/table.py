@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.target import (
@@ -136,8 +135,10 @@ class DynamoDbTable:
 
 def _pauses_s() -> Iterator[float]:
     """Return how long to wait before each look at a change that AWS makes in its own time."""
-    yield from itertools.takewhile(lambda pause_s: pause_s < _POLL_S, (_FIRST_POLL_S * 2**n for n in itertools.count()))
-    yield from itertools.repeat(_POLL_S)
+    pause_s = _FIRST_POLL_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, _POLL_S)
 
 
 def table_request(capacity: Capacity, *, streamed: bool) -> dict[str, Any]:
