@@ -1,10 +1,13 @@
-"""A port on loopback where nobody answers, for as long as a test wants."""
+"""Ports on loopback where nobody answers."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+UNSERVED_PORT = 1
+"""Only root may serve there, and nobody does: connections are refused."""
 
 
 @contextmanager

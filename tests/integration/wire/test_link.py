@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.samples.ports import silent_port
 
 from stepbench.clock import AnchoredClock
 from stepbench.errors import TargetUnavailableError
@@ -103,9 +103,7 @@ async def test_where_nobody_answers_nothing_is_sent() -> None:
     """Each request says so; ahead of the load, it is the end of the trial."""
     async with driving() as driver:
         pass
-    with socket.socket() as held:  # bound and silent: nobody else on this machine gets the port meanwhile
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind((driver._host, driver._port))
+    with silent_port(driver._port):
         result = await result_of(driver.request(0, b"a"))
         assert (result.outcome, result.error) == (Outcome.FAILED, "connect: refused")
         again = LineDriver(driver._host, driver._port)

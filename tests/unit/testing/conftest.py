@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.samples.ports import UNSERVED_PORT
+
 from stepbench.clock import AnchoredClock
-from stepbench.local.processes import free_port
 from stepbench.settings import Settings
 from stepbench.testing.contracts.filter import watching
 from stepbench.testing.contracts.operations_subject import SILENT_LIMIT_S, fields_of
@@ -44,7 +45,7 @@ class ExampleSubject:
 
     def unreachable(self, spec: TrialSpec) -> ExampleDriver:
         """Return a driver for a port without a listener."""
-        return self._reach(spec, f"127.0.0.1:{free_port()}")
+        return self._reach(spec, f"127.0.0.1:{UNSERVED_PORT}")
 
     def through(self, spec: TrialSpec, proxy: FaultProxy) -> ExampleDriver:
         """Return a driver that reaches the server through a proxy."""

@@ -18,6 +18,7 @@ import pytest
 from psycopg import sql
 from tests.integration.drivers.sql.superuser import superuser, until_blocked
 from tests.integration.drivers.subjects import SubjectFixture
+from tests.samples.ports import UNSERVED_PORT
 
 from stepbench.clock import AnchoredClock, SystemClock
 from stepbench.contracts.workload import Kind
@@ -36,7 +37,7 @@ from stepbench.drivers.dsql.operations import MOST_BYTES, MOST_ROWS, PRELOAD_BYT
 from stepbench.drivers.sql.access import Tls
 from stepbench.drivers.sql.connection import refusal_error
 from stepbench.errors import PlanError, TargetUnavailableError
-from stepbench.local.processes import free_port, terminate
+from stepbench.local.processes import terminate
 from stepbench.local.stores.certificates import make_certificates
 from stepbench.local.stores.postgresql import start_postgresql_with_tls
 from stepbench.local.stores.postgresql_server import discard_postgresql
@@ -110,7 +111,7 @@ class DsqlSubject:
 
     def unreachable(self, spec: TrialSpec) -> DsqlOperations:
         """Return a driver of a port without a listener."""
-        return DsqlOperations(_elsewhere(spec, f"127.0.0.1:{free_port()}"), self.settings, AnchoredClock())
+        return DsqlOperations(_elsewhere(spec, f"127.0.0.1:{UNSERVED_PORT}"), self.settings, AnchoredClock())
 
     def through(self, spec: TrialSpec, proxy: FaultProxy) -> DsqlOperations:
         """Return a driver that reaches the server through the proxy."""

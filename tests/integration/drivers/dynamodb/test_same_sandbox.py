@@ -68,7 +68,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     with lambda_api() as api:
-        driver = SameSandboxDriver(SPEC, settings(f"http://{api.endpoint}"), AnchoredClock(), answer_limit_s=1)
+        driver = SameSandboxDriver(SPEC, settings(f"http://{api.endpoint}"), AnchoredClock(), answer_limit_s=3)
         await driver.open()
         try:
             yield Scene(api, driver)

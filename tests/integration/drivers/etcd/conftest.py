@@ -9,12 +9,12 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.samples.ports import UNSERVED_PORT
 
 from stepbench.clock import AnchoredClock
 from stepbench.drivers.etcd.cluster import EtcdLimits
 from stepbench.drivers.etcd.operations import EtcdOperations
 from stepbench.drivers.etcd.trigger import EtcdDriver
-from stepbench.local.processes import free_port
 from stepbench.settings import Settings
 from stepbench.testing.contracts.filter import watching
 from stepbench.testing.contracts.operations_subject import SILENT_LIMIT_S, fields_of
@@ -67,7 +67,7 @@ class EtcdSubject:
     def unreachable(self, spec: TrialSpec) -> EtcdDriver | EtcdOperations:
         """See above."""
         make = etcd_operations if spec.plan.experiment == "operations" else etcd_driver
-        return make(spec, f"127.0.0.1:{free_port()}")
+        return make(spec, f"127.0.0.1:{UNSERVED_PORT}")
 
     def through(self, spec: TrialSpec, proxy: FaultProxy) -> EtcdDriver | EtcdOperations:
         """See above."""

@@ -10,12 +10,13 @@ import pytest
 from psycopg import sql
 from tests.integration.drivers.sql.superuser import call_receiver_at, superuser
 from tests.samples.lambda_api import LambdaApi, lambda_api
+from tests.samples.ports import UNSERVED_PORT
 
 from stepbench.clock import AnchoredClock, SystemClock
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
 from stepbench.drivers.postgresql.trigger import PostgresqlDriver
 from stepbench.drivers.sql.access import WRITE_LIMIT_S
-from stepbench.local.processes import free_port, terminate
+from stepbench.local.processes import terminate
 from stepbench.local.stores.postgresql import start_postgresql_with_tls
 from stepbench.local.stores.postgresql_server import discard_postgresql
 from stepbench.records.formats.deliveries import parse_delivery
@@ -78,7 +79,7 @@ class PostgresqlSubject:
 
     def unreachable(self, spec: TrialSpec) -> Driver:
         """Return a driver of a port without a listener."""
-        return postgresql_driver(spec, f"127.0.0.1:{free_port()}/postgres")
+        return postgresql_driver(spec, f"127.0.0.1:{UNSERVED_PORT}/postgres")
 
     async def read_back(self, spec: TrialSpec, key: str) -> bytes | None:
         """Return the value under a key."""

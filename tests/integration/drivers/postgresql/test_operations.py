@@ -10,13 +10,14 @@ import pytest
 from psycopg import sql
 from tests.integration.drivers.postgresql.conftest import postgresql_operations, table_of
 from tests.integration.drivers.sql.superuser import superuser, until_blocked
+from tests.samples.ports import UNSERVED_PORT
 
 from stepbench.clock import AnchoredClock
 from stepbench.contracts.plan import TrialSpec
 from stepbench.contracts.workload import OPERATION_KINDS, Kind
 from stepbench.drivers.sql.executor import pause_s
 from stepbench.errors import TargetUnavailableError
-from stepbench.local.processes import free_port, terminate
+from stepbench.local.processes import terminate
 from stepbench.local.stores.certificates import make_certificates
 from stepbench.local.stores.postgresql import TLS_WHEEL
 from stepbench.local.stores.postgresql_server import discard_postgresql, install, serve
@@ -148,7 +149,7 @@ async def test_a_refusal_has_the_servers_code(server: LocalStore, *, reuse: bool
 async def test_without_a_server_operations_fail(*, reuse: bool) -> None:
     """Nothing has been sent: they have not happened."""
     spec = _spec(reuse=reuse)
-    nowhere = postgresql_operations(spec, f"127.0.0.1:{free_port()}/postgres")
+    nowhere = postgresql_operations(spec, f"127.0.0.1:{UNSERVED_PORT}/postgres")
     with pytest.raises(TargetUnavailableError):
         await nowhere.warm_up()
     done = await perform(nowhere, contents_of(spec).operation(Kind.READ, 0, 0))

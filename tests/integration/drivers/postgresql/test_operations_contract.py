@@ -10,10 +10,10 @@ from psycopg import sql
 from tests.integration.drivers.postgresql.conftest import postgresql_operations, table_of
 from tests.integration.drivers.sql.superuser import superuser, until_blocked
 from tests.integration.drivers.subjects import UnencryptedOperations
+from tests.samples.ports import UNSERVED_PORT
 
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.postgresql.operations import PostgresqlOperations
-from stepbench.local.processes import free_port
 from stepbench.model.errors import NO_ANSWER
 from stepbench.model.pending import perform
 from stepbench.model.request import Request
@@ -56,7 +56,7 @@ class PostgresqlOperationsSubject:
 
     def unreachable(self, spec: TrialSpec) -> PostgresqlOperations:
         """Return a driver of a port without a listener."""
-        return postgresql_operations(spec, f"127.0.0.1:{free_port()}/postgres")
+        return postgresql_operations(spec, f"127.0.0.1:{UNSERVED_PORT}/postgres")
 
     def through(self, spec: TrialSpec, proxy: FaultProxy) -> PostgresqlOperations:
         """Return a driver that reaches the server through the proxy."""

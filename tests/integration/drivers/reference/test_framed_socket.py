@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import uvloop
+from tests.samples.ports import UNSERVED_PORT
 
 from stepbench.clock import SystemClock
 from stepbench.drivers.reference.framed_socket import FramedSocket
 from stepbench.drivers.reference.frames import Frame, FrameKind, encode_frame
-from stepbench.local.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,4 +193,4 @@ async def test_sending_into_a_reset_connection_is_a_loss() -> None:
 async def test_nobody_there_is_an_oserror() -> None:
     """A driver makes it a `TargetUnavailableError`."""
     with pytest.raises(OSError, match=r"refused|Connect call failed"):
-        await FramedSocket.connect("127.0.0.1", free_port(), SystemClock(), Pair.take, Pair.lose)  # type: ignore[arg-type]
+        await FramedSocket.connect("127.0.0.1", UNSERVED_PORT, SystemClock(), Pair.take, Pair.lose)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.drivers.subjects import SubjectFixture, established_watch, take_changes
+from tests.samples.ports import UNSERVED_PORT
 
 from stepbench.calibration.truth import read_truth
 from stepbench.clock import SystemClock
@@ -19,7 +20,7 @@ from stepbench.contracts.identity import CANARY_PHASE, EventId, put_key
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.errors import TargetUnavailableError
-from stepbench.local.processes import free_port, terminate
+from stepbench.local.processes import terminate
 from stepbench.local.stores.reference import TRUTH, start_reference
 from stepbench.model.pending import perform
 from stepbench.model.request import Request
@@ -82,7 +83,7 @@ class ReferenceSubject:
 
     def unreachable(self, spec: TrialSpec) -> Driver:
         """Return a driver of a port without a listener."""
-        return _driver(spec, f"127.0.0.1:{free_port()}")
+        return _driver(spec, f"127.0.0.1:{UNSERVED_PORT}")
 
     def through(self, spec: TrialSpec, proxy: FaultProxy) -> Driver:
         """Return a driver of the running server, behind a proxy."""

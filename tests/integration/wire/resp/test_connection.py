@@ -10,8 +10,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import pytest
+from tests.samples.ports import UNSERVED_PORT
 
-from stepbench.local.processes import free_port
 from stepbench.wire.resp.connection import Login, LoginRefusedError
 from stepbench.wire.resp.requests import ReplyLimits
 from stepbench.wire.resp.values import ErrorReply, MapReply, Push
@@ -230,7 +230,7 @@ async def test_a_server_that_is_full_says_so(start_valkey_with: Callable[..., Lo
 async def test_nobody_there_is_an_oserror(connect_to: Connect) -> None:
     """A driver makes it a `TargetUnavailableError`."""
     with pytest.raises(OSError, match=r"refused|Connect call failed"):
-        await connect_to(f"127.0.0.1:{free_port()}")
+        await connect_to(f"127.0.0.1:{UNSERVED_PORT}")
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "0.0.0.0"])

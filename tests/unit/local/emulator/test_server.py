@@ -7,12 +7,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.samples.ports import UNSERVED_PORT
 
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local.emulator.localstack.server import environment
 from stepbench.local.emulator.server import CHOICE, KINDS, Emulator, emulator_name, runs_tasks, start_emulator
 from stepbench.local.paths import Paths
-from stepbench.local.processes import LOOPBACK, free_port
+from stepbench.local.processes import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ def test_an_unknown_one_is_refused_with_what_there_is(chosen: str, monkeypatch: 
 
 def test_one_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """We do not start what is somebody else's."""
-    endpoint = f"http://{LOOPBACK}:{free_port()}"
+    endpoint = f"http://{LOOPBACK}:{UNSERVED_PORT}"
     monkeypatch.setenv(CHOICE, endpoint)
     with pytest.raises(LocalEnvironmentError, match=f"{endpoint}, where no emulator answers; start it first"):
         start_emulator(Paths(tmp_path, tmp_path))
