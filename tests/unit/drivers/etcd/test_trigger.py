@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING
 from unittest.mock import create_autospec
 
 import pytest
@@ -139,7 +140,10 @@ async def test_who_answered_last_is_asked_first() -> None:
 class _FirstIsFrozen(EtcdCluster):
     """Nobody answers at port 1; elsewhere every call is answered with an empty message."""
 
-    dialled: ClassVar[list[int]] = []
+    @cached_property
+    def dialled(self) -> list[int]:
+        """Return the ports at which it was looked for, in order."""
+        return []
 
     async def dial(
         self, endpoint: Endpoint, address: str, answer_s: float | None = None, *, passing: bool = False
