@@ -22,6 +22,17 @@ def test_no_collection_while_quiet_and_everything_as_before_afterwards() -> None
     assert sys.getswitchinterval() == pytest.approx(before)
 
 
+def test_pauses_that_overlap_end_with_the_last_of_them() -> None:
+    """As those of two writers in one process: whichever began first, neither measures with collections."""
+    first, second = gc_paused(), gc_paused()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
 @pytest.mark.parametrize(
     ("memory_mb", "emulated", "cores"),
     [(1_769, False, 1), (3_538, False, 1), (1_024, False, 1_024 / 1_769), (1_024, True, 1), (0, False, 1)],

@@ -13,6 +13,7 @@ from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.tasks import PrepareTargetInput, PrepareTargetOutput, StateError, TearDownTargetInput
 from stepbench.drivers.aws.access import AwsAccess
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
+from stepbench.local.processes import wait_until
 from stepbench.records.storage import layout
 from stepbench.stages.prepare_target import READY_LIMIT_S, is_emulated, prepare_target
 from stepbench.stages.target_driver import EMULATED_REACH_LIMIT_S, REACH_LIMIT_S
@@ -248,8 +249,7 @@ class _Making(MemoryDriver):
 
         def create_table() -> None:
             self.begun()
-            while not preparing.cancelling():
-                time.sleep(0.001)
+            wait_until("it is told to stop", lambda: preparing.cancelling() > 0, timeout_s=60)
             time.sleep(0.005)
             self.calls.append("table made")
 

@@ -20,6 +20,8 @@ from stepbench.stages.tear_down_target import alive
 from stepbench.testing.memory_blobs import MemoryBlobs
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stepbench.contracts.dataflow_rows import RunTaskOutput, TaskRow
 
 
@@ -114,27 +116,55 @@ def test_a_flag_that_is_set_later_is_seen_within_a_second() -> None:
     assert alive(execution.ref.tag, execution.services) == ()
 
 
-def _computing(timeout_s: int) -> Execution:
-    parameters = {"compute_ms": 5_000, "compute": "sleep"}
-    stage = {"name": "all", "task": "synthetic.work", "timeout_s": timeout_s, "parameters": parameters}
-    return Execution(dag={"name": "slow", "stages": [stage]})
+class Computing:
+    """A task that computes until the test has ended, for `compute_ms` that nobody waits out."""
+
+    def __init__(self) -> None:
+        self.begun, self.released = threading.Event(), threading.Event()
+
+    def sleep(self, _seconds: float) -> None:
+        """Stand for `time.sleep`."""
+        self.begun.set()
+        self.released.wait(120)
+
+    def execution(self, timeout_s: int) -> Execution:
+        """Return one whose only task is this."""
+        parameters = {"compute_ms": 5_000, "compute": "sleep"}
+        stage = {"name": "all", "task": "synthetic.work", "timeout_s": timeout_s, "parameters": parameters}
+        return Execution(dag={"name": "slow", "stages": [stage]})
 
 
-def test_a_sandbox_whose_task_was_given_up_ends_once_the_row_is_there() -> None:
+@pytest.fixture
+def computing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Computing]:
+    """Stand in for what computes; its thread ends with the test."""
+    computing = Computing()
+    monkeypatch.setattr("stepbench.dataflow.applications.synthetic.time", computing)
+    yield computing
+    computing.released.set()
+
+
+def test_a_sandbox_whose_task_was_given_up_ends_once_the_row_is_there(computing: Computing) -> None:
     """The computing goes on in it, and would slow down whatever comes next."""
-    execution = _computing(timeout_s=1)
+    execution = computing.execution(timeout_s=1)
     with pytest.raises(TaskFailedError, match="timeout"):
         run(execution, "all")
     assert (execution.exits, [row.outcome for row in rows(execution)]) == ([1], ["failed"])
 
 
-def test_a_sandbox_whose_trial_was_cancelled_while_it_computed_ends_as_well() -> None:
+def test_a_sandbox_whose_trial_was_cancelled_while_it_computed_ends_as_well(computing: Computing) -> None:
     """Else the next trial's first task would be the one that is ended."""
-    execution = _computing(timeout_s=20)
-    tag = execution.ref.tag
-    threading.Timer(0.2, execution.services.table.set_flag, (tag, layout.CANCELLED, "swept")).start()
+    execution = computing.execution(timeout_s=60)
+    table, tag = execution.services.table, execution.ref.tag
+
+    def cancel() -> None:
+        computing.begun.wait(60)
+        table.set_flag(tag, layout.CANCELLED, "swept")
+
+    cancelling = threading.Thread(target=cancel)
+    cancelling.start()
     with pytest.raises(TrialCancelledError):
         run(execution, "all")
+    cancelling.join()
     assert (execution.exits, rows(execution)) == ([1], ())
 
 

@@ -46,7 +46,7 @@ def test_a_sandbox_ends_when_its_emulator_does(
     if abrupt:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
     connection.close()
-    assert killed.get(timeout=5) == (os.getpid(), signal.SIGKILL)
+    assert killed.get(timeout=60) == (os.getpid(), signal.SIGKILL)
 
 
 def test_the_runtime_client_gets_the_handler(
@@ -149,8 +149,9 @@ class Ending(socket.socket):
         return packet, client
 
 
-def test_the_clock_reference_answers_clients_and_ignores_noise() -> None:
+def test_the_clock_reference_answers_clients_and_ignores_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """One stray packet must not end it."""
+    monkeypatch.setattr("stepbench.clock_offset.TIMEOUT_S", 30)
     with (
         Ending(socket.AF_INET, socket.SOCK_DGRAM) as server,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as noise,
@@ -164,7 +165,7 @@ def test_the_clock_reference_answers_clients_and_ignores_noise() -> None:
         noise.sendto(b"end", address)
         serving.join()
     assert found is not None
-    assert abs(found.offset_ns) < 50_000_000
+    assert abs(found.offset_ns) < found.bound_ns + 1_000_000  # one clock, which may be set while it is read
 
 
 def _serve(server: socket.socket) -> None:

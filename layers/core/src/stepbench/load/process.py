@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,24 +19,35 @@ SWITCH_INTERVAL_S = 0.0001
 """How long a thread on the side may keep the interpreter; the default is 5 ms, which would be lateness."""
 
 
+_CHANGING = threading.Lock()
+_FOUND: list[tuple[bool, float]] = []
+"""Of each pause that lasts, what the first of them has found: whether garbage is collected, and threads' turns."""
+
+
 @contextmanager
 def gc_paused() -> Iterator[None]:
     """
-    Pause garbage collection and give other threads short turns; restore both afterwards.
+    Pause garbage collection and give other threads short turns; the last of those that overlap restores both.
 
     Nothing is frozen: that would spare only collections, of which there are none, and `gc.unfreeze` would also give
     back to the collector what the process had frozen before.
     """
-    was_enabled, was_interval = gc.isenabled(), sys.getswitchinterval()
-    gc.collect()
-    gc.disable()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    with _CHANGING:
+        if not _FOUND:
+            found = gc.isenabled(), sys.getswitchinterval()
+            gc.collect()
+            gc.disable()
+            sys.setswitchinterval(SWITCH_INTERVAL_S)
+        _FOUND.append(_FOUND[0] if _FOUND else found)
     try:
         yield
     finally:
-        sys.setswitchinterval(was_interval)
-        if was_enabled:
-            gc.enable()
+        with _CHANGING:
+            was_enabled, was_interval = _FOUND.pop()
+            if not _FOUND:
+                sys.setswitchinterval(was_interval)
+                if was_enabled:
+                    gc.enable()
 
 
 WHOLE_CORE_MB = 1_769

@@ -141,7 +141,7 @@ def test_what_goes_wrong_is_named_and_the_next_invocation_is_served(
     made: Callable[..., Sandbox], event: str, kind: str, *, survives: bool
 ) -> None:
     """An exception costs no sandbox; an exit and a time-out do, and the next invocation is a cold start."""
-    sandbox = start(made(timeout=2))
+    sandbox = start(made(timeout=2 if kind == TIMED_OUT else 60))
     _, before = call(sandbox, 1)
     result, said = call(sandbox, event)
     assert (said["errorType"], result.is_error) == (kind, True)
