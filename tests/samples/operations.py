@@ -17,7 +17,7 @@ from tests.samples.results import accounting, ecdf_curve, latency, replication, 
 from stepbench.analysis.comparability import flatten_setup
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.scaling import scaling_curves
-from stepbench.analysis.verdicts import plan_verdicts
+from stepbench.analysis.verdicts import describe_emulated, plan_verdicts
 from stepbench.contracts.cost import Cost
 from stepbench.contracts.drawn import BoxStats, EcdfCurve, PhaseSpan, SeriesPoint
 from stepbench.contracts.measures import ConnectingResult, KindResult, OperationsResult, PercentileRow, WindowResult
@@ -94,7 +94,8 @@ def over_trials(summary: RunSummary) -> RunSummary:
     """Add what is computed over trials, as `RenderReport` does."""
     trials = summary.trials
     found = {"groups": group_results(trials), "scaling": scaling_curves(trials)}
-    return summary.model_copy(update={**found, "verdicts": plan_verdicts(trials)})
+    said = {"verdicts": plan_verdicts(trials), "not_compared": describe_emulated(trials)}
+    return summary.model_copy(update={**found, **said})
 
 
 def _stores() -> list[Sample]:

@@ -10,6 +10,8 @@ from stepbench.analysis.run_comparison import Selected, compare_summaries
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat
 
+RATE = "phases[steady].load[0].rate_per_s"
+
 
 def test_a_run_twice_as_slow_is_a_regression() -> None:
     """Of p50 and p90; p99 has no interval, and decides nothing."""
@@ -86,20 +88,35 @@ def test_triggers_and_operations_are_not_compared() -> None:
     assert (found.verdicts, found.only_a, found.only_b) == ((), ("etcd",), ("etcd",))
 
 
-def test_an_emulated_side_against_a_real_one_is_doubtful() -> None:
+def test_an_emulated_side_against_a_real_one_decides_nothing() -> None:
     """The emulator may be all that differs."""
     emulated = etcd(1.0).model_copy(update={"emulated": True})
-    (verdict,) = compare_summaries(Selected([run(emulated)]), Selected([run(etcd(2.0))]), 0.05).verdicts
-    assert verdict.doubts == ("emulated",)
+    found = compare_summaries(Selected([run(emulated)]), Selected([run(etcd(2.0))]), 0.05)
+    assert (found.verdicts[0].unlike, found.passed) == ("emulated: no comparison", False)
+    assert found.verdicts[0].text == "Emulated: no comparison; p50 2.00 against 1.00 ms, p99 9.00 against 9.00 ms."
+    assert {(effect.finding, effect.regressed) for effect in found.verdicts[0].effects} == {("unknown", None)}
 
 
-def test_two_emulators_are_doubtful_and_one_with_itself_is_not() -> None:
+def test_two_emulators_are_two_servers_and_one_with_itself_is_compared() -> None:
     """What they differ in is theirs, and nothing of the store."""
     one, other = (etcd(1.0).model_copy(update={"emulated": True, "provider": name}) for name in ("one", "other"))
     (verdict,) = compare_summaries(Selected([run(one)]), Selected([run(other)]), 0.05).verdicts
-    assert verdict.doubts == ("emulated",)
+    assert verdict.unlike == "not the same: other against one"
     (verdict,) = compare_summaries(Selected([run(one)]), Selected([run(one)]), 0.05).verdicts
-    assert verdict.doubts == ()
+    assert verdict.unlike == ""
+
+
+@pytest.mark.parametrize(("studied", "unlike"), [("", "not the same: rate_per_s 200 against 20"), (RATE, "")])
+def test_another_load_under_one_name_is_no_regression_unless_it_is_the_question(studied: str, unlike: str) -> None:
+    """Twenty writes a second against two hundred: the load rose, and the store need not have changed."""
+    a, b = (
+        etcd(ms).model_copy(update={"setup": {"target.store": "etcd", RATE: rate}})
+        for ms, rate in ((1.0, 20), (2.0, 200))
+    )
+    found = compare_summaries(Selected([run(a)]), Selected([run(b)]), 0.05, studied)
+    assert found.verdicts[0].unlike == unlike
+    assert any(effect.regressed for effect in found.verdicts[0].effects) is bool(studied)
+    assert not found.passed
 
 
 def test_windows_of_one_name_are_told_apart_by_their_phases() -> None:

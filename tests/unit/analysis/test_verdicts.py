@@ -13,7 +13,7 @@ from tests.samples.operations import operation_results
 from stepbench.analysis.effects import NO_LIMIT, Runs, compare_runs, compare_shares
 from stepbench.analysis.pairs import MOST_SIDES, TRIAL
 from stepbench.analysis.verdict_text import loads
-from stepbench.analysis.verdicts import WINDOW, plan_verdicts
+from stepbench.analysis.verdicts import WINDOW, describe_emulated, plan_verdicts
 from stepbench.contracts.deliveries import Deliveries
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat
@@ -82,20 +82,47 @@ def test_constant_and_poisson_arrivals_are_compared_though_written_out() -> None
     assert (found.aspect, found.subject) == ("arrivals", "arrivals: poisson against constant (etcd)")
 
 
-def test_stores_are_called_by_their_names_and_an_emulated_one_is_marked() -> None:
-    """Nobody is to take an emulator's latency for AWS's."""
-    s3 = trial("a", window(estimate(2)), store="s3", emulated=True)
-    found = only(plan_verdicts([s3, trial("b", window(estimate(1)), index=1)]))
-    assert (found.aspect, found.subject) == ("target.store", "etcd against s3")
-    assert (found.a.emulated, found.b.emulated) == (True, False)
+def test_stores_are_called_by_their_names_and_an_emulated_one_is_set_against_no_other() -> None:
+    """Nobody is to take an emulator's latency for AWS's: what there is of it stands in the table."""
+    s3, etcd = trial("a", window(estimate(2)), store="s3"), trial("b", window(estimate(1)), index=1)
+    found = only(plan_verdicts([s3, etcd]))
+    assert (found.aspect, found.subject, describe_emulated([s3, etcd])) == ("target.store", "etcd against s3", "")
+    emulated = s3.model_copy(update={"emulated": True})
+    assert plan_verdicts([emulated, etcd]) == ()
+    said = "s3 is emulated: no comparison with another store; on AWS the same plan decides."
+    assert describe_emulated([emulated, etcd]) == said
 
 
-def test_trials_that_differ_in_several_settings_are_compared_by_name() -> None:
-    """What of it counts nobody knows, but the two trials are what the team asks about."""
+def test_trials_that_differ_in_the_stores_settings_are_compared_by_name() -> None:
+    """Which of them counts nobody knows, but the two configurations are what the team asks about."""
+    default = trial("default", window(estimate(1)))
+    own = {"target.nodes": 3, "target.durability": "none"}
+    tuned = trial("tuned", window(estimate(2)), index=1, setup={**default.setup, **own})
+    found = only(plan_verdicts([default, tuned]))
+    assert (found.aspect, found.subject, found.unlike) == (TRIAL, "tuned against default", "")
+    assert present(found.effect("p50")).finding == "higher"
+
+
+def test_trials_that_differ_in_load_and_settings_decide_nothing() -> None:
+    """Nobody knows what of it counts."""
     default = trial("default", window(estimate(1)))
     tuned = trial("tuned", window(estimate(2)), index=1, setup={**default.setup, "writers": 2, "target.nodes": 3})
     found = only(plan_verdicts([default, tuned]))
-    assert (found.aspect, found.subject) == (TRIAL, "tuned against default")
+    assert found.unlike == "not the same: writers 2 against none and nodes 3 against unset"
+    assert present(found.effect("p50")).finding == "unknown"
+    assert present(present(found.effect("p50")).ratio).value is None
+
+
+def test_tls_is_not_judged_by_two_servers() -> None:
+    """Valkey without it and Redis with it: which of the two is why?"""
+    plain = trial("plain", window(estimate(1)), store="redis", provider="Valkey 9.1.2")
+    plain = plain.model_copy(update={"setup": {**plain.setup, "target.tls": False}})
+    secure = plain.model_copy(update={"name": "tls", "group": "tls", "index": 1, "provider": "Redis 7.0.15"})
+    secure = secure.model_copy(update={"setup": {**plain.setup, "target.tls": True}})
+    found = only(plan_verdicts([plain, secure]))
+    assert found.text.startswith("Not the same: Redis 7.0.15 against Valkey 9.1.2; p50 1.00 against 1.00 ms")
+    one_server = secure.model_copy(update={"provider": "Valkey 9.1.2, TLS"})
+    assert only(plan_verdicts([plain, one_server])).unlike == ""
 
 
 def test_any_two_of_a_few_values_are_compared_and_of_many_each_with_the_first() -> None:

@@ -47,10 +47,12 @@ def test_each_format_names_an_emulated_side() -> None:
         run(etcd(p50_ms).model_copy(update={"emulated": emulated})) for p50_ms, emulated in ((1, True), (2, False))
     )
     compared = compare_summaries(Selected([one]), Selected([other]), 0.05)
-    for text in (format_text(compared), format_markdown(compared), format_junit(compared)):
+    for text in (format_text(compared), format_junit(compared)):
         assert "Emulated, not AWS: A." in text
     (row,) = (line for line in format_markdown(compared).splitlines() if line.startswith("| etcd "))
-    assert row.endswith("doubtful: emulated |")
+    assert row.endswith("| emulated: no comparison |")
+    assert "<skipped" in format_junit(compared)
+    assert format_text(compared).startswith("Nothing is decided, emulated: no comparison\n")
 
 
 def test_a_pipe_in_a_name_breaks_no_table() -> None:

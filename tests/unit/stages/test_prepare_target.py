@@ -15,7 +15,7 @@ from stepbench.drivers.aws.access import AwsAccess
 from stepbench.errors import TargetBusyError, TargetUnavailableError, TargetUnreachableError, TrialCancelledError
 from stepbench.local.processes import wait_until
 from stepbench.records.storage import layout
-from stepbench.stages.prepare_target import READY_LIMIT_S, is_emulated, prepare_target
+from stepbench.stages.prepare_target import READY_LIMIT_S, is_emulated_store, prepare_target
 from stepbench.stages.target_driver import EMULATED_REACH_LIMIT_S, REACH_LIMIT_S
 from stepbench.stages.tear_down_target import tear_down_target
 from stepbench.testing.fake_clock import FakeClock
@@ -76,6 +76,8 @@ def test_pull_triggers_get_two_watcher_lanes_and_push_triggers_none(store: str, 
         ("s3", "MiniStack 1", {"provider": "MiniStack 1", "emulated": True}),
         ("s3", "", {"provider": "memory", "emulated": False}),
         ("etcd", "MiniStack 1", {"provider": "memory", "emulated": False}),
+        ("postgresql", "MiniStack 1", {"provider": "memory, with Lambda of MiniStack 1", "emulated": True}),
+        ("postgresql", "", {"provider": "memory", "emulated": False}),
     ],
 )
 def test_who_serves_the_store_is_noted_and_labelled(store: str, emulator: str, noted: dict[str, object]) -> None:
@@ -89,8 +91,8 @@ def test_who_serves_the_store_is_noted_and_labelled(store: str, emulator: str, n
 def test_a_store_at_an_endpoint_of_its_own_is_not_the_emulator_s() -> None:
     """MinIO is a real S3."""
     settings = MemoryServices(emulator="MiniStack").services.settings
-    assert is_emulated(small_plan("s3").target, settings)
-    assert not is_emulated(small_plan("s3", target={"endpoint": "http://127.0.0.1:9000"}).target, settings)
+    assert is_emulated_store(small_plan("s3").target, settings)
+    assert not is_emulated_store(small_plan("s3", target={"endpoint": "http://127.0.0.1:9000"}).target, settings)
 
 
 def test_a_leased_target_is_not_touched() -> None:

@@ -87,6 +87,12 @@ def in_plan_order(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) ->
     return sorted(whole, key=lambda trial: (place.get(trial.group or trial.name, len(place)), trial.index))
 
 
+def goes_with(path: str, setting: str) -> bool:
+    """Tell whether what stands at a path differs of necessity where the setting does."""
+    goes = _GOES_WITH.get(setting)
+    return bool(goes and goes.fullmatch(path))
+
+
 def drop_setting(setup: Mapping[str, Scalar], setting: str) -> Setup:
     """
     Return what trials share that differ in the setting only.
@@ -94,8 +100,7 @@ def drop_setting(setup: Mapping[str, Scalar], setting: str) -> Setup:
     Of two stores' own parameters nothing is compared but whether there is TLS: a store without that choice has none,
     or, as DSQL, always.
     """
-    goes = _GOES_WITH.get(setting)
-    rest = {path: value for path, value in setup.items() if path != setting and not (goes and goes.fullmatch(path))}
+    rest = {path: value for path, value in setup.items() if path != setting and not goes_with(path, setting)}
     if setting == STORE:
         rest["target.tls"] = setup.get("target.tls", setup[setting] in _TLS_ALWAYS)
     return frozenset(rest.items())

@@ -83,6 +83,21 @@ def compare_shares(measure: Literal["lost", "errors"], b: Runs, a: Runs) -> Effe
     return Effect(measure=measure, a=shares[0], b=shares[1], difference=difference, finding=_find(difference, 0, None))
 
 
+def undecided_effects(effects: Sequence[Effect], why: str) -> tuple[Effect, ...]:
+    """Return what both sides have, without ratio and finding, since they are not alike."""
+    return tuple(
+        effect.model_copy(
+            update={
+                "ratio": None if effect.ratio is None else Estimate(value=None, reason=why),
+                "difference": None if effect.difference is None else Estimate(value=None, reason=why),
+                "finding": "unknown",
+                "to_decide": "",
+            }
+        )
+        for effect in effects
+    )
+
+
 def finding_of(found: Estimate, *, over_runs: bool) -> Finding:
     """Return what a ratio's interval shows; `over_runs`: it speaks of further runs, too, or of two windows of one."""
     finding = _find(found, 1, OF_INTEREST)

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.analysis.comparability import SETTINGS, Setup, drop_setting, in_plan_order, is_clients, matrix_key
+from stepbench.analysis.likeness import Likeness, compare_sides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +57,13 @@ class Pair(NamedTuple):
     a: Group
     b: Group
     primary: bool
+
+    @property
+    def likeness(self) -> Likeness:
+        """Return what else differs than the aspect."""
+        a, b = self.a.first, self.b.first
+        of_matrix = self.aspect in a.point and self.aspect in b.point
+        return compare_sides(a, b, None if self.aspect == TRIAL else self.aspect, one_matrix=of_matrix)
 
 
 def find_groups(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> list[Group]:

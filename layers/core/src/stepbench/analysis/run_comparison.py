@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.effects import Runs, compare_runs, compare_shares, has_regressed
+from stepbench.analysis.likeness import compare_sides
 from stepbench.analysis.pairs import Group, find_groups
 from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, find_doubts, make_verdict
 from stepbench.contracts.measure import measure_of
@@ -18,8 +19,9 @@ from stepbench.contracts.verdict import RunComparison, Side
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.measure import Experiment
     from stepbench.contracts.result import RunSummary, TrialSummary
-    from stepbench.contracts.verdict import Verdict
+    from stepbench.contracts.verdict import Effect, Verdict
 
 RUN = "run"
 
@@ -44,15 +46,17 @@ class Selected(NamedTuple):
         yield from (trial for trial in every if self.group in {"", trial.group or trial.name, trial.name})
 
 
-def compare_summaries(a: Selected, b: Selected, tolerance: float) -> RunComparison:
+def compare_summaries(a: Selected, b: Selected, tolerance: float, studied: str = "") -> RunComparison:
     """
-    Compare b with a.
+    Compare b with a. What is not alike in all but what is under study decides nothing, and is told.
 
     Args:
         a: what is compared with: the baseline.
         b: what is judged.
         tolerance: a share above 0; what is shown to be worse by more than this is a regression. Shares of lost events
             and of errors have none: more of them is a regression as soon as it is shown.
+        studied: what may differ (see `likeness.compare_sides`). Of two groups of different names that is the one
+            setting in which they differ.
     """
     of_a, of_b = a.groups(), b.groups()
     if len(of_a) == len(of_b) == 1:  # two trials that are called differently are compared if nothing else can be meant
@@ -61,7 +65,7 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float) -> RunComparis
         names = [(name, name) for name in of_b if name in of_a]
     names = [(one, other) for one, other in names if of_a[one].first.experiment == of_b[other].first.experiment]
     pairs = [(of_a[name_a], of_b[name_b]) for name_a, name_b in names]
-    verdicts = [verdict for pair in pairs for verdict in _compare_groups(*pair, tolerance)]
+    verdicts = [verdict for pair in pairs for verdict in _compare_groups(*pair, tolerance, studied)]
     regressed = any(effect.regressed for verdict in verdicts for effect in verdict.effects)
     failed_a, failed_b = a.unfinished(), b.unfinished()
     broken = [name for name in failed_b if failed_b[name] > failed_a[name] or (name in of_a and name not in of_b)]
@@ -76,7 +80,7 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float) -> RunComparis
         unfinished_a=tuple(failed_a),
         unfinished_b=tuple(failed_b),
         broken=tuple(broken),
-        passed=bool(verdicts) and not regressed and not broken,
+        passed=any(not verdict.unlike for verdict in verdicts) and not regressed and not broken,
     )
 
 
@@ -90,7 +94,8 @@ def _only(pairs: Sequence[tuple[Group, Group]]) -> list[str]:
     ]
 
 
-def _compare_groups(a: Group, b: Group, tolerance: float) -> Iterator[Verdict]:
+def _compare_groups(a: Group, b: Group, tolerance: float, studied: str) -> Iterator[Verdict]:
+    likeness = compare_sides(a.first, b.first, studied or (None if a.name != b.name else ""))
     for window in b.first.windows:
         place = (window.phase, window.name)
         windows = a.windows(*place), b.windows(*place)
@@ -101,26 +106,31 @@ def _compare_groups(a: Group, b: Group, tolerance: float) -> Iterator[Verdict]:
         kinds = common_kinds(*windows)
         for kind in (None, *kinds):
             subject = f"{name}{several}, {ALL_KINDS}" if kinds and kind is None else f"{name}{several}"
-            yield _compare(subject, (a, b), place, (Runs(windows[0], kind), Runs(windows[1], kind)), tolerance)
+            runs = Runs(windows[0], kind), Runs(windows[1], kind)
+            effects = _effects(*runs, judged=None if likeness.reason else tolerance, experiment=b.first.experiment)
+            sides = (_side("A", a, place, runs[0]), _side("B", b, place, runs[1]))
+            doubts = find_doubts((a, b), place)
+            yield make_verdict(RUN, subject, sides, effects, kind=kind, doubts=doubts, unlike=likeness.reason)
 
 
-def _compare(
-    subject: str, groups: tuple[Group, Group], place: tuple[str, str], runs: tuple[Runs, Runs], tolerance: float
-) -> Verdict:
-    a, b = runs
+def _side(name: str, group: Group, place: tuple[str, str], runs: Runs) -> Side:
+    return Side(
+        name=name,
+        group=group.name,
+        phase=place[0],
+        window=place[1],
+        runs=len(runs.windows),
+        emulated=group.first.emulated,
+    )
+
+
+def _effects(a: Runs, b: Runs, *, judged: float | None, experiment: Experiment) -> tuple[Effect, ...]:
+    """Return the effects of b against a; with a tolerance to be judged by, each says whether it regressed."""
     effects = compare_runs(b, a)
     if a.kind is None:
-        if measure_of(groups[1].first.experiment).arrives:
+        if measure_of(experiment).arrives:
             effects = (*effects, compare_shares("lost", b, a))
         effects = (*effects, compare_shares("errors", b, a))
-    judged = tuple(each.model_copy(update={"regressed": has_regressed(each, tolerance)}) for each in effects)
-    sides = [
-        Side(name=side, group=group.name, phase=place[0], window=place[1], runs=len(own.windows),
-             emulated=group.first.emulated)
-        for side, group, own in zip(("A", "B"), groups, runs, strict=True)
-    ]  # fmt: skip
-    doubts = find_doubts(groups, place)
-    providers = {(group.first.provider, group.first.emulated) for group in groups}
-    if len(providers) > 1 and any(side.emulated for side in sides):
-        doubts = (*doubts, "emulated")
-    return make_verdict(RUN, subject, (sides[0], sides[1]), judged, kind=a.kind, doubts=doubts)
+    if judged is None:
+        return effects
+    return tuple(each.model_copy(update={"regressed": has_regressed(each, judged)}) for each in effects)

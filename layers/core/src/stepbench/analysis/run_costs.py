@@ -121,21 +121,27 @@ def per_dollar(trials: Sequence[TrialSummary]) -> tuple[PerDollar, ...]:
     """
     Return 1 / latency / dollars of each window for which it means something.
 
-    The trial is complete, its store's and its trigger's dollars are all known, and the median has an interval. Trials
-    are set against each other only where they did the same work, and emulated ones only among themselves; repeats of
-    one trial are no others, and count together. Executions of DAGs have their own (see `dataflow.costs`).
+    The trial is complete and ran on AWS, whose prices say nothing of what an emulator does; its store's and its
+    trigger's dollars are all known, and the median has an interval. Trials are set against each other only where they
+    did the same work; repeats of one trial are no others, and count together. Executions of DAGs have their own (see
+    `dataflow.costs`).
     """
     found: list[tuple[TrialSummary, PerDollar]] = []
     groups: dict[str, int] = {}
     for trial in trials:
         usd = trial.cost_usd.of("store", "trigger")
-        if not _is_whole(trial) or usd <= 0 or trial.experiment == "dataflow":
+        if not _is_whole(trial) or usd <= 0 or _is_emulated(trial) or trial.experiment == "dataflow":
             continue
         for window in trial.windows:
             if (each := _of_window(trial, window, usd)) is not None:
                 number = groups.setdefault(_work(trial, window), len(groups))
                 found.append((trial, each.model_copy(update={"group": number})))
     return tuple(_ranked(found))
+
+
+def _is_emulated(trial: TrialSummary) -> bool:
+    """Tell whether the store or AWS was an emulator's."""
+    return trial.emulated or trial.cost_usd.emulated
 
 
 def _is_whole(trial: TrialSummary) -> bool:
@@ -171,7 +177,7 @@ def _work(trial: TrialSummary, window: WindowResult) -> str:
     """Return what two windows have in common that may be compared: all but the store and its settings."""
     setup = {path: value for path, value in trial.setup.items() if not path.startswith("target.")}
     offered = [account.offered if account else None for account in (trial.accounting, trial.warm_up)]
-    facts = (trial.experiment, trial.emulated, trial.load_hosts, window.phase, window.name, offered, setup)
+    facts = (trial.experiment, trial.load_hosts, window.phase, window.name, offered, setup)
     return json.dumps(facts, sort_keys=True, default=str)
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from stepbench.contracts.verdict import Effect
 
 
+_SHOWN = ("p50", "p99")
+"""What is shown of sides that are not compared."""
+
+
 def describe_effects(effects: Sequence[Effect]) -> str:
     """Describe what the effects of one comparison show, and of what they do not what it would take."""
     return f"{_lead([effect for effect in effects if effect.measure in QUANTILES])}: {_clauses(effects)}."
@@ -26,6 +30,16 @@ def describe_effects(effects: Sequence[Effect]) -> str:
 def describe_unanswered(effects: Sequence[Effect], why: str) -> str:
     """Describe effects that are not those of the setting, since it took none; the first sentence of `why` says so."""
     return f"Not answered: {why.partition('. ')[0].rstrip('.')}. {_clauses(effects)}."
+
+
+def describe_unlike(effects: Sequence[Effect], unlike: str) -> str:
+    """Describe what two sides have, of which one is no measure for the other; why not stands first."""
+    sides = [f"{effect.measure} {_values(effect)}" for effect in effects if effect.measure in _SHOWN and _known(effect)]
+    return f"{unlike[:1].upper()}{unlike[1:]}{'; ' if sides else ''}{', '.join(sides)}."
+
+
+def _known(effect: Effect) -> bool:
+    return effect.a.value is not None and effect.b.value is not None
 
 
 def _clauses(effects: Sequence[Effect]) -> str:

@@ -10,10 +10,17 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from stepbench import digits
 from stepbench.analysis.comparability import STORE, format_value, shorten_path
-from stepbench.analysis.effects import Runs, compare_runs
+from stepbench.analysis.effects import Runs, compare_runs, undecided_effects
+from stepbench.analysis.likeness import EMULATED
 from stepbench.analysis.pairs import TRIAL, find_groups, find_pairs
-from stepbench.analysis.verdict_text import describe_effects, describe_unanswered, find_other_cause
+from stepbench.analysis.verdict_text import (
+    describe_effects,
+    describe_unanswered,
+    describe_unlike,
+    find_other_cause,
+)
 from stepbench.contracts.verdict import OVERLAP, Side, Verdict
 from stepbench.stats.over_runs import MIN_RUNS
 
@@ -68,6 +75,16 @@ def plan_verdicts(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) ->
     return (*between[:primary], *within, *between[primary:])
 
 
+def describe_emulated(trials: Sequence[TrialSummary], listed: Sequence[str] = ()) -> str:
+    """Say of which stores there is no verdict, since an emulator played them; empty where that left nothing out."""
+    apart = [pair for pair in find_pairs(find_groups(trials, listed)) if pair.likeness.emulated]
+    names = dict.fromkeys(group.first.store for pair in apart for group in (pair.a, pair.b) if group.first.emulated)
+    if not names:
+        return ""
+    are = "is" if len(names) == 1 else "are"
+    return f"{digits.listed(list(names))} {are} {EMULATED} with another store; on AWS the same plan decides."
+
+
 def take_turns(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
     """Return so many verdicts at most, in order: the first of each setting, then the second of each, and so on."""
     seen: Counter[str] = Counter()
@@ -80,9 +97,9 @@ def take_turns(verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
 
 
 def _between(pair: Pair, *, several_stores: bool) -> Iterator[Verdict]:
-    """Yield a verdict for each window; of DAGs, an emulated store is set against no real one."""
-    firsts = (pair.a.first, pair.b.first)
-    if firsts[0].emulated != firsts[1].emulated and "dataflow" in {each.experiment for each in firsts}:
+    """Yield a verdict for each window; an emulator's store is set against no other."""
+    likeness = pair.likeness
+    if likeness.emulated:
         return
     for window in pair.b.first.windows:
         place = (window.phase, window.name)
@@ -99,8 +116,11 @@ def _between(pair: Pair, *, several_stores: bool) -> Iterator[Verdict]:
         for kind in (None, *kinds):
             effects = compare_runs(Runs(b, kind), Runs(a, kind))
             of = f"{subject}, {ALL_KINDS}" if kinds and kind is None else subject
-            found = make_verdict(pair.aspect, of, (sides[0], sides[1]), effects, kind=kind, doubts=doubts)
-            text = describe_unanswered(effects, without_effect.text) if without_effect else found.text
+            found = make_verdict(
+                pair.aspect, of, (sides[0], sides[1]), effects, kind=kind, doubts=doubts, unlike=likeness.reason
+            )
+            asked = without_effect and likeness.alike
+            text = describe_unanswered(effects, without_effect.text) if asked and without_effect else found.text
             yield found.model_copy(update={"primary": pair.primary, "text": text})
 
 
@@ -134,8 +154,14 @@ def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
     *,
     kind: KindName | None = None,
     doubts: tuple[str, ...] = (),
+    unlike: str = "",
 ) -> Verdict:
-    """Put together what was found of two sides, the first of which is what the second is set against."""
+    """
+    Put together what was found of two sides, the first of which is what the second is set against.
+
+    `unlike` says why nothing is decided, though there are numbers on both sides; it is empty where they are alike.
+    """
+    effects = undecided_effects(effects, unlike) if unlike else effects
     return Verdict(
         aspect=aspect,
         subject=f"{subject}, {kind.replace('_', '-')}" if kind else subject,
@@ -145,7 +171,8 @@ def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
         effects=effects,
         over_runs=min(side.runs for side in sides) >= MIN_RUNS,
         doubts=doubts,
-        text=describe_effects(effects),
+        unlike=unlike,
+        text=describe_unlike(effects, unlike) if unlike else describe_effects(effects),
     )
 
 

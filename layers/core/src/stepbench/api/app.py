@@ -137,13 +137,16 @@ def get_schema() -> Response[dict[str, Any]]:
 
 @app.get("/compare", summary="Compare run b with run a")
 def compare_runs(
-    a: RunIdQuery, b: RunIdQuery, tolerance: Annotated[float, Query(gt=0, le=1)] = 0.05
+    a: RunIdQuery,
+    b: RunIdQuery,
+    tolerance: Annotated[float, Query(gt=0, le=1)] = 0.05,
+    studied: Annotated[str, Query(max_length=200)] = "",
 ) -> Response[RunComparison]:
-    """Return a verdict for each window that both have."""
+    """Return a verdict for each window that both have; `studied` names the one thing that may differ."""
     from stepbench.api import comparison  # noqa: PLC0415 -- with all of the analysis, for this route alone
 
     services = services_of(app)
-    return answer_json(comparison.compare(a, b, tolerance, caller_of(app), services))
+    return answer_json(comparison.compare(a, b, tolerance, caller_of(app), services, studied))
 
 
 @app.get("/datasets", summary="List datasets of transfers")

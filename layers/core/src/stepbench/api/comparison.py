@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from stepbench.stages.services import Services
 
 
-def compare(a: str, b: str, tolerance: float, caller: Caller, services: Services) -> RunComparison:
+def compare(  # noqa: PLR0913, PLR0917 -- a request's parameters, and who asks
+    a: str, b: str, tolerance: float, caller: Caller, services: Services, studied: str = ""
+) -> RunComparison:
     """
-    Compare run b with run a.
+    Compare run b with run a, which are alike but for what is `studied`.
 
     Raises:
         ApiError: there is no such run, it has no result, or one of another version, or the two have nothing in common.
     """
     sides = [Selected([_summary(run_id, caller, services)]) for run_id in (a, b)]
-    found = compare_summaries(sides[0], sides[1], tolerance)
+    found = compare_summaries(sides[0], sides[1], tolerance, studied)
     if not found.verdicts and not found.unfinished_b:
         message = f"runs {a} and {b} have no window of a trial in common; compare runs of one plan"
         raise ApiError(ErrorKind.REFUSED, message)

@@ -173,12 +173,15 @@ def compare() -> Response[str]:
         return _html(_pages().render_comparison(offered, a, b))
     from stepbench.api.comparison import compare  # noqa: PLC0415 -- with all of the analysis, for this route alone
 
+    studied = visit.query.get("studied", "")[:200]
     try:
-        found = compare(a, b, _tolerance(visit.query.get("tolerance", "")), visit.caller, visit.services)
+        tolerance = _tolerance(visit.query.get("tolerance", ""))
+        found = compare(a, b, tolerance, visit.caller, visit.services, studied)
     except ApiError as error:
         details = problem_details(error, "")
-        return _html(_pages().render_comparison(offered, a, b, problem=details), HTTPStatus(details.status))
-    return _html(_pages().render_comparison(offered, a, b, found))
+        page = _pages().render_comparison(offered, a, b, studied=studied, problem=details)
+        return _html(page, HTTPStatus(details.status))
+    return _html(_pages().render_comparison(offered, a, b, found, studied=studied))
 
 
 def _runs_page(visit: _Visit, form: CheckedForm, status: HTTPStatus = HTTPStatus.OK) -> Response[str]:

@@ -78,7 +78,7 @@ def compare(options: argparse.Namespace) -> int:
     from stepbench.local import comparing
     from stepbench.report import run_comparison
 
-    found = comparing.compare(options.a, options.b, options.out, options.tolerance / 100)
+    found = comparing.compare(options.a, options.b, options.out, options.tolerance / 100, options.studied)
     formats = {
         "text": run_comparison.format_text,
         "md": run_comparison.format_markdown,
@@ -117,6 +117,13 @@ COMMANDS = (
                 default=5.0,
                 metavar="PERCENT",
                 help="what is shown to be worse by no more than this is no regression (default: 5)",
+            ),
+            argument(
+                "--studied",
+                default="",
+                metavar="WHAT",
+                help="the one thing that may differ: server (another product or version), or a setting's path, as "
+                "target.batch_size; all else has to be the same (default: nothing may differ)",
             ),
             argument(
                 "--format",

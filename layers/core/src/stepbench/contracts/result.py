@@ -39,6 +39,8 @@ from stepbench.contracts.verdict import Verdict
 
 SUMMARY_SCHEMA = 2
 Scalar = str | int | float | bool | None
+WITH_LAMBDA_OF = ", with Lambda of "
+"""It stands in a provider between a real store and the emulator in whose functions its events end."""
 
 
 class Caveat(Contract):
@@ -295,6 +297,9 @@ class RunSummary(Contract):
     )
     media: tuple[MediumAnswer, ...] = Field(default=(), description="Of DAGs that several stores had.")
     published_dags: tuple[DagReplication, ...] = Field(default=(), description="What was published of DAGs.")
+    not_compared: str = Field(
+        default="", description="Which stores there is no verdict about, since an emulator played them; empty: none."
+    )
     verdicts_left_out: int = Field(default=0, ge=0, description="How many further comparisons have no verdict here.")
 
     @model_validator(mode="before")

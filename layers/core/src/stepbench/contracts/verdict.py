@@ -67,6 +67,10 @@ class Verdict(Contract):
         default=(), description="Kinds of caveats of either side that may be the reason of a difference, or hide one."
     )
     primary: bool = Field(default=True, description="Whether `a` is the first of its kind in the plan.")
+    unlike: str = Field(
+        default="",
+        description="What else than the aspect is not the same, so that nothing is decided; empty of like sides.",
+    )
     text: str
 
     def effect(self, measure: str) -> Effect | None:

@@ -62,13 +62,21 @@ def render_plan(name: str, trend: PlanTrend | None, form: CheckedForm) -> str:
     return _render("plan", plan=name, trend=section, runs=runs, left_out=left_out, form=form)
 
 
-def render_comparison(
-    offered: RunList, a: str, b: str, found: RunComparison | None = None, problem: ProblemDetails | None = None
+def render_comparison(  # noqa: PLR0913 -- a form, and what came of it
+    offered: RunList,
+    a: str,
+    b: str,
+    found: RunComparison | None = None,
+    *,
+    studied: str = "",
+    problem: ProblemDetails | None = None,
 ) -> str:
     """Render what a comparison of two runs found, or why there is none, above the form that chooses two."""
     from stepbench.report import verdicts  # noqa: PLC0415 -- with the analysis, for this page alone
 
-    return _render("compare", offered=offered.runs, a=a, b=b, found=found, problem=problem, words=verdicts)
+    return _render(
+        "compare", offered=offered.runs, a=a, b=b, studied=studied, found=found, problem=problem, words=verdicts
+    )
 
 
 def render_problem(problem: ProblemDetails) -> str:

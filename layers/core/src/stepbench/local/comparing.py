@@ -18,16 +18,16 @@ OF = "#"
 """It stands between runs and the group of trials that is meant of them."""
 
 
-def compare(a: str, b: str, out: Path, tolerance: float) -> RunComparison:
+def compare(a: str, b: str, out: Path, tolerance: float, studied: str = "") -> RunComparison:
     """
-    Compare the runs that `b` names with those that `a` names.
+    Compare the runs that `b` names with those that `a` names, which are alike but for what is `studied`.
 
     Raises:
         PlanError: there are no such runs, or they have nothing in common (bad input).
         CorruptRecordsError: a summary is not of this version.
     """
     sides = [select(word, out, name) for name, word in (("A", a), ("B", b))]
-    found = compare_summaries(sides[0], sides[1], tolerance)
+    found = compare_summaries(sides[0], sides[1], tolerance, studied)
     if not found.verdicts and not found.unfinished_b:
         has = [", ".join(side.groups()) or "no trial that went through whole" for side in sides]
         message = f"has nothing to compare with A: {has[1]} in B, {has[0]} in A"

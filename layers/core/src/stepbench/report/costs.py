@@ -72,7 +72,6 @@ def describe_per_dollar(summary: RunSummary) -> tuple[str, ...]:
     groups = [[row for row in rows if row.found.group == group] for group in dict.fromkeys(r.found.group for r in rows)]
     return tuple(
         f"performance per dollar (1 / median / dollars of store and trigger): {_compare(group[0], group[-1])}"
-        f"{', emulated, not AWS' if group[0].row.trial.emulated else ''}"
         for group in groups
     )
 

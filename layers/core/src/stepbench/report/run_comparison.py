@@ -41,6 +41,8 @@ def format_junit(found: RunComparison) -> str:
 
 def _case(verdict: Verdict) -> Case:
     worse = regressions(verdict)
+    if verdict.unlike:
+        return Case(verdict.b.group, verdict.subject, "skipped", tell_result(verdict))
     if not worse:
         return Case(verdict.b.group, verdict.subject)
     names = ", ".join(effect.measure for effect in worse)
@@ -62,13 +64,14 @@ def _row(verdict: Verdict) -> str:
     sides = [digits.latency(side.value) for side in (p50.a, p50.b)] if p50 else [digits.NONE] * 2
     cells = [_cell(verdict.effect(name)) for name in QUANTILES]
     said = [f"**{effect.measure} regressed**" for effect in regressions(verdict)]
+    said += [verdict.unlike] if verdict.unlike else []
     said += [f"doubtful: {name_caveat_kind(kind)}" for kind in verdict.doubts]
     name = verdict.subject.replace("|", "\\|")
     return f"| {' | '.join([name, *sides, *cells, ', '.join(said)])} |"
 
 
 def _cell(effect: Effect | None) -> str:
-    if effect is None or effect.ratio is None:
+    if effect is None or effect.ratio is None or (effect.ratio.value is None and effect.finding == "unknown"):
         return digits.NONE
     return digits.effect(effect.ratio)
 

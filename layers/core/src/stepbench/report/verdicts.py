@@ -52,7 +52,7 @@ def verdict_lines(summary: RunSummary, most: int = TERMINAL_LINES) -> tuple[str,
     rest = len(summary.verdicts) - len(lines)
     more = f"{digits.counted(rest, 'more comparison')} in the report" if rest and lines else ""
     ending = "; ".join(filter(None, (more, describe_left_out(summary))))
-    return (*lines, ending) if ending else tuple(lines)
+    return tuple(filter(None, (*lines, summary.not_compared, ending)))
 
 
 def describe_left_out(summary: RunSummary) -> str:
@@ -86,10 +86,15 @@ def describe_doubts(verdict: Verdict) -> str:
 
 
 def describe_outcome(found: RunComparison) -> str:
-    """Return how many regressions there are, and how many trials failed or broke off that did not in A."""
+    """Return how many regressions there are, what was not alike, and which trials failed that did not in A."""
     worse = sum(len(regressions(verdict)) for verdict in found.verdicts)
     beyond = f"beyond {100 * found.tolerance:g} %"
     told = f"{digits.counted(worse, 'regression')} {beyond}" if worse else f"No regression {beyond} shown"
+    apart = sum(bool(verdict.unlike) for verdict in found.verdicts)
+    if apart == len(found.verdicts) and apart:
+        told = f"Nothing is decided, {found.verdicts[0].unlike}"
+    elif apart:
+        told += f"; {digits.counted(apart, 'comparison')} not decided, since the sides are not alike"
     told += f", but {', '.join(found.broken)} failed or broke off in B" if found.broken else ""
     gone = [name for name in found.only_a if name not in found.broken]
     return f"{told}; not in B: {', '.join(gone)}" if gone else told

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.result import WITH_LAMBDA_OF
 from stepbench.contracts.target import DynamoDbTarget, S3Target
 from stepbench.contracts.tasks import InputToMake, PrepareTargetInput, PrepareTargetOutput
 from stepbench.contracts.transfer import TransferTrial
@@ -104,9 +105,13 @@ def _describe(spec: TrialSpec, opened: OpenDriver, services: Services) -> dict[s
     if isinstance(opened.driver, Substituted):
         provider, stand_ins = opened.run(opened.driver.provider()), opened.run(opened.driver.stand_ins())
         return {"provider": provider, "emulated": bool(stand_ins), "stand_ins": stand_ins}
-    emulated = is_emulated(spec.plan.target, services.settings)
-    provider = services.settings.emulator if emulated else opened.run(opened.driver.provider())
-    return {"provider": provider, "emulated": emulated}
+    emulator = services.settings.emulator
+    if is_emulated_store(spec.plan.target, services.settings):
+        return {"provider": emulator, "emulated": True}
+    provider = opened.run(opened.driver.provider())
+    if ends_in_emulated_lambda(spec.plan, services.settings):
+        return {"provider": f"{provider}{WITH_LAMBDA_OF}{emulator}", "emulated": True}
+    return {"provider": provider, "emulated": False}
 
 
 def _take_lease(
@@ -182,9 +187,14 @@ def _give_back_if_cancelled(spec: TrialSpec, target: str, services: Services) ->
         raise
 
 
-def is_emulated(target: AnyTarget, settings: Settings) -> bool:
+def is_emulated_store(target: AnyTarget, settings: Settings) -> bool:
     """Return whether an emulator plays this store, so that its latencies are labelled as such."""
     return bool(settings.emulator) and target.endpoint is None and isinstance(target, S3Target | DynamoDbTarget)
+
+
+def ends_in_emulated_lambda(plan: AnyTrial, settings: Settings) -> bool:
+    """Return whether t4 is read in a function that an emulator starts, as of all triggers that nobody watches."""
+    return bool(settings.emulator) and plan.experiment == "trigger" and not plan.pull
 
 
 def _await_ready(spec: TrialSpec, opened: OpenDriver, services: Services) -> None:

@@ -14,7 +14,7 @@ from stepbench.analysis.dataflow.published import dag_replications
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.scaling import scaling_curves
 from stepbench.analysis.share import trigger_shares
-from stepbench.analysis.verdicts import MOST_VERDICTS, plan_verdicts, take_turns
+from stepbench.analysis.verdicts import MOST_VERDICTS, describe_emulated, plan_verdicts, take_turns
 from stepbench.contracts.ended import EndedServers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
@@ -92,6 +92,7 @@ def render_report(task: RenderReportInput, services: Services) -> RenderReportOu
         "verdicts": tuple(take_turns(verdicts, MOST_VERDICTS)),
         "media": medium_answers(summary.trials, listed),
         "published_dags": dag_replications(specs, summary.trials, listed),
+        "not_compared": describe_emulated(summary.trials, listed),
         "verdicts_left_out": max(0, len(verdicts) - MOST_VERDICTS),
         "question": (parsed.question or "") if parsed else "",
         "description": (parsed.description or "") if parsed else "",

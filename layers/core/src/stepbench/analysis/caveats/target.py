@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.result import Caveat
+from stepbench.contracts.result import WITH_LAMBDA_OF, Caveat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,5 +17,8 @@ def find_emulated_store(evidence: Evidence, _findings: Findings) -> Iterator[Cav
     """Report a store that something else plays."""
     if evidence.emulated:
         store = evidence.spec.offered.target.store
-        text = f"{store} is played by {evidence.provider}: its latencies say nothing about AWS."
+        _, ends_in, emulator = evidence.provider.partition(WITH_LAMBDA_OF)
+        played = f"{store} is played by {evidence.provider}"
+        how = f"{store}'s events end in functions of {emulator}" if ends_in else played
+        text = f"{how}: its latencies say nothing about AWS."
         yield Caveat(kind="emulated", text=text, remedy="Run the plan on AWS (sam deploy).")
