@@ -82,7 +82,7 @@ def run(
         machine=machine.describe(load_at_start),
         rounds=asked.rounds,
         cases=found.cases,
-        notes=(*found.notes, *machine.notes(), *machine.steal_notes()),
+        notes=(*found.notes, *machine.notes(), *machine.steal_notes(), *machine.speed_notes()),
     )
     print(section(result))
     if asked.into is not None:

@@ -5,9 +5,10 @@ Ours and its comparators run on the first core, servers on the second, so that n
 figure of "one core" is one. Where there is only one, or no way to choose, everything shares it, and `apart()` says so.
 
 A virtual machine's host takes its cores away at times, and tells it as steal. More rounds are measured while there are
-too few during which it took less than `CALM` of a core; kept are the calmest. What decides is the host's doing alone:
-no round's figures are looked at. As many of those kept began with the first as with the last of what is compared, or
-one more.
+too few during which it took less than `CALM` of a core; kept are the calmest. Some hosts slow a core down instead, for
+a twentieth of a second at a time, and do not tell: before each round a loop counts its own work on both cores, and
+rounds in whose look there were such spells count as disturbed, too. What decides is the host's doing alone: no round's
+figures are looked at. As many of those kept began with the first as with the last of what is compared, or one more.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ import shutil
 import statistics
 import time
 from functools import cache
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 from benchmarks.result import Machine
+
+from stepbench.analysis.slow_spells import describe_slow_spells
+from stepbench.contracts.slow_spells import SlowSpells
+from stepbench.load.machine_speed import look_at_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -172,21 +177,32 @@ CALM = 0.02
 MOST_TIMES = 2
 """So many times as many rounds as are wanted are measured at most."""
 
-_kept: list[float] = []
-_left_out: list[float] = []
-"""The host's shares in this benchmark's rounds."""
+LOOK_S = 0.65
+"""Of each core: half of the time in which such hosts slow one down twice."""
+
+_kept: list[_Round] = []
+_left_out: list[_Round] = []
+"""This benchmark's rounds, without what they have found."""
 
 
 class _Round(NamedTuple):
-    """share: the host's, of the core and under the part that it took most of."""
+    """share: the host's, of the core and under the part that it took most of. slow: the cores' spells before it."""
 
     share: float
+    slow: SlowSpells | None
     number: int
     found: tuple[Any, ...]
 
+    @property
+    def disturbed(self) -> float:
+        return self.share + (self.slow.share if self.slow is not None and self.slow.matter else 0.0)
+
 
 def calmest(
-    wanted: int, parts: Sequence[Callable[[], Any]], stolen_s: Callable[[], Sequence[float]] | None = None
+    wanted: int,
+    parts: Sequence[Callable[[], Any]],
+    stolen_s: Callable[[], Sequence[float]] | None = None,
+    look: Callable[[], SlowSpells] | None = None,
 ) -> list[tuple[Any, ...]]:
     """
     Return what the parts of so many rounds have given, in the order in which these were measured.
@@ -195,25 +211,40 @@ def calmest(
         wanted: how many rounds; a single one is measured once.
         parts: all that a round measures; every other round begins with the last.
         stolen_s: tells what the host has taken so far, by core.
+        look: tells how fast the cores are; before each round, but not before a single one.
     """
     stolen_s = stolen_s or _stolen_s
+    look = look or (lambda: look_at_cores(cores() or None, LOOK_S))
     measured: list[_Round] = []
     while len(measured) < (wanted if wanted == 1 else MOST_TIMES * wanted) and not _are_calm(measured, wanted):
-        measured.append(_measured(len(measured), parts, stolen_s))
-    kept = sorted((each for some in _halves(measured, wanted) for each in some), key=itemgetter(1))
-    _kept.extend(each.share for each in kept)
-    _left_out.extend(each.share for each in measured if each not in kept)
+        slow = look() if wanted > 1 else None
+        measured.append(_measured(len(measured), parts, stolen_s)._replace(slow=slow))
+    kept = sorted((each for some in _halves(measured, wanted) for each in some), key=attrgetter("number"))
+    _kept.extend(each._replace(found=()) for each in kept)
+    _left_out.extend(each._replace(found=()) for each in measured if each not in kept)
     return [each.found for each in kept]
 
 
 def steal_notes() -> tuple[str, ...]:
     """Return what a result has to say of the host; nothing where it took next to nothing."""
-    if max([*_kept, *_left_out], default=0) < CALM / 2:
+    if max((each.share for each in (*_kept, *_left_out)), default=0) < CALM / 2:
         return ()
-    usual, worst, left_out = statistics.median(_kept), max(_kept), len(_left_out)
+    kept, left_out = [each.share for each in _kept], len(_left_out)
+    usual, worst = statistics.median(kept), max(kept)
     for_calmer = f"; {left_out:,} of {left_out + len(_kept):,} rounds were left out for calmer ones" if left_out else ""
     shares = f"{usual:.1%} of a core in the median round, {worst:.1%} in the worst"
     return (f"The host of this virtual machine took {shares}{for_calmer}.",)
+
+
+def speed_notes() -> tuple[str, ...]:
+    """Return what a result has to say of the cores' speed; nothing where none was slow for spells at a time."""
+    looks = [each.slow for each in (*_kept, *_left_out) if each.slow is not None]
+    kept = sum(each.slow is not None and each.slow.matter for each in _kept)
+    slow, seen = sum(each.matter for each in looks), SlowSpells.merged(looks)
+    if seen is None or not slow:
+        return ()
+    counts = f"before {slow:,} of {len(looks):,} rounds, of which {kept:,} were kept"
+    return (f"{describe_slow_spells(seen)}. There were such spells {counts}.",)
 
 
 def _measured(number: int, parts: Sequence[Callable[[], Any]], stolen_s: Callable[[], Sequence[float]]) -> _Round:
@@ -224,18 +255,18 @@ def _measured(number: int, parts: Sequence[Callable[[], Any]], stolen_s: Callabl
         found[place] = parts[place]()
         took_s = time.monotonic() - begun_s
         share = max(share, *((after - before) / took_s for before, after in zip(before_s, stolen_s(), strict=True)))
-    return _Round(share, number, tuple(found[place] for place in range(len(parts))))
+    return _Round(share, None, number, tuple(found[place] for place in range(len(parts))))
 
 
 def _halves(measured: Sequence[_Round], wanted: int) -> tuple[list[_Round], list[_Round]]:
     """Return the calmest rounds that began with the first part, and those that began with the last."""
-    first, last = (sorted(measured[begin::2], key=itemgetter(0, 1)) for begin in (0, 1))
+    first, last = (sorted(measured[begin::2], key=attrgetter("disturbed", "number")) for begin in (0, 1))
     return first[: wanted - wanted // 2], last[: wanted // 2]
 
 
 def _are_calm(measured: Sequence[_Round], wanted: int) -> bool:
     kept = [each for some in _halves(measured, wanted) for each in some]
-    return len(kept) == wanted and all(each.share <= CALM for each in kept)
+    return len(kept) == wanted and all(each.disturbed <= CALM for each in kept)
 
 
 def _stolen_s() -> list[float]:

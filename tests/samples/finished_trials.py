@@ -190,15 +190,15 @@ class AnalysedTrial:
         lateness_ns: int | NDArray[np.int64],
         service_ns: int | NDArray[np.int64],
         outcome: Sequence[int] | None = None,
-        cpu_share: float | None = None,
+        **header: Any,  # noqa: ANN401 -- a column file's
     ) -> AnalysedTrial:
         """Leave the measured phase's rows, sent so late and answered so slowly, without arrivals."""
         self.records.plan_phase(1)
         t0_ns = phase_offsets_ns(self.plan, 1, 0) + self.records.start_of(1)
         rows = writer_rows(t0_ns, lateness_ns=lateness_ns, service_ns=service_ns, outcome=outcome)
         key = layout.column_file_key(self.ref, layout.attempt_id(1, 0, 0, 0), 0)
-        header = column_header(self.ref, phase=1, last=True, drift_ns=0, cpu_share=cpu_share)
-        self.memory.services.runs.put_bytes(key, encode(header, rows))
+        origin = column_header(self.ref, phase=1, last=True, drift_ns=0, **header)
+        self.memory.services.runs.put_bytes(key, encode(origin, rows))
         return self
 
     def floor_ms(self, **latencies_ms: list[float]) -> Latency | None:

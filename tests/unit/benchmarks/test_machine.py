@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from benchmarks import machine
 
+from stepbench.contracts.slow_spells import SlowSpells
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -73,11 +75,21 @@ def test_what_has_ended_meanwhile_is_let_go(kernel: Kernel) -> None:
     assert {5} in kernel.pinned
 
 
+def seen(share: float) -> SlowSpells:
+    """Return what a look has seen: two spells of 50 ms, or none."""
+    return SlowSpells(looked_s=1.3, share=share, longest_ms=50 if share else 0, spells=2 if share else 0)
+
+
 class Host:
-    """A host that takes a share of the second core under each part of each round, which lasts one second."""
+    """
+    A host that takes a share of the second core under each part of each round, which lasts one second.
+
+    `slow`: shares of the time in which cores were slow in the looks, one before each round.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *shares: float) -> None:
         self.shares = iter(shares)
+        self.slow: Iterator[float] = iter(())
         self.stolen_s = self.now_s = 0.0
         self.parts = ""
         monkeypatch.setattr(machine, "_kept", [])
@@ -94,7 +106,7 @@ class Host:
     def calmest(self, wanted: int, parts: str = "a") -> list[tuple[int, ...]]:
         """Return the numbers of the parts that are kept."""
         measured = [partial(self.part, name) for name in parts]
-        return machine.calmest(wanted, measured, lambda: (0, self.stolen_s))
+        return machine.calmest(wanted, measured, lambda: (0, self.stolen_s), lambda: seen(next(self.slow, 0)))
 
 
 @pytest.fixture
@@ -108,7 +120,7 @@ def test_calm_rounds_are_kept_as_they_come(host: Callable[..., Host]) -> None:
     resting = host()
     assert resting.calmest(3, "ab") == [(0, 1), (3, 2), (4, 5)]
     assert resting.parts == "abbaab"
-    assert machine.steal_notes() == ()
+    assert machine.steal_notes() == machine.speed_notes() == ()
 
 
 def test_rounds_are_measured_until_enough_are_calm(host: Callable[..., Host]) -> None:
@@ -136,6 +148,27 @@ def test_it_ends_where_the_host_never_rests(host: Callable[..., Host]) -> None:
     assert "30.0% of a core in the median round, 40.0% in the worst; 2 of 4 rounds" in machine.steal_notes()[0]
 
 
+def test_rounds_of_a_slow_machine_are_left_out(host: Callable[..., Host]) -> None:
+    """It takes nothing that a kernel counts, and makes tails all the same."""
+    slow = host()
+    slow.slow = iter([0.077, 0, 0, 0.005])
+    assert slow.calmest(3) == [(1,), (2,), (4,)]
+    assert machine.steal_notes() == ()
+    (note,) = machine.speed_notes()
+    assert note.startswith(
+        "This machine ran below 60 % of its speed in 1.6 % of the 6.5 s that were looked at, for up to"
+    )
+    assert note.endswith("There were such spells before 1 of 5 rounds, of which 0 were kept.")
+
+
+def test_a_machine_that_is_always_slow_is_marked(host: Callable[..., Host]) -> None:
+    """There are no better rounds to have; whoever reads the figures has to know."""
+    slow = host()
+    slow.slow = iter([0.077] * 4)
+    assert slow.calmest(2) == [(0,), (1,)]
+    assert machine.speed_notes()[0].endswith("before 4 of 4 rounds, of which 2 were kept.")
+
+
 def test_a_single_round_is_measured_once(host: Callable[..., Host]) -> None:
     """A quick look stays quick."""
     assert host(0.5).calmest(1) == [(0,)]
@@ -144,5 +177,5 @@ def test_a_single_round_is_measured_once(host: Callable[..., Host]) -> None:
 def test_the_kernel_tells_what_was_stolen() -> None:
     """Each round is kept or left out by the real clock and the kernel's own figures, whatever these are."""
     numbers = count()
-    assert len(machine.calmest(2, [lambda: next(numbers)])) == 2
+    assert len(machine.calmest(2, [lambda: next(numbers)], look=lambda: seen(0))) == 2
     assert next(numbers) >= 2

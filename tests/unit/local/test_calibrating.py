@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from functools import partial
 from io import StringIO
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ import pytest
 from rich.console import Console
 
 from stepbench.calibration.instrument import Calibration, Count
-from stepbench.calibration.report import CalibrationReport, judge_plan, judge_runs, judge_transfers
+from stepbench.calibration.report import CalibrationReport, judge_plan, judge_runs, judge_transfers, verdict_lines
 from stepbench.cli import main
 from stepbench.contracts.identity import trial_tag
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import LocalEnvironmentError
 from stepbench.local import calibrating, calibrating_transfers
 from stepbench.local.calibrating import calibrate_plan, print_report, with_rate
@@ -22,7 +24,7 @@ from stepbench.local.paths import Paths
 from stepbench.planning import find_plan, parse_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from stepbench.contracts.plan import Plan
@@ -154,6 +156,7 @@ def test_a_run_that_came_to_nothing_is_an_error(
 
     monkeypatch.setattr(calibrating, "local_session", session)
     monkeypatch.setattr(calibrating, "Runner", NoRunner)
+    monkeypatch.setattr(calibrating, "look_at_cores", lambda: None)
     truth = tmp_path / "data/reference/truth"
     truth.mkdir(parents=True)
     (truth / f"{trial_tag('r', 0)}.jsonl").write_text("what there is\n")
@@ -161,6 +164,19 @@ def test_a_run_that_came_to_nothing_is_an_error(
         calibrate_plan(Paths(tmp_path, tmp_path), PLAN, tmp_path, Console(file=StringIO()))
     kept = [path.read_text() for path in tmp_path.glob("out/trials/*/truth.jsonl")]
     assert kept == (["what there is\n"] if outcome else [])
+
+
+@pytest.mark.parametrize("judge", [partial(judge_plan, "run"), judge_runs, judge_transfers])
+def test_a_slow_machine_is_named_before_the_verdict(judge: Callable[..., CalibrationReport]) -> None:
+    """Whoever reads that the instrument fails has to know that the machine does; a quiet one is worth no line."""
+    slow = SlowSpells(looked_s=5.2, share=0.077, longest_ms=55, spells=8)
+    *_, named, exact, verdict = verdict_lines(judge((trial(1),), slow))
+    assert named.startswith(
+        "This machine ran below 60 % of its speed in 7.7 % of the 5.2 s that were looked at, for up"
+    )
+    assert ("counts exact in 0 of 1" in exact, "FAILS" in verdict) == (True, True)
+    quiet = slow.model_copy(update={"share": 0.004})
+    assert not [line for line in verdict_lines(judge((trial(),), quiet)) if "This machine" in line]
 
 
 def test_what_is_shown_of_a_plan_has_its_table() -> None:

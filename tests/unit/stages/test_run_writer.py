@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from tests.samples.records import REF, trial_spec, writer_item
 from tests.samples.services import AWAY, MemoryServices
 
 from stepbench.contracts.plan import LoadStep, Phase, TrialSpec, Until
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.target import EtcdTarget
 from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.errors import RecordsUnavailableError, TargetUnavailableError, TrialCancelledError
@@ -23,6 +24,7 @@ from stepbench.testing.memory_driver import MemoryDriver
 
 SECOND_NS = 1_000_000_000
 LEAD_NS = 5 * SECOND_NS
+SLOW = SlowSpells(looked_s=0.5, share=0.1, longest_ms=50, spells=1)
 
 
 @dataclass
@@ -42,7 +44,15 @@ class Writer:
         self.behind = MemoryServices(self.clock)
         self.services = self.behind.services
         self.driver = MemoryDriver(self.clock, **self.store)
-        self.bench = Bench(clock=lambda: self.clock, timer=lambda clock, _: LoopTimer(clock), run=self.clock.run)
+        self.looked_s: list[float] = []
+        self.bench = Bench(
+            clock=lambda: self.clock, timer=lambda clock, _: LoopTimer(clock), run=self.clock.run, look=self.look
+        )
+
+    def look(self, seconds: float) -> SlowSpells:
+        """Pretend to count work for so long."""
+        self.looked_s.append(seconds)
+        return SLOW
 
     def at(self, second: float, action: Callable[[], None]) -> None:
         """Do something while the writer runs: at its first sign of life so many seconds after the start of load."""
@@ -110,6 +120,27 @@ def test_records_go_out_every_ten_seconds_and_the_last_file_says_that_it_is() ->
     assert [file.header.drift_ns for file in files] == [None] * (len(files) - 1) + [0]
     assert [file.header.cpu_share is None for file in files] == [True] * (len(files) - 1) + [False]
     assert [file.header.flush for file in files] == list(range(len(files)))
+
+
+def test_the_sandbox_is_looked_at_before_its_load() -> None:
+    """For a tenth of the time until then, so that connecting is not late; each file has what was seen."""
+    writer = Writer(duration_s=15)
+    writer.run()
+    assert writer.looked_s == [0.5]
+    assert {file.header.slow_spells for file in writer.files()} == {SLOW}
+
+
+@pytest.mark.parametrize(
+    ("settings", "lead_ns"), [({"emulator": "one"}, LEAD_NS), ({"load_host": "c7g.large"}, LEAD_NS), ({}, SECOND_NS)]
+)
+def test_no_core_is_taken_from_others_or_from_the_load(settings: dict[str, str], lead_ns: int) -> None:
+    """Where writers share a machine they would slow each other; a writer that comes late has no time to lose."""
+    writer = Writer(duration_s=1, start_at_ns=START_NS + lead_ns)
+    changed = writer.services.settings.model_copy(update=settings)
+    writer.services = replace(writer.services, settings=changed)
+    writer.run()
+    assert writer.looked_s == []
+    assert [file.header.slow_spells for file in writer.files()] == [None]
 
 
 def test_pointers_tell_what_to_expect() -> None:

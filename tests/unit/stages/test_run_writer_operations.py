@@ -12,6 +12,7 @@ from stepbench.contracts import trial as plans
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.plan import TrialPlan, TrialSpec
 from stepbench.contracts.result import TrialResult, TrialSummary
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.tasks import AnalyseTrialInput, RunWriterInput, RunWriterOutput, StateError
 from stepbench.contracts.workload import Kind
 from stepbench.errors import TrialCancelledError
@@ -72,7 +73,8 @@ class Trial:
         """Make one attempt, which begins so long after the phase."""
         clock = FakeClock(STARTS_NS + round(at_s * SECOND_NS))
         driver = MemoryDriver(clock, **{"service_ns": (MS,), **store})
-        bench = Bench(clock=lambda: clock, timer=lambda clock, _: LoopTimer(clock), run=clock.run)
+        quiet = SlowSpells(looked_s=0.5, share=0, longest_ms=0, spells=0)
+        bench = Bench(clock=lambda: clock, timer=lambda clock, _: LoopTimer(clock), run=clock.run, look=lambda _: quiet)
         task = RunWriterInput(item=writer_item(STARTS_NS, writer=writer), attempt=attempt)
         return run_writer(task, self.memory.services, lambda *_: driver, bench), driver
 

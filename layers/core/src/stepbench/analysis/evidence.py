@@ -9,6 +9,7 @@ from stepbench.analysis.dataflow.evidence import read_dag_records
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.phase import PrecisionLooks
 from stepbench.contracts.result import Failure
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.records.formats.report_lines import LogCollection, ReportPage
 from stepbench.records.join.reader import count_malformed, find_provider, read_records
 from stepbench.records.storage import layout
@@ -39,6 +40,7 @@ class Evidence:
     The evidence of one trial holds all that its analysis reads.
 
     floor_ms: latencies of the emulator's bare trigger, measured in the same run; empty where there is none.
+    slow_spells: of this machine, or of the writers' sandboxes; None where nobody looked.
     t4_lines, damaged_t4_lines: the receivers' log, where the plan asks for it; the latter as messages.
     missing: why the state machine gave a slice up, by phase, writer and slice.
     load_hosts: what writers ran on, where that was none of Lambda's sandboxes.
@@ -61,6 +63,7 @@ class Evidence:
     pages: tuple[ReportPage, ...]
     collection: LogCollection | None
     floor_ms: tuple[float, ...]
+    slow_spells: SlowSpells | None
     t4_lines: tuple[T4Line, ...]
     damaged_t4_lines: tuple[str, ...]
     looks: dict[int, PrecisionLooks]
@@ -104,6 +107,7 @@ def gather(  # noqa: PLR0913 -- all that there is to read
         pages=_report_pages(spec, runs),
         collection=runs.find_model(layout.trial_key(ref, "logs/collection.json"), LogCollection),
         floor_ms=_floor_ms(spec, runs),
+        slow_spells=_slow_spells(spec, runs, records),
         t4_lines=t4_lines,
         damaged_t4_lines=damaged_t4_lines,
         looks=_looks(spec, runs),
@@ -140,6 +144,13 @@ def _looks(spec: TrialSpec, runs: RunStore) -> dict[int, PrecisionLooks]:
 def _report_pages(spec: TrialSpec, runs: RunStore) -> tuple[ReportPage, ...]:
     keys = runs.keys(layout.trial_key(spec.ref, "logs/"))
     return tuple(runs.get_model(key, ReportPage) for key in keys if not key.endswith("/collection.json"))
+
+
+def _slow_spells(spec: TrialSpec, runs: RunStore, records: TrialRecords) -> SlowSpells | None:
+    first = (file.header for file in records.files if file.header.flush == 0)  # all files of an attempt have the same
+    looks = [header.slow_spells for header in first if header.slow_spells is not None]
+    here = runs.find_model(layout.run_key(spec.run_id, "machine.json"), SlowSpells)
+    return SlowSpells.merged(looks or ([here] if here else []))
 
 
 def _floor_ms(spec: TrialSpec, runs: RunStore) -> tuple[float, ...]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from stepbench.analysis.effects import Runs, compare_runs, compare_shares, has_regressed
 from stepbench.analysis.likeness import compare_sides
 from stepbench.analysis.pairs import Group, find_groups
-from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, find_doubts, make_verdict
+from stepbench.analysis.slow_spells import undecide_tails
+from stepbench.analysis.verdicts import ALL_KINDS, common_kinds, find_doubts, group_spells, make_verdict
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.verdict import RunComparison, Side
 
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.measure import Experiment
     from stepbench.contracts.result import RunSummary, TrialSummary
+    from stepbench.contracts.slow_spells import SlowSpells
     from stepbench.contracts.verdict import Effect, Verdict
+
+    Spells = tuple[Sequence[SlowSpells | None], Sequence[SlowSpells | None]]
+    """Of the trials of both sides."""
 
 RUN = "run"
 
@@ -107,7 +112,9 @@ def _compare_groups(a: Group, b: Group, tolerance: float, studied: str) -> Itera
         for kind in (None, *kinds):
             subject = f"{name}{several}, {ALL_KINDS}" if kinds and kind is None else f"{name}{several}"
             runs = Runs(windows[0], kind), Runs(windows[1], kind)
-            effects = _effects(*runs, judged=None if likeness.reason else tolerance, experiment=b.first.experiment)
+            spells = group_spells(a, place), group_spells(b, place)
+            judged = None if likeness.reason else tolerance
+            effects = _effects(*runs, spells, judged=judged, experiment=b.first.experiment)
             sides = (_side("A", a, place, runs[0]), _side("B", b, place, runs[1]))
             doubts = find_doubts((a, b), place)
             yield make_verdict(RUN, subject, sides, effects, kind=kind, doubts=doubts, unlike=likeness.reason)
@@ -124,9 +131,9 @@ def _side(name: str, group: Group, place: tuple[str, str], runs: Runs) -> Side:
     )
 
 
-def _effects(a: Runs, b: Runs, *, judged: float | None, experiment: Experiment) -> tuple[Effect, ...]:
+def _effects(a: Runs, b: Runs, spells: Spells, *, judged: float | None, experiment: Experiment) -> tuple[Effect, ...]:
     """Return the effects of b against a; with a tolerance to be judged by, each says whether it regressed."""
-    effects = compare_runs(b, a)
+    effects = undecide_tails(compare_runs(b, a), *spells)
     if a.kind is None:
         if measure_of(experiment).arrives:
             effects = (*effects, compare_shares("lost", b, a))

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.analysis.effects import QUANTILES, Runs
-from stepbench.analysis.pairs import find_groups
+from stepbench.analysis.pairs import Group, find_groups
+from stepbench.analysis.slow_spells import UNDECIDED, may_be_made, spells_of
 from stepbench.analysis.verdicts import common_kinds
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import MOST_RUNS, RunSeries, Series, SeriesRun, SeriesValue
@@ -15,10 +16,10 @@ from stepbench.stats.over_runs import mean_over_runs
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from stepbench.analysis.pairs import Group
     from stepbench.contracts.result import RunSummary
 
 NO_NOTES: Mapping[str, str] = {}
+MADE_BY_SPELLS = Estimate(value=None, reason=UNDECIDED)
 
 
 _VERSION = re.compile(r"(?<! at) \d[^\s,)]*")
@@ -128,10 +129,14 @@ def _note_changes(served: dict[str, str], groups: Mapping[str, GroupNumbers]) ->
 def _values(group: Group) -> Iterator[SeriesValue]:
     for place in dict.fromkeys((each.phase, each.name) for each in group.first.windows):
         windows = group.windows(*place)
+        known = [spells_of(trial, *place) for trial in group.trials if Group(group.name, (trial,)).windows(*place)]
         for kind in (None, *common_kinds(windows, windows)):
             runs = Runs(windows, kind)
             for name in QUANTILES:
-                estimates = runs.quantile(name)
+                estimates = [
+                    MADE_BY_SPELLS if may_be_made(spells, name, each) else each
+                    for each, spells in zip(runs.quantile(name), known, strict=True)
+                ]
                 series = Series(group=group.name, phase=place[0], window=place[1], kind=kind, quantile=name)
                 yield SeriesValue(series=series, estimate=_together(estimates))
         if all(each.operations is not None and each.operations.clients is not None for each in windows):
@@ -141,9 +146,14 @@ def _values(group: Group) -> Iterator[SeriesValue]:
 
 
 def _together(estimates: Sequence[Estimate]) -> Estimate:
-    """Return a single trial's own estimate, else the mean of repeats; of one beyond the drain limit, its least."""
+    """
+    Return a single trial's own estimate, else the mean of repeats; of one beyond the drain limit, its least.
+
+    Repeats whose machine may have made it are left out; where all are, there is no number.
+    """
     if len(estimates) == 1:
         return estimates[0]
+    estimates = [each for each in estimates if each is not MADE_BY_SPELLS] or [MADE_BY_SPELLS]
     beyond = next((each for each in estimates if each.value is None and each.low is not None), None)
     if beyond is None:
         return mean_over_runs(estimates)

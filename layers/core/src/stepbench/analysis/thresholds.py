@@ -11,8 +11,10 @@ import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench import digits
+from stepbench.analysis.slow_spells import UNDECIDED, largest_beyond_doubt, may_make, spells_of, without_spells
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.threshold.result import ThresholdResult
+from stepbench.contracts.threshold.words import QUANTILES
 from stepbench.contracts.transfer import TRANSFERS
 
 if TYPE_CHECKING:
@@ -68,6 +70,24 @@ def decide(threshold: Threshold, estimate: Estimate) -> Decision:
     return Decision("undecidable", WITHIN, _guess_times_longer(estimate.value, low, high, threshold.limit))
 
 
+def _spare(
+    decision: Decision, threshold: Threshold, estimate: Estimate, trial: TrialSummary, place: tuple[str, str]
+) -> Decision:
+    """Leave undecided what slow spells of the machine may have decided alone: not a lower quantile decides it, too."""
+    found = spells_of(trial, *place)
+    if found is None or threshold.statistic not in QUANTILES or not may_make(found, threshold.statistic):
+        return decision
+    if decision.state == "undecidable" or decide(threshold, without_spells(found, estimate)).state == decision.state:
+        return decision
+    lower = largest_beyond_doubt(found, threshold.statistic)
+    if lower is not None:
+        about = threshold.model_copy(update={"statistic": lower})
+        states = [decide(about, each).state for phase, name, each in _estimates(about, trial) if (phase, name) == place]
+        if decision.state in states:
+            return decision
+    return Decision("undecidable", UNDECIDED)
+
+
 def _guess_times_longer(value: float, low: float, high: float, limit: float) -> float | None:
     """Return how much longer it takes until the limit leaves the interval: its width falls with the root of n."""
     reach, gap = (high - value, limit - value) if value < limit else (value - low, value - limit)
@@ -93,7 +113,7 @@ def _in_windows(threshold: Threshold, trials: Sequence[TrialSummary]) -> Iterato
     for trial in trials:
         for phase, name, estimate in _estimates(threshold, trial):
             if threshold.window in {None, name}:
-                decision = decide(threshold, estimate)
+                decision = _spare(decide(threshold, estimate), threshold, estimate, trial, (phase, name))
                 yield ThresholdResult(
                     threshold=threshold.text,
                     trial=trial.index,

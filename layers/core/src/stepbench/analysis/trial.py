@@ -98,6 +98,7 @@ def trial_result(evidence: Evidence) -> TrialResult:
         stopped=stopped,
         cost_usd=trial_cost(evidence, functions),
         floor_ms=_floor(evidence),
+        slow_spells=evidence.slow_spells,
         dataflow=dataflow,
     )
     return TrialResult(

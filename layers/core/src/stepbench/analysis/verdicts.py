@@ -15,6 +15,7 @@ from stepbench.analysis.comparability import STORE, format_value, shorten_path
 from stepbench.analysis.effects import Runs, compare_runs, undecided_effects
 from stepbench.analysis.likeness import EMULATED
 from stepbench.analysis.pairs import TRIAL, find_groups, find_pairs
+from stepbench.analysis.slow_spells import SLOW_MACHINE, spells_of, undecide_tails
 from stepbench.analysis.verdict_text import (
     describe_effects,
     describe_unanswered,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from stepbench.analysis.pairs import Group, Pair
     from stepbench.contracts.measures import KindName, WindowResult
     from stepbench.contracts.result import Caveat, TrialSummary
+    from stepbench.contracts.slow_spells import SlowSpells
     from stepbench.contracts.verdict import Effect
 
 MOST_VERDICTS = 80
@@ -53,6 +55,7 @@ _DOUBTS = frozenset(
         "rate_not_found",
         "utilisation_missed",
         "other_sandbox",
+        SLOW_MACHINE,
     }
 )
 """Caveats that may be the reason of a difference, or hide one."""
@@ -115,6 +118,7 @@ def _between(pair: Pair, *, several_stores: bool) -> Iterator[Verdict]:
         kinds = common_kinds(a, b)
         for kind in (None, *kinds):
             effects = compare_runs(Runs(b, kind), Runs(a, kind))
+            effects = undecide_tails(effects, group_spells(pair.a, place), group_spells(pair.b, place))
             of = f"{subject}, {ALL_KINDS}" if kinds and kind is None else subject
             found = make_verdict(
                 pair.aspect, of, (sides[0], sides[1]), effects, kind=kind, doubts=doubts, unlike=likeness.reason
@@ -199,6 +203,7 @@ def _within(group: Group) -> Iterator[Verdict]:
             for name, place, own in zip(names, places, runs, strict=True)
         ]  # fmt: skip
         effects = compare_runs(Runs(runs[1]), Runs(runs[0]), paired=True)
+        effects = undecide_tails(effects, *(group_spells(group, place) for place in places))
         subject = f"{group.name}: {names[1]} against {names[0]}"
         found = make_verdict(WINDOW, subject, (sides[0], sides[1]), effects, doubts=find_doubts((group,), *places))
         why = find_other_cause(effects, runs[0][0], runs[1][0], group.first.floor_ms)
@@ -268,6 +273,11 @@ def common_kinds(a: Sequence[WindowResult], b: Sequence[WindowResult]) -> list[K
         [each.kind for each in b[0].operations.kinds if each.kind in common] if b[0].operations else []
     )
     return ordered if len(ordered) > 1 else []
+
+
+def group_spells(group: Group, place: tuple[str, str]) -> list[SlowSpells | None]:
+    """Return what is to be doubted of each trial's machine in a window."""
+    return [spells_of(trial, *place) for trial in group.trials]
 
 
 def find_doubts(groups: Sequence[Group], *places: tuple[str, str]) -> tuple[str, ...]:

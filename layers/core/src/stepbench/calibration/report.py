@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from stepbench.analysis.slow_spells import describe_slow_spells
 from stepbench.calibration.instrument import Calibration
 from stepbench.contracts.base import Contract
+from stepbench.contracts.slow_spells import SlowSpells
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,24 +32,27 @@ class CalibrationReport(Contract):
     run_id: str | None = None
     passed: bool
     trials: tuple[Calibration, ...]
+    slow_spells: SlowSpells | None = Field(default=None, description="Of this machine, before and after.")
 
 
-def judge_plan(run_id: str, trials: tuple[Calibration, ...]) -> CalibrationReport:
+def judge_plan(
+    run_id: str, trials: tuple[Calibration, ...], slow_spells: SlowSpells | None = None
+) -> CalibrationReport:
     """Judge a whole plan: every limit has to hold, and there has to be something that they hold for."""
     passed = bool(trials) and not any(trial.failures() for trial in trials)
-    return CalibrationReport(judged="plan", run_id=run_id, passed=passed, trials=trials)
+    return CalibrationReport(judged="plan", run_id=run_id, passed=passed, trials=trials, slow_spells=slow_spells)
 
 
-def judge_runs(trials: tuple[Calibration, ...]) -> CalibrationReport:
+def judge_runs(trials: tuple[Calibration, ...], slow_spells: SlowSpells | None = None) -> CalibrationReport:
     """Judge short runs: every one has to be exact, and to have measured something."""
     passed = bool(trials) and all(trial.exact and trial.n for trial in trials)
-    return CalibrationReport(judged="runs", passed=passed, trials=trials)
+    return CalibrationReport(judged="runs", passed=passed, trials=trials, slow_spells=slow_spells)
 
 
-def judge_transfers(trials: tuple[Calibration, ...]) -> CalibrationReport:
+def judge_transfers(trials: tuple[Calibration, ...], slow_spells: SlowSpells | None = None) -> CalibrationReport:
     """Judge runs of transfers: every limit has to hold."""
     passed = bool(trials) and not any(trial.failures() for trial in trials)
-    return CalibrationReport(judged="transfers", passed=passed, trials=trials)
+    return CalibrationReport(judged="transfers", passed=passed, trials=trials, slow_spells=slow_spells)
 
 
 def table_rows(trials: tuple[Calibration, ...]) -> Iterator[tuple[str, ...]]:
@@ -80,6 +85,8 @@ def verdict_lines(report: CalibrationReport) -> Iterator[str]:
         yield from (f"{trial.name}: {level}" for level in trial.levels if level.passed)
         if report.judged == "plan" and trial.out_ms is not None and trial.back_ms is not None:
             yield f"{trial.name}: median of the hops: out {trial.out_ms:.3f} ms, back {trial.back_ms:.3f} ms"
+    if report.slow_spells is not None and report.slow_spells.matter:
+        yield describe_slow_spells(report.slow_spells)
     exact = sum(trial.exact for trial in report.trials)
     yield f"counts exact in {exact} of {len(report.trials)}"
     limits = _LIMITED[report.judged]

@@ -31,6 +31,7 @@ from stepbench.contracts.measures import (
 )
 from stepbench.contracts.medium_answer import MediumAnswer
 from stepbench.contracts.search import FoundRate, StoppedPhase
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.threshold.result import ThresholdResult
 from stepbench.contracts.transfer import PublishedTransfer
 from stepbench.contracts.transfer_drawn import DrawnTransfers
@@ -83,6 +84,7 @@ class Caveat(Contract):
         "failed_executions",
         "missing_objects",
         "retried_tasks",
+        "slow_machine",
     ]
     text: str
     remedy: str
@@ -199,6 +201,11 @@ class TrialSummary(Contract):
     floor_ms: Latency | None = Field(
         default=None,
         description="Locally: of a bare trigger (etcd: a put and its watch), before the trials; no lower bound.",
+    )
+    slow_spells: SlowSpells | None = Field(
+        default=None,
+        description="Of what the load came from: locally this machine's first and last core before the trials, on AWS "
+        "the writers' sandboxes before their slices; None where nobody looked.",
     )
     group: str = Field(default="", description="What the repeats of one trial have in common; empty for its name.")
     base: str = Field(

@@ -27,9 +27,11 @@ from stepbench.clock import AnchoredClock
 from stepbench.contracts.delay import BimodalDelay, ConstantDelay, Delay, ParetoDelay, StallDelay
 from stepbench.contracts.identity import EventId, trial_tag
 from stepbench.contracts.plan import LoadStep, Phase, Plan, TrialPlan, TrialSpec
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.target import ReferenceTarget
 from stepbench.drivers.reference.trigger import ReferenceDriver
 from stepbench.errors import LocalEnvironmentError
+from stepbench.load.machine_speed import look_at_cores
 from stepbench.load.open_loop import OpenLoop, SliceLimits
 from stepbench.load.process import gc_paused
 from stepbench.load.recorder import Recorder
@@ -88,6 +90,7 @@ def calibrate_plan(paths: Paths, plan: Plan, out: Path, console: Console) -> Cal
     Raises:
         LocalEnvironmentError: nothing came of the run.
     """
+    before = look_at_cores()
     with local_session(paths, partial(console.print, **AS_IT_IS)) as session:
         runner = Runner(session.stack, Options(out=out, floors=False), LOCAL, console, console, session)
         outcome, _ = runner.run_one(plan)
@@ -97,7 +100,8 @@ def calibrate_plan(paths: Paths, plan: Plan, out: Path, console: Console) -> Cal
         if outcome is None or outcome.stopped or outcome.summary is None:
             message = "the calibration did not come to an end; see above for what went wrong, and run it again"
             raise LocalEnvironmentError(message)
-        report = judge_plan(outcome.run_id, tuple(_trial(spec, session, outcome.folder) for spec in specs))
+        trials = tuple(_trial(spec, session, outcome.folder) for spec in specs)
+    report = judge_plan(outcome.run_id, trials, SlowSpells.merged((before, look_at_cores())))
     (outcome.folder / DOCUMENT).write_text(to_json(report) + "\n", encoding="utf-8")
     return report
 
@@ -109,6 +113,7 @@ def calibrate_runs(runs: int, rate_per_s: float, notify: Callable[[str], None]) 
     Raises:
         LocalEnvironmentError: the server does not start.
     """
+    before = look_at_cores()
     with tempfile.TemporaryDirectory(prefix="stepbench-calibrate-") as folder:
         store = start_reference(Path(folder), parent=os.getpid())
         done: list[Calibration] = []
@@ -118,7 +123,7 @@ def calibrate_runs(runs: int, rate_per_s: float, notify: Callable[[str], None]) 
                 notify(f"run {seed + 1} of {runs}: {done[-1].name}: {'exact' if done[-1].exact else 'NOT exact'}")
         finally:
             terminate(store.pids)
-    return judge_runs(tuple(done))
+    return judge_runs(tuple(done), SlowSpells.merged((before, look_at_cores())))
 
 
 def with_rate(plan: Plan, rate_per_s: float) -> Plan:

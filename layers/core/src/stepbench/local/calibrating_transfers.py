@@ -23,9 +23,11 @@ from stepbench.calibration.report import CalibrationReport, judge_transfers
 from stepbench.calibration.transfers import calibrate_transfers
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.transfer import FILES_SEED
 from stepbench.contracts.transfer_rows import FileRead, RunTransferInput, TransferItem, TransferRows
 from stepbench.errors import LocalEnvironmentError
+from stepbench.load.machine_speed import look_at_cores
 from stepbench.load.process import gc_paused
 from stepbench.local.processes import await_end, has_ended, log_tail, spawn, terminate
 from stepbench.transfer.contents import digest_of, pieces
@@ -59,9 +61,10 @@ def calibrate_transfers_here(transfers: int, out: Path, notify: Callable[[str], 
     Raises:
         LocalEnvironmentError: a process that reads was ended from outside.
     """
+    before = look_at_cores()
     with (out / RECORDS).open("w", encoding="utf-8") as records:
         trials = [_run(name, jitter, transfers, records, notify) for name, jitter in _RUNS.items()]
-    return judge_transfers(tuple(trials))
+    return judge_transfers(tuple(trials), SlowSpells.merged((before, look_at_cores())))
 
 
 def _run(name: str, jitter: Jitter, transfers: int, records: TextIO, notify: Callable[[str], None]) -> Calibration:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.clock import SystemClock
 from stepbench.contracts.result import SkippedTrial, SkippedTrials
+from stepbench.load.machine_speed import LOOK_S, look_at_cores
 from stepbench.local.display import progress_display
 from stepbench.local.ended import ServerWatch
 from stepbench.local.environment import Wishes
@@ -152,7 +153,9 @@ class Runner:
         if missing:
             self.stack.runs.put_model(layout.run_key(run_id, "skipped.json"), SkippedTrials(trials=missing))
         if self.options.floors:
-            self.notify(f"measuring this machine's floors, about {DURATION_S:.0f} s (--no-floors leaves it out)")
+            takes_s = DURATION_S + 2 * LOOK_S
+            self.notify(f"measuring this machine's floors, about {takes_s:.0f} s (--no-floors leaves it out)")
+            self.stack.runs.put_model(layout.run_key(run_id, "machine.json"), look_at_cores())
             floors = measure_floors(self.stack, runnable, run_id, self.session.etcd, SystemClock())
             self.stack.runs.put_json(layout.run_key(run_id, "floors.json"), floors)
 

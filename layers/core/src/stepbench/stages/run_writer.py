@@ -1,8 +1,8 @@
 """
 Task `RunWriter`: one attempt at one slice of one writer's work.
 
-Connect, measure the clock, say that load begins, hold until the slice's first event is due, offer, flush. On the side,
-once a second: a sign of life, and a look at whether to stop.
+Look at the sandbox's speed, connect, measure the clock, say that load begins, hold until the slice's first event is
+due, offer, flush. On the side, once a second: a sign of life, and a look at whether to stop.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from stepbench.contracts.tasks import RunWriterInput, RunWriterOutput
 from stepbench.drivers.protocol import Warmable
 from stepbench.drivers.registry import build_driver
 from stepbench.errors import RecordsUnavailableError, TrialCancelledError
+from stepbench.load.machine_speed import LOOK_S, look
 from stepbench.load.process import cores_of, cpu_share, gc_paused
 from stepbench.load.slices import Ends, Instruments, Slice, build_slice, most_alarms_per_s
 from stepbench.load.timer import Timer, best_timer, spin_ns
@@ -33,9 +34,14 @@ from stepbench.stats.histogram import histogram_text
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialSpec
+    from stepbench.contracts.slow_spells import SlowSpells
     from stepbench.drivers.protocol import Driver
     from stepbench.stages.services import Services
     from stepbench.stages.target_driver import BuildDriver
+
+
+LOOK_SHARE, LEAST_LOOK_S = 0.1, 0.3
+"""Of the time until the slice begins; connecting and measuring the clock come after it."""
 
 
 class WriterClock(Clock, Protocol):
@@ -54,6 +60,8 @@ class Bench:
     timer: Callable[[Clock, int], Timer] = best_timer
     run: Callable[[Coroutine[Any, Any, RunWriterOutput]], RunWriterOutput] = run_measuring
     cpu_s: Callable[[], float] = time.process_time
+    look: Callable[[float], SlowSpells] = look
+    """It takes the CPU for so many seconds, so it is before the writer connects, and well before its load is due."""
     beat_s: float = 1.0
     flush_s: float = 10.0
     drain_s: float = 30.0
@@ -69,6 +77,7 @@ class _Attempt:
     driver: Driver
     bench: Bench
     clock: WriterClock
+    slow_spells: SlowSpells | None
     slice: Slice = field(init=False)
     flusher: Flusher = field(init=False)
     early: set[asyncio.Task[None]] = field(default_factory=set)
@@ -110,12 +119,13 @@ async def _attempt(
     task: RunWriterInput, spec: TrialSpec, services: Services, build: BuildDriver, bench: Bench
 ) -> RunWriterOutput:
     clock = bench.clock()
+    slow_spells = _look(task, services, bench, clock)
     driver = build(spec, services.settings, clock)
     try:
         await driver.open()
         if isinstance(driver, Warmable):
             await driver.warm_up()
-        attempt = _Attempt(task, spec, services, driver, bench, clock)
+        attempt = _Attempt(task, spec, services, driver, bench, clock, slow_spells)
         stop_at_ns = _find_stop(attempt)
         _sample_clock(attempt)
         services.table.mark_started(task.item.ref.tag, attempt.id)
@@ -127,6 +137,13 @@ async def _attempt(
     finally:
         await driver.close()
     return _conclude(attempt)
+
+
+def _look(task: RunWriterInput, services: Services, bench: Bench, clock: Clock) -> SlowSpells | None:
+    """Return how fast a sandbox of our own runs; None if others share the machine, or there is too little time left."""
+    seconds = min(LOOK_S, LOOK_SHARE * (task.item.start_at_ns - clock.now_ns()) / 1e9)
+    alone = not (services.settings.emulator or services.settings.load_host)
+    return bench.look(seconds) if alone and seconds >= LEAST_LOOK_S else None
 
 
 def _sample_clock(attempt: _Attempt) -> None:
@@ -145,8 +162,9 @@ def _plan(attempt: _Attempt) -> None:
     instruments = Instruments(attempt.clock, timer, ends, lambda: _flush_early(attempt))
     attempt.slice = build_slice(attempt.task, plan, attempt.driver, instruments)
     header = ColumnHeader(
-        ref=item.ref, phase=item.phase, writer=item.writer, slice=item.slice, attempt=attempt.task.attempt, flush=0
-    )
+        ref=item.ref, phase=item.phase, writer=item.writer, slice=item.slice, attempt=attempt.task.attempt, flush=0,
+        slow_spells=attempt.slow_spells,
+    )  # fmt: skip
     share = plan.record.matching_share if plan.experiment == "trigger" else 0
     attempt.flusher = Flusher(attempt.services.runs, attempt.services.table, header, matching_share=share)
 

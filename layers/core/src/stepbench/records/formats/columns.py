@@ -26,6 +26,7 @@ from pydantic import Field, ValidationError
 
 from stepbench.contracts.base import Contract
 from stepbench.contracts.plan import TrialRef
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import CorruptRecordsError
 from stepbench.model.result import Outcome
 from stepbench.workload.payloads import matching
@@ -63,6 +64,11 @@ class ColumnHeader(Contract):
     )
     cpu_share: float | None = Field(
         default=None, description="CPU that the writer used under load, of what a thread of it can get; last file only."
+    )
+    slow_spells: SlowSpells | None = Field(
+        default=None,
+        exclude_if=lambda found: found is None,
+        description="Of the writer's sandbox, before the slice; not there where writers share a machine.",
     )
 
 

@@ -54,7 +54,8 @@ def run_key(run_id: str, name: str) -> str:
     """
     Return the key of a run's document.
 
-    plan.json, summary.json, report.html, manifest.json, floors.json, skipped.json, ended.json (EndedServers).
+    plan.json, summary.json, report.html, manifest.json, floors.json, machine.json (SlowSpells), skipped.json,
+    ended.json (EndedServers).
     """
     return f"runs/{run_id}/{name}"
 
