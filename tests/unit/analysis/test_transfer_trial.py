@@ -12,6 +12,7 @@ from stepbench.analysis.transfer_evidence import gather_transfers
 from stepbench.analysis.transfer_trial import NOTHING_TRANSFERRED, transfer_result
 from stepbench.contracts.plan import TransferTrial, TrialRef
 from stepbench.contracts.result import TrialResult
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.tasks import StateError
 from stepbench.contracts.transfer_rows import TransferRow, TransferRows
 from stepbench.costs.standing import Deployment
@@ -82,6 +83,16 @@ def test_a_process_that_was_run_again_counts_once() -> None:
     found = stored.result().summary.accounting
     assert found is not None
     assert (found.sent, found.duplicates) == (2, 2)
+
+
+def test_a_slow_machine_is_named_beside_transfers_too() -> None:
+    """Their rates are of the machine that reads as much as of the store."""
+    stored = Stored()
+    stored.process(0)
+    found = SlowSpells(looked_s=2.6, share=0.077, longest_ms=55, spells=4)
+    stored.services.runs.put_model(layout.machine_key(stored.ref.run_id), found)
+    assert "slow_machine" in stored.kinds()
+    assert stored.result().summary.slow_spells == found
 
 
 def test_failed_reads_have_no_rate_and_are_told() -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from rich.console import Console
+from tests.samples.services import MemoryServices
 
 from stepbench.contracts.plan import Plan
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.errors import PlanError
+from stepbench.load.machine_speed import look_at_cores
+from stepbench.local import commands
 from stepbench.local.commands import Ending, Options, Runner, run_here, runnable_part, skipped_trials
 from stepbench.local.executions import new_run_id
 from stepbench.local.paths import Paths
@@ -21,6 +28,8 @@ from stepbench.local.state import EnvironmentState, Server
 from stepbench.local.streams import message_console
 from stepbench.planning import expanded, parse_plan
 from stepbench.planning.wall_time import LOCAL
+from stepbench.records.storage import layout
+from stepbench.testing.fake_clock import FakeClock
 
 if TYPE_CHECKING:
     from stepbench.local.stack import Stack
@@ -201,3 +210,16 @@ def test_what_cannot_run_is_told_however_quiet_a_run_is_to_be(
     runner = Runner(stack, Options(out=tmp_path, quiet=quiet), LOCAL, console, console, session)
     assert runner.run_all([plan({"store": "etcd"})]) == Ending.NOT_WHOLE
     assert capsys.readouterr().err == "etcd is skipped: no wheel\nnothing of p can run here\n"
+
+
+def test_the_machines_speed_is_looked_at_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each trial's analysis finds it beside the run, even where none of them has a floor; --no-floors leaves it out."""
+    monkeypatch.setattr(commands, "look_at_cores", partial(look_at_cores, seconds=0.02))
+    own = plan({"store": "etcd", "endpoint": "127.0.0.1:2379"})
+    runs = MemoryServices(FakeClock(1)).services.runs
+    session = cast("LocalSession", SimpleNamespace(etcd=None))
+    for number, floors in enumerate((True, False)):
+        stack, console = cast("Stack", SimpleNamespace(runs=runs)), Console(file=StringIO())
+        asked = Runner(stack, Options(out=tmp_path, floors=floors), LOCAL, console, console, session)
+        asked._prepare(own, own, f"run-{number}", {})
+        assert (runs.find_model(layout.machine_key(f"run-{number}"), SlowSpells) is not None) == floors

@@ -14,7 +14,7 @@ QUIET = SlowSpells(looked_s=2.6, share=0.004, longest_ms=5, spells=2)
 def on_machine(found: SlowSpells) -> Trial:
     """Leave a finished trial, and what was seen of this machine before its run."""
     trial = Trial().finish()
-    trial.memory.services.runs.put_model(layout.run_key(trial.ref.run_id, "machine.json"), found)
+    trial.memory.services.runs.put_model(layout.machine_key(trial.ref.run_id), found)
     return trial
 
 

@@ -149,7 +149,7 @@ def _report_pages(spec: TrialSpec, runs: RunStore) -> tuple[ReportPage, ...]:
 def _slow_spells(spec: TrialSpec, runs: RunStore, records: TrialRecords) -> SlowSpells | None:
     first = (file.header for file in records.files if file.header.flush == 0)  # all files of an attempt have the same
     looks = [header.slow_spells for header in first if header.slow_spells is not None]
-    here = runs.find_model(layout.run_key(spec.run_id, "machine.json"), SlowSpells)
+    here = runs.find_model(layout.machine_key(spec.run_id), SlowSpells)
     return SlowSpells.merged(looks or ([here] if here else []))
 
 

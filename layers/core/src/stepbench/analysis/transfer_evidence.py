@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.result import Failure
+from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.records.formats.report_lines import LogCollection, ReportPage
 from stepbench.records.storage import layout
 from stepbench.records.storage.stored_transfers import read_logged_transfers, read_transfers
@@ -31,6 +32,7 @@ class TransferEvidence:
     rows: of all attempts. begun: process and attempt that gave a sign of life. missing: why the state machine gave a
     process up, by its number. logged, damaged_lines: the reads as the log has them, by name, and which of its lines
     cannot be read.
+    slow_spells: of this machine, in a local run.
     stand_ins: what was measured in place of AWS's, by platform and source. shared: another run used the functions.
     """
 
@@ -43,6 +45,7 @@ class TransferEvidence:
     damaged_lines: tuple[str, ...]
     provider: str
     emulated: bool
+    slow_spells: SlowSpells | None
     stand_ins: dict[str, str]
     pages: tuple[ReportPage, ...]
     collection: LogCollection | None
@@ -73,6 +76,7 @@ def gather_transfers(
         damaged_lines=damaged,
         provider=str(noted.get("provider", spec.plan.target.store)),
         emulated=bool(noted.get("emulated")),
+        slow_spells=runs.find_model(layout.machine_key(spec.run_id), SlowSpells),
         stand_ins=dict(noted.get("stand_ins", {})),
         pages=tuple(runs.get_model(key, ReportPage) for key in reports),
         collection=runs.find_model(layout.trial_key(ref, "logs/collection.json"), LogCollection),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stepbench.analysis.caveats.machine import name_this_machine
 from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.functions import summarise_functions
 from stepbench.analysis.transfers.drawn import draw_transfers
@@ -51,6 +52,7 @@ def transfer_result(evidence: TransferEvidence) -> TrialResult:
         clock=_CLOCK,
         caveats=tuple(_caveats(evidence, rows, accounting, failure)),
         invocations=functions,
+        slow_spells=evidence.slow_spells,
         cost_usd=transfer_cost(_use(evidence, functions), evidence.deployment, spec.estimate_usd),
         transfers=findings,
         stand_ins=evidence.stand_ins,
@@ -103,6 +105,7 @@ def _caveats(
             text=f"{accounting.failed} of {accounting.offered} reads failed; they have no rate.",
             remedy="See their errors in the accounting.",
         )
+    yield from name_this_machine(evidence.slow_spells)
     yield from _missing(evidence, accounting)
     yield from _died(evidence)
     yield from _starts(evidence, rows)

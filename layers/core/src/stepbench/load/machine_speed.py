@@ -63,7 +63,8 @@ def look_at_cores(cores: Sequence[int] | None = None, seconds: float = LOOK_S) -
 
 def count_work(length_ns: int, now_ns: Callable[[], int]) -> tuple[list[int], list[int]]:
     """Return where slices begin and the last one ends, at least one, and how often the loop went round in each."""
-    edges_ns, work = [now_ns()], []
+    edges_ns: list[int] = [now_ns()]
+    work: list[int] = []
     until_ns = edges_ns[0] + length_ns
     while not work or edges_ns[-1] < until_ns:
         rounds, end_ns = 0, edges_ns[-1] + SLICE_NS

@@ -155,7 +155,7 @@ class Runner:
         if self.options.floors:
             takes_s = DURATION_S + 2 * LOOK_S
             self.notify(f"measuring this machine's floors, about {takes_s:.0f} s (--no-floors leaves it out)")
-            self.stack.runs.put_model(layout.run_key(run_id, "machine.json"), look_at_cores())
+            self.stack.runs.put_model(layout.machine_key(run_id), look_at_cores())
             floors = measure_floors(self.stack, runnable, run_id, self.session.etcd, SystemClock())
             self.stack.runs.put_json(layout.run_key(run_id, "floors.json"), floors)
 

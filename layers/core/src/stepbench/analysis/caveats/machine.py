@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
+    from stepbench.contracts.slow_spells import SlowSpells
+
+
+def name_this_machine(found: SlowSpells | None) -> Iterator[Caveat]:
+    """Report slow spells of the machine that all of a local run shares."""
+    if found is not None and found.matter:
+        remedy = "Close what else runs, let the machine cool, or use another one; then run it again."
+        yield Caveat(kind=SLOW_MACHINE, text=f"{describe_slow_spells(found)}.", remedy=remedy)
 
 
 def find_slow_machine(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
@@ -27,11 +35,10 @@ def find_slow_machine(evidence: Evidence, findings: Findings) -> Iterator[Caveat
     if found is None or not found.matter:
         return
     if not any(file.header.slow_spells for file in evidence.records.files):
-        remedy = "Close what else runs, let the machine cool, or use another one; then run it again."
-        yield Caveat(kind=SLOW_MACHINE, text=f"{describe_slow_spells(found)}.", remedy=remedy)
+        yield from name_this_machine(found)
         return
-    windows = enumerate(findings.measured_windows)
-    about = tuple(at for at, window in windows if (generator_cpu(evidence, window.phase) or 1) >= LITTLE_CPU)
+    used = [generator_cpu(evidence, window.phase) for window in findings.measured_windows]
+    about = tuple(at for at, share in enumerate(used) if share is None or share >= LITTLE_CPU)
     if about:
         text = describe_slow_spells(found, "The writers' sandboxes") + "."
         remedy = "Give writers 1,769 MB or more (the stack's MeasuredMemorySize), or use more of them."

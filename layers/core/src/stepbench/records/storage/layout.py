@@ -54,10 +54,15 @@ def run_key(run_id: str, name: str) -> str:
     """
     Return the key of a run's document.
 
-    plan.json, summary.json, report.html, manifest.json, floors.json, machine.json (SlowSpells), skipped.json,
+    plan.json, summary.json, report.html, manifest.json, floors.json, machine.json, skipped.json,
     ended.json (EndedServers).
     """
     return f"runs/{run_id}/{name}"
+
+
+def machine_key(run_id: str) -> str:
+    """Return the key of what was seen of the machine's speed before a local run: a `SlowSpells`."""
+    return run_key(run_id, "machine.json")
 
 
 def trial_key(ref: TrialRef, name: str) -> str:
