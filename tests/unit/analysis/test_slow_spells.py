@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import pytest
 from tests.samples.comparisons import estimate, run, trial, window
 from tests.samples.estimates import present
 
+from stepbench.analysis.regressions import find_regressions
 from stepbench.analysis.run_comparison import Selected, compare_summaries
-from stepbench.analysis.run_series import run_numbers
-from stepbench.analysis.slow_spells import SLOW_MACHINE, UNDECIDED, largest_beyond_doubt, may_make
+from stepbench.analysis.run_series import run_numbers, series_of_runs
+from stepbench.analysis.slow_spells import SLOW_MACHINE, UNDECIDED, largest_beyond_doubt, may_make, undecide_tails
 from stepbench.analysis.thresholds import judge
 from stepbench.analysis.verdicts import plan_verdicts
+from stepbench.contracts.measures import Estimate
+from stepbench.contracts.regressions import DetectorSettings
 from stepbench.contracts.result import Caveat, TrialSummary
 from stepbench.contracts.slow_spells import SlowSpells
 from stepbench.contracts.threshold.parser import parse_threshold
+from stepbench.contracts.verdict import Effect
 
 if TYPE_CHECKING:
     from stepbench.contracts.measures import WindowResult
@@ -93,6 +98,37 @@ def test_a_verdict_on_a_tail_within_a_spell_is_undecided(p99_ms: float, finding:
     assert (UNDECIDED in verdict.text) == (finding == "undecided")
 
 
+def test_a_throughput_is_doubted_as_far_as_the_time_of_spells_reaches() -> None:
+    """With 3 % of the time in spells, 1,000 a second may have been 1,030 at speed, not 1,040; errors stay errors."""
+    busy = SLOW.model_copy(update={"share": 0.6})
+    made = trial("etcd", window(estimate(1), achieved_per_s=1_000))
+    for found, text, state in (
+        (SLOW, "throughput > 1030 /s", "undecidable"),
+        (SLOW, "throughput > 1040 /s", "failed"),
+        (SLOW, "throughput > 900 /s", "passed"),
+        (busy, "throughput > 2000 /s", "undecidable"),
+        (busy, "errors > 1 %", "failed"),
+    ):
+        assert judge([parse_threshold(text)], [on_slow_machine(made, found)])[0].state == state
+
+
+@pytest.mark.parametrize(
+    ("measure", "slow", "fast", "finding"),
+    [
+        ("throughput", 980, 1_000, "undecided"),
+        ("throughput", 900, 1_000, "lower"),
+        ("errors", 0.02, 0.01, "lower"),
+    ],
+)
+def test_what_is_no_time_is_doubted_no_further(
+    measure: Literal["throughput", "errors"], slow: float, fast: float, finding: str
+) -> None:
+    """Spells slow a throughput by their share at most, and make no errors; the faster side's explain nothing."""
+    found = Effect(measure=measure, a=Estimate(value=fast), b=Estimate(value=slow), finding="lower")
+    assert [each.finding for each in undecide_tails([found], [None], [SLOW])] == [finding]
+    assert undecide_tails([found], [SLOW], [None]) == (found,)
+
+
 @pytest.mark.parametrize(("slow_side", "passed"), [("b", True), ("a", False)])
 def test_a_comparison_finds_no_regression_within_a_spell_of_the_candidate(slow_side: str, *, passed: bool) -> None:
     """If the baseline was the slow one, what got worse did so all the more."""
@@ -114,4 +150,19 @@ def test_series_have_no_number_of_a_tail_within_a_spell() -> None:
 
     assert values(slow) == {"p50": 1, "p90": 2, "p99": None}
     assert values(slow, quiet)["p99"] == pytest.approx(4)
+    assert values(slow, slow)["p99"] is None
     assert values(on_slow_machine(trial("etcd", with_tail(1, 2, 90))))["p99"] == 90
+
+
+@pytest.mark.parametrize(("named", "verdict"), [(False, "suspected"), (True, "undecidable")])
+def test_runs_of_a_slow_machine_are_no_regression(*, named: bool, verdict: str) -> None:
+    """Of twenty nightly runs the last three have a p99 three times as long, on a host with spells of 50 ms."""
+    runs, rng = [], np.random.default_rng(3)
+    for number, factor in enumerate([1] * 17 + [3] * 3):
+        p50, p90, p99 = np.array([1, 2, 10 * factor]) * np.exp(rng.normal(0, 0.03, 3))
+        made = trial("etcd", with_tail(float(p50), float(p90), float(p99)))
+        made = on_slow_machine(made) if named and factor > 1 else made
+        started_at = f"2026-01-{number + 1:02d}T00:00:00+00:00"
+        runs.append(run(made, run_id=f"r{number}").model_copy(update={"started_at": started_at}))
+    findings = find_regressions(series_of_runs(map(run_numbers, runs)).series, DetectorSettings()).findings
+    assert [each.verdict for each in findings if each.series.quantile == "p99"] == [verdict]

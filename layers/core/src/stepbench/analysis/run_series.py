@@ -151,9 +151,9 @@ def _together(estimates: Sequence[Estimate]) -> Estimate:
 
     Repeats whose machine may have made it are left out; where all are, there is no number.
     """
+    estimates = [each for each in estimates if each is not MADE_BY_SPELLS] or [MADE_BY_SPELLS]
     if len(estimates) == 1:
         return estimates[0]
-    estimates = [each for each in estimates if each is not MADE_BY_SPELLS] or [MADE_BY_SPELLS]
     beyond = next((each for each in estimates if each.value is None and each.low is not None), None)
     if beyond is None:
         return mean_over_runs(estimates)

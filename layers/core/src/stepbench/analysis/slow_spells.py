@@ -6,11 +6,12 @@ In plain Python, since the report's function has no NumPy.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.contracts.slow_spells import SLOW
-from stepbench.contracts.threshold.words import QUANTILES
+from stepbench.contracts.threshold.words import QUANTILES, THROUGHPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +46,11 @@ def spells_of(trial: TrialSummary, phase: str, window: str) -> SlowSpells | None
     return trial.slow_spells if any(caveat.is_about(at) for caveat in caveats for at in places) else None
 
 
-def may_make(found: SlowSpells | None, quantile: str) -> bool:
-    """Tell whether the events that spells delay are enough to make up all that lies beyond a quantile."""
-    return found is not None and REACH * found.share >= 1 - _PROBABILITIES.get(quantile, 0)
+def may_make(found: SlowSpells | None, statistic: str) -> bool:
+    """Tell whether spells delay so many events as lie beyond a quantile; they slow any throughput, and lose nothing."""
+    if found is None or statistic not in _PROBABILITIES:
+        return found is not None and statistic == THROUGHPUT
+    return REACH * found.share >= 1 - _PROBABILITIES[statistic]
 
 
 def may_be_made(found: SlowSpells | None, quantile: str, estimate: Estimate) -> bool:
@@ -57,25 +60,31 @@ def may_be_made(found: SlowSpells | None, quantile: str, estimate: Estimate) -> 
     return estimate.value < found.longest_ms
 
 
-def largest_beyond_doubt(found: SlowSpells, quantile: Quantile) -> Quantile | None:
+def largest_beyond_doubt(found: SlowSpells, statistic: str) -> Quantile | None:
     """Return the largest quantile below this one that spells cannot make; None where there is none."""
-    below = QUANTILES[: QUANTILES.index(quantile)]
+    below = [each for each in QUANTILES if _PROBABILITIES[each] < _PROBABILITIES.get(statistic, 0)]
     return next((each for each in reversed(below) if not may_make(found, each)), None)
 
 
-def without_spells(found: SlowSpells, estimate: Estimate) -> Estimate:
-    """Return an estimate whose lower end is what may be left of it without the longest spell."""
+def without_spells(found: SlowSpells, statistic: str, estimate: Estimate) -> Estimate:
+    """
+    Return an estimate that reaches to what it may be without spells.
+
+    A time is shorter by the longest spell at most; a throughput is what it is in the rest of the time.
+    """
     if estimate.value is None:
         return estimate
     low = estimate.value if estimate.low is None else estimate.low
-    return estimate.model_copy(update={"low": max(0.0, low - found.longest_ms)})
+    if statistic != THROUGHPUT:
+        return estimate.model_copy(update={"low": max(0.0, low - found.longest_ms)})
+    return estimate.model_copy(update={"low": low, "high": _at_speed(estimate.value, found)})
 
 
 def undecide_tails(
     effects: Sequence[Effect], a: Sequence[SlowSpells | None], b: Sequence[SlowSpells | None]
 ) -> tuple[Effect, ...]:
     """
-    Leave a difference between tails undecided where the slower side's spells may have made it.
+    Leave a difference between tails, or in throughput, undecided where the slower side's spells may have made it.
 
     Args:
         effects: of b against a.
@@ -88,8 +97,16 @@ def undecide_tails(
 def _undecide(effect: Effect, a: Sequence[SlowSpells | None], b: Sequence[SlowSpells | None]) -> Effect:
     if effect.finding not in {"lower", "higher"} or effect.a.value is None or effect.b.value is None:
         return effect
-    slower = b if effect.b.value > effect.a.value else a
-    longest_ms = max((each.longest_ms for each in slower if each and may_make(each, effect.measure)), default=0.0)
-    if abs(effect.b.value - effect.a.value) >= longest_ms:
-        return effect
-    return effect.model_copy(update={"finding": "undecided", "to_decide": UNDECIDED})
+    low, high = sorted((effect.a.value, effect.b.value))
+    is_rate = effect.measure == THROUGHPUT
+    slower = b if (effect.b.value == low) == is_rate else a
+    made = [each for each in slower if each is not None and may_make(each, effect.measure)]
+    if is_rate:
+        explained = any(_at_speed(low, each) > high for each in made)
+    else:
+        explained = any(high - low < each.longest_ms for each in made)
+    return effect.model_copy(update={"finding": "undecided", "to_decide": UNDECIDED}) if explained else effect
+
+
+def _at_speed(per_s: float, found: SlowSpells) -> float:
+    return per_s / (1 - found.share) if found.share < 1 else math.inf

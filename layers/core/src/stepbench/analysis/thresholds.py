@@ -14,7 +14,6 @@ from stepbench import digits
 from stepbench.analysis.slow_spells import UNDECIDED, largest_beyond_doubt, may_make, spells_of, without_spells
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.threshold.result import ThresholdResult
-from stepbench.contracts.threshold.words import QUANTILES
 from stepbench.contracts.transfer import TRANSFERS
 
 if TYPE_CHECKING:
@@ -75,9 +74,9 @@ def _spare(
 ) -> Decision:
     """Leave undecided what slow spells of the machine may have decided alone: not a lower quantile decides it, too."""
     found = spells_of(trial, *place)
-    if found is None or threshold.statistic not in QUANTILES or not may_make(found, threshold.statistic):
+    if found is None or decision.state == "undecidable" or not may_make(found, threshold.statistic):
         return decision
-    if decision.state == "undecidable" or decide(threshold, without_spells(found, estimate)).state == decision.state:
+    if decide(threshold, without_spells(found, threshold.statistic, estimate)).state == decision.state:
         return decision
     lower = largest_beyond_doubt(found, threshold.statistic)
     if lower is not None:
