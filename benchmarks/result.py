@@ -152,12 +152,13 @@ _HEAD = """# Performance
 
 <!-- Written by `python -m benchmarks` from benchmarks/results/: change that, not this. -->
 
-What our generator and our analysis cost, beside the best peers, on one machine: ours and its peer take
-turns, round by round, and a ratio is taken within a round, so that what else the machine does falls on both. Rounds in
-which a virtual machine's host took the cores away are measured again; what it took in those kept is told below each
-table. Given are the medians over the rounds, the median ratio, and its 95 % interval by order statistics (of six rounds
-or more). Ours and the peer run on one core, servers on the other. A goal is met if the median is within it, for sure if
-the interval is. In times and CPU a ratio below one is in our favour, in operations a second one above.
+What our generator and our analysis cost, beside the best peers, on one machine: ours and its peer take turns, round by
+round, and a ratio is taken within a round, so that what else the machine does falls on both. Rounds in which a virtual
+machine's host took the cores away, or before which it slowed them down for spells at a time, are measured again; what
+of that there was in those kept is told below each table. Given are the medians over the rounds, the median ratio, and
+its 95 % interval by order statistics (of six rounds or more). Ours and the peer run on one core, servers on the other.
+A goal is met if the median is within it, for sure if the interval is. In times and CPU a ratio below one is in our
+favour, in operations a second one above.
 
 ![The ratios that have a goal, with their intervals](images/performance.svg)
 """

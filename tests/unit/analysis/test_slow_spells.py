@@ -157,7 +157,8 @@ def test_series_have_no_number_of_a_tail_within_a_spell() -> None:
 @pytest.mark.parametrize(("named", "verdict"), [(False, "suspected"), (True, "undecidable")])
 def test_runs_of_a_slow_machine_are_no_regression(*, named: bool, verdict: str) -> None:
     """Of twenty nightly runs the last three have a p99 three times as long, on a host with spells of 50 ms."""
-    runs, rng = [], np.random.default_rng(3)
+    runs = []
+    rng = np.random.default_rng(3)
     for number, factor in enumerate([1] * 17 + [3] * 3):
         p50, p90, p99 = np.array([1, 2, 10 * factor]) * np.exp(rng.normal(0, 0.03, 3))
         made = trial("etcd", with_tail(float(p50), float(p90), float(p99)))
