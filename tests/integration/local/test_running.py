@@ -55,7 +55,7 @@ import boto3, json, os
 def handler(task, context):
     summary = {"schema": 1, "run_id": task["run_id"], "plan": "two", "status": "stopped" if task.get("stopped") else
                "succeeded", "started_at": task["started_at"], "finished_at": task["started_at"], "trials": [],
-               "verdict": "failed" if task.get("what") == "miss" else "passed"}
+               "verdict": {"miss": "failed", "doubt": "undecided"}.get(task.get("what"), "passed")}
     body = json.dumps(summary).encode()
     boto3.client("s3").put_object(Bucket=os.environ["BUCKET"], Key=f"runs/{task['run_id']}/summary.json", Body=body)
 """
@@ -333,11 +333,11 @@ def test_a_stack_that_is_not_ours_is_refused(shimmed: Emulator) -> None:
 
 
 def runner(
-    stack: Stack, out: Path, session: LocalSession | None = None, *, json: bool = False
+    stack: Stack, out: Path, session: LocalSession | None = None, *, json: bool = False, strict: bool = False
 ) -> tuple[Runner, Any, Any]:
     """Return a runner, and what it says on stderr and stdout."""
     people, data = io.StringIO(), io.StringIO()
-    options = Options(out=out, json=json, floors=False)
+    options = Options(out=out, json=json, strict=strict, floors=False)
     consoles = Console(file=people, width=200), Console(file=data, width=200)
     return Runner(stack, options, LOCAL, *consoles, session), people, data
 
@@ -362,6 +362,15 @@ def test_of_several_plans_the_worst_counts(stack: Stack, tmp_path: Path, plans: 
     """A missed threshold outlives the next plan's success, and hides no failure."""
     asked, _, _ = runner(stack, tmp_path)
     assert asked.run_all([plan(each) for each in plans]) is ending
+
+
+@pytest.mark.parametrize(("strict", "ending"), [(False, Ending.WHOLE), (True, Ending.THRESHOLD_MISSED)])
+def test_a_threshold_that_is_not_decided_fails_a_strict_run(
+    stack: Stack, tmp_path: Path, *, strict: bool, ending: Ending
+) -> None:
+    """Without it, a run that is too short fails at random; with it, a gate lets through what is shown alone."""
+    asked, _, _ = runner(stack, tmp_path, strict=strict)
+    assert asked.run_all([plan("doubt")]) is ending
 
 
 def test_a_run_without_a_report_says_why(stack: Stack, tmp_path: Path) -> None:

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from tests.samples.operations import operation_results
 from tests.samples.results import sample_window, trial_summary
 
-from stepbench.analysis.thresholds import NO_WINDOW, NOT_COUNTED, NOTHING_SENT, WITHIN, decide, judge
+from stepbench.analysis.thresholds import (
+    NO_WINDOW,
+    NOT_COUNTED,
+    NOTHING_ACKNOWLEDGED,
+    NOTHING_SENT,
+    WITHIN,
+    decide,
+    judge,
+)
 from stepbench.contracts.measures import Estimate, WindowResult
 from stepbench.contracts.result import TrialSummary
 from stepbench.contracts.threshold.parser import parse_threshold
@@ -130,6 +138,35 @@ def test_what_never_arrived_keeps_to_no_limit(text: str, estimate: Estimate, sta
 
 
 @pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("p99 < 0.1 ms", "failed"),  # at least p50, which is at least 0.43 ms
+        ("p99 <= 0.43 ms", "undecidable"),
+        ("p99 < 0.43 ms", "failed"),
+        ("p99 > 0.2 ms", "passed"),
+        ("p99 < 2 ms", "undecidable"),
+        ("p90 > 3 ms", "failed"),  # at most p95, which is at most 3 ms
+        ("p90 < 3.1 ms", "passed"),
+        ("p50 < 0.7 ms", "passed"),
+        ("p999 < 0.9 ms", "failed"),  # the lower end is its own
+    ],
+)
+def test_a_quantile_lies_between_those_below_and_above_it(text: str, state: str) -> None:
+    """Beside a median of 0.50 [0.43, 0.64] ms, no p99 is below 0.1 ms, however few events there are for it."""
+    latency = sample_window("w", [0.5] * 40).latency_ms.model_copy(
+        update={
+            "p50": Estimate(value=0.5, low=0.43, high=0.64),
+            "p90": Estimate(value=0.8, reason="30 of 40 independent < 36"),
+            "p95": Estimate(value=0.9, low=0.4, high=3),
+            "p99": Estimate(value=1, reason="n=40 < 368"),
+            "p999": Estimate(value=1.1, reason="n=40 < 3688"),
+            "at_least": {"p999": 0.95},
+        }
+    )
+    assert outcome(text, window("w", 40, latency_ms=latency))[0] == state
+
+
+@pytest.mark.parametrize(
     ("text", "state", "value"),
     [
         ("lost == 0", "failed", 2),
@@ -234,6 +271,14 @@ def test_where_there_is_nothing_to_judge_the_threshold_says_so() -> None:
     """A threshold that silently had no result would look kept to."""
     assert outcome("errors < 1 %", window("a", 0)) == ("undecidable", None, NOTHING_SENT)
     assert outcome("lost == 0", window("a", 9, n=0)) == ("undecidable", None, "nothing was acknowledged")
+    for text in ("throughput < 100 /s", "throughput > 100 /s"):
+        assert outcome(text, window("a", 0, achieved_per_s=0.0)) == ("undecidable", None, NOTHING_SENT)
+    refused = window("a", 9, 9, n=0, achieved_per_s=0.0)
+    assert outcome("throughput < 100 /s", refused) == ("undecidable", None, NOTHING_ACKNOWLEDGED)
+    assert outcome("throughput > 100 /s", refused) == ("failed", 0, None)
+    assert outcome("errors < 1 %", refused) == ("failed", 1, None)
+    assert outcome("duplicates == 0", window("a", 9, 9, n=0, duplicates=2)) == ("failed", 2, None)
+    assert outcome("duplicates < 1 %", window("a", 9, 9, n=0, duplicates=2))[0] == "undecidable"
     assert outcome("lost == 0", window("a", 9, lost=None)) == ("undecidable", None, NOT_COUNTED)
     (nowhere,) = judge([ONE_PERCENT], [trial(0)])
     assert (nowhere.state, nowhere.reason, nowhere.trial, nowhere.window) == ("undecidable", NO_WINDOW, None, "")

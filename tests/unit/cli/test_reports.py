@@ -12,6 +12,7 @@ from tests.samples.results import sample_results, sample_summary
 from tests.unit.cli.conftest import stored_run
 
 from stepbench.cli import main
+from stepbench.contracts.threshold.result import ThresholdResult
 
 
 def test_a_run_that_is_not_there_is_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,6 +35,17 @@ def test_other_forms_go_to_stdout_and_leave_the_page_alone(
     output = capsys.readouterr()
     assert output.out.startswith(first)
     assert (output.err, [path.name for path in (tmp_path / "run-1").iterdir()]) == ("", ["summary.json"])
+
+
+def test_a_strict_build_server_takes_what_is_not_decided_for_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of other forms it would change nothing, which is refused."""
+    undecided = ThresholdResult(threshold="p99 < 2 ms", state="undecidable", limit=2, unit="ms", reason="n=200 < 368")
+    stored_run(Path("out/a"), thresholds=(undecided,))
+    for options, kind in (([], "skipped"), (["--strict"], "failure")):
+        assert main(["report", "a", "--format", "junit", *options]) == 0
+        assert f'<{kind} message="p99' in capsys.readouterr().out
+    assert main(["report", "a", "--strict"]) == 2
+    assert "--strict: " in capsys.readouterr().err
 
 
 def test_the_latest_run_is_the_one_that_runs_lists_first(capsys: pytest.CaptureFixture[str]) -> None:

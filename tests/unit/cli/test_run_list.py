@@ -20,13 +20,23 @@ OUT = Path("out")
 def test_runs_are_listed_newest_first_with_what_came_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """The folder of results has fifty names that differ in a time."""
     for age, (name, status, verdict) in enumerate(
-        [("new", "succeeded", "passed"), ("old", "succeeded", "failed"), ("older", "stopped", None)]
+        [
+            ("new", "succeeded", "passed"),
+            ("short", "succeeded", "undecided"),
+            ("old", "succeeded", "failed"),
+            ("older", "stopped", None),
+        ]
     ):
         stored_run(OUT / name, status=status, verdict=verdict)
         os.utime(OUT / name / "summary.json", (1e9 - age, 1e9 - age))
     assert main(["runs"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[3:] for line in lines[::2]] == [["passed", "new"], ["missed", "old"], ["stopped", "older"]]
+    assert [line.split()[3:] for line in lines[::2]] == [
+        ["passed", "new"],
+        ["undecided", "short"],
+        ["missed", "old"],
+        ["stopped", "older"],
+    ]
     assert all(len(line) <= 80 for line in lines)
     assert "p50" in lines[1]
 

@@ -33,6 +33,8 @@ def test_each_trial_and_each_threshold_in_each_window_is_a_test(results: tuple[T
         ("s3", "errors < 1 %", "passed"),
         ("etcd", "errors < 1 %", "passed"),
     ]
+    strict = [case.state for case in run_suite(summary, strict=True).cases]
+    assert strict == ["failed" if case.state == "skipped" else case.state for case in suite.cases]
     assert "WriterMissing: 1 of 2 writers ended" in suite.cases[2].message
     assert suite.cases[3].message == "errors < 1 %: 7.0 % in postgresql"
     assert "needs a run about 1.8 × longer" in suite.cases[4].message  # noqa: RUF001

@@ -10,6 +10,7 @@ import pytest
 from tests.samples.results import refused_result, sample_facts, sample_summary
 
 from stepbench.contracts.result import Failure, RunSummary
+from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.report.summary import TrialStore, add_failure, failed_trials, missing_result, summarise, summary_schema
 
 if TYPE_CHECKING:
@@ -84,6 +85,15 @@ def test_the_verdict_is_of_the_run_and_its_thresholds(
     assert summary.verdict == verdict
     assert summary.status == ("failed" if 3 in which else "succeeded")
     assert summarise(sample_facts(), chosen).thresholds == ()
+
+
+def test_an_older_summary_has_not_passed_what_it_left_undecided(results: tuple[TrialResult, ...]) -> None:
+    """Its verdict was `passed` then, and a list of runs would say so of a limit that nothing has shown to hold."""
+    summary = summarise(sample_facts(), results[2:3], [parse_threshold("p99 < 900 ms")])
+    assert summary.verdict == "undecided"
+    stored = {**summary.model_dump(mode="json", by_alias=True), "verdict": "passed"}
+    assert RunSummary.model_validate(stored).verdict == "undecided"
+    assert RunSummary.model_validate({**stored, "thresholds": []}).verdict == "passed"
 
 
 def test_a_missing_result_still_names_its_trial() -> None:

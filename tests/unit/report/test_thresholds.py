@@ -51,9 +51,21 @@ def test_what_a_run_is_too_short_for_is_told_and_is_no_failure(results: tuple[Tr
     text = describe_undecided(found)
     assert text.startswith("threshold not decided: p99 < 900 ms: ~")
     assert text.endswith(" ms in postgresql (needs a run about 1.8 × longer)")  # noqa: RUF001
-    assert (found.status, found.verdict, describe_missed(found)) == ("succeeded", "passed", "")
+    assert (found.status, found.verdict, describe_missed(found)) == ("succeeded", "undecided", "")
     assert describe_status(found) == f"succeeded; {text}"
     assert headline_lines(found)[0] == text
+
+
+def test_what_fails_by_one_end_of_an_interval_shows_that_end(results: tuple[TrialResult, ...]) -> None:
+    """A reader has to see why, where the measured value stands without an interval."""
+    short = results[2]
+    latency = short.summary.windows[0].latency_ms.model_copy(update={"at_least": {"p99": 12.0}})
+    window = short.summary.windows[0].model_copy(update={"latency_ms": latency})
+    found = run([changed(short, windows=(window,))], "p99 < 2 ms")
+    (row,) = threshold_rows(found)
+    assert (row.result.state, row.takes) == ("failed", "")
+    assert row.value.startswith("~")
+    assert row.value.endswith(" ms, at least 12.0 ms")
 
 
 def test_the_two_are_told_apart(results: tuple[TrialResult, ...]) -> None:

@@ -72,12 +72,14 @@ def without_spells(found: SlowSpells, statistic: str, estimate: Estimate) -> Est
 
     A time is shorter by the longest spell at most; a throughput is what it is in the rest of the time.
     """
-    if estimate.value is None:
+    value, low, high = estimate.value, estimate.low, estimate.high
+    if value is None:
         return estimate
-    low = estimate.value if estimate.low is None else estimate.low
-    if statistic != THROUGHPUT:
-        return estimate.model_copy(update={"low": max(0.0, low - found.longest_ms)})
-    return estimate.model_copy(update={"low": low, "high": _at_speed(estimate.value, found)})
+    if low is None and high is None and estimate.reason is None:
+        low = high = value
+    if statistic == THROUGHPUT:
+        return estimate.model_copy(update={"low": low, "high": _at_speed(value, found)})
+    return estimate.model_copy(update={"low": None if low is None else max(0.0, low - found.longest_ms), "high": high})
 
 
 def undecide_tails(

@@ -1,8 +1,9 @@
 """
 Whether a run kept to its plan's thresholds.
 
-A measured quantity is decided by its 95 % interval, and undecidable where the limit lies in it, or where it has none.
-A count, a rate and a maximum are what they are in this run, and have none.
+A quantile is decided by all that is known of it: its 95 % interval, or an end of one, and the ends of lower and higher
+quantiles of the same time, which it cannot be below or above. It is undecidable where the limit lies between them.
+A count, a rate and a maximum are what they are in this run, and have no interval.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench import digits
 from stepbench.analysis.slow_spells import UNDECIDED, largest_beyond_doubt, may_make, spells_of, without_spells
+from stepbench.contracts.measure import QUANTILES
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.threshold.result import ThresholdResult
 from stepbench.contracts.transfer import TRANSFERS
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from stepbench.contracts.threshold.words import Threshold, Time
 
 NOTHING_SENT = "nothing was sent"
+NOTHING_ACKNOWLEDGED = "nothing was acknowledged"
 NOTHING_MEASURED = "nothing was measured"
 NO_WINDOW = "nothing that it is about was measured"
 NOT_COUNTED = "not counted by window in this version's records"
@@ -53,20 +56,18 @@ def judge(thresholds: Sequence[Threshold], trials: Sequence[TrialSummary]) -> tu
 
 
 def decide(threshold: Threshold, estimate: Estimate) -> Decision:
-    """Decide by the interval where there should be one, otherwise by the value."""
-    if estimate.value is None:
-        beyond = (estimate.reason or "").startswith(_BEYOND)
-        return Decision("failed" if beyond else "undecidable", estimate.reason)
-    if estimate.low is None and estimate.reason:
-        return Decision("undecidable", estimate.reason, digits.times_longer(estimate.reason))
-    low = estimate.value if estimate.low is None else estimate.low
-    high = estimate.high if estimate.high is not None else math.inf if estimate.low is not None else estimate.value
-    kept = {threshold.holds(low), threshold.holds(high)}
+    """Decide by the ends that are known of an interval, where there should be one, otherwise by the value."""
+    value, low, high, reason = estimate.value, estimate.low, estimate.high, estimate.reason
+    if value is None:
+        return Decision("failed" if (reason or "").startswith(_BEYOND) else "undecidable", reason)
+    if low is None and high is None and reason is None:
+        low = high = value
+    kept = {threshold.holds(-math.inf if low is None else low), threshold.holds(math.inf if high is None else high)}
     if len(kept) == 1:
         return Decision("passed" if True in kept else "failed")
-    if math.isinf(high):
-        return Decision("undecidable", estimate.reason)
-    return Decision("undecidable", WITHIN, _guess_times_longer(estimate.value, low, high, threshold.limit))
+    if reason or low is None or high is None:
+        return Decision("undecidable", reason, digits.times_longer(reason or ""))
+    return Decision("undecidable", WITHIN, _guess_times_longer(value, low, high, threshold.limit))
 
 
 def _spare(
@@ -150,7 +151,7 @@ def _estimate(threshold: Threshold, window: WindowResult, *, completes: bool) ->
         case "errors":
             return _errors(threshold, kind or window, (window.lost or 0) if completes else 0)
         case "throughput":
-            return Estimate(value=window.throughput_per_s)
+            return _throughput(threshold, window)
         case "lost" | "duplicates":
             return _arrivals(threshold, window)
         case statistic:
@@ -166,6 +167,15 @@ def _errors(threshold: Threshold, counts: Accounting | KindResult | WindowResult
     return Estimate(value=errors / sent if threshold.quantity == "share" else errors)
 
 
+def _throughput(threshold: Threshold, window: WindowResult) -> Estimate:
+    """Return the rate; none without a request, and no low one, as if it had kept to that, without an answer."""
+    if window.sent == 0:
+        return Estimate(value=None, reason=NOTHING_SENT)
+    if window.throughput_per_s == 0 and threshold.holds(0):
+        return Estimate(value=None, reason=NOTHING_ACKNOWLEDGED)
+    return Estimate(value=window.throughput_per_s)
+
+
 def _arrivals(threshold: Threshold, window: WindowResult) -> Estimate | None:
     """Return how many events of a trigger were lost, or arrived again, or which share of the acknowledged ones."""
     if window.operations is not None:
@@ -173,8 +183,8 @@ def _arrivals(threshold: Threshold, window: WindowResult) -> Estimate | None:
     count = window.lost if threshold.statistic == "lost" else window.duplicates
     if count is None:
         return Estimate(value=None, reason=NOT_COUNTED)
-    if window.n == 0:
-        return Estimate(value=None, reason="nothing was acknowledged")
+    if window.n == 0 and (count == 0 or threshold.quantity == "share"):
+        return Estimate(value=None, reason=NOTHING_ACKNOWLEDGED)
     return Estimate(value=count / window.n if threshold.quantity == "share" else count)
 
 
@@ -195,9 +205,20 @@ def _latency(threshold: Threshold, window: WindowResult, kind: KindResult | None
 
 def _of_latency(latency: Latency, statistic: str) -> Estimate:
     """Return a quantile, or the largest value: of events that never arrived it lies beyond the drain limit."""
-    if statistic != "max":
-        quantile: Estimate = getattr(latency, statistic)
-        return quantile
+    if statistic in QUANTILES:
+        return _with_all_ends(latency, statistic)
     if latency.missing:
         return Estimate(value=None, reason=f"{_BEYOND}: {digits.count(latency.missing)} never arrived")
     return Estimate(value=latency.max, reason=None if latency.max is not None else NOTHING_MEASURED)
+
+
+def _with_all_ends(latency: Latency, name: str) -> Estimate:
+    """Return a quantile that lies above the lower ends of all up to it, and below the upper ends of all from it on."""
+    estimates: dict[str, Estimate] = {each: getattr(latency, each) for each in QUANTILES}
+    own, names = estimates[name], list(QUANTILES)
+    place = names.index(name)
+    lows = [latency.at_least.get(each, estimates[each].low) for each in names[: place + 1]]
+    highs = [estimates[each].high for each in names[place:]]
+    low = max((each for each in lows if each is not None), default=None)
+    high = min((each for each in highs if each is not None), default=None)
+    return own if own.value is None else own.model_copy(update={"low": low, "high": high})

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 OK, FAILED, BAD_INPUT, THRESHOLD_MISSED = 0, 1, 2, 3
 EXIT_CODES = (
     "0 ok; 1 a run failed, was stopped, or left a trial out, or a comparison found a regression; 2 bad input; "
-    "3 a run missed a threshold of its plan"
+    "3 a run missed a threshold of its plan, or with --strict did not decide one"
 )
 
 

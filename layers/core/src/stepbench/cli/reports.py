@@ -31,6 +31,9 @@ def report(options: argparse.Namespace) -> int:
     if options.format == "json":
         remedy = "A run's numbers are in its summary.json; json is for --dataset."
         raise PlanError([Problem("--format", "json", "is no form of a run's report", remedy)])
+    if options.strict and options.format != "junit":
+        remedy = "Add --format junit, or ask for it with stepbench run."
+        raise PlanError([Problem("--strict", "given", "is for the tests of a build server", remedy)])
     from stepbench.loading import load_run
     from stepbench.local.headline import headline
     from stepbench.local.results import find_run, rerender, sentences
@@ -45,7 +48,7 @@ def report(options: argparse.Namespace) -> int:
             raise
         folder = kept
     if options.format != "html":
-        write(_render(load_run(folder).summary, options.format).rstrip())
+        write(_render(load_run(folder).summary, options.format, strict=options.strict).rstrip())
         return OK
     summary, page = rerender(folder)
     console = message_console(quiet=options.quiet)
@@ -58,7 +61,7 @@ def report(options: argparse.Namespace) -> int:
     return OK
 
 
-def _render(summary: RunSummary, format_: str) -> str:
+def _render(summary: RunSummary, format_: str, *, strict: bool) -> str:
     from stepbench.report.junit import to_xml
     from stepbench.report.markdown import render_markdown
     from stepbench.report.suite import run_suite
@@ -68,7 +71,7 @@ def _render(summary: RunSummary, format_: str) -> str:
         case "md":
             return render_markdown(summary)
         case "junit":
-            return to_xml([run_suite(summary)])
+            return to_xml([run_suite(summary, strict=strict)])
         case _:
             return render_csv(summary)
 
@@ -100,6 +103,7 @@ COMMANDS = (
             argument("run", nargs="?", metavar="RUN", help="a run's id, its folder, or latest"),
             *DATASET,
             argument("--format", choices=("html", "md", "csv", "junit", "json"), default="html", help=_FORMATS),
+            argument("--strict", action="store_true", help="junit: let a threshold that is not decided fail its test"),
             OPEN,
             out("where runs and datasets are"),
         ),

@@ -78,8 +78,8 @@ def _describe(summary: RunSummary) -> str:
 
 
 def _ending(summary: RunSummary) -> str:
-    """Return `passed` or `missed` (a threshold) of a run that went through, and how another ended."""
-    words = {"passed": "passed", "failed": "missed", None: summary.status}
+    """Return `passed`, `missed` (a threshold) or `undecided` of a run that went through, and how another ended."""
+    words = {"passed": "passed", "failed": "missed", "undecided": "undecided", None: summary.status}
     return words[summary.verdict] if summary.status == "succeeded" else summary.status
 
 

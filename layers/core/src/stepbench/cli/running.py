@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     how = Options(
         out=options.out,
         json=options.json,
+        strict=options.strict,
         floors=not options.no_floors,
         quiet=options.quiet,
         verbose=options.verbose,
@@ -114,6 +115,7 @@ COMMANDS = (
             ),
             out("results go there"),
             argument("--json", action="store_true", help="print summary.json on stdout, one line a run"),
+            argument("--strict", action="store_true", help="take a threshold that is not decided for a missed one"),
             OPEN,
             argument("--no-floors", action="store_true", help="locally: do not measure the machine's floors first"),
             ETCD_MEMBERS,

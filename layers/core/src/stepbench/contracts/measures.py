@@ -49,6 +49,11 @@ class Latency(Contract):
     p95: Estimate
     p99: Estimate
     p999: Estimate
+    at_least: dict[str, float] = Field(
+        default={},
+        description="Of quantiles that are too far out for an interval, by name: the lower end of one, which fewer "
+        "events tell. Empty in summaries of older versions.",
+    )
     min: float | None
     mean: float | None
     max: float | None

@@ -99,7 +99,8 @@ class Plan(Contract):
         default=(ERRORS_BELOW_1_PERCENT,),
         max_length=20,
         description="What a run has to keep to in each measured window, such as `p99 of read in steady < 2 ms`. "
-        "A run that misses one has the verdict `failed`, and ends with exit code 3.",
+        "A run that misses one has the verdict `failed`, and ends with exit code 3; one that does not decide all of "
+        "them is `undecided`, and ends so with --strict.",
     )
 
     @model_validator(mode="after")

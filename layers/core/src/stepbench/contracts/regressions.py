@@ -78,7 +78,7 @@ class SeriesValue(Contract):
 
 
 class SeriesRun(Contract):
-    """One run of the plan. `green`: it kept to the plan's thresholds."""
+    """One run of the plan. `green`: it missed none of the plan's thresholds."""
 
     run_id: str
     started_at: str = Field(description="ISO 8601, UTC.")

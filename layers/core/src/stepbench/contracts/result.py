@@ -276,10 +276,10 @@ class RunSummary(Contract):
     question: str = Field(default="", description="As the plan asks it; empty where it does not.")
     description: str = Field(default="", description="The plan's.")
     status: Literal["succeeded", "failed", "stopped"]
-    verdict: Literal["passed", "failed"] | None = Field(
+    verdict: Literal["passed", "failed", "undecided"] | None = Field(
         default=None,
-        description="`failed` if a threshold was missed or the run did not succeed, which one that is undecidable does "
-        "not do; None: of an older version.",
+        description="`failed` if a threshold was missed or the run did not succeed, otherwise `undecided` if one is "
+        "undecidable, or else `passed`; None: of an older version.",
     )
     thresholds: tuple[ThresholdResult, ...] = Field(
         default=(),
@@ -312,5 +312,10 @@ class RunSummary(Contract):
     @model_validator(mode="before")
     @classmethod
     def _read_older(cls, fields: Any) -> Any:  # noqa: ANN401 -- anything may stand there
-        """Pass over comparisons of settings, which verdicts have instead."""
-        return drop_field(fields, "settings")
+        """Pass over comparisons of settings, which verdicts have instead; what is undecided had passed once."""
+        found = drop_field(fields, "settings")
+        if isinstance(found, dict) and found.get("verdict") == "passed":
+            judged = (each for each in found.get("thresholds", ()) if isinstance(each, dict))
+            if any(each.get("state") == "undecidable" for each in judged):
+                return {**found, "verdict": "undecided"}
+        return found

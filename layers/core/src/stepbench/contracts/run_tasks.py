@@ -69,7 +69,8 @@ class RenderReportOutput(Contract):
     run_id: str
     status: str
     verdict: str = Field(
-        description="`failed` if a threshold was missed or the run did not succeed; an undecidable one is not missed."
+        description="`failed` if a threshold was missed or the run did not succeed, otherwise `undecided` if one is "
+        "undecidable, or else `passed`."
     )
     failed_trials: tuple[str, ...]
     cause: str

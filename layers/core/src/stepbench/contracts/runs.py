@@ -67,7 +67,9 @@ class RunRecord(Contract):
         default=None, ge=0, description="What counts against budgets, where the actual cost is not all of it."
     )
     expected_s: float = Field(default=0.0, ge=0, description="How long it should take from its turn to its report.")
-    verdict: str = Field(default="", description="`passed` or `failed`, by its thresholds; empty while unknown.")
+    verdict: str = Field(
+        default="", description="`passed`, `failed` or `undecided`, by its thresholds; empty while unknown."
+    )
     headline: tuple[str, ...] = ()
     cause: str = Field(default="", description="Why it failed, was refused, or was stopped.")
     confirms: str = ""

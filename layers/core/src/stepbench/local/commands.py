@@ -61,13 +61,14 @@ class Options:
     """
     The options of a run.
 
-    json: print summaries on stdout. floors: measure them first (here only). quiet: nothing on stderr but what went
-    wrong. verbose: what local servers and tools write. open_page: is given each report. etcd_members: as in `Wishes`
-    (here only).
+    json: print summaries on stdout. strict: a threshold that is not decided counts as missed. floors: measure them
+    first (here only). quiet: nothing on stderr but what went wrong. verbose: what local servers and tools write.
+    open_page: is given each report. etcd_members: as in `Wishes` (here only).
     """
 
     out: Path
     json: bool = False
+    strict: bool = False
     floors: bool = True
     quiet: bool = False
     verbose: bool = False
@@ -131,7 +132,7 @@ class Runner:
                 raise outcome.error
         if not outcome.succeeded or runnable != plan:
             return outcome, Ending.NOT_WHOLE
-        return outcome, Ending.WHOLE if outcome.passed else Ending.THRESHOLD_MISSED
+        return outcome, Ending.WHOLE if outcome.passed(strict=self.options.strict) else Ending.THRESHOLD_MISSED
 
     def _utilisation(self, plan: Plan) -> AbstractContextManager[None]:
         """Publish how busy the servers are while a plan searches for a rate, where the stack reads it; here only."""
@@ -165,7 +166,7 @@ class Runner:
                 return
             self.warn(f"no report: {outcome.cause or 'the run was stopped before there was anything to report'}")
             return
-        if self.options.quiet and not outcome.passed:
+        if self.options.quiet and not outcome.passed(strict=self.options.strict):
             self.warn(f"{outcome.run_id}: {describe_status(outcome.summary)}")
         self.console.print(headline(outcome.summary, self.console.width))
         for sentence in sentences(outcome.summary):

@@ -52,10 +52,10 @@ class RunOutcome:
         """Return whether the run went through whole."""
         return self.summary is not None and self.summary.status == "succeeded" and not (self.stopped or self.error)
 
-    @property
-    def passed(self) -> bool:
-        """Return whether it did, and missed none of its thresholds."""
-        return self.succeeded and self.summary is not None and self.summary.verdict != "failed"
+    def passed(self, *, strict: bool = False) -> bool:
+        """Return whether it did, and missed none of its thresholds; a strict caller takes no undecided one for kept."""
+        refused = {"failed", "undecided"} if strict else {"failed"}
+        return self.succeeded and self.summary is not None and self.summary.verdict not in refused
 
 
 @dataclass(frozen=True)

@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from stepbench.report.thresholds import ThresholdRow
 
 RAN_WHOLE = "runs whole"
-_STATES: dict[str, Literal["passed", "failed", "skipped"]] = {
-    "passed": "passed",
-    "failed": "failed",
-    "undecidable": "skipped",
-}
 
 
-def run_suite(summary: RunSummary) -> Suite:
-    """Return the tests. An undecidable threshold is skipped, with what it would take; so is a trial that was."""
+def run_suite(summary: RunSummary, *, strict: bool = False) -> Suite:
+    """
+    Return the tests.
+
+    An undecidable threshold is skipped, or if it is to be `strict` failed, with what it would take; a trial that was
+    skipped is, too.
+    """
     took_s = digits.elapsed_s(summary.started_at, summary.finished_at)
-    cases = (*_run_cases(summary), *map(_threshold_case, threshold_rows(summary)))
+    undecided: Literal["failed", "skipped"] = "failed" if strict else "skipped"
+    cases = (*_run_cases(summary), *(_threshold_case(row, undecided) for row in threshold_rows(summary)))
     return Suite(f"{summary.plan} {summary.run_id}", cases, summary.started_at, took_s or 0)
 
 
@@ -49,6 +50,6 @@ def _trial_case(trial: TrialSummary, label: str) -> Case:
     return Case(label, RAN_WHOLE, "skipped" if state == "skipped" else "failed", f"{describe_state(trial)}{why}")
 
 
-def _threshold_case(row: ThresholdRow) -> Case:
-    state = _STATES[row.result.state]
+def _threshold_case(row: ThresholdRow, undecided: Literal["failed", "skipped"]) -> Case:
+    state = undecided if row.result.state == "undecidable" else row.result.state
     return Case(row.label or row.result.threshold, row.result.threshold, state, "" if state == "passed" else str(row))

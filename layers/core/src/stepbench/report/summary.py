@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from stepbench.contracts.threshold.result import ThresholdResult
     from stepbench.contracts.threshold.words import Threshold
 
 
@@ -62,25 +63,31 @@ def summarise(facts: RunFacts, results: Sequence[TrialResult], thresholds: Seque
     """
     Summarise the run. It is stopped, or failed as soon as one trial is, or succeeded.
 
-    Its verdict is that it passed if it succeeded and missed none of its plan's thresholds. One that is undecidable
-    is not missed: a run that is too short shows neither that a limit is kept to nor that it is not.
+    Its verdict is that it failed if it did not succeed or missed one of its plan's thresholds, otherwise that it is
+    undecided if one is: a run that is too short shows neither that a limit is kept to nor that it is not.
     """
     trials = tuple(result.summary for result in results)
     status: Literal["succeeded", "failed", "stopped"] = "failed" if failed_trials(trials) or not trials else "succeeded"
     status = "stopped" if facts.stopped else status
     judged = judge(thresholds, trials)
-    passed = status == "succeeded" and all(result.state != "failed" for result in judged)
     return RunSummary(
         schema=SUMMARY_SCHEMA,
         run_id=facts.run_id,
         plan=facts.plan,
         status=status,
-        verdict="passed" if passed else "failed",
+        verdict=_verdict(status, judged),
         thresholds=judged,
         started_at=facts.started_at.isoformat(),
         finished_at=facts.finished_at.isoformat(),
         trials=trials,
     )
+
+
+def _verdict(status: str, judged: Sequence[ThresholdResult]) -> Literal["passed", "failed", "undecided"]:
+    states = {result.state for result in judged}
+    if status != "succeeded" or "failed" in states:
+        return "failed"
+    return "undecided" if "undecidable" in states else "passed"
 
 
 def summary_schema() -> dict[str, Any]:

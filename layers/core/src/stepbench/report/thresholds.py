@@ -120,14 +120,23 @@ def _format_value(result: ThresholdResult) -> str:
         return result.reason or digits.NONE
     match result.unit:
         case "ms":
-            reason = result.reason if result.low is None else None
-            return str(digits.shown(Estimate(value=result.value, low=result.low, high=result.high, reason=reason)))
+            end = "" if result.state == "undecidable" else _format_end(result)
+            reason = result.reason or end or None
+            return f"{digits.shown(Estimate(value=result.value, low=result.low, high=result.high, reason=reason))}{end}"
         case "share":
             return digits.percent(result.value)
         case "events":
             return digits.count(round(result.value))
         case "per_s":
             return f"{digits.rate(result.value)}/s"
+
+
+def _format_end(result: ThresholdResult) -> str:
+    """Say what a quantile is at least or at most, where no more of its interval is known."""
+    if result.low is not None and result.high is not None:
+        return ""
+    ends = (("at least", result.low), ("at most", result.high))
+    return "".join(f", {word} {digits.latency(end)}" for word, end in ends if end is not None)
 
 
 def _format_takes(result: ThresholdResult) -> str:

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stepbench.contracts.measure import QUANTILES
 from stepbench.contracts.measures import Estimate, Latency
 from stepbench.contracts.published import QUANTILE_METRICS, TABLE_METRICS
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats import bootstrap, dependence
-from stepbench.stats.quantiles import Levels, at_level, min_sample, order_statistic_levels, quantile
+from stepbench.stats.quantiles import Levels, at_level, lowest_level, min_sample, order_statistic_levels, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 SIGNIFICANCE = 0.05
 NOTHING = "nothing was measured"
 _BEYOND = "> drain limit"
-_SHOWING = (0.5, 0.9, 0.95, 0.99, 0.999)
+_ENOUGH_FOR_DEPENDENCE = min_sample(0.9)
+"""Of fewer values a test of dependence sees little: bounds from 12 would be wrong in up to 15 % where it is strong."""
 LEVELS = tuple(QUANTILE_METRICS.get(metric, 1.0) for metric in TABLE_METRICS)
 """Quantiles of the table of percentiles, from 0 to 1."""
 
@@ -75,9 +77,9 @@ class Sample:
 
         Beside the ranks, what counts is how the values above the quantile cluster: stalls make few of them, which
         hardly show in the ranks. The higher the quantile, the fewer there are to show it: so what lower ones of
-        `_SHOWING` show holds for it, too, and a sample is never worth more at p99.9 than at p99.
+        `QUANTILES` show holds for it, too, and a sample is never worth more at p99.9 than at p99.
         """
-        shown_by = [each for each in _SHOWING if each <= q] or [q]
+        shown_by = [each for each in QUANTILES.values() if each <= q] or [q]
         return max(self.rank_time, *map(self._clustering, shown_by))
 
     def _clustering(self, q: float) -> float:
@@ -162,17 +164,29 @@ class Sample:
             return Estimate(value=value, low=low, high=None, reason=f"upper limit {beyond}")
         return Estimate(value=value, low=low, high=high)
 
+    def at_least(self, q: float) -> float | None:
+        """
+        Return what a quantile is at least, with 97.5 % confidence, where it has a value and its interval no upper end.
+
+        None where the sample is too small to show how its values depend on each other, or worth fewer independent ones
+        than an interval of the median takes.
+        """
+        n = self.values.size
+        if n < _ENOUGH_FOR_DEPENDENCE or math.isinf(value := quantile(self.ascending, q)):
+            return None
+        worth = n / self.autocorrelation_time(q)
+        return min(at_level(self.ascending, lowest_level(worth, q)), value) if worth >= min_sample(0.5) else None
+
     def latency(self) -> Latency:
         """Return all that the summary shows of a measure."""
         finite = self.finite
+        estimates = {name: self.estimate(q) for name, q in QUANTILES.items()}
+        known = ((name, self.at_least(q)) for name, q in QUANTILES.items() if estimates[name].low is None)
         return Latency(
             n=self.values.size,
             missing=self.values.size - finite.size,
-            p50=self.estimate(0.5),
-            p90=self.estimate(0.9),
-            p95=self.estimate(0.95),
-            p99=self.estimate(0.99),
-            p999=self.estimate(0.999),
+            **estimates,
+            at_least={name: value for name, value in known if value is not None},
             min=float(finite[0]) if finite.size else None,
             # A mean of those that arrived would be the better, the more is lost.
             mean=float(finite.mean()) if finite.size == self.values.size > 0 else None,

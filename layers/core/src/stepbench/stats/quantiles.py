@@ -92,22 +92,39 @@ def order_statistic_levels(n: float, q: float, confidence: float = CONFIDENCE) -
         message = f"n={n:.0f} < {min_sample(q, confidence)}"
         raise InsufficientSampleError(message)
     tail = (1 - confidence) / 2
+    return Levels(_beta_level(n, q, 1 - tail), _beta_level(n, q, tail))
+
+
+def lowest_level(n: float, q: float, confidence: float = CONFIDENCE) -> float:
+    """
+    Return the lower of `order_statistic_levels`, which takes fewer values than the upper, for q >= 1/2.
+
+    A limit up to the order statistic of this level is one that so many of the values lie beyond as would by chance in
+    2.5 % of samples at most, if the quantile were below it: the two are one binomial test.
+
+    Raises:
+        InsufficientSampleError: even the smallest of n values may be above the quantile.
+    """
+    if (1 - q) ** n > (1 - confidence) / 2:
+        message = f"n={n:.0f}: even the smallest value may be above it"
+        raise InsufficientSampleError(message)
+    return _beta_level(n, q, (1 + confidence) / 2)
+
+
+def _beta_level(n: float, q: float, probability: float) -> float:
+    """Return the level whose value is at most the quantile with this probability; the higher it is, the lower."""
 
     def below(u: float) -> float:
-        """Return the probability that the value at level u is at most the quantile; it falls with u."""
         return incomplete_beta((n + 1) * u, (n + 1) * (1 - u), q)
 
-    def level(probability: float) -> float:
-        first, last = 1 / (n + 1), n / (n + 1)
-        # At the smallest sample the root is the end itself, and rounding may put it just outside.
-        if below(first) <= probability or below(last) >= probability:
-            return first if below(first) <= probability else last
-        while last - first > _PRECISION:
-            middle = (first + last) / 2
-            first, last = (middle, last) if below(middle) > probability else (first, middle)
-        return (first + last) / 2
-
-    return Levels(level(1 - tail), level(tail))
+    first, last = 1 / (n + 1), n / (n + 1)
+    # At the smallest sample the root is the end itself, and rounding may put it just outside.
+    if below(first) <= probability or below(last) >= probability:
+        return first if below(first) <= probability else last
+    while last - first > _PRECISION:
+        middle = (first + last) / 2
+        first, last = (middle, last) if below(middle) > probability else (first, middle)
+    return (first + last) / 2
 
 
 def at_level(ascending: NDArray[np.float64], level: float) -> float:
