@@ -13,6 +13,7 @@ from stepbench.errors import PlanError, Problem
 from stepbench.planning.applications import application_problems
 from stepbench.planning.expansion import expanded
 from stepbench.planning.problems import problems_of, shown
+from stepbench.planning.schedule import schedule_problems
 from stepbench.planning.schema import ROOT, path_text
 from stepbench.planning.thresholds import threshold_problems
 
@@ -159,7 +160,8 @@ def parse_plan(source: str | bytes | Mapping[str, Any]) -> Plan:
     except ValidationError as error:
         raise PlanError([*problems_of(error, document), *_threshold_problems(document)]) from error
     trials = expanded(plan)
-    if problems := [*threshold_problems(plan.thresholds, trials), *application_problems(trials)]:
+    of_trials = (*schedule_problems(trials), *application_problems(trials))
+    if problems := [*threshold_problems(plan.thresholds, trials), *of_trials]:
         raise PlanError(problems)
     return plan
 
