@@ -159,6 +159,14 @@ def test_a_run_shows_its_headline_and_its_documents() -> None:
     assert "http-equiv" not in page
 
 
+def test_a_run_that_left_a_threshold_open_has_not_passed() -> None:
+    """Whoever looks at the state alone would take it for kept."""
+    run = _run(verdict="undecided")
+    assert '<span class="threshold-state undecided">thresholds undecided</span>' in pages.render_run(
+        run, None, may_change=False
+    )
+
+
 def test_a_running_run_shows_how_far_it_is_and_can_be_stopped() -> None:
     """Without a script the page asks for itself again."""
     page = pages.render_run(_run(state="running", started_at=NOW, progress=_progress()), None, may_change=True)

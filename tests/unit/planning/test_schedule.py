@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from stepbench.contracts.phase import LoadStep, Phase
 from stepbench.contracts.plan import TrialPlan
+from stepbench.contracts.target import EtcdTarget
 from stepbench.errors import PlanError
 from stepbench.planning import parse_plan
 from stepbench.planning.drawn_schedule import first_client_ns, windows_without
@@ -166,7 +167,8 @@ steps = st.builds(
 def test_the_next_event_is_the_one_that_writers_have(load: list[LoadStep], at_s: float, writers: int) -> None:
     """To the nanosecond, at whatever rate, in whatever step, and however many share them."""
     phase = Phase(name="p", load=tuple(load))
-    trial = TrialPlan.model_construct(phases=(phase,), arrivals="constant", writers=writers, seed=7)
+    target = EtcdTarget(store="etcd")
+    trial = TrialPlan.model_construct(target=target, phases=(phase,), arrivals="constant", writers=writers, seed=7)
     due_ns = np.sort(np.concatenate([phase_offsets_ns(trial, 0, writer) for writer in range(writers)]))
     for at_ns in (round(at_s * 1e9), *due_ns[:5].tolist(), *(due_ns[:5] + 1).tolist()):
         later = due_ns[due_ns >= at_ns]
