@@ -76,6 +76,7 @@ class FinishedTrial:
         to_s: float = math.inf,
         last: bool = True,
         event_ns: int | None = None,
+        latency_ns: NDArray[np.int64] | None = None,
     ) -> None:
         """
         Leave everything that a phase leaves.
@@ -88,13 +89,15 @@ class FinishedTrial:
             to_s: events that are due so many seconds after its start, or later, were not offered.
             last: whether the writer has ended.
             event_ns: how long after t1 the store says that the event happened; None where it does not say.
+            latency_ns: t4 - t1 of each event; None for random ones.
         """
         start_ns = self.start_of(phase)
         self.plan_phase(phase)
         rng = np.random.default_rng([self.seed, phase])
         offsets_ns = phase_offsets_ns(self.plan, phase, 0)
         t0_ns = offsets_ns[offsets_ns < to_s * SECOND_NS] + start_ns
-        latency_ns = rng.exponential(5e6, t0_ns.size).astype(np.int64) + SERVICE_NS
+        if latency_ns is None:
+            latency_ns = rng.exponential(5e6, t0_ns.size).astype(np.int64) + SERVICE_NS
         self.latency_ns[phase] = latency_ns
         self.rows(phase, t0_ns, last=last)
         t4_ns = t0_ns + LATENESS_NS + latency_ns

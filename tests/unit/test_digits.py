@@ -39,7 +39,8 @@ def test_a_time_has_three_significant_digits_and_the_unit_that_keeps_it_short(
         (24.4, 20.1, 47.9, "24 ms [20, 48]"),
         (0.0304, 0.03035, 0.03045, "30.40 µs [30.35, 30.45]"),
         (-0.12, -0.31, 0.07, "−0.12 ms [−0.31, 0.07]"),  # noqa: RUF001 -- minus signs
-        (0.5, 0.1, 80.0, "0.50 ms [0.10, 80.00]"),
+        (0.5, 0.1, 1.0, "0.50 ms [0.10, 1.00]"),
+        (66, 0.0004, 24_634, "~66.0 ms"),
         (5.0, 5.0, 5.0, "5.00 ms [5.00, 5.00]"),
         (1157.3, 1157.2, 1157.4, "1,157 ms [1,157, 1,157]"),
     ],
@@ -153,8 +154,11 @@ def test_a_probability_has_two_digits_and_no_more_than_three_places(p: float, te
         (Estimate(value=1.0, low=0.94, high=1.06), "the same [6 % lower to 6 % higher]"),
         (Estimate(value=1.02, low=0.94, high=1.06), "2 % higher [6 % lower to 6 % higher]"),
         (Estimate(value=2.3, low=2.1, high=2.6), "2.3 × as long [2.1 to 2.6]"),  # noqa: RUF001 -- times
-        (Estimate(value=0.0902, low=0.0833, high=0.1), "11 × shorter [10 to 12]"),  # noqa: RUF001 -- times
-        (Estimate(value=2.3, low=0.5, high=6.0), "2.3 × as long [2.0 × shorter to 6.0 × as long]"),  # noqa: RUF001 -- times
+        (Estimate(value=0.0902, low=0.0833, high=0.1), "91.0 % lower [90.0 to 91.7 %]"),
+        (Estimate(value=2.3, low=0.7, high=6.0), "130 % higher [30 % lower to 500 % higher]"),
+        (Estimate(value=2.3, low=0.5, high=6.0), "not known within a factor of ten"),
+        (Estimate(value=12, low=3.0, high=45.0), "at least 3.0 × as long"),  # noqa: RUF001 -- times
+        (Estimate(value=0.1, low=0.02, high=0.6), "at least 40 % lower"),
         (Estimate(value=0.3, low=0.0, high=0.6), "70 % lower [40 to 100 %]"),
         (Estimate(value=0.55, reason="n=92 < 368"), "about 45 % lower (no interval: needs a run about 4 × longer)"),  # noqa: RUF001 -- times
         (Estimate(value=11.2), "about 11 × as long (no interval)"),  # noqa: RUF001 -- times
@@ -183,7 +187,8 @@ def test_an_estimate_may_have_a_unit_of_its_own() -> None:
         ("n=2303 < 3688", "needs about 1.6 × longer"),  # noqa: RUF001 -- times
         ("71 of 200 independent < 72", "needs about 1.1 × longer"),  # noqa: RUF001 -- times
         ("0 of 20 independent < 6", "needs about 6 × longer"),  # noqa: RUF001 -- times
-        ("n=9 < 3688", "needs about 410 × longer"),  # noqa: RUF001 -- times
+        ("n=9 < 3688", "only 9 events"),
+        ("32 of 155807 independent < 368", "only 32 of 155807 independent"),
         ("2 of 3 runs", "2 of 3 runs"),
         ("no value", "no value"),
         ("", ""),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from tests.samples.comparisons import estimate, etcd, run, trial, window
 from tests.samples.estimates import present
@@ -9,6 +11,10 @@ from tests.samples.estimates import present
 from stepbench.analysis.run_comparison import Selected, compare_summaries
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.result import Caveat
+from stepbench.report.verdicts import describe_outcome
+
+if TYPE_CHECKING:
+    from stepbench.contracts.result import TrialSummary
 
 RATE = "phases[steady].load[0].rate_per_s"
 
@@ -42,7 +48,7 @@ def test_losses_and_errors_regress_as_soon_as_more_of_them_are_shown() -> None:
     clean, failing = etcd(1.0, sent=1_000, failed=0, unknown=0), etcd(1.0, sent=1_000, failed=50, unknown=0)
     found = compare_summaries(Selected([run(clean)]), Selected([run(failing)]), 0.05)
     assert [effect.measure for effect in found.verdicts[0].effects if effect.regressed] == ["errors"]
-    assert "errors 5.0 % against 0.0 %, more" in found.verdicts[0].text
+    assert "B has more errors: 5.0 % against 0.0 %; latency is the same within 10 %." in found.verdicts[0].text
 
 
 def test_trials_are_paired_by_name_and_others_are_told() -> None:
@@ -93,7 +99,7 @@ def test_an_emulated_side_against_a_real_one_decides_nothing() -> None:
     emulated = etcd(1.0).model_copy(update={"emulated": True})
     found = compare_summaries(Selected([run(emulated)]), Selected([run(etcd(2.0))]), 0.05)
     assert (found.verdicts[0].unlike, found.passed) == ("emulated: no comparison", False)
-    assert found.verdicts[0].text == "Emulated: no comparison; p50 2.00 against 1.00 ms, p99 9.00 against 9.00 ms."
+    assert found.verdicts[0].text == "Emulated: no comparison; p50 2.00 against 1.00 ms; p99 9.00 against 9.00 ms."
     assert {(effect.finding, effect.regressed) for effect in found.verdicts[0].effects} == {("unknown", None)}
 
 
@@ -137,7 +143,7 @@ def test_a_tail_beyond_the_drain_limit_is_slower_than_one_that_is_not() -> None:
         Selected([run(slow)]), Selected([run(slow.model_copy(update={"windows": (beyond,)}))]), 0.05
     )
     assert [effect.measure for effect in found.verdicts[0].effects if effect.regressed] == ["p90"]
-    assert found.verdicts[0].text.startswith("Slower at p90: ")
+    assert found.verdicts[0].text.startswith("B is slower at p90: over 8.00 ms against ")
 
 
 def test_a_trial_that_was_to_be_skipped_has_not_failed() -> None:
@@ -160,3 +166,27 @@ def test_what_has_nothing_in_common_has_no_verdict() -> None:
     """Its caller refuses it."""
     a, b = run(etcd(1.0), etcd(1.0, "s3")), run(etcd(1.0, "redis"), etcd(1.0, "dsql"))
     assert compare_summaries(Selected([a]), Selected([b]), 0.05).verdicts == ()
+
+
+def behind(p50_ms: float) -> TrialSummary:
+    """Build a trial that fell behind its load."""
+    whole = etcd(p50_ms)
+    grown = Estimate(value=p50_ms, low=p50_ms / 2, reason="fell behind: kept up with 96 of 200/s")
+    times = whole.windows[0].latency_ms.model_copy(update=dict.fromkeys(("p50", "p90", "p99"), grown))
+    window = whole.windows[0].model_copy(update={"latency_ms": times, "kept_up_per_s": 96.0, "failed": 50})
+    return whole.model_copy(update={"windows": (window,)})
+
+
+@pytest.mark.parametrize(("a_ms", "named"), [(1.0, ("etcd",)), (None, ())])
+def test_what_newly_falls_behind_is_no_regression_of_a_number_and_no_pass(
+    a_ms: float | None, named: tuple[str, ...]
+) -> None:
+    """How slow it is says how long the run was; that it kept up before, and no more, is what matters."""
+    a = behind(300) if a_ms is None else etcd(a_ms)
+    found = compare_summaries(Selected([run(a)]), Selected([run(behind(500))]), 0.05)
+    assert (found.behind, found.passed) == (named, not named)
+    (verdict,) = found.verdicts
+    assert {effect.finding for effect in verdict.effects} == {"unknown"}
+    assert not any(effect.regressed for effect in verdict.effects)
+    told = ", but etcd fell behind in B" if named else ""
+    assert describe_outcome(found) == f"No regression beyond 5 % shown{told}"

@@ -8,8 +8,10 @@ import pytest
 from tests.samples.comparisons import etcd, run, trial, window
 from tests.samples.run_series import noise, run_id, summaries
 
+from stepbench.analysis.regressions import find_regressions
 from stepbench.analysis.run_series import Found, run_numbers, series_of_runs
 from stepbench.contracts.measures import Estimate
+from stepbench.contracts.regressions import DetectorSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,3 +116,19 @@ def test_one_repeat_beyond_the_drain_limit_counts_as_what_it_is_at_least() -> No
     estimate = found_in([run(*repeats)]).series.runs[0].values[0].estimate
     assert (estimate.value, estimate.reason) == (None, BEYOND.reason)
     assert estimate.low == pytest.approx(4)
+
+
+def test_a_run_that_fell_behind_has_no_number() -> None:
+    """Its quantiles are those of its length; a group that had kept up before does not pass."""
+    *before, last = summaries(noise(20))
+    grown = Estimate(value=500, low=300, reason="fell behind: kept up with 96 of 200/s")
+    (window,) = last.trials[0].windows
+    times = window.latency_ms.model_copy(update=dict.fromkeys(("p50", "p90", "p99"), grown))
+    behind = of_trials(last, windows=(window.model_copy(update={"latency_ms": times}),))
+    series = found_in([*before, behind]).series
+    assert {each.estimate.at_least for each in series.runs[-1].values} == {None}
+    found = find_regressions(series, DetectorSettings())
+    assert (found.behind, found.missing, found.passed) == (("etcd",), (), False)
+    assert {each.verdict for each in found.findings} == {"undecidable"}
+    assert found.findings[0].text.startswith("the last run fell behind: kept up with 96 of 200/s; before it: ")
+    assert find_regressions(found_in([behind]).series, DetectorSettings()).behind == ()

@@ -95,7 +95,7 @@ def test_a_verdict_on_a_tail_within_a_spell_is_undecided(p99_ms: float, finding:
     (verdict,) = plan_verdicts(sides)
     assert (present(verdict.effect("p50")).finding, present(verdict.effect("p99")).finding) == ("higher", finding)
     assert verdict.doubts == (SLOW_MACHINE,)
-    assert (UNDECIDED in verdict.text) == (finding == "undecided")
+    assert (present(verdict.effect("p99")).to_decide == UNDECIDED) == (finding == "undecided")
 
 
 def test_a_throughput_is_doubted_as_far_as_the_time_of_spells_reaches() -> None:

@@ -11,12 +11,12 @@ from stepbench.report.groups import groups
 
 def test_repeats_have_one_sentence() -> None:
     """Six of them would hide what they say; the range tells how far runs lie apart."""
-    run = sample_summary(sample_results()).model_copy(update={"trials": tuple(matrix("writers", {1: [1.0, 3.0, 2.0]}))})
+    run = sample_summary(sample_results()).model_copy(update={"trials": tuple(matrix("writers", {1: [1.0, 2.0, 1.5]}))})
     (answer,) = answers(run, groups(run.trials))
     assert answer.label == "etcd.1"
     arrived = f"all {3 * window(estimate(1)).n} events arrived."
     assert answer.text.startswith(
-        "Median 1.8 ms (0.5 to 7.2; runs 1.00 to 3.00), p90 3.6 ms (0.9 to 14.5; runs 2.00 to "
+        "Median 1.4 ms (0.6 to 3.4; runs 1.00 to 2.00), p90 2.9 ms (1.2 to 6.9; runs 2.00 to "
     )
     assert answer.text.endswith(arrived)
 

@@ -46,7 +46,7 @@ def test_question_and_verdicts_come_before_the_table() -> None:
     )
     _, question, verdict, *_ = render_markdown(asked).split("\n\n")
     assert question == r"**Is it \*fast\*?**"
-    assert verdict.startswith("- writers 0: Slower at p50 and p90: ")
+    assert verdict.startswith("- writers 0: writers 2 is slower at p50: ")
 
 
 def test_a_caveat_of_several_trials_stands_there_once() -> None:

@@ -10,7 +10,7 @@ from tests.samples.comparisons import etcd, run
 from stepbench.analysis.run_comparison import Selected, compare_summaries
 from stepbench.contracts.verdict import RunComparison
 from stepbench.report.run_comparison import format_junit, format_markdown, format_text
-from stepbench.report.verdicts import ONE_RUN
+from stepbench.report.verdicts import describe_few_runs
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def test_text_begins_with_the_outcome_and_what_regressed(found: RunComparison) -
     outcome, a, b, _, first, second, rest, note = format_text(found).splitlines()
     assert outcome == "2 regressions beyond 5 %; not in B: gone"
     assert (a, b) == ("A: before", "B: after")
-    assert first.startswith("regressed  etcd: Slower at p50 and p90: p50 2.0")
-    assert second.startswith("           redis: The same within 10 % at p50 and p90")
-    assert (rest, note) == ("Only in A: gone", ONE_RUN)
+    assert first.startswith("regressed  etcd: B is slower at p50: 2.00 against 1.00 ms, 2.00 times [")
+    assert second.startswith("           redis: B is the same within 10 % at p50 and p90")
+    assert (rest, note) == ("Only in A: gone", describe_few_runs(found.verdicts))
 
 
 def test_markdown_is_a_table_and_the_sentences_of_what_regressed(found: RunComparison) -> None:
@@ -38,7 +38,7 @@ def test_markdown_is_a_table_and_the_sentences_of_what_regressed(found: RunCompa
     (row,) = (line for line in lines if line.startswith("| etcd "))
     assert row.count("|") == 8
     assert row.endswith("| **p50 regressed**, **p90 regressed** |")
-    assert any(line.startswith("- etcd: Slower") for line in lines)
+    assert any(line.startswith("- etcd: B is slower") for line in lines)
 
 
 def test_each_format_names_an_emulated_side() -> None:
@@ -67,7 +67,7 @@ def test_junit_has_a_case_a_comparison_and_a_failure_a_regression(found: RunComp
     suite = ET.fromstring(format_junit(found))  # noqa: S314 -- our own
     assert [case.attrib["name"] for case in suite.iter("testcase")] == ["etcd", "redis", "is in B"]
     (failure,) = suite.iter("failure")
-    assert "p50, p90 regressed. Slower at p50 and p90" in failure.attrib["message"] + (failure.text or "")
+    assert "p50, p90 regressed. B is slower at p50" in failure.attrib["message"] + (failure.text or "")
 
 
 def test_what_broke_off_is_told_first_and_fails_the_pipeline() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from tests.samples.comparisons import estimate, etcd_verdicts
 from tests.samples.results import sample_manifest, sample_results, sample_summary
 
 from stepbench.contracts.result import RunSummary
 from stepbench.report.page import render_page
-from stepbench.report.verdicts import describe, first_told, verdict_lines, verdict_views
+from stepbench.report.verdicts import describe, describe_few_runs, effect_rows, first_told, verdict_lines, verdict_views
 
 
 def test_each_setting_has_a_place_on_the_first_screen() -> None:
@@ -29,7 +31,7 @@ def test_kinds_that_differ_are_told_each() -> None:
     """In their first words, or in how much: an insert that is 7 times as fast, where a read is twice."""
     (one,) = etcd_verdicts("writers", 1)
     read = one.model_copy(update={"kind": "read"})
-    slower = one.model_copy(update={"kind": "insert", "text": "Slower: p50 10 % higher."})
+    slower = one.model_copy(update={"kind": "insert", "text": "writers 2 is faster at p50: 1 against 2 ms."})
     assert first_told([one, read, slower], 8) == [read, slower, one]
     effect, *others = one.effects
     much = effect.model_copy(update={"ratio": estimate(7)})
@@ -74,3 +76,36 @@ def test_stores_that_are_only_listed_are_no_setting() -> None:
     for aspect, of_settings in (("target.store", False), ("trial", False), ("writers", True)):
         views = verdict_views(run.model_copy(update={"verdicts": etcd_verdicts(aspect, 2)}))
         assert views.of_settings is of_settings
+
+
+def test_a_doubt_is_a_link_to_its_caveat() -> None:
+    """What `host jitter` means stands further down, with its remedy."""
+    (one,) = etcd_verdicts("writers", 1)
+    doubted = sample_summary(sample_results()).model_copy(
+        update={"verdicts": (one.model_copy(update={"doubts": ("host_jitter",)}),)}
+    )
+    page = render_page(doubted, sample_results(), sample_manifest())
+    assert 'Doubtful: <a class="caveat" href="#caveat-host_jitter">host jitter</a>' in page
+
+
+def test_all_that_was_found_is_a_folded_table() -> None:
+    """The sentence has one quantile; who wants the others unfolds them."""
+    (one,) = etcd_verdicts("writers", 1)
+    rows = effect_rows(one)
+    assert [row.measure for row in rows] == ["p50", "p90", "p99", "max"]
+    assert rows[0] == ("p50", "3.00 ms", "1.00 ms", "3.000 × [2.916, 3.086]", "slower")  # noqa: RUF001 -- times
+    assert rows[2].found == "needs a run about 1.8 × longer"  # noqa: RUF001 -- times
+    run = sample_summary(sample_results()).model_copy(update={"verdicts": (one,)})
+    page = render_page(run, sample_results(), sample_manifest())
+    (table,) = re.findall(r'<details class="fold effect-table">(.*?)</details>', page, re.DOTALL)
+    assert [row.measure for row in rows] == re.findall(r'<th scope="row">([^<]*)</th>', table)
+
+
+def test_two_repeats_are_no_single_runs() -> None:
+    """Nor are three, of which nothing is said."""
+    (one,) = etcd_verdicts("writers", 1)
+    two = one.model_copy(update={side: getattr(one, side).model_copy(update={"runs": 2}) for side in ("a", "b")})
+    assert describe_few_runs([one]).startswith("These are single runs: ")
+    assert describe_few_runs([two]).startswith("These are two runs of each: ")
+    assert describe_few_runs([one, two]).startswith("These are one or two runs of each: ")
+    assert describe_few_runs([one.model_copy(update={"over_runs": True})]) == ""

@@ -13,6 +13,7 @@ from stepbench.contracts.measures import Estimate
 from stepbench.stats.over_runs import (
     TOO_FEW_FOR_A_MEDIAN,
     log_mean,
+    mean_over_runs,
     paired_ratio,
     ratio,
     runs_to_show,
@@ -103,14 +104,14 @@ def test_a_run_without_an_interval_leaves_the_point() -> None:
 def test_how_many_runs_it_takes_follows_from_their_variance() -> None:
     """Three runs from 1 to 1.2 show no 10 %; the number that would brings its standard errors below ln 1.1."""
     runs = [estimate(1), estimate(1.1), estimate(1.2)]
-    needed = present(runs_to_show(runs, runs, 1.1))
+    needed = present(runs_to_show(runs, runs, 1.1, 1_000))
     mean = log_mean(runs)
     assert not isinstance(mean, str)
     error = math.sqrt(2 * mean.variance * 3 / needed)
     assert (student_975(2 * needed - 2) + 0.8416) * error <= math.log(1.1)
     error = math.sqrt(2 * mean.variance * 3 / (needed - 1))
     assert (student_975(2 * needed - 4) + 0.8416) * error > math.log(1.1)
-    assert runs_to_show(runs[:2], runs, 1.1) is None
+    assert runs_to_show(runs[:2], runs, 1.1, 1_000) is None
 
 
 def test_a_run_twice_as_wide_has_to_be_four_times_as_long() -> None:
@@ -170,3 +171,15 @@ def test_intervals_cover_at_least_as_often_as_they_say(runs: int, between: float
         held += low <= 1 <= high
     assert covered / 4_000 > 0.94
     assert held / 4_000 > 0.94
+
+
+def test_runs_of_dependent_events_count_with_their_values() -> None:
+    """Whole runs do not depend on one another, however alike the events in each are; few events are no such case."""
+    values = (11.9, 12.2, 11.7)
+    alike, few = (
+        [Estimate(value=value, reason=reason) for value in values]
+        for reason in ("32 of 200 independent < 36", "9 of 20 independent < 36")
+    )
+    exactly = [Estimate(value=value, low=value, high=value) for value in values]
+    assert mean_over_runs(alike) == mean_over_runs(exactly)
+    assert mean_over_runs(few).reason == "9 of 20 independent < 36"

@@ -34,8 +34,12 @@ _MILLISECONDS = Unit("ms", 1.0)
 _SECONDS = Unit("s", 0.001)
 TIMES = Unit("×", 1.0)  # noqa: RUF001 -- a multiplication sign
 """A ratio is so many times."""
+_SCALES = {each.name for each in (_MICROSECONDS, _MILLISECONDS, TIMES)}
+"""An interval of these that is wider than a factor of ten is none; one of a place in time may well be."""
 SECONDS_AS_SUCH = Unit("s", 1.0)
 """An estimate is in seconds already."""
+PER_S = Unit("/s", 1.0)
+"""A rate is so many a second."""
 PER_MINUTE = Unit("/min", 1.0)
 """A rate is so many a minute."""
 MIB_PER_S = Unit("MiB/s", 1.0)
@@ -71,29 +75,33 @@ class Shown:
 
 
 class _Scale(NamedTuple):
-    """It is a way to say how far a ratio is from 1."""
+    """It is a way to say how far a ratio is from 1: in per cent, or as a multiple where `times` has words for that."""
 
-    below: str
-    above: str
-    unit: str
-    """It stands once, behind an interval."""
+    times: str = ""
+
+    @property
+    def unit(self) -> str:
+        """Return what stands once, behind an interval."""
+        return "" if self.times else " %"
 
     def size(self, ratio: float) -> float:
-        """Return the distance from 1, which is positive to both sides."""
-        if self.unit:
-            return 100 * abs(ratio - 1)
-        return 1 / ratio if ratio < 1 else ratio
+        """Return the distance from 1 in per cent, which is positive to both sides, or the multiple."""
+        return ratio if self.times else 100 * abs(ratio - 1)
 
     def say(self, ratio: float, decimals: int) -> str:
         """Say the distance and its direction."""
         size = fixed(self.size(ratio), decimals)
-        if not size.strip("0."):
-            return "the same"
-        return f"{size} {self.below if ratio < 1 else self.above}"
+        if self.times:
+            return f"{size} {self.times}"
+        return f"{size} % {'lower' if ratio < 1 else 'higher'}" if size.strip("0.") else "the same"
 
 
-_HALF, _TWICE = 0.5, 2.0
-_PER_CENT = _Scale("% lower", "% higher", " %")
+_TWICE = 2.0
+_WIDE = 10.0
+NOT_KNOWN = "not known within a factor of ten"
+"""What stands in place of an interval that is wider than that."""
+MOST_TIMES_LONGER = 10.0
+"""Nobody makes a run longer than this; what hinders it is the better advice."""
 
 
 def unit_for(value_ms: float) -> Unit:
@@ -135,9 +143,16 @@ def shown(estimate: Estimate, unit: Unit | None = None) -> Shown:
     value = estimate.value * unit.per_ms
     if estimate.low is None or estimate.high is None:
         return Shown(rounded(value), unit.name, "", estimate.reason or "")
+    if unit.name in _SCALES and is_wide(estimate):
+        return Shown(rounded(value), unit.name, "", NOT_KNOWN)
     low, high = estimate.low * unit.per_ms, estimate.high * unit.per_ms
     decimals = _interval_decimals(value, (high - low) / 2)
     return Shown(fixed(value, decimals), unit.name, f"[{fixed(low, decimals)}, {fixed(high, decimals)}]", "")
+
+
+def is_wide(estimate: Estimate) -> bool:
+    """Tell whether an interval is wider than a factor of ten, so that it says next to nothing."""
+    return estimate.low is not None and estimate.high is not None and 0 < _WIDE * estimate.low < estimate.high
 
 
 def times_longer(note: str) -> float | None:
@@ -157,40 +172,59 @@ def longer(times: float) -> str:
 
 
 def brief(note: str) -> str:
-    """Say in a table's cell what it takes, where a note tells how many events are missing."""
-    times = times_longer(note)
-    return note if times is None else f"needs {longer(times)}"
+    """Say in a table's cell what it takes, where a note tells how many events are missing, or else what hinders."""
+    return _shortfall(note, "needs")
 
 
 def takes(note: str) -> str:
-    """Say in a sentence what it takes, where a note tells how many events are missing."""
+    """Say in a sentence what it takes, where a note tells how many events are missing, or else what hinders."""
+    return _shortfall(note, "needs a run")
+
+
+def _shortfall(note: str, needs: str) -> str:
     times = times_longer(note)
-    return note if times is None else f"needs a run {longer(times)}"
+    if times is None:
+        return note
+    if times <= MOST_TIMES_LONGER:
+        return f"{needs} {longer(times)}"
+    events = note.rpartition(": ")[2].partition(" < ")[0]
+    return f"only {events}" if "independent" in events else f"only {counted(int(events.removeprefix('n=')), 'event')}"
 
 
-def effect(ratio: Estimate, *, below: str = "shorter", above: str = "as long") -> str:
+def effect(ratio: Estimate, *, above: str = "as long") -> str:
     """
     Say in words how far two measurements are apart: `45 % lower [42 to 48 %]`, `2.3 × as long [2.1 to 2.6]`.
 
-    In per cent from a half to twice, as a multiple beyond it (`11 × shorter`), whose words are those for times unless
-    others are given. An interval that holds 1 names both directions: `12 % lower [30 % lower to 8 % higher]`; what has
-    none is `about 45 % lower (no interval: …)`, and what has no more than a lower limit `at least 45 % higher`.
+    In per cent up to twice, as a multiple beyond it, whose words are those for times unless others are given. An
+    interval that holds 1 names both directions: `12 % lower [30 % lower to 8 % higher]`; what has none is `about 45 %
+    lower (no interval: …)`, and what has no more than a lower limit `at least 45 % higher`. One wider than a factor of
+    ten says what it is at least, or that it is not known.
     """  # noqa: RUF002 -- times
     value, low, high = ratio.at_least, ratio.low, ratio.high
     if value is None:
         return ratio.reason or NONE
-    per_cent = _HALF <= value < _TWICE or min(value, value if low is None else low) <= 0
-    scale = _PER_CENT if per_cent else _Scale(f"{TIMES.name} {below}", f"{TIMES.name} {above}", "")
+    multiple = value >= _TWICE and (low is None or low >= 1)
+    scale = _Scale(f"{TIMES.name} {above}" if multiple else "")
     if low is None or high is None:
         said = scale.say(value, _effect_decimals(scale, value))
         why = f": {takes(ratio.reason)}" if ratio.reason else ""
         return f"at least {said}" if ratio.value is None else f"about {said} (no interval{why})"
+    if is_wide(ratio):
+        nearest = low if low > 1 else high
+        return NOT_KNOWN if low <= 1 <= high else f"at least {scale.say(nearest, _effect_decimals(scale, nearest))}"
     decimals = _effect_decimals(scale, value, low, high)
     said = scale.say(value, decimals)
     if low <= 1 <= high:
         return f"{said} [{scale.say(low, decimals)} to {scale.say(high, decimals)}]"
     near, far = sorted((scale.size(low), scale.size(high)))
     return f"{said} [{fixed(near, decimals)} to {fixed(far, decimals)}{scale.unit}]"
+
+
+def multiple(ratio: Estimate) -> str:
+    """Format a ratio that has an interval: `3.2 times [3.0, 3.5]`, to one digit of its half-width; below 2 to 0.01."""
+    value, low, high = ratio.value or 1.0, ratio.low or 1.0, ratio.high or 1.0
+    decimals = min(max(_decimals((high - low) / 2, 1), _decimals(value, 2), 0), 2) if value >= _TWICE else 2
+    return f"{fixed(value, decimals)} times [{fixed(low, decimals)}, {fixed(high, decimals)}]"
 
 
 def offset(offset_ms: float | None, bound_ms: float | None) -> str:

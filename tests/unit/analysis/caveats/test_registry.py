@@ -1,17 +1,26 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, cast
+
 import pytest
 from tests.samples.estimates import present
 from tests.samples.finished_trials import SECOND_NS, START_NS
 from tests.samples.finished_trials import AnalysedTrial as Trial
 from tests.samples.records import t4_item
 
+from stepbench.analysis.caveats.findings import Findings
+from stepbench.analysis.caveats.sample import find_short_windows
+from stepbench.contracts.measures import Estimate
+from stepbench.contracts.result import Clock
 from stepbench.errors import AccountingError
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT
 from stepbench.records.formats.t4 import Entry, encode_fallback
 from stepbench.records.storage import layout
 from stepbench.records.storage.layout import ClockSample
+
+if TYPE_CHECKING:
+    from stepbench.analysis.evidence import Evidence
 
 MS = 10**6
 
@@ -82,3 +91,26 @@ def test_damaged_records_are_unrecorded_and_named() -> None:
     trial.memory.services.runs.put_bytes(key, b"junk")
     (text,) = (caveat.text for caveat in trial.result().summary.caveats if caveat.kind == "unrecorded")
     assert "000001.sbc" in text
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "text", "remedy"),
+    [
+        ("n=200 < 368", "short_sample", "Window steady is too short for an interval: p99 needs", "Offer more"),
+        (
+            "32 of 155807 independent < 368", "dependent_sample",
+            "Window steady has no interval for p99: its 155,807 events resemble", "A longer load hardly helps.",
+        ),
+        ("100 of 155807 independent < 368", "dependent_sample", "Window steady has no", "Offer load for about 4 ×"),  # noqa: RUF001 -- times
+        ("fell behind: kept up with 96 of 200/s", "", "", ""),
+    ],
+)  # fmt: skip
+def test_events_that_are_alike_are_no_short_sample(reason: str, kind: str, text: str, remedy: str) -> None:
+    """155,807 operations were called too few, and a run 990 times as long was asked for."""
+    whole = Trial().finish().result().summary.windows[0]
+    times = {name: Estimate(value=1, low=1, high=1) for name in ("p50", "p90", "p95")}
+    latency = whole.latency_ms.model_copy(update={**times, "p99": Estimate(value=9, reason=reason)})
+    findings = Findings(None, None, (whole.model_copy(update={"latency_ms": latency}),), Clock(offset_ms=0, bound_ms=0))
+    found = list(find_short_windows(cast("Evidence", None), findings))
+    assert [each.kind for each in found] == [kind] * bool(kind)
+    assert all(each.text.startswith(text) and each.remedy.startswith(remedy) for each in found)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from stepbench.contracts.measures import Estimate, KindName, Latency, WindowResult
 from stepbench.contracts.verdict import Effect, Finding, LatencyMeasure
-from stepbench.digits import times_longer
+from stepbench.digits import MOST_TIMES_LONGER, TIMES, times_longer
 from stepbench.stats.over_runs import (
     MIN_RUNS,
     mean_over_runs,
@@ -41,6 +41,16 @@ NO_LIMIT = "the largest value of a run has no interval"
 ONE_RATE = "throughput has an interval over three runs or more"
 _AT_LEAST = 1.05
 """A run a twentieth longer is no advice."""
+_MOST_RUNS = 30
+"""Nobody makes more runs of one setting; what hinders it is the better advice, as of runs that are far longer."""
+_RUNS_DIFFER = (
+    f"runs differ too much: {_MOST_RUNS} of each would not show {OF_INTEREST_WORDS}; a quieter machine, or both sides "
+    "in turns (order: interleaved), may"
+)
+_EVENTS_DIFFER = (
+    f"events vary too much: a run {MOST_TIMES_LONGER:.0f} {TIMES.name} longer would not show {OF_INTEREST_WORDS}, as "
+    f"they are few or resemble their neighbours; {MIN_RUNS} runs of each, or more events a second, may"
+)
 
 
 class Runs(NamedTuple):
@@ -77,10 +87,16 @@ def compare_runs(b: Runs, a: Runs, *, paired: bool = False) -> tuple[Effect, ...
 
 
 def compare_shares(measure: Literal["lost", "errors"], b: Runs, a: Runs) -> Effect:
-    """Return the effect on the share of lost events, or of failed and unknown outcomes, all runs together."""
+    """
+    Return the effect on the share of lost events, or of failed and unknown outcomes, all runs together.
+
+    Where events waited ever longer nothing is found: more of them are given up the longer that goes on.
+    """
     shares = [share_interval(*_count(measure, side)) for side in (a, b)]
     difference = share_difference(shares[1], shares[0])
-    return Effect(measure=measure, a=shares[0], b=shares[1], difference=difference, finding=_find(difference, 0, None))
+    behind = any(window.kept_up_per_s is not None for side in (a, b) for window in side.windows)
+    finding = "unknown" if behind else _find(difference, 0, None)
+    return Effect(measure=measure, a=shares[0], b=shares[1], difference=difference, finding=finding)
 
 
 def undecided_effects(effects: Sequence[Effect], why: str) -> tuple[Effect, ...]:
@@ -151,8 +167,9 @@ def _lies_beyond(above: Sequence[Estimate], below: Sequence[Estimate]) -> bool:
 
 
 def _worst_reason(runs: Sequence[Estimate]) -> str:
-    """Return why a run has no interval: of those that are too short, the one that would have to be longest."""
+    """Return why a run has no interval: it fell behind, or of those too short, the one that had to be longest."""
     reasons = [run.reason for run in runs if run.low is None and run.reason]
+    reasons = [run.reason for run in runs if run.fell_behind and run.reason] or reasons
     return max(reasons, key=lambda reason: times_longer(reason) or math.inf, default="")
 
 
@@ -176,7 +193,10 @@ def _throughput_effect(b: Runs, a: Runs, *, paired: bool) -> Effect:
 
 
 def _side_value(runs: Sequence[Estimate]) -> Estimate:
-    """Return a single run's own quantile, whose interval speaks of that run; else the mean over runs."""
+    """Return a single run's own quantile, whose interval speaks of that run; else the mean over runs, if none grew."""
+    behind = next((run for run in runs if run.fell_behind), None)
+    if behind is not None and len(runs) > 1:
+        return Estimate(value=mean_over_runs(runs).value, reason=behind.reason)
     return runs[0] if len(runs) == 1 else mean_over_runs(runs)
 
 
@@ -193,23 +213,30 @@ def _find(found: Estimate, none: float, of_interest: float | None) -> Finding:
 
 
 def _to_decide(found: Estimate, b: list[Estimate], a: list[Estimate], *, paired: bool) -> str:
-    """Say what it takes to show the smallest difference of interest."""
-    if min(len(b), len(a)) >= MIN_RUNS and not paired:
-        runs = runs_to_show(b, a, OF_INTEREST)
-        return "" if runs is None else f"a {OF_INTEREST_WORDS} difference would take {runs} runs of each"
+    """Say what it takes to show the smallest difference of interest, or what hinders it: first in a few words."""
+    runs = min(len(b), len(a))
+    if runs >= MIN_RUNS and not paired:
+        return _say_runs(runs_to_show(b, a, OF_INTEREST, _MOST_RUNS))
     if not paired and found.low is not None and found.high is not None and not found.low <= 1 <= found.high:
-        return f"no more than single runs may differ by; {MIN_RUNS} runs of each would tell"
+        return f"{MIN_RUNS} runs of each would tell"
     longer = times_longer_to_show(found, OF_INTEREST)
     if longer is None:
         return ""
-    if min(len(b), len(a)) >= MIN_RUNS:
-        return f"a {OF_INTEREST_WORDS} difference would take about {_round_up(longer)} times as many runs"
-    times = _round_up(max(longer, _AT_LEAST))
-    return f"a {OF_INTEREST_WORDS} difference would take runs about {times} × as long"  # noqa: RUF001 -- times
+    if runs >= MIN_RUNS:
+        return _say_runs(math.ceil(longer * runs))
+    if longer > MOST_TIMES_LONGER:
+        return _EVENTS_DIFFER
+    return f"runs {_round_up(max(longer, _AT_LEAST))} {TIMES.name} longer would show {OF_INTEREST_WORDS}"
+
+
+def _say_runs(needed: int | None) -> str:
+    if needed is None or needed > _MOST_RUNS:
+        return _RUNS_DIFFER
+    return f"{needed} runs of each would show {OF_INTEREST_WORDS}"
 
 
 def _round_up(times: float) -> str:
-    return f"{times:.1f}" if times < 2 else f"{times:,.0f}"  # noqa: PLR2004 -- 1.3, 4, 40
+    return f"{times:.1f}" if times < 2 else f"{times:.0f}"  # noqa: PLR2004 -- 1.3, 4, 10
 
 
 def _greatest(side: Runs) -> float | None:

@@ -6,24 +6,30 @@ import math
 from typing import TYPE_CHECKING
 
 from stepbench import digits
+from stepbench.contracts.measures import FELL_BEHIND
 
 if TYPE_CHECKING:
     from stepbench.contracts.regressions import DetectorSettings, SeriesFinding
 
-_OF_RATES = {"below": "lower", "above": "as high"}
+_OF_RATES = {"above": "as high"}
 _BY_KIND = {"rolling_median": "the last", "last_green": "the last green", "named_run": "the first"}
 
 
-def describe(finding: SeriesFinding, settings: DetectorSettings) -> str:
-    """Return the sentence, which names neither series nor verdict."""
-    gone = "" if finding.last is not None else "the last run has no number; before it: "
+def describe(finding: SeriesFinding, settings: DetectorSettings, last_reason: str = "") -> str:
+    """Return the sentence, which names neither series nor verdict; `last_reason`: why the last run has no number."""
+    gone = "" if finding.last is not None else f"{describe_gone(last_reason)}; before it: "
     return f"{gone}{_say(finding, settings)}{_since(finding)}"
+
+
+def describe_gone(reason: str) -> str:
+    """Say that the last run has no number, or that it fell behind."""
+    return f"the last run {reason}" if reason.startswith(FELL_BEHIND) else "the last run has no number"
 
 
 def _say(finding: SeriesFinding, settings: DetectorSettings) -> str:
     words = _OF_RATES if finding.series.measure == "throughput" else {}
     apart = "" if finding.ratio is None else digits.effect(finding.ratio, **words)
-    apart += " as" if " as " in apart else " than"
+    apart += "," if apart == digits.NOT_KNOWN else " as" if " as " in apart else " than"
     runs = digits.counted(finding.baseline_runs, "run")
     against = f"{_BY_KIND[settings.baseline.kind]} {runs} before"
     least = f"{100 * settings.min_effect:g} %"
@@ -56,6 +62,10 @@ def _remedy(finding: SeriesFinding, settings: DetectorSettings) -> str:
         return ""
     effect = math.ceil(100 * finding.least_effect)
     repeats = math.ceil((math.log1p(finding.least_effect) / math.log1p(settings.min_effect)) ** 2)
+    if repeats > digits.MOST_TIMES_LONGER:
+        return (
+            f": one of {effect} % would show; a quieter machine, or one of its own, would help, longer runs would not"
+        )
     return (
         f": one of {effect} % would show, or {repeats} times as many repeats, or as long a load, in each run would do"
     )

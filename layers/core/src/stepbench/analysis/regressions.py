@@ -21,7 +21,7 @@ from stepbench.analysis.followed_series import (
     follow,
     scheduled_run,
 )
-from stepbench.analysis.regression_text import describe
+from stepbench.analysis.regression_text import describe, describe_gone
 from stepbench.analysis.series_detector import MIN_HISTORY, STEPS, ramp_end
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import TELLING, DetectorSettings, NamedRun, Regressions, SeriesFinding
@@ -84,6 +84,7 @@ def find_regressions(
     wanted = series_names(given)
     findings = tuple(_find(follow(each, given, settings, len(wanted)), given, settings) for each in wanted[:most])
     has = {value.series.group for value in given.runs[-1].values}
+    behind = _newly_behind(given)
     missing = tuple(dict.fromkeys(series.group for series in wanted if series.group not in has))
     return Regressions(
         plan=given.plan,
@@ -92,11 +93,22 @@ def find_regressions(
         settings=settings,
         findings=findings,
         confirm=given.runs[-1].confirms is None and any(each.verdict == "suspected" for each in findings),
-        passed=not missing and bool(has) and not any(each.verdict in {"regression", "drift"} for each in findings),
+        passed=not missing
+        and not behind
+        and bool(has)
+        and not any(each.verdict in {"regression", "drift"} for each in findings),
         not_comparable=tuple(not_comparable),
         missing=missing,
+        behind=behind,
         false_alarms=describe_false_alarms(settings),
     )
+
+
+def _newly_behind(given: RunSeries) -> tuple[str, ...]:
+    """Return the groups that fell behind in the last run, and of which an earlier one has a number."""
+    last = [value.series for value in given.runs[-1].values if value.estimate.fell_behind]
+    known = {value.series for run in given.runs for value in run.values if value.estimate.at_least is not None}
+    return tuple(dict.fromkeys(series.group for series in last if series in known))
 
 
 def series_names(given: RunSeries) -> list[Series]:
@@ -147,7 +159,8 @@ def _find(followed: Followed, given: RunSeries, settings: DetectorSettings) -> S
     known = detector.noise(baseline) if baseline.size else None
     if known is None or known.runs < MIN_HISTORY or baseline.size < MIN_RUNS:
         if change is None or detector.accepted is None:
-            return _too_few(followed, 0 if known is None else known.runs, baseline.size, current=current)
+            gone = "" if current else f"{describe_gone(_last_reason(followed, given))}; "
+            return _too_few(followed, 0 if known is None else known.runs, baseline.size, gone)
         known = change.window.noise
     told = change is not None and change.told_at == len(detector.values) - 1 and detector.changes[-1] is change
     standing = _standing(followed, change, told=told) if change and (detector.accepted is not None or told) else None
@@ -177,7 +190,13 @@ def _find(followed: Followed, given: RunSeries, settings: DetectorSettings) -> S
         least_effect=math.expm1(_least(detector, known, before, STEPS[-1])),
         text="",
     )
-    return finding.model_copy(update={"text": describe(finding, settings)})
+    return finding.model_copy(update={"text": describe(finding, settings, _last_reason(followed, given))})
+
+
+def _last_reason(followed: Followed, given: RunSeries) -> str:
+    """Return why the last run has no number, where it says so."""
+    values = (each.estimate for each in given.runs[-1].values if each.series == followed.series)
+    return next((each.reason or "" for each in values if each.at_least is None), "")
 
 
 def _suspected_ratio(followed: Followed, best: Window) -> Estimate:
@@ -229,16 +248,15 @@ def _verdict(  # noqa: PLR0913 -- what a verdict is made of
     return verdict
 
 
-def _too_few(followed: Followed, known: int, own: int, *, current: bool) -> SeriesFinding:
+def _too_few(followed: Followed, known: int, own: int, gone: str) -> SeriesFinding:
     lacking = max(MIN_HISTORY - known, MIN_RUNS - own, 1)
-    gone = "" if current else "the last run has no number; "
     text = f"{gone}{lacking} more {'run' if lacking == 1 else 'runs'} until changes can be told from noise"
     verdict: SeriesVerdict = "shift" if began_acknowledged(followed) else "undecidable"
     return SeriesFinding(
         series=followed.series,
         verdict=verdict,
         baseline_runs=own,
-        last=followed.estimates[-1] if current else None,
+        last=None if gone else followed.estimates[-1],
         shifts=find_shifts(followed),
         runs_to_decide=lacking,
         text=text,

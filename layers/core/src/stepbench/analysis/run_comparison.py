@@ -72,6 +72,7 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float, studied: str =
     pairs = [(of_a[name_a], of_b[name_b]) for name_a, name_b in names]
     verdicts = [verdict for pair in pairs for verdict in _compare_groups(*pair, tolerance, studied)]
     regressed = any(effect.regressed for verdict in verdicts for effect in verdict.effects)
+    behind = tuple(dict.fromkeys(verdict.b.group for verdict in verdicts if verdict.newly_behind))
     failed_a, failed_b = a.unfinished(), b.unfinished()
     broken = [name for name in failed_b if failed_b[name] > failed_a[name] or (name in of_a and name not in of_b)]
     matched_a, matched_b = {name for name, _ in names}, {name for _, name in names}
@@ -85,7 +86,8 @@ def compare_summaries(a: Selected, b: Selected, tolerance: float, studied: str =
         unfinished_a=tuple(failed_a),
         unfinished_b=tuple(failed_b),
         broken=tuple(broken),
-        passed=any(not verdict.unlike for verdict in verdicts) and not regressed and not broken,
+        behind=behind,
+        passed=any(not each.unlike for each in verdicts) and not regressed and not broken and not behind,
     )
 
 

@@ -149,8 +149,12 @@ def _together(estimates: Sequence[Estimate]) -> Estimate:
     """
     Return a single trial's own estimate, else the mean of repeats; of one beyond the drain limit, its least.
 
-    Repeats whose machine may have made it are left out; where all are, there is no number.
+    Repeats whose machine may have made it are left out; where all are, there is no number. Where events waited ever
+    longer there is no value: that of another run is another, whatever the store does.
     """
+    grown = next((each for each in estimates if each.fell_behind), None)
+    if grown is not None:
+        return Estimate(value=None, reason=grown.reason)
     estimates = [each for each in estimates if each is not MADE_BY_SPELLS] or [MADE_BY_SPELLS]
     if len(estimates) == 1:
         return estimates[0]

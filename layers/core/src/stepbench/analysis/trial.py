@@ -142,6 +142,7 @@ def _window_result(evidence: Evidence, window: MeasuredWindow) -> WindowResult:
         duplicates=window.count_duplicates(),
         offered_per_s=window.offered / window.length_s,
         achieved_per_s=window.achieved_per_s,
+        kept_up_per_s=window.backlog.kept_up_per_s if window.backlog else None,
         latency_ms=window.latency(latency_of(evidence.spec.offered)),
         after_ack_ms=window.arrival_latency(after_ack),
         event_resolution_ms=resolution_ns / NS_PER_MS if resolution_ns else None,

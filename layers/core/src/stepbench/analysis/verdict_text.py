@@ -1,49 +1,48 @@
 """
-What effects come to, in a sentence: `Faster at p50 and p90: p50 45 % lower [42 to 48 %], ….`.
+What a comparison comes to, in one sentence of at most `MOST_WORDS` words.
 
-After it, of two windows of one trial: what else than the load may be why.
+`batch size 1 is faster at p50: 2.8 against 9.1 ms, 3.2 times [3.0, 3.5].` The largest difference that is shown comes
+first; what else there is to a comparison is in its effects, which reports show in a folded table.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
+from stepbench.analysis.comparability import STORE, shorten_path
 from stepbench.analysis.effects import OF_INTEREST, OF_INTEREST_WORDS, QUANTILES
+from stepbench.contracts.measures import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from stepbench.contracts.measures import Estimate, Latency, WindowResult
-    from stepbench.contracts.verdict import Effect
+    from stepbench.contracts.measures import Latency, WindowResult
+    from stepbench.contracts.verdict import Effect, Side
+
+MOST_WORDS = 25
+_MOST_WORDS_OF_A_NAME = 4
+_WITHOUT_SETTING = frozenset({STORE, "trial", "window", "run"})
+"""What sides are called by their own names in."""
+_SWITCH = {"true": "on", "false": "off"}
+_OPPOSITE = {"lower": "higher", "higher": "lower"}
+_WORDS = {"lower": "faster", "higher": "slower"}
+_FAR_APART = 1_000
+"""Sides that are so many times apart have each a unit of its own."""
+_SHARES = {"lower": "fewer", "higher": "more"}
+_SHARED = {"lost": "lost events", "errors": "errors"}
 
 
 _SHOWN = ("p50", "p99")
 """What is shown of sides that are not compared."""
 
 
-def describe_effects(effects: Sequence[Effect]) -> str:
-    """Describe what the effects of one comparison show, and of what they do not what it would take."""
-    return f"{_lead([effect for effect in effects if effect.measure in QUANTILES])}: {_clauses(effects)}."
+class Names(NamedTuple):
+    """What sentences call the two sides."""
 
-
-def describe_unanswered(effects: Sequence[Effect], why: str) -> str:
-    """Describe effects that are not those of the setting, since it took none; the first sentence of `why` says so."""
-    return f"Not answered: {why.partition('. ')[0].rstrip('.')}. {_clauses(effects)}."
-
-
-def describe_unlike(effects: Sequence[Effect], unlike: str) -> str:
-    """Describe what two sides have, of which one is no measure for the other; why not stands first."""
-    sides = [f"{effect.measure} {_values(effect)}" for effect in effects if effect.measure in _SHOWN and _known(effect)]
-    return f"{unlike[:1].upper()}{unlike[1:]}{'; ' if sides else ''}{', '.join(sides)}."
-
-
-def _known(effect: Effect) -> bool:
-    return effect.a.value is not None and effect.b.value is not None
-
-
-def _clauses(effects: Sequence[Effect]) -> str:
-    return "; ".join(clause for effect in effects if (clause := _clause(effect)))
+    b: str
+    a: str
 
 
 class OtherCause(NamedTuple):
@@ -51,6 +50,166 @@ class OtherCause(NamedTuple):
 
     aside: str
     sentence: str
+
+
+def name_sides(aspect: str, a: Side, b: Side) -> Names:
+    """Return what sentences call the sides: `batch size 100`, `tls on`, or a store, trial or window by its name."""
+    setting = "" if aspect in _WITHOUT_SETTING else f"{shorten_path(aspect, [aspect])} ".replace("_", " ")
+    named = (f"{setting}{_SWITCH.get(side.name, side.name) if setting else side.name}" for side in (b, a))
+    short = (name if len(name.split()) <= _MOST_WORDS_OF_A_NAME else "" for name in named)
+    return Names(*(name or place for name, place in zip(short, ("the second", "the first"), strict=True)))
+
+
+def describe_effects(effects: Sequence[Effect], names: Names, cause: OtherCause | None = None) -> str:
+    """
+    Return the sentence on the effects of one comparison.
+
+    Args:
+        effects: as `compare_runs` orders them.
+        names: of the two sides.
+        cause: what else may be why they differ.
+    """
+    quantiles = [effect for effect in effects if effect.measure in QUANTILES]
+    found = [effect for effect in quantiles if effect.finding in _WORDS]
+    shares = [(describe_share(each), _in_short(each)) for each in effects if _is_shown_share(each)]
+    if found:
+        lead = _largest(found)
+        others = [each.measure for each in found if each.finding == _OPPOSITE[lead.finding]]
+        also = [each.measure for each in found if each.finding == lead.finding and each is not lead]
+        but = f", {_WORDS[_OPPOSITE[lead.finding]]} at {digits.listed(others)}" if others else ""
+        begin, sizes = f"{names.b} is {_WORDS[lead.finding]} at {lead.measure}{but}", _sizes(lead, lead.finding)
+        said = f"{begin} {cause.aside}: {sizes}" if cause else f"{begin}: {sizes}"
+        said = said if _fits(said) else f"{begin}: {sizes}"
+        return _join(said, *shares, (f"also at {digits.listed(also)}",) if also else ())
+    if shares:
+        return _join(f"{names.b} has {shares[0][0]}", *shares[1:], (_describe_rest(quantiles),))
+    open_ = next((effect for effect in quantiles if effect.finding == "undecided"), None)
+    if open_ is not None:
+        said = f"{names.b} shows no difference at {open_.measure}: {_sizes(open_, 'undecided')}"
+        return _join(said, _to_decide(open_))
+    same = [effect for effect in quantiles if effect.finding == "same"]
+    if same:
+        at = "" if len(same) == len(quantiles) else f" at {digits.listed([each.measure for each in same])}"
+        said = f"{names.b} is the same within {OF_INTEREST_WORDS}{at}: {_sizes(same[0], 'same')}"
+        return _join(said)
+    return _join(f"Not decided: {_why_unknown(quantiles, names)}")
+
+
+def describe_unanswered(why: str) -> str:
+    """Describe effects that are not those of the setting, since it took none; the first sentence of `why` says so."""
+    return _join(f"Not answered: {why.partition('. ')[0].rstrip('.')}")
+
+
+def describe_unlike(effects: Sequence[Effect], unlike: str) -> str:
+    """Describe what two sides have, of which one is no measure for the other; why not stands first."""
+    told = [
+        f"{effect.measure} {values}" for effect in effects if effect.measure in _SHOWN and (values := _values(effect))
+    ]
+    return _join(f"{unlike[:1].upper()}{unlike[1:]}", *((each,) for each in told))
+
+
+def _join(said: str, *parts: Sequence[str]) -> str:
+    """Join what is said and of each part the longest wording that there is room for; the parts by how they matter."""
+    for part in parts:
+        said = next((longer for words in part if words and _fits(longer := f"{said}; {words}")), said)
+    return f"{said}." if _fits(said) else f"{' '.join(said.split()[: MOST_WORDS - 1])} …"
+
+
+def _fits(said: str) -> bool:
+    return len(said.split()) <= MOST_WORDS
+
+
+def _largest(found: Sequence[Effect]) -> Effect:
+    """Return the largest difference by what is surely shown of it; the lowest quantile where none is clearly larger."""
+    lead = found[0]
+    for effect in found[1:]:
+        if _least_size(effect) > _least_size(lead) + math.log(OF_INTEREST):
+            lead = effect
+    return lead
+
+
+def _least_size(effect: Effect) -> float:
+    """Return how large a difference is at least, on the logarithmic scale; beyond the drain limit none is larger."""
+    near = (effect.ratio.low if effect.finding == "higher" else effect.ratio.high) if effect.ratio else None
+    return abs(math.log(near)) if near and near > 0 else math.inf
+
+
+def _sizes(effect: Effect, finding: str) -> str:
+    """Say both sides, and how many times one is the other: `2.8 against 9.1 ms, 3.2 times [3.0, 3.5]`."""
+    return ", ".join(filter(None, (_values(effect), _times(effect.ratio, finding) if effect.ratio else "")))
+
+
+def _times(ratio: Estimate, finding: str) -> str:
+    """Say a ratio, of what is lower the inverse; of an interval that says next to nothing its nearer end, or none."""
+    if ratio.value is None or ratio.low is None or ratio.high is None or ratio.low <= 0:
+        return ""
+    if finding == "lower":
+        ratio = Estimate(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low)
+    if digits.is_wide(ratio):
+        return digits.NOT_KNOWN if finding not in _WORDS else f"at least {digits.rounded(ratio.low or 0, 2)} times"
+    return digits.multiple(ratio)
+
+
+def _to_decide(effect: Effect) -> tuple[str, ...]:
+    """Return what would decide it, whole or in its first few words; none where these would not fit either."""
+    short, _, rest = effect.to_decide.partition(": ")
+    return () if rest and effect.ratio and digits.is_wide(effect.ratio) else (short,)
+
+
+def _why_unknown(quantiles: Sequence[Effect], names: Names) -> str:
+    for effect in quantiles:
+        behind = [(name, side) for name, side in ((names.b, effect.b), (names.a, effect.a)) if side.fell_behind]
+        if len(behind) > 1:
+            return f"{names.b} and {names.a} both fell behind"
+        if behind:
+            return f"{behind[0][0]} {(behind[0][1].reason or '').replace(': ', ' and ')}"
+    effect = quantiles[0]
+    reason = effect.ratio.reason if effect.ratio else None
+    if effect.a.value is None or effect.b.value is None:
+        return f"{effect.measure} cannot be compared ({reason or 'no value'})"
+    why = f" ({digits.takes(reason)})" if reason else ""
+    return f"{effect.measure} is {_values(effect)}, without an interval{why}"
+
+
+def _describe_rest(quantiles: Sequence[Effect]) -> str:
+    """Say in a few words what there is to latency where it does not differ."""
+    findings = {effect.finding for effect in quantiles}
+    if "undecided" in findings:
+        return "no difference in latency shown"
+    return f"latency is the same within {OF_INTEREST_WORDS}" if "same" in findings else "latency is not decided"
+
+
+def _is_shown_share(effect: Effect) -> bool:
+    return effect.ratio is None and effect.finding in _SHARES
+
+
+def _in_short(effect: Effect) -> str:
+    return f"{_SHARES[effect.finding]} {_SHARED[effect.measure]}"
+
+
+def describe_share(effect: Effect) -> str:
+    """Describe shares of lost or failed events: `more errors: 0.4 % against 0.1 %`."""
+    if effect.a.value is None or effect.b.value is None:
+        reason = effect.a.reason or effect.b.reason
+        return "" if effect.a.value == effect.b.value else f"{effect.measure} cannot be compared ({reason})"
+    words = _SHARES.get(effect.finding, "no difference in")
+    return (
+        f"{words} {_SHARED[effect.measure]}: {digits.percent(effect.b.value)} against {digits.percent(effect.a.value)}"
+    )
+
+
+def _values(effect: Effect) -> str:
+    """Format both sides: `0.540 against 0.980 ms`, in the unit of the larger one; what is beyond the drain limit so."""
+    a, b = effect.a.at_least, effect.b.at_least
+    if a is None or b is None:
+        return ""
+    a_text, b_text = (f"over {value}" if side.value is None else value for side, value in
+                      ((effect.a, digits.latency(a)), (effect.b, digits.latency(b))))  # fmt: skip
+    larger, smaller = max(abs(a), abs(b)), min(abs(a), abs(b))
+    if larger > _FAR_APART * smaller or "over" in f"{a_text}{b_text}":
+        return f"{b_text} against {a_text}"
+    unit = digits.unit_for(larger)
+    return f"{digits.rounded(b * unit.per_ms)} against {digits.rounded(a * unit.per_ms)} {unit.name}"
 
 
 def find_other_cause(
@@ -107,75 +266,3 @@ def loads(a: WindowResult, b: WindowResult) -> tuple[float, float]:
 def holds_one(ratio: Estimate) -> bool:
     """Tell whether chance may be all there is; an interval that holds 1 does not show that there is no difference."""
     return ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high
-
-
-def _lead(quantiles: Sequence[Effect]) -> str:
-    by_finding = {
-        finding: [effect.measure for effect in quantiles if effect.finding == finding]
-        for finding in ("lower", "higher", "same", "undecided", "unknown")
-    }
-    lower, higher = by_finding["lower"], by_finding["higher"]
-    told = [effect for effect in quantiles if effect.finding != "unknown"]
-    if lower and higher:
-        return f"Faster at {digits.listed(lower)}, slower at {digits.listed(higher)}"
-    if lower or higher:
-        word, measures = ("Faster", lower) if lower else ("Slower", higher)
-        return word if len(measures) == len(told) == len(quantiles) else f"{word} at {digits.listed(measures)}"
-    if by_finding["same"] and not by_finding["undecided"]:
-        same = by_finding["same"]
-        return f"The same within {OF_INTEREST_WORDS}" + (
-            "" if len(same) == len(quantiles) else f" at {digits.listed(same)}"
-        )
-    return "Undecided, no difference shown" if by_finding["undecided"] else "Not decided"
-
-
-def _clause(effect: Effect) -> str:
-    if effect.ratio is None:
-        return _describe_share(effect)
-    if effect.measure == "max":
-        return f"max {_values(effect)}" if effect.a.value is not None and effect.b.value is not None else ""
-    return _ratio_clause(effect, effect.ratio)
-
-
-def _ratio_clause(effect: Effect, ratio: Estimate) -> str:
-    if ratio.value is None:
-        return f"{effect.measure} cannot be compared ({ratio.reason or 'no value'})"
-    factor = digits.shown(ratio, digits.TIMES)
-    if effect.finding == "unknown" and effect.measure == "throughput":  # of one run: a count, and no interval
-        return f"throughput {factor.value} {factor.unit} ({_values(effect)})"
-    change = str(factor) if effect.measure == "throughput" else digits.effect(ratio)
-    if effect.finding == "unknown":
-        return _describe_unknown(effect, ratio, change)
-    if effect.finding in {"lower", "higher"}:
-        return f"{effect.measure} {change} ({_values(effect)})"
-    if effect.finding == "same":
-        return f"{effect.measure} the same ({factor})"
-    return f"{effect.measure} {factor}" + (f", {effect.to_decide}" if effect.to_decide else "")
-
-
-def _describe_unknown(effect: Effect, ratio: Estimate, change: str) -> str:
-    """Describe both sides where there is no interval: a ratio would be quoted."""
-    if effect.a.value is None or effect.b.value is None:
-        return f"{effect.measure} {change}"
-    why = f": {digits.takes(ratio.reason)}" if ratio.reason else ""
-    return f"{effect.measure} about {_values(effect)} (no interval{why})"
-
-
-def _describe_share(effect: Effect) -> str:
-    """Describe shares of lost or failed events: `errors 0.4 % against 0.1 %, more`."""
-    if effect.a.value is None or effect.b.value is None:
-        reason = effect.a.reason or effect.b.reason
-        return "" if effect.a.value == effect.b.value else f"{effect.measure} cannot be compared ({reason})"
-    words = {"lower": "fewer", "higher": "more"}.get(effect.finding, "no difference shown")
-    return f"{effect.measure} {digits.percent(effect.b.value)} against {digits.percent(effect.a.value)}, {words}"
-
-
-def _values(effect: Effect) -> str:
-    """Format both sides: `0.540 against 0.980 ms`, in the unit of the larger one."""
-    a, b = effect.a.value, effect.b.value
-    if a is None or b is None:
-        return digits.NONE
-    if effect.measure == "throughput":
-        return f"{digits.rate(b)} against {digits.rate(a)} ops/s"
-    unit = digits.unit_for(max(a, b, key=abs))
-    return f"{digits.rounded(b * unit.per_ms)} against {digits.rounded(a * unit.per_ms)} {unit.name}"

@@ -21,6 +21,7 @@ from stepbench.analysis.verdict_text import (
     describe_unanswered,
     describe_unlike,
     find_other_cause,
+    name_sides,
 )
 from stepbench.contracts.verdict import OVERLAP, Side, Verdict
 from stepbench.stats.over_runs import MIN_RUNS
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from stepbench.analysis.pairs import Group, Pair
+    from stepbench.analysis.verdict_text import OtherCause
     from stepbench.contracts.measures import KindName, WindowResult
     from stepbench.contracts.result import Caveat, TrialSummary
     from stepbench.contracts.slow_spells import SlowSpells
@@ -56,6 +58,8 @@ _DOUBTS = frozenset(
         "utilisation_missed",
         "other_sandbox",
         SLOW_MACHINE,
+        "fell_behind",
+        "latency_drift",
     }
 )
 """Caveats that may be the reason of a difference, or hide one."""
@@ -124,7 +128,7 @@ def _between(pair: Pair, *, several_stores: bool) -> Iterator[Verdict]:
                 pair.aspect, of, (sides[0], sides[1]), effects, kind=kind, doubts=doubts, unlike=likeness.reason
             )
             asked = without_effect and likeness.alike
-            text = describe_unanswered(effects, without_effect.text) if asked and without_effect else found.text
+            text = describe_unanswered(without_effect.text) if asked and without_effect else found.text
             yield found.model_copy(update={"primary": pair.primary, "text": text})
 
 
@@ -158,6 +162,7 @@ def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
     *,
     kind: KindName | None = None,
     doubts: tuple[str, ...] = (),
+    cause: OtherCause | None = None,
     unlike: str = "",
 ) -> Verdict:
     """
@@ -176,7 +181,9 @@ def make_verdict(  # noqa: PLR0913 -- what a comparison is made of
         over_runs=min(side.runs for side in sides) >= MIN_RUNS,
         doubts=doubts,
         unlike=unlike,
-        text=describe_unlike(effects, unlike) if unlike else describe_effects(effects),
+        text=describe_unlike(effects, unlike)
+        if unlike
+        else describe_effects(effects, name_sides(aspect, *sides), cause),
     )
 
 
@@ -205,12 +212,11 @@ def _within(group: Group) -> Iterator[Verdict]:
         effects = compare_runs(Runs(runs[1]), Runs(runs[0]), paired=True)
         effects = undecide_tails(effects, *(group_spells(group, place) for place in places))
         subject = f"{group.name}: {names[1]} against {names[0]}"
-        found = make_verdict(WINDOW, subject, (sides[0], sides[1]), effects, doubts=find_doubts((group,), *places))
-        why = find_other_cause(effects, runs[0][0], runs[1][0], group.first.floor_ms)
-        if why:
-            lead, _, clauses = found.text.partition(": ")
-            found = found.model_copy(update={"text": f"{lead}, {why.aside}: {clauses} {why.sentence}"})
-        yield found
+        yield make_verdict(
+            WINDOW, subject, (sides[0], sides[1]), effects,
+            doubts=find_doubts((group,), *places),
+            cause=find_other_cause(effects, runs[0][0], runs[1][0], group.first.floor_ms),
+        )  # fmt: skip
 
 
 def _dag_of(trial: TrialSummary, place: tuple[str, str]) -> str:

@@ -7,24 +7,42 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepbench.analysis.latency import Ascending, after_ack, as_ms, collect, latency_of
+from stepbench.analysis.backlog import find_backlog
+from stepbench.analysis.latency import (
+    Ascending,
+    after_ack,
+    as_ms,
+    collect,
+    latency_of,
+    lateness,
+    response_write,
+    service,
+    to_event,
+)
 from stepbench.contracts.measure import measure_of
 from stepbench.model.result import Outcome
 from stepbench.stats.estimates import Sample
+from stepbench.stats.trend import find_trend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from stepbench.analysis.backlog import Backlog
     from stepbench.analysis.evidence import Evidence
     from stepbench.analysis.latency import Measure
     from stepbench.contracts.measures import Latency
     from stepbench.contracts.plan import TrialPlan, Window
     from stepbench.records.formats.narrow import Ints
     from stepbench.records.join.joined import Joined
+    from stepbench.stats.trend import Trend
 
 NS_PER_S = 1_000_000_000
+_BEFORE_ARRIVAL = (lateness, service, response_write, to_event)
+"""Measures of a trigger that have ended when its queue begins."""
+_MOST_LOOKED_AT = 1 << 17
+"""Every k-th of more events shows a trend as well."""
 
 
 class MeasuredWindow:
@@ -161,16 +179,54 @@ class MeasuredWindow:
         return at_s
 
     def sample(
-        self, values_ms: NDArray[np.float64], purpose: int = 0, events: NDArray[np.int64] | None = None
+        self,
+        values_ms: NDArray[np.float64],
+        purpose: int = 0,
+        events: NDArray[np.int64] | None = None,
+        *,
+        queued: bool = True,
     ) -> Sample:
-        """Return a measure of all or some acknowledged events; each `purpose` has its own random numbers."""
+        """
+        Return a measure of all or some acknowledged events; each `purpose` has its own random numbers.
+
+        queued: the measure contains the wait in a queue, where there is one: its quantiles have no interval then.
+        """
         at_s = self._at_s if events is None else self._since_start_s(self._t0_ns[events - self._events.first])
         rng = np.random.default_rng((*self._seed, purpose))
-        return Sample(values_ms, at_s, self.length_s, self._plan.drain_limit_s, rng)
+        unsteady = self.backlog.reason if queued and self.backlog else ""
+        return Sample(values_ms, at_s, self.length_s, self._plan.drain_limit_s, rng, unsteady)
 
     def latency(self, measure: Measure) -> Latency:
         """Return a measure's quantiles, with intervals."""
-        return self.sample(self.values_ms(measure)).latency()
+        queued = not (self._arrives and measure in _BEFORE_ARRIVAL)
+        return self.sample(self.values_ms(measure), queued=queued).latency()
+
+    @cached_property
+    def trend(self) -> Trend | None:
+        """Return how the experiment's latency rose or fell in the window, in seconds; None where it did not."""
+        return find_trend(*self._latency_s, self.length_s)
+
+    @cached_property
+    def backlog(self) -> Backlog | None:
+        """Return what fell behind: arrivals, or answers to what was due; None in closed loop, where nothing can."""
+        if self._plan.phases[self.phase].closed is not None:
+            return None
+        elapsed_s, at_s = self._latency_s if self._arrives else self._thinned_s(response_write)
+        found = find_backlog(elapsed_s, at_s, self.length_s)
+        return found and found.times(self._every)
+
+    @cached_property
+    def _latency_s(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return self._thinned_s(latency_of(self._plan))
+
+    @property
+    def _every(self) -> int:
+        return 1 + self.n // _MOST_LOOKED_AT
+
+    def _thinned_s(self, measure: Measure) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return a measure of every k-th event, and when each was due since the window's start, in seconds."""
+        values_ms = as_ms(self.in_grid_order_ns(measure)[self._order[:: self._every]])
+        return values_ms / 1_000, self._at_s[:: self._every]
 
     def arrival_latency(self, measure: Measure) -> Latency | None:
         """Return the quantiles of a measure that ends at t4; None where nothing is to arrive."""

@@ -13,6 +13,9 @@ from pydantic import Field, model_validator
 from stepbench.contracts.base import Contract
 from stepbench.contracts.deliveries import Deliveries
 
+FELL_BEHIND = "fell behind"
+"""How the reason begins why a quantile has no interval where events waited ever longer."""
+
 
 class Estimate(Contract):
     """
@@ -27,6 +30,11 @@ class Estimate(Contract):
     low: float | None = None
     high: float | None = None
     reason: str | None = None
+
+    @property
+    def fell_behind(self) -> bool:
+        """Tell whether it is of a queue that grew: it says how long the window was, and decides nothing."""
+        return (self.reason or "").startswith(FELL_BEHIND)
 
     @property
     def at_least(self) -> float | None:
@@ -178,6 +186,11 @@ class WindowResult(Contract):
     duplicates: int | None = Field(default=None, ge=0, description="Arrivals after an event's first; None as `lost`.")
     offered_per_s: float
     achieved_per_s: float
+    kept_up_per_s: float | None = Field(
+        default=None,
+        description="Where events waited ever longer: how many a second were worked through meanwhile. Its quantiles "
+        "then have no interval, and a lower limit only.",
+    )
     latency_ms: Latency = Field(description="Trigger latency, t4 - t1; of operations their service time, t2 - t1.")
     after_ack_ms: Latency | None = Field(description="t4 - t2; may be negative. None for operations.")
     event_resolution_ms: float | None = Field(default=None, description="Of t3; None where the store tells none.")

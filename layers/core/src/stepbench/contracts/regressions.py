@@ -177,4 +177,7 @@ class Regressions(Contract):
     missing: tuple[str, ...] = Field(
         default=(), description="Groups of trials of which the last run has no numbers: it does not pass."
     )
+    behind: tuple[str, ...] = Field(
+        default=(), description="Groups that fell behind their load in the last run, and had not before: as `missing`."
+    )
     false_alarms: str = Field(description="The detector's own measured rate, with its source.")

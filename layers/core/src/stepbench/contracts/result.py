@@ -85,6 +85,9 @@ class Caveat(Contract):
         "missing_objects",
         "retried_tasks",
         "slow_machine",
+        "fell_behind",
+        "latency_drift",
+        "dependent_sample",
     ]
     text: str
     remedy: str

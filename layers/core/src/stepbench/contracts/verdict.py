@@ -73,6 +73,12 @@ class Verdict(Contract):
     )
     text: str
 
+    @property
+    def newly_behind(self) -> bool:
+        """Tell whether events waited ever longer in a run of b, and in none of a: no number tells by how much."""
+        p50 = self.effect("p50")
+        return p50 is not None and p50.b.fell_behind and not p50.a.fell_behind
+
     def effect(self, measure: str) -> Effect | None:
         """Return the effect on a measure, if there is one."""
         return next((effect for effect in self.effects if effect.measure == measure), None)
@@ -82,7 +88,8 @@ class RunComparison(Contract):
     """
     What `stepbench compare A B` found; `b` is the candidate, `a` what it is compared with.
 
-    `passed` is False as soon as one effect regressed or a group is `broken`, and where there is nothing to compare.
+    `passed` is False as soon as an effect regressed or a group is `broken` or `behind`, and where there is nothing to
+    compare.
     """
 
     a: tuple[str, ...] = Field(description="Run ids; several are repeats of one another.")
@@ -97,5 +104,8 @@ class RunComparison(Contract):
     unfinished_b: tuple[str, ...] = ()
     broken: tuple[str, ...] = Field(
         default=(), description="Groups of which more trials failed or broke off in b than in a, or all that a has."
+    )
+    behind: tuple[str, ...] = Field(
+        default=(), description="Groups that fell behind their load in b, and kept up with it in a."
     )
     passed: bool

@@ -64,7 +64,7 @@ def describe_comparison(trial: TrialSummary, comparison: Comparison, phases: Seq
     sentences = [f"{lead} the median was {digits.effect(median)}{_medians(trial, comparison)}{_no_difference(median)}."]
     for what, ratio in (("The interquartile range", spread), ("p90 over median", tail)):
         if ratio.value is not None:
-            said = digits.effect(ratio, below="smaller", above="as large")
+            said = digits.effect(ratio, above="as large")
             sentences.append(f"{what} was {said}{_no_difference(ratio)}.")
     load, blamed = (step[1:], "the step") if step else (_loads(trial, comparison), "the load")
     why = other_cause(median, comparison.median_shift_ms.value, load, trial.floor_ms, blamed)

@@ -43,7 +43,7 @@ class QuantileOverRuns:
     least: float | None = None
     greatest: float | None = None
     short: str = ""
-    """How many runs were too short for an interval of their own."""
+    """How many runs have no interval of their own."""
 
     @property
     def shown(self) -> digits.Shown:
@@ -54,6 +54,7 @@ class QuantileOverRuns:
         unit = digits.unit_for(self.mean.value or 0)
         least, greatest = (digits.rounded(each * unit.per_ms) for each in (self.least, self.greatest))
         span = f"runs {least} to {greatest}"
+        span = f"{found.note}; {span}" if found.note == digits.NOT_KNOWN else span
         return digits.Shown(found.value, found.unit, found.interval, f"{span}; {self.short}" if self.short else span)
 
 
@@ -98,7 +99,7 @@ class TrialGroup:
             of = f"{len(estimates) - len(values)} of {len(estimates)} runs"
             return QuantileOverRuns(Estimate(value=None, reason=f"{BEYOND} in {of}" if beyond else f"{of} have none"))
         short = sum(each.low is None for each in estimates)
-        note = f"{short} of {len(values)} runs too short" if short else ""
+        note = f"{short} of {len(values)} runs without an interval" if short else ""
         return QuantileOverRuns(mean_over_runs(estimates), min(values), max(values), note)
 
 

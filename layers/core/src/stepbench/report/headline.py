@@ -32,6 +32,7 @@ _CAVEAT_NAMES = {
     "t4_in_fallback": "t4 in fallback",
     "clock_unmeasured": "clock unmeasured",
     "saturated_generator": "late sends",
+    "dependent_sample": "dependent events",
     "batching_window_ignored": "batching window ignored",
     "setting_without_effect": "setting without full effect",
 }

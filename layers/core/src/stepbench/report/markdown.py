@@ -13,7 +13,8 @@ from stepbench.report.labels import trial_labels
 from stepbench.report.markdown_parts import escape, table_lines
 from stepbench.report.thresholds import describe_missed, describe_undecided
 from stepbench.report.transfer_markdown import transfer_parts
-from stepbench.report.verdicts import verdict_lines
+from stepbench.report.verdict_markdown import markdown_rows
+from stepbench.report.verdicts import TERMINAL_LINES, first_told, verdict_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,6 +34,7 @@ def render_markdown(summary: RunSummary) -> str:
     parts.extend(f"**{escape(text[:1].upper() + text[1:])}**" for text in answers if text)
     if verdicts := verdict_lines(summary):
         parts.append("\n".join(f"- {escape(line)}" for line in verdicts))
+        parts.append("\n".join(markdown_rows(first_told(summary.verdicts, TERMINAL_LINES))))
     if table:
         parts.append(table)
     parts.extend(dataflow_parts(summary))

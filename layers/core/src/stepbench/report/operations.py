@@ -28,7 +28,6 @@ _LAW_POINTS = 60
 _ROOM = 1.15
 CLIENTS = digits.Unit("clients", 1.0)
 LEFT_OUT = "left out"
-PER_S = digits.Unit("/s", 1.0)
 SHARE = digits.Unit("%", 100.0)
 
 
@@ -112,7 +111,7 @@ def describe_scaling(figure: ScalingFigure) -> str:
     rates = [f"{digits.rate(point.throughput_per_s)}/s" for point in (first, last)]
     sentences = [f"From {first.clients} to {_clients(last.clients)}, throughput went from {rates[0]} to {rates[1]}."]
     if knee.value is not None:
-        at, peak = (digits.shown(*each).in_sentence() for each in ((knee, CLIENTS), (curve.peak_per_s, PER_S)))
+        at, peak = (digits.shown(*each).in_sentence() for each in ((knee, CLIENTS), (curve.peak_per_s, digits.PER_S)))
         sentences.append(f"More clients stop helping at {at}, with {peak}.")
     else:
         sentences.append(f"No knee is told: {(knee.reason or 'no fit').removeprefix('no knee: ')}.")

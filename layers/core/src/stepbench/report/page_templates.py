@@ -133,7 +133,7 @@ _GLOBALS: dict[str, Any] = {
         "s": digits.SECONDS_AS_SUCH,
         "per_minute": digits.PER_MINUTE,
         "clients": operations.CLIENTS,
-        "per_s": operations.PER_S,
+        "per_s": digits.PER_S,
         "share": operations.SHARE,
         "d": digits.PLAIN,
         "mib_per_s": digits.MIB_PER_S,

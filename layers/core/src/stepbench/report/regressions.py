@@ -38,8 +38,8 @@ WORDS = {
 _ORDER = ("regression", "drift", "suspected", "improvement", "undecidable", "shift", "spike", "no_change")
 _FAILING = frozenset({"regression", "drift"})
 _UNDECIDED = frozenset({"suspected", "undecidable"})
-_PER_S = digits.Unit("/s", 1.0)
 _NO_NUMBERS = "none of its trials went through whole in the last run"
+_FELL_BEHIND = "it fell behind its load in the last run, and had not before"
 _CLOSE = 0.02
 """A chart's values are at least so far apart, as a logarithm, that noise of a per mille does not fill it."""
 
@@ -61,6 +61,7 @@ def format_junit(found: Sequence[Regressions]) -> str:
                 f"stepbench regressions {each.plan}",
                 (
                     *(Case(group, "has numbers", "failed", _NO_NUMBERS) for group in each.missing),
+                    *(Case(group, "keeps up", "failed", _FELL_BEHIND) for group in each.behind),
                     *map(_case, each.findings),
                 ),
             )
@@ -80,6 +81,7 @@ def describe_outcome(found: Regressions) -> str:
     asked = "; a confirming run is asked for" if found.confirm else ""
     series = f"{digits.count(len(found.findings))} series over {digits.counted(found.runs, 'run')}"
     gone = f"; the last run has no numbers of {digits.listed(found.missing)}" if found.missing else ""
+    gone += f"; {digits.listed(found.behind)} fell behind in it" if found.behind else ""
     return f"{said} in {series}{gone}{asked}"
 
 
@@ -240,7 +242,7 @@ def _mark(finding: SeriesFinding, run: SeriesRun) -> tuple[str, str]:
 def _show(finding: SeriesFinding, estimate: Estimate) -> str:
     if estimate.value is None and estimate.low is not None:
         return f"> {_show_number(finding, estimate.low)}"
-    return str(digits.shown(estimate, _PER_S if finding.series.measure == "throughput" else None))
+    return str(digits.shown(estimate, digits.PER_S if finding.series.measure == "throughput" else None))
 
 
 def _show_number(finding: SeriesFinding, value: float) -> str:

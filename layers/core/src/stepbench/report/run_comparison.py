@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stepbench import digits
-from stepbench.analysis.effects import QUANTILES
-from stepbench.report.headline import name_caveat_kind
 from stepbench.report.junit import Case, Suite, to_xml
 from stepbench.report.suite import RAN_WHOLE
-from stepbench.report.verdicts import ONE_RUN, describe_outcome, regressions, tell, tell_result
+from stepbench.report.verdict_markdown import markdown_rows
+from stepbench.report.verdicts import describe_few_runs, describe_outcome, regressions, tell, tell_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepbench.contracts.verdict import Effect, RunComparison, Verdict
+    from stepbench.contracts.verdict import RunComparison, Verdict
 
 
 def format_text(found: RunComparison) -> str:
@@ -25,9 +23,7 @@ def format_text(found: RunComparison) -> str:
 def format_markdown(found: RunComparison) -> str:
     """Return a heading, a table with a row for each comparison, and the sentences of those that regressed."""
     lines = [f"### {describe_outcome(found)}", "", *_sides(found), ""]
-    if found.verdicts:
-        lines += ["| comparison | p50, A | p50, B | p50 | p90 | p99 | |", "|---|---:|---:|---:|---:|---:|---|"]
-    lines += map(_row, found.verdicts)
+    lines += markdown_rows(found.verdicts, "A", "B")
     worse = [f"- {tell(verdict)}" for verdict in found.verdicts if regressions(verdict)]
     return "\n".join([*lines, *([""] if worse else []), *worse, "", *_left_out(found), *_single(found)]).rstrip()
 
@@ -59,26 +55,9 @@ def _lines(found: RunComparison) -> Iterator[str]:
     yield from (f"           {tell(verdict)}" for verdict in found.verdicts if not regressions(verdict))
 
 
-def _row(verdict: Verdict) -> str:
-    p50 = verdict.effect("p50")
-    sides = [digits.latency(side.value) for side in (p50.a, p50.b)] if p50 else [digits.NONE] * 2
-    cells = [_cell(verdict.effect(name)) for name in QUANTILES]
-    said = [f"**{effect.measure} regressed**" for effect in regressions(verdict)]
-    said += [verdict.unlike] if verdict.unlike else []
-    said += [f"doubtful: {name_caveat_kind(kind)}" for kind in verdict.doubts]
-    name = verdict.subject.replace("|", "\\|")
-    return f"| {' | '.join([name, *sides, *cells, ', '.join(said)])} |"
-
-
-def _cell(effect: Effect | None) -> str:
-    if effect is None or effect.ratio is None or (effect.ratio.value is None and effect.finding == "unknown"):
-        return digits.NONE
-    return digits.effect(effect.ratio)
-
-
 def _single(found: RunComparison) -> Iterator[str]:
-    if any(not verdict.over_runs for verdict in found.verdicts):
-        yield ONE_RUN
+    if few := describe_few_runs(found.verdicts):
+        yield few
 
 
 def _left_out(found: RunComparison) -> Iterator[str]:

@@ -143,4 +143,6 @@ def _format_takes(result: ThresholdResult) -> str:
     """Say what an undecidable result would take, or why that is not known."""
     if result.state != "undecidable":
         return ""
-    return f"needs a run {digits.longer(result.times_longer)}" if result.times_longer else str(result.reason)
+    if result.times_longer and result.times_longer <= digits.MOST_TIMES_LONGER:
+        return f"needs a run {digits.longer(result.times_longer)}"
+    return digits.takes(str(result.reason))

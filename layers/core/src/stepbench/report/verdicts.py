@@ -1,26 +1,29 @@
-"""Which verdicts the first screen shows, and in which words."""
+"""Which verdicts the first screen shows, in which words, and what their folded tables have."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench import digits
 from stepbench.analysis.comparability import STORE
+from stepbench.analysis.effects import OF_INTEREST_WORDS
 from stepbench.analysis.pairs import TRIAL
+from stepbench.analysis.verdict_text import describe_share
 from stepbench.analysis.verdicts import take_turns
 from stepbench.report.headline import name_caveat_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from stepbench.contracts.measures import Estimate
     from stepbench.contracts.result import RunSummary
     from stepbench.contracts.verdict import Effect, RunComparison, Side, Verdict
 
 MOST_SHOWN = 8
 """More sentences are not read; the table below them has all."""
 TERMINAL_LINES = 6
-ONE_RUN = "These are single runs: how far runs differ from one another shows with three or more of each (repeats)."
+_FOUND = {"lower": "faster", "higher": "slower", "undecided": "no difference shown"}
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,19 @@ class VerdictViews:
         return any(verdict.aspect not in {STORE, TRIAL} for verdict in self.shown)
 
     @property
-    def of_one_run(self) -> bool:
-        """Tell whether some verdict speaks of its own runs alone."""
-        return any(not verdict.over_runs for verdict in self.shown)
+    def few_runs(self) -> str:
+        """Say that some verdict speaks of its own runs alone; empty where none does."""
+        return describe_few_runs(self.shown)
+
+
+class EffectRow(NamedTuple):
+    """One measure of a comparison, ready to print."""
+
+    measure: str
+    b: str
+    a: str
+    ratio: str
+    found: str
 
 
 def verdict_views(summary: RunSummary) -> VerdictViews:
@@ -85,6 +98,51 @@ def describe_doubts(verdict: Verdict) -> str:
     return f" Doubtful: {', '.join(map(name_caveat_kind, verdict.doubts))}." if verdict.doubts else ""
 
 
+def describe_few_runs(verdicts: Sequence[Verdict]) -> str:
+    """Say that verdicts speak of their own runs alone, where some side has fewer than `MIN_RUNS`; else empty."""
+    fewest = [min(verdict.a.runs, verdict.b.runs) for verdict in verdicts if not verdict.over_runs]
+    if not fewest:
+        return ""
+    runs = {1: "single runs", 2: "two runs of each"}.get(min(fewest), "few runs")
+    runs = runs if min(fewest) == max(fewest) else "one or two runs of each"
+    return f"These are {runs}: how far runs differ from one another shows with three or more of each (repeats)."
+
+
+def effect_rows(verdict: Verdict) -> list[EffectRow]:
+    """Return a row for each measure of a comparison that has a value on some side."""
+    return [_effect_row(each) for each in verdict.effects if each.a.at_least is not None or each.b.at_least is not None]
+
+
+def _effect_row(effect: Effect) -> EffectRow:
+    if effect.ratio is None:
+        b, a = (digits.percent(side.value) for side in (effect.b, effect.a))
+        return EffectRow(effect.measure, b, a, digits.NONE, describe_share(effect).partition(":")[0])
+    b, a = (_value(side, effect.measure) for side in (effect.b, effect.a))
+    return EffectRow(effect.measure, b, a, str(digits.shown(effect.ratio, digits.TIMES)), _found(effect))
+
+
+def _value(side: Estimate, measure: str) -> str:
+    """Format a side without its interval, for which the table of all comparisons has the room."""
+    if side.value is None or measure != "throughput":
+        return digits.latency(side.value) if side.value is not None else side.reason or digits.NONE
+    return f"{digits.rate(round(side.value))}/s"
+
+
+def _found(effect: Effect) -> str:
+    """Say what was found of one measure, and where nothing was what would decide it, or why not."""
+    match effect.finding:
+        case "same":
+            return f"the same within {OF_INTEREST_WORDS}"
+        case "unknown" if effect.measure == "max":
+            return ""
+        case "unknown":
+            return digits.takes(effect.ratio.reason or "") if effect.ratio else ""
+        case "lower" | "higher" if effect.measure == "throughput":
+            return effect.finding
+        case finding:
+            return "; ".join(filter(None, (_FOUND[finding], effect.to_decide)))
+
+
 def describe_outcome(found: RunComparison) -> str:
     """Return how many regressions there are, what was not alike, and which trials failed that did not in A."""
     worse = sum(len(regressions(verdict)) for verdict in found.verdicts)
@@ -96,6 +154,7 @@ def describe_outcome(found: RunComparison) -> str:
     elif apart:
         told += f"; {digits.counted(apart, 'comparison')} not decided, since the sides are not alike"
     told += f", but {', '.join(found.broken)} failed or broke off in B" if found.broken else ""
+    told += f", but {digits.listed(found.behind)} fell behind in B" if found.behind else ""
     gone = [name for name in found.only_a if name not in found.broken]
     return f"{told}; not in B: {', '.join(gone)}" if gone else told
 
@@ -127,4 +186,4 @@ def _differ(verdicts: Sequence[Verdict]) -> bool:
     lows = [ratio.low for ratio in ratios if ratio.low is not None]
     highs = [ratio.high for ratio in ratios if ratio.high is not None]
     apart = bool(lows and highs) and max(lows) > min(highs)
-    return apart or len({each.text.partition(":")[0] for each in verdicts}) > 1
+    return apart or len({each.text.partition(":")[0].partition(" at ")[0] for each in verdicts}) > 1

@@ -7,6 +7,7 @@ Which interval a quantile gets, or why it gets none; its value is there in any c
 3. Autocorrelated, and the window is too short for blocks: order statistics of n / autocorrelation time values, with
    the longest of three estimates of that time.
 4. Otherwise, or where that leaves fewer values than the quantile needs, none, with the reason.
+5. Nor has a quantile of values that grow all through the window: another window would have another quantile.
 
 `docs/decisions/` says why.
 """
@@ -47,6 +48,7 @@ class Sample:
     A sample holds one measure over one window.
 
     values: shape (n,), by ascending time; `inf` = missing. at_s: shape (n,), seconds since the window's start.
+    unsteady: why no quantile has an interval, where the values grow as long as the window lasts; else empty.
     """
 
     values: NDArray[np.float64]
@@ -54,6 +56,7 @@ class Sample:
     length_s: float
     drain_limit_s: float
     rng: np.random.Generator
+    unsteady: str = ""
     _clusterings: dict[float, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -113,6 +116,8 @@ class Sample:
         Raises:
             InsufficientSampleError: it is too small for one of them; the message is the reason to print.
         """
+        if self.unsteady:
+            raise InsufficientSampleError(self.unsteady)
         n, needed = self.values.size, max(min_sample(q) for q in qs)
         time = max(self.autocorrelation_time(q) for q in qs) if n >= min_sample(0.5) else 1.0
         if n / time < needed:  # of dependent values it takes more than of independent ones, however few there are
@@ -144,7 +149,8 @@ class Sample:
         """
         Return the quantile with its interval, or with the reason why it has none.
 
-        It has no value where nothing was measured, and where it lies in the missing mass.
+        It has no value where nothing was measured, and where it lies in the missing mass. Of values that grow it has a
+        lower limit only: what it was in the first half of the window.
         """
         beyond = f"{_BEYOND} ({self.drain_limit_s:g} s)"
         if self.values.size == 0:
@@ -155,7 +161,7 @@ class Sample:
         try:
             levels = self.levels(q)
         except InsufficientSampleError as shortage:
-            return Estimate(value=value, reason=str(shortage))
+            return Estimate(value=value, low=self._early(q, value) if self.unsteady else None, reason=str(shortage))
         low, high = (
             min(at_level(self.ascending, levels.low), value),
             max(at_level(self.ascending, levels.high), value),
@@ -172,10 +178,15 @@ class Sample:
         than an interval of the median takes.
         """
         n = self.values.size
-        if n < _ENOUGH_FOR_DEPENDENCE or math.isinf(value := quantile(self.ascending, q)):
+        if self.unsteady or n < _ENOUGH_FOR_DEPENDENCE or math.isinf(value := quantile(self.ascending, q)):
             return None
         worth = n / self.autocorrelation_time(q)
         return min(at_level(self.ascending, lowest_level(worth, q)), value) if worth >= min_sample(0.5) else None
+
+    def _early(self, q: float, value: float) -> float | None:
+        """Return the quantile of the window's first half, which is at most the given one of all of it."""
+        half = np.sort(self.values[self.at_s < self.length_s / 2])
+        return min(quantile(half, q), value) if half.size else None
 
     def latency(self) -> Latency:
         """Return all that the summary shows of a measure."""

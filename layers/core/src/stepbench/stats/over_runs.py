@@ -14,9 +14,10 @@ intervals, from resampling blocks, show them. (Of the first, resampling sees onl
 The interval is that many standard errors wide as Student's t with R - 1 degrees of freedom says; a percentile
 interval of three runs would cover three quarters of the time, whatever it was asked for.
 
-A run of fewer than six observations has a median, and no interval of it. Where there are such runs, v is left out: s²
-is of the runs' medians as they are, with what is uncertain within them, and is by itself an unbiased estimate of their
-variance. Of other quantiles so short a run says nothing: those need intervals of their own.
+A run of fewer than six observations has a median, and no interval of it; nor has a quantile where too few of a run's
+events are independent of one another, however many there are. Where there are such runs, v is left out: s² is of the
+runs' values as they are, with what is uncertain within them, and is by itself an unbiased estimate of their variance.
+Of other quantiles a run of few events says nothing: those need intervals of their own.
 
 Of fewer than `MIN_RUNS` runs nothing is known of how far runs lie apart. A ratio of such has the interval of these very
 runs: the limits of the two sides put together (MOVER), from the lowest to the highest over all pairs of runs.
@@ -31,6 +32,7 @@ Source:
 from __future__ import annotations
 
 import math
+import re
 from statistics import fmean, variance
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,10 +45,17 @@ if TYPE_CHECKING:
 MIN_RUNS = 3
 TOO_FEW_FOR_A_MEDIAN = "< 6"
 """The end of the reason why a median has no interval."""
-MOST_RUNS = 1_000
-"""More are not worth a number."""
+_DEPENDENT = re.compile(r"(\d+) of (\d+) independent < (\d+)")
 _POWER = 0.8416212335729143
 """80 % of the standard normal distribution lie below it."""
+
+
+class Dependence(NamedTuple):
+    """Enough events of a run for a quantile, of which too few are independent of one another."""
+
+    independent: int
+    events: int
+    needed: int
 
 
 class LogMean(NamedTuple):
@@ -55,6 +64,13 @@ class LogMean(NamedTuple):
     value: float
     variance: float
     runs: int
+
+
+def dependence_in(reason: str) -> Dependence | None:
+    """Return the dependence that a reason tells of, where there would be enough events without it."""
+    found = _DEPENDENT.fullmatch(reason)
+    dependence = Dependence(*map(int, found.groups())) if found else None
+    return dependence if dependence and dependence.events >= dependence.needed else None
 
 
 def log_mean(runs: Sequence[Estimate]) -> LogMean | str:
@@ -71,8 +87,11 @@ def log_mean(runs: Sequence[Estimate]) -> LogMean | str:
 
 
 def _is_short(run: Estimate) -> bool:
-    """Tell whether a run has a median, and too few observations for an interval of it."""
-    return bool(run.value and run.value > 0) and run.low is None and (run.reason or "").endswith(TOO_FEW_FOR_A_MEDIAN)
+    """Tell whether a run has a value without an interval that is as good as any: a median of few, or of dependents."""
+    if not run.value or run.value <= 0 or run.low is not None:
+        return False
+    reason = run.reason or ""
+    return dependence_in(reason) is not None or reason.endswith(TOO_FEW_FOR_A_MEDIAN)
 
 
 def mean_over_runs(runs: Sequence[Estimate]) -> Estimate:
@@ -113,7 +132,7 @@ def paired_ratio(above: Sequence[Estimate], below: Sequence[Estimate]) -> Estima
     return log_interval(fmean(logs), (variance(logs) + within) / len(logs), len(logs) - 1)
 
 
-def runs_to_show(above: Sequence[Estimate], below: Sequence[Estimate], difference: float) -> int | None:
+def runs_to_show(above: Sequence[Estimate], below: Sequence[Estimate], difference: float, most: int) -> int | None:
     """
     Return how many runs on either side would show a true difference in four of five cases.
 
@@ -121,15 +140,16 @@ def runs_to_show(above: Sequence[Estimate], below: Sequence[Estimate], differenc
         above: `MIN_RUNS` runs or more, as for `ratio`.
         below: likewise.
         difference: as a ratio above 1: 1.1 is 10 %.
+        most: so many are tried.
 
     Returns:
-        None where their variance is not known, or where `MOST_RUNS` would not do.
+        None where their variance is not known, or where so many would not do.
     """
     over, under = log_mean(above), log_mean(below)
     if isinstance(over, str) or isinstance(under, str):
         return None
     of_one_run = over.variance * over.runs + under.variance * under.runs
-    for runs in range(MIN_RUNS, MOST_RUNS + 1):
+    for runs in range(MIN_RUNS, most + 1):
         if (student_975(2 * runs - 2) + _POWER) * math.sqrt(of_one_run / runs) <= math.log(difference):
             return runs
     return None

@@ -17,6 +17,7 @@ from stepbench.analysis.caveats import (
     settings,
     target,
 )
+from stepbench.analysis.caveats.growth import find_growth
 from stepbench.analysis.caveats.omission import find_hidden_stalls
 from stepbench.analysis.caveats.saturation import find_saturation
 from stepbench.analysis.caveats.watch_gaps import find_watch_gaps
@@ -46,6 +47,7 @@ CAVEATS: tuple[Callable[[Evidence, Findings], Iterator[Caveat]], ...] = (
     find_watch_gaps,
     load.find_shortened_phases,
     load.find_unsent_events,
+    find_growth,
     find_stall_caveats,
     find_saturation,
     find_hidden_stalls,

@@ -1,0 +1,92 @@
+"""
+Whether a window's events were accepted faster than they were worked through, so that the latency is a queue's.
+
+By Little's law the events that wait are the rate times the latency: while a queue grows, the latency does, by as many
+seconds a second as is the share of events that come too fast. How large it is when the window ends says how long the
+window was, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stepbench.contracts.measures import FELL_BEHIND
+from stepbench.digits import rate
+from stepbench.stats.trend import find_trend
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from stepbench.stats.trend import Trend
+
+_LEAST_RATIO = 1.5
+_LEAST_WAITING = 3
+_LEAST_SHARE = 0.002
+"""So many seconds a second the latency grows at least, unless it grows tenfold: less is a store that gets slower."""
+_TENFOLD = 10.0
+_BETWEEN_ENDS = 0.7
+"""The first and the last three tenths have their middles so much of the window apart."""
+
+
+class Backlog(NamedTuple):
+    """
+    Events that waited ever longer.
+
+    accepted_per_s, kept_up_per_s: how many came and how many were worked through, from when it fell behind until the
+    window's end. before_s, after_s: the latency's medians in the window's first and last three tenths. waiting: by how
+    many events the backlog grew between these.
+    """
+
+    accepted_per_s: float
+    kept_up_per_s: float
+    before_s: float
+    after_s: float
+    waiting: float
+
+    def times(self, number: int) -> Backlog:
+        """Return it of so many times as many events, of which only every so many was looked at."""
+        return self._replace(
+            accepted_per_s=number * self.accepted_per_s,
+            kept_up_per_s=number * self.kept_up_per_s,
+            waiting=number * self.waiting,
+        )
+
+    @property
+    def reason(self) -> str:
+        """Say why a quantile of the window has no interval."""
+        kept_up, accepted = (rate(round(per_s, 1)) for per_s in (self.kept_up_per_s, self.accepted_per_s))
+        return f"{FELL_BEHIND}: kept up with {kept_up} of {accepted}/s"
+
+
+def find_backlog(elapsed_s: NDArray[np.float64], at_s: NDArray[np.float64], length_s: float) -> Backlog | None:
+    """
+    Return the backlog that grew in a window, in open loop; None where all was worked through as it came.
+
+    Args:
+        elapsed_s: shape (n,), what each accepted event took; `inf` where it has not arrived.
+        at_s: shape (n,), when it came, in seconds since the window's start.
+        length_s: of the window.
+    """
+    trend = find_trend(elapsed_s, at_s, length_s)
+    if trend is None or trend.ratio < _LEAST_RATIO:
+        return None
+    grown_s = trend.after - trend.before
+    waiting = grown_s * at_s.size / length_s
+    share = grown_s / (_BETWEEN_ENDS * length_s)
+    if waiting < _LEAST_WAITING or (share < _LEAST_SHARE and trend.ratio < _TENFOLD):
+        return None
+    since_s = _began_s(trend, length_s)
+    ended_s = at_s + elapsed_s
+    kept_up = np.count_nonzero((ended_s >= since_s) & (ended_s < length_s))
+    accepted = np.count_nonzero(at_s >= since_s)
+    span_s = length_s - since_s
+    return Backlog(accepted / span_s, kept_up / span_s, trend.before, trend.after, waiting)
+
+
+def _began_s(trend: Trend, length_s: float) -> float:
+    """Return when the latency last was about what it was at first; 0 where it has grown from the window's start."""
+    middle = trend.medians[: -round((1 - _BETWEEN_ENDS) * trend.medians.size)]
+    as_at_first = np.nonzero(middle <= _LEAST_RATIO * middle[0])[0]
+    return float(as_at_first[-1] + 1) * length_s / trend.medians.size if as_at_first.size > 1 else 0.0
