@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 START_NS = 1_700_000_000 * 10**9
 MEASURES = {
-    "latency": latency.end_to_end,
+    "latency": latency.trigger_latency,
     "after_ack": latency.after_ack,
     "response_write": latency.response_write,
     "response_trigger": latency.response_trigger,

@@ -222,7 +222,7 @@ def _edges(dag: Dag, medium: SampleMedium) -> Iterator[EdgeResult]:
             )
 
 
-def object_accounting(dags: tuple[Dag, ...] = DAGS, **changes: int) -> ObjectAccounting:
+def object_accounting(dags: tuple[Dag, ...] = DAGS, **changes: int | None) -> ObjectAccounting:
     """Return an accounting that is complete, but for the changes."""
     objects = [each for dag in dags for each in all_objects(dag)]
     written = EXECUTIONS * len(objects)
@@ -230,7 +230,7 @@ def object_accounting(dags: tuple[Dag, ...] = DAGS, **changes: int) -> ObjectAcc
     fields = {
         "expected": written, "written": written, "unwritten": 0, "read": written, "unread": 0, "reads_expected": reads,
         "reads": reads, "reads_missing": 0, "again": 0, "not_found": 0, "damaged": 0, "failed": 0, "deleted": written,
-        "left": 0, "not_deleted": 0,
+        "unconfirmed": 0, "left": 0, "not_deleted": 0,
     }  # fmt: skip
     return ObjectAccounting(**{**fields, **changes})
 

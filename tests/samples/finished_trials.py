@@ -13,6 +13,7 @@ from tests.samples.services import MemoryServices, small_plan, stored_trial
 from stepbench.contracts.phase import PhaseSchedule
 from stepbench.contracts.result import TrialResult
 from stepbench.contracts.tasks import AnalyseTrialInput, StateError
+from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import Rows, encode
 from stepbench.records.formats.report_lines import LogCollection, ReportLine, ReportPage
 from stepbench.records.formats.t4 import Entry
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from stepbench.contracts.measures import Latency
     from stepbench.contracts.plan import TrialPlan, TrialRef
     from stepbench.contracts.result import Caveat
-    from stepbench.model.result import Outcome
     from stepbench.stages.services import Services
 
 SECOND_NS = 1_000_000_000
@@ -193,14 +193,17 @@ class AnalysedTrial:
         lateness_ns: int | NDArray[np.int64],
         service_ns: int | NDArray[np.int64],
         outcome: Sequence[int] | None = None,
+        error: str = "",
         **header: Any,  # noqa: ANN401 -- a column file's
     ) -> AnalysedTrial:
-        """Leave the measured phase's rows, sent so late and answered so slowly, without arrivals."""
+        """Leave the measured phase's rows, so late and so slow, without arrivals. `error`: of those that failed."""
         self.records.plan_phase(1)
         t0_ns = phase_offsets_ns(self.plan, 1, 0) + self.records.start_of(1)
         rows = writer_rows(t0_ns, lateness_ns=lateness_ns, service_ns=service_ns, outcome=outcome)
+        rows = rows._replace(error=(rows.outcome == Outcome.FAILED).astype(np.uint16) * bool(error))
         key = layout.column_file_key(self.ref, layout.attempt_id(1, 0, 0, 0), 0)
-        origin = column_header(self.ref, phase=1, last=True, drift_ns=0, **header)
+        own = {"drift_ns": 0, "errors": ("", error), **header}
+        origin = column_header(self.ref, phase=1, last=True, **own)
         self.memory.services.runs.put_bytes(key, encode(origin, rows))
         return self
 

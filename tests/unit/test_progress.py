@@ -10,6 +10,7 @@ from tests.samples.dags import dataflow_trial
 from tests.samples.refusals import plan_of
 
 from stepbench.contracts.plan import LoadStep, Phase, Plan, TrialSpec, Until
+from stepbench.costs.assumptions import AWS
 from stepbench.planning import expand
 from stepbench.planning.wall_time import Overheads, run_s, trial_s
 from stepbench.progress import (
@@ -63,7 +64,7 @@ def test_executions_that_follow_each_other_take_their_levels_and_not_the_bound()
     closed = {"closed": {"clients": 1, "operations": 6, "duration_s": 100}}
     trial = plan_of(dataflow_trial(phases=[{"name": "first", **closed}, {"name": "second", **closed}]))
     (spec,) = expand(Plan.model_validate(trial), "run-1")
-    costs = replace(COSTS, level_s=1)
+    costs = replace(COSTS, assumed=replace(AWS, level_s=0.5, task_s={"": 0.5}))
     assert trial_s(spec.plan, costs) == 10 + 2 * (5 + 6 * 3) + 20
     in_the_first = at((spec,), 20, trial=0, phase=phase(0, 15))
     timed = at((spec,), 20, trial=0, phase=phase(0, 15), sent=2, service_times=Counter({320: 2}))

@@ -7,7 +7,7 @@ import pytest
 from tests.samples.finished_trials import PHASES, SECOND_NS
 from tests.samples.finished_trials import AnalysedTrial as Trial
 
-from stepbench.analysis.stalls import TICK_NS, Requests, stalls_among
+from stepbench.analysis.stalls import TICK_NS, Requests, end_unanswered, stalls_among
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT
 
@@ -30,6 +30,35 @@ def found(due_s: Times, sent_s: Times, ended_s: Times, places: int = PLACES) -> 
         (begin * tick_s, end * tick_s, in_flight, events)
         for begin, end, in_flight, events in stalls_among(requests, places)
     ]
+
+
+def closed_loop(
+    clients: int, stalled_s: tuple[float, float], *, limit_s: float, reconnecting_s: float = 0.0
+) -> tuple[Times, Times, NDArray[np.bool_]]:
+    """Return when requests of clients in a loop of 10 ms are sent and end, and which are given up, for 40 s."""
+    begin_s, end_s = stalled_s
+    rows: list[tuple[float, float, bool]] = []
+    for client in range(clients):
+        sent_s = client / clients / 100
+        while sent_s < 40:
+            answered_s = sent_s + 0.01
+            if begin_s <= answered_s < end_s:
+                answered_s = end_s + client / clients / 100
+            gives_up = answered_s > sent_s + limit_s
+            ended_s = sent_s + limit_s if gives_up else answered_s
+            rows.append((sent_s, ended_s, gives_up))
+            sent_s = ended_s + (reconnecting_s if gives_up else 0)
+    sent, ended, given_up = zip(*rows, strict=True)
+    return np.array(sent), np.array(ended), np.array(given_up)
+
+
+def unanswered(sent_s: Times, ended_s: Times, given_up: NDArray[np.bool_], places: int) -> list[tuple[Any, ...]]:
+    """Return the stalls as `found` does, of requests of which some were given up before the next answer."""
+    sent, ended = (np.rint(each * 1e9 / TICK_NS).astype(np.uint32) for each in (sent_s, ended_s))
+    gone = end_unanswered(sent, ended, ~given_up)
+    columns = [np.sort(each) for each in (sent, sent, ended, np.empty(0, np.uint32), gone)]
+    tick_s = TICK_NS / 1e9
+    return [(begin * tick_s, end * tick_s, *rest) for begin, end, *rest in stalls_among(Requests(*columns), places)]
 
 
 def evenly(per_s: float, length_s: float = 30.0) -> Times:
@@ -196,6 +225,45 @@ def test_requests_that_are_given_up_do_not_end_a_stall(limit_s: float) -> None:
     assert span.to_s - span.from_s == pytest.approx(3, abs=1e-3)
     assert span.events == 60
     assert span.in_flight == pytest.approx(20 * limit_s, abs=1)
+
+
+@pytest.mark.parametrize("clients", [1, 4, 32])
+@pytest.mark.parametrize("reconnecting_s", [0.0, 0.02])
+def test_a_stall_that_is_longer_than_the_time_out_is_told_whole(clients: int, reconnecting_s: float) -> None:
+    """From 12 s to 32 s nothing is answered, and clients give up after 10 s: once it was said to take half as long."""
+    sent_s, ended_s, given_up = closed_loop(clients, (12.0, 32.0), limit_s=10.0, reconnecting_s=reconnecting_s)
+    ((begin_s, end_s, in_flight, _),) = unanswered(sent_s, ended_s, given_up, clients)
+    assert (begin_s, end_s) == (pytest.approx(12, abs=0.02), pytest.approx(32, abs=0.02))
+    assert in_flight == clients
+
+
+@pytest.mark.parametrize(("limit_s", "length_s"), [(2.0, 7.0), (5.0, 5.5), (1.0, 20.0), (10.0, 9.0)])
+def test_the_length_of_a_stall_does_not_depend_on_the_time_out(limit_s: float, length_s: float) -> None:
+    """However many time-outs fit into it."""
+    sent_s, ended_s, given_up = closed_loop(8, (12.0, 12.0 + length_s), limit_s=limit_s)
+    ((begin_s, end_s, *_),) = unanswered(sent_s, ended_s, given_up, 8)
+    assert end_s - begin_s == pytest.approx(length_s, abs=0.02)
+
+
+def test_two_stalls_with_answers_between_them_stay_two() -> None:
+    """What is joined is what no answer has parted."""
+    sent_s, ended_s, given_up = closed_loop(4, (12.0, 15.0), limit_s=2.0)
+    later_s, later_ended_s, later_given_up = closed_loop(4, (12.0, 17.0), limit_s=2.0)
+    both = [np.concatenate(pair) for pair in ((sent_s, later_s + 40), (ended_s, later_ended_s + 40))]
+    found = unanswered(both[0], both[1], np.concatenate([given_up, later_given_up]), 4)
+    assert [end - begin for begin, end, *_ in found] == [pytest.approx(3, abs=0.02), pytest.approx(5, abs=0.02)]
+
+
+@pytest.mark.parametrize("error", ["timeout", "withdrawn", "connect: timeout"])
+def test_a_time_out_before_anything_was_sent_is_no_answer(error: str) -> None:
+    """It counts as failed, since nothing can have happened; the store has said nothing all the same."""
+    service_ns = stopped_at((3, 6))
+    outcome = np.where(service_ns > SECOND_NS, int(Outcome.FAILED), int(Outcome.OK))
+    trial = Trial().measured_rows(0, np.minimum(service_ns, SECOND_NS), outcome.tolist(), error=error)
+    ((span),) = trial.result().stalls
+    assert span.to_s - span.from_s == pytest.approx(3, abs=1e-3)
+    refused = Trial().measured_rows(0, np.minimum(service_ns, SECOND_NS), outcome.tolist(), error="throttled")
+    assert [span.to_s - span.from_s for span in refused.result().stalls] == [pytest.approx(1, abs=0.1)]
 
 
 def test_a_stall_ends_where_all_that_waited_are_given_up() -> None:

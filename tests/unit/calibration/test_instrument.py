@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from tests.samples.records import REF, column_header, read_item, trial_spec, writer_rows
 
-from stepbench.calibration.instrument import Calibration, calibrate
+from stepbench.calibration.instrument import Calibration, Count, QuantileError, calibrate
 from stepbench.calibration.report import HEADINGS, judge_plan, judge_runs, table_rows, verdict_lines
 from stepbench.calibration.truth import TrueWrite
 from stepbench.contracts.identity import EventId
@@ -38,6 +39,9 @@ PLAN = SPEC.offered.model_copy(update={"phases": PHASES})
 STARTS_NS = {0: START_NS, 1: START_NS + 2_000 * MS}
 KEPT_MS = (5, 5, 5, 5, 50)
 """How long the store kept each event of phase 1."""
+
+OFF = QuantileError(metric="p99", truth_ms=5, measured_ms=7, error_ms=2, limit_ms=1)
+MISCOUNTED = Count(metric="lost", truth=0, measured=1, differing=1)
 
 
 def t1_ns(phase: int, sequence: int) -> int:
@@ -214,6 +218,40 @@ def test_short_runs_are_judged_by_their_counts_alone() -> None:
     assert not judge_plan("run", (late,)).passed
 
 
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [
+        ({"errors": (OFF,)}, "latency"),
+        ({"counts": (MISCOUNTED,)}, "counts"),
+        ({"strangers": 1}, "counts"),
+        ({"stalled": 2, "stalled_seen": 1}, "stalls"),
+        ({"errors": (OFF,), "counts": (MISCOUNTED,)}, "latency and counts"),
+        ({"errors": (OFF,), "stalled": 2, "strangers": 1}, "latency, stalls and counts"),
+        ({"n": 0}, "sample"),
+    ],
+)
+def test_only_what_fails_is_said_to_fail(fault: dict[str, Any], named: str) -> None:
+    """Latencies beyond their limit with exact counts once read "FAILS (latency and counts)"."""
+    good = judged(seen(truth()), truth())
+    report = judge_plan("run", (good, good.model_copy(update=fault)))
+    assert list(verdict_lines(report))[-1] == f"the instrument FAILS ({named})"
+    assert report.fails == tuple(named.replace("latency", "times").replace(" and ", ", ").split(", "))
+    assert json.loads(report.model_dump_json())["fails"] == list(report.fails)
+    short = judge_runs((good.model_copy(update=fault),))
+    assert short.fails == tuple(each for each in report.fails if each in {"counts", "sample"})
+    assert list(verdict_lines(judge_plan("run", (good,))))[-1] == (
+        "the instrument keeps its limits (latency, stalls and counts)"
+    )
+
+
+def test_a_short_run_that_measured_nothing_says_so() -> None:
+    """Its counts are exact, and it fails: not by them."""
+    nothing = judged(seen(truth()), truth()).model_copy(update={"n": 0})
+    assert list(verdict_lines(judge_runs((nothing,)))) == [
+        *("trial: nothing was measured", "counts exact in 1 of 1", "the instrument FAILS (sample)")
+    ]
+
+
 def test_the_table_and_the_sentences_say_it_all() -> None:
     """People read a row a quantile, then failures, hops and verdict."""
     wrong = judged(seen(truth()), truth({1: true_write(1, 5, [])}))
@@ -232,7 +270,7 @@ def test_the_table_and_the_sentences_say_it_all() -> None:
         "trial: median of the hops: out 0.030 ms, back 0.030 ms",
         "trial: median of the hops: out 0.030 ms, back 0.030 ms",
         "counts exact in 1 of 2",
-        "the instrument FAILS (latency and counts)",
+        "the instrument FAILS (counts)",
     ]
     assert next(verdict_lines(judge_runs((wrong,)))) == "trial: lost: measured 0, truth 1, 1 differ"
     assert list(verdict_lines(judge_runs((judged(seen(truth()), truth()),)))) == [

@@ -240,8 +240,8 @@ def test_the_report_says_what_failed_and_shows_levels_beside_their_truth() -> No
     truth = np.mean([each.fate.slow for each in TRUTH if not each.fate.stall_s and hour_of(each.number) != 14])
     assert lines[0].startswith("planted: share of slow ones: measured 0.")
     assert f"truth {truth:.3f}, limit 0.02" in lines[0]
-    assert lines[-1] == "the instrument keeps its limits (times, counts and levels)"
+    assert lines[-1] == "the instrument keeps its limits (times, stalls, counts and levels)"
     failing = list(verdict_lines(judge_transfers((good, bad))))
     assert "planted: p50 error: error +2.000 ms, limit 1.000 ms" in failing
-    assert failing[-1] == "the instrument FAILS (times, counts and levels)"
+    assert failing[-1] == "the instrument FAILS (times)"
     assert not judge_transfers(()).passed

@@ -170,7 +170,7 @@ def test_validate_prints_an_object_a_plan(capsys: pytest.CaptureFixture[str]) ->
     captured = capsys.readouterr()
     good, bad = map(json.loads, captured.out.splitlines())
     assert captured.err == ""
-    assert good.pop("estimate_usd") > 0
+    assert 0 < good.pop("here_usd") < good.pop("estimate_usd") < good.pop("at_most_usd")
     assert good == {
         "name": "one", "ok": True, "problems": [], "trials": 1, "events": 200, "load_s": 10.0,
         "wall_s": round(run_s([parse_plan(Path("plan.json").read_bytes()).trials[0]], LOCAL)), "budget_usd": 5.0,

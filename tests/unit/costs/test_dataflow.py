@@ -6,7 +6,8 @@ import pytest
 from tests.samples.dags import DIAMOND, dataflow_trial, stage
 
 from stepbench.contracts.plan import TrialPlan
-from stepbench.costs import estimate, prices, upper_bound
+from stepbench.costs import budgeted, prices, upper_bound
+from stepbench.costs.assumptions import MOST
 from stepbench.costs.dag_estimate import dag_amounts
 from stepbench.costs.dataflow import MODELLED_LOCALLY, ExecutionUse, WindowCost, WindowUse, transitions_of, window_costs
 from stepbench.costs.price_table import price_table, published_table
@@ -90,7 +91,7 @@ def test_the_published_table_has_no_other_units() -> None:
 def test_what_is_expected_is_not_what_may_be_spent_at_most() -> None:
     """Tasks are not all as long as their time-out; a budget that assumed it would refuse every plan."""
     trial = TrialPlan.model_validate(dataflow_trial())
-    expected, most = estimate(trial), upper_bound(trial)
+    expected, most = budgeted(trial), upper_bound(trial)
     per_task = 1_769 / 1_024 * 1.66667e-5
     assert most.total_usd - expected.total_usd > 2 * 8 * (3 * 20 - 5) * per_task
     note = "8 tasks of diamond in each of 2 executions"
@@ -108,7 +109,9 @@ def test_an_estimate_is_of_the_memory_that_the_largest_stage_needs() -> None:
         dag = {"name": "dag", "stages": [stage("a", memory_mib=memory_mib), stage("b", ("a", "broadcast"))]}
         trial = TrialPlan.model_validate(dataflow_trial(dag))
         executions = sum(trial.events_of(phase) for phase in trial.run_phases)
-        found = sum(each.quantity for each in dag_amounts(trial, at_most=True) if each.price is prices.LAMBDA_GB_S)
+        found = sum(
+            each.quantity for each in dag_amounts(trial, MOST, at_most=True) if each.price is prices.LAMBDA_GB_S
+        )
         return found / executions
 
     assert gb_s(512) == gb_s(None)

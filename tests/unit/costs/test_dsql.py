@@ -8,7 +8,7 @@ import pytest
 
 from stepbench.contracts.plan import TrialPlan
 from stepbench.contracts.workload import Workload
-from stepbench.costs import estimate
+from stepbench.costs import budgeted
 from stepbench.costs.dsql import COMPUTE_DPU, operation_dpu, preloading_dpu
 
 
@@ -51,5 +51,5 @@ def test_a_million_inserts_cost_half_a_dollar_and_more_with_a_peer(cluster: str,
         "workload": _workload(mix={"insert": 1}, records=0).model_dump(mode="json"),
         "phases": [{"name": "a", "closed": {"clients": 10, "duration_s": 100, "operations": 1_000_000}}],
     }
-    (line,) = (each for each in estimate(TrialPlan.model_validate(plan)).lines if each.unit == "DPU")
+    (line,) = (each for each in budgeted(TrialPlan.model_validate(plan)).lines if each.unit == "DPU")
     assert line.usd == pytest.approx(usd, rel=1e-2)

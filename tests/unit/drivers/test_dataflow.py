@@ -181,7 +181,9 @@ def test_executions_are_stopped_before_objects_are_removed(driver: DataflowDrive
     blobs.blobs[f"{TAG}/00/a-0/b-0"] = b"1"
     assert not tear_down(driver, client)
     assert (client.stopped, len(blobs.blobs)) == ([f"arn:{own}"], 1)
+    assert asyncio.run(driver.remaining()) == 1
     assert tear_down(driver, client)
+    assert asyncio.run(driver.remaining()) == 0
     assert (client.running, blobs.blobs) == ([other, "by-hand"], {})
 
 

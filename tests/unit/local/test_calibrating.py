@@ -82,7 +82,9 @@ def test_the_plan_is_run_at_the_rate_that_is_asked_for(
     assert [trial.phases[1].load[0].rate_per_s for trial in asked["plan"].trials] == [250] * 5
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.endswith("counts exact in 1 of 1\nthe instrument keeps its limits (latency and counts)\n")
+    assert captured.err.endswith(
+        "counts exact in 1 of 1\nthe instrument keeps its limits (latency, stalls and counts)\n"
+    )
 
 
 def test_short_runs_are_an_alternative_and_json_is_one_line(
@@ -106,7 +108,8 @@ def test_transfers_are_an_alternative_of_their_own(
     assert (asked["transfers"], asked["out"], out.is_dir()) == (transfers, out, True)
     captured = capsys.readouterr()
     assert json.loads(captured.out)["judged"] == "transfers"
-    assert captured.err.endswith("counts exact in 1 of 1\nthe instrument keeps its limits (times, counts and levels)\n")
+    kept = "the instrument keeps its limits (times, stalls, counts and levels)"
+    assert captured.err.endswith(f"counts exact in 1 of 1\n{kept}\n")
 
 
 @pytest.mark.parametrize("arguments", [["--runs", "2"], ["--transfers"], []])

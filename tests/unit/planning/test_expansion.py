@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from stepbench.contracts.identity import trial_tag
+from stepbench.costs import budgeted, estimate
 from stepbench.planning import check_budget, expand, group_names, parse_plan
 
 PHASES = [{"name": "a", "load": [{"rate_per_s": 10, "count": 20}]}]
@@ -107,7 +108,8 @@ def test_each_trial_has_a_namespace_and_an_estimate_of_its_own() -> None:
     first, second = expand(plan, "run-1")
     assert (first.tag, second.tag) == (trial_tag("run-1", 0), trial_tag("run-1", 1))
     assert (first.index, second.index, first.run_id) == (0, 1, "run-1")
-    assert first.estimate_usd + second.estimate_usd == check_budget(plan)
+    assert first.estimate_usd + second.estimate_usd == sum(estimate(trial).total_usd for trial in plan.trials)
+    assert check_budget(plan) == sum(budgeted(trial).total_usd for trial in plan.trials)
 
 
 def test_repeats_go_round_by_round() -> None:

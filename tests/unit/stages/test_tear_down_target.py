@@ -8,7 +8,7 @@ from tests.samples.services import MemoryServices, stored_trial
 
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import StateError, TearDownTargetInput, TornDown
+from stepbench.contracts.tasks import RemainingObjects, StateError, TearDownTargetInput, TornDown
 from stepbench.errors import TargetUnavailableError
 from stepbench.records.storage import layout
 from stepbench.stages.tear_down_target import CALL_LIMIT_S, ENDED, failure_of, tear_down_target
@@ -79,6 +79,28 @@ def test_what_was_removed_is_noted_once_nothing_is_left() -> None:
     assert noted() is None
     assert scene.done(driver)
     assert noted() == TornDown(removed=driver.belongings())
+
+
+class Holding(Stubborn):
+    """Has objects that its first turn removes."""
+
+    async def remaining(self) -> int:
+        """Return as many objects as turns."""
+        return max(self._turns, 0)
+
+
+def test_what_executions_have_left_is_counted_before_the_first_of_it_is_removed() -> None:
+    """A later call finds less: its own work is not the executions'."""
+    scene = Scene()
+    driver = Holding(scene.memory, turns=2)
+
+    def noted() -> RemainingObjects | None:
+        return scene.memory.services.runs.find_model(layout.trial_key(scene.ref, "remaining.json"), RemainingObjects)
+
+    assert not scene.done(driver)
+    assert noted() == RemainingObjects(objects=2)
+    assert scene.done(driver)
+    assert noted() == RemainingObjects(objects=2)
 
 
 def test_tearing_down_twice_does_nothing_the_second_time() -> None:

@@ -152,10 +152,11 @@ def _left_of_trial(spec: TrialSpec, snapshot: Snapshot, overheads: Overheads) ->
         return (1 - read) * trial_s(spec.plan, overheads) + overheads.finish_s
     current, *following = spec.plan.phases[snapshot.phase.index :]
     since_s = (snapshot.now_ns - snapshot.phase.start_at_ns) / 1e9
-    expected_s = offered_s(spec.plan, current, overheads)
+    # A phase that may end early is shown at its longest until it has ended: what is left of a guess says nothing.
+    expected_s = current.length_s if current.until else offered_s(spec.plan, current, overheads)
     left = max(0.0, min(expected_s, snapshot.phase.offered_s(current)) - since_s)
     load_s = sum(phase.settle_s + offered_s(spec.plan, phase, overheads) for phase in following)
-    return left + load_s + between_s(following, overheads) + overheads.finish_s
+    return left + load_s + between_s(spec.plan, following, overheads) + overheads.finish_s
 
 
 def _runs(number: int) -> str:

@@ -20,9 +20,10 @@ from tests.samples.dataflow_findings import (
 from tests.samples.results import changed, sample_manifest, sample_results, sample_summary
 
 from stepbench.analysis.verdicts import plan_verdicts
-from stepbench.contracts.dataflow_result import DataflowFindings
+from stepbench.contracts.dataflow_result import DataflowFindings, ObjectAccounting
+from stepbench.contracts.measure import EXECUTION_LATENCY
 from stepbench.report.dataflow.view import dataflow_view
-from stepbench.report.dataflow.words import describe_objects, result_rows
+from stepbench.report.dataflow.words import describe_all_objects, describe_objects, result_rows
 from stepbench.report.figures import specifications
 from stepbench.report.headline import headline_lines, headline_tables
 from stepbench.report.markdown import render_markdown
@@ -99,7 +100,7 @@ def test_an_object_that_is_missing_is_said_first_everywhere() -> None:
     summary = summary_of(results)
     said = "2 not read as often as the DAG says"
     page = render_page(summary, results, sample_manifest())
-    assert "In 1 of 4 trials objects are missing or left." in page
+    assert "In 1 of 4 trials objects are missing, left, or not known to be removed." in page
     assert said in page
     assert said in headline_lines(summary)[0]
     assert said in render_markdown(summary)
@@ -220,6 +221,14 @@ def test_the_headline_has_a_table_of_executions() -> None:
     assert headline_lines(summary_of())[-2].endswith(f"{EXECUTIONS * len(DAGS)} completed")
 
 
+def test_end_to_end_time_is_one_time_and_execution_latency_is_the_other(page: str) -> None:
+    """Tables said t4 - t0, and the terminal, thresholds and verdicts t4 - t1 by the same name."""
+    named = dict(re.findall(r"(End-to-end time|Execution latency) <span class=.formula.>(t4 − t\d)", page))  # noqa: RUF001
+    assert named == {"End-to-end time": "t4 − t0", "Execution latency": "t4 − t1"}  # noqa: RUF001
+    assert (EXECUTION_LATENCY.name, EXECUTION_LATENCY.formula) == ("execution latency", "t4 − t1")  # noqa: RUF001
+    assert "execution latency p50" in headline_lines(summary_of())[-1]
+
+
 def test_what_the_tasks_of_a_stage_found_stands_together() -> None:
     """Six labels are one row; what all of them say stands once."""
     found = RESULTS[0].summary.dataflow
@@ -237,11 +246,34 @@ def test_no_verdict_sets_an_emulated_store_or_another_dag_against_anything_else(
     assert [each.subject for each in found if each.a.emulated or each.b.emulated or each.aspect == "window"] == []
 
 
+@pytest.mark.parametrize(
+    ("left", "complete", "words"),
+    [
+        (None, False, "removal of 64 not confirmed"),
+        (0, True, "removal of 64 seen at the tear-down"),
+        (3, False, "3 still in the store at the trial's tear-down"),
+    ],
+)
+def test_a_removal_without_an_answer_is_not_said_to_have_left_anything(
+    left: int | None, words: str, *, complete: bool
+) -> None:
+    """Deletions that timed out were carried out all the same, and the report said "64 left" of an empty store."""
+    found = object_accounting(unconfirmed=64, left=left)
+    assert found.complete == complete
+    assert words in describe_objects(found)
+    assert describe_all_objects([found]).startswith("All ") == complete
+    older = object_accounting().model_dump() | {"left": 64}
+    del older["unconfirmed"]
+    read = ObjectAccounting.model_validate(older)
+    assert (read.unconfirmed, read.left) == (64, None)
+
+
 def test_a_sentence_on_objects_adds_up() -> None:
     """Every object is in one of its numbers."""
     found = object_accounting(written=150, unwritten=6, read=147, unread=3, reads=180, reads_missing=6, left=1)
     assert describe_objects(found) == (
-        "156 objects expected: 150 written, 6 not written, 3 not read as often as the DAG says, 1 left in the store, "
+        "156 objects expected: 150 written, 6 not written, 3 not read as often as the DAG says, "
+        "1 still in the store at the trial's tear-down, "
         "180 of 186 reads made"
     )
     assert MEDIA[0].emulated

@@ -53,7 +53,7 @@ def response_trigger(part: Joined) -> Elapsed:
     return Elapsed(part.first_arrivals.response_ns.astype(np.int64), part.arrived)
 
 
-def end_to_end(part: Joined) -> Elapsed:
+def trigger_latency(part: Joined) -> Elapsed:
     """Return the time from t1 to t4."""
     return Elapsed(part.first_arrivals.response_ns.astype(np.int64) - part.lateness_ns, part.arrived)
 
@@ -78,7 +78,7 @@ def from_event(part: Joined) -> Elapsed:
 
 def latency_of(plan: TrialPlan) -> Measure:
     """Return the experiment's latency: t4 - t1 for triggers, t2 - t1 for operations."""
-    return end_to_end if measure_of(plan.experiment).arrives else service
+    return trigger_latency if measure_of(plan.experiment).arrives else service
 
 
 def collect(measure: Measure, chosen: Chosen, count: int) -> Ints:

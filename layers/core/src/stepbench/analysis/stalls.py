@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stepbench.model.errors import NO_ANSWER, TIMEOUT, WITHDRAWN, connect_error
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT
 
@@ -31,6 +32,8 @@ LEAST_NS = 250_000_000
 """No shorter silence is a stall: a host that is busy, or a store that flushes, makes those in clean runs."""
 TIMES_USUAL = 10
 """A silence that is so many times the usual one belongs to no tail, as a service time of so many times p99 does."""
+SILENT = frozenset({TIMEOUT, NO_ANSWER, WITHDRAWN, connect_error(TimeoutError())})
+"""Errors of requests that failed, since nothing of them had left, and that nobody answered."""
 _P99 = 0.99
 TIMES_SERVICE = 2
 """A silence may be as long as the store takes for a request: before a phase's first answer, it always is."""
@@ -94,10 +97,11 @@ def stalls_among(requests: Requests, most_in_flight: int) -> Iterator[tuple[int,
     """
     Yield begin, end, requests in flight and events that waited, of each stall of the store; times in ticks.
 
-    A silence is the time between two answers while requests were in flight; one that is given up does not end it, if
-    others still are. It is a stall if it is longer than 0.25 s, than ten times the usual one (p99, the five longest
-    left out) and than twice a request's time, and two waited for so long; one where no more may be in flight. It is
-    none of the store's if events were due in it and nothing was sent.
+    A silence is the time between two answers while requests were in flight. A request that is given up does not end
+    it, if others still are, if the next is sent at once, or if the next gets no answer either: what a client's time-out
+    cuts into several is one. It is a stall if it is longer than 0.25 s, than ten times the usual one (p99, the five
+    longest left out) and than twice a request's time, and two waited for so long; one where no more may be in flight.
+    It is none of the store's if events were due in it and nothing was sent.
 
     Args:
         requests: of all writers.
@@ -141,12 +145,20 @@ def _read_requests(events: Joined, start_ns: int) -> Requests:
         for column, more_ns in ((due, 0), (sent, part.lateness_ns[was_sent]), (ended, part.service_ns[was_sent])):
             since_ns += more_ns
             column[place] = _ticks(since_ns)
-        answered[place] = part.outcome[was_sent] < Outcome.UNKNOWN
+        answered[place] = _is_answered(part)[was_sent]
         at += count
-    given_up = _end_unanswered(sent, ended, answered)
+    given_up = end_unanswered(sent, ended, answered)
     found = Requests(due, sent, ended, np.concatenate(unsent), given_up)
     for column in found:
         column.sort()
+    return found
+
+
+def _is_answered(part: Joined) -> NDArray[np.bool_]:
+    """Return which the store said anything about; a time-out before a connection is none of its answers."""
+    silent = np.array([error in SILENT for error in part.errors], np.bool_)
+    named = silent[part.error] if silent.any() else np.zeros(part.size, np.bool_)
+    found: NDArray[np.bool_] = (part.outcome < Outcome.UNKNOWN) & ~((part.outcome == Outcome.FAILED) & named)
     return found
 
 
@@ -154,7 +166,7 @@ def _ticks(since_ns: NDArray[np.int64]) -> Ticks:
     return np.maximum(since_ns // TICK_NS, 0).astype(np.uint32)
 
 
-def _end_unanswered(sent: Ticks, ended: Ticks, answered: NDArray[np.bool_]) -> Ticks:
+def end_unanswered(sent: Ticks, ended: Ticks, answered: NDArray[np.bool_]) -> Ticks:
     """
     Let what got no answer end with the next answer after it was sent, if that is before it was given up.
 
@@ -164,7 +176,8 @@ def _end_unanswered(sent: Ticks, ended: Ticks, answered: NDArray[np.bool_]) -> T
     if answered.all():
         return np.empty(0, np.uint32)
     answers = np.append(np.sort(ended[answered]), ended.max())
-    following, given_up = answers[np.searchsorted(answers[:-1], sent[~answered])], ended[~answered]
+    following = answers[np.searchsorted(answers[:-1], sent[~answered], side="right")]  # that of its own tick was before
+    given_up = ended[~answered]
     ended[~answered] = np.minimum(following, given_up)
     return given_up[given_up < following]
 
@@ -177,12 +190,14 @@ def _silences(requests: Requests, waiting: int) -> tuple[Ticks, NDArray[np.int64
 
     Returns:
         The silences, and the places of those that their end does not end: a request was given up, and so many still are
-        in flight.
+        in flight, or the next comes within `LEAST_NS`, or is given up as well.
     """
     begins = requests.sent[waiting - 1 :].copy()
     ends = requests.ended[: begins.size]
-    unended = _places(requests.given_up, ends[:-1])
-    unended = unended[begins[unended + 1] <= ends[unended]]
+    unended = _places(requests.given_up, ends)
+    follows = np.append(np.diff(unended) == 1, [False] * bool(unended.size)).astype(np.bool_)
+    follows, unended = follows[unended < ends.size - 1], unended[unended < ends.size - 1]
+    unended = unended[follows | (begins[unended + 1] <= ends[unended] + LEAST_NS // TICK_NS)]
     np.maximum(begins[1:], ends[:-1], out=begins[1:])
     if unended.size:
         begins[unended + 1] = 0

@@ -11,19 +11,20 @@ from stepbench.costs import estimate
 from stepbench.planning import expanded, parse_plan, questions
 from stepbench.planning.presets import find_preset
 from stepbench.planning.requests import requested_plan
-from stepbench.planning.wall_time import AWS, LOCAL, run_s
+from stepbench.planning.wall_time import AWS, LOCAL, offered_load_s, run_s
 from stepbench.stages.validate_plan import check_against_stack
 
 if TYPE_CHECKING:
     from stepbench.contracts.plan import AnyTrial, Plan
     from stepbench.contracts.runs import RunRequest
+    from stepbench.planning.wall_time import Overheads
     from stepbench.settings import Settings
 
 
 @lru_cache(maxsize=2)
 def list_presets(*, emulated: bool) -> PlanList:
     """Return all presets, by the order of their questions."""
-    found = []
+    found, overheads = [], LOCAL if emulated else AWS
     for question in questions():
         for name in question.presets:
             trials = _trials(parse_plan(find_preset(name)))
@@ -33,8 +34,8 @@ def list_presets(*, emulated: bool) -> PlanList:
                     question=question.question,
                     trials=len(trials),
                     events=sum(trial.events for trial in trials),
-                    expected_s=_wall_s(trials, emulated=emulated),
-                    estimate_usd=_usd(trials),
+                    expected_s=run_s(trials, overheads),
+                    estimate_usd=_usd(trials, overheads),
                 )
             )
     return PlanList(plans=tuple(found))
@@ -55,14 +56,14 @@ def validate(request: RunRequest, settings: Settings) -> Validation:
     """
     plan = requested_plan(request)
     check_against_stack(plan, settings)
-    trials = _trials(plan)
+    trials, overheads = _trials(plan), LOCAL if settings.emulator else AWS
     return Validation(
         plan=plan.name,
         trials=len(trials),
         events=sum(trial.events for trial in trials),
-        load_s=sum(trial.length_s for trial in trials),
-        expected_s=_wall_s(trials, emulated=bool(settings.emulator)),
-        estimate_usd=_usd(trials),
+        load_s=sum(offered_load_s(trial, overheads) for trial in trials),
+        expected_s=run_s(trials, overheads),
+        estimate_usd=_usd(trials, overheads),
         budget_usd=plan.budget_usd,
     )
 
@@ -71,9 +72,5 @@ def _trials(plan: Plan) -> list[AnyTrial]:
     return [trial.plan for trial in expanded(plan)]
 
 
-def _wall_s(trials: list[AnyTrial], *, emulated: bool) -> float:
-    return run_s(trials, LOCAL if emulated else AWS)
-
-
-def _usd(trials: list[AnyTrial]) -> float:
-    return sum(estimate(trial).total_usd for trial in trials)
+def _usd(trials: list[AnyTrial], overheads: Overheads) -> float:
+    return sum(estimate(trial, overheads.assumed).total_usd for trial in trials)

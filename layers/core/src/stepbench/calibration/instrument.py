@@ -15,7 +15,7 @@ measures it too, and here it must stay below the limits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -25,13 +25,15 @@ from stepbench.model.result import Outcome
 from stepbench.stats.quantiles import quantile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from stepbench.calibration.truth import TrueWrite
     from stepbench.records.join.joined import Joined
 
+Aspect = Literal["times", "counts", "levels", "stalls", "sample"]
+"""What is judged apart. times: errors of quantiles. levels: numbers of the analysis. sample: that there was any."""
 P50_LIMIT_MS = 0.1
 P99_LIMIT_MS, P99_LIMIT_SHARE = 1.0, 0.01
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
@@ -120,23 +122,27 @@ class Calibration(Contract):
 
     def failures(self) -> tuple[str, ...]:
         """Return why the instrument does not pass, one sentence each."""
-        found = [
-            f"{each.metric}: error {each.error_ms:+.3f} ms, limit {each.limit_ms:.3f} ms"
-            for each in self.errors
-            if each.limit_ms is not None and not each.passed
-        ]
-        found += [
-            f"{each.metric}: measured {each.measured}, truth {each.truth}, {each.differing} differ"
-            for each in self.counts
-            if not each.passed
-        ]
-        found += [str(each) for each in self.levels if not each.passed]
+        return tuple(text for _, text in self.failures_by_aspect())
+
+    def failures_by_aspect(self) -> Iterator[tuple[Aspect, str]]:
+        """Yield the same sentences, each with what fails by it."""
+        for error in self.errors:
+            if error.limit_ms is not None and not error.passed:
+                yield "times", f"{error.metric}: error {error.error_ms:+.3f} ms, limit {error.limit_ms:.3f} ms"
+        for count in self.counts:
+            if not count.passed:
+                text = f"{count.metric}: measured {count.measured}, truth {count.truth}, {count.differing} differ"
+                yield "counts", text
+        for level in self.levels:
+            if not level.passed:
+                yield "levels", str(level)
         if self.stalled_seen < self.stalled:
             missed = self.stalled - self.stalled_seen
-            found.append(f"stalls: {missed} of {self.stalled} delayed ones not seen as such")
+            yield "stalls", f"stalls: {missed} of {self.stalled} delayed ones not seen as such"
         if self.strangers:
-            found.append(f"{self.strangers} of truth and records have no counterpart")
-        return tuple(found) if self.n else (*found, "nothing was measured")
+            yield "counts", f"{self.strangers} of truth and records have no counterpart"
+        if not self.n:
+            yield "sample", "nothing was measured"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from stepbench.analysis.slow_spells import describe_slow_spells
-from stepbench.calibration.instrument import Calibration
+from stepbench.calibration.instrument import Aspect, Calibration
 from stepbench.contracts.base import Contract
 from stepbench.contracts.slow_spells import SlowSpells
 
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 HEADINGS = ("trial", "n", "quantile", "truth ms", "measured ms", "error ms", "limit ms", "counts", "stalled seen")
 NONE = "-"
-_LIMITED = {"plan": "latency and counts", "runs": "counts", "transfers": "times, counts and levels"}
+_JUDGED: dict[str, tuple[Aspect, ...]] = {
+    "plan": ("times", "stalls", "counts", "sample"),
+    "runs": ("counts", "sample"),
+    "transfers": ("times", "stalls", "counts", "levels", "sample"),
+}
+"""What each kind of calibration is judged by."""
+_NAMES = {("plan", "times"): "latency"}
+"""A trial's times are latencies, and a transfer's are not."""
 
 
 class CalibrationReport(Contract):
@@ -31,6 +38,7 @@ class CalibrationReport(Contract):
     judged: Literal["plan", "runs", "transfers"]
     run_id: str | None = None
     passed: bool
+    fails: tuple[Aspect, ...] = Field(default=(), description="What does not keep its limits; all else does.")
     trials: tuple[Calibration, ...]
     slow_spells: SlowSpells | None = Field(default=None, description="Of this machine, before and after.")
 
@@ -39,20 +47,25 @@ def judge_plan(
     run_id: str, trials: tuple[Calibration, ...], slow_spells: SlowSpells | None = None
 ) -> CalibrationReport:
     """Judge a whole plan: every limit has to hold, and there has to be something that they hold for."""
-    passed = bool(trials) and not any(trial.failures() for trial in trials)
-    return CalibrationReport(judged="plan", run_id=run_id, passed=passed, trials=trials, slow_spells=slow_spells)
+    return _judge("plan", trials, slow_spells).model_copy(update={"run_id": run_id})
 
 
 def judge_runs(trials: tuple[Calibration, ...], slow_spells: SlowSpells | None = None) -> CalibrationReport:
     """Judge short runs: every one has to be exact, and to have measured something."""
-    passed = bool(trials) and all(trial.exact and trial.n for trial in trials)
-    return CalibrationReport(judged="runs", passed=passed, trials=trials, slow_spells=slow_spells)
+    return _judge("runs", trials, slow_spells)
 
 
 def judge_transfers(trials: tuple[Calibration, ...], slow_spells: SlowSpells | None = None) -> CalibrationReport:
     """Judge runs of transfers: every limit has to hold."""
-    passed = bool(trials) and not any(trial.failures() for trial in trials)
-    return CalibrationReport(judged="transfers", passed=passed, trials=trials, slow_spells=slow_spells)
+    return _judge("transfers", trials, slow_spells)
+
+
+def _judge(
+    judged: Literal["plan", "runs", "transfers"], trials: tuple[Calibration, ...], slow_spells: SlowSpells | None
+) -> CalibrationReport:
+    found = {aspect for trial in trials for aspect, _ in trial.failures_by_aspect()} if trials else {"sample"}
+    fails = tuple(aspect for aspect in _JUDGED[judged] if aspect in found)
+    return CalibrationReport(judged=judged, passed=not fails, fails=fails, trials=trials, slow_spells=slow_spells)
 
 
 def table_rows(trials: tuple[Calibration, ...]) -> Iterator[tuple[str, ...]]:
@@ -80,8 +93,8 @@ def table_rows(trials: tuple[Calibration, ...]) -> Iterator[tuple[str, ...]]:
 def verdict_lines(report: CalibrationReport) -> Iterator[str]:
     """Return sentences: what failed, what the hops add, and the verdict."""
     for trial in report.trials:
-        failures = trial.failures() if report.judged != "runs" or not trial.exact else ()
-        yield from (f"{trial.name}: {failure}" for failure in failures)
+        judged = _JUDGED[report.judged]
+        yield from (f"{trial.name}: {text}" for aspect, text in trial.failures_by_aspect() if aspect in judged)
         yield from (f"{trial.name}: {level}" for level in trial.levels if level.passed)
         if report.judged == "plan" and trial.out_ms is not None and trial.back_ms is not None:
             yield f"{trial.name}: median of the hops: out {trial.out_ms:.3f} ms, back {trial.back_ms:.3f} ms"
@@ -89,5 +102,10 @@ def verdict_lines(report: CalibrationReport) -> Iterator[str]:
         yield describe_slow_spells(report.slow_spells)
     exact = sum(trial.exact for trial in report.trials)
     yield f"counts exact in {exact} of {len(report.trials)}"
-    limits = _LIMITED[report.judged]
-    yield f"the instrument keeps its limits ({limits})" if report.passed else f"the instrument FAILS ({limits})"
+    yield f"the instrument {'keeps its limits' if report.passed else 'FAILS'} ({_named(report)})"
+
+
+def _named(report: CalibrationReport) -> str:
+    """Name what fails; where nothing does, all that was judged."""
+    names = [_NAMES.get((report.judged, aspect), aspect) for aspect in report.fails or _JUDGED[report.judged][:-1]]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))

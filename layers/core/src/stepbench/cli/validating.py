@@ -81,16 +81,19 @@ def _facts(checked: _Checked, *, remote: bool) -> dict[str, Any]:
 def _numbers(plan: Plan, *, remote: bool) -> dict[str, Any]:
     from stepbench.costs import estimate, upper_bound
     from stepbench.planning import expanded
-    from stepbench.planning.wall_time import AWS, LOCAL, run_s
+    from stepbench.planning.wall_time import AWS, LOCAL, offered_load_s, run_s
 
     trials = [trial.plan for trial in expanded(plan)]
+    place = AWS if remote else LOCAL
     spent = sum(estimate(trial).total_usd for trial in trials)
+    here = {} if remote else {"here_usd": round(sum(estimate(trial, LOCAL.assumed).total_usd for trial in trials), 4)}
     return {
         "trials": len(trials),
         "events": sum(trial.events for trial in trials),
-        "load_s": round(sum(trial.length_s for trial in trials), 3),
-        "wall_s": round(run_s(trials, AWS if remote else LOCAL)),
+        "load_s": round(sum(offered_load_s(trial, place) for trial in trials), 3),
+        "wall_s": round(run_s(trials, place)),
         "estimate_usd": round(spent, 4),
+        **here,
         "budget_usd": plan.budget_usd,
         **({"at_most_usd": round(most, 4)} if (most := sum(upper_bound(t).total_usd for t in trials)) > spent else {}),
         **({"expected": [mix.model_dump(mode="json") for mix in mixes]} if (mixes := _expected(trials)) else {}),
@@ -119,8 +122,11 @@ def _describe(checked: _Checked, *, remote: bool) -> None:
     takes = f"takes about {duration(numbers['wall_s'])} {'on AWS' if remote else 'here'}"
     cost = f"estimate {dollars(numbers['estimate_usd'])} on AWS"
     if "at_most_usd" in numbers:
-        cost += f" ({dollars(numbers['at_most_usd'])} if every task took its whole time-out, three times)"
+        tasks = " if every task took its whole time-out, three times" if numbers.get("expected") else ""
+        cost += f" (at most {dollars(numbers['at_most_usd'])}{tasks})"
     cost += f", budget {dollars(plan.budget_usd)}"
+    if "here_usd" in numbers:
+        cost += f"; what is done here would cost {dollars(numbers['here_usd'])} there"
     write(f"{plan.name}: {counted(len(trials), 'trial')}, {load}; {takes}; {cost}")
     for mix in _expected([trial.plan for trial in trials]):
         write(f"  {mix.text}")

@@ -13,11 +13,11 @@ Passing data is get and put, coding included: the store's part and the network's
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from stepbench.contracts.base import Contract
+from stepbench.contracts.base import Contract, drop_field
 from stepbench.contracts.dataflow import Dag, EdgeKind
 from stepbench.contracts.dataflow_mix import ExpectedMix
 from stepbench.contracts.measures import Estimate, Latency
@@ -88,15 +88,35 @@ class ObjectAccounting(Contract):
     failed: int = Field(ge=0, description="Transfers that failed or got no answer, these two included.")
     errors: dict[str, int] = Field(default={}, description="Of those; the most frequent first.")
     deleted: int = Field(ge=0, description="By the executions' ends; what a killed task wrote may be among them.")
-    left: int = Field(ge=0, description="That could not be removed at the ends.")
+    unconfirmed: int = Field(
+        default=0, ge=0, description="Whose removal at the executions' ends got no answer: they may be gone or not."
+    )
+    left: int | None = Field(
+        default=None,
+        ge=0,
+        description="In the store when the trial's tear-down looked, which has removed them; None where it could not.",
+    )
     not_deleted: int = Field(
         ge=0, description="Written without an end of the execution, or after it: the trial's tear-down has them."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_older(cls, fields: Any) -> Any:  # noqa: ANN401 -- anything may stand where a model is expected
+        """Read `left` of older versions, which was never looked for, as what was not confirmed."""
+        if isinstance(fields, dict) and "left" in fields and "unconfirmed" not in fields:
+            return {**drop_field(fields, "left"), "unconfirmed": fields["left"]}
+        return fields
+
+    @property
+    def remaining(self) -> int:
+        """Return how many the executions' ends have left: as seen later, or else as far as they know."""
+        return self.unconfirmed if self.left is None else self.left
+
     @property
     def complete(self) -> bool:
-        """Tell whether every object was written and read as often as the DAG says, and nothing is left."""
-        return not (self.unwritten or self.unread or self.reads_missing or self.left or self.not_deleted)
+        """Tell whether every object was written and read as often as the DAG says, and none remained."""
+        return not (self.unwritten or self.unread or self.reads_missing or self.remaining or self.not_deleted)
 
 
 class StageResult(Contract):

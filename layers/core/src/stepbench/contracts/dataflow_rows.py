@@ -185,5 +185,5 @@ class DagEnd(Contract):
     error: str = ""
     cause: str = Field(default="", max_length=2_000)
     deleted: int = Field(ge=0)
-    left: int = Field(ge=0, description="Objects of the execution that could not be removed here.")
+    left: int = Field(ge=0, description="Objects of the execution whose removal here got no answer.")
     delete_ns: int = Field(ge=0)

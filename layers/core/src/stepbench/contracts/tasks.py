@@ -246,6 +246,12 @@ class TornDown(Contract):
     removed: tuple[str, ...]
 
 
+class RemainingObjects(Contract):
+    """How many objects a trial of DAGs still had when its tear-down began. Stored as `remaining.json`, once."""
+
+    objects: int = Field(ge=0)
+
+
 class CheckClockInput(Contract):
     """One write for `CheckClock` to make; whatever else it is invoked with is a delivery."""
 

@@ -1,6 +1,6 @@
 """What a trial costs on AWS: an upper bound before it runs, the bill of what was done after it, and dated prices."""
 
-from stepbench.costs.estimate import estimate, upper_bound
+from stepbench.costs.estimate import budgeted, estimate, upper_bound
 from stepbench.costs.prices import CostEstimate
 
-__all__ = ["CostEstimate", "estimate", "upper_bound"]
+__all__ = ["CostEstimate", "budgeted", "estimate", "upper_bound"]

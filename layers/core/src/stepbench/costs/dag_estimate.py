@@ -1,8 +1,7 @@
 """
 The bill of a trial of DAGs from its plan, before it runs: what its executions take beside what every trial takes.
 
-How long a task takes nobody knows before. Expected is a few seconds, once; at most it takes its whole time-out three
-times.
+How long a task takes nobody knows before: see `assumptions`; at most it takes its whole time-out three times.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.costs import prices
 from stepbench.costs.dataflow import END_MEMORY_MB, TASK_MEMORY_MB, transitions_of
+from stepbench.costs.expected_load import events_of
 from stepbench.costs.prices import line
 from stepbench.workload.expected_mix import expected_mix
 
@@ -19,21 +19,23 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.dataflow import Dag
     from stepbench.contracts.plan import TrialPlan
+    from stepbench.costs.assumptions import Assumptions
     from stepbench.costs.prices import Amount
 
-EXPECTED_TASK_S, MOST_ATTEMPTS = 5.0, 3
+MOST_ATTEMPTS = 3
 END_S, MOST_END_S = 1.0, 60.0
 ROW_WRITES, BLOBS_PER_WRITE = 2, 50
 LOG_BYTES_PER_TASK = 600
 
 
-def dag_amounts(trial: TrialPlan, *, at_most: bool) -> Iterator[Amount]:
-    """Yield what the executions of a trial take: as expected, or at most."""
-    for dag, executions in _executions(trial):
+def dag_amounts(trial: TrialPlan, assumed: Assumptions, *, at_most: bool) -> Iterator[Amount]:
+    """Yield what the executions of a trial take: with tasks as assumed, or at most."""
+    for phase in trial.run_phases:
+        dag, executions = trial.dag_of(phase), events_of(trial, phase, assumed)
         mix = expected_mix(dag)
         attempts = dag.tasks * (MOST_ATTEMPTS if at_most else 1)
         task_s = sum(
-            stage.tasks * (stage.timeout_s * MOST_ATTEMPTS if at_most else min(stage.timeout_s, EXPECTED_TASK_S))
+            stage.tasks * (stage.timeout_s * MOST_ATTEMPTS if at_most else assumed.task_of(stage))
             for stage in dag.stages
         )
         end_s = MOST_END_S if at_most else END_S

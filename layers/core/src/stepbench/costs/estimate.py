@@ -1,12 +1,12 @@
 """
 The bill of a trial from its plan, before it runs; `actual` has the one from its counts.
 
-Every push event is taken to cost an invocation of its own, which batching undercuts: a budget that
-holds against the estimate holds against the bill. A writer that Lambda has to start again offers its share again, which
-is not foreseen. Operations invoke nothing but their writers. Where a load host runs these, its hours are billed
-instead, at the price of the dearer of two types. What the trigger's filter holds back costs its write alone: no store
-bills for a filter, and nothing is invoked. How long the tasks of a DAG take nobody knows: they are taken as expected,
-and `upper_bound` has what they may take at most.
+`estimate` is what is expected, by the assumptions of a place (`assumptions`); `budgeted` what a budget is held against:
+as many events as there may be, each an invocation of its own, every read as long as it may be, and tasks of DAGs as
+they are taken to be, since nobody knows how long they are; `upper_bound` these at most, too. A writer that Lambda has
+to start again offers its share again, which is not foreseen. Operations invoke nothing but their writers. Where a load
+host runs these, its hours are billed instead, at the price of the dearer of two types. What the trigger's filter holds
+back costs its write alone: no store bills for a filter, and nothing is invoked.
 """
 
 from __future__ import annotations
@@ -17,86 +17,84 @@ from typing import TYPE_CHECKING
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.phase import MAX_PRECISION_CHECKS
 from stepbench.contracts.rules.load import METRICS_LOOP_S, METRICS_WAIT_S
+from stepbench.contracts.target import DynamoDbTarget
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.costs import prices
+from stepbench.costs.assumptions import AWS, MOST
 from stepbench.costs.dag_estimate import dag_amounts, dag_requests
 from stepbench.costs.dsql import dsql_lines
 from stepbench.costs.dynamodb import dynamodb_lines
+from stepbench.costs.expected_load import events, load_s, offered_s, share_needed
 from stepbench.costs.postgresql import aurora_lines
 from stepbench.costs.price_table import DEFAULT_REGION
-from stepbench.costs.prices import CANARIES, Offered, bill, line
+from stepbench.costs.prices import Offered, bill, line
 from stepbench.costs.redis import elasticache_lines
 from stepbench.costs.transfer import transfer_estimate
+from stepbench.costs.transitions import Visits, trial_transitions
 from stepbench.records.formats.t4_lines import SAMPLE_EVERY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from stepbench.contracts.plan import AnyTrial, TrialPlan
+    from stepbench.costs.assumptions import Assumptions
     from stepbench.costs.prices import Amount, CostEstimate
 
 FUNCTION_MEMORY_MB = 1_024
 """The template's default, and the paper's."""
-RECEIVER_MS = 20
-"""Billed time of a warm receiver: parse, one write to the results table."""
 T4_ENTRY_BYTES = 36
 T4_ITEM_BYTES = 300
 LOG_BYTES_PER_INVOCATION = 400
 T4_LINE_BYTES = 200
 """A line of the second source (`records.formats.t4_lines`) without its entries, CloudWatch's own 26 bytes included."""
 T4_LOGGED_ENTRY_BYTES = T4_ENTRY_BYTES * 4 / 3
-CONTROL_INVOCATIONS = 40
-CONTROL_MS = 1_500
 TRANSITIONS_PER_TRIAL = 60
+WATCH_LANES = 2
 TRANSITIONS_PER_PHASE = 15
 TRANSITIONS_PER_ITEM = 6
 TRANSITIONS_PER_CHECK = 3
-CHECK_MS = 15_000
-"""Some seconds in a function of three times the memory; most checks have fewer events to read than the last."""
-WRITER_LEAD_S = 45
-"""The billed time of a writer beside its slice: cold start, connecting, the hold until the barrier."""
 FLUSH_S = 10
-IDLE_S = 300
-"""The time that provisioned capacity stands before and after the load."""
 QUEUE_REQUESTS_PER_ITEM, QUEUE_POLL_S = 3, 5
 """A load host's: sent, received and deleted; it asks so often."""
 
 
-def estimate(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:
-    """
-    Return an upper bound of what the trial costs on AWS at the region's list prices, from its plan alone.
-
-    Of DAGs it is what is expected; see `upper_bound`.
-    """
+def estimate(trial: AnyTrial, assumed: Assumptions = AWS, region: str = DEFAULT_REGION) -> CostEstimate:
+    """Return what the trial is expected to cost at the region's list prices of AWS, where all is as assumed."""
     if isinstance(trial, TransferTrial):
-        return transfer_estimate(trial, region)
-    return _estimate(trial, region, at_most=False)
+        return transfer_estimate(trial, assumed, region)
+    return _estimate(trial, assumed, region)
+
+
+def budgeted(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:
+    """Return what a budget is held against: an upper bound, but for the time that tasks of DAGs take."""
+    return estimate(trial, MOST, region)
 
 
 def upper_bound(trial: AnyTrial, region: str = DEFAULT_REGION) -> CostEstimate:
     """Return the same with tasks of DAGs that take as long as they may, as often as they may."""
     if isinstance(trial, TransferTrial):
-        return transfer_estimate(trial, region)
-    return _estimate(trial, region, at_most=True)
+        return budgeted(trial, region)
+    return _estimate(trial, MOST, region, at_most=True)
 
 
-def _estimate(trial: TrialPlan, region: str, *, at_most: bool) -> CostEstimate:
-    arrives = measure_of(trial.experiment).arrives
-    delivered = math.ceil(trial.events * trial.record.matching_share) if arrives else 0
-    batches = _batches(trial, delivered)
-    invocations = _invocations(trial, batches)
-    hours = (trial.length_s + trial.drain_limit_s + IDLE_S) / 3_600
+def _estimate(trial: TrialPlan, assumed: Assumptions, region: str, *, at_most: bool = False) -> CostEstimate:
+    arrives, offered = measure_of(trial.experiment).arrives, events(trial, assumed)
+    delivered = math.ceil(offered * trial.record.matching_share) if arrives else 0
+    batches = _batches(trial, delivered, assumed)
+    invocations = _invocations(trial, batches, offered, assumed)
+    held_s = load_s(trial, assumed) + (trial.drain_limit_s if assumed.drains else 0)
+    hours = (held_s + assumed.around_s + assumed.ready_s * (len(trial.phases) if assumed.expected else 0)) / 3_600
     return bill(
-        *store_lines(trial, Offered(trial.events + trial.preloaded_keys, CANARIES, hours)),
+        *store_lines(trial, Offered(offered + trial.preloaded_keys, assumed.canaries, hours)),
         line(prices.LAMBDA_REQUEST, invocations),
-        line(prices.LAMBDA_GB_S, _billed_ms(trial, batches) / 1_000 * FUNCTION_MEMORY_MB / 1_024),
-        line(prices.RESULTS_WRITE, results_writes(trial, delivered, batches)),
-        line(prices.DYNAMODB_READ, writer_seconds(trial)),
-        line(prices.RESULTS_PUT, writer_seconds(trial) / FLUSH_S + 2 * items(trial) + 20),
-        *_load_host_lines(trial),
-        line(prices.STATE_TRANSITION, _transitions(trial)),
+        line(prices.LAMBDA_GB_S, _billed_s(trial, batches, offered, assumed) * FUNCTION_MEMORY_MB / 1_024),
+        line(prices.RESULTS_WRITE, _written(trial, delivered, batches, assumed)),
+        line(prices.DYNAMODB_READ, _offering_s(trial, assumed)),
+        line(prices.RESULTS_PUT, _offering_s(trial, assumed) / FLUSH_S + 2 * items(trial) + 20),
+        *_load_host_lines(trial, assumed),
+        line(prices.STATE_TRANSITION, _transitions(trial, assumed)),
         line(prices.LOGS_GB, log_bytes(trial, delivered, batches, invocations) / 1e9),
-        *(dag_amounts(trial, at_most=at_most) if trial.dags else ()),
+        *(dag_amounts(trial, assumed, at_most=at_most) if trial.dags else ()),
         region=region,
     )
 
@@ -107,11 +105,11 @@ def store_lines(trial: TrialPlan, offered: Offered) -> tuple[Amount, ...]:
     return lines(trial, offered) if lines else ()
 
 
-def _load_host_lines(trial: TrialPlan) -> tuple[Amount, ...]:
+def _load_host_lines(trial: TrialPlan, assumed: Assumptions) -> tuple[Amount, ...]:
     """A host is billed while it is there, which for a trial is while the trial goes on."""
-    if trial.load_from == "lambda":
+    if trial.load_from == "lambda" or not assumed.has_load_host:
         return ()
-    there_s = _watch_s(trial)
+    there_s = _watch_s(trial, assumed)
     return line(prices.LOAD_HOST, there_s / 3_600), line(prices.LOAD_QUEUE, queue_requests(trial, there_s))
 
 
@@ -138,34 +136,49 @@ STORE_LINES: Mapping[str, Callable[[TrialPlan, Offered], tuple[Amount, ...]]] = 
 """Stores that bill by what is done, by name; what the others cost by the hour is not a trial's."""
 
 
-def _batches(trial: TrialPlan, delivered: int) -> int:
-    """A watcher writes what it saw once a second at most; a push receiver may run once per event; operations: none."""
+def _batches(trial: TrialPlan, delivered: int, assumed: Assumptions) -> int:
+    """A watcher writes what it saw once a second at most; a push receiver runs once per event, or per batch of them."""
     if not measure_of(trial.experiment).arrives:
         return 0
-    return min(delivered, math.ceil(2 * _watch_s(trial))) if trial.pull else delivered + CANARIES
+    if trial.pull:
+        return min(delivered, math.ceil(assumed.lanes * _watch_s(trial, assumed)))
+    pushed = delivered + assumed.canaries
+    if assumed.polls_per_s is None or not isinstance(trial.target, DynamoDbTarget):
+        return pushed
+    window_s = trial.target.batching_window_s if assumed.batching_windows else 0
+    window_s = max(window_s, 1 / assumed.polls_per_s)
+    looks = math.ceil(load_s(trial, assumed) / window_s) * trial.target.parallelization_factor
+    return min(pushed, max(looks, math.ceil(pushed / trial.target.batch_size)))
 
 
-def _invocations(trial: TrialPlan, batches: int) -> int:
-    receivers = 0 if trial.pull else batches + _invoked_writes(trial)
-    return receivers + _invoked_items(trial) + CONTROL_INVOCATIONS + _precision_checks(trial)
+def _invocations(trial: TrialPlan, batches: int, offered: int, assumed: Assumptions) -> int:
+    receivers = 0 if trial.pull else batches + _invoked_writes(trial, offered, assumed)
+    return receivers + _invoked_items(trial) + assumed.control_calls + _checks(trial, assumed)
 
 
-def _billed_ms(trial: TrialPlan, batches: int) -> float:
-    writers_ms = (writer_seconds(trial) + WRITER_LEAD_S * items(trial)) * 1_000 if _invoked_items(trial) else 0
-    pushed_ms = (batches + _invoked_writes(trial)) * RECEIVER_MS
-    receivers_ms = 2 * _watch_s(trial) * 1_000 if trial.pull else pushed_ms
-    return writers_ms + receivers_ms + CONTROL_INVOCATIONS * CONTROL_MS + _precision_checks(trial) * CHECK_MS
+def _billed_s(trial: TrialPlan, batches: int, offered: int, assumed: Assumptions) -> float:
+    writers_s = _offering_s(trial, assumed) + assumed.lead_of(trial) * items(trial) if _invoked_items(trial) else 0
+    pushed_s = (batches + _invoked_writes(trial, offered, assumed)) * assumed.receiver_s
+    receivers_s = assumed.lanes * _watch_s(trial, assumed) if trial.pull else pushed_s
+    return writers_s + receivers_s + assumed.control_s + _checks(trial, assumed) * assumed.check_s
 
 
-def _invoked_writes(trial: TrialPlan) -> int:
+def _invoked_writes(trial: TrialPlan, offered: int, assumed: Assumptions) -> int:
     """Count the writes that are invocations themselves, of `CheckClock`."""
-    return trial.events + CANARIES if trial.target.receiver == "CheckClock" else 0
+    return offered + assumed.canaries if trial.target.receiver == "CheckClock" else 0
+
+
+def _written(trial: TrialPlan, delivered: int, batches: int, assumed: Assumptions) -> float:
+    return _t4_writes(delivered, batches) + _offering_s(trial, assumed) * (1 + 1 / FLUSH_S) + 100
 
 
 def results_writes(trial: TrialPlan, delivered: int, batches: int) -> float:
     """Return write units: each batch has one packed item, each writer a heartbeat a second and a pointer per flush."""
-    t4 = batches * math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * delivered / max(batches, 1)) / 1_024)
-    return t4 + writer_seconds(trial) * (1 + 1 / FLUSH_S) + 100
+    return _t4_writes(delivered, batches) + writer_seconds(trial) * (1 + 1 / FLUSH_S) + 100
+
+
+def _t4_writes(delivered: int, batches: int) -> int:
+    return batches * math.ceil((T4_ITEM_BYTES + T4_ENTRY_BYTES * delivered / max(batches, 1)) / 1_024)
 
 
 def log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) -> float:
@@ -176,16 +189,35 @@ def log_bytes(trial: TrialPlan, delivered: int, batches: int, invocations: int) 
     )
 
 
-def _transitions(trial: TrialPlan) -> int:
-    loops = TRANSITIONS_PER_PHASE * len(trial.phases) + TRANSITIONS_PER_CHECK * _precision_checks(trial)
-    return TRANSITIONS_PER_TRIAL + loops + TRANSITIONS_PER_ITEM * items(trial)
+def _transitions(trial: TrialPlan, assumed: Assumptions) -> int:
+    """Return how many states are entered: by the machine's own, and generously where nothing may be left out."""
+    checks = _checks(trial, assumed)
+    turns = math.ceil(_watch_s(trial, assumed) / trial.watch_loop_s) if trial.pull else 0
+    once = dict.fromkeys(("PrepareTarget", "AwaitTarget", "AwaitArrivals", "CollectLogs"), 1)
+    scaled = sum(phase.scale is not None for phase in trial.phases)
+    visits = Visits(
+        phases=len(trial.phases),
+        needed=len(trial.phases),
+        slices=items(trial),
+        on_host=trial.load_from == "host",
+        invoked=once | {"WatchChanges": turns, "CheckPrecision": checks, "ScaleTarget": 2 * scaled},
+        scaled=scaled,
+        lanes=WATCH_LANES if trial.pull else 0,
+    )
+    if assumed.expected:
+        return trial_transitions(visits)
+    loops = TRANSITIONS_PER_PHASE * len(trial.phases) + TRANSITIONS_PER_CHECK * checks
+    generous = TRANSITIONS_PER_TRIAL + loops + TRANSITIONS_PER_ITEM * items(trial)
+    return max(generous, trial_transitions(visits))
 
 
-def _precision_checks(trial: TrialPlan) -> int:
+def _checks(trial: TrialPlan, assumed: Assumptions) -> int:
     """Count the checks of precision and utilisation, at most: utilisations may come late."""
-    waits = METRICS_WAIT_S // METRICS_LOOP_S
-    measured = sum(phase.probe or phase.uses_found_rate for phase in trial.phases)
-    return sum(MAX_PRECISION_CHECKS for phase in trial.phases if phase.until) + measured * waits
+    measured = sum(phase.probe or phase.uses_found_rate for phase in trial.run_phases)
+    until = [phase for phase in trial.phases if phase.until]
+    if assumed.expected:
+        return sum(math.ceil(MAX_PRECISION_CHECKS * share_needed(trial, phase)) for phase in until) + 2 * measured
+    return MAX_PRECISION_CHECKS * len(until) + measured * (METRICS_WAIT_S // METRICS_LOOP_S)
 
 
 def items(trial: TrialPlan) -> int:
@@ -203,6 +235,14 @@ def writer_seconds(trial: TrialPlan) -> float:
     return sum(phase.length_s for phase in trial.phases) * trial.writers
 
 
-def _watch_s(trial: TrialPlan) -> float:
-    """A watcher is there from the canaries to the drain limit."""
-    return trial.length_s + trial.drain_limit_s + WRITER_LEAD_S * (1 + len(trial.phases))
+def _offering_s(trial: TrialPlan, assumed: Assumptions) -> float:
+    """Return the same as it is expected, where the load may end before."""
+    if not assumed.expected:
+        return writer_seconds(trial)
+    return sum(offered_s(trial, phase, assumed) for phase in trial.run_phases) * trial.writers
+
+
+def _watch_s(trial: TrialPlan, assumed: Assumptions) -> float:
+    """A watcher is there from the canaries to the last arrival, or to the drain limit."""
+    drain_s = trial.drain_limit_s if assumed.drains else 0
+    return load_s(trial, assumed) + drain_s + assumed.ready_s * (1 + len(trial.phases))

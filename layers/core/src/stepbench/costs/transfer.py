@@ -1,5 +1,7 @@
 """
-The bill of a trial of `transfer` from its plan: an upper bound, with each read as long as it may be at most.
+The bill of a trial of `transfer` from its plan, and how long it takes: at most, or as expected.
+
+At most each read takes as long as it may.
 
 Sizes are those that are drawn; memory and CPU are the template's defaults, so that a stack with larger ones costs more.
 
@@ -17,9 +19,11 @@ from stepbench.contracts.transfer import MIB, read_limit_s
 from stepbench.costs import prices
 from stepbench.costs.price_table import DEFAULT_REGION
 from stepbench.costs.prices import bill, line
+from stepbench.costs.transitions import Visits, trial_transitions
 
 if TYPE_CHECKING:
     from stepbench.contracts.transfer import TransferTrial
+    from stepbench.costs.assumptions import Assumptions, TransferSpeed
     from stepbench.costs.prices import CostEstimate
 
 LAMBDA_GB = 10
@@ -27,35 +31,33 @@ LAMBDA_GB = 10
 FARGATE_VCPU, FARGATE_GB = 8, 32
 FARGATE_LEAST_S = 60
 """A task is billed for a minute at least."""
-START_S = {"lambda": 10, "fargate": 90}
-"""What a sandbox or a task is billed for beside its reads, at most."""
 SEED_GB_S_PER_MIB, PART_MIB = 0.1, 16
 """Of 2 GB that make 50 MiB a second on both sources, generously; and what a part of an upload holds."""
-REFRESH_S, REFRESH_GB = 15, 0.5
-CONTROL_INVOCATIONS, CONTROL_GB_S = 40, 60
+REFRESH_GB = 0.5
 TRANSITIONS_PER_TRIAL, TRANSITIONS_PER_TRANSFER = 60, 9
 LOG_BYTES_PER_TRANSFER = 2_000
 HEARTBEATS_PER_S = 1
 
 
-def transfer_estimate(trial: TransferTrial, region: str = DEFAULT_REGION) -> CostEstimate:
-    """Return an upper bound of what the trial costs on AWS at the region's list prices."""
-    drawn = trial.drawn_mib
-    reads = len(trial.sources)
-    lambda_s = sum(read_limit_s(mib) * reads + START_S["lambda"] for mib in drawn.get("lambda", ()))
-    task_s = sum(read_limit_s(mib) * reads + START_S["fargate"] for mib in drawn.get("fargate", ()))
+def transfer_estimate(trial: TransferTrial, assumed: Assumptions, region: str = DEFAULT_REGION) -> CostEstimate:
+    """Return what the trial costs on AWS at the region's list prices, where all is as assumed."""
+    drawn, speed = trial.drawn_mib, assumed.transfer
+    start_s = speed.warm_s if trial.cold == "no" else speed.cold_s
+    lambda_s = sum(_reads_s(trial, mib, speed) + start_s for mib in drawn.get("lambda", ()))
+    task_s = sum(max(FARGATE_LEAST_S, _reads_s(trial, mib, speed) + speed.task_s) for mib in drawn.get("fargate", ()))
     lambdas, refreshed = len(drawn.get("lambda", ())), trial.cold == "required"
     read_gb = sum(map(sum, drawn.values())) * MIB / 1e9
-    made_mib = sum(trial.file_sizes_mib)
-    control_gb_s = CONTROL_GB_S + made_mib * SEED_GB_S_PER_MIB + lambdas * refreshed * REFRESH_S * REFRESH_GB
+    made_mib = 0 if assumed.has_files else sum(trial.file_sizes_mib)
+    parts = made_mib / PART_MIB + (2 * len(trial.file_sizes_mib) if made_mib else 0)
+    control_gb_s = assumed.control_s + made_mib * SEED_GB_S_PER_MIB + lambdas * refreshed * speed.refresh_s * REFRESH_GB
     return bill(
         line(prices.EFS_READ, read_gb if "efs" in trial.sources else 0),
         line(
             prices.EFS_WRITE, made_mib * MIB / 1e9 if "efs" in trial.sources else 0, "the files, if they are not there"
         ),
-        line(prices.S3_PUT, made_mib / PART_MIB + 2 * len(trial.file_sizes_mib) if "s3" in trial.sources else 0),
+        line(prices.S3_PUT, parts if "s3" in trial.sources else 0),
         line(prices.S3_GET, trial.processes * trial.connections if "s3" in trial.sources else 0),
-        line(prices.LAMBDA_REQUEST, 2 * lambdas + CONTROL_INVOCATIONS),
+        line(prices.LAMBDA_REQUEST, (1 + refreshed) * lambdas + assumed.control_calls),
         line(prices.LAMBDA_GB_S, lambda_s * LAMBDA_GB + control_gb_s),
         line(prices.FARGATE_VCPU_HOUR, task_s * FARGATE_VCPU / 3_600),
         line(prices.FARGATE_GB_HOUR, task_s * FARGATE_GB / 3_600),
@@ -63,7 +65,42 @@ def transfer_estimate(trial: TransferTrial, region: str = DEFAULT_REGION) -> Cos
         line(prices.RESULTS_WRITE, (lambda_s + task_s) * HEARTBEATS_PER_S + 100),
         line(prices.DYNAMODB_READ, lambda_s + task_s),
         line(prices.RESULTS_PUT, trial.processes + 20),
-        line(prices.STATE_TRANSITION, TRANSITIONS_PER_TRIAL + TRANSITIONS_PER_TRANSFER * trial.processes),
+        line(prices.STATE_TRANSITION, _transitions(trial, assumed)),
         line(prices.LOGS_GB, trial.reads * LOG_BYTES_PER_TRANSFER / 1e9),
         region=region,
     )
+
+
+def _transitions(trial: TransferTrial, assumed: Assumptions) -> int:
+    if not assumed.expected:
+        return TRANSITIONS_PER_TRIAL + TRANSITIONS_PER_TRANSFER * trial.processes
+    once = ("PrepareTarget", "SeedFiles", "AwaitTarget", "AwaitArrivals", "CollectLogs")
+    drawn = trial.drawn_mib
+    refreshed = len(drawn.get("lambda", ())) if trial.cold == "required" else 0
+    visits = Visits(
+        phases=1,
+        needed=1,
+        slices=trial.processes,
+        on_host=False,
+        invoked=dict.fromkeys(once, 1) | {"RefreshSandboxes": refreshed},
+        transfers=trial.processes,
+        tasks=len(drawn.get("fargate", ())),
+    )
+    return trial_transitions(visits)
+
+
+def transfer_s(trial: TransferTrial, speed: TransferSpeed) -> float:
+    """Return how long the transfers take, one after the other or as many at once as may be."""
+    in_turn_s = {
+        "lambda": speed.turn_s + (speed.refresh_s if trial.cold == "required" else 0)
+        + (speed.warm_s if trial.cold == "no" else speed.cold_s),
+        "fargate": speed.task_turn_s,
+    }  # fmt: skip
+    rounds_s = [_reads_s(trial, trial.mean_mib, speed) + in_turn_s[platform] for platform in trial.platforms]
+    spaced_s = trial.every_s * (trial.transfers - 1) + max(rounds_s)
+    return max(spaced_s, sum(rounds_s) * trial.transfers / trial.concurrency)
+
+
+def _reads_s(trial: TransferTrial, mib: float, speed: TransferSpeed) -> float:
+    """Return how long a process reads a file of so many MiB, from each source."""
+    return len(trial.sources) * (read_limit_s(mib) if speed.mib_per_s is None else mib / speed.mib_per_s)

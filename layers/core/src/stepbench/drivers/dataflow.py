@@ -132,6 +132,10 @@ class DataflowDriver:
             left = await store.keys()
         return await store.tear_down() and not left
 
+    async def remaining(self) -> int:
+        """See `Accountable`."""
+        return len(await (await self._store()).keys())
+
     def belongings(self) -> tuple[str, ...]:
         """See `Driver`."""
         machine = self._settings.dataflow_arn.rpartition(":")[2]

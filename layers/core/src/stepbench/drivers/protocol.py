@@ -120,6 +120,15 @@ class Scalable(Protocol):
         ...
 
 
+@runtime_checkable
+class Accountable(Protocol):
+    """A driver whose trial removes what it makes, so that a tear-down may find nothing."""
+
+    async def remaining(self) -> int:
+        """Return how many objects of the trial are in the store. Raises TargetUnavailableError."""
+        ...
+
+
 class Tunable(Protocol):
     """What changes the configuration of the store's server, and reads it back."""
 

@@ -1,5 +1,5 @@
 """
-The tables of docs/costs.md: what a stack costs while nothing runs, and what each preset costs at most.
+The tables of docs/costs.md: what a stack costs while nothing runs, and what each preset costs.
 
 `python -m stepbench.planning.cost_guide docs/costs.md` writes them anew; a test holds the page against them.
 """
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepbench.costs import estimate, prices
+from stepbench.costs import budgeted, estimate, prices
 from stepbench.costs.price_table import DEFAULT_REGION, price_table, unit_price
 from stepbench.costs.prices import HOURS_PER_MONTH, bill, line
 from stepbench.costs.standing import NETWORK, Deployment, standing
@@ -80,17 +80,18 @@ def _row(text: str, amounts: tuple[Amount, ...]) -> str:
 
 
 def _presets() -> Iterator[str]:
-    yield "| preset | trials | events at most | dollars at most | most of it |"
-    yield "|---|---:|---:|---:|---|"
+    yield "| preset | trials | events at most | dollars | dollars at most | most of that |"
+    yield "|---|---:|---:|---:|---:|---|"
     for name in list_plans():
         trials = [trial.plan for trial in expanded(parse_plan(find_plan(name)))]
-        estimates = [estimate(trial) for trial in trials]
+        most = [budgeted(trial) for trial in trials]
         spent: dict[str, float] = {}
-        for item in (item for each in estimates for item in each.lines):
+        for item in (item for each in most for item in each.lines):
             spent[item.item] = spent.get(item.item, 0) + item.usd
-        total = sum(each.total_usd for each in estimates)
+        expected, total = (sum(each.total_usd for each in bills) for bills in (map(estimate, trials), most))
         events = count(sum(trial.events for trial in trials))
-        yield f"| `{name}` | {len(trials)} | {events} | {dollars(total)} | {max(spent, key=lambda item: spent[item])} |"
+        dearest = max(spent, key=lambda item: spent[item])
+        yield f"| `{name}` | {len(trials)} | {events} | {dollars(expected)} | {dollars(total)} | {dearest} |"
 
 
 def _prices() -> Iterator[str]:

@@ -15,6 +15,7 @@ from stepbench.analysis.comparability import format_value, shorten_path
 from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TransferTrial, TrialSpec
 from stepbench.costs import estimate
+from stepbench.costs.assumptions import AWS
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.matrix import Combination, MatrixError, combinations
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
 
     from stepbench.contracts.plan import AnyTrial
+    from stepbench.costs.assumptions import Assumptions
 
 SEEDS = 2**63
 LONGEST_NAME = 60
@@ -50,9 +52,11 @@ class Expanded(NamedTuple):
     plan: AnyTrial
 
 
-def expand(plan: Plan, run_id: str) -> tuple[TrialSpec, ...]:
+def expand(plan: Plan, run_id: str, assumed: Assumptions = AWS) -> tuple[TrialSpec, ...]:
     """
     Return one TrialSpec per trial, in the order of execution; each has a name, a namespace and an estimate.
+
+    assumed: of the place where it is run.
 
     Raises:
         PlanError: see `expanded`.
@@ -64,7 +68,7 @@ def expand(plan: Plan, run_id: str) -> tuple[TrialSpec, ...]:
             name=trial.name,
             tag=trial_tag(run_id, index),
             plan=trial.plan,
-            estimate_usd=estimate(trial.plan).total_usd,
+            estimate_usd=estimate(trial.plan, assumed).total_usd,
             group=trial.group,
             base=trial.base,
             repeat=trial.repeat,

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.target import AutoscaledCapacity, DynamoDbTarget
-from stepbench.costs import estimate
+from stepbench.costs import budgeted
 from stepbench.costs.price_table import table_date
 from stepbench.errors import PlanError, Problem
 from stepbench.planning.expansion import expanded
@@ -33,13 +33,13 @@ def check_models(plan: Plan) -> None:
 
 def check_budget(plan: Plan) -> float:
     """
-    Return the plan's estimated cost on AWS, in US dollars.
+    Return what the plan may cost on AWS, in US dollars: with as many events, and as long reads, as it allows.
 
     Raises:
         PlanError: the cost is above `budget_usd`; names both numbers and the biggest line.
     """
     trials = expanded(plan)
-    estimates = [estimate(trial.plan) for trial in trials]
+    estimates = [budgeted(trial.plan) for trial in trials]
     total_usd = sum(each.total_usd for each in estimates)
     if total_usd <= plan.budget_usd:
         return total_usd
@@ -48,8 +48,8 @@ def check_budget(plan: Plan) -> float:
     problem = Problem(
         path="budget_usd",
         value=f"{plan.budget_usd:g}",
-        message=f"is below the estimate of ${total_usd:,.2f} (price table of {table_date()}); the biggest line is "
-        f"{biggest.quantity:,.0f} {biggest.item} in {_name_trial(plan, trial)}, ${biggest.usd:,.2f}",
+        message=f"is below what the plan may cost, ${total_usd:,.2f} (price table of {table_date()}); the biggest line "
+        f"is {biggest.quantity:,.0f} {biggest.item} in {_name_trial(plan, trial)}, ${biggest.usd:,.2f}",
         remedy=f"Set budget_usd to at least {_ceil_cents(total_usd):.2f}, or offer fewer events.",
     )
     raise PlanError([problem])

@@ -1,58 +1,70 @@
-"""How long a plan takes, from nothing to its report: its load, and what orchestration adds."""
+"""How long a plan takes, from nothing to its report: its load as it is expected, and what orchestration adds."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.transfer import EXPECTED_MIB_PER_S, START_S, TransferTrial
+from stepbench.contracts.transfer import TransferTrial
+from stepbench.costs import assumptions
+from stepbench.costs.expected_load import offered_s as expected_s
+from stepbench.costs.expected_load import share_needed
+from stepbench.costs.transfer import transfer_s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from stepbench.contracts.phase import Phase
     from stepbench.contracts.plan import AnyTrial, TrialPlan
+    from stepbench.costs.assumptions import Assumptions
 
 
 @dataclass(frozen=True)
 class Overheads:
-    """Orchestration adds so many seconds: a guess for the time left, and for nothing else."""
+    """
+    Orchestration adds so many seconds: a guess for the time left, and for nothing else.
+
+    writer_s: before a phase, for each writer but the first. metrics_s: after a phase whose utilisation is asked for.
+    """
 
     prepare_s: float
     phase_s: float
     finish_s: float
     report_s: float
-    mib_per_s: float = EXPECTED_MIB_PER_S
-    start_s: Mapping[str, float] = field(default_factory=lambda: START_S)
-    """A transfer's rate, and what its platform takes to start."""
-    level_s: float = 5
-    """A level of a DAG takes so long, with its orchestration."""
+    writer_s: float = 0
+    metrics_s: float = 0
+    assumed: Assumptions = assumptions.AWS
 
 
 LOCAL = Overheads(
-    prepare_s=8, phase_s=8, finish_s=10, report_s=6, mib_per_s=100, start_s={"lambda": 6, "fargate": 6}, level_s=1
+    prepare_s=1.5,
+    phase_s=4.5,
+    finish_s=2.5,
+    report_s=2.5,
+    writer_s=0.6,
+    metrics_s=1,
+    assumed=assumptions.LOCAL,
 )
-AWS = Overheads(prepare_s=60, phase_s=35, finish_s=60, report_s=20)
+"""Measured on two cores, idle and busy: `tests/unit/costs/test_estimates.py` has the runs."""
+AWS = Overheads(prepare_s=60, phase_s=38, finish_s=60, report_s=20, writer_s=0.02, metrics_s=90)
 
 
 def trial_s(plan: AnyTrial, overheads: Overheads) -> float:
     """Return how many seconds a trial takes, from nothing to torn down."""
+    load_s = offered_load_s(plan, overheads)
+    return overheads.prepare_s + load_s + between_s(plan, plan.run_phases, overheads) + overheads.finish_s
+
+
+def offered_load_s(plan: AnyTrial, overheads: Overheads) -> float:
+    """Return how many seconds of a trial are load and rests."""
     if isinstance(plan, TransferTrial):
-        length_s = plan.length_at(overheads.mib_per_s, overheads.start_s)
-    else:
-        length_s = sum(phase.settle_s + offered_s(plan, phase, overheads) for phase in plan.run_phases)
-    return overheads.prepare_s + length_s + between_s(plan.phases, overheads) + overheads.finish_s
+        return transfer_s(plan, overheads.assumed.transfer)
+    return sum(phase.settle_s + offered_s(plan, phase, overheads) for phase in plan.run_phases)
 
 
 def offered_s(plan: TrialPlan, phase: Phase, overheads: Overheads) -> float:
     """Return how long a phase's load takes: of a DAG's executions, clients begin the next when the last has ended."""
-    if plan.experiment != "dataflow":
-        return phase.length_s
-    execution_s = len(plan.dag_of(phase).levels) * overheads.level_s
-    if phase.closed is None or phase.closed.operations is None:
-        return phase.length_s + execution_s
-    return min(phase.length_s, math.ceil(phase.closed.operations / phase.closed.clients) * execution_s)
+    return expected_s(plan, phase, overheads.assumed)
 
 
 def run_s(trials: Iterable[AnyTrial], overheads: Overheads) -> float:
@@ -60,6 +72,17 @@ def run_s(trials: Iterable[AnyTrial], overheads: Overheads) -> float:
     return sum(trial_s(plan, overheads) for plan in trials) + overheads.report_s
 
 
-def between_s(phases: Iterable[Phase], overheads: Overheads) -> float:
-    """Return what orchestration adds before these phases: nothing where one follows without a gap."""
-    return overheads.phase_s * sum(not phase.gapless for phase in phases)
+def between_s(plan: AnyTrial, phases: Iterable[Phase], overheads: Overheads) -> float:
+    """Return what orchestration adds to these phases of a trial: nothing where one follows without a gap."""
+    writers = 1 if isinstance(plan, TransferTrial) else plan.writers
+    before_s = overheads.phase_s + overheads.writer_s * (writers - 1)
+    return sum(
+        before_s * (not phase.gapless) * _share(plan, phase)
+        + overheads.metrics_s * (phase.probe or phase.uses_found_rate) * _share(plan, phase)
+        for phase in phases
+    )
+
+
+def _share(plan: AnyTrial, phase: Phase) -> float:
+    """Return which share of a search's probes is made."""
+    return share_needed(plan, phase) if phase.probe and not isinstance(plan, TransferTrial) else 1

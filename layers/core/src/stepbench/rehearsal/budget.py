@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stepbench.costs import estimate
+from stepbench.costs import budgeted
 from stepbench.errors import PlanError, Problem
 from stepbench.planning import expanded
 
@@ -56,8 +56,8 @@ class Round:
 
 
 def plan_usd(plan: Plan) -> float:
-    """Return the estimate of a plan."""
-    return sum(estimate(trial.plan).total_usd for trial in expanded(plan))
+    """Return what a plan may cost."""
+    return sum(budgeted(trial.plan).total_usd for trial in expanded(plan))
 
 
 def total_usd(rounds: Sequence[Round]) -> float:

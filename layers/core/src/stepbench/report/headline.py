@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal
 
 from stepbench import digits
-from stepbench.contracts.measure import HEADLINE_QUANTILES
+from stepbench.contracts.measure import EXECUTION_LATENCY, HEADLINE_QUANTILES
 from stepbench.report.dataflow.words import describe_objects, first_media
 from stepbench.report.labels import WindowRow, describe_latency, trial_labels, window_labels, window_rows
 from stepbench.report.operations import describe_operations, format_throughput
@@ -222,7 +222,8 @@ def _line(trial: TrialSummary, label: str) -> str:
     if trial.failure:
         head += f": {trial.failure.error}"
     named = tuple(zip(trial.windows, window_labels(trial), strict=True))
-    parts = [_window(window, name if len(named) > 1 else "") for window, name in named[:_WINDOWS_PER_LINE]]
+    p50 = f"{EXECUTION_LATENCY.name} p50" if trial.dataflow is not None else "p50"
+    parts = [_window(window, name if len(named) > 1 else "", p50) for window, name in named[:_WINDOWS_PER_LINE]]
     if len(named) > _WINDOWS_PER_LINE:
         parts.append(f"and {len(named) - _WINDOWS_PER_LINE} more windows")
     parts.extend(map(_ending, trial.stopped[:_WINDOWS_PER_LINE]))
@@ -239,8 +240,8 @@ def _line(trial: TrialSummary, label: str) -> str:
     return f"{head}: {', '.join(parts)}" if parts else head
 
 
-def _window(window: WindowResult, name: str) -> str:
-    text = f"n {digits.count(window.n)}, p50 {digits.shown(window.latency_ms.p50)}"
+def _window(window: WindowResult, name: str, p50: str) -> str:
+    text = f"n {digits.count(window.n)}, {p50} {digits.shown(window.latency_ms.p50)}"
     if window.operations is not None:
         text += f", {format_throughput(window.throughput_per_s)}"
     return f"{name}: {text}" if name else text

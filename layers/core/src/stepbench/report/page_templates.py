@@ -63,9 +63,9 @@ MEASURES = {
         _LATENESS,
     ),
     "dataflow": (
-        ("response_trigger_ms", "End to end, from the due time", "t4 − t0"),  # noqa: RUF001
-        ("latency_ms", "From the start", "t4 − t1"),  # noqa: RUF001
-        ("after_ack_ms", "From the start's answer", "t4 − t2"),  # noqa: RUF001
+        ("response_trigger_ms", "End-to-end time", "t4 − t0"),  # noqa: RUF001
+        ("latency_ms", "Execution latency", "t4 − t1"),  # noqa: RUF001
+        ("after_ack_ms", "After acknowledgement", "t4 − t2"),  # noqa: RUF001
         ("service_ms", "StartExecution", "t2 − t1"),  # noqa: RUF001
         _LATENESS,
     ),

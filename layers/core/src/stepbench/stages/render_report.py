@@ -11,6 +11,7 @@ from stepbench.analysis.clock_check import clock_checks
 from stepbench.analysis.comparability import place_in_run
 from stepbench.analysis.dataflow.media import medium_answers
 from stepbench.analysis.dataflow.published import dag_replications
+from stepbench.analysis.dataflow.remaining import with_remaining
 from stepbench.analysis.groups import group_results
 from stepbench.analysis.scaling import scaling_curves
 from stepbench.analysis.share import trigger_shares
@@ -20,7 +21,7 @@ from stepbench.contracts.identity import trial_tag
 from stepbench.contracts.plan import Plan, TrialRef, TrialSpec
 from stepbench.contracts.result import Failure, SkippedTrials, TrialResult
 from stepbench.contracts.runs import RunRequest
-from stepbench.contracts.tasks import TornDown
+from stepbench.contracts.tasks import RemainingObjects, TornDown
 from stepbench.contracts.threshold.parser import parse_threshold
 from stepbench.errors import PlanError, StepbenchError
 from stepbench.observability import logger
@@ -128,18 +129,22 @@ def _regressions(summary: RunSummary, services: Services) -> RunRegressions | No
 def _results(task: RenderReportInput, specs: Sequence[TrialSpec], services: Services) -> tuple[TrialResult, ...]:
     errors = {outcome.trial: outcome.error for outcome in task.outcomes}
     run = [
-        _with_removed(spec.ref, _result(spec, errors.get(spec.index), services, stopped=task.stopped), services)
+        _with_tear_down(spec.ref, _result(spec, errors.get(spec.index), services, stopped=task.stopped), services)
         for spec in specs
     ]
     run = _with_ended_servers(task.run_id, run, services)
     return (*run, *_skipped(task.run_id, len(run), services))
 
 
-def _with_removed(ref: TrialRef, result: TrialResult, services: Services) -> TrialResult:
+def _with_tear_down(ref: TrialRef, result: TrialResult, services: Services) -> TrialResult:
     """Add what the tear-down noted, which comes after the trial's own result."""
     found = _read(layout.trial_key(ref, "removed.json"), TornDown, services)
     removed = found.removed if isinstance(found, TornDown) else ()
-    return result.model_copy(update={"summary": result.summary.model_copy(update={"removed": removed})})
+    summary = result.summary.model_copy(update={"removed": removed})
+    looked = _read(layout.trial_key(ref, "remaining.json"), RemainingObjects, services)
+    if isinstance(looked, RemainingObjects):
+        summary = with_remaining(summary, looked.objects)
+    return result.model_copy(update={"summary": summary})
 
 
 def _with_ended_servers(run_id: str, results: list[TrialResult], services: Services) -> list[TrialResult]:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.result import Failure
-from stepbench.contracts.tasks import StateError, TearDownTargetInput, TearDownTargetOutput, TornDown
+from stepbench.contracts.tasks import (
+    RemainingObjects,
+    StateError,
+    TearDownTargetInput,
+    TearDownTargetOutput,
+    TornDown,
+)
+from stepbench.drivers.protocol import Accountable
 from stepbench.drivers.registry import lease_target
 from stepbench.errors import RecordsRefusedError, TargetUnreachableError
 from stepbench.observability import logger
@@ -16,7 +23,7 @@ from stepbench.stages.tune_store import restore_released
 if TYPE_CHECKING:
     from stepbench.contracts.plan import TrialRef
     from stepbench.stages.services import Services
-    from stepbench.stages.target_driver import BuildDriver
+    from stepbench.stages.target_driver import BuildDriver, OpenDriver
 
 QUIET_S = 5
 """Writers and watchers beat once a second: one silent for so long is gone."""
@@ -54,7 +61,7 @@ def tear_down_target(
         raise
 
 
-def _note(ref: TrialRef, name: str, document: Failure | TornDown, services: Services) -> None:
+def _note(ref: TrialRef, name: str, document: Failure | TornDown | RemainingObjects, services: Services) -> None:
     """Keep a document for the report, or log that it cannot be: a lease that stayed for it would block others."""
     try:
         services.runs.put_model(layout.trial_key(ref, name), document)
@@ -95,6 +102,7 @@ def tear_down(
         return False
     if services.table.flag(ref.tag, layout.MADE) is not None:
         with open_driver(spec, services, build, limit_s) as opened:
+            _note_remaining(ref, opened, services)
             if not opened.run(opened.driver.tear_down()):
                 return False
             _note(ref, "removed.json", TornDown(removed=opened.driver.belongings()), services)
@@ -102,6 +110,13 @@ def tear_down(
     services.table.end_beat(layout.HOLDERS, ref.run_id, {})
     services.table.release_lease(target, ref.tag)
     return True
+
+
+def _note_remaining(ref: TrialRef, opened: OpenDriver, services: Services) -> None:
+    """Keep how many objects there are before the first of them is removed: later calls would count what is over."""
+    noted = services.runs.find_model(layout.trial_key(ref, "remaining.json"), RemainingObjects)
+    if isinstance(opened.driver, Accountable) and noted is None:
+        _note(ref, "remaining.json", RemainingObjects(objects=opened.run(opened.driver.remaining())), services)
 
 
 def alive(tag: str, services: Services) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stepbench.contracts.plan import AnyTrial, Plan, TrialSpec
+    from stepbench.planning.wall_time import Overheads
     from stepbench.settings import Settings
     from stepbench.stages.services import Services
 
@@ -47,7 +48,7 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
     try:
         request = parse_request(task.plan)
         plan = requested_plan(request)
-        estimate_usd = check_against_stack(plan, services.settings)
+        check_against_stack(plan, services.settings)
         check_quotas(plan, services)
         check_baseline(request, plan.name, services)
         plan = resolve_traces(plan, services)
@@ -59,16 +60,21 @@ def validate_plan(task: ValidatePlanInput, services: Services) -> ValidatePlanOu
     if known is not None and known.ended:
         message = f"run {task.run_id} is {known.state} already, and what it has stored stays; start one of another name"
         raise RunEndedError(message)
-    specs = expand(plan, task.run_id)
+    specs = expand(plan, task.run_id, _overheads(services.settings).assumed)
     services.runs.put_model(layout.run_key(task.run_id, "plan.json"), plan)
     services.runs.put_model(layout.run_key(task.run_id, "request.json"), request)
     planned = tuple(_store(spec, services) for spec in specs)
+    estimate_usd = sum(spec.estimate_usd for spec in specs)
     return ValidatePlanOutput(run_id=task.run_id, started_at=task.started_at, trials=planned, estimate_usd=estimate_usd)
 
 
-def check_against_stack(plan: Plan, settings: Settings) -> float:
+def _overheads(settings: Settings) -> Overheads:
+    return LOCAL if settings.emulator else AWS
+
+
+def check_against_stack(plan: Plan, settings: Settings) -> None:
     """
-    Return a valid plan's estimated cost in US dollars, if the stack can run it within its budget.
+    Refuse a valid plan that the stack cannot run within its budget.
 
     Raises:
         PlanError: with everything that the stack lacks for it or does not permit; or the budget is too small.
@@ -77,20 +83,20 @@ def check_against_stack(plan: Plan, settings: Settings) -> float:
     if problems := dict.fromkeys(_stack_problems(plan, settings)):  # once, however often a trial is repeated
         raise PlanError(tuple(problems))
     check_models(plan)
-    return check_budget(plan)
+    check_budget(plan)
 
 
 def run_record(run_id: str, request: RunRequest, plan: Plan, submitted_at: datetime, settings: Settings) -> RunRecord:
     """Return what the register says of a run that was asked for, and may begin."""
-    trials = [trial.plan for trial in expanded(plan)]
+    trials, overheads = [trial.plan for trial in expanded(plan)], _overheads(settings)
     return RunRecord(
         run_id=run_id,
         plan=plan.name,
         state="submitted",
         submitted_at=submitted_at,
         trials=len(trials),
-        estimate_usd=sum(estimate(trial).total_usd for trial in trials),
-        expected_s=run_s(trials, LOCAL if settings.emulator else AWS),
+        estimate_usd=sum(estimate(trial, overheads.assumed).total_usd for trial in trials),
+        expected_s=run_s(trials, overheads),
         **request.model_dump(include={"team", "caller", "source", "confirms"}),
     )
 

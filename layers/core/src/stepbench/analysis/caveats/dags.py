@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from stepbench.analysis.caveats.findings import Findings
     from stepbench.analysis.evidence import Evidence
+    from stepbench.contracts.dataflow_result import ObjectAccounting
 
 _SHOWN = 3
 
@@ -39,16 +40,20 @@ def find_failed_executions(_evidence: Evidence, findings: Findings) -> Iterator[
 
 
 def find_missing_objects(_evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
-    """Report objects that the store did not give back as they were, or that could not be removed."""
-    if findings.dataflow is None:
-        return
-    objects = findings.dataflow.objects
+    """Report objects that the store did not give back as they were, or that were not removed."""
+    if findings.dataflow is not None:
+        yield from missing_objects(findings.dataflow.objects)
+
+
+def missing_objects(objects: ObjectAccounting) -> Iterator[Caveat]:
+    """Yield the caveat, if there is one; once the trial is torn down it is known what was not removed."""
     told = [
         f"{count(number)} {words}"
         for words, number in (
             ("reads were of objects that were not there", objects.not_found),
             ("reads gave other bytes than were written, or too few", objects.damaged),
-            ("objects could not be removed at their executions' ends", objects.left),
+            ("objects were still there at the trial's tear-down, which removed them", objects.left),
+            ("removals at executions' ends were not confirmed", 0 if objects.left is not None else objects.unconfirmed),
         )
         if number
     ]

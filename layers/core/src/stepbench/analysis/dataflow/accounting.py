@@ -21,6 +21,8 @@ DAMAGED = frozenset({TRUNCATED, WRONG_LENGTH, WRONG_DIGEST, WRONG_OBJECT, GARBAG
 """A transfer's error where the bytes came and were not those that were written."""
 UNEXPLAINED = "no reason is on record"
 MOST_KINDS = 20
+_NOT_COUNTED = frozenset({"errors", "left"})
+"""What is left is known only once the trial is torn down."""
 
 
 class ExecutionCount:
@@ -110,7 +112,9 @@ class ObjectCount:
         if execution.end is None:
             self._counts["not_deleted"] += len(own)
         else:
-            self._counts.update(deleted=execution.end.deleted, left=execution.end.left, not_deleted=len(late & own))
+            self._counts.update(
+                deleted=execution.end.deleted, unconfirmed=execution.end.left, not_deleted=len(late & own)
+            )
 
     def _fail(self, blob: BlobRow, *, is_removed: bool) -> None:
         """Count a failed transfer; a task that goes on after its execution's end finds nothing, since we removed it."""
@@ -129,7 +133,7 @@ class ObjectCount:
         Raises:
             AccountingError: they do not add up.
         """
-        counts = {name: self._counts[name] for name in ObjectAccounting.model_fields if name != "errors"}
+        counts = {name: self._counts[name] for name in ObjectAccounting.model_fields if name not in _NOT_COUNTED}
         sums = {
             "expected": counts["written"] + counts["unwritten"],
             "written": counts["read"] + counts["unread"],

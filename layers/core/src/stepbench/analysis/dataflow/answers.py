@@ -55,14 +55,17 @@ def _window(window: DagWindow, *, several: bool) -> str:
 def describe_objects(objects: ObjectAccounting) -> str:
     """Say what became of the objects."""
     if objects.complete and not objects.failed:
-        return f"All {count(objects.expected)} objects were written, read as often as the DAG says, and removed."
+        later = f" (of {count(objects.unconfirmed)} only seen at the trial's tear-down)" if objects.unconfirmed else ""
+        return f"All {count(objects.expected)} objects were written, read as often as the DAG says, and removed{later}."
     parts = {
         "were not written": objects.unwritten,
         "were not read as often as the DAG says": objects.unread,
-        "could not be removed at the end": objects.left,
+        "were still there at the trial's tear-down, which removed them": objects.left or 0,
         "are of executions without an end, and were left to the trial's tear-down": objects.not_deleted,
     }
     told = [f"{count(number)} {words}" for words, number in parts.items() if number]
+    if objects.unconfirmed and objects.left is None:
+        told.append(f"removal of {count(objects.unconfirmed)} not confirmed")
     if objects.failed:
         not_there = f", {count(objects.not_found)} of them of objects that were not there" if objects.not_found else ""
         told.append(f"{counted(objects.failed, 'transfer')} failed{not_there}")

@@ -42,7 +42,7 @@ EXECUTIONS = (
     Column("error", _TEXT, "name", "Of a failed one the error's name; empty where there is none."),
     Column("cause", _NAME, "text", "What is on record of why; empty where there is nothing."),
     Column("deleted", "int64", _COUNT, "Objects that were removed at its end."),
-    Column("left", "int64", _COUNT, "Objects that could not be removed there."),
+    Column("left", "int64", _COUNT, "Objects whose removal there got no answer."),
     Column("delete_ns", "int64", _NS, "Removing them."),
 )
 TASKS = (

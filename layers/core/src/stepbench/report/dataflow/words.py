@@ -93,14 +93,16 @@ def describe_objects(found: ObjectAccounting) -> str:
         return (
             f"{head}, each read as often as its DAG says ({digits.counted(found.reads, 'read')}), "
             f"all removed, none left"
-        )
+        ) + (f" (removal of {digits.count(found.unconfirmed)} seen at the tear-down)" if found.unconfirmed else "")
     wrong = [
         (found.unwritten, "not written"),
         (found.unread, "not read as often as the DAG says"),
-        (found.left, "left in the store"),
+        (found.left or 0, "still in the store at the trial's tear-down"),
         (found.not_deleted, "not removed by an execution's end"),
     ]
     parts = [f"{digits.count(number)} {what}" for number, what in wrong if number]
+    if found.unconfirmed and found.left is None:
+        parts.append(f"removal of {digits.count(found.unconfirmed)} not confirmed")
     reads = f"{digits.count(found.reads)} of {digits.counted(found.reads_expected, 'read')} made"
     return ", ".join([head, *parts, reads])
 
@@ -110,7 +112,8 @@ def describe_all_objects(found: Sequence[ObjectAccounting]) -> str:
     broken = sum(not each.complete for each in found)
     objects, reads = sum(each.expected for each in found), sum(each.reads for each in found)
     if broken:
-        return f"In {digits.count(broken)} of {digits.counted(len(found), 'trial')} objects are missing or left."
+        trials = digits.counted(len(found), "trial")
+        return f"In {digits.count(broken)} of {trials} objects are missing, left, or not known to be removed."
     return (
         f"All {digits.counted(objects, 'object')} were written, read as often as their DAG says "
         f"({digits.counted(reads, 'read')}), and removed."
@@ -128,7 +131,7 @@ def describe_executions(found: ExecutionAccounting) -> str:
     )
 
 
-def object_rows(found: ObjectAccounting) -> Iterator[tuple[str, str, int, int]]:
+def object_rows(found: ObjectAccounting) -> Iterator[tuple[str, str, int | None, int]]:
     """Yield title, field, number and depth of each line of the objects' accounting."""
     yield "objects expected", "expected", found.expected, 0
     yield "written", "written", found.written, 1
@@ -139,7 +142,8 @@ def object_rows(found: ObjectAccounting) -> Iterator[tuple[str, str, int, int]]:
     yield "made", "reads", found.reads, 1
     yield "missing", "reads_missing", found.reads_missing, 1
     yield "removed by executions' ends", "deleted", found.deleted, 0
-    yield "could not be removed", "left", found.left, 1
+    yield "removal not confirmed", "unconfirmed", found.unconfirmed, 1
+    yield "in the store at the tear-down", "left", found.left, 1
     yield "of executions without an end", "not_deleted", found.not_deleted, 1
     yield "transfers failed", "failed", found.failed, 0
     yield "not found", "not_found", found.not_found, 1

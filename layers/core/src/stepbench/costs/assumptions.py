@@ -1,0 +1,188 @@
+"""
+What nobody knows before a run, as an estimate takes it: at most, as expected on AWS, and as expected on one machine.
+
+`MOST` is for budgets: what holds against it holds against the bill. The other two are for what is told: within a factor
+of two of what is counted (`tests/unit/costs/test_estimates.py`). Times are in seconds, of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stepbench.contracts.workload import Kind
+from stepbench.costs.prices import READS, WRITES, share
+
+if TYPE_CHECKING:
+    from stepbench.contracts.dataflow import Stage
+    from stepbench.contracts.plan import TrialPlan
+
+
+_ANSWER_S = (0.002, 0.002)
+"""Of a store that nobody has measured."""
+
+
+@dataclass(frozen=True)
+class TransferSpeed:
+    """
+    How fast transfers are.
+
+    mib_per_s: of a read; None where each takes all of its limit. cold_s, warm_s: what a sandbox is billed beside its
+    reads. task_s: what a Fargate task is billed beside them. refresh_s: changing the function before a transfer.
+    turn_s: from the end of one transfer to the next one's begin, and task_turn_s of a task.
+    """
+
+    mib_per_s: float | None
+    cold_s: float
+    warm_s: float
+    task_s: float
+    refresh_s: float
+    turn_s: float = 1
+    task_turn_s: float = 60
+
+
+@dataclass(frozen=True)
+class Assumptions:
+    """
+    What a trial takes beside what its plan says.
+
+    answer_s: a store's answers to a read and to a write, by store; None where they are as fast as they can be.
+    connect_s: what an operation takes more without reuse of connections. row_s: a row more of a scan. store_per_s:
+    what all writers together make of a store's operations at most. most_per_s: how many operations a writer makes.
+    task_s: a task of a DAG, by its application. lead_s: a writer holds for its start, and start_s longer for each
+    other one that starts with it. receiver_s: an invocation by a trigger. polls_per_s: how often a shard of a
+    stream is looked at; None where each event is an invocation. lanes: watchers that are there at once, for ready_s
+    before each phase, and for all of the drain limit if `drains`. control_s: all other functions of a trial, in
+    control_calls. around_s: a store is held before and after the load. search: the share of a search's probes, or
+    of what `until` may add, that is needed; its square root where None.
+    """
+
+    answer_s: Mapping[str, tuple[float, float]] | None
+    connect_s: float
+    most_per_s: float
+    task_s: Mapping[str, float]
+    lead_s: float
+    start_s: float
+    receiver_s: float
+    polls_per_s: float | None
+    lanes: float
+    ready_s: float
+    drains: bool
+    control_calls: int
+    control_s: float
+    check_s: float
+    around_s: float
+    expected: bool
+    transfer: TransferSpeed
+    canaries: int = 3
+    level_s: float = 0.5
+    batching_windows: bool = True
+    has_files: bool = True
+    has_load_host: bool = True
+    row_s: float = 0
+    store_per_s: Mapping[str, float] = field(default_factory=dict)
+
+    def answer_of(self, trial: TrialPlan) -> float:
+        """Return how long an operation of the trial's mix takes, on average."""
+        read_s, written_s = (self.answer_s or {}).get(trial.target.store, _ANSWER_S)
+        if trial.workload is None:
+            return written_s
+        scans, reads = share(trial.workload, (Kind.SCAN,)), share(trial.workload, READS)
+        connecting_s = 0 if trial.workload.reuse else self.connect_s
+        scanned_s = read_s + trial.workload.scan_rows * self.row_s
+        return reads * read_s + share(trial.workload, WRITES) * written_s + scans * scanned_s + connecting_s
+
+    def most_of(self, store: str, writers: int) -> float:
+        """Return how many operations a store and its writers make a second at most."""
+        return min(self.most_per_s * writers, self.store_per_s.get(store, float("inf")))
+
+    def task_of(self, stage: Stage) -> float:
+        """Return how long a task of a DAG takes, in seconds."""
+        taken_s = self.task_s.get(stage.task.partition(".")[0], self.task_s[""])
+        return min(stage.timeout_s, taken_s + float(stage.parameters.get("compute_ms", 0)) / 1e3)
+
+    def lead_of(self, trial: TrialPlan) -> float:
+        """Return what a writer is billed for beside its slice."""
+        return self.lead_s + self.start_s * (trial.writers - 1)
+
+
+MOST = Assumptions(
+    answer_s=None,
+    connect_s=0,
+    most_per_s=float("inf"),
+    task_s={"": 5},
+    lead_s=45,
+    start_s=0,
+    receiver_s=0.02,
+    polls_per_s=None,
+    lanes=2,
+    ready_s=45,
+    drains=True,
+    control_calls=40,
+    control_s=60,
+    check_s=15,
+    around_s=300,
+    expected=False,
+    canaries=30,
+    has_files=False,
+    transfer=TransferSpeed(mib_per_s=None, cold_s=10, warm_s=10, task_s=90, refresh_s=15),
+)
+AWS = Assumptions(
+    answer_s={
+        "dynamodb": (0.004, 0.006),
+        "postgresql": (0.001, 0.004),
+        "redis": (0.0006, 0.0006),
+        "etcd": (0.0015, 0.004),
+        "cassandra": (0.001, 0.001),
+        "dsql": (0.006, 0.015),
+    },
+    connect_s=0.01,
+    row_s=20e-6,
+    most_per_s=8_000,
+    task_s={"": 3, "synthetic": 0.3},
+    lead_s=31,
+    start_s=0,
+    receiver_s=0.015,
+    polls_per_s=4,
+    lanes=1,
+    ready_s=40,
+    drains=False,
+    control_calls=12,
+    control_s=15,
+    check_s=8,
+    around_s=120,
+    expected=True,
+    transfer=TransferSpeed(mib_per_s=60, cold_s=2, warm_s=0.3, task_s=45, refresh_s=8),
+)
+"""Published reads of large files lie between 22 and 170 MiB/s. A function of a gigabyte has half a vCPU."""
+LOCAL = Assumptions(
+    answer_s={
+        "dynamodb": (0.002, 0.0025), "postgresql": (0.0004, 0.002), "redis": (0.0004, 0.0004),
+        "etcd": (0.001, 0.0015), "cassandra": (0.0015, 0.002), "dsql": (0.0004, 0.002),
+    },
+    store_per_s={"dynamodb": 2_500, "postgresql": 9_000, "etcd": 4_000, "cassandra": 3_000},
+    connect_s=0.025,
+    row_s=10e-6,
+    most_per_s=15_000,
+    task_s={"": 0.35, "synthetic": 0.05},
+    level_s=0.25,
+    lead_s=3,
+    start_s=0.45,
+    receiver_s=0.004,
+    polls_per_s=20,
+    batching_windows=False,
+    has_load_host=False,
+    lanes=1,
+    ready_s=4.5,
+    drains=False,
+    control_calls=5,
+    control_s=1.5,
+    check_s=0.5,
+    around_s=5,
+    expected=True,
+    transfer=TransferSpeed(
+        mib_per_s=800, cold_s=0.02, warm_s=0.005, task_s=2, refresh_s=2, turn_s=0.15, task_turn_s=3.5
+    ),
+)  # fmt: skip
+"""As machines of two cores had it, idle and busy; the store's units are AWS's here, too."""
