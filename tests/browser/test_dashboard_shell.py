@@ -211,11 +211,13 @@ def test_rates_are_drawn_by_time_and_end_with_the_writers(page: Page, memory: Me
     page.goto(f"{page.url.partition('#')[0]}#/dashboard/runs/live-1")
     rate = page.locator("[data-field=sent_per_s]")
     page.locator("[data-field=sent]", has_text="0 of 400").wait_for()
+    assert not page.locator("#rates").is_visible()  # nothing is known yet that could be drawn
     for shown in ("50", "20"):
         page.clock.run_for(2_000)
         rate.get_by_text(shown, exact=True).wait_for()
     assert str(page.locator("#rates .line").first.get_attribute("d")).startswith(f"M{4 + 472 * 2 / 12:.1f} ")
     assert page.locator("#rate-rows tr").count() == 3
+    assert page.locator("#rates").is_visible()
     page.clock.run_for(10_000)
     rate.get_by_text("\N{EN DASH}", exact=True).wait_for()
     assert page.locator("[data-field=lag]").inner_text() == "7 events"

@@ -24,6 +24,7 @@ from tests.end_to_end.deployment import (
 from tests.end_to_end.moments import assert_stops_cleanly, sends
 
 from stepbench.contracts.identity import EventId
+from stepbench.digits import counted
 from stepbench.local.stack import BENCHMARK, RECEIVER
 from stepbench.records.formats.deliveries import POSTGRESQL_SOURCE
 
@@ -121,7 +122,9 @@ def test_what_happened_while_both_watchers_were_dead_is_in_no_latency(deployment
     assert window["n"] == window["latency_ms"]["n"] == accounting["ok"] - accounting["watch_gap"]
     assert window["latency_ms"]["missing"] == 0
     (caveat,) = [caveat for caveat in finished.trial["caveats"] if caveat["kind"] == "watch_gap"]
-    assert caveat["text"].startswith(f"{accounting['watch_gap']} events were acknowledged while nobody watched etcd")
+    assert caveat["text"].startswith(
+        f"{counted(accounting['watch_gap'], 'event', 'was', 'were')} acknowledged while nobody watched etcd"
+    )
     assert deployment.settled_inventory(before) == before
 
 

@@ -153,7 +153,7 @@ def test_a_killed_task_is_missed_by_name_and_a_later_attempt_takes_its_place(hit
     assert set(texts) == {"emulated", "failed_outcomes", "missing_writer", "unrecorded"}
     said = "2 left no row (States.TaskFailed: Essential container exited; exit code 137)"
     assert said in texts["missing_writer"]
-    assert texts["unrecorded"].startswith("1 attempts ended without their rows")
+    assert texts["unrecorded"].startswith("1 attempt ended without rows")
     assert {row.number: row.attempt for row in hit.rows if row.attempt} == {7: 1}
 
 

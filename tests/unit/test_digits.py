@@ -212,3 +212,19 @@ def test_a_share_has_two_digits_or_one_where_it_is_tiny(share: float | None, tex
 def test_names_are_joined_as_in_a_sentence(names: list[str], text: str) -> None:
     """Verdicts and notes below box plots list them alike."""
     assert digits.listed(names) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "words", "text"),
+    [
+        (1, ("event",), "1 event"),
+        (0, ("event",), "0 events"),
+        (1_800, ("event",), "1,800 events"),
+        (2, ("sandbox",), "2 sandboxes"),
+        (1, ("event", "was", "were"), "1 event was"),
+        (2, ("event", "was", "were"), "2 events were"),
+    ],
+)
+def test_a_number_has_its_noun_and_verb(value: int, words: tuple[str, ...], text: str) -> None:
+    """`1 events` and `1 runs in order` stood in reports."""
+    assert digits.counted(value, *words) == text

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import stepbench
 from stepbench import loading
 from stepbench.contracts.tasks import ExportRecordsInput
 from stepbench.errors import CorruptRecordsError, MissingLibraryError, PlanError
-from stepbench.loading import Run, load_run
+from stepbench.loading import Run, find_runs, load_run
 from stepbench.stages.export_records import export_records
 from stepbench.stats.quantiles import quantile
 
@@ -64,6 +65,44 @@ def test_a_run_is_found_by_folder_by_id_and_as_the_latest(folder: Path) -> None:
     for name in ("run-2", "latest"):
         with pytest.raises(PlanError, match=r"run below .*empty"):
             load_run(name, folder.parent / "empty")
+
+
+def stored(folder: Path, run_id: str, started_at: str, file_time_s: int) -> Path:
+    """Store a summary's head, as old or new as a copy may be."""
+    folder.mkdir(parents=True)
+    (folder / "summary.json").write_text(json.dumps({"run_id": run_id, "started_at": started_at}))
+    os.utime(folder / "summary.json", (file_time_s, file_time_s))
+    return folder
+
+
+def test_the_order_is_that_of_the_runs_and_not_of_the_files(tmp_path: Path) -> None:
+    """`git clone` writes files in any order, `cp` writes the oldest run last."""
+    stored(tmp_path / "b", "b", "2026-01-03T00:00:00+02:00", 10)
+    stored(tmp_path / "a", "a", "2026-01-02T23:00:00", 20)
+    stored(tmp_path / "c", "c", "2026-01-01T00:00:00Z", 30)
+    assert [run.run_id for run in find_runs(tmp_path)] == ["a", "b", "c"]
+    assert load_run("latest", tmp_path).folder == tmp_path / "a"
+
+
+def test_a_run_without_a_time_is_placed_by_its_file_and_says_so(tmp_path: Path) -> None:
+    """Nothing else is known of it."""
+    stored(tmp_path / "a", "a", "2026-01-01T00:00:00+00:00", 10)
+    unknown = stored(tmp_path / "b", "b", "yesterday", 2_000_000_000)
+    assert [run.run_id for run in find_runs(tmp_path)] == ["b", "a"]
+    with pytest.warns(UserWarning, match=r"does not say when the run was started: it is listed by the file's time"):
+        assert load_run("latest", tmp_path).folder == unknown
+
+
+@pytest.mark.parametrize("kept", ["b", "z"])
+def test_a_run_is_one_under_any_number_of_names(tmp_path: Path, kept: str) -> None:
+    """The folder that is called as the run is taken, else the first; what is left out is said."""
+    folder = stored(tmp_path / kept, "z", "2026-01-01T00:00:00+00:00", 10)
+    shutil.copytree(folder, tmp_path / "c")
+    (tmp_path / "d").symlink_to(folder)
+    (run,) = find_runs(tmp_path)
+    assert (run.folder, run.copies) == (folder, (tmp_path / "c", tmp_path / "d"))
+    with pytest.warns(UserWarning, match=f"taken from {folder}; left out, as copies of it: "):
+        assert load_run("z" if kept == "b" else "latest", tmp_path).folder == folder
 
 
 def test_what_is_json_is_typed(folder: Path) -> None:

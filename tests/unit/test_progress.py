@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from tests.samples.refusals import plan_of
 
 from stepbench.contracts.plan import LoadStep, Phase, Plan, TrialSpec, Until
 from stepbench.costs.assumptions import AWS
-from stepbench.planning import expand
+from stepbench.planning import expand, parse_plan
+from stepbench.planning.presets import find_preset
 from stepbench.planning.wall_time import Overheads, run_s, trial_s
 from stepbench.progress import (
     PhaseStart,
@@ -251,6 +253,20 @@ def test_between_phases_no_rate_is_shown(specs: tuple[TrialSpec, ...]) -> None:
 def test_between_trials_the_line_has_no_events(specs: tuple[TrialSpec, ...]) -> None:
     """Zeros would look like a loss."""
     assert line(at(specs, 0), COSTS) == "validating the plan · about 2 min 43 s left"
+
+
+@pytest.mark.parametrize(
+    ("preset", "known", "shown"),
+    [
+        ("quick-transfer", {}, r"this trial: read 1 of \d+ files · 0 errors"),
+        ("quick-clients", {"phase": phase(0, 18)}, "this trial: 1 operation · 0 errors"),
+        ("quick-dataflow", {"phase": phase(0, 18)}, "this trial: 1 execution · 0 errors"),
+    ],
+)
+def test_each_experiment_counts_what_it_does(preset: str, known: dict[str, object], shown: str) -> None:
+    """Files, operations and executions; each in the singular, too."""
+    specs = expand(parse_plan(find_preset(preset)), "run-1")
+    assert re.search(shown, line(at(specs, 20, trial=0, sent=1, **known), COSTS))
 
 
 def test_a_trial_that_waits_says_for_whom_and_how_long_at_most(specs: tuple[TrialSpec, ...]) -> None:

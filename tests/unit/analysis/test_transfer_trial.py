@@ -133,7 +133,7 @@ def test_a_row_that_is_only_in_the_log_is_one_too() -> None:
     del stored.memory.bucket.objects[key]
     stored.process(1)
     (text,) = (each.text for each in stored.result().summary.caveats if each.kind == "log_disagreement")
-    assert "2 reads are in the log only" in text
+    assert "in the log only: 2 reads;" in text
 
 
 def test_a_used_sandbox_is_told_where_a_new_one_was_required() -> None:

@@ -97,6 +97,8 @@ def test_the_first_page_lists_runs_queue_and_presets(memory: MemoryServices) -> 
     assert "another team" in answer["body"]
     assert "secret" not in answer["body"]
     assert '<option value="quick-unloaded-s3">' in answer["body"]
+    assert '<option value="paper-dsql-reuse">' not in answer["body"]
+    assert "and this stack has no server of dsql" in answer["body"]
 
 
 def test_the_queue_names_no_store_that_is_another_teams_alone(memory: MemoryServices) -> None:
@@ -257,13 +259,16 @@ def test_runs_are_compared_or_it_is_told_why_not(memory: MemoryServices) -> None
     """The form stands below either way."""
     for run in ("r-1", "r-2"):
         _add(memory, run)
-        memory.services.runs.put_model(layout.run_key(run, "summary.json"), sample_summary(sample_results()))
+        summary = sample_summary(sample_results()).model_copy(update={"run_id": run})
+        memory.services.runs.put_model(layout.run_key(run, "summary.json"), summary)
     _add(memory, "r-3", state="running")
     found = _ask("GET", "/dashboard/compare", "a=r-1&b=r-2")
     assert (found["statusCode"], "No regression beyond 5 % shown" in found["body"]) == (200, True)
     unfinished = _ask("GET", "/dashboard/compare", "a=r-1&b=r-3")
     assert (unfinished["statusCode"], "has no result yet" in unfinished["body"]) == (422, True)
     assert '<option value="r-1" selected>' in unfinished["body"]
+    itself = _ask("GET", "/dashboard/compare", "a=r-1&b=r-1")
+    assert (itself["statusCode"], "the same run, r-1; choose two runs" in itself["body"]) == (422, True)
     assert _ask("GET", "/dashboard/compare", "a=r-1&b=r-2&tolerance=0")["statusCode"] == 400
     assert _ask("GET", "/dashboard/compare")["statusCode"] == 200
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -31,6 +32,17 @@ def test_a_confirmed_regression_fails_the_pipeline(capsys: pytest.CaptureFixture
     assert "regression          etcd" in told
     assert f"since nightly-{run_id(40)}" in told
     assert "False alarms of the detector" in told
+
+
+def test_a_run_that_was_copied_counts_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """It ended in a traceback; as another run it would confirm what it is suspected of."""
+    store(noise(15))
+    name = f"nightly-{run_id(3)}"
+    shutil.copytree(Path("out") / name, Path("out/copy"))
+    assert main(["regressions"]) == 0
+    captured = capsys.readouterr()
+    assert "over 15 runs" in captured.out
+    assert captured.err == f"run {name} is taken from out/{name}; left out, as copies of it: out/copy\n"
 
 
 def test_runs_without_a_change_pass(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,10 +51,17 @@ def test_a_strict_build_server_takes_what_is_not_decided_for_a_failure(capsys: p
 def test_the_latest_run_is_the_one_that_runs_lists_first(capsys: pytest.CaptureFixture[str]) -> None:
     """After a run, nobody copies its id."""
     for name, age in (("a", 20), ("b", 10), ("c", 30)):
-        stored_run(Path("out") / name)
-        os.utime(Path("out") / name / "summary.json", (1e9 - age, 1e9 - age))
+        stored_run(Path("out") / name, started_at=f"2026-01-01T00:00:{59 - age}+00:00")
+        os.utime(Path("out") / name / "summary.json", (1e9 + age, 1e9 + age))
     assert main(["report", "latest"]) == 0
     assert capsys.readouterr().out == "out/b/report.html\n"
+
+
+def test_a_run_compared_with_itself_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 2, as for a run that there is not: a pipeline has named one run twice."""
+    stored_run(Path("out/a"))
+    assert main(["compare", "a", "a"]) == 2
+    assert "both sides are, or hold, the same run, a" in capsys.readouterr().err
 
 
 def test_quiet_leaves_the_data_and_verbose_is_its_opposite(capsys: pytest.CaptureFixture[str]) -> None:

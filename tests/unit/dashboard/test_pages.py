@@ -86,7 +86,8 @@ DETAILS = ProblemDetails(type="urn:x", title=EVIL, status=404, detail=EVIL, prob
 EVIL_RUN = _run(
     plan=EVIL, cause=EVIL, headline=(EVIL,), caller=EVIL, state="failed", verdict="failed", regressed=(EVIL,)
 )
-EVIL_PLANS = PlanList(plans=(PlanInfo(name=EVIL, question=EVIL, trials=1, events=1, expected_s=1, estimate_usd=1),))
+EVIL_PLAN = PlanInfo(name=EVIL, question=EVIL, trials=1, events=1, expected_s=1, estimate_usd=1)
+EVIL_PLANS = PlanList(plans=(EVIL_PLAN, EVIL_PLAN.model_copy(update={"refused": EVIL})))
 EVIL_QUEUE = (QueuedRun(run_id="r-1", plan=EVIL, targets=(EVIL,), expected_s=1, waiting_since=NOW, expected_start=NOW),)
 HOSTILE = {
     "runs": lambda: pages.render_runs(
@@ -227,7 +228,7 @@ def test_a_plan_shows_its_baseline_and_where_it_got_worse() -> None:
     assert row is not None
     assert '<a href="/dashboard/runs/r040">' in row[0]
     assert "worse from here" in row[0]
-    assert "2 further series" in page
+    assert "Further series of these runs, in their reports: 2." in page
 
 
 def test_a_plan_without_runs_says_so() -> None:
@@ -255,3 +256,37 @@ def test_the_shell_holds_no_data() -> None:
 def test_only_two_files_are_served(name: str) -> None:
     """Whatever the name says."""
     assert pages.find_asset(name) is None
+
+
+def test_the_menu_offers_what_this_stack_runs_and_says_why_not_the_rest() -> None:
+    """Whoever starts a preset of a store that is not there learns it a minute later."""
+    known: dict[str, Any] = {"question": "How fast?", "trials": 1, "events": 1, "expected_s": 1, "estimate_usd": 0}
+    refused = "trials[0].target.endpoint is missing, and this stack has no server of dsql"
+    plans = PlanList(
+        plans=(
+            PlanInfo(name="quick", **known),
+            PlanInfo(name="paper-a", refused=refused, **known),
+            PlanInfo(name="paper-b", refused=refused, **known),
+        )
+    )
+    page = pages.render_runs(RunList(runs=()), (), plans, RunFilter(), CheckedForm(), "default")
+    assert re.findall(r'<option value="([^"]+)"', page) == ["quick"]
+    assert "2 presets that this stack does not run" in page
+    assert f"<li>paper-a, paper-b: {refused}</li>" in page
+
+
+def test_a_run_has_its_time_and_its_answer_beside_its_id() -> None:
+    """An id may be the digest of a key; an answer is not cut within a number."""
+    answer = "batch size 1 is faster at p50: 2.8 against 9.1 ms, 3.2 times [3.0, 3.5]"
+    page = _runs_page(_run(run_id="key-0f3a", headline=(answer, "s3: n 1,800, p50 2.8 ms [2.7, 2.9]")))
+    assert '<a href="/dashboard/runs/key-0f3a">2026-01-02 03:04:05 UTC <code class="id">key-0f3a</code></a>' in page
+    assert f"{answer}; s3: n 1,800, p50 2.8 ms [2.7, 2.9]" in page
+
+
+def test_a_run_in_the_queue_and_in_a_comparison_has_its_name() -> None:
+    """Of a run that is not listed there is its id."""
+    queued = QueuedRun(run_id="key-1", plan="nightly", targets=(), expected_s=1, waiting_since=NOW, expected_start=NOW)
+    assert '<a href="/dashboard/runs/key-1">nightly <code' in _runs_page(queue=(queued,))
+    page = pages.render_comparison(RunList(runs=(_run(run_id="key-2"),)), "key-2", "key-3", _comparison("x"))
+    assert '<a href="/dashboard/runs/key-2">quick, 2026-01-02 03:04:05 UTC <code' in page
+    assert '<a href="/dashboard/runs/key-3">a run <code' in page

@@ -70,7 +70,7 @@ def test_no_name_store_or_caveat_is_cut(both: RunSummary, width: int) -> None:
 
 @pytest.mark.parametrize(
     ("width", "left_out"),
-    [(60, ""), (80, "p90, p95, floor p50"), (100, "p95, floor p50"), (160, ""), (220, "")],
+    [(60, ""), (80, "p90, p95, bare trigger p50"), (100, "p95, bare trigger p50"), (160, ""), (220, "")],
 )
 def test_a_column_that_is_left_out_is_named(width: int, left_out: str) -> None:
     """Nobody misses what he has never seen; on the narrowest each number is named, and all are there."""
@@ -79,8 +79,8 @@ def test_a_column_that_is_left_out_is_named(width: int, left_out: str) -> None:
     note = f"left out at {width} columns: {left_out}; the report has them, and so has a wider terminal"
     assert (note in joined(text)) == bool(left_out)
     assert ("left out" in text) == bool(left_out)
-    shown = {name for name in ("p90", "p95", "floor p50") if name in text.split("left out")[0]}
-    assert shown == {"p90", "p95", "floor p50"} - set(left_out.split(", "))
+    shown = {name for name in ("p90", "p95", "bare trigger p50") if name in text.split("left out")[0]}
+    assert shown == {"p90", "p95", "bare trigger p50"} - set(left_out.split(", "))
 
 
 def test_each_experiment_has_its_table(both: RunSummary) -> None:

@@ -11,6 +11,7 @@ from tests.samples.results import sample_manifest, sample_results
 from stepbench.contracts.result import Failure, RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError
 from stepbench.local.results import find_run, read_summary, rerender, sentences
+from stepbench.report.caveats import caveat_groups
 from stepbench.report.summary import RunFacts, TrialStore, missing_result, summarise
 
 if TYPE_CHECKING:
@@ -41,6 +42,18 @@ def test_no_summary_is_none_and_a_broken_one_an_error(tmp_path: Path) -> None:
 def test_a_failed_trial_says_why_below_the_table() -> None:
     """The row names the error, the line below its cause."""
     assert "etcd: TargetUnavailableError: no etcd at 127.0.0.1:1" in list(sentences(run_of((failed(),))))
+
+
+def test_caveats_are_said_once_each_and_before_the_answer() -> None:
+    """Whoever looks at a terminal sees its end: twelve alike caveats there hid what the run had found."""
+    summary = run_of(sample_results()).model_copy(update={"question": "How long?"})
+    told = list(sentences(summary))
+    groups = caveat_groups(summary.trials)
+    assert len(groups) < sum(len(trial.caveats) for trial in summary.trials)
+    assert told[: len(groups)] == [f"{group.name} ({group.whom}): {group.text}" for group in groups]
+    answer = told[told.index("") + 1 :]
+    assert answer[0] == "How long?"
+    assert any(line.startswith("s3") and "p50" in line for line in answer)
 
 
 def stored(folder: Path, results: tuple[TrialResult, ...]) -> Path:
@@ -83,14 +96,16 @@ def test_a_missing_or_foreign_file_is_named(tmp_path: Path) -> None:
 def test_a_run_is_found_by_folder_and_by_id(tmp_path: Path) -> None:
     """A user gives whichever is at hand."""
     folder = stored(tmp_path / "sample-run", sample_results()[:1])
-    assert find_run(str(folder), tmp_path / "elsewhere") == folder
-    assert find_run("sample-run", tmp_path) == folder
+    assert find_run(str(folder), tmp_path / "elsewhere", print) == folder
+    assert find_run("sample-run", tmp_path, print) == folder
+    folder.rename(tmp_path / "renamed")
+    assert find_run("sample-run", tmp_path, print) == tmp_path / "renamed"
     with pytest.raises(PlanError, match="neither a run's folder nor a run below"):
-        find_run("other", tmp_path)
+        find_run("other", tmp_path, print)
 
 
 def test_a_run_that_was_killed_is_known(tmp_path: Path) -> None:
     """Its folder lies there: that it is none would be untrue."""
     (tmp_path / "killed" / "trials").mkdir(parents=True)
     with pytest.raises(PlanError, match=r"has no summary\.json: it goes on, or was killed"):
-        find_run("killed", tmp_path)
+        find_run("killed", tmp_path, print)

@@ -222,7 +222,7 @@ def test_results_that_could_not_be_fetched_leave_no_summary_here(tmp_path: Path)
     outcome = ending.collect()
     assert isinstance(outcome.error, NotFetchedError)
     with pytest.raises(PlanError, match="neither a run's folder nor a run"):
-        find_run("r", tmp_path)
+        find_run("r", tmp_path, print)
 
 
 def test_an_interrupt_while_results_are_fetched_loses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

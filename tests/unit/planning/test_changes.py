@@ -140,3 +140,39 @@ def test_a_changed_plan_loses_the_description_of_what_it_was() -> None:
     assert "description" not in made(document=described, duration_s=5)
     assert made('description="Steps of 5 s."', document=described, duration_s=5)["description"] == "Steps of 5 s."
     assert changed(described, described, Changes())["description"] == "Steps of 30 s."
+
+
+@pytest.mark.parametrize(
+    ("preset", "change", "asks"),
+    [
+        ("quick-unloaded", "trials[*].repeats=3", True),
+        ("quick-unloaded", "trials[0].phases[1].load[0].count=9", True),
+        ("quick-unloaded", "trials[*].record.value_bytes=5000", True),
+        ("quick-unloaded", 'trials[3].target={"store": "s3"}', False),
+        ("quick-batch-dynamodb", "trials[0].record.value_bytes=5000", True),
+        ("quick-batch-dynamodb", "trials[0].phases[1].load[0].rate_per_s=20", True),
+        ("quick-batch-dynamodb", "trials[0].matrix={}", False),
+        ("quick-sizes", "trials[0].seed=3", True),
+        ("quick-sizes", "trials[0].record.value_bytes=5", False),
+        ("quick-elastic-postgresql", "trials[0].drain_limit_s=9", True),
+        ("quick-elastic-postgresql", "trials[0].phases[1].load[1].rate_per_s=25", False),
+        ("quick-until", "trials[0].writers=2", True),
+        ("quick-until", 'trials[0].phases[1].until={"metric": "p99"}', False),
+        ("quick-clients", "trials[0].phases[0].closed.clients=5", False),
+    ],
+)
+def test_a_changed_plan_asks_what_it_still_can_answer(preset: str, change: str, asks: bool) -> None:  # noqa: FBT001
+    """`Does a larger batch size make the trigger slower?` stood over a run of one batch size."""
+    document = read_json(find_plan(preset))
+    full = parse_plan(document).model_dump(mode="json")
+    changed_plan = changed(document, full, Changes(values=(parse_change(change),)))
+    assert ("question" in changed_plan) == asks
+    assert document["question"]
+
+
+def test_a_question_that_is_given_with_a_change_stays() -> None:
+    """It is asked of the changed plan."""
+    asked = {**PLAN, "question": "Which is faster?"}
+    assert "question" not in made("trials[0].target.store=etcd", document=asked)
+    assert made("trials[0].target.store=etcd", "question=And now?", document=asked)["question"] == "And now?"
+    assert made(document=asked, duration_s=5, repeats=2)["question"] == "Which is faster?"

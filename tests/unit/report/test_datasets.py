@@ -128,6 +128,13 @@ def test_nothing_recorded_makes_no_figure(results: tuple[TrialResult, ...]) -> N
     assert ecdf_figures([empty]) == ()
 
 
+def test_a_trial_of_which_all_was_lost_has_rates_and_no_latency(results: tuple[TrialResult, ...]) -> None:
+    """Empty axes would look as if something had failed to load."""
+    lost = point(0, p50_ms=None).model_copy(update={"p90_ms": None, "max_ms": None})
+    assert not over_time(results[0], lost).has_latency
+    assert over_time(results[0], lost, point(1)).has_latency
+
+
 def test_stalls_are_drawn_and_the_first_are_told(results: tuple[TrialResult, ...]) -> None:
     """A reader on paper has no tooltip; a hundred times in a caption would be no caption."""
     stalls = [StallSpan(phase="load", from_s=at, to_s=at + 0.5, in_flight=7, events=9) for at in (3.00004, 5, 8, 9, 11)]

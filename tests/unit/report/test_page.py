@@ -346,6 +346,18 @@ def section_of_table(page: str, table: str) -> str:
     return without_script_bodies(page).split(f'id="{table}">')[1].split("</table>")[0]
 
 
+def test_a_latency_that_nobody_measured_is_no_empty_chart(results: tuple[TrialResult, ...]) -> None:
+    """It is said why, and the rates are drawn."""
+    first, *others = results
+    lost = tuple(each.model_copy(update=dict.fromkeys(("p50_ms", "p90_ms", "max_ms"))) for each in first.series)
+    told = first.model_copy(update={"series": lost})
+    page = render_page(sample_summary((told, *others)), (told, *others), sample_manifest())
+    assert 'id="latency-trial-0"' not in page
+    assert '"latency-trial-0"' not in page
+    assert 'id="rates-trial-0"' in page
+    assert "No second has a trigger latency to draw: nothing arrived." in page
+
+
 @pytest.mark.parametrize("name", ["published", "steps", "repeats"])
 def test_sections_without_results_do_not_appear(name: str, page: str, experiments_page: str) -> None:
     """Their entries in the navigation do not either: the quick plan has nothing of the kind."""
@@ -362,13 +374,25 @@ def test_tables_without_results_do_not_appear(name: str, page: str, experiments_
     assert f'id="{name}"' in experiments_page
 
 
-def test_tables_and_figures_are_numbered_through(experiments_page: str) -> None:
-    """A gap in the numbers would look like something missing."""
+@pytest.mark.parametrize(("kind", "least"), [("Table ", 1), ("Table S", 3), ("Figure ", 3), ("Figure S", 2)])
+def test_tables_and_figures_are_numbered_through(experiments_page: str, kind: str, least: int) -> None:
+    """A gap in the numbers would look like something missing: what is folded has its own."""
     body = without_script_bodies(experiments_page)
-    for kind in ("Table", "Figure"):
-        numbers = [int(number) for number in re.findall(rf"<b>{kind} (\d+)\.</b>", body)]
-        assert numbers == list(range(1, len(numbers) + 1))
-        assert len(numbers) > 4
+    numbers = [int(number) for number in re.findall(rf"<b>{kind}(\d+)\.</b>", body)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= least
+
+
+def test_what_is_folded_is_numbered_apart(experiments_page: str) -> None:
+    """So the first table that one sees is Table 1, whatever folded ones stand before it."""
+    depth = 0
+    for found in re.finditer(
+        r"<(/?)details|<b>(?:Table|Figure) (S?)\d+\.</b>", without_script_bodies(experiments_page)
+    ):
+        if found[0].endswith("details"):
+            depth += -1 if found[1] else 1
+        else:
+            assert bool(found[2]) == (depth > 0), found[0]
 
 
 def test_what_the_step_did_stands_before_its_table(experiments_page: str) -> None:

@@ -93,3 +93,13 @@ def test_a_last_run_without_numbers_fails_in_a_pipeline() -> None:
     found = find_regressions(given.model_copy(update={"runs": (*given.runs[:-1], last)}), DetectorSettings())
     assert "the last run has no numbers of etcd" in format_text(found)
     assert len(list(ET.fromstring(format_junit([found])).iter("failure"))) == 1  # noqa: S314
+
+
+def test_a_series_of_one_run_is_not_drawn() -> None:
+    """A point without another shows nothing, and `1 runs in order` stood below it."""
+    series = run_series([10.0], series=P50)
+    page = render_trends(series, find_regressions(series, DetectorSettings()))
+    assert "<svg" not in page
+    assert "A series of a single run is not drawn" in page
+    series = run_series([10.0, 11.0], series=P50)
+    assert "2 runs in order" in render_trends(series, find_regressions(series, DetectorSettings()))

@@ -50,7 +50,7 @@ def test_a_run_of_which_all_failed_fits_too() -> None:
     """With a word of every kind: names, reasons, what was removed."""
     output = _output(*_many(1_000, Failure(error="E" * 80, cause="ö" * 5_000)))
     assert len(json.dumps(output.model_dump(mode="json"))) + ROOM_FOR_LATER_STATES <= MAX_OUTPUT_BYTES
-    assert output.cause.startswith(f"1000 of 1000 trials failed; what there is of them is in {PLACE}/report.html\n")
+    assert output.cause.startswith(f"1,000 of 1,000 trials failed; what there is of them is in {PLACE}/report.html\n")
     assert output.cause.endswith("more")
 
 

@@ -251,9 +251,14 @@ def count(value: int | None) -> str:
     return NONE if value is None else fixed(value, 0)
 
 
-def counted(value: int, noun: str) -> str:
-    """Format how many there are of a regular noun, given in the singular: `1 event`, `1,800 events`."""
-    return f"{count(value)} {noun}" if value == 1 else f"{count(value)} {noun}s"
+def counted(value: int, noun: str, one: str = "", more: str = "") -> str:
+    """
+    Format how many there are of a regular noun, given in the singular: `1 event`, `1,800 events`, `3 sandboxes`.
+
+    Behind it stands a verb, if it is given for one and for more: `1 event was`, `2 events were`.
+    """
+    plural = f"{noun}es" if noun.endswith(("s", "x", "ch")) else f"{noun}s"
+    return f"{count(value)} {noun if value == 1 else plural} {one if value == 1 else more}".rstrip()
 
 
 def listed(names: Sequence[str]) -> str:

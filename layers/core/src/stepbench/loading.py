@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import warnings
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,7 +21,7 @@ from stepbench.report.headline import state_of
 from stepbench.report.tables import WINDOW_COLUMNS, accounting_table, window_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from stepbench.contracts.plan import Plan
     from stepbench.report.tables import Row
@@ -124,24 +125,85 @@ class Run:
 
 def load_run(run: str | Path, out: str | Path = "out") -> Run:
     """
-    Find a run: by its folder, by its id below `out`, or as `latest`, the newest there.
+    Find a run: by its folder, by its id below `out`, or as `latest`, the one there that was started last.
 
     Raises:
         PlanError: there is none.
     """
-    folders = [Path(run), Path(out) / run] if run != LATEST else newest_first(Path(out))
-    for folder in folders:
-        if (folder / SUMMARY).is_file() or (folder / "trials").is_dir():
-            return Run(folder)
+    for found in candidates(str(run), Path(out)):
+        if (found.folder / SUMMARY).is_file() or (found.folder / "trials").is_dir():
+            for note in found.notes:
+                warnings.warn(note, stacklevel=2)
+            return Run(found.folder)
     message = f"there is no run below {out}" if run == LATEST else f"is neither a run's folder nor a run below {out}"
     remedy = f'Give a folder that holds {SUMMARY} or trials/, or name the folder of runs with out="…".'
     raise PlanError([Problem(path="run", value=f'"{run}"', message=message, remedy=remedy)])
 
 
-def newest_first(out: Path) -> list[Path]:
-    """Return the folders of finished runs below, the newest result first."""
-    dated = [(path.stat().st_mtime_ns, path.parent) for path in out.glob(f"*/{SUMMARY}")]
-    return [folder for _, folder in sorted(dated, reverse=True)]
+class FoundRun(NamedTuple):
+    """A finished run's folder; `copies` are other folders of the same run, `started_at` is None where it is unknown."""
+
+    folder: Path
+    run_id: str
+    started_at: datetime | None = None
+    copies: tuple[Path, ...] = ()
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """Yield what a reader has to know: which copies are left out, and that a file's time decides the order."""
+        if self.copies:
+            others = ", ".join(map(str, self.copies))
+            yield f"run {self.run_id} is taken from {self.folder}; left out, as copies of it: {others}"
+        if self.run_id and self.started_at is None:
+            yield f"{self.folder / SUMMARY} does not say when the run was started: it is listed by the file's time"
+
+
+def find_runs(out: Path) -> tuple[FoundRun, ...]:
+    """
+    Return the finished runs right below a folder, each once, the one that was started last first.
+
+    A run is known by its `run_id`: of several folders (or links) that hold it, the one that is called so is taken,
+    else the first by name. Files' times, which a copy or a clone changes, count only where a summary has no time.
+    """
+    folders: dict[str, list[FoundRun]] = {}
+    for path in out.glob(f"*/{SUMMARY}"):
+        run = _identify(path.parent)
+        folders.setdefault(run.run_id, []).append(run)
+    runs = []
+    for run_id, same in folders.items():
+        taken, *others = sorted(same, key=lambda each: (each.folder.name != run_id, each.folder))
+        runs.append(taken._replace(copies=tuple(each.folder for each in others)))
+    return tuple(sorted(runs, key=lambda each: (_started(each), each.run_id), reverse=True))
+
+
+def candidates(run: str, out: Path) -> Iterator[FoundRun]:
+    """Yield where a run may be: the newest below a folder, or a folder of that name, or that run under another name."""
+    if run == LATEST:
+        yield from find_runs(out)[:1]
+    else:
+        yield from (FoundRun(folder, "") for folder in (Path(run), out / run))
+        yield from (each for each in find_runs(out) if each.run_id == run)
+
+
+def _identify(folder: Path) -> FoundRun:
+    """Read a run's id and start; of a summary that cannot be read, the folder itself is the id."""
+    try:
+        summary = json.loads((folder / SUMMARY).read_bytes())
+        return FoundRun(folder, str(summary["run_id"]), _parse_time(summary["started_at"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return FoundRun(folder, str(folder.resolve()))
+
+
+def _parse_time(text: str) -> datetime | None:
+    try:
+        time = datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _started(run: FoundRun) -> datetime:
+    return run.started_at or datetime.fromtimestamp((run.folder / SUMMARY).stat().st_mtime, UTC)
 
 
 def _arrow(rows: Iterable[Row], columns: dict[str, type]) -> Table:

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from stepbench import digits
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.transfer import TransferTrial
 from stepbench.digits import UNSURE, count, duration, rounded, unit_for
@@ -245,7 +246,7 @@ def _counts(snapshot: Snapshot) -> tuple[str, ...]:
         return (wait,)
     found = [f"this trial: {_events(snapshot, snapshot.specs[snapshot.trial].plan)}"]
     if snapshot.sent:
-        found.append(f"{count(snapshot.errors)} {'error' if snapshot.errors == 1 else 'errors'}")
+        found.append(digits.counted(snapshot.errors, "error"))
     if snapshot.rate_per_s is not None and _is_offered(snapshot):
         found.append(f"{rounded(snapshot.rate_per_s, 2)}/s")
     if snapshot.service_times:
@@ -281,9 +282,9 @@ def _wait(snapshot: Snapshot) -> str:
 def _events(snapshot: Snapshot, plan: AnyTrial) -> str:
     """Format the counts: `sent 200 of 400, received 180`."""
     if isinstance(plan, TransferTrial):
-        return f"read {count(snapshot.sent)} of {count(plan.reads)} files"
+        return f"read {count(snapshot.sent)} of {digits.counted(plan.reads, 'file')}"
     if any(phase.closed for phase in plan.phases):
-        return f"{count(snapshot.sent)} {'executions' if plan.experiment == 'dataflow' else 'operations'}"
+        return digits.counted(snapshot.sent, "execution" if plan.experiment == "dataflow" else "operation")
     about = "about " if plan.arrivals == "poisson" else ""
     about = "up to " if any(phase.until or phase.probe for phase in plan.phases) else about
     sent = f"sent {count(snapshot.sent)} of {about}{count(plan.events)}"

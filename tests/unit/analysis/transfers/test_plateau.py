@@ -55,7 +55,7 @@ def test_it_may_be_the_clients_own_limit() -> None:
 
 def test_one_size_tells_nothing() -> None:
     """A rise has two ends."""
-    assert find_plateau(with_means(5)).reason == "1 sizes measured < 2"
+    assert find_plateau(with_means(5)).reason == "1 size measured < 2"
 
 
 def test_a_few_transfers_tell_nothing() -> None:

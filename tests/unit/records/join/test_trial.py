@@ -174,7 +174,7 @@ def test_an_arrival_proves_that_its_event_was_sent() -> None:
 def test_an_arrival_of_an_event_that_its_attempt_did_not_send_is_a_contradiction(attempt: int) -> None:
     """Never papered over; deletions, whose keys name no attempt, follow the same rule."""
     rows = even_rows(2, outcome=[Outcome.OK, UNSENT])
-    with pytest.raises(AccountingError, match="1 events arrived that their writer says it did not send"):
+    with pytest.raises(AccountingError, match="1 event arrived that the writer says it did not send"):
         join(grid(2), STARTED, [file(rows)], [read_item(entry(1, 105, attempt=attempt))], DRAIN_NS)
 
 

@@ -188,14 +188,15 @@ def _describe_misplaced(name: str, events: int, same: int) -> str:
     """Describe events that the writing sandbox did not receive, which spoil the check; empty where there are none."""
     if same == events:
         return ""
-    which = f"{events - same} of the {events} events of {name} were not received by the sandbox that wrote them"
-    return f"{which}: two clocks stamped them, and they are in these numbers. "
+    were = "was" if events - same == 1 else "were"
+    which = f"{events - same} of the {digits.counted(events, 'event')} of {name} {were} not received by the sandbox"
+    return f"{which} that wrote them: two clocks stamped them, and they are in these numbers. "
 
 
 def _describe_distributions(ks: Ks | None, shift: Estimate) -> str:
     if ks is None:
         return "One of the two trials measured nothing, so there is nothing to compare."
-    events = f"{ks.n} against {ks.m} events"
+    events = f"{ks.n} against {digits.counted(ks.m, 'event')}"
     if ks.d > ks.critical_d:
         return f"{events} do tell the two apart (D {ks.d:.3f} > {ks.critical_d:.3f}, {digits.p_value(ks.p_value)})."
     text = f"{events} do not tell the two apart (D {ks.d:.3f} ≤ {ks.critical_d:.3f}, {digits.p_value(ks.p_value)});"

@@ -16,6 +16,7 @@ from stepbench.contracts.drawn import WindowSample
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Clock
 from stepbench.contracts.target import DynamoDbTarget
+from stepbench.digits import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -58,7 +59,7 @@ def measure_clock(evidence: Evidence) -> Clock:
     offset_ms, bound_ms = offset.offset_ns / NS_PER_MS, offset.bound_ns / NS_PER_MS
     text = (
         f"receivers' clocks minus writers' clocks: {offset_ms:+.3f} ms ± {bound_ms:.3f} ms, for every pair of "
-        f"{_count_sandboxes(evidence, 'receiver')} receivers and {_count_sandboxes(evidence, 'writer')} writers; "
+        f"{' and '.join(counted(_count_sandboxes(evidence, role), role) for role in ('receiver', 'writer'))}; "
         "latencies that end at t4 are not corrected by it"
     )
     return Clock(offset_ms=offset_ms, bound_ms=bound_ms, text=text)

@@ -13,6 +13,7 @@ from stepbench.costs.actual import ANOTHER_RUN, Done, FunctionUse, actual_cost
 from stepbench.costs.dataflow import transitions_of
 from stepbench.costs.prices import Offered, Stretch
 from stepbench.costs.transitions import Visits, trial_transitions
+from stepbench.digits import counted
 from stepbench.records.formats.columns import UNSENT
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Itera
     if collection.shared or collection.others:
         yield ANOTHER_RUN
     if collection.every == 1 and collection.seen < LEAST_SEEN * collection.expected:
-        yield f"{collection.seen} of {collection.expected} invocations of the receiver left a log line"
+        yield f"{collection.seen} of {counted(collection.expected, 'invocation')} of the receiver left a log line"
     least = {"PlanPhase": len(records.starts_ns)}
     if not evidence.failure.Error:
         least |= {"PrepareTarget": 1, "AwaitTarget": 1, "AwaitArrivals": 1}
@@ -122,7 +123,7 @@ def _missing_logs(evidence: Evidence, functions: Sequence[Invocations]) -> Itera
     reported = {each.function: each.invocations for each in functions}
     for name, count in least.items():
         if reported.get(name, 0) < count:
-            yield f"{reported.get(name, 0)} of at least {count} invocations of {name} left a log line"
+            yield f"{reported.get(name, 0)} of at least {counted(count, 'invocation')} of {name} left a log line"
 
 
 def _uses(evidence: Evidence, functions: Sequence[Invocations]) -> Iterator[FunctionUse]:

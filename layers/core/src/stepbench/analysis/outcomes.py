@@ -118,7 +118,7 @@ def _describe_outage(evidence: Evidence, window: MeasuredWindow) -> str:
 def _name_errors(errors: dict[str, int]) -> str:
     """Name the most frequent errors, with their counts."""
     named = [f"{name} {digits.count(count)}" for name, count in list(errors.items())[:_NAMED]]
-    return ", ".join([*named, f"{len(errors) - _NAMED} other errors"] if len(errors) > _NAMED else named)
+    return ", ".join([*named, digits.counted(len(errors) - _NAMED, "other error")] if len(errors) > _NAMED else named)
 
 
 def _count_outside(evidence: Evidence, windows: Sequence[MeasuredWindow], outcome: Outcome) -> dict[str, int]:

@@ -17,6 +17,7 @@ from stepbench.analysis.windows import NS_PER_S, MeasuredWindow
 from stepbench.contracts.measure import QUANTILES
 from stepbench.contracts.phase import LoadStep, PrecisionLook, PrecisionLooks, Window
 from stepbench.contracts.search import StoppedPhase
+from stepbench.digits import counted
 from stepbench.model.result import Outcome
 from stepbench.records.join.sent import UNRECORDED
 
@@ -117,7 +118,7 @@ def stopped_phases(evidence: Evidence, windows: Sequence[WindowResult]) -> Itera
         final = relative_width(getattr(first.latency_ms, phase.until.metric)) if first else None
         offered_s = evidence.records.offered_s(number)
         why = "was sure" if reason == "sure" else _REASONS[reason]
-        count = "1 look" if len(looks.looks) == 1 else f"{len(looks.looks)} looks"
+        count = counted(len(looks.looks), "look")
         text = (
             f"Phase {phase.name} {why}: after {offered_s:.0f} s and {count}, the interval of "
             f"{phase.until.metric} was {_percent(last.relative_width if last else None)} wide, where "

@@ -14,6 +14,7 @@ import numpy as np
 
 from stepbench.contracts.identity import CANARY_PHASE, UNRESOLVED_PHASE
 from stepbench.contracts.result import Caveat
+from stepbench.digits import counted
 from stepbench.records.formats.t4 import ENTRY, Entry, pack
 from stepbench.records.formats.t4_items import unpack
 from stepbench.records.formats.t4_lines import is_logged
@@ -98,7 +99,8 @@ def find_log_disagreements(evidence: Evidence, _findings: Findings) -> Iterator[
     if evidence.damaged_t4_lines:
         parts.append(f"{len(evidence.damaged_t4_lines)} log lines are cut or garbled: {evidence.damaged_t4_lines[0]}")
     if parts:
-        text = f"The receivers' log and the results table agree on {found.agreed} arrivals, and not on others. "
+        agreed = counted(found.agreed, "arrival")
+        text = f"The receivers' log and the results table agree on {agreed}, and not on others. "
         remedy = "The numbers are the table's. Look up the request ids in the receivers' log; run the trial again."
         yield Caveat(kind="log_disagreement", text=text + "; ".join(parts) + ".", remedy=remedy)
 

@@ -25,6 +25,7 @@ from stepbench.analysis.regression_text import describe, describe_gone
 from stepbench.analysis.series_detector import MIN_HISTORY, STEPS, ramp_end
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.regressions import TELLING, DetectorSettings, NamedRun, Regressions, SeriesFinding
+from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
 from stepbench.stats.drift import find_drift
 from stepbench.stats.level_shift import least_decided
@@ -250,7 +251,7 @@ def _verdict(  # noqa: PLR0913 -- what a verdict is made of
 
 def _too_few(followed: Followed, known: int, own: int, gone: str) -> SeriesFinding:
     lacking = max(MIN_HISTORY - known, MIN_RUNS - own, 1)
-    text = f"{gone}{lacking} more {'run' if lacking == 1 else 'runs'} until changes can be told from noise"
+    text = f"{gone}{counted(lacking, 'more run')} until changes can be told from noise"
     verdict: SeriesVerdict = "shift" if began_acknowledged(followed) else "undecidable"
     return SeriesFinding(
         series=followed.series,

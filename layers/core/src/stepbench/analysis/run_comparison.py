@@ -39,16 +39,29 @@ class Selected(NamedTuple):
 
     def groups(self) -> dict[str, Group]:
         """Return the groups by name, the runs' trials together in order."""
-        return {group.name: group for group in find_groups(list(self._trials()))}
+        return {group.name: group for group in find_groups([trial for _, trial in self._trials()])}
 
     def unfinished(self) -> Counter[str]:
         """Return of each group how many trials failed or broke off; what was to be skipped is none."""
-        found = [trial for trial in self._trials() if trial.incomplete and not trial.skipped]
+        found = [trial for _, trial in self._trials() if trial.incomplete and not trial.skipped]
         return Counter(trial.group or trial.name for trial in found)
 
-    def _trials(self) -> Iterator[TrialSummary]:
-        every = (trial for run in self.runs for trial in run.trials)
-        yield from (trial for trial in every if self.group in {"", trial.group or trial.name, trial.name})
+    def shared_runs(self, other: Selected) -> tuple[str, ...]:
+        """Return the ids of runs of which both sides have one and the same trial."""
+        return tuple(dict.fromkeys(run_id for run_id, *_ in sorted(self._places() & other._places())))
+
+    def _places(self) -> set[tuple[str, int, str]]:
+        return {(run_id, trial.index, trial.name) for run_id, trial in self._trials()}
+
+    def _trials(self) -> Iterator[tuple[str, TrialSummary]]:
+        """Yield the chosen trials, each with its run's id."""
+        every = ((run.run_id, trial) for run in self.runs for trial in run.trials)
+        yield from (each for each in every if self.group in {"", each[1].group or each[1].name, each[1].name})
+
+
+def describe_shared(run_ids: Sequence[str]) -> str:
+    """Say that both sides have the same runs, one at least: `both sides are run x`."""
+    return f"both sides are, or hold, the same {'run' if len(run_ids) == 1 else 'runs'}, {', '.join(run_ids)}"
 
 
 def compare_summaries(a: Selected, b: Selected, tolerance: float, studied: str = "") -> RunComparison:

@@ -13,6 +13,7 @@ from stepbench.contracts.result import Accounting, Caveat, Clock, Failure, Trial
 from stepbench.contracts.transfer import MIB
 from stepbench.costs.transfer_actual import TransferUse, transfer_cost
 from stepbench.costs.transitions import Visits, trial_transitions
+from stepbench.digits import counted
 from stepbench.records.formats.transfer_columns import TransferColumns
 from stepbench.records.storage.stored_transfers import first_attempts
 
@@ -102,7 +103,7 @@ def _caveats(
     if accounting.failed:
         yield Caveat(
             kind="failed_outcomes",
-            text=f"{accounting.failed} of {accounting.offered} reads failed; they have no rate.",
+            text=f"{accounting.failed} of {counted(accounting.offered, 'read')} failed; what failed has no rate.",
             remedy="See their errors in the accounting.",
         )
     yield from name_this_machine(evidence.slow_spells)
@@ -116,7 +117,7 @@ def _missing(evidence: TransferEvidence, accounting: Accounting) -> Iterator[Cav
     if accounting.unsent or accounting.unrecorded:
         causes = dict.fromkeys(f"{each.error}: {each.cause}"[:200] for each in evidence.missing.values())
         told = "; ".join(list(causes)[:_SHOWN]) or "no reason is on record"
-        text = f"{accounting.unsent} reads never began, and {accounting.unrecorded} left no row ({told})."
+        text = f"{counted(accounting.unsent, 'read')} never began, and {accounting.unrecorded} left no row ({told})."
         yield Caveat(
             kind="missing_writer", text=text, remedy="Look at RunTransfer's log, and at the account's capacity."
         )
@@ -127,16 +128,15 @@ def _died(evidence: TransferEvidence) -> Iterator[Caveat]:
     stored = {(row.number, row.attempt) for row in evidence.rows}
     died = {each for each in evidence.begun - stored if each[0] in {number for number, _ in stored}}
     if died:
-        text = (
-            f"{len(died)} attempts ended without their rows, and the files were read again: what they met is not shown."
-        )
+        ended = counted(len(died), "attempt")
+        text = f"{ended} ended without rows, and the files were read again: what was met there is not shown."
         yield Caveat(kind="unrecorded", text=text, remedy="Look at RunTransfer's log for what ended them.")
 
 
 def _starts(evidence: TransferEvidence, rows: tuple[TransferRow, ...]) -> Iterator[Caveat]:
     warm = sum(row.cold is False for row in rows)
     if warm and evidence.spec.transfer.cold == "required":
-        text = f"{warm} of {len(rows)} reads were made by a sandbox that had served before; they are not measured."
+        text = f"{warm} of {counted(len(rows), 'read')} came from a sandbox that had served before: not measured."
         yield Caveat(
             kind="cold_starts", text=text, remedy="Lower concurrency, so that no transfer meets another's sandbox."
         )
@@ -156,8 +156,9 @@ def _log_differences(evidence: TransferEvidence) -> Iterator[Caveat]:
     differing = sorted(name for name in logged.keys() & stored.keys() if logged[name] != stored[name])
     if only_logged or only_stored or differing or evidence.damaged_lines:
         text = (
-            f"Of {len(stored)} rows, {len(only_stored)} are not in the log, and {len(differing)} are there with other "
-            f"values; {len(only_logged)} reads are in the log only, {len(evidence.damaged_lines)} lines cannot be read."
+            f"Of {counted(len(stored), 'row')}, not in the log: {len(only_stored)}, there with other values: "
+            f"{len(differing)}; in the log only: {counted(len(only_logged), 'read')}; "
+            f"{counted(len(evidence.damaged_lines), 'line')} cannot be read."
         )
         yield Caveat(
             kind="log_disagreement", text=text, remedy="See the log's lines in t4-logs/ beside the trial's rows."

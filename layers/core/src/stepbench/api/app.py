@@ -106,7 +106,7 @@ def list_plans() -> Response[PlanList]:
     """Return all presets, by question."""
     services = services_of(app)
     caller_of(app)
-    return answer_json(plans.list_presets(emulated=bool(services.settings.emulator)))
+    return answer_json(plans.list_presets(services.settings))
 
 
 @app.get("/plans/<name>", summary="A preset")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from stepbench.analysis.run_comparison import Selected, compare_summaries
+from stepbench.analysis.run_comparison import Selected, compare_summaries, describe_shared
 from stepbench.api.problems import ApiError, ErrorKind
 from stepbench.api.runs import find
 from stepbench.contracts.result import RunSummary
@@ -25,9 +25,13 @@ def compare(  # noqa: PLR0913, PLR0917 -- a request's parameters, and who asks
     Compare run b with run a, which are alike but for what is `studied`.
 
     Raises:
-        ApiError: there is no such run, it has no result, or one of another version, or the two have nothing in common.
+        ApiError: there is no such run, it has no result, or one of another version, the two are one run, or they have
+            nothing in common.
     """
     sides = [Selected([_summary(run_id, caller, services)]) for run_id in (a, b)]
+    if shared := sides[0].shared_runs(sides[1]):
+        message = f"{describe_shared(shared)}; choose two runs"
+        raise ApiError(ErrorKind.REFUSED, message)
     found = compare_summaries(sides[0], sides[1], tolerance, studied)
     if not found.verdicts and not found.unfinished_b:
         message = f"runs {a} and {b} have no window of a trial in common; compare runs of one plan"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -168,7 +169,7 @@ def compare() -> Response[str]:
     """Return the page that compares two runs, or lets one choose them."""
     visit = _visit()
     a, b = visit.query.get("a", ""), visit.query.get("b", "")
-    offered = _ended(visit, "", visit.caller.team)
+    offered = _offered(visit, (a, b))
     if not a or not b:
         return _html(_pages().render_comparison(offered, a, b))
     from stepbench.api.comparison import compare  # noqa: PLC0415 -- with all of the analysis, for this route alone
@@ -194,7 +195,7 @@ def _runs_page(visit: _Visit, form: CheckedForm, status: HTTPStatus = HTTPStatus
     page = _pages().render_runs(
         runs.list_runs(runs.asked_for(wanted, visit.caller), visit.caller, visit.services),
         runs.list_queue(visit.caller, visit.services),
-        plans.list_presets(emulated=bool(visit.services.settings.emulator)),
+        plans.list_presets(visit.services.settings),
         wanted,
         form,
         visit.caller.team,
@@ -233,6 +234,18 @@ def _ended(visit: _Visit, plan: str, team: str) -> RunList:
     """Return the newest runs that can be compared."""
     query = RunQuery(team=team, plan=plan, states=("succeeded", "failed"), limit=_RUNS_OFFERED)
     return runs.list_runs(query, visit.caller, visit.services)
+
+
+def _offered(visit: _Visit, chosen: tuple[str, str]) -> RunList:
+    """Return the newest runs that can be compared, and those that are chosen, so that each has its name and time."""
+    newest = _ended(visit, "", visit.caller.team)
+    others = set(chosen) - {"", *(run.run_id for run in newest.runs)}
+    for run_id in sorted(others):
+        with suppress(ApiError):
+            record = runs.find(run_id, visit.caller, visit.services)
+            view = runs.view(record, visit.caller, visit.services)
+            newest = newest.model_copy(update={"runs": (*newest.runs, view)})
+    return newest
 
 
 def _request(form: StartForm) -> RunRequest:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepbench.contracts.api import PlanInfo, PlanList, Validation
 from stepbench.costs import estimate
+from stepbench.errors import PlanError
 from stepbench.planning import expanded, parse_plan, questions
 from stepbench.planning.presets import find_preset
 from stepbench.planning.requests import requested_plan
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
 
 @lru_cache(maxsize=2)
-def list_presets(*, emulated: bool) -> PlanList:
-    """Return all presets, by the order of their questions."""
-    found, overheads = [], LOCAL if emulated else AWS
+def list_presets(settings: Settings) -> PlanList:
+    """Return all presets, by the order of their questions; of each that this stack does not run, why."""
+    found, overheads = [], LOCAL if settings.emulator else AWS
     for question in questions():
         for name in question.presets:
-            trials = _trials(parse_plan(find_preset(name)))
+            plan = parse_plan(find_preset(name))
+            trials = _trials(plan)
             found.append(
                 PlanInfo(
                     name=name,
@@ -36,9 +38,19 @@ def list_presets(*, emulated: bool) -> PlanList:
                     events=sum(trial.events for trial in trials),
                     expected_s=run_s(trials, overheads),
                     estimate_usd=_usd(trials, overheads),
+                    refused=_refusal(plan, settings),
                 )
             )
     return PlanList(plans=tuple(found))
+
+
+def _refusal(plan: Plan, settings: Settings) -> str:
+    """Return why a stack does not run a plan, as its first problem has it; empty where it does."""
+    try:
+        check_against_stack(plan, settings)
+    except PlanError as error:
+        return f"{error.problems[0].path} {error.problems[0].message}"
+    return ""
 
 
 def preset(name: str) -> dict[str, Any]:

@@ -22,14 +22,14 @@ def regressions(options: argparse.Namespace) -> int:
         remedy = "Give both: --acknowledge RUN --why TEXT."
         raise PlanError([Problem(path=given, value="", message="is given without the other", remedy=remedy)])
     if options.acknowledge is not None:
-        accepted = acknowledge(options.acknowledge, options.why, options.out)
+        accepted = acknowledge(options.acknowledge, options.why, options.out, messages(options))
         messages(options)(f"the level that begins with {accepted} is accepted")
     settings = DetectorSettings(
         min_effect=options.min_effect / 100,
         baseline=options.baseline,
         false_alarms_per_100_runs=options.false_alarms,
     )
-    found = regressions_below(options.out, settings, options.plan)
+    found = regressions_below(options.out, settings, messages(options), options.plan)
     match options.format:
         case "json":
             write(json.dumps([each.model_dump(mode="json") for _, each in found], ensure_ascii=False, indent=2))
@@ -49,7 +49,7 @@ def _baseline(text: str) -> dict[str, object]:
     if word in kinds:
         runs = int(number) if number else 100
         if not 10 <= runs <= 400:  # noqa: PLR2004 -- as the contract has it
-            message = f"{runs} runs are not between 10 and 400"
+            message = f"{runs} is not between 10 and 400 runs"
             raise argparse.ArgumentTypeError(message)
         return {"kind": kinds[word], "runs": runs}
     return {"kind": "named_run", "run_id": text}

@@ -41,7 +41,7 @@ def report(options: argparse.Namespace) -> int:
     from stepbench.local.streams import message_console
 
     try:
-        folder = find_run(options.run, options.out)
+        folder = find_run(options.run, options.out, messages(options))
     except PlanError:
         kept = fetch_kept(clone_paths(), options.run, options.out)
         if kept is None:
@@ -54,7 +54,7 @@ def report(options: argparse.Namespace) -> int:
     console = message_console(quiet=options.quiet)
     console.print(headline(summary, console.width))
     for sentence in sentences(summary):
-        messages(options)(f"  {sentence}")
+        messages(options)(f"  {sentence}".rstrip())
     write(str(page))
     if options.open:
         open_page(page)
@@ -81,7 +81,8 @@ def compare(options: argparse.Namespace) -> int:
     from stepbench.local import comparing
     from stepbench.report import run_comparison
 
-    found = comparing.compare(options.a, options.b, options.out, options.tolerance / 100, options.studied)
+    tolerance, studied = options.tolerance / 100, options.studied
+    found = comparing.compare(options.a, options.b, options.out, tolerance, messages(options), studied)
     formats = {
         "text": run_comparison.format_text,
         "md": run_comparison.format_markdown,

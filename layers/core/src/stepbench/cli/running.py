@@ -117,7 +117,7 @@ COMMANDS = (
             argument("--json", action="store_true", help="print summary.json on stdout, one line a run"),
             argument("--strict", action="store_true", help="take a threshold that is not decided for a missed one"),
             OPEN,
-            argument("--no-floors", action="store_true", help="locally: do not measure the machine's floors first"),
+            argument("--no-floors", action="store_true", help="locally: do not measure bare triggers first"),
             ETCD_MEMBERS,
         ),
         epilog=f"Exit codes: {EXIT_CODES}. The worst of several plans counts, and 1 is worse than 3.",

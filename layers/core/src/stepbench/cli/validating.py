@@ -110,7 +110,7 @@ def _expected(trials: list[AnyTrial]) -> list[ExpectedMix]:
 
 
 def _describe(checked: _Checked, *, remote: bool) -> None:
-    from stepbench.digits import count, counted, dollars, duration
+    from stepbench.digits import counted, dollars, duration
     from stepbench.planning import expanded
 
     plan = checked.plan
@@ -118,7 +118,7 @@ def _describe(checked: _Checked, *, remote: bool) -> None:
         return
     numbers, trials = _numbers(plan, remote=remote), expanded(plan)
     most = "up to " if any(phase.closed for trial in trials for phase in trial.plan.phases) else ""
-    load = f"{most}{count(numbers['events'])} events in {duration(numbers['load_s'])} of load"
+    load = f"{most}{counted(numbers['events'], 'event')} in {duration(numbers['load_s'])} of load"
     takes = f"takes about {duration(numbers['wall_s'])} {'on AWS' if remote else 'here'}"
     cost = f"estimate {dollars(numbers['estimate_usd'])} on AWS"
     if "at_most_usd" in numbers:

@@ -164,6 +164,7 @@ class PlanInfo(Contract):
     events: int
     expected_s: float
     estimate_usd: float
+    refused: str = Field(default="", description="Why this stack does not run it; empty where it does.")
 
 
 class PlanList(Contract):

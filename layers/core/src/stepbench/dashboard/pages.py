@@ -16,19 +16,23 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from stepbench import digits
+from stepbench.contracts.api import PlanList
 from stepbench.contracts.runs import DEFAULT_TEAM, ENDED_STATES, WAITING_STATES
+from stepbench.report.headline import fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from stepbench.contracts.api import PlanInfo, PlanList, ProblemDetails, RunFilter, RunList, RunView
+    from stepbench.contracts.api import PlanInfo, ProblemDetails, RunFilter, RunList, RunView
     from stepbench.contracts.dashboard import CheckedForm, PlanTrend, QueuedRun
     from stepbench.contracts.verdict import RunComparison
 
 STATES = ("submitted", "queued", "running", *ENDED_STATES)
 MOST_DRAWN = 9
 """Series of a plan; the others are in the table of verdicts, and in the runs' reports."""
+MOST_OF_ANSWER = 170
+"""Characters of a run's answer in the list of runs: a sentence of 25 words."""
 MOST_RECORDS = 12
 """Links to trials' records; a run of more trials has them at the API's own address."""
 
@@ -41,8 +45,14 @@ def render_runs(  # noqa: PLR0913, PLR0917 -- what the page shows
     asked |= {"since": wanted.since, "until": wanted.until}
     following = _address("/dashboard", {**asked, "page": runs.next or ""}) if runs.next else ""
     going_on = bool(queue) or any(run.state not in ENDED_STATES for run in runs.runs)
+    runnable = PlanList(plans=tuple(plan for plan in plans.plans if not plan.refused))
+    refused: dict[str, list[str]] = {}
+    for plan in plans.plans:
+        if plan.refused:
+            refused.setdefault(plan.refused, []).append(plan.name)
     shown = {"runs": runs.runs, "queue": queue, "wanted": wanted, "team": team, "following": following}
-    return _render("runs", **shown, questions=list(_by_question(plans)), form=form, going_on=going_on)
+    menu = {"questions": list(_by_question(runnable)), "refused": refused, "form": form}
+    return _render("runs", **shown, **menu, going_on=going_on)
 
 
 def render_run(run: RunView, others: RunList | None, *, may_change: bool) -> str:
@@ -149,8 +159,10 @@ def _environment() -> Environment:
         address=_address,
         default_team=DEFAULT_TEAM,
         digits=digits,
+        fit=fit,
         going_on=False,
         moment=_moment,
+        most_of_answer=MOST_OF_ANSWER,
         most_records=MOST_RECORDS,
         plan_address=_plan_address,
         states=STATES,

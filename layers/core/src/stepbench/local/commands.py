@@ -155,7 +155,7 @@ class Runner:
             self.stack.runs.put_model(layout.run_key(run_id, "skipped.json"), SkippedTrials(trials=missing))
         if self.options.floors:
             takes_s = DURATION_S + 2 * LOOK_S
-            self.notify(f"measuring this machine's floors, about {takes_s:.0f} s (--no-floors leaves it out)")
+            self.notify(f"measuring this machine's bare triggers, about {takes_s:.0f} s (--no-floors leaves it out)")
             self.stack.runs.put_model(layout.machine_key(run_id), look_at_cores())
             floors = measure_floors(self.stack, runnable, run_id, self.session.etcd, SystemClock())
             self.stack.runs.put_json(layout.run_key(run_id, "floors.json"), floors)
@@ -170,7 +170,7 @@ class Runner:
             self.warn(f"{outcome.run_id}: {describe_status(outcome.summary)}")
         self.console.print(headline(outcome.summary, self.console.width))
         for sentence in sentences(outcome.summary):
-            self.notify(f"  {sentence}")
+            self.notify(f"  {sentence}".rstrip())
         report = outcome.folder / REPORT
         if self.options.json:
             self.output.print(json.dumps(json.loads((outcome.folder / SUMMARY).read_bytes())), **AS_IT_IS)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepbench.analysis.run_comparison import Selected, compare_summaries
+from stepbench.analysis.run_comparison import Selected, compare_summaries, describe_shared
 from stepbench.errors import PlanError, Problem
+from stepbench.loading import find_runs
 from stepbench.local.fetching import SUMMARY
 from stepbench.local.results import find_run, read_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stepbench.contracts.result import RunSummary
     from stepbench.contracts.verdict import RunComparison
 
@@ -18,15 +21,29 @@ OF = "#"
 """It stands between runs and the group of trials that is meant of them."""
 
 
-def compare(a: str, b: str, out: Path, tolerance: float, studied: str = "") -> RunComparison:
+def compare(  # noqa: PLR0913, PLR0917 -- what the command line asks
+    a: str, b: str, out: Path, tolerance: float, notify: Callable[[str], None], studied: str = ""
+) -> RunComparison:
     """
     Compare the runs that `b` names with those that `a` names, which are alike but for what is `studied`.
 
+    Args:
+        a: what is compared with, as `select` takes it.
+        b: what is judged.
+        out: the folder of runs.
+        tolerance: a share, as `compare_summaries` takes it.
+        notify: called with each note, such as which copies of a run were left out.
+        studied: the one thing that may differ, as `compare_summaries` takes it.
+
     Raises:
-        PlanError: there are no such runs, or they have nothing in common (bad input).
+        PlanError: there are no such runs, both sides have one, or they have nothing in common (bad input).
         CorruptRecordsError: a summary is not of this version.
     """
-    sides = [select(word, out, name) for name, word in (("A", a), ("B", b))]
+    sides = [select(word, out, name, notify) for name, word in (("A", a), ("B", b))]
+    if shared := sides[0].shared_runs(sides[1]):
+        message = f"{describe_shared(shared)}: a run says nothing about how it differs from itself"
+        remedy = f"Name two runs (`stepbench runs` lists them), or two trials of one run, as in RUN{OF}TRIAL."
+        raise PlanError([Problem(path="B", value=f'"{b}"', message=message, remedy=remedy)])
     found = compare_summaries(sides[0], sides[1], tolerance, studied)
     if not found.verdicts and not found.unfinished_b:
         has = [", ".join(side.groups()) or "no trial that went through whole" for side in sides]
@@ -36,17 +53,18 @@ def compare(a: str, b: str, out: Path, tolerance: float, studied: str = "") -> R
     return found
 
 
-def select(word: str, out: Path, side: str) -> Selected:
+def select(word: str, out: Path, side: str, notify: Callable[[str], None]) -> Selected:
     """
     Return the runs that a word names: `RUN`, or `RUN#GROUP` for one group of its trials.
 
-    RUN is a run's id or folder, its `summary.json`, or a folder of several runs, which are repeats of one another.
+    RUN is a run's id or folder, its `summary.json`, or a folder of several runs, which are repeats of one another; of
+    copies of one run one is taken, and `notify` is called with which.
 
     Raises:
         PlanError: there is no such run, or no such group.
     """
     name, _, group = word.partition(OF)
-    selected = Selected(_read(name, out), group)
+    selected = Selected(_read(name, out, notify), group)
     if group and not selected.groups() and not selected.unfinished():
         has = ", ".join(Selected(selected.runs).groups()) or "none that went through whole"
         message = f"names no trial of that run, whose trials are: {has}"
@@ -54,11 +72,12 @@ def select(word: str, out: Path, side: str) -> Selected:
     return selected
 
 
-def _read(name: str, out: Path) -> list[RunSummary]:
+def _read(name: str, out: Path, notify: Callable[[str], None]) -> list[RunSummary]:
     path = Path(name)
     if path.is_file() and path.name == SUMMARY:
         path = path.parent
-    folders = sorted(each.parent for each in path.glob(f"*/{SUMMARY}")) if path.is_dir() else []
-    if not folders or (path / SUMMARY).is_file():
-        folders = [find_run(str(path), out)]
+    several = () if (path / SUMMARY).is_file() else find_runs(path)
+    for note in (note for run in several for note in run.notes):
+        notify(note)
+    folders = [run.folder for run in reversed(several)] or [find_run(str(path), out, notify)]
     return [summary for folder in folders if (summary := read_summary(folder)) is not None]

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from stepbench.contracts.plan import TrialRef
 from stepbench.contracts.result import Failure
 from stepbench.contracts.run_tasks import ConcludeRunInput, SweepTargetsInput
+from stepbench.digits import counted
 from stepbench.errors import StepbenchError
 from stepbench.local.stack import BENCHMARK, TRIAL, StackError
 from stepbench.records.storage import layout
@@ -197,7 +198,7 @@ class Stopping:
             moving.append(f"trial {child.ref.trial}")
         waiting = sum(self.executions.map_children(arn) for arn in self._seen)
         if waiting:
-            moving.append(f"{waiting} writers")
+            moving.append(counted(waiting, "writer"))
         return moving + self._alive()
 
     def _alive(self) -> list[str]:

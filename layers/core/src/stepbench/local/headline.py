@@ -13,7 +13,7 @@ from rich.text import Text
 from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES
 from stepbench.report.costs import describe_cost, describe_per_dollar
-from stepbench.report.headline import HEADINGS, describe_media, headline_tables
+from stepbench.report.headline import BARE_TRIGGER, HEADINGS, describe_media, headline_tables
 from stepbench.report.thresholds import threshold_lines
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     Row = dict[str, str]
 
 _NAMES, _CAVEATS = ("trial", "provider"), "caveats"
-_LEFT_OUT_FIRST = ("floor p50", "p95", "p90")
-_QUANTILES = frozenset({*HEADLINE_QUANTILES, "floor p50"})
+_LEFT_OUT_FIRST = (BARE_TRIGGER, "p95", "p90")
+_QUANTILES = frozenset({*HEADLINE_QUANTILES, BARE_TRIGGER})
 _INDENT = 2
 _GAP = "   "
 
@@ -36,8 +36,9 @@ def headline(summary: RunSummary, width: int) -> Group:
     """
     Return which thresholds were missed, a line each, a table for each experiment with one row for each window, costs.
 
-    Where the terminal is too narrow for all of a row, its name stands on a line of its own. Then p90, p95 and the floor
-    are left out until the rest fits, and the last line says so; on a still narrower one each number has its name.
+    Where the terminal is too narrow for all of a row, its name stands on a line of its own. Then p90, p95 and the
+    bare trigger are left out until the rest fits, and the last line says so; on a still narrower one each number has
+    its name.
     """
     parts: list[RenderableType] = [Text(f"{summary.run_id}: {summary.status}", style="italic")]
     parts += [Padding(Text(line), (0, 0, 0, _INDENT), expand=False) for line in threshold_lines(summary)]

@@ -9,10 +9,11 @@ from stepbench.analysis.run_series import RunNumbers, run_numbers, series_of_run
 from stepbench.contracts.acknowledged import AcknowledgedShift, AcknowledgedShifts
 from stepbench.contracts.result import RunSummary
 from stepbench.errors import PlanError, Problem
-from stepbench.loading import SUMMARY, newest_first, read_model
-from stepbench.local.results import find_run, read_summary
+from stepbench.loading import SUMMARY, find_runs, read_model
+from stepbench.local.results import find_run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from stepbench.contracts.regressions import DetectorSettings, Regressions, RunSeries
@@ -21,20 +22,28 @@ ACKNOWLEDGED = "acknowledged.json"
 
 
 def regressions_below(
-    out: Path, settings: DetectorSettings, plan: str | None = None
+    out: Path, settings: DetectorSettings, notify: Callable[[str], None], plan: str | None = None
 ) -> list[tuple[RunSeries, Regressions]]:
     """
     Return what changed in each plan of which there are runs below a folder, or in one of them.
+
+    Args:
+        out: the folder.
+        settings: how changes are looked for.
+        notify: called with each note, such as which copies of a run were left out.
+        plan: only of the plan of this name.
 
     Raises:
         PlanError: there is no such run (bad input).
         CorruptRecordsError: a summary or the file of acknowledged shifts is not of this version.
     """
     plans: dict[str, list[RunNumbers]] = {}
-    for folder in newest_first(out) if out.is_dir() else ():
-        summary = read_summary(folder)
-        if summary is not None and plan in {None, summary.plan}:
+    for run in find_runs(out):
+        summary = read_model(run.folder / SUMMARY, RunSummary)
+        if plan in {None, summary.plan}:
             plans.setdefault(summary.plan, []).append(run_numbers(summary))
+            for note in run.notes:
+                notify(note)
     if not plans:
         what = f"has no finished run of {plan}" if plan else "has no finished run"
         remedy = "Run the plan first, or name the folder of runs with --out."
@@ -50,14 +59,14 @@ def read_acknowledged(out: Path) -> AcknowledgedShifts:
     return read_model(path, AcknowledgedShifts) if path.exists() else AcknowledgedShifts()
 
 
-def acknowledge(run: str, why: str, out: Path) -> str:
+def acknowledge(run: str, why: str, out: Path, notify: Callable[[str], None]) -> str:
     """
-    Accept the level that begins with a run, and return the run's id.
+    Accept the level that begins with a run, and return the run's id; `notify` is as `find_run` takes it.
 
     Raises:
         PlanError: there is no such run.
     """
-    summary = read_model(find_run(run, out) / SUMMARY, RunSummary)
+    summary = read_model(find_run(run, out, notify) / SUMMARY, RunSummary)
     have = read_acknowledged(out).shifts
     shifts = (
         *(each for each in have if each.run_id != summary.run_id),

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 from stepbench.contracts.manifest import Manifest
 from stepbench.contracts.result import RunSummary, TrialResult
 from stepbench.errors import CorruptRecordsError, PlanError, Problem
-from stepbench.loading import LATEST, newest_first, read_model
+from stepbench.loading import candidates, read_model
 from stepbench.local.fetching import REPORT, SUMMARY
+from stepbench.report.caveats import caveat_groups
+from stepbench.report.conditions import describe_conditions
 from stepbench.report.page import render_page
-from stepbench.report.verdicts import verdict_lines
+from stepbench.report.short_answer import short_answer
+from stepbench.report.verdicts import TERMINAL_LINES, verdict_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from stepbench.contracts.result import TrialSummary
 
@@ -32,30 +35,41 @@ def read_summary(folder: Path) -> RunSummary | None:
 
 
 def sentences(summary: RunSummary) -> Iterator[str]:
-    """Yield the question, what the comparisons come to, every caveat with its remedy, every failure with its cause."""
-    if summary.question:
-        yield summary.question
-    yield from verdict_lines(summary)
-    for trial in summary.trials:
-        yield from (f"{trial.name}: {answer}" for answer in (trial.transfers.answers if trial.transfers else ()))
+    """
+    Yield each kind of caveat once, every failure with its cause, and last, where a terminal shows it, the answer.
+
+    The answer is the question, under which conditions it was asked, and what the comparisons come to; a run that
+    compares nothing has a line for each trial.
+    """
+    for group in caveat_groups(summary.trials):
+        yield f"{group.name} ({group.whom}): {group.text}"
     for trial in summary.trials:
         if trial.failure:
             yield f"{trial.name}: {trial.failure.error}: {trial.failure.cause}"
-        for caveat in trial.caveats:
-            yield f"{trial.name}: {caveat.text} {caveat.remedy}".rstrip()
+    for trial in summary.trials:
+        yield from (f"{trial.name}: {answer}" for answer in (trial.transfers.answers if trial.transfers else ()))
+    yield ""
+    yield from filter(None, (summary.question, describe_conditions(summary.trials)))
+    yield from verdict_lines(summary) or short_answer(summary)[:TERMINAL_LINES]
 
 
-def find_run(run: str, out: Path) -> Path:
+def find_run(run: str, out: Path, notify: Callable[[str], None]) -> Path:
     """
-    Return the folder of a run, given as folder, as id, or as `latest`, the newest.
+    Return the folder of a run, given as folder, as id, or as `latest`, the one that was started last.
+
+    Args:
+        run: as it is named.
+        out: the folder of runs.
+        notify: called with what is to be known of the choice, such as which copies of the run were left out.
 
     Raises:
         PlanError: there is none (bad input), or none with a summary.
     """
-    newest = newest_first(out)[:1] if run == LATEST else []
-    for folder in (*newest, Path(run), out / run):
-        if (folder / SUMMARY).is_file():
-            return folder
+    for found in candidates(run, out):
+        if (found.folder / SUMMARY).is_file():
+            for note in found.notes:
+                notify(note)
+            return found.folder
     unfinished = next((folder for folder in (Path(run), out / run) if (folder / "trials").is_dir()), None)
     if unfinished is not None:
         message, remedy = (

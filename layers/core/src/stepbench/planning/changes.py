@@ -22,6 +22,16 @@ _PATH = re.compile(rf"[A-Za-z_]\w*{_INDEX}(\.[A-Za-z_]\w*{_INDEX})*")
 _STEP = re.compile(r"\w+|\*")
 _FORM = "Write it as trials[0].phases[1].load[0].rate_per_s=500, counting from 0, or trials[*] for all trials."
 
+_LENGTHS = frozenset(
+    {
+        "budget_usd", "count", "description", "drain_limit_s", "duration_s", "log_t4", "max_concurrency", "name",
+        "operations", "order", "repeats", "seed", "settle_s", "thresholds",
+    }
+)  # fmt: skip
+"""Fields that say how much is measured, how long, how often, which is what no plan's question asks about."""
+_LOADS = frozenset({"arrivals", "clients", "endpoint", "key_bytes", "rate_per_s", "records", "value_bytes", "writers"})
+"""A question may ask about these where a plan has several values of them."""
+
 
 class Changes(NamedTuple):
     """The changes, in this order: `duration_s` of each measured phase, `repeats` of each trial, values by path."""
@@ -79,6 +89,8 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
     full = copy.deepcopy(full)
     if changes:
         document.pop("description", None)  # it says what the plan was before
+    if not all(_keeps_question(path, full) for path, _ in changes.values):
+        document.pop("question", None)  # it may ask about what is changed
     if changes.duration_s:
         _set_durations(document["trials"], changes.duration_s)
     if changes.repeats:
@@ -94,6 +106,27 @@ def changed(document: dict[str, Any], full: dict[str, Any], changes: Changes) ->
     if problems:
         raise PlanError(problems)
     return document
+
+
+def _keeps_question(path: str, full: dict[str, Any]) -> bool:
+    """Tell whether a plan's question, which may compare the values of a field, surely is not about a change."""
+    name = next(step for step in reversed(_steps(path)) if isinstance(step, str) and step != ALL)
+    return name in _LENGTHS or (name in _LOADS and len(set(_values_of(name, full["trials"]))) <= 1)
+
+
+def _values_of(field: str, inside: Any) -> Iterator[str]:  # noqa: ANN401 -- any JSON
+    """Yield the values of all fields of a name, and of those that a matrix has for it, as JSON."""
+    if isinstance(inside, list):
+        for entry in inside:
+            yield from _values_of(field, entry)
+    elif isinstance(inside, dict):
+        for key, value in inside.items():
+            if key == field:
+                yield json.dumps(value)
+            elif key.endswith(f".{field}"):
+                yield from map(json.dumps, value)
+            else:
+                yield from _values_of(field, value)
 
 
 def _set_durations(trials: list[dict[str, Any]], duration_s: float) -> None:

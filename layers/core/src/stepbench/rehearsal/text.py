@@ -6,6 +6,7 @@ import textwrap
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from stepbench.digits import counted
 from stepbench.rehearsal.assumptions import ASSUMPTIONS
 from stepbench.rehearsal.budget import DELETE_H, total_usd
 
@@ -40,7 +41,7 @@ def _describe(one: Round) -> str:
     settings = " ".join(f"{name}={value}" for name, value in one.parameters.items() if value != "off")
     price = f", ${one.hourly_usd:.2f} an hour for {one.limit_h:g} h at most" if one.hourly_usd else ""
     trials = sum(plan.size for plan in one.plans)
-    return f"{one.name}{f' ({settings})' if settings else ''}: {trials} trials, ${one.plans_usd:.2f}{price}"
+    return f"{one.name}{f' ({settings})' if settings else ''}: {counted(trials, 'trial')}, ${one.plans_usd:.2f}{price}"
 
 
 def assumptions_text() -> str:

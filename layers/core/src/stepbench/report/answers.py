@@ -58,4 +58,6 @@ def _came_to_nothing(group: TrialGroup) -> str:
         return f"{digits.count(failed)} of {digits.count(sum(window.sent for window in windows))} failed"
     lost = sum(window.latency_ms.missing for window in windows)
     n = sum(window.n for window in windows)
-    return f"{digits.count(lost)} of {digits.count(n)} lost" if lost else f"all {digits.count(n)} events arrived"
+    if lost:
+        return f"{digits.count(lost)} of {digits.count(n)} lost"
+    return "the one event arrived" if n == 1 else f"all {digits.count(n)} events arrived"

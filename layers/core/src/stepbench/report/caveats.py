@@ -38,6 +38,18 @@ class CaveatGroup:
         """Return how many trials have it."""
         return len({trial.index for trial, _ in self.caveats})
 
+    @property
+    def whom(self) -> str:
+        """Say which trials have it: `5 of 6 trials, the first etcd`, or the name of the only one."""
+        first = self.label(self.caveats[0][0])
+        return f"{self.extent}, the first {first}" if self.affected > 1 else first
+
+    @property
+    def text(self) -> str:
+        """Return the first one's text and remedy."""
+        caveat = self.caveats[0][1]
+        return f"{caveat.text} {caveat.remedy}".rstrip()
+
     def label(self, trial: TrialSummary) -> str:
         """Return a trial's name in this report."""
         return self.labels[trial.index]

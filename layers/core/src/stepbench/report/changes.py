@@ -46,9 +46,7 @@ class StepGap:
         width = digits.latency(self.bin_s * 1000)
         if self.bins == 0:
             return f"no send gap of {width} or more {around}"
-        due = "no event was due in it" if self.due == 0 else f"{digits.count(self.due)} events were due in it"
-        if self.due == 1:
-            due = "1 event was due in it"
+        due = f"{digits.counted(self.due, 'event', 'was', 'were') if self.due else 'no event was'} due in it"
         bins = digits.counted(self.bins, "bin")
         gap = digits.latency(self.gap_s * 1000)
         return f"the longest send gap {around} is {gap} or somewhat more ({bins} of {width}); {due}"

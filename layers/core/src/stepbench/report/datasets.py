@@ -11,6 +11,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from stepbench import digits
 from stepbench.contracts.measure import HEADLINE_QUANTILES, QUANTILES
 from stepbench.report.curves import curve_of, legend_of, series_of
 from stepbench.report.labels import columns, drawn_windows, short
@@ -67,11 +68,17 @@ class TimeFigure:
     top_per_s: float
 
     @property
+    def has_latency(self) -> bool:
+        """Tell whether any second has a latency: of events that were all lost there is none to draw."""
+        return any(value is not None for value in self.seconds["max_ms"])
+
+    @property
     def stalled(self) -> str:
         """Say when the store stalled, for the first three times; empty where it never did."""
         spans = list(zip(self.stalls["from_s"], self.stalls["to_s"], strict=True))
         shown = ", ".join(f"{from_s:.1f} to {to_s:.1f} s" for from_s, to_s in spans[:_STALLS_TOLD])
-        return shown + (f", and {len(spans) - _STALLS_TOLD} times more" if len(spans) > _STALLS_TOLD else "")
+        rest = len(spans) - _STALLS_TOLD
+        return f"{shown}, and {digits.counted(rest, 'time')} more" if rest > 0 else shown
 
 
 def ecdf_figures(results: Sequence[TrialResult]) -> tuple[EcdfFigure, ...]:

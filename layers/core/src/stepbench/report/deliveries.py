@@ -18,7 +18,7 @@ def describe_deliveries(found: Deliveries) -> str:
     invocations = digits.counted(found.invocations, "invocation")
     if found.min == found.max:
         return f"{digits.counted(found.max, 'record')} per invocation in all {invocations}"
-    sizes = (f"{digits.count(each.records)} ({digits.count(each.invocations)} times)" for each in found.commonest)
+    sizes = (f"{digits.count(each.records)} ({digits.counted(each.invocations, 'time')})" for each in found.commonest)
     commonest = ", ".join(islice(sizes, _NAMED))
     return (
         f"{digits.count(found.min)} to {digits.count(found.max)} records per invocation in {invocations}, median "

@@ -104,7 +104,8 @@ def time_drawings(anchor: str, figure: TimeFigure, experiment: Experiment) -> It
     """Yield a trial over time: latency above rates."""
     rates = "rates" if measure_of(experiment).arrives else "operation-rates"
     data = {"seconds": figure.seconds, "phases": figure.phases, "stalls": figure.stalls}
-    yield Drawing(f"latency-{anchor}", "latency", data, {}, experiment=experiment)
+    if figure.has_latency:
+        yield Drawing(f"latency-{anchor}", "latency", data, {}, experiment=experiment)
     yield Drawing(f"rates-{anchor}", rates, data, {"top": figure.top_per_s})
 
 

@@ -6,6 +6,7 @@ Pure, and cheap to import: the command line and the state machine's output use i
 
 from __future__ import annotations
 
+import re
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
     from stepbench.contracts.search import FoundRate, StoppedPhase, Utilisation
 
 State = Literal["complete", "incomplete", "failed", "skipped"]
-HEADINGS = ("trial", "provider", "n", *HEADLINE_QUANTILES, "lost", "throughput", "floor p50", "caveats")
+BARE_TRIGGER = "bare trigger p50"
+"""Of an invocation without a store (etcd: a put and its watch), before the trials; no lower bound of their latency."""
+HEADINGS = ("trial", "provider", "n", *HEADLINE_QUANTILES, "lost", "throughput", BARE_TRIGGER, "caveats")
 _OF_EXPERIMENTS = {"lost": {"trigger", "dataflow"}, "throughput": {"operations"}}
 _WINDOWS_PER_LINE = 3
+_PARTS = re.compile(r"(?<=[,;]) (?![^\[(]*[\])])")
+"""Where a line may end: behind a comma or semicolon, but not within an interval or a remark."""
 _CAVEAT_NAMES = {
     "t4_in_fallback": "t4 in fallback",
     "clock_unmeasured": "clock unmeasured",
@@ -51,7 +56,7 @@ class HeadlineRow:
     p99: str
     lost: str
     throughput: str
-    floor: str
+    bare_trigger: str
     caveats: str
     experiment: Experiment
 
@@ -103,8 +108,8 @@ def headline_tables(summary: RunSummary) -> Iterator[tuple[tuple[str, ...], tupl
     for experiment in ("trigger", "operations", "dataflow"):
         rows = tuple(row for row in every if row.experiment == experiment)
         missing = {heading for heading, of in _OF_EXPERIMENTS.items() if experiment not in of}
-        if all(row.floor == digits.NONE for row in rows):
-            missing.add("floor p50")
+        if all(row.bare_trigger == digits.NONE for row in rows):
+            missing.add(BARE_TRIGGER)
         if rows:
             yield tuple(heading for heading in HEADINGS if heading not in missing), rows
 
@@ -175,6 +180,16 @@ def describe_search(found: FoundRate) -> str:
     )
 
 
+def fit(lines: Sequence[str], width: int) -> str:
+    """Join whole parts of lines as long as they fit: a number that is cut off is another number."""
+    parts = [part for line in lines for part in _PARTS.split(f"{line.rstrip('.')};")]
+    text = " ".join(parts).rstrip(";")
+    while len(text) > width and len(parts) > 1:
+        parts.pop()
+        text = f"{' '.join(parts)} …"
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
 def _measured(row: WindowRow) -> HeadlineRow:
     trial, times = row.trial, row.window.latency_ms
     return HeadlineRow(
@@ -187,7 +202,7 @@ def _measured(row: WindowRow) -> HeadlineRow:
         p99=str(digits.shown(times.p99)),
         lost=_lost(row),
         throughput=format_throughput(row.window.throughput_per_s),
-        floor=str(digits.shown(trial.floor_ms.p50)) if trial.floor_ms else digits.NONE,
+        bare_trigger=str(digits.shown(trial.floor_ms.p50)) if trial.floor_ms else digits.NONE,
         caveats=format_caveat_kinds(row.caveats),
         experiment=trial.experiment,
     )
@@ -225,7 +240,7 @@ def _line(trial: TrialSummary, label: str) -> str:
     p50 = f"{EXECUTION_LATENCY.name} p50" if trial.dataflow is not None else "p50"
     parts = [_window(window, name if len(named) > 1 else "", p50) for window, name in named[:_WINDOWS_PER_LINE]]
     if len(named) > _WINDOWS_PER_LINE:
-        parts.append(f"and {len(named) - _WINDOWS_PER_LINE} more windows")
+        parts.append(f"and {digits.counted(len(named) - _WINDOWS_PER_LINE, 'more window')}")
     parts.extend(map(_ending, trial.stopped[:_WINDOWS_PER_LINE]))
     if trial.transfers is not None:
         parts.extend(answer.rstrip(".") for answer in trial.transfers.answers[:1])
@@ -266,7 +281,7 @@ def _arrivals(window: WindowResult, kind: str) -> str:
         return f"no {kind} event was acknowledged" if kind == "matching" else "no event was acknowledged"
     if missing == 0:
         return f"the one {kind} event arrived" if n == 1 else f"all {digits.count(n)} {kind} events arrived"
-    return f"{digits.count(missing)} of {digits.count(n)} {kind} events had not arrived by the drain limit"
+    return f"{digits.count(missing)} of {digits.counted(n, f'{kind} event')} had not arrived by the drain limit"
 
 
 def _describe_utilisation(phase: Utilisation) -> str:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from stepbench import digits
 from stepbench.report.caveats import caveat_groups
+from stepbench.report.conditions import describe_conditions
 from stepbench.report.costs import describe_cost, describe_per_dollar
 from stepbench.report.dataflow.markdown import dataflow_parts
-from stepbench.report.headline import headline_tables
+from stepbench.report.headline import BARE_TRIGGER, headline_tables
 from stepbench.report.labels import trial_labels
 from stepbench.report.markdown_parts import escape, table_lines
 from stepbench.report.thresholds import describe_missed, describe_undecided
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.result import RunSummary
 
-_LEFT_OUT = {"floor p50", "caveats"}
+_LEFT_OUT = {BARE_TRIGGER, "caveats"}
 _TEXT = {"trial", "provider"}
 
 
@@ -32,6 +33,8 @@ def render_markdown(summary: RunSummary) -> str:
     parts = [f"### {escape(summary.plan)}: {summary.status}{missed}"]
     answers = (describe_missed(summary), describe_undecided(summary), summary.question)
     parts.extend(f"**{escape(text[:1].upper() + text[1:])}**" for text in answers if text)
+    if conditions := describe_conditions(summary.trials):
+        parts.append(escape(conditions))
     if verdicts := verdict_lines(summary):
         parts.append("\n".join(f"- {escape(line)}" for line in verdicts))
         parts.append("\n".join(markdown_rows(first_told(summary.verdicts, TERMINAL_LINES))))
@@ -71,7 +74,4 @@ def _failures(summary: RunSummary) -> Iterator[str]:
 def _caveats(summary: RunSummary) -> Iterator[str]:
     """Yield each kind of caveat once: which trials have it, and the first one's text and remedy."""
     for group in caveat_groups(summary.trials):
-        trial, caveat = group.caveats[0]
-        first = escape(group.label(trial))
-        whom = f"{group.extent}, the first {first}" if group.affected > 1 else first
-        yield f"- **{escape(group.name)}** ({whom}): {escape(f'{caveat.text} {caveat.remedy}')}"
+        yield f"- **{escape(group.name)}** ({escape(group.whom)}): {escape(group.text)}"

@@ -88,7 +88,7 @@ def _scaling_data(curve: ScalingCurve) -> tuple[dict[str, Columns], dict[str, An
         "points": columns((*names, "runs"), points),
         "law": columns(names, law),
         "limit": columns(names, [] if limit is None else [(None, short(limit), LEFT_OUT)]),
-        "knee": columns(("clients", "words"), [] if knee is None else [(short(knee), f"knee: {knee:.0f} clients")]),
+        "knee": columns(("clients", "words"), [] if knee is None else [(short(knee), _knee(knee))]),
     }
     return data, {"top": short(_ROOM * highest), "low": first / _ROOM, "high": last * _ROOM}
 
@@ -118,12 +118,16 @@ def describe_scaling(figure: ScalingFigure) -> str:
     return " ".join([*sentences, *_left_out(curve)])
 
 
+def _knee(clients: float) -> str:
+    return f"knee: {digits.counted(round(clients), 'client')}"
+
+
 def _left_out(curve: ScalingCurve) -> Iterator[str]:
     """Yield which runs are not in the fit, and why."""
     runs = sum(len(point.trials) for point in curve.points)
     out = runs - sum(point.kept_runs for point in curve.points)
     if out:
-        which = f"{digits.count(out)} of its {digits.count(runs)} runs {'is' if out == 1 else 'are'}"
+        which = f"{digits.count(out)} of its {digits.counted(runs, 'run')} {'is' if out == 1 else 'are'}"
         yield f"{which} left out of the fit, because the generator held its clients back."
     if curve.generator_limit_per_s is not None:
         yield f"With the most clients it came to its own limit, of about {digits.rate(curve.generator_limit_per_s)}/s."

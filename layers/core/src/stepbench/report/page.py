@@ -28,6 +28,7 @@ from stepbench.report.accounting import (
 from stepbench.report.answers import answers
 from stepbench.report.caveats import caveat_groups
 from stepbench.report.clock_check import clock_drawings, clock_figures
+from stepbench.report.conditions import describe_conditions
 from stepbench.report.dataflow.view import dataflow_view
 from stepbench.report.datasets import time_figure
 from stepbench.report.figures import (
@@ -158,6 +159,7 @@ def _of_run(summary: RunSummary) -> dict[str, Any]:
         "rows": window_rows(summary.trials),
         "verdicts": verdicts.verdict_views(summary),
         "caveat_groups": caveat_groups(summary.trials),
+        "conditions": describe_conditions(summary.trials),
         "unmeasured": unmeasured(summary.trials),
         "thresholds": thresholds.threshold_rows(summary),
         "missed": thresholds.describe_missed(summary),

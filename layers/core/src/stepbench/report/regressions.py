@@ -156,11 +156,13 @@ def render_trends(series: RunSeries, found: Regressions, most: int = 12, run_add
         run_address: what comes before a run's id in the address of its page; empty where runs have none.
     """
     trends = [draw(series, each) for each in ranked(found.findings)]
-    drawn = [trend for trend in trends if trend.points][:most]
+    drawn = [trend for trend in trends if len(trend.points) > 1][:most]
     text = _environment().get_template("trends.html.j2").render(
         found=found, trends=trends, drawn=drawn, outcome=describe_outcome(found), width=WIDTH, height=HEIGHT,
         left_out=describe_left_out(found) if found.not_comparable else "", moment=digits.moment,
-        anchor=_anchor(found.plan), run_address=run_address,
+        anchor=_anchor(found.plan), run_address=run_address, counted=digits.counted,
+        last=next((run.started_at for run in series.runs if run.run_id == found.last_run), ""),
+        alone=any(len(trend.points) == 1 for trend in trends),
     )  # fmt: skip
     return Markup(text)  # noqa: S704 -- the template escapes what it is given
 

@@ -11,7 +11,10 @@ import json
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.run_tasks import RenderReportOutput
+from stepbench.digits import count, counted
+from stepbench.report.conditions import describe_conditions
 from stepbench.report.headline import headline_lines, state_of
+from stepbench.report.short_answer import short_answer
 from stepbench.report.summary import failed_trials
 from stepbench.report.thresholds import describe_missed
 from stepbench.report.verdicts import verdict_lines
@@ -32,7 +35,8 @@ MAX_VERDICT_LINES = 3
 def run_output(summary: RunSummary, place: str) -> RenderReportOutput:
     """Return the output; `place` is the address below which the run's documents are."""
     report = f"{place}/report.html"
-    headline = (*headline_lines(summary), *verdict_lines(summary, MAX_VERDICT_LINES))
+    verdicts, conditions = verdict_lines(summary, MAX_VERDICT_LINES), describe_conditions(summary.trials)
+    headline = (*short_answer(summary), *verdicts, conditions, *headline_lines(summary))
     removed = dict.fromkeys(name for trial in summary.trials for name in trial.removed)
     return RenderReportOutput(
         run_id=summary.run_id,
@@ -40,7 +44,7 @@ def run_output(summary: RunSummary, place: str) -> RenderReportOutput:
         verdict=str(summary.verdict),
         failed_trials=cut_lines((trial.name for trial in failed_trials(summary.trials)), NAMES_BYTES),
         cause="\n".join(cut_lines(_cause(summary, report), CAUSE_BYTES)),
-        headline=cut_lines(headline, HEADLINE_BYTES),
+        headline=cut_lines(dict.fromkeys(filter(None, headline)), HEADLINE_BYTES),
         removed=cut_lines(removed, REMOVED_BYTES),
         report=report,
         summary=f"{place}/summary.json",
@@ -71,7 +75,8 @@ def _cause(summary: RunSummary, report: str) -> Sequence[str]:
     if not failed:
         text = "stopped" if summary.status == "stopped" else describe_missed(summary)
         return (text,) if text else ()
-    head = f"{len(failed)} of {len(summary.trials)} trials failed; what there is of them is in {report}"
+    of = counted(len(summary.trials), "trial")
+    head = f"{count(len(failed))} of {of} failed; what there is of them is in {report}"
     return (head, *(_reason(trial) for trial in failed))
 
 

@@ -124,7 +124,8 @@ def describe_change(pair_name: str, change: TransferChange) -> str:
 
 def describe_sandboxes(found: TransferSandboxes, stand_ins: Mapping[str, str]) -> str:
     """Say how far the two reads of one sandbox go together, or why nobody knows."""
-    of = f"Of {digits.count(found.n)} sandboxes of {name_of(found.platform, stand_ins)} that read from both sources"
+    sandboxes = digits.counted(found.n, "sandbox")
+    of = f"Of {sandboxes} of {name_of(found.platform, stand_ins)} that read from both sources"
     value, low, high = found.correlation.value, found.correlation.low, found.correlation.high
     if value is None or low is None or high is None:
         return f"{of}, nobody can tell whether one slow for the one is so for the other ({found.correlation.reason})."

@@ -20,6 +20,7 @@ from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stepbench.contracts.measures import Estimate
+from stepbench.digits import counted
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.student import Vector, least_squares, student_975
 
@@ -179,7 +180,7 @@ def _check(clients: Sequence[float], throughput: Sequence[float]) -> None:
         message = f"{levels} different numbers of clients < {MIN_LEVELS}"
         raise InsufficientSampleError(message)
     if len(clients) < MIN_POINTS:
-        message = f"{len(clients)} points < {MIN_POINTS}"
+        message = f"{counted(len(clients), 'point')} < {MIN_POINTS}"
         raise InsufficientSampleError(message)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepbench import digits
 from stepbench.analysis.clocks import drift_ns, find_same_sandbox
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Caveat
@@ -47,6 +48,7 @@ def find_other_sandboxes(evidence: Evidence, _findings: Findings) -> Iterator[Ca
     counted = evidence.joined.arrived & measured[evidence.joined.phase]
     other = int(np.count_nonzero(counted & ~same))
     if other:
-        text = f"{other} of {np.count_nonzero(counted)} events were not received by the sandbox that wrote them."
+        of = digits.counted(int(np.count_nonzero(counted)), "event")
+        text = f"{other} of {of} {'was' if other == 1 else 'were'} not received by the sandbox that wrote them."
         remedy = "Compare clocks by the other events only, or run the trial again: Lambda had replaced the sandbox."
         yield Caveat(kind="other_sandbox", text=text, remedy=remedy)

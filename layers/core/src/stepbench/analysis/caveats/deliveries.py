@@ -9,6 +9,7 @@ import numpy as np
 from stepbench.analysis.windows import windows_with
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Caveat
+from stepbench.digits import count, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,12 +23,13 @@ def find_duplicates(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     duplicates, twice = findings.total("duplicates"), evidence.joined.sent_twice
     if not measure_of(evidence.spec.offered.experiment).arrives:
         if twice:
-            text = f"{twice} operations were sent by two attempts of a writer."
+            text = f"{counted(twice, 'operation', 'was', 'were')} sent by two attempts of a writer."
             yield Caveat(kind="duplicates", text=text, remedy="The earlier attempt's count; look why it was repeated.")
         return
     if duplicates or twice:
-        text = f"{duplicates} deliveries were repeats ({findings.total('retried')} of them Lambda's own retries)"
-        text += f"; {twice} events were sent by two attempts of a writer." if twice else "."
+        retried = findings.total("retried")
+        text = f"Repeated deliveries: {count(duplicates)} ({count(retried)} of them Lambda's own retries)"
+        text += f"; {counted(twice, 'event', 'was', 'were')} sent by two attempts of a writer." if twice else "."
         remedy = "The earliest arrival counts; make receivers of your own idempotent."
         yield Caveat(kind="duplicates", text=text, remedy=remedy)
 
@@ -57,7 +59,7 @@ def find_cold_starts(evidence: Evidence, findings: Findings) -> Iterator[Caveat]
         for events in (evidence.joined.of_phase(number),)
     )
     if cold:
-        events = "1 measured event was" if cold == 1 else f"{cold} measured events were"
+        events = counted(cold, "measured event", "was", "were")
         text = f"{events} received by a function's cold start."
         about = windows_with(findings.measured_windows, evidence.joined.cold)
         remedy = "Lengthen the warm-up, or use provisioned concurrency."

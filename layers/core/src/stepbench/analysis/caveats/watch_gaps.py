@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepbench.analysis.windows import NS_PER_S, windows_with
 from stepbench.contracts.result import Caveat
+from stepbench.digits import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +25,9 @@ def find_watch_gaps(evidence: Evidence, findings: Findings) -> Iterator[Caveat]:
     gaps = _under_load(evidence)
     spans = "; ".join(_describe(evidence, gap) for gap in gaps[:_SHOWN]) + ("; …" if len(gaps) > _SHOWN else "")
     text = (
-        f"{events} events were acknowledged while nobody watched {evidence.spec.offered.target.store} ({spans}). They "
-        "arrived when the watch was taken up again, which says nothing about the store: they are in no latency."
+        f"{counted(events, 'event', 'was', 'were')} acknowledged while nobody watched "
+        f"{evidence.spec.offered.target.store} ({spans}). What arrives when the watch is taken up again "
+        "says nothing about the store: it is in no latency."
     )
     remedy = "Find out from WatchChanges' log why its watcher ended or stood still; run the trial again."
     about = windows_with(findings.measured_windows, evidence.joined.watch_gap)

@@ -9,6 +9,7 @@ from stepbench.analysis.dataflow.groups import Place, dag_groups
 from stepbench.contracts.dataflow_published import DagReplication
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.published import DAG_METRICS
+from stepbench.digits import counted
 from stepbench.stats.over_runs import MIN_RUNS, ratio
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def _mean(shares: Sequence[Estimate]) -> Estimate:
     known = [share.value for share in shares if share.value is not None]
     if len(shares) == 1 or not known:
         return shares[0] if shares else Estimate(value=None, reason="not measured")
-    return Estimate(value=fmean(known), reason=f"mean of {len(known)} runs")
+    return Estimate(value=fmean(known), reason=f"mean of {counted(len(known), 'run')}")
 
 
 def _spread_ratio(above: Sequence[Estimate], below: Sequence[Estimate]) -> Estimate:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stepbench.analysis.transfers.changes import is_notable
-from stepbench.digits import rounded
+from stepbench.digits import counted, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,12 +45,13 @@ def _say_time(cell: TransferCell) -> str:
         return f"{file} took {_time(cell.p50_s.value)}, the one time that it was read."
     if cell.n < LEAST_OF_TEN:
         return (
-            f"{file} took {_time(cell.p50_s.value)} in half of {cell.n} cases, and {_time(cell.slowest_s)} at the most."
+            f"{file} took {_time(cell.p50_s.value)} in half of {counted(cell.n, 'case')}, "
+            f"and {_time(cell.slowest_s)} at the most."
         )
     parts = [f"{_time(cell.p50_s.value)} in half the cases", f"above {_time(cell.p90_s.value)} in one of ten"]
     if cell.p99_s.low is not None:
         parts.append(f"above {_time(cell.p99_s.value)} in one of a hundred")
-    few = f" (of {cell.n} transfers only)" if cell.p90_s.low is None else ""
+    few = f" (of {counted(cell.n, 'transfer')} only)" if cell.p90_s.low is None else ""
     return f"{file} takes {_listed(parts)}{few}."
 
 

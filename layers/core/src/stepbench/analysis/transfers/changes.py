@@ -9,6 +9,7 @@ import numpy as np
 
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.transfer_result import TransferChange
+from stepbench.digits import counted
 from stepbench.errors import InsufficientSampleError
 from stepbench.stats.change_point import find_change, local_time
 from stepbench.stats.quantiles import CONFIDENCE
@@ -148,7 +149,7 @@ def _ratio(
         day = np.unique(reads.days[part], return_inverse=True)[1]
         days = int(day.max()) + 1
         if days < MIN_DAYS:
-            return Estimate(value=value, reason=f"{days} days < {MIN_DAYS}")
+            return Estimate(value=value, reason=f"{counted(days, 'day')} < {MIN_DAYS}")
         weights = rng.multinomial(days, np.full(days, 1 / days), DRAWS).astype(np.float64)
         sums, counts = (np.bincount(day, each, days) for each in (reads.relative[part], None))
         drawn += sign * (weights @ sums) / (weights @ counts)

@@ -9,6 +9,7 @@ import numpy as np
 
 from stepbench.analysis.transfers.cells import BUSY
 from stepbench.contracts.transfer_result import TransferPlateau
+from stepbench.digits import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,8 @@ def find_plateau(cells: Sequence[TransferCell]) -> TransferPlateau:
     """
     known = [cell for cell in cells if cell.mean_mib_per_s.low is not None]
     if len(known) < 2:  # noqa: PLR2004 -- a rise has two ends
-        return TransferPlateau(from_mib=None, mib_per_s=None, rises=False, reason=f"{len(known)} sizes measured < 2")
+        reason = f"{counted(len(known), 'size')} measured < 2"
+        return TransferPlateau(from_mib=None, mib_per_s=None, rises=False, reason=reason)
     if (fewest := min(cell.n for cell in known)) < LEAST:
         return TransferPlateau(from_mib=None, mib_per_s=None, rises=False, reason=f"n={fewest} < {LEAST}")
     rises = _surpasses(known[-1], known[0], 0.0)

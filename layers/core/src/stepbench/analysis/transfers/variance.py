@@ -9,6 +9,7 @@ import numpy as np
 
 from stepbench.contracts.measures import Estimate
 from stepbench.contracts.transfer_result import TransferVariance
+from stepbench.digits import counted
 from stepbench.stats.components import has_pairs, variance_components
 from stepbench.stats.intervals import NOTHING
 from stepbench.stats.student import student_975
@@ -76,7 +77,7 @@ def _jackknife(reads: Reads, factors: dict[str, NDArray[np.int64]]) -> Floats | 
     """Return half the length of each share's interval, or the reason why there is none."""
     days = np.unique(reads.days)
     if days.size < MIN_DAYS:
-        return f"{days.size} days < {MIN_DAYS}"
+        return f"{counted(days.size, 'day')} < {MIN_DAYS}"
     logs, drawn = np.log(reads.rates), []
     for day in days.tolist():
         kept = reads.days != day

@@ -154,6 +154,7 @@ callers have tokens, fetch each other with the token. Without this script they a
   function draw(samples) {
     const plot = document.getElementById("rates");
     if (!plot) return;
+    plot.closest("figure").hidden = samples.filter((each) => each.sentPerS !== null).length < 2; // one point is no line
     const most = Math.max(1, ...samples.flatMap((each) => [each.sentPerS ?? 0, each.receivedPerS ?? 0]));
     const times = samples.map((each) => Date.parse(each.at));
     const spanMs = Math.max(1, times.at(-1) - times[0]);

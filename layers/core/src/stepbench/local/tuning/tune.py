@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.contracts.tuned import ModelPoint, TunedModel
+from stepbench.digits import counted
 from stepbench.local.tuning.evaluating import Pace, Pair
 from stepbench.report.dataflow.words import format_configuration
 from stepbench.tuning.confirming import confirm
@@ -148,4 +149,5 @@ def measure_outage(fleet: Fleet, configuration: CassandraConfiguration, restarts
 
 def workload_words(workload: StoreWorkload) -> str:
     """Return a workload in a line."""
-    return f"{workload.read_share:.0%} gets, blobs of {workload.blob_bytes:,} bytes, {workload.clients} clients"
+    clients = counted(workload.clients, "client")
+    return f"{workload.read_share:.0%} gets, blobs of {workload.blob_bytes:,} bytes, {clients}"

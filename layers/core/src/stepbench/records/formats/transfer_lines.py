@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
 from stepbench.contracts.base import Contract
 from stepbench.contracts.transfer import MIB, Platform, Source
 from stepbench.contracts.transfer_rows import TransferRow
+from stepbench.digits import counted
 from stepbench.errors import PlanError, Problem
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ def _first_few(problems: list[Problem], name: str, lines: int) -> list[Problem]:
     if len(problems) <= _MOST_PROBLEMS:
         return problems
     more = len(problems) - _MOST_PROBLEMS
-    message, remedy = f"has {more} more problems in its {lines} lines", "Mend these first."
+    message, remedy = f"has {counted(more, 'more problem')} in its {counted(lines, 'line')}", "Mend these first."
     return [*problems[:_MOST_PROBLEMS], Problem(name, f"{len(problems)} problems", message, remedy)]
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from stepbench.contracts.identity import ANY_ATTEMPT, CANARY_PHASE, UNRESOLVED_PHASE
+from stepbench.digits import counted
 from stepbench.errors import AccountingError
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import UNSENT
@@ -130,7 +131,7 @@ class Arrivals:
         self._unnamed.clear()
         if self._contradicted:
             count = np.unique(np.concatenate(self._contradicted)).size
-            message = f"{count} events arrived that their writer says it did not send"
+            message = f"{counted(count, 'event')} arrived that the writer says it did not send"
             raise AccountingError(message)
         if self._proven:
             event = np.concatenate([each.event for each in self._proven])

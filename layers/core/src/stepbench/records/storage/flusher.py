@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from stepbench.digits import counted
 from stepbench.errors import RecordsLostError, RecordsRefusedError, RecordsUnavailableError
 from stepbench.model.result import Outcome
 from stepbench.records.formats.columns import ColumnHeader, PendingRows, encode
@@ -108,7 +109,7 @@ class Flusher:
             if not lost:
                 return
             rows = sum(lost)
-            message = f"{rows} records of writer {self._id} could not be stored: {error}"
+            message = f"{counted(rows, 'record')} of writer {self._id} could not be stored: {error}"
             raise RecordsLostError(message) from error
 
     def _send(self) -> RecordsUnavailableError | None:

@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stepbench.contracts.identity import EVENT_ID_CHARS, parse_event_id
+from stepbench.digits import counted
 from stepbench.errors import RecordsUnavailableError
 from stepbench.records.formats.t4 import (
     FEW_ENTRIES,
@@ -98,7 +99,7 @@ class WatchLog:
     def lost(self, error: RecordsUnavailableError) -> RecordsUnavailableError:
         """Return the error that says how much could not be stored."""
         entries = sum(item.attributes["n"] for item in self._waiting)
-        return RecordsUnavailableError(f"{entries} arrivals of {self.sandbox} could not be stored: {error}")
+        return RecordsUnavailableError(f"{counted(entries, 'arrival')} of {self.sandbox} could not be stored: {error}")
 
     def _pack(self, batches: Sequence[ChangeBatch]) -> Iterator[_Item]:
         changes = [(batch.t4_ns, place, change) for batch in batches for place, change in enumerate(batch.changes)]
