@@ -275,3 +275,24 @@ def test_operations_are_billed_by_the_kinds_that_were_sent() -> None:
         "DynamoDB on-demand reads": pytest.approx(450),
         "DynamoDB on-demand writes": pytest.approx(100 + 300),
     }
+
+
+@pytest.mark.parametrize(
+    ("phase", "kind"),
+    [
+        ({"name": "steady", "load": [{"rate_per_s": 40, "duration_s": 30}]}, "fell_behind"),
+        ({"name": "steady", "closed": {"clients": CLIENTS, "duration_s": 30}}, "latency_drift"),
+    ],
+    ids=["open loop", "closed loop"],
+)
+def test_a_schedule_falls_behind_and_clients_that_wait_cannot(phase: dict[str, Any], kind: str) -> None:
+    """40 a second are due and 30 are answered; clients that wait for their answers see a slower store."""
+    rising = np.arange(CLIENTS * EACH) * (25 * MS // 3) + 2 * MS
+    result = analysed(rising, phase=phase)
+    (window,) = result.summary.windows
+    assert {each.kind for each in result.summary.caveats} & {"fell_behind", "latency_drift"} == {kind}
+    behind = kind == "fell_behind"
+    assert window.service_ms.p50.fell_behind == window.response_write_ms.p90.fell_behind == behind
+    assert (None if window.kept_up_per_s is None else round(window.kept_up_per_s)) == (30 if behind else None)
+    kinds = present(window.operations).kinds
+    assert all(each.service_ms.p50.fell_behind == behind for each in kinds)

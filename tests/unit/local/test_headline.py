@@ -117,7 +117,7 @@ def test_a_number_without_an_interval_is_marked_and_a_reason_is_none() -> None:
     text = printed(sample_summary([first]), 80)
     assert "n=" not in text
     assert re.search(r"~[\d.]+ ms", text)
-    assert "~ has no interval: the run was too short for it" in text
+    assert "~ has no interval: the caveats say why" in text
     none = window.latency_ms.model_copy(
         update={"p99": window.latency_ms.p99.model_copy(update={"value": None, "reason": "nothing came"})}
     )

@@ -51,7 +51,7 @@ def headline(summary: RunSummary, width: int) -> Group:
         missing |= set(_LEFT_OUT_FIRST) & set(headings) - set(columns or headings)
         everything += " ".join(cell for row in rows for cell in row.values())
     if digits.UNSURE in everything:
-        parts.append(_note(f"{digits.UNSURE} has no interval: the run was too short for it (see the caveats)"))
+        parts.append(_note(f"{digits.UNSURE} has no interval: the caveats say why"))
     if missing:
         named = ", ".join(heading for heading in HEADINGS if heading in missing)
         parts.append(_note(f"left out at {width} columns: {named}; the report has them, and so has a wider terminal"))

@@ -45,7 +45,7 @@ def render_markdown(summary: RunSummary) -> str:
         if trial.transfers is not None:
             parts += [f"**{escape(trial.name)}**", *transfer_parts(trial.transfers, trial.stand_ins)]
     if escape(digits.UNSURE) in table:
-        parts.append(f"{escape(digits.UNSURE)} without an interval: the run was too short for one.")
+        parts.append(f"{escape(digits.UNSURE)} without an interval: the caveats say why.")
     if failures := list(_failures(summary)):
         parts.append("\n".join(failures))
     if caveats := list(_caveats(summary)):

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from stepbench.analysis.evidence import Evidence
 
 _SUBJECTS = {"trigger": "the trigger", "operations": "operations", "dataflow": "executions"}
+_MORE = {
+    "the trigger": "give the trigger more: larger batches, more shards or concurrency, more memory",
+    "operations": "give more to the store, or to the writers where they are late by themselves",
+    "executions": "give the functions and the store of the DAG more",
+}
 _ENDS = {"3 of 10": "three tenths"}[f"{ENDS} of {SPANS}"]
 
 
@@ -46,7 +51,7 @@ def _fell_behind(window: str, subject: str, found: Backlog, place: int) -> Cavea
         f"Window {window}: {subject} fell behind: at this rate the number depends on the run's length. Of "
         f"{rate(round(found.accepted_per_s, 1))} events a second {kept_up} were worked through, so latency grew from "
         f"{before} to {after} (medians of its first and last {_ENDS}), and {count(round(found.waiting))} more events "
-        "waited. No verdict and no change is decided by this window, and of thresholds what it surely exceeds."
+        "waited. It decides no verdict and no regression, and of thresholds those alone that it surely misses."
     )
-    remedy = f"Offer less than {kept_up}/s, or give what works the events off more of what it lacks."
+    remedy = f"Offer less than {kept_up}/s, or {_MORE[subject]}."
     return Caveat(kind="fell_behind", text=text, remedy=remedy, windows=(place,))
