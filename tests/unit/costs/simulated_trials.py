@@ -335,10 +335,10 @@ def _count_transfers(trial: TransferTrial, place: Place) -> tuple[float, float]:
 
 def _relative_width(times: NDArray[np.float64], q: float) -> float:
     """Return the 95 % interval of a quantile over it, by the order statistics that enclose it."""
-    low, high = (min(int(place), times.size - 1) for place in binom.ppf((0.025, 0.975), times.size, q))
+    low, high = (min(int(binom.ppf(share, times.size, q)), times.size - 1) for share in (0.025, 0.975))
     ordered = np.sort(times)
     return float((ordered[high] - ordered[low]) / np.quantile(ordered, q))
 
 
 def _use(name: str, invocations: int, gb_s: float) -> Invocations:
-    return Invocations.model_construct(function=name, invocations=invocations, billed_gb_s=gb_s)
+    return Invocations(function=name, invocations=invocations, cold_starts=0, billed_gb_s=gb_s)

@@ -40,10 +40,10 @@ class Variation(NamedTuple):
 
 
 def variations() -> Iterator[Variation]:
-    """Yield each trial of each preset, repeats aside, as it is; and one of each matrix with each field changed."""
+    """Yield each trial of each preset, repeats aside, as it is; and one on each store with each field changed."""
     for preset in list_plans():
         seen: list[dict[str, Any]] = []
-        varied: set[int] = set()
+        varied: set[tuple[str, str]] = set()
         for one in expanded(parse_plan(find_plan(preset))):
             document = one.plan.model_dump(mode="json")
             same = {**document, "seed": 0, "workload": document.get("workload") and {**document["workload"], "seed": 0}}
@@ -51,9 +51,9 @@ def variations() -> Iterator[Variation]:
                 continue
             seen.append(same)
             yield Variation(preset, f"{one.name}: as it is", one.plan)
-            if one.source in varied:
+            if (one.plan.experiment, one.plan.target.store) in varied:
                 continue
-            varied.add(one.source)
+            varied.add((one.plan.experiment, one.plan.target.store))
             for path, value in _choices(one.plan, ()):
                 if (changed := _changed(document, path, value)) is not None:
                     yield Variation(preset, f"{one.name}: {'.'.join(map(str, path))} = {value}", changed)

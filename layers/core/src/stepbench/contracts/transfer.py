@@ -18,7 +18,7 @@ from stepbench.contracts.target import StoreTarget, Target
 from stepbench.contracts.trial import MatrixValues
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 Source = Literal["s3", "efs"]
 Platform = Literal["lambda", "fargate"]
@@ -35,12 +35,12 @@ FILES_SEED = 7
 MAX_FILE_MIB = 5_000
 MAX_TRANSFERS = 1_000
 """Numbers of transfers stand where an event has its writer's."""
-LEAST_MIB_PER_S, EXPECTED_MIB_PER_S = 5, 20
+LEAST_MIB_PER_S, SLOW_MIB_PER_S = 5, 20
 """A read below the first is given up; published means of large files lie between 22 and 170."""
 LEAST_READ_S = 30
 """No read is given up before, however small its file."""
-START_S = {"lambda": 10, "fargate": 60}
-"""What a new sandbox, with the change before it, or a task takes to start; a guess, for the time left."""
+SLOW_START_S = {"lambda": 10, "fargate": 60}
+"""What a new sandbox, with the change before it, or a task takes to start."""
 MOST_COLD_AT_ONCE = 10
 """Each changes the function, one after the other, and Lambda takes few such requests a second of an account."""
 LONGEST_S = 6 * 86_400
@@ -152,13 +152,9 @@ class TransferTrial(Contract):
 
     @property
     def length_s(self) -> float:
-        """Return how long the transfers take on AWS, in seconds, where all goes as expected."""
-        return self.length_at(EXPECTED_MIB_PER_S, START_S)
-
-    def length_at(self, mib_per_s: float, start_s: Mapping[str, float]) -> float:
-        """Return the same at another rate, and where starting takes another time, by platform."""
-        read_s = self.mean_mib * len(self.sources) / mib_per_s
-        round_s = [read_s + start_s[platform] for platform in self.platforms]
+        """Return how long the transfers take on AWS, in seconds, where all goes slowly; estimates have their own."""
+        read_s = self.mean_mib * len(self.sources) / SLOW_MIB_PER_S
+        round_s = [read_s + SLOW_START_S[platform] for platform in self.platforms]
         in_turn_s = sum(round_s) * self.transfers / self.concurrency
         return max(self.every_s * (self.transfers - 1) + max(round_s), in_turn_s)
 

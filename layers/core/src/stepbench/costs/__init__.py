@@ -1,4 +1,4 @@
-"""What a trial costs on AWS: an upper bound before it runs, the bill of what was done after it, and dated prices."""
+"""What a trial costs on AWS: expected, or at most, before it runs; the bill of what was done; and dated prices."""
 
 from stepbench.costs.estimate import budgeted, estimate, upper_bound
 from stepbench.costs.prices import CostEstimate

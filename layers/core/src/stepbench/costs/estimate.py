@@ -145,8 +145,7 @@ def _batches(trial: TrialPlan, delivered: int, assumed: Assumptions) -> int:
     pushed = delivered + assumed.canaries
     if assumed.polls_per_s is None or not isinstance(trial.target, DynamoDbTarget):
         return pushed
-    window_s = trial.target.batching_window_s if assumed.batching_windows else 0
-    window_s = max(window_s, 1 / assumed.polls_per_s)
+    window_s = max(trial.target.batching_window_s * assumed.batching_windows, 1 / assumed.polls_per_s)
     looks = math.ceil(load_s(trial, assumed) / window_s) * trial.target.parallelization_factor
     return min(pushed, max(looks, math.ceil(pushed / trial.target.batch_size)))
 
