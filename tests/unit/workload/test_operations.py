@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from stepbench.contracts.workload import Kind, Workload
-from stepbench.workload.choices import BLOCK, Choices, ClientStream, RecordKeys, mix_all_bits, mix_bits
+from stepbench.workload.choices import BLOCK, Choices, ClientStream, RecordKeys, hexadecimal, mix_all_bits, mix_bits
 from stepbench.workload.operations import ClientOperations, Contents
 
 STREAM = ClientStream(phase=2, slice=3, client=5, attempt=2)
-FIRST_VERSION = (2 << 48 | 3 << 32 | 2 << 26) + 1
+FIRST_VERSION = (2 << 41 | 3 << 30 | 2 << 26) + 1
 MIX = {"read": 2, "insert": 1, "overwrite": 2, "read_modify_write": 1}
 
 
@@ -61,7 +61,7 @@ def test_digits_of_many_keys_are_those_of_each(key_order: str) -> None:
     """The preloaded records' and the inserted ones', whose numbers have 62 bits."""
     numbers = [0, 1, 99, 1 << 61, (1 << 62) - 1]
     keys = RecordKeys(workload(key_order=key_order), "tag")
-    digits = keys.digits(np.array(numbers))
+    digits = hexadecimal(keys.codes(np.array(numbers)))
     cut = [digits[at : at + 16] for at in range(0, len(digits), 16)]
     assert [f"{keys.head}{each}{keys.tail}" for each in cut] == [keys.of(number) for number in numbers]
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import pytest
 
 from stepbench.contracts.target import CassandraTarget
-from stepbench.contracts.workload import Kind
+from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.cassandra.statements import create_statements, judge, statements_of, steps_of
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
 from stepbench.wire.cql.connection import NOTHING, CqlAnswer
 from stepbench.wire.cql.frames import CqlFrame, Opcode
+from stepbench.workload.checks import RecordCheck
+from stepbench.workload.operations import Contents
 
 TAG = "abcdefghij-0001"
-READ, WRITE = Request(Kind.READ, "k"), Request(Kind.OVERWRITE, "k", b"v")
-SCAN = Request(Kind.SCAN, "k", rows=3)
+WORKLOAD = Workload()
+CHECK, CONTENTS = RecordCheck(WORKLOAD, TAG), Contents(WORKLOAD, TAG)
+READ, WRITE = CONTENTS.operation(Kind.READ, 3, 0), CONTENTS.operation(Kind.OVERWRITE, 3, 1)
+SCAN = CONTENTS.operation(Kind.SCAN, 3, 0, rows=3)
+KEY, VALUE = READ.key.encode(), CONTENTS.preloaded(3).value
 
 
 def _refused(code: int) -> CqlAnswer:
@@ -43,30 +48,36 @@ def _found(*values: bytes | None) -> CqlAnswer:
 )
 def test_a_refusal_in_doubt_is_unknown_of_writes_only(code: int, name: str, written: Outcome, read: Outcome) -> None:
     """Some replicas may have what was written; a read has changed nothing, whatever became of it."""
-    assert judge(_refused(code), WRITE, reading=False) == (written, name)
-    assert judge(_refused(code), READ, reading=True) == (read, name)
+    assert judge(_refused(code), WRITE, None) == (written, name)
+    assert judge(_refused(code), READ, CHECK) == (read, name)
 
 
 def test_what_never_left_is_failed_and_what_had_no_answer_unknown() -> None:
     """The difference is whether the store may have it."""
-    assert judge(CqlAnswer(1, 2, NOTHING, "timeout"), WRITE, reading=False) == (Outcome.UNKNOWN, "timeout")
+    assert judge(CqlAnswer(1, 2, NOTHING, "timeout"), WRITE, None) == (Outcome.UNKNOWN, "timeout")
     never = CqlAnswer(2, 2, NOTHING, "connection-reset", sent=False)
-    assert judge(never, WRITE, reading=False) == (Outcome.FAILED, "connection-reset")
+    assert judge(never, WRITE, None) == (Outcome.FAILED, "connection-reset")
 
 
 def test_reads_find_their_record_or_fail() -> None:
     """A scan has to begin with the record that it was asked for; a row without values was never written whole."""
-    assert judge(_found(b"v"), READ, reading=True) == (Outcome.OK, "")
-    assert judge(_found(), READ, reading=True) == (Outcome.FAILED, "not_found")
-    assert judge(_found(None), READ, reading=True) == (Outcome.FAILED, "not_found")
-    assert judge(_found(b"k", b"v"), SCAN, reading=True) == (Outcome.OK, "")
-    assert judge(_found(b"other", b"v"), SCAN, reading=True) == (Outcome.FAILED, "not_found")
+    assert judge(_found(VALUE), READ, CHECK) == (Outcome.OK, "")
+    assert judge(_found(), READ, CHECK) == (Outcome.FAILED, "not_found")
+    assert judge(_found(None), READ, CHECK) == (Outcome.FAILED, "not_found")
+    assert judge(_found(KEY, VALUE), SCAN, CHECK) == (Outcome.OK, "")
+    assert judge(_found(b"other", VALUE), SCAN, CHECK) == (Outcome.FAILED, "not_found")
+
+
+@pytest.mark.parametrize(("answer", "request_"), [(_found(VALUE[:-1]), READ), (_found(KEY, VALUE[:-1]), SCAN)])
+def test_another_value_than_the_records_is_wrong(answer: CqlAnswer, request_: Request) -> None:
+    """Whatever is compared: this is where a driver asks."""
+    assert judge(answer, request_, CHECK) == (Outcome.FAILED, "wrong_value")
 
 
 def test_an_answer_that_is_no_result_is_unknown() -> None:
     """It cannot be told what the server has done."""
     odd = CqlAnswer(1, 2, CqlFrame(0, Opcode.SUPPORTED, b""))
-    assert judge(odd, READ, reading=True) == (Outcome.UNKNOWN, "garbage-answer")
+    assert judge(odd, READ, CHECK) == (Outcome.UNKNOWN, "garbage-answer")
 
 
 def test_a_keyspace_has_the_plans_copies_and_a_name_that_cql_takes() -> None:
@@ -99,4 +110,4 @@ def test_a_read_modify_write_is_a_read_and_a_write() -> None:
 def test_a_scan_asks_for_its_rows_as_a_four_byte_number() -> None:
     """CQL's `int` has four bytes."""
     statements = statements_of(TAG, product=False)
-    assert steps_of(SCAN, statements) == [(statements.scan, (b"k", b"\0\0\0\x03"))]
+    assert steps_of(SCAN, statements) == [(statements.scan, (KEY, b"\0\0\0\x03"))]

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepbench.contracts.workload import Kind
+from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.dynamodb.requests import OperationRequests, batch_of_unprocessed, call_result, unprocessed
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome
 from stepbench.wire.http1.connection import HttpExchange
 from stepbench.wire.http1.messages import HttpAnswer
+from stepbench.workload.checks import RecordCheck
+from stepbench.workload.operations import Contents
 from stepbench.workload.products import Products
 
 REQUESTS = OperationRequests("t-1")
@@ -51,7 +53,7 @@ def test_a_read_modify_write_reads_first(fields: dict[str, str] | None, action: 
     """Then it overwrites a blob, or updates a product."""
     calls = REQUESTS.calls(Request(Kind.READ_MODIFY_WRITE, "k", b"v", fields))
     assert [dict(call.form.headers)["x-amz-target"].partition(".")[2] for call in calls] == ["GetItem", action]
-    assert [call.reads for call in calls] == [True, False]
+    assert [call.reads for call in calls] == ["k", ""]
 
 
 def test_reads_are_eventually_consistent_unless_the_preloading_asks() -> None:
@@ -79,9 +81,28 @@ def test_any_key_and_blob_survive_the_body(key: str, value: str) -> None:
 def test_an_answer_without_an_item_is_not_found_to_a_read_alone() -> None:
     """PutItem answers with the same empty object."""
     found, nothing = answered(b'{"Item":{"pk":{"S":"k"}}}'), answered(b"{}")
-    assert call_result(found, reads=True).outcome is Outcome.OK
-    assert call_result(nothing, reads=False).outcome is Outcome.OK
-    assert call_result(nothing, reads=True)[2:5] == (Outcome.FAILED, "", "not_found")
+    assert call_result(found, "k").outcome is Outcome.OK
+    assert call_result(nothing).outcome is Outcome.OK
+    assert call_result(nothing, "k")[2:5] == (Outcome.FAILED, "", "not_found")
+
+
+@pytest.mark.parametrize("shape", ["blob", "product"])
+def test_what_an_item_has_is_compared(shape: str) -> None:
+    """DynamoDB sends attributes in any order, and numbers without the zeros at their end."""
+    workload = Workload.model_validate({"record": {"shape": shape}})
+    record = next(each for each in map(Contents(workload, "t").preloaded, range(200)) if _ends_in_zeros(each))
+    check, item = RecordCheck(workload, "t"), json.loads(REQUESTS.batch([record]).body)["RequestItems"]["t-1"][0]
+    sent = item["PutRequest"]["Item"]
+    if record.fields:
+        sent["price"]["N"] = sent["price"]["N"].rstrip("0").rstrip(".")
+    for wrong in ({}, {"pk": {"S": "another"}}, {"value": {"S": "x"}}, {"seller": {"S": "x"}}, {"pk": "odd"}):
+        body = json.dumps({"Item": dict(reversed({**sent, **wrong}.items()))}).encode()
+        assert call_result(answered(body), record.key, check).error == ("wrong_value" if wrong else "")
+    assert call_result(answered(b'{"Item":[]}'), record.key, check).error == "wrong_value"
+
+
+def _ends_in_zeros(record: Request) -> bool:
+    return record.fields is None or record.fields["price"].endswith(".00")
 
 
 def test_what_a_batch_left_is_what_is_sent_again() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -14,16 +14,19 @@ from stepbench.drivers.etcd.operations import EtcdOperations
 from stepbench.model.errors import GARBAGE
 from stepbench.model.result import Outcome, Result
 from stepbench.settings import Settings
-from stepbench.testing.contracts.operations_subject import contents_of, operations_spec
+from stepbench.testing.contracts.operations_subject import contents_of, operations_spec, workload_of
 from stepbench.testing.fake_clock import FakeClock
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
+from stepbench.workload.checks import RecordCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stepbench.wire.http2.grpc_connection import GrpcConnection
 
-FOUND = pb.RangeResponse(kvs=[pb.KeyValue(key=b"k", value=b"{}", mod_revision=1)]).SerializeToString()
+SPEC = operations_spec({"store": "etcd", "endpoint": "127.0.0.1:2379"}, "product")
+CHECK = RecordCheck(workload_of(SPEC), SPEC.tag)
+UPDATE = contents_of(SPEC).operation(Kind.UPDATE, 1, 5)
 
 
 class _Scripted(EtcdOperations):
@@ -36,18 +39,33 @@ class _Scripted(EtcdOperations):
         return GrpcAnswer(1, 2, GrpcStatus.OK, data=self.bodies.pop(0))
 
 
-@pytest.mark.parametrize("read", [range_result, write_result])
+def _found(value: bytes) -> bytes:
+    return pb.RangeResponse(kvs=[pb.KeyValue(key=b"k", value=value, mod_revision=1)]).SerializeToString()
+
+
+async def _operate(*bodies: bytes) -> Result:
+    driver = _Scripted(SPEC, Settings(results_table="t", results_bucket="b"), FakeClock())
+    driver.bodies = list(bodies)
+    return await driver._perform(UPDATE, cast("GrpcConnection", None))
+
+
+@pytest.mark.parametrize("read", [partial(range_result, CHECK, UPDATE), write_result])
 def test_an_ok_that_is_no_protobuf_is_unknown(read: Callable[[GrpcAnswer], Result]) -> None:
     """An exception here would end in the connection's reader, and the operation never."""
     assert read(GrpcAnswer(1, 2, GrpcStatus.OK, data=b"\xff")) == Result(1, 2, Outcome.UNKNOWN, error=GARBAGE)
 
 
 @pytest.mark.parametrize("body", [b"\xff", pb.TxnResponse(succeeded=False).SerializeToString()])
-def test_an_update_whose_txn_is_not_understood_is_unknown(body: bytes) -> None:
+async def test_an_update_whose_txn_is_not_understood_is_unknown(body: bytes) -> None:
     """It may have changed the record; a Txn that failed has to say how the record is."""
-    spec = operations_spec({"store": "etcd", "endpoint": "127.0.0.1:2379"}, "product")
-    driver = _Scripted(spec, Settings(results_table="t", results_bucket="b"), FakeClock())
-    driver.bodies = [FOUND, body]
-    update = contents_of(spec).operation(Kind.UPDATE, 1, 5)
-    operated = asyncio.run(driver._perform(update, cast("GrpcConnection", None)))
+    operated = await _operate(_found(contents_of(SPEC).preloaded(1).value), body)
     assert operated == Result(1, 2, Outcome.UNKNOWN, error=GARBAGE)
+
+
+@pytest.mark.parametrize("found", [b"{", contents_of(SPEC).preloaded(1).value.replace(b"}", b"]")])
+async def test_an_update_of_what_is_no_value_of_the_record_changes_nothing(found: bytes) -> None:
+    """After a conflict the Txn's answer has the record, as somebody else has written it."""
+    get = pb.ResponseOp(response_range=pb.RangeResponse.FromString(_found(found)))
+    conflict = pb.TxnResponse(succeeded=False, responses=[get]).SerializeToString()
+    operated = await _operate(_found(contents_of(SPEC).preloaded(1).value), conflict)
+    assert operated == Result(1, 2, Outcome.FAILED, error="wrong_value", retries=1)

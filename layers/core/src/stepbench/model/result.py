@@ -37,7 +37,8 @@ class Result(NamedTuple):
     where the request has one of its own, and retries.
     token: the store's own name for the change (S3 version id, etcd revision), "" where it has none.
     error: for FAILED and UNKNOWN the store's code, or one of `model.errors`. A read that finds no record is FAILED with
-    "not_found": what is read was written before.
+    "not_found": what is read was written before. So is one that returns anything but a value of its record, with
+    "wrong_value" (`workload.checks`).
     retries: after conflicts, by the driver, as the store's documentation demands.
     connecting: the parts of the time, without reuse of connections.
     """

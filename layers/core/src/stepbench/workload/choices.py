@@ -228,10 +228,14 @@ class RecordKeys:
         """Return the key of the record with this number."""
         return f"{self.head}{mix_bits(number) if self._hashed else number:016x}{self.tail}"
 
-    def digits(self, numbers: NDArray[np.int64]) -> str:
-        """Return the digits of the keys of all these records, one after the other."""
+    def digits_of(self, key: str) -> str:
+        """Return the digits in a key, which are its record's alone."""
+        return key[len(self.head) : len(self.head) + DIGITS]
+
+    def codes(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return what the digits of these records' keys say as numbers; same shape."""
         unsigned = numbers.astype(np.uint64)
-        return hexadecimal(mix_all_bits(unsigned) if self._hashed else unsigned)
+        return mix_all_bits(unsigned) if self._hashed else unsigned
 
 
 def hexadecimal(numbers: NDArray[np.uint64]) -> str:

@@ -23,8 +23,10 @@ _READING = frozenset({Kind.READ, Kind.SCAN})
 _CHANGING = frozenset({Kind.UPDATE, Kind.READ_MODIFY_WRITE})
 _NEW = tuple.__new__
 """Makes a named tuple in a third of the time that its own constructor takes."""
-_HEAD_BYTES = 2 * DIGITS
-"""A blob begins with the digits of the record's number and those of its version."""
+HEAD_BYTES = 2 * DIGITS
+"""A blob begins with the digits of its key and those of its stamp."""
+STAMP_PRIME = 65_521
+"""The largest prime of 16 bits: with a version of 48, a stamp has 64."""
 
 
 class Texts(NamedTuple):
@@ -46,20 +48,19 @@ class Contents:
     """
     Keys and contents of a trial's records.
 
-    A blob begins with its record's number and version, as far as there is room, so that no two are alike; the rest is
-    text that no store can compress away, of characters that need no escape in JSON or SQL. A row's data are all alike.
+    A blob begins with its key's digits and a stamp of its version, as far as there is room, so that no two are alike
+    and that each says whose it is (`workload.checks`); the rest is text that no store can compress away, of characters
+    that need no escape in JSON or SQL. A row's data are all alike.
     """
 
     def __init__(self, workload: Workload, tag: str) -> None:
         """`tag` is the trial's namespace."""
         self._keys = RecordKeys(workload, tag)
         self._products = Products(workload.seed) if workload.record.shape == "product" else None
-        size = workload.record.value_bytes
         is_row = workload.record.shape == "row"
-        self._head_bytes = 0 if is_row else min(_HEAD_BYTES, size)
+        self._head_bytes = 0 if is_row else min(HEAD_BYTES, workload.record.value_bytes)
         self._key_head, self._key_tail = self._keys.head, self._keys.tail
-        filler = np.random.default_rng([workload.seed]).choice(FILLER, size).tobytes()[_HEAD_BYTES:]
-        self._filler = ROW_DATA if is_row else filler
+        self._filler = ROW_DATA if is_row else filler_of(workload)
 
     def operation(self, kind: Kind, record: int, version: int, rows: int = 0, client: int = 0) -> Request:
         """
@@ -71,7 +72,8 @@ class Contents:
         if kind in _READING:
             return Request(kind, key, b"", None, rows, client)
         if self._products is None:
-            head = b"%016x%016x" % (record, version)
+            digits = self._keys.digits_of(key)
+            head = f"{digits}{stamp(int(digits, 16), version):016x}".encode()
             return Request(kind, key, head[: self._head_bytes] + self._filler, None, 0, client)
         changes = kind in _CHANGING
         fields = (self._products.changes if changes else self._products.product)(record, version)
@@ -83,11 +85,12 @@ class Contents:
 
     def texts(self, columns: BlockColumns, version: NDArray[np.int64]) -> Texts:
         """Make the texts of a block whose operations have these versions."""
-        record = np.array(columns.record, dtype=np.int64)
+        codes = self._keys.codes(np.array(columns.record, dtype=np.int64))
         heads = ""
         if self._products is None:
-            heads = hexadecimal(np.stack([record, version], axis=1).astype(np.uint64))
-        return Texts(columns, array("q", version.tobytes()), self._keys.digits(record), heads.encode())
+            stamps = version.astype(np.uint64) * np.uint64(STAMP_PRIME) + codes % np.uint64(STAMP_PRIME)
+            heads = hexadecimal(np.stack([codes, stamps], axis=1))
+        return Texts(columns, array("q", version.tobytes()), hexadecimal(codes), heads.encode())
 
     def cut(self, texts: Texts, row: int, client: int) -> Request:
         """Cut out a block's operation in this row; `operation` makes an equal one."""
@@ -102,6 +105,26 @@ class Contents:
         return self.operation(kind, record[row], version[row], 0, client)
 
 
+def stamp(code: int, version: int) -> int:
+    """
+    Return what a blob says of its version: a number of 64 bits that leaves the same remainder as its key's digits.
+
+    Whoever knows the key can check it, whichever version it is of: no single digit can change unseen, since no power of
+    16 is a multiple of `STAMP_PRIME`; of all others 1 in 65,521 can.
+
+    Args:
+        code: the key's digits as a number.
+        version: below 2^48.
+    """
+    return version * STAMP_PRIME + code % STAMP_PRIME
+
+
+def filler_of(workload: Workload) -> bytes:
+    """Return what stands behind the head of each of a trial's blobs."""
+    drawn = np.random.default_rng([workload.seed]).choice(FILLER, workload.record.value_bytes)
+    return drawn.tobytes()[HEAD_BYTES:]
+
+
 class ClientOperations:
     """The operations that one client offers, by its sequence number, in ascending order (see `Choices`)."""
 
@@ -109,7 +132,7 @@ class ClientOperations:
         self._contents = contents
         self._client = stream.client
         self._choices = Choices(workload, stream, first)
-        self._versions = (stream.phase << 48 | stream.slice << 32 | stream.attempt % MAX_ATTEMPTS << 26) + 1
+        self._versions = (stream.phase << 41 | stream.slice << 30 | stream.attempt % MAX_ATTEMPTS << 26) + 1
         """Versions of what is written: neither 0, which is as inserted, nor the same in two slices of a client."""
         self._first = first // BLOCK * BLOCK
         self._texts = self._texts_of(self._first)

@@ -5,15 +5,19 @@ A product follows from its record number, its version and the seed. Every value 
 are alike to a store, and consists of letters, digits, spaces and `&.`, which need no escape in JSON or SQL. Values are
 text everywhere (Redis and DynamoDB send numbers as text, too); `NUMBERS` says which mean numbers.
 
+An update changes the fields of `UPDATED`, an overwrite the description as well; all others stay as inserted. A value
+that takes another's place, or a description's place in the list of all, leaves the same remainder by `PRIME`: so each
+field shows by itself whether it may be the record's, whoever wrote it last (`Products.holds`).
+
     field          bytes
     id                19   10^18 and the record's number
     creation_time     13   milliseconds since the epoch
     update_time       13   the same; in what an overwrite or update writes later, by up to three years
     name              20   "Silver Walnut Mirror"
-    description      200   words
+    description      200   words; in what an overwrite writes, others
     category           7
-    count              3   100...999
-    price              6   100.00...999.99
+    count              3   100...999; in what an overwrite or update writes, another
+    price              6   100.00...999.99; likewise
     seller            17   "Almeida & Bergman"
     seller_id          6   the same for the same seller
     country            2   ISO 3166-1, of the seller
@@ -53,10 +57,12 @@ FIELD_BYTES = {
 NUMBERS = frozenset({"id", "creation_time", "update_time", "count", "price", "seller_id"})
 UPDATED = ("update_time", "count", "price")
 """The few fields that an update changes: those that a sale or a new price would."""
-_FIRST_ID = 10**18
+FIRST_ID = 10**18
+PRIME = 97
+"""As of an IBAN's check digits: no power of 10 is a multiple of it, so that no single digit can change unseen."""
 _EPOCH_MS, _DAY_MS, _DAYS = 1_600_000_000_000, 86_400_000, 1_000
-_LATEST_MS = 10**11
-"""An update comes at most so long after the creation: with it, milliseconds since the epoch still have 13 digits."""
+_LATEST = 10**9
+"""An update comes at most so many times `PRIME` ms after the creation: these still have 13 digits since the epoch."""
 _DESCRIPTIONS = 4_096
 _SELLERS = 900_000
 _COLOURS = ("Auburn", "Cobalt", "Golden", "Indigo", "Maroon", "Orange", "Purple", "Silver", "Violet", "Yellow")
@@ -85,6 +91,7 @@ class Products:
     def __init__(self, seed: int) -> None:
         self._seed = mix_bits(seed + 1)
         self._descriptions = _descriptions(seed)
+        self._places = _description_places(seed)
 
     def product(self, number: int, version: int = 0) -> dict[str, str]:
         """
@@ -92,20 +99,24 @@ class Products:
 
         Args:
             number: the record's, in [0, 2^62).
-            version: 0 as inserted; an overwrite writes another, which differs in all but id and creation time.
+            version: 0 as inserted; an overwrite writes another, which differs in description, update time and stock.
         """
-        bits = mix_bits(self._seed ^ mix_bits(number) ^ mix_bits(version + 1))
+        bits = self._bits(number)
+        other = mix_bits(bits ^ version)
+        described = (bits >> 20) % _DESCRIPTIONS
+        if version:
+            described = _alike(described, _DESCRIPTIONS, other >> 20)
         seller = (bits >> 40) % _SELLERS
         country, city = _PLACES[seller % len(_PLACES)]
         created_ms = self._created_ms(number)
         return {
-            "id": str(_FIRST_ID + number),
+            "id": str(FIRST_ID + number),
             "creation_time": str(created_ms),
-            "update_time": str(created_ms + _later_ms(version, bits)),
+            "update_time": str(created_ms + _later_ms(version, other)),
             "name": f"{_COLOURS[bits % 10]} {_MATERIALS[bits // 10 % 10]} {_THINGS[bits // 100 % 10]}",
-            "description": self._descriptions[(bits >> 20) % _DESCRIPTIONS],
+            "description": self._descriptions[described],
             "category": _CATEGORIES[(bits >> 10) % len(_CATEGORIES)],
-            **_stock(bits),
+            **_stock(bits, version, other),
             "seller": f"{_NAMES[seller // 10 % 10]} & {_NAMES[seller // 100 % 10]}",
             "seller_id": str(100_000 + seller),
             "country": country,
@@ -114,8 +125,38 @@ class Products:
 
     def changes(self, number: int, version: int) -> dict[str, str]:
         """Return the fields of `UPDATED` as `product(number, version)` has them: what an update writes."""
-        bits = mix_bits(self._seed ^ mix_bits(number) ^ mix_bits(version + 1))
-        return {"update_time": str(self._created_ms(number) + _later_ms(version, bits)), **_stock(bits)}
+        bits = self._bits(number)
+        other = mix_bits(bits ^ version)
+        update_time = str(self._created_ms(number) + _later_ms(version, other))
+        return {"update_time": update_time, **_stock(bits, version, other)}
+
+    def holds(self, number: int, fields: Mapping[str, str], *, changing: bool) -> bool:
+        """
+        Return whether these can be all fields of a record, each written by whom it may.
+
+        Args:
+            number: the record's.
+            fields: as a store returned them.
+            changing: whether anything but insertions is written; otherwise they have to be those that were inserted.
+        """
+        inserted = self.product(number)
+        if fields == inserted:
+            return True
+        if not changing or fields.keys() != inserted.keys():
+            return False
+        return all(fields[name] == text or self._follows(name, text, fields[name]) for name, text in inserted.items())
+
+    def _follows(self, name: str, inserted: str, text: str) -> bool:
+        """Return whether a field may have this text once it was written anew."""
+        if name == "description":
+            return text in self._places and (self._places[text] - self._places[inserted]) % PRIME == 0
+        if name not in UPDATED or len(text) != len(inserted) or text.find(".") != inserted.find("."):
+            return False
+        digits = text.replace(".", "")
+        return digits.isascii() and digits.isdigit() and (int(digits) - int(inserted.replace(".", ""))) % PRIME == 0
+
+    def _bits(self, number: int) -> int:
+        return mix_bits(self._seed ^ mix_bits(number) ^ mix_bits(1))
 
     def _created_ms(self, number: int) -> int:
         return _EPOCH_MS + mix_bits(self._seed ^ mix_bits(number)) % _DAYS * _DAY_MS
@@ -140,14 +181,23 @@ def json_blob(fields: Mapping[str, str]) -> bytes:
 _TYPES = {name: "N" if name in NUMBERS else "S" for name in FIELD_BYTES}
 
 
-def _later_ms(version: int, bits: int) -> int:
-    """Derive ms from the product's bits: a version also says which phase it is of, and is a number far too large."""
-    return 1 + bits % _LATEST_MS if version else 0
+def _later_ms(version: int, other: int) -> int:
+    """Derive ms from the version's bits: a version also says which phase it is of, and is a number far too large."""
+    return PRIME * (1 + other % _LATEST) if version else 0
 
 
-def _stock(bits: int) -> dict[str, str]:
-    cents = 10_000 + (bits >> 30) % 90_000
-    return {"count": str(100 + (bits >> 50) % 900), "price": f"{cents // 100}.{cents % 100:02d}"}
+def _stock(bits: int, version: int, other: int) -> dict[str, str]:
+    """Return count and price: as inserted by the product's bits, of another version by that one's."""
+    count, cents = (bits >> 50) % 900, (bits >> 30) % 90_000
+    if version:
+        count, cents = _alike(count, 900, other >> 50), _alike(cents, 90_000, other >> 30)
+    return {"count": str(100 + count), "price": f"{100 + cents // 100}.{cents % 100:02d}"}
+
+
+def _alike(at: int, size: int, bits: int) -> int:
+    """Choose a number below `size` that leaves the same remainder as `at`."""
+    remainder = at % PRIME
+    return remainder + PRIME * (bits % -((remainder - size) // PRIME))
 
 
 @lru_cache(maxsize=2)
@@ -155,6 +205,11 @@ def _descriptions(seed: int) -> tuple[str, ...]:
     """Return those of a seed, which take a tenth of a second, once: each slice's writer asks for them."""
     rng = np.random.default_rng([seed])
     return tuple(_description(rng) for _ in range(_DESCRIPTIONS))
+
+
+@lru_cache(maxsize=2)
+def _description_places(seed: int) -> dict[str, int]:
+    return {text: place for place, text in enumerate(_descriptions(seed))}
 
 
 def _description(rng: np.random.Generator) -> str:

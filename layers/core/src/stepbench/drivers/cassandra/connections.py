@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from stepbench.model.request import Request
     from stepbench.wire.link import Link
+    from stepbench.workload.checks import RecordCheck
 
 NEEDS_NEW_CONNECTION = frozenset({UNPREPARED, GARBAGE})
 """The node has forgotten its statements, or we misunderstand it: a new connection prepares them anew."""
@@ -34,7 +35,7 @@ class StatementRequest(LinkedRequest[CqlRequest, CqlFrame]):
     Where that has ended by the time it is sent, `encode` returns what to send over the client's next.
     """
 
-    __slots__ = ("_connection", "_encode", "_is_reading", "_request")
+    __slots__ = ("_check", "_connection", "_encode", "_request")
 
     def __init__(  # noqa: PLR0913, PLR0917 -- names take time
         self,
@@ -43,7 +44,7 @@ class StatementRequest(LinkedRequest[CqlRequest, CqlFrame]):
         execution: CqlRequest,
         request: Request,
         encode: Callable[[CqlConnection, Request], CqlRequest],
-        is_reading: bool,  # noqa: FBT001
+        check: RecordCheck | None,
     ) -> None:
         self.t1_ns = 0
         self._link = link
@@ -51,7 +52,7 @@ class StatementRequest(LinkedRequest[CqlRequest, CqlFrame]):
         self._data = execution
         self._request = request
         self._encode = encode
-        self._is_reading = is_reading
+        self._check = check
         self._carrier = None
         self._done = None
 
@@ -73,7 +74,7 @@ class StatementRequest(LinkedRequest[CqlRequest, CqlFrame]):
         if done is None:
             return
         answered = CqlAnswer(self.t1_ns or t2_ns, t2_ns, answer, error, sent=self.t1_ns != 0)
-        outcome, error = judge(answered, self._request, reading=self._is_reading)
+        outcome, error = judge(answered, self._request, self._check)
         if error in NEEDS_NEW_CONNECTION:
             self._connection.close()
         done(Result(answered.t1_ns, t2_ns, outcome, "", error))

@@ -33,6 +33,7 @@ from stepbench.model.result import ConnectionParts, Outcome, Result
 from stepbench.wire.cql import frames as cql
 from stepbench.wire.cql.answers import refusal, rows
 from stepbench.wire.link import Links
+from stepbench.workload.checks import RecordCheck
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +67,9 @@ class CassandraOperations:
         self._product = workload.record.shape == "product"
         self._statements = statements_of(spec.tag, product=self._product)
         self._record_bytes = workload.record.key_bytes + workload.record.value_bytes
-        self._reading = {self._statements.read, self._statements.scan}
+        check = RecordCheck(workload, spec.tag)
+        self._checks = {self._statements.read: check, self._statements.scan: check}
+        """Of what a statement reads."""
         self._reuse = workload.reuse
         self._prepared = tuple(text for text in self._statements if self._product or text != self._statements.update)
         self._writers = spec.offered.writers
@@ -101,7 +104,7 @@ class CassandraOperations:
         if connection is None or more or not self._reuse:
             return CoroutineRequest(partial(self._perform, request), self._clock)
         execution = cql.execute(connection.statement_ids[statement], self._consistency, values)
-        return StatementRequest(link, connection, execution, request, self._encode, statement in self._reading)
+        return StatementRequest(link, connection, execution, request, self._encode, self._checks.get(statement))
 
     async def _connect(self, _client: int) -> CqlConnection:
         """Connect to the next node, and prepare our statements there."""
@@ -156,7 +159,7 @@ class CassandraOperations:
                 step = cql.execute(identity, self._consistency, values)
             answered = await connection.call(step)
             t1_ns, t2_ns = t1_ns or answered.t1_ns, answered.t2_ns
-            outcome, error = judge(answered, request, reading=statement in self._reading)
+            outcome, error = judge(answered, request, self._checks.get(statement))
             if outcome is not Outcome.OK:
                 break
         if error in NEEDS_NEW_CONNECTION:

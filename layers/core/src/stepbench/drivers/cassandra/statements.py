@@ -19,9 +19,13 @@ from stepbench.wire.cql.frames import MalformedCqlError
 from stepbench.workload.products import FIELD_BYTES, UPDATED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stepbench.contracts.target import CassandraTarget
     from stepbench.model.request import Request
+    from stepbench.wire.cql.answers import Row
     from stepbench.wire.cql.connection import CqlAnswer
+    from stepbench.workload.checks import Found, RecordCheck
 
 UNPREPARED = "Unprepared"
 """The node's name for a prepared statement that it does not know, or no longer."""
@@ -85,9 +89,9 @@ def _writing_step(request: Request, key: bytes, statements: Statements) -> tuple
     return statements.write, values_of(request, key)
 
 
-def judge(answered: CqlAnswer, request: Request, *, reading: bool) -> tuple[Outcome, str]:
+def judge(answered: CqlAnswer, request: Request, check: RecordCheck | None) -> tuple[Outcome, str]:
     """
-    Return what the answer to a step of a request means, and the error's code.
+    Return what the answer to a step of a request means, and the error's code. `check`: of what it reads, if it does.
 
     A request of which the kernel got nothing certainly had no effect; one without an answer may have had. So may a
     write of which the server says that it does not know (`PERHAPS_DONE`); a read of that kind has changed nothing.
@@ -97,22 +101,34 @@ def judge(answered: CqlAnswer, request: Request, *, reading: bool) -> tuple[Outc
     try:
         error = refusal(answered.frame)
         if error is not None:
-            unsure = error.name in PERHAPS_DONE and not reading
+            unsure = error.name in PERHAPS_DONE and check is None
             return Outcome.UNKNOWN if unsure else Outcome.FAILED, error.name
-        if reading and not _has_record(answered, request):
-            return Outcome.FAILED, NOT_FOUND
+        wrong = "" if check is None else _judge_rows(rows(answered.frame), request, check)
     except MalformedCqlError:
         return Outcome.UNKNOWN, GARBAGE
-    return Outcome.OK, ""
+    return (Outcome.FAILED, wrong) if wrong else (Outcome.OK, "")
 
 
-def _has_record(answered: CqlAnswer, request: Request) -> bool:
+def _judge_rows(found: list[Row], request: Request, check: RecordCheck) -> str:
     """
-    Return whether the record is there; a scan has to begin with it.
+    Return the error of what was read; a scan has to begin with its record.
 
     Of a row without values nothing but the key was ever written; Cassandra shows it all the same.
     """
-    found = rows(answered.frame)
     if request.kind == Kind.SCAN:
-        return bool(found) and found[0][0] == request.key.encode()
-    return bool(found) and found[0][0] is not None
+        if not found or found[0][0] != request.key.encode():
+            return NOT_FOUND
+        return check.scan(
+            request, [((key or b"").decode("utf-8", "replace"), _found(values)) for key, *values in found]
+        )
+    if not found or found[0][0] is None:
+        return NOT_FOUND
+    return check.read(request.key, _found(found[0]))
+
+
+def _found(values: Sequence[bytes | None]) -> Found:
+    """Return a row's one value, or of a product its fields."""
+    if len(values) != len(FIELD_BYTES):
+        return values[0] or b""
+    texts = [(value or b"").decode("utf-8", "replace") for value in values]
+    return dict(zip(FIELD_BYTES, texts, strict=True))

@@ -13,9 +13,10 @@ its addresses change, before t1. Authentication is a signature on each request: 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from stepbench.contracts.workload import Kind
+from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.aws.access import ANSWER_LIMIT_S
 from stepbench.drivers.dynamodb.requests import (
     BATCH_ITEMS,
@@ -37,6 +38,7 @@ from stepbench.model.result import ConnectionParts, Outcome, Result
 from stepbench.wire.http1.aws import SignedRequest
 from stepbench.wire.http1.connection import HttpExchange
 from stepbench.wire.http1.pool import PoolLimits
+from stepbench.workload.checks import RecordCheck
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -65,6 +67,7 @@ class DynamoDbOperations(DynamoDbStore):
         super().__init__(spec, settings, clock, _limits(spec.offered, answer_limit_s))
         self._reuse = spec.offered.workload is None or spec.offered.workload.reuse
         self._requests = OperationRequests(self._table.name)
+        self._check = RecordCheck(spec.offered.workload or Workload(), spec.tag)
 
     async def warm_up(self) -> None:
         """Make, with reuse, a connection per client of one writer. Raises TargetUnavailableError."""
@@ -85,7 +88,8 @@ class DynamoDbOperations(DynamoDbStore):
         if not self._reuse or request.kind is Kind.READ_MODIFY_WRITE:
             return CoroutineRequest(lambda: self._operate(request), self._clock)
         call = self._requests.calls(request)[0]
-        return SignedRequest(self._aws.wire, call.form, "/", call.body, item_read if call.reads else item_changed)
+        judge = partial(item_read, self._check, call.reads) if call.reads else item_changed
+        return SignedRequest(self._aws.wire, call.form, "/", call.body, judge)
 
     async def _operate(self, operation: Request) -> Result:
         """Perform one request, or two for a read-modify-write; the result has `connecting` without reuse."""
@@ -108,10 +112,10 @@ class DynamoDbOperations(DynamoDbStore):
 
     async def _run(self, calls: Sequence[ApiCall], signed: bytes, send: Sender) -> Result:
         """Perform one after the other, until one does not succeed; `signed` is the first."""
-        first = result = call_result(await send(signed), reads=calls[0].reads)
+        first = result = call_result(await send(signed), calls[0].reads, self._check)
         for call in calls[1:]:
             if result.outcome is Outcome.OK:
-                result = call_result(await send(self._signed(call)), reads=call.reads)
+                result = call_result(await send(self._signed(call)), call.reads, self._check)
         return result._replace(t1_ns=first.t1_ns)
 
     def _sender(self, dialled: HttpDialled) -> Sender:
@@ -128,7 +132,7 @@ class DynamoDbOperations(DynamoDbStore):
         left = len(records)
         for turn in range(_BATCH_TURNS):
             exchange = await self._aws.wire.exchange(call.form, "/", call.body)
-            result = call_result(exchange, reads=False)
+            result = call_result(exchange)
             undone = unprocessed(exchange) if result.outcome is Outcome.OK else {}
             if not undone:
                 return result.error
@@ -140,7 +144,7 @@ class DynamoDbOperations(DynamoDbStore):
     async def _exists(self, key: str) -> bool:
         call = self._requests.get(key, consistent=True)
         exchange = await self._aws.wire.exchange(call.form, "/", call.body)
-        result = call_result(exchange, reads=True)
+        result = call_result(exchange, call.reads)
         if result.outcome is not Outcome.OK and result.error != NOT_FOUND:
             message = f"the record {key[:60]!r} could not be looked up: {result.error}"
             raise TargetUnavailableError(message)

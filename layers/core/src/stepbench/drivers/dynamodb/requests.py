@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stepbench.contracts.workload import Kind
 from stepbench.drivers.aws.answers import json_error_code, write_result
 from stepbench.drivers.dynamodb.items import PUT, ItemRequests, action_form
-from stepbench.model.errors import NOT_FOUND
+from stepbench.model.errors import NOT_FOUND, WRONG_VALUE
 from stepbench.model.request import Request
 from stepbench.model.result import Outcome, Result
 from stepbench.workload.products import NUMBERS, attributes_json
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stepbench.wire.http1.connection import HttpExchange, HttpRequest
     from stepbench.wire.http1.messages import HttpAnswer
     from stepbench.wire.http1.sigv4 import Form
+    from stepbench.workload.checks import RecordCheck
 
 BATCH_ITEMS = 25
 """BatchWriteItem takes no more, nor more than 16 MB: 25 of the largest blobs are 9 MB."""
@@ -31,11 +32,11 @@ _GET, _UPDATE, _BATCH = action_form("GetItem"), action_form("UpdateItem"), actio
 
 
 class ApiCall(NamedTuple):
-    """One request to DynamoDB's API. `reads`: an answer without an item is a refusal."""
+    """One request to DynamoDB's API. `reads`: the key of the item that it gets, "" if it gets none."""
 
     form: Form
     body: bytes
-    reads: bool = False
+    reads: str = ""
 
 
 class OperationRequests(ItemRequests):
@@ -69,7 +70,7 @@ class OperationRequests(ItemRequests):
     def get(self, key: str, *, consistent: bool = False) -> ApiCall:
         """Return a GetItem; by default as DynamoDB's, eventually consistent, at half the price."""
         more = ',"ConsistentRead":true' if consistent else ""
-        return ApiCall(_GET, f"{self._with_key}{quoted(key)}}}}}{more}}}".encode(), reads=True)
+        return ApiCall(_GET, f"{self._with_key}{quoted(key)}}}}}{more}}}".encode(), key)
 
     def batch(self, operations: Sequence[Request]) -> ApiCall:
         """Return a BatchWriteItem of all these."""
@@ -95,22 +96,47 @@ class OperationRequests(ItemRequests):
         return f'{{"pk":{{"S":{quoted(operation.key)}}},{attributes_json(operation.fields)[1:]}'
 
 
-def call_result(exchange: HttpExchange, *, reads: bool) -> Result:
-    """Return what came of a call."""
+def call_result(exchange: HttpExchange, reads: str = "", check: RecordCheck | None = None) -> Result:
+    """Return what came of a call. `reads`: see `ApiCall`; `check`: of what was read, unless it is only looked for."""
     result = write_result(exchange, json_error_code)
-    if reads and result.outcome is Outcome.OK and exchange.answer and b'"Item"' not in exchange.answer.body:
-        return result._replace(outcome=Outcome.FAILED, error=NOT_FOUND)
-    return result
+    if not reads or result.outcome is not Outcome.OK or exchange.answer is None:
+        return result
+    body = exchange.answer.body
+    error = NOT_FOUND if b'"Item"' not in body else "" if check is None else _judge(check, reads, body)
+    return result._replace(outcome=Outcome.FAILED, error=error) if error else result
 
 
-def item_read(sending: HttpRequest, t2_ns: int, answer: HttpAnswer | None, error: str) -> Result:
+def item_read(  # noqa: PLR0913, PLR0917 -- what is read, and what a request's `finish` is given
+    check: RecordCheck, reads: str, sending: HttpRequest, t2_ns: int, answer: HttpAnswer | None, error: str
+) -> Result:
     """Return the result of a call that reads."""
-    return call_result(sending.exchange(t2_ns, answer, error), reads=True)
+    return call_result(sending.exchange(t2_ns, answer, error), reads, check)
 
 
 def item_changed(sending: HttpRequest, t2_ns: int, answer: HttpAnswer | None, error: str) -> Result:
     """Return the result of a call that only writes."""
-    return call_result(sending.exchange(t2_ns, answer, error), reads=False)
+    return call_result(sending.exchange(t2_ns, answer, error))
+
+
+def _judge(check: RecordCheck, key: str, body: bytes) -> str:
+    """
+    Return the error of what an answer to GetItem has, "" where it is right.
+
+    DynamoDB writes numbers without the zeros at their end, so that a price may have fewer characters than were sent.
+    """
+    try:
+        item: dict[str, dict[str, str]] = json.loads(body)["Item"]
+        found = {name: text for name, value in item.items() for text in value.values()}
+        if found.pop("pk") != key:
+            return WRONG_VALUE
+        if found.keys() == {"value"}:
+            return check.read(key, found["value"].encode())
+        if "price" in found:
+            whole, _, cents = found["price"].partition(".")
+            found["price"] = f"{whole}.{cents:0<2}"
+        return check.read(key, found)
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return WRONG_VALUE
 
 
 def unprocessed(exchange: HttpExchange) -> Mapping[str, Any]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from google.protobuf.message import DecodeError
 
+from stepbench.contracts.workload import Kind
 from stepbench.drivers.etcd import etcd_pb2 as pb
 from stepbench.model.errors import (
     CONNECTION_CLOSED,
@@ -16,6 +19,10 @@ from stepbench.model.errors import (
 )
 from stepbench.model.result import Outcome, Result
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
+
+if TYPE_CHECKING:
+    from stepbench.model.request import Request
+    from stepbench.workload.checks import RecordCheck
 
 ABANDONED = "abandoned by the load generator"
 _CONNECTION_ENDS = {
@@ -83,12 +90,22 @@ def write_result(answer: GrpcAnswer) -> Result:
     return Result(answer.t1_ns, answer.t2_ns, Outcome.OK, str(revision))
 
 
-def range_result(answer: GrpcAnswer) -> Result:
-    """Return the result of a Range."""
+def range_result(check: RecordCheck, request: Request, answer: GrpcAnswer) -> Result:
+    """Return the result of the Range that reads a request's record, or scans from it on."""
     outcome, error = read_outcome(answer), read_error(answer)
     try:
-        if outcome is Outcome.OK and not pb.RangeResponse.FromString(answer.data).kvs:
-            outcome, error = Outcome.FAILED, NOT_FOUND
+        if outcome is Outcome.OK:
+            error = judge_range(check, request, pb.RangeResponse.FromString(answer.data))
+            outcome = Outcome.FAILED if error else Outcome.OK
     except DecodeError:
         outcome, error = Outcome.UNKNOWN, GARBAGE
     return Result(answer.t1_ns, answer.t2_ns, outcome, error=error)
+
+
+def judge_range(check: RecordCheck, request: Request, found: pb.RangeResponse) -> str:
+    """Return the error of what was found, "" where it is right."""
+    if not found.kvs:
+        return NOT_FOUND
+    if request.kind is Kind.SCAN:
+        return check.scan(request, [(each.key.decode("utf-8", "replace"), each.value) for each in found.kvs])
+    return check.read(request.key, found.kvs[0].value)

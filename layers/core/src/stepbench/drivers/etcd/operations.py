@@ -21,19 +21,20 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from stepbench.contracts.workload import Kind
+from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.etcd import etcd_pb2 as pb
-from stepbench.drivers.etcd.answers import range_result, write_result
+from stepbench.drivers.etcd.answers import judge_range, range_result, write_result
 from stepbench.drivers.etcd.channels import ChannelCall, ClientChannel, first_ready
 from stepbench.drivers.etcd.cluster import DEFAULT_LIMITS, PUT, RANGE, TXN, EtcdLimits, end_of
 from stepbench.drivers.etcd.store import PRELOAD_LANES, EtcdStore, Preloading
 from stepbench.drivers.preload import preload_records
 from stepbench.errors import StepbenchError, TargetUnavailableError
-from stepbench.model.errors import GARBAGE, NOT_FOUND, connect_error
+from stepbench.model.errors import GARBAGE, WRONG_VALUE, connect_error
 from stepbench.model.pending import CoroutineRequest
 from stepbench.model.request import Request
 from stepbench.model.result import ConnectionParts, Outcome, Result
 from stepbench.wire.http2.grpc_answer import GrpcAnswer, GrpcStatus
+from stepbench.workload.checks import RecordCheck
 from stepbench.workload.products import json_blob
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class EtcdOperations(EtcdStore):
     ) -> None:
         super().__init__(spec, settings, clock, limits=limits)
         self._reuse = spec.offered.workload is None or spec.offered.workload.reuse
+        self._check = RecordCheck(spec.offered.workload or Workload(), spec.tag)
         self._end = end_of(f"{spec.tag}/".encode())
 
     async def open(self) -> None:
@@ -150,7 +152,7 @@ class EtcdOperations(EtcdStore):
         """Return method, message and what the answer means, where one call is all."""
         match operation.kind:
             case Kind.READ | Kind.SCAN:
-                return RANGE, self._range(operation), range_result
+                return RANGE, self._range(operation), partial(range_result, self._check, operation)
             case Kind.INSERT | Kind.OVERWRITE:
                 return PUT, _put(operation.key, operation.value), write_result
             case _:
@@ -162,7 +164,7 @@ class EtcdOperations(EtcdStore):
             method, message, read = call
             return read(await self._call(connection, method, message))
         first = await self._call(connection, RANGE, self._range(operation))
-        result = range_result(first)
+        result = range_result(self._check, operation, first)
         if result.outcome is not Outcome.OK:
             return result
         if operation.fields is None:
@@ -176,9 +178,11 @@ class EtcdOperations(EtcdStore):
         """Write the fields over the record that was read, as often as somebody else was faster."""
         found, answer = pb.RangeResponse.FromString(first.data), first
         for retries in range(MAX_CONFLICTS + 1):
-            if not found.kvs:
-                return Result(first.t1_ns, answer.t2_ns, Outcome.FAILED, error=NOT_FOUND, retries=retries)
-            answer = await self._call(connection, TXN, _conditional_put(operation, found.kvs[0]), first.t1_ns)
+            error = judge_range(self._check, operation, found)
+            put = b"" if error else _conditional_put(operation, found.kvs[0])
+            if not put:
+                return Result(first.t1_ns, answer.t2_ns, Outcome.FAILED, "", error or WRONG_VALUE, retries)
+            answer = await self._call(connection, TXN, put, first.t1_ns)
             if answer.status is not GrpcStatus.OK:
                 return write_result(answer)._replace(retries=retries)
             try:
@@ -207,8 +211,11 @@ def _put(key: str, value: bytes) -> bytes:
 
 
 def _conditional_put(operation: Request, found: pb.KeyValue) -> bytes:
-    """Return a Txn that puts the changed record if it is still the one that was found, else gets it."""
-    fields: dict[str, str] = json.loads(found.value, parse_int=str, parse_float=str)
+    """Return a Txn that puts the changed record if it is still the one that was found, else gets it; no JSON: b""."""
+    try:
+        fields: dict[str, str] = json.loads(found.value, parse_int=str, parse_float=str)
+    except ValueError:
+        return b""
     value = json_blob({**fields, **(operation.fields or {})})
     unchanged = pb.Compare(target=pb.Compare.MOD, key=found.key, mod_revision=found.mod_revision)
     put = pb.RequestOp(request_put=pb.PutRequest(key=found.key, value=value))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.drivers.redis.access import RedisAccess
-    from stepbench.drivers.redis.commands import Command
+    from stepbench.drivers.redis.commands import Command, Judge
     from stepbench.wire.link import Link
     from stepbench.wire.resp.cluster import Node
 
@@ -81,13 +81,13 @@ def _describe_failure(error: BaseException) -> str:
 class CommandRequest(LinkedRequest[bytes, Reply]):
     """`PendingRequest` of one command to the one server there is, with no Python call that it can do without."""
 
-    __slots__ = ("_is_reading",)
+    __slots__ = ("_read",)
 
-    def __init__(self, link: Link[RespConnection], command: bytes, is_reading: bool) -> None:  # noqa: FBT001 -- a name takes time
+    def __init__(self, link: Link[RespConnection], command: bytes, read: Judge | None) -> None:
         self.t1_ns = 0
         self._link = link
         self._data = command
-        self._is_reading = is_reading
+        self._read = read
         self._carrier = None
         self._done = None
 
@@ -95,6 +95,6 @@ class CommandRequest(LinkedRequest[bytes, Reply]):
         done, self._done = self._done, None
         if done is not None:
             t1_ns, outcome = self.t1_ns, _OK
-            if answer.__class__ not in _PLAIN:
-                outcome, error = judge_reply(answer, error, sent=t1_ns != 0, reading=self._is_reading)
+            if self._read is not None or answer.__class__ not in _PLAIN:
+                outcome, error = judge_reply(answer, error, sent=t1_ns != 0, read=self._read)
             done(_NEW(Result, (t1_ns or t2_ns, t2_ns, outcome, "", error, 0, None)))

@@ -93,7 +93,7 @@ class RedisKeys:
         answers = await asyncio.gather(*connection.pipeline(commands))
         for answered in answers:
             self._nodes.redirect(answered, node)
-        return next((code for answered in answers if (code := judge(answered, reading=False)[1])), "")
+        return next((code for answered in answers if (code := judge(answered)[1])), "")
 
     async def _sweep(self, node: Node, deadline_ns: int) -> bool:
         connection, cursor, is_clean = await self._connection(node), b"0", True
@@ -139,7 +139,7 @@ class RedisKeys:
 
 
 def _check(answered: RespAnswer, node: Node) -> None:
-    if error := judge(answered, reading=False)[1]:
+    if error := judge(answered)[1]:
         raise unavailable(describe(node), error)
 
 

@@ -17,7 +17,7 @@ from stepbench.drivers.sql.connection import connect, refusal_error
 from stepbench.drivers.sql.pool import ExecutionContext, PreparedExecution, SessionLostError, SessionPool
 from stepbench.drivers.sql.session import SqlSession
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.errors import NOT_FOUND, TIMEOUT, WITHDRAWN
+from stepbench.model.errors import TIMEOUT, WITHDRAWN
 from stepbench.model.pending import CoroutineRequest, WithdrawnError
 from stepbench.model.result import Outcome, Result
 
@@ -168,8 +168,9 @@ class SqlExecutor:
             t1_ns = t1_ns or answer.t1_ns
             if answer.outcome is not Outcome.OK:
                 return Result(t1_ns, answer.t2_ns, answer.outcome, error=answer.error)
-            if statement.needs_row and answer.result is not None and answer.result.command_tuples == 0:
-                return Result(t1_ns, answer.t2_ns, Outcome.FAILED, error=NOT_FOUND)
+            error = "" if answer.result is None else statement.judge(request, answer.result)
+            if error:
+                return Result(t1_ns, answer.t2_ns, Outcome.FAILED, error=error)
         return Result(t1_ns, answer.t2_ns, Outcome.OK)
 
     async def _retry(self, session: SqlSession, request: Request, first: Result) -> Result:

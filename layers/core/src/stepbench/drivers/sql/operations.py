@@ -16,6 +16,7 @@ from stepbench.drivers.sql.pool import SessionPool
 from stepbench.drivers.sql.session import SqlSession
 from stepbench.drivers.sql.statements import insert_rows, key_and_value, statements
 from stepbench.model.request import PROBED
+from stepbench.workload.checks import RecordCheck
 from stepbench.workload.operations import Contents
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class SqlOperations(ABC):
         self._database = database
         self._workload = workload_of(spec)
         offered = self._workload.mix.kinds | PROBED
-        by_kind = {kind: run for kind, run in statements(database.table).items() if kind in offered}
+        made = statements(database.table, RecordCheck(self._workload, spec.tag))
+        by_kind = {kind: run for kind, run in made.items() if kind in offered}
         self._conninfo = partial(database.access.conninfo, options=database.session_options)
         limits = limits_of(spec.offered, answer_limit_s)
         self._executor = SqlExecutor(self._conninfo, by_kind, clock, limits, reuse=self._workload.reuse)

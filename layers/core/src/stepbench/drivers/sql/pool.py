@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from stepbench.errors import TargetUnavailableError
-from stepbench.model.errors import NOT_FOUND, WITHDRAWN
+from stepbench.model.errors import WITHDRAWN
 from stepbench.model.pending import CoroutineRequest
 from stepbench.model.result import Outcome, Result
 
@@ -178,8 +178,8 @@ class PreparedExecution:
         "_coroutine",
         "_done",
         "_formats",
+        "_judge",
         "_name",
-        "_needs_row",
         "_request",
         "_session",
         "_values",
@@ -189,7 +189,7 @@ class PreparedExecution:
         self._context = context
         self._request = request
         self._name = statement.name
-        self._needs_row = statement.needs_row
+        self._judge = statement.judge
         self._values = values = statement.arguments(request)
         self._formats = (1,) * len(values)
         self._session: SqlSession | None = None
@@ -226,8 +226,8 @@ class PreparedExecution:
 
     def _receive(self, t1_ns: int, t2_ns: int, outcome: Outcome, error: str, result: PGresult | None) -> None:
         if outcome is _OK:
-            if self._needs_row and result is not None and result.command_tuples == 0:
-                outcome, error = _FAILED, NOT_FOUND
+            error = "" if result is None else self._judge(self._request, result)
+            outcome = _FAILED if error else _OK
         elif error in self._context.conflicts:
             self._retry(Result(t1_ns, t2_ns, outcome, "", error))
             return

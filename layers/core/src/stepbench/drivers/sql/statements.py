@@ -1,19 +1,31 @@
-"""Statements by which stores that speak PostgreSQL's protocol execute requests. Pure."""
+"""Statements by which stores that speak PostgreSQL's protocol execute requests, and what their results mean. Pure."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg import sql
 
 from stepbench.contracts.workload import Kind
+from stepbench.model.errors import NOT_FOUND
 
 if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
+
     from stepbench.model.request import Request
+    from stepbench.workload.checks import RecordCheck
 
 Arguments = Callable[["Request"], list[bytes]]
+Judge = Callable[["Request", "PGresult"], str]
+"""Returns the error that a statement's result means, "" where it is right."""
+
+
+def find_row(_request: Request, result: PGresult) -> str:
+    """Return `NOT_FOUND` where no row was read or changed."""
+    return NOT_FOUND if result.command_tuples == 0 else ""
 
 
 class Statement(NamedTuple):
@@ -21,13 +33,13 @@ class Statement(NamedTuple):
     One statement, with its own name once it is prepared.
 
     arguments: the values of $1, $2 … in binary format (of text: its UTF-8; in text format libpq would cut at a NUL).
-    needs_row: whether it is FAILED with `NOT_FOUND` where it touches no row.
+    judge: of its result, where the server has refused nothing.
     """
 
     name: bytes
     text: bytes
     arguments: Arguments
-    needs_row: bool = True
+    judge: Judge = find_row
 
 
 Statements = Mapping[Kind, tuple[Statement, ...]]
@@ -74,9 +86,9 @@ _DELETE = "DELETE FROM {table} WHERE key = $1"
 _CHANGE = "UPDATE {table} SET value = {value} WHERE key = $1"
 
 
-def statements(table: Table) -> Statements:
+def statements(table: Table, check: RecordCheck | None = None) -> Statements:
     """
-    Return the statements of every kind of request that the table can do.
+    Return the statements of every kind of request that the table can do; `check` looks at what those that read find.
 
     An insert is one that overwrites where the record is there already, so that a slice which is attempted again does
     not fail (as PutItem and HSET do, too). Only that of published rows is plain, as published: in closed loop a later
@@ -89,21 +101,25 @@ def statements(table: Table) -> Statements:
         text = sql.SQL(template).format(table=table.name, value=value).as_bytes(None)
         return Statement(name.encode(), text, arguments)
 
+    def reading(made: Statement, judge: Callable[[RecordCheck, Request, PGresult], str]) -> Statement:
+        return made if check is None else made._replace(judge=partial(judge, check))
+
     if table.of_rows:
+        select = statement("stepbench_select_row", _SELECT_ROW, lambda _: [])
         return {
-            Kind.READ: (statement("stepbench_select_row", _SELECT_ROW, lambda _: []),),
+            Kind.READ: (reading(select, _judge_row),),
             Kind.INSERT: (statement("stepbench_insert_row", _INSERT_ROW, key_and_value),),
         }
-    read = statement("stepbench_read", _READ, _key_of)
+    read = reading(statement("stepbench_read", _READ, _key_of), _judge_value)
     overwrite = statement("stepbench_overwrite", _CHANGE, key_and_value)
     by_kind = {
         Kind.READ: (read,),
         Kind.INSERT: (statement("stepbench_insert", _INSERT, key_and_value),),
         Kind.OVERWRITE: (overwrite,),
         Kind.READ_MODIFY_WRITE: (read, overwrite),
-        Kind.SCAN: (statement("stepbench_scan", _SCAN, _key_and_rows),),
+        Kind.SCAN: (reading(statement("stepbench_scan", _SCAN, _key_and_rows), _judge_scan),),
         # A trigger's: what was deleted before, by a write whose answer was lost, is deleted.
-        Kind.DELETE: (statement("stepbench_delete", _DELETE, _key_of)._replace(needs_row=False),),
+        Kind.DELETE: (statement("stepbench_delete", _DELETE, _key_of)._replace(judge=lambda *_: ""),),
     }
     if table.merged is not None:
         update = statement("stepbench_update", _CHANGE, key_and_value, table.merged)
@@ -125,6 +141,21 @@ def insert_rows(table: Table, count: int) -> bytes:
 def key_and_value(request: Request) -> list[bytes]:
     """Return what $1 and $2 are in a statement that writes."""
     return [request.key.encode(), request.value]
+
+
+def _judge_value(check: RecordCheck, request: Request, result: PGresult) -> str:
+    return find_row(request, result) or check.read(request.key, result.get_value(0, 0) or b"")
+
+
+def _judge_row(check: RecordCheck, request: Request, result: PGresult) -> str:
+    return find_row(request, result) or check.row(result.get_value(0, 0) or b"", result.get_value(0, 1) or b"")
+
+
+def _judge_scan(check: RecordCheck, request: Request, result: PGresult) -> str:
+    if not result.ntuples:
+        return NOT_FOUND
+    cells = [(result.get_value(row, 0) or b"", result.get_value(row, 1) or b"") for row in range(result.ntuples)]
+    return check.scan(request, [(key.decode("utf-8", "replace"), value) for key, value in cells])
 
 
 def _key_of(request: Request) -> list[bytes]:

@@ -18,6 +18,7 @@ from stepbench.wire.addresses import AddressBook, parse_endpoint
 from stepbench.wire.connect import ServerAddress
 from stepbench.wire.in_order import dial_parsed, exchange_once, parse_line
 from stepbench.wire.link import LinkedRequest, Links
+from stepbench.workload.checks import RecordCheck
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from stepbench.model.request import Request
     from stepbench.settings import Settings
     from stepbench.wire.connect import Dialled
-    from stepbench.wire.in_order import ParsedConnection
+    from stepbench.wire.in_order import Judge, ParsedConnection
 
 DEFAULT_PORT = 7070
 MOST_LINE_BYTES = 16 * 1024 * 1024
@@ -51,7 +52,9 @@ class ExampleDriver:
         self._server = f"the example store at {endpoint.host}:{endpoint.port}"
         self._addresses = AddressBook()
         self._links = Links(self._connect, self._clock)
-        self._reuses = spec.offered.workload is None or spec.offered.workload.reuse
+        workload = spec.offered.workload
+        self._check = None if workload is None else RecordCheck(workload, spec.tag)
+        self._reuses = workload is None or workload.reuse
 
     async def open(self) -> None:
         """Connect once, which shows that the store answers; that connection is the first client's."""
@@ -71,6 +74,7 @@ class ExampleDriver:
     def prepare_request(self, request: Request) -> PendingRequest:
         """Return one line, which is answered by one line."""
         line = encode(request)
+        judge = self._judge_of(request)
         if self._reuses:
             link = self._links[request.client // self._spec.offered.writers]
             return LinkedRequest(link, line, judge)
@@ -130,6 +134,11 @@ class ExampleDriver:
             writer.close()
         raise unavailable(self._server, CONNECTION_CLOSED)
 
+    def _judge_of(self, request: Request) -> Judge[bytes]:
+        if request.kind is not Kind.READ or self._check is None:
+            return judge
+        return partial(judge_read, self._check, request.key)
+
     async def _find(self) -> str:
         return await self._addresses.find(self._host, self._port)
 
@@ -171,9 +180,16 @@ def judge(answer: bytes) -> tuple[Outcome, str, str]:
     match word:
         case b"OK":
             return Outcome.OK, rest.decode(), ""
-        case b"VALUE":
-            return Outcome.OK, "", ""
         case b"NONE":
             return Outcome.FAILED, "", NOT_FOUND
         case _:
             return Outcome.FAILED, "", rest.decode(errors="replace")
+
+
+def judge_read(check: RecordCheck, key: str, answer: bytes) -> tuple[Outcome, str, str]:
+    """Return what an answer to GET means: a value has to be one of the record's."""
+    word, _, value = answer.partition(b" ")
+    if word != b"VALUE":
+        return judge(answer)
+    error = check.read(key, value)
+    return Outcome.FAILED if error else Outcome.OK, "", error
