@@ -13,7 +13,7 @@ from stepbench.model.pending import perform
 from stepbench.model.result import Outcome
 from stepbench.testing.contracts.operations_subject import contents_of, operating, operations_spec, until_operated
 from stepbench.testing.contracts.watch import watch
-from stepbench.testing.fault_proxy import Cut, Rule, fault_proxy, plain
+from stepbench.testing.fault_proxy import Cut, Replace, Rule, fault_proxy, plain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stepbench.testing.contracts.operations_subject import OperationsSubject
 
 LIMIT_S = 20
+READS = 10
 NO_SERVER = "http://127.0.0.1:1"
 """Nobody listens on port 1."""
 
@@ -60,6 +61,32 @@ class UnencryptedOperations(SubjectFixture):
         assert cut.error == "connection-reset" or (is_plain and cut.error == "connection-closed")
         assert stored == overwrite.value
         assert len(after) == 1
+
+    @pytest.mark.parametrize("reuse", [True, False])
+    async def test_values_that_are_altered_swapped_or_cut_on_their_way_are_wrong(
+        self, subject: OperationsSubject, *, reuse: bool
+    ) -> None:
+        """Each of them, and no other: as many as the proxy says. A swap with a shorter record cuts the value."""
+        spec = operations_spec(subject.target, reuse=reuse)
+        contents = contents_of(spec)
+        read, other, short = (contents.preloaded(record) for record in (1, 2, 3))
+        rules = {
+            "altered": Replace("answer", read.value[-9:], b"!" * 9),
+            "swapped": Replace("request", read.key.encode(), other.key.encode()),
+            "cut": Replace("request", read.key.encode(), short.key.encode()),
+        }
+        with fault_proxy(subject.upstream, subject.framing) as proxy:
+            async with operating(subject.through(spec, proxy)) as driver:
+                await perform(driver, short._replace(value=short.value[:-3]))
+                for fault in rules.values():
+                    proxy.forget()
+                    proxy.follow(Rule(fault))
+                    wrong = [await perform(driver, contents.operation(Kind.READ, 1, 0)) for _ in range(READS)]
+                    assert proxy.stats().faults == {fault.name: READS}
+                    proxy.follow()
+                    right = [await perform(driver, contents.operation(Kind.READ, 1, 0)) for _ in range(READS)]
+                    assert [(each.outcome, each.error) for each in wrong] == [(Outcome.FAILED, "wrong_value")] * READS
+                    assert [(each.outcome, each.error) for each in right] == [(Outcome.OK, "")] * READS
 
     async def test_the_largest_blob_can_be_read(self, subject: OperationsSubject) -> None:
         """An answer to a write is small, and the wire once took none above 64 KB; batches have bounds in bytes."""

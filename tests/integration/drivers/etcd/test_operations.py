@@ -47,11 +47,12 @@ async def test_updates_at_once_lose_no_field(subject: EtcdSubject) -> None:
     """Each writes the whole record: without the condition, the slower would take the faster one's change back."""
     spec = operations_spec(subject.target, "product")
     contents = contents_of(spec)
-    names = ("name", "category", "seller", "country")
+    names = ("description", "update_time", "count", "price")
+    versions = [contents.operation(Kind.OVERWRITE, 1, 1 + turn).fields or {} for turn in range(10)]
     update = contents.operation(Kind.UPDATE, 1, 5)
     async with operating(subject.operable(spec)) as driver:
         updates = [
-            update._replace(fields={name: f"{name}-{turn}"}, client=client)
+            update._replace(fields={name: versions[turn][name]}, client=client)
             for turn in range(10)
             for client, name in enumerate(names)
         ]
@@ -61,7 +62,7 @@ async def test_updates_at_once_lose_no_field(subject: EtcdSubject) -> None:
     assert {each.outcome for each in results} == {Outcome.OK}
     assert sum(each.retries for each in results) > 0
     assert len({each.token for each in results}) == len(results)
-    assert stored == {**(contents.preloaded(1).fields or {}), **{name: f"{name}-9" for name in names}}
+    assert stored == {**(contents.preloaded(1).fields or {}), **{name: versions[-1][name] for name in names}}
 
 
 async def test_an_update_of_nothing_is_not_found(subject: EtcdSubject) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.redis.access import RedisAccess
-from stepbench.drivers.redis.commands import commands_of, judge, judge_read
+from stepbench.drivers.redis.commands import commands_of, judge
 from stepbench.errors import PlanError
 from stepbench.model.errors import connect_error
 from stepbench.model.request import Request
@@ -25,14 +24,14 @@ from stepbench.workload.operations import Contents
 from stepbench.workload.products import hash_fields
 
 if TYPE_CHECKING:
-    from stepbench.drivers.redis.commands import Judge
     from stepbench.wire.resp.values import Reply
 
 BLOBS = Workload()
 PRODUCTS = Workload.model_validate({"record": {"shape": "product"}})
 BLOB, PRODUCT = (Contents(each, "tag").preloaded(3) for each in (BLOBS, PRODUCTS))
-READ_BLOB = partial(judge_read, RecordCheck(BLOBS, "tag"), BLOB.key)
-READ_PRODUCT = partial(judge_read, RecordCheck(PRODUCTS, "tag"), PRODUCT.key)
+READ_BLOB = RecordCheck(BLOBS, "tag"), BLOB.key
+READ_PRODUCT = RecordCheck(PRODUCTS, "tag"), PRODUCT.key
+WRITE = None, ""
 SETTINGS = Settings(
     results_table="t",
     results_bucket="b",
@@ -70,30 +69,35 @@ def test_an_operation_is_these_commands(
 
 
 @pytest.mark.parametrize(
-    ("reply", "read", "expected"),
+    ("reply", "asked", "expected"),
     [
-        ("OK", None, (Outcome.OK, "")),
-        (0, None, (Outcome.OK, "")),
+        ("OK", WRITE, (Outcome.OK, "")),
+        (0, WRITE, (Outcome.OK, "")),
         (BLOB.value, READ_BLOB, (Outcome.OK, "")),
         (b"", READ_BLOB, (Outcome.FAILED, "wrong_value")),
         (1, READ_BLOB, (Outcome.FAILED, "wrong_value")),
         (None, READ_BLOB, (Outcome.FAILED, "not_found")),
         (hash_fields(PRODUCT.fields or {}), READ_PRODUCT, (Outcome.OK, "")),
         (hash_fields(PRODUCT.fields or {})[:-1], READ_PRODUCT, (Outcome.FAILED, "wrong_value")),
+        ([b"name", 1] * 12, READ_PRODUCT, (Outcome.FAILED, "wrong_value")),
+        (["x" * 180, [b""] * 180], READ_PRODUCT, (Outcome.FAILED, "wrong_value")),
+        (1, READ_PRODUCT, (Outcome.FAILED, "wrong_value")),
         ([], READ_PRODUCT, (Outcome.FAILED, "not_found")),
-        (ErrorReply("OOM", "command not allowed"), None, (Outcome.FAILED, "OOM")),
+        (ErrorReply("OOM", "command not allowed"), WRITE, (Outcome.FAILED, "OOM")),
         (ErrorReply("OOM", "command not allowed"), READ_BLOB, (Outcome.FAILED, "OOM")),
     ],
 )
-def test_an_answer_means_this(reply: Reply, read: Judge | None, expected: tuple[Outcome, str]) -> None:
+def test_an_answer_means_this(
+    reply: Reply, asked: tuple[RecordCheck | None, str], expected: tuple[Outcome, str]
+) -> None:
     """HSET says 0 where no field is new; no record is empty."""
-    assert judge(RespAnswer(1, 2, reply), read) == expected
+    assert judge(RespAnswer(1, 2, reply), *asked) == expected
 
 
 def test_what_was_never_sent_has_not_happened() -> None:
     """All else without an answer may have."""
-    assert judge(RespAnswer(1, 2, None, "timeout"), READ_BLOB) == (Outcome.UNKNOWN, "timeout")
-    assert judge(RespAnswer(1, 2, None, "timeout", sent=False), READ_BLOB) == (Outcome.FAILED, "timeout")
+    assert judge(RespAnswer(1, 2, None, "timeout"), *READ_BLOB) == (Outcome.UNKNOWN, "timeout")
+    assert judge(RespAnswer(1, 2, None, "timeout", sent=False), *READ_BLOB) == (Outcome.FAILED, "timeout")
 
 
 def test_without_a_connection_the_reason_is_short() -> None:

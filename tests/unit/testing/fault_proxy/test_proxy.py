@@ -23,6 +23,7 @@ from stepbench.testing.fault_proxy import (
     FaultProxy,
     Framing,
     Limit,
+    Replace,
     Rule,
     Throttle,
     fault_proxy,
@@ -185,6 +186,33 @@ def test_a_slow_connection_carries_everything_late(proxy: FaultProxy, fault: Fau
         assert ask(client) == ANSWER
         assert time.monotonic() - started > 0.15
         assert ask(client) == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("fault", "answer", "asked"),
+    [
+        (Replace("answer", b"ok", b"no"), ANSWER[:-2] + b"no", REQUEST),
+        (Replace("request", b"body", b"else"), ANSWER, REQUEST[:-4] + b"else"),
+    ],
+)
+def test_bytes_are_replaced_and_counted_where_they_are(
+    proxy: FaultProxy, server: LambdaApi, fault: Replace, answer: bytes, asked: bytes
+) -> None:
+    """A test compares the number of wrong values that were found with it."""
+    proxy.follow(Rule(fault))
+    with connected(proxy) as client:
+        assert [ask(client), ask(client)] == [answer] * 2
+        assert proxy.stats().faults == {fault.name: 2}
+        proxy.follow(Rule(Replace(fault.part, b"elsewhere", b"somewhere")))
+        assert ask(client) == ANSWER
+    assert proxy.stats().faults == {fault.name: 2}
+    assert [each.body for each in server.invocations] == [asked[-4:], asked[-4:], b"body"]
+
+
+def test_bytes_of_another_length_are_refused() -> None:
+    """What says how long things are would no longer be so."""
+    with pytest.raises(ValueError, match="one length"):
+        Replace("answer", b"long", b"short")
 
 
 def test_what_is_open_can_be_stalled_cut_and_black_holed_at_once(proxy: FaultProxy) -> None:

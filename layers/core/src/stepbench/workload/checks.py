@@ -3,24 +3,21 @@ Whether what a read returned is a value of the record that was asked for. Pure; 
 
 A driver asks once the answer's time is stamped, and a read of which it is not so is FAILED with `WRONG_VALUE`.
 
-What is compared: of every value the length, and what says whose it is (a blob's first 16 digits are its key's, a
-product has its number for an id). Of every blob also all else: the text that all of a trial's blobs have in common, and
-the stamp of its version (`workload.operations.stamp`). Of every `WHOLE_EVERY`th product all fields, and of every
-`WHOLE_EVERY`th scan all rows; of the other scans the first row, and the lengths of the others: these take time enough
-to be seen beside the operation's own.
+What is compared: of every value the length. Of every blob also the key's digits at its head, and the text that all of a
+trial's blobs have in common. All else takes time that would be seen beside an operation's own, and so is compared in
+every `WHOLE_EVERY`th: the stamp of a blob that was written anew, all fields of a product, all rows of a scan.
 
 Where the mix changes no records, a value has to be the one that was inserted. Where it does, any version that may have
 been written is right: several writers overwrite a record at the same time, and none knows in which order the store took
 them. So an old value is found in the former case, and not in the latter. Each changing field of a product is checked by
-itself, since stores merge updates field by field. Blobs of less than 32 bytes have no room for a whole stamp, and below
+itself, since stores merge updates field by field. A blob of less than 32 bytes has no room for a whole stamp, and below
 16 not for all of the key's digits: what there is room for is compared.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -36,13 +33,15 @@ if TYPE_CHECKING:
     from stepbench.contracts.workload import Workload
     from stepbench.model.request import Request
 
-Found: TypeAlias = "bytes | Mapping[str, str]"
+Fields: TypeAlias = Mapping[str, str] | Mapping[str, bytes] | list[bytes]
+"""A product's, as text or its UTF-8; or names and values in turns, as Redis sends them."""
+Found: TypeAlias = bytes | Fields
 """What a store has for a record: a value (a blob, or a product as JSON), or a product's fields."""
 
-WHOLE_EVERY = 8
+WHOLE_EVERY = 16
 _CHANGING = frozenset({Kind.OVERWRITE, Kind.UPDATE, Kind.READ_MODIFY_WRITE})
-_ID = re.compile(rb'"id": ?(\d{19})\b')
 _FIELDS = len(FIELD_BYTES)
+_PAIRS_BYTES = PRODUCT_BYTES + sum(map(len, FIELD_BYTES))
 _JSON_BYTES = len(json_blob({name: "x" * size for name, size in FIELD_BYTES.items()}))
 _JSON_SIZES = frozenset({_JSON_BYTES, _JSON_BYTES + 2 * _FIELDS - 1})
 """As we write it, and as PostgreSQL prints jsonb: with a space behind each colon and comma."""
@@ -53,28 +52,31 @@ class RecordCheck:
     The check of one trial's records; each driver has one.
 
     Its methods return the error of a read, "" where what came is right.
+
+    read: checks what a read of the record with a key returned.
     """
+
+    read: Callable[[str, Found], str]
 
     def __init__(self, workload: Workload, tag: str) -> None:
         """`tag` is the trial's namespace."""
         self._keys = RecordKeys(workload, tag)
-        self._from, self._to = len(self._keys.head), len(self._keys.head) + DIGITS
         self._seed = workload.seed
         self._changing = bool(workload.mix.kinds & _CHANGING)
-        self._size = workload.record.value_bytes
         self._is_blob = workload.record.shape == "blob"
+        self.read = self._read_blob if self._is_blob else self._read_product
+        self._size = size = workload.record.value_bytes
+        self._from = len(self._keys.head)
+        self._to = self._from + min(size, DIGITS)
         self._filler = filler_of(workload) if self._is_blob else b""
+        self._as_inserted = (b"0" * (HEAD_BYTES - DIGITS) + self._filler)[: max(0, size - DIGITS)]
+        """What comes behind the key's digits."""
         self._turn = 0
-
-    def read(self, key: str, found: Found) -> str:
-        """Check what a read of one record returned."""
-        right = self._is_blob_of(key, found) if self._is_blob else self._is_product_of(key, found, whole=self._is_due())
-        return "" if right else WRONG_VALUE
 
     def row(self, identity: bytes, data: bytes) -> str:
         """Check a row of the shape `row`, of which a read takes whichever comes."""
         digits = identity.replace(b"-", b"").decode("ascii", "replace")
-        is_ours = len(digits) == self._to + len(self._keys.tail) and digits.endswith(self._keys.tail)
+        is_ours = len(digits) == DIGITS + len(self._keys.tail) and digits.endswith(self._keys.tail)
         return "" if is_ours and data == ROW_DATA else WRONG_VALUE
 
     def scan(self, request: Request, found: Sequence[tuple[str, Found]]) -> str:
@@ -82,9 +84,21 @@ class RecordCheck:
         keys = [key for key, _ in found]
         if keys[0] != request.key or len(keys) > request.rows or len(set(keys)) < len(keys):
             return WRONG_VALUE
-        whole = self._is_due()
-        right = all(self._is_record(*each) if whole else self._has_size(each[1]) for each in found[1:])
-        return "" if right and self._is_record(*found[0]) else WRONG_VALUE
+        is_right = self._is_record if self._is_due() else self._has_size
+        return "" if all(is_right(key, value) for key, value in found) else WRONG_VALUE
+
+    def _read_blob(self, key: str, found: Found) -> str:
+        if (
+            found.__class__ is bytes
+            and len(found) == self._size
+            and found.endswith(self._as_inserted)
+            and found.startswith(key[self._from : self._to].encode())
+        ):
+            return ""
+        return "" if self._changing and self._is_blob_of(key, found, whole=self._is_due()) else WRONG_VALUE
+
+    def _read_product(self, key: str, found: Found) -> str:
+        return "" if (self._is_record if self._is_due() else self._has_size)(key, found) else WRONG_VALUE
 
     def _is_due(self) -> bool:
         """Return whether this one is compared as a whole: the first, and then each `WHOLE_EVERY`th."""
@@ -92,68 +106,64 @@ class RecordCheck:
         self._turn = (turn + 1) % WHOLE_EVERY
         return turn == 0
 
-    def _is_record(self, key: str, found: Found) -> bool:
-        """Return whether a key is one of the trial's, and the value its own."""
-        try:
-            if key != f"{self._keys.head}{int(key[self._from : self._to], 16):016x}{self._keys.tail}":
-                return False
-        except ValueError:
-            return False
-        return self._is_blob_of(key, found) if self._is_blob else self._is_product_of(key, found, whole=True)
-
-    def _has_size(self, found: Found) -> bool:
+    def _has_size(self, _key: str, found: Found) -> bool:
         if isinstance(found, bytes):
             return len(found) == self._size if self._is_blob else len(found) in _JSON_SIZES
+        if isinstance(found, list):
+            return len(found) == 2 * _FIELDS and sum(map(len, found)) == _PAIRS_BYTES
         return len(found) == _FIELDS and sum(map(len, found.values())) == PRODUCT_BYTES
 
-    def _is_blob_of(self, key: str, found: Found) -> bool:
-        size, digits = self._size, key[self._from : self._to]
-        if found.__class__ is not bytes or len(found) != size or not found.endswith(self._filler):
+    def _is_record(self, key: str, found: Found) -> bool:
+        """Return whether a key is one of the trial's, and the value its own."""
+        if not self._has_size(key, found):
             return False
-        code = int(digits, 16)
-        as_inserted = f"{digits}{code % STAMP_PRIME:016x}".encode()
-        if found.startswith(as_inserted[:size]):
+        return self._is_blob_of(key, found, whole=True) if self._is_blob else self._is_product_of(key, found)
+
+    def _is_blob_of(self, key: str, found: Found, *, whole: bool) -> bool:
+        digits = self._keys.digits_of(key)
+        if not isinstance(found, bytes) or len(found) != self._size or not found.endswith(self._filler):
+            return False
+        if not found.startswith(digits[: self._size].encode()) or key != self._keys.with_digits(digits):
+            return False
+        if found.endswith(self._as_inserted):
             return True
-        if not self._changing or not found.startswith(as_inserted[: min(size, DIGITS)]):
-            return False
-        return size < HEAD_BYTES or _is_stamp(found[DIGITS:HEAD_BYTES], code)
+        has_stamp = self._size >= HEAD_BYTES and whole
+        return self._changing and not (has_stamp and not _is_stamp(found[DIGITS:HEAD_BYTES], digits))
 
-    def _is_product_of(self, key: str, found: Found, *, whole: bool) -> bool:
-        if not self._has_size(found):
+    def _is_product_of(self, key: str, found: Found) -> bool:
+        fields = _texts(found)
+        identity = fields.get("id", "")
+        if not (identity.isascii() and identity.isdigit()):
             return False
-        number = _number_in(found)
-        if number is None or self._keys.of(number) != key:
-            return False
-        return not whole or self._holds(number, found)
-
-    def _holds(self, number: int, found: Found) -> bool:
-        if isinstance(found, bytes):
-            try:
-                found = json.loads(found, parse_int=str, parse_float=str)
-            except ValueError:
-                return False
-        if not isinstance(found, Mapping) or not all(isinstance(text, str) for text in found.values()):
-            return False
-        return self._products.holds(number, found, changing=self._changing)
+        number = int(identity) - FIRST_ID
+        return key == self._keys.of(number) and self._products.holds(number, fields, changing=self._changing)
 
     @cached_property
     def _products(self) -> Products:
         return Products(self._seed)
 
 
-def _is_stamp(text: bytes, code: int) -> bool:
-    """Return whether these digits are the stamp of any version of the record whose key's digits say `code`."""
+def _is_stamp(text: bytes, digits: str) -> bool:
+    """Return whether this is the stamp of any version of the record with these digits in its key."""
     try:
-        version, rest = divmod(int(text, 16), STAMP_PRIME)
+        code, version = int(digits, 16), int(text, 16) // STAMP_PRIME
     except ValueError:
         return False
-    return rest == code % STAMP_PRIME and text == b"%016x" % stamp(code, version)
+    return text == b"%016x" % stamp(code, version)
 
 
-def _number_in(found: Found) -> int | None:
-    """Return the number of the record that a product says it is; None: of none."""
+def _texts(found: Found) -> dict[str, str]:
+    """Return a product's fields as text; empty where they cannot be read."""
     if isinstance(found, bytes):
-        identity = _ID.search(found)
-        return None if identity is None else int(identity[1]) - FIRST_ID
-    text = found.get("id", "")
-    return int(text) - FIRST_ID if text.isascii() and text.isdigit() else None
+        try:
+            read = json.loads(found, parse_int=str, parse_float=str)
+        except ValueError:
+            return {}
+        is_right = isinstance(read, dict) and all(isinstance(text, str) for text in read.values())
+        return read if is_right else {}
+    pairs = zip(found[::2], found[1::2], strict=True) if isinstance(found, list) else found.items()
+    return {_text(name): _text(text) for name, text in pairs}
+
+
+def _text(part: object) -> str:
+    return part.decode("utf-8", "replace") if isinstance(part, bytes) else str(part)

@@ -226,7 +226,11 @@ class RecordKeys:
 
     def of(self, number: int) -> str:
         """Return the key of the record with this number."""
-        return f"{self.head}{mix_bits(number) if self._hashed else number:016x}{self.tail}"
+        return self.with_digits(f"{mix_bits(number) if self._hashed else number:016x}")
+
+    def with_digits(self, digits: str) -> str:
+        """Return the key with these digits."""
+        return f"{self.head}{digits}{self.tail}"
 
     def digits_of(self, key: str) -> str:
         """Return the digits in a key, which are its record's alone."""

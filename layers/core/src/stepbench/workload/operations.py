@@ -88,7 +88,8 @@ class Contents:
         codes = self._keys.codes(np.array(columns.record, dtype=np.int64))
         heads = ""
         if self._products is None:
-            stamps = version.astype(np.uint64) * np.uint64(STAMP_PRIME) + codes % np.uint64(STAMP_PRIME)
+            remainder = codes % np.uint64(STAMP_PRIME) * (version != 0)
+            stamps = version.astype(np.uint64) * np.uint64(STAMP_PRIME) + remainder
             heads = hexadecimal(np.stack([codes, stamps], axis=1))
         return Texts(columns, array("q", version.tobytes()), hexadecimal(codes), heads.encode())
 
@@ -107,16 +108,16 @@ class Contents:
 
 def stamp(code: int, version: int) -> int:
     """
-    Return what a blob says of its version: a number of 64 bits that leaves the same remainder as its key's digits.
+    Return what a blob says of its version: 0 as inserted, else a number that is as its key's digits, modulo a prime.
 
     Whoever knows the key can check it, whichever version it is of: no single digit can change unseen, since no power of
-    16 is a multiple of `STAMP_PRIME`; of all others 1 in 65,521 can.
+    16 is a multiple of `STAMP_PRIME`; of all else 1 in 65,521 would. It has 64 bits.
 
     Args:
         code: the key's digits as a number.
         version: below 2^48.
     """
-    return version * STAMP_PRIME + code % STAMP_PRIME
+    return version * STAMP_PRIME + code % STAMP_PRIME if version else 0
 
 
 def filler_of(workload: Workload) -> bytes:

@@ -130,5 +130,4 @@ def _found(values: Sequence[bytes | None]) -> Found:
     """Return a row's one value, or of a product its fields."""
     if len(values) != len(FIELD_BYTES):
         return values[0] or b""
-    texts = [(value or b"").decode("utf-8", "replace") for value in values]
-    return dict(zip(FIELD_BYTES, texts, strict=True))
+    return {name: value or b"" for name, value in zip(FIELD_BYTES, values, strict=True)}

@@ -7,23 +7,21 @@ read-modify-write is a read and then a write, without a transaction, as YCSB's i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stepbench.contracts.workload import Kind
 from stepbench.model.errors import NOT_FOUND, WRONG_VALUE
 from stepbench.model.result import Outcome
 from stepbench.wire.resp.requests import CRLF, command_head, encode_command, string_head
-from stepbench.wire.resp.values import ErrorReply, Reply
+from stepbench.wire.resp.values import ErrorReply
 from stepbench.workload.products import hash_fields
 
 if TYPE_CHECKING:
     from stepbench.model.request import Request
     from stepbench.wire.resp.connection import RespAnswer
+    from stepbench.wire.resp.values import Reply
     from stepbench.workload.checks import RecordCheck
 
-Judge = Callable[[Reply], str]
-"""Returns the error of a read by what came, "" where that is right."""
 Command = tuple[bytes, ...]
 """A command's name, the key, the rest."""
 _DONE = (Outcome.OK, "")
@@ -65,33 +63,40 @@ def encode_one(request: Request, *, product: bool) -> bytes:
     return b"".join((_SET, string_head(len(key)), key, CRLF, string_head(len(value)), value, CRLF))
 
 
-def judge_read(check: RecordCheck, key: str, reply: Reply) -> str:
-    """Return the error of a read of a blob, or of a product's fields and values in turns."""
-    if reply is None or reply == []:
-        return NOT_FOUND
-    if isinstance(reply, bytes):
-        return check.read(key, reply)
-    if not isinstance(reply, list) or not all(isinstance(part, bytes) for part in reply):
-        return WRONG_VALUE
-    texts = [part.decode("utf-8", "replace") for part in reply if isinstance(part, bytes)]
-    return check.read(key, dict(zip(texts[::2], texts[1::2], strict=False)))
-
-
-def judge(answered: RespAnswer, read: Judge | None = None) -> tuple[Outcome, str]:
+def judge(answered: RespAnswer, check: RecordCheck | None = None, key: str = "") -> tuple[Outcome, str]:
     """Return what an answer means, and the error's code; as `judge_reply`."""
-    return judge_reply(answered.reply, answered.error, sent=answered.sent, read=read)
+    return judge_reply(answered.reply, answered.error, check, key, sent=answered.sent)
 
 
-def judge_reply(reply: Reply, error: str, *, sent: bool, read: Judge | None = None) -> tuple[Outcome, str]:
+def judge_reply(
+    reply: Reply, error: str, check: RecordCheck | None = None, key: str = "", *, sent: bool
+) -> tuple[Outcome, str]:
     """
-    Return what a reply, or the error in its place, means; and the error's code. `read`: judges what a read returned.
+    Return what a reply, or the error in its place, means; and the error's code.
 
     A command of which the kernel got nothing certainly had no effect; one without an answer may have had. An error
     reply is a refusal: the server checks whether it can do a command before it begins.
+
+    Args:
+        reply: what the server said.
+        error: why it said nothing, or "".
+        check: of what a read returned; None: the command is no read.
+        key: of the record that was read.
+        sent: whether the kernel got any of the command.
     """
     if error:
         return Outcome.UNKNOWN if sent else Outcome.FAILED, error
     if isinstance(reply, ErrorReply):
         return Outcome.FAILED, reply.code
-    wrong = read(reply) if read is not None else ""
+    wrong = "" if check is None else _judge_read(reply, check, key)
     return (Outcome.FAILED, wrong) if wrong else _DONE
+
+
+def _judge_read(reply: Reply, check: RecordCheck, key: str) -> str:
+    """Return the error of a read: of a blob, or of a product's fields and values in turns."""
+    if reply is None or reply == []:
+        return NOT_FOUND
+    try:
+        return check.read(key, reply)  # type: ignore[arg-type] # the check counts their bytes
+    except TypeError:
+        return WRONG_VALUE

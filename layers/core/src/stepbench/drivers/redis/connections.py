@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.drivers.redis.access import RedisAccess
-    from stepbench.drivers.redis.commands import Command, Judge
+    from stepbench.drivers.redis.commands import Command
     from stepbench.wire.link import Link
     from stepbench.wire.resp.cluster import Node
+    from stepbench.workload.checks import RecordCheck
 
-_OK, _PLAIN = Outcome.OK, frozenset({str, bytes, int})
-"""Replies that are neither errors nor nulls, whatever was asked, and need no judging."""
+_OK, _FAILED, _PLAIN = Outcome.OK, Outcome.FAILED, frozenset({str, bytes, int})
+"""Replies that are neither errors nor nulls, whatever was asked, and of writes need no judging."""
 _NEW = tuple.__new__
 """Makes a named tuple in a third of the time that its own constructor takes."""
 
@@ -81,13 +82,14 @@ def _describe_failure(error: BaseException) -> str:
 class CommandRequest(LinkedRequest[bytes, Reply]):
     """`PendingRequest` of one command to the one server there is, with no Python call that it can do without."""
 
-    __slots__ = ("_read",)
+    __slots__ = ("_check", "_key")
 
-    def __init__(self, link: Link[RespConnection], command: bytes, read: Judge | None) -> None:
+    def __init__(self, link: Link[RespConnection], command: bytes, check: RecordCheck | None, key: str) -> None:
         self.t1_ns = 0
         self._link = link
         self._data = command
-        self._read = read
+        self._check = check
+        self._key = key
         self._carrier = None
         self._done = None
 
@@ -95,6 +97,9 @@ class CommandRequest(LinkedRequest[bytes, Reply]):
         done, self._done = self._done, None
         if done is not None:
             t1_ns, outcome = self.t1_ns, _OK
-            if self._read is not None or answer.__class__ not in _PLAIN:
-                outcome, error = judge_reply(answer, error, sent=t1_ns != 0, read=self._read)
+            check = self._check
+            if answer.__class__ not in _PLAIN:
+                outcome, error = judge_reply(answer, error, check, self._key, sent=t1_ns != 0)
+            elif check is not None and (error := check.read(self._key, answer)):
+                outcome = _FAILED
             done(_NEW(Result, (t1_ns or t2_ns, t2_ns, outcome, "", error, 0, None)))

@@ -18,7 +18,7 @@ from stepbench.contracts.workload import Kind, Workload
 from stepbench.drivers.access import unavailable
 from stepbench.drivers.preload import preload_records
 from stepbench.drivers.redis.access import DEFAULT_LIMITS, RedisAccess, RedisLimits, describe, server_name
-from stepbench.drivers.redis.commands import commands_of, encode_one, judge, judge_read
+from stepbench.drivers.redis.commands import commands_of, encode_one, judge
 from stepbench.drivers.redis.connections import CommandRequest, NodeConnector, NodeLinks
 from stepbench.drivers.redis.keys import RedisKeys
 from stepbench.drivers.redis.nodes import RedisNodes
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from stepbench.clock import Clock
     from stepbench.contracts.plan import TrialSpec
-    from stepbench.drivers.redis.commands import Command, Judge
+    from stepbench.drivers.redis.commands import Command
     from stepbench.model.pending import PendingRequest
     from stepbench.model.request import Request
     from stepbench.settings import Settings
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _REDIRECTIONS = 5
 _PRELOADED_BYTES, _PRELOADED_RECORDS, _PRELOADING_LANES = 4_000_000, 1_000, 4
-_SEVERAL_STEPS = frozenset({Kind.READ_MODIFY_WRITE, Kind.SCAN})
+_READ, _SEVERAL_STEPS = Kind.READ, frozenset({Kind.READ_MODIFY_WRITE, Kind.SCAN})
 _READING = frozenset({Kind.READ, Kind.READ_MODIFY_WRITE})
 
 
@@ -61,7 +61,7 @@ class RedisOperations:
         self._nodes = RedisNodes(self._access, is_cluster=self._is_cluster)
         self._reuse = workload.reuse
         self._product = workload.record.shape == "product"
-        self._judge_read = partial(judge_read, RecordCheck(workload, spec.tag))
+        self._check = RecordCheck(workload, spec.tag)
         self._record_bytes = workload.record.key_bytes + workload.record.value_bytes
         self._sends_at_once = self._reuse and not self._is_cluster
         self._writers = spec.offered.writers
@@ -94,11 +94,8 @@ class RedisOperations:
         if not self._sends_at_once or request.kind in _SEVERAL_STEPS:
             return CoroutineRequest(partial(self._perform, request), self._clock)
         link = self._links[request.client // self._writers, self._seed]
-        return CommandRequest(link, encode_one(request, product=self._product), self._judge_of(request))
-
-    def _judge_of(self, request: Request) -> Judge | None:
-        """Return what judges the first answer to a request; None: that is to no read."""
-        return partial(self._judge_read, request.key) if request.kind in _READING else None
+        check = self._check if request.kind is _READ else None
+        return CommandRequest(link, encode_one(request, product=self._product), check, request.key)
 
     async def _perform(self, request: Request) -> Result:
         """
@@ -166,7 +163,7 @@ class RedisOperations:
             answered, retries = await self._call_owner(commands[0], links, client)
         else:  # the measured path is short on purpose: at 100 clients our CPU is what limits
             answered, retries = await links.call(client, self._seed, commands[0]), 0
-        outcome, error = judge(answered, self._judge_of(request))
+        outcome, error = judge(answered, self._check if request.kind in _READING else None, request.key)
         if len(commands) == 1 or error:
             return Result(answered.t1_ns, answered.t2_ns, outcome, "", error, retries)
         written, more = await self._call_owner(commands[1], links, client)

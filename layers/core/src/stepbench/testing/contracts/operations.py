@@ -39,6 +39,7 @@ from stepbench.testing.contracts.operations_subject import (
     stored_of,
 )
 from stepbench.testing.contracts.trigger_subject import declared
+from stepbench.testing.contracts.values import ValuesContract
 from stepbench.workload.choices import INSERTED
 from stepbench.workload.products import UPDATED
 
@@ -52,7 +53,7 @@ NEVER = INSERTED + 123_456
 """The number of a record that nobody has written."""
 
 
-class OperationsContract(LifeContract[OperationsSubject], ConnectionsContract, ChainedContract):
+class OperationsContract(LifeContract[OperationsSubject], ConnectionsContract, ChainedContract, ValuesContract):
     """The tests of a driver for operations."""
 
     @pytest.fixture

@@ -8,7 +8,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Literal
 
-from stepbench.testing.fault_proxy.faults import Cut, Delay, Drop, Duplicate, Fault, Limit, Throttle
+from stepbench.testing.fault_proxy.faults import Cut, Delay, Drop, Duplicate, Fault, Limit, Replace, Throttle
 from stepbench.testing.fault_proxy.framing import Framing, Piece, expects_continue
 
 if TYPE_CHECKING:
@@ -152,7 +152,8 @@ class ProxiedConnection:
         self._limit = fault.bytes_per_s if isinstance(fault, Limit) else None
         if fault is None:
             return
-        self._tally.fault(fault.name)
+        if not isinstance(fault, Replace):
+            self._tally.fault(fault.name)
         self._on_request[first.stream] = self._on_answer[first.stream] = fault
         match fault:
             case Drop(part="request"):
@@ -183,6 +184,8 @@ class ProxiedConnection:
                 await self._go_on(piece)
                 self._copy += piece.data
                 await self._forward(piece)
+            case Replace(part="request") as fault:
+                await self._forward(self._replaced(piece, fault))
             case Delay(request_s=request_s):
                 if piece.begins:
                     await asyncio.sleep(request_s)
@@ -207,6 +210,8 @@ class ProxiedConnection:
                 return
             case Delay(answer_s=answer_s) if piece.begins:
                 await asyncio.sleep(answer_s)
+            case Replace(part="answer") as fault:
+                piece = self._replaced(piece, fault)
         await self._answer(piece)
 
     async def _go_on(self, piece: Piece) -> None:
@@ -226,6 +231,12 @@ class ProxiedConnection:
             self._on_answer.pop(piece.stream, None)
             self._tally.count("answered")
         await self._client.send(piece.data, self._limit)
+
+    def _replaced(self, piece: Piece, fault: Replace) -> Piece:
+        if fault.old not in piece.data:
+            return piece
+        self._tally.fault(fault.name)
+        return piece._replace(data=piece.data.replace(fault.old, fault.new))
 
     async def _send_again(self) -> None:
         del self._on_answer[0]

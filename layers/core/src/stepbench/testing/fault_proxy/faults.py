@@ -126,7 +126,31 @@ class Cut:
         return f"cut {self.at}"
 
 
-Fault = Throttle | Limit | Delay | Drop | Duplicate | Cut
+@dataclass(frozen=True)
+class Replace:
+    """
+    Bytes are others, as many, wherever they come in one piece; what is counted is each piece in which they did.
+
+    part: "request": the server answers rightly what nobody has asked, such as another record's value. "answer": what
+        it said arrives altered.
+    """
+
+    part: Literal["request", "answer"]
+    old: bytes
+    new: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.old) != len(self.new) or not self.old:
+            message = f"{self}: a protocol says how long things are, so that `old` and `new` have one length"
+            raise ValueError(message)
+
+    @property
+    def name(self) -> str:
+        """The name by which `Stats.faults` counts it."""
+        return f"replace {self.part}"
+
+
+Fault = Throttle | Limit | Delay | Drop | Duplicate | Cut | Replace
 
 
 @dataclass(frozen=True)
