@@ -54,6 +54,14 @@ def test_failed_writes_are_told_with_share_errors_and_time() -> None:
     )
 
 
+def test_wrong_values_have_a_remedy_of_their_own() -> None:
+    """More capacity mends none of it, and a fast store of wrong data is no fast store."""
+    result = refused({64: (FAILED, "57P01"), 70: (FAILED, "wrong_value")})
+    (found,) = (each for each in result.summary.caveats if each.kind == "failed_outcomes")
+    assert "57P01 1, wrong_value 1" in found.text
+    assert found.remedy.startswith("The store, or what stands before it, returned values that are not those")
+
+
 def test_writes_without_an_answer_may_have_happened() -> None:
     """One event has one time; an error without a name has its outcome's."""
     result = refused({20: (UNKNOWN, "")})

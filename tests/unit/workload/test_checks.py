@@ -59,7 +59,7 @@ def test_every_altered_byte_of_a_blob_is_found(described: dict[str, Any]) -> Non
     assert check.read(right.key, right.value) == ""
 
 
-def test_every_altered_digit_of_a_stamp_is_found_in_one_blob_of_sixteen() -> None:
+def test_every_altered_digit_of_a_stamp_is_found_in_a_share_of_blobs() -> None:
     """To read it takes as long as all else together."""
     for at in range(16, 32):
         check, contents, _ = checked(**CHANGING)
@@ -112,8 +112,8 @@ def test_another_length_of_a_product_is_always_found(described: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("described", [STILL, CHANGING], ids=["still", "changing"])
-def test_an_altered_field_and_another_product_are_found_in_one_of_sixteen(described: dict[str, Any]) -> None:
-    """To make out what all fields have to be takes a fifth of an operation's time."""
+def test_an_altered_field_and_another_product_are_found_in_a_share(described: dict[str, Any]) -> None:
+    """To make out what all fields have to be takes half of an operation's time."""
     mine, other = (checked(**described, **PRODUCT)[1].preloaded(number) for number in (3, 4))
     fields, others = dict(mine.fields or {}), dict(other.fields or {})
     wrong = [{**fields, name: altered(text.encode(), 1).decode()} for name, text in fields.items()]
@@ -159,7 +159,7 @@ def test_a_row_is_one_of_the_trials_with_the_published_data() -> None:
 
 @pytest.mark.parametrize("record", [{}, PRODUCT], ids=["blob", "product"])
 def test_a_scan_begins_with_its_record_and_each_row_has_its_own_value(record: dict[str, Any]) -> None:
-    """Lengths and the first key in all scans; each other's values and a stranger's key in one of sixteen."""
+    """Lengths and the first key in all scans; each other's values and a stranger's key in a share."""
     check, contents, _ = checked(mix={"scan": 1}, records=10, key_order="ordered", **record)
     rows = [(each.key, each.value) for each in map(contents.preloaded, range(4))]
     asked = Request(Kind.SCAN, rows[0][0], rows=4)

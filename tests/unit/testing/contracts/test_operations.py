@@ -4,16 +4,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from tests.unit.testing.conftest import ExampleSubject
 
 from stepbench.contracts.workload import Kind
 from stepbench.testing.contracts.operations import OperationsContract
-from stepbench.testing.example_store.driver import ExampleDriver
+from stepbench.testing.contracts.values import FAULTS, Fault
+from stepbench.testing.example_store.driver import ExampleDriver, judge
 from stepbench.testing.example_store.server import example_server
 from stepbench.testing.example_store.target import ExampleTarget
+
+if TYPE_CHECKING:
+    from stepbench.model.request import Request
+    from stepbench.wire.in_order import Judge
 
 
 class HasNoWarmUp(ExampleDriver):
@@ -30,6 +35,21 @@ async def test_clients_that_connect_under_load_are_noticed(kind: type[ExampleDri
     """Such a driver passes all other tests of the contract, since its results are right; only they come late."""
     with example_server() as server, pytest.raises(AssertionError):
         await OperationsContract().test_the_writer_connects_its_clients_before_the_load(ExampleSubject(server, kind))
+
+
+class ComparesNothing(ExampleDriver):
+    def _judge_of(self, request: Request) -> Judge[bytes]:
+        del request
+        return judge
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_driver_that_takes_any_value_is_noticed(fault: Fault) -> None:
+    """Its times are right, and its store may be anybody's."""
+    with example_server() as server:
+        subject = ExampleSubject(server, ComparesNothing)
+        with pytest.raises(AssertionError):
+            await OperationsContract().test_wrong_values_are_failed_and_counted(subject, "blob", fault)
 
 
 class DeclaresNoReads(ExampleTarget):

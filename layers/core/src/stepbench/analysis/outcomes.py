@@ -11,6 +11,7 @@ from stepbench import digits
 from stepbench.analysis.windows import NS_PER_S
 from stepbench.contracts.measure import measure_of
 from stepbench.contracts.result import Caveat
+from stepbench.model.errors import WRONG_VALUE
 from stepbench.model.result import Outcome
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ _CAVEATS: dict[Outcome, _OutcomeCaveat] = {
     ),
 }
 
+_WRONG_VALUES_REMEDY = (
+    "The store, or what stands before it, returned values that are not those of the records asked for: find out why "
+    "before any number of this trial is used."
+)
+
 
 def count_errors(joined: Joined, events: NDArray[np.int64]) -> dict[str, int]:
     """
@@ -80,7 +86,8 @@ def find_outcome_caveats(evidence: Evidence, findings: Findings) -> Iterator[Cav
                 text = f"Window {window.name}: {share} ({digits.percent(events.size / window.sent)}) {ended} {when}: "
                 text += f"{_name_errors(errors)}. {meaning}{_describe_outage(evidence, window)}"
                 text += f"Percentiles are of acknowledged {what} only, so the slowest may be missing."
-                yield Caveat(kind=kind, text=text, remedy=remedy, windows=(place,))
+                shown = _WRONG_VALUES_REMEDY if WRONG_VALUE in errors else remedy
+                yield Caveat(kind=kind, text=text, remedy=shown, windows=(place,))
         if outside := _count_outside(evidence, windows, outcome):
             phases = ", ".join(f"{digits.count(count)} in phase {phase}" for phase, count in outside.items())
             text = f"Outside of the measured windows {what} {ended}: {phases}. {meaning}They are in no latency."

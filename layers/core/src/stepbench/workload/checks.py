@@ -38,7 +38,7 @@ Fields: TypeAlias = Mapping[str, str] | Mapping[str, bytes] | list[bytes]
 Found: TypeAlias = bytes | Fields
 """What a store has for a record: a value (a blob, or a product as JSON), or a product's fields."""
 
-WHOLE_EVERY = 16
+WHOLE_EVERY = 64
 _CHANGING = frozenset({Kind.OVERWRITE, Kind.UPDATE, Kind.READ_MODIFY_WRITE})
 _FIELDS = len(FIELD_BYTES)
 _PAIRS_BYTES = PRODUCT_BYTES + sum(map(len, FIELD_BYTES))
