@@ -115,11 +115,15 @@ def test_another_length_of_a_product_is_always_found(described: dict[str, Any]) 
 def test_an_altered_field_and_another_product_are_found_in_a_share(described: dict[str, Any]) -> None:
     """To make out what all fields have to be takes half of an operation's time."""
     mine, other = (checked(**described, **PRODUCT)[1].preloaded(number) for number in (3, 4))
-    fields, others = dict(mine.fields or {}), dict(other.fields or {})
-    wrong = [{**fields, name: altered(text.encode(), 1).decode()} for name, text in fields.items()]
+    fields: dict[str, str] = dict(mine.fields or {})
+    others: dict[str, str] = dict(other.fields or {})
+    wrong: list[dict[str, str]] = [
+        {**fields, name: altered(text.encode(), 1).decode()} for name, text in fields.items()
+    ]
     unreadable = [mine.value.replace(b"}", b"]"), mine.value.replace(b'"id"', b'"ID"'), b"[" + b"1" * 550 + b"]"]
     texts = [each for each in unreadable if len(each) == len(mine.value)]
-    for each in (*wrong, others, hash_fields(others), {**fields, "id": "x" * 19}, other.value, *texts):
+    wrong += [others, {**fields, "id": "x" * 19}]
+    for each in (*wrong, hash_fields(others), other.value, *texts):
         check, *_ = checked(**described, **PRODUCT)
         found = [check.read(mine.key, each) for _ in range(3 * WHOLE_EVERY)]
         assert (found[0], found.count(WRONG)) == (WRONG, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -95,10 +96,14 @@ def test_what_an_item_has_is_compared(shape: str) -> None:
     sent = item["PutRequest"]["Item"]
     if record.fields:
         sent["price"]["N"] = sent["price"]["N"].rstrip("0").rstrip(".")
-    for wrong in ({}, {"pk": {"S": "another"}}, {"value": {"S": "x"}}, {"seller": {"S": "x"}}, {"pk": "odd"}):
-        body = json.dumps({"Item": dict(reversed({**sent, **wrong}.items()))}).encode()
-        assert call_result(answered(body), record.key, check).error == ("wrong_value" if wrong else "")
-    assert call_result(answered(b'{"Item":[]}'), record.key, check).error == "wrong_value"
+    name = "value" if record.fields is None else "seller"
+    wrongs: list[dict[str, Any]] = [{}, {name: {"S": "x"}}, {name: "odd"}, {name: {}}]
+    for wrong in wrongs:
+        for more in ({}, {"ConsumedCapacity": {"TableName": "t-1"}}):
+            body = json.dumps({**more, "Item": dict(reversed({**sent, **wrong}.items()))}).encode()
+            assert call_result(answered(body), record.key, check).error == ("wrong_value" if wrong else "")
+    for odd in (b'{"Item":[]}', b'{"Item"', b'["Item"]', b'{"Item":{"pk":"k"}}'):
+        assert call_result(answered(odd), record.key, check).error == "wrong_value"
 
 
 def _ends_in_zeros(record: Request) -> bool:

@@ -17,9 +17,9 @@ itself, since stores merge updates field by field. A blob of less than 32 bytes 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from stepbench.contracts.workload import PRODUCT_BYTES, ROW_DATA, Kind
 from stepbench.model.errors import WRONG_VALUE
@@ -32,11 +32,6 @@ if TYPE_CHECKING:
 
     from stepbench.contracts.workload import Workload
     from stepbench.model.request import Request
-
-Fields: TypeAlias = Mapping[str, str] | Mapping[str, bytes] | list[bytes]
-"""A product's, as text or its UTF-8; or names and values in turns, as Redis sends them."""
-Found: TypeAlias = bytes | Fields
-"""What a store has for a record: a value (a blob, or a product as JSON), or a product's fields."""
 
 WHOLE_EVERY = 64
 _CHANGING = frozenset({Kind.OVERWRITE, Kind.UPDATE, Kind.READ_MODIFY_WRITE})
@@ -53,10 +48,12 @@ class RecordCheck:
 
     Its methods return the error of a read, "" where what came is right.
 
-    read: checks what a read of the record with a key returned.
+    read: checks what a read of the record with a key returned: a value (`bytes`: a blob, or a product as JSON) or a
+    product's fields, as text or its UTF-8 (`dict`, or `list` of names and values in turns, as Redis sends them).
+    Anything else is wrong.
     """
 
-    read: Callable[[str, Found], str]
+    read: Callable[[str, object], str]
 
     def __init__(self, workload: Workload, tag: str) -> None:
         """`tag` is the trial's namespace."""
@@ -79,7 +76,7 @@ class RecordCheck:
         is_ours = len(digits) == DIGITS + len(self._keys.tail) and digits.endswith(self._keys.tail)
         return "" if is_ours and data == ROW_DATA else WRONG_VALUE
 
-    def scan(self, request: Request, found: Sequence[tuple[str, Found]]) -> str:
+    def scan(self, request: Request, found: Sequence[tuple[str, object]]) -> str:
         """Check the rows that a scan returned, at least one, with their keys: the record asked for is the first."""
         keys = [key for key, _ in found]
         if keys[0] != request.key or len(keys) > request.rows or len(set(keys)) < len(keys):
@@ -87,9 +84,9 @@ class RecordCheck:
         is_right = self._is_record if self._is_due() else self._has_size
         return "" if all(is_right(key, value) for key, value in found) else WRONG_VALUE
 
-    def _read_blob(self, key: str, found: Found) -> str:
+    def _read_blob(self, key: str, found: object) -> str:
         if (
-            found.__class__ is bytes
+            isinstance(found, bytes)
             and len(found) == self._size
             and found.endswith(self._as_inserted)
             and found.startswith(key[self._from : self._to].encode())
@@ -97,7 +94,7 @@ class RecordCheck:
             return ""
         return "" if self._changing and self._is_blob_of(key, found, whole=self._is_due()) else WRONG_VALUE
 
-    def _read_product(self, key: str, found: Found) -> str:
+    def _read_product(self, key: str, found: object) -> str:
         return "" if (self._is_record if self._is_due() else self._has_size)(key, found) else WRONG_VALUE
 
     def _is_due(self) -> bool:
@@ -106,20 +103,23 @@ class RecordCheck:
         self._turn = (turn + 1) % WHOLE_EVERY
         return turn == 0
 
-    def _has_size(self, _key: str, found: Found) -> bool:
+    def _has_size(self, _key: str, found: object) -> bool:
         if isinstance(found, bytes):
             return len(found) == self._size if self._is_blob else len(found) in _JSON_SIZES
-        if isinstance(found, list):
-            return len(found) == 2 * _FIELDS and sum(map(len, found)) == _PAIRS_BYTES
-        return len(found) == _FIELDS and sum(map(len, found.values())) == PRODUCT_BYTES
+        try:
+            if isinstance(found, list):
+                return len(found) == 2 * _FIELDS and sum(map(len, found)) == _PAIRS_BYTES
+            return isinstance(found, dict) and len(found) == _FIELDS and sum(map(len, found.values())) == PRODUCT_BYTES
+        except TypeError:
+            return False
 
-    def _is_record(self, key: str, found: Found) -> bool:
+    def _is_record(self, key: str, found: object) -> bool:
         """Return whether a key is one of the trial's, and the value its own."""
         if not self._has_size(key, found):
             return False
         return self._is_blob_of(key, found, whole=True) if self._is_blob else self._is_product_of(key, found)
 
-    def _is_blob_of(self, key: str, found: Found, *, whole: bool) -> bool:
+    def _is_blob_of(self, key: str, found: object, *, whole: bool) -> bool:
         digits = self._keys.digits_of(key)
         if not isinstance(found, bytes) or len(found) != self._size or not found.endswith(self._filler):
             return False
@@ -130,7 +130,7 @@ class RecordCheck:
         has_stamp = self._size >= HEAD_BYTES and whole
         return self._changing and not (has_stamp and not _is_stamp(found[DIGITS:HEAD_BYTES], digits))
 
-    def _is_product_of(self, key: str, found: Found) -> bool:
+    def _is_product_of(self, key: str, found: object) -> bool:
         fields = _texts(found)
         identity = fields.get("id", "")
         if not (identity.isascii() and identity.isdigit()):
@@ -152,17 +152,16 @@ def _is_stamp(text: bytes, digits: str) -> bool:
     return text == b"%016x" % stamp(code, version)
 
 
-def _texts(found: Found) -> dict[str, str]:
+def _texts(found: object) -> dict[str, str]:
     """Return a product's fields as text; empty where they cannot be read."""
     if isinstance(found, bytes):
         try:
-            read = json.loads(found, parse_int=str, parse_float=str)
+            found = json.loads(found, parse_int=str, parse_float=str)
         except ValueError:
             return {}
-        is_right = isinstance(read, dict) and all(isinstance(text, str) for text in read.values())
-        return read if is_right else {}
-    pairs = zip(found[::2], found[1::2], strict=True) if isinstance(found, list) else found.items()
-    return {_text(name): _text(text) for name, text in pairs}
+    elif isinstance(found, list):
+        found = dict(zip(map(_text, found[::2]), found[1::2], strict=True))
+    return {_text(name): _text(text) for name, text in found.items()} if isinstance(found, dict) else {}
 
 
 def _text(part: object) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stepbench.model.request import Request
     from stepbench.wire.cql.answers import Row
     from stepbench.wire.cql.connection import CqlAnswer
-    from stepbench.workload.checks import Found, RecordCheck
+    from stepbench.workload.checks import RecordCheck
 
 UNPREPARED = "Unprepared"
 """The node's name for a prepared statement that it does not know, or no longer."""
@@ -126,7 +126,7 @@ def _judge_rows(found: list[Row], request: Request, check: RecordCheck) -> str:
     return check.read(request.key, _found(found[0]))
 
 
-def _found(values: Sequence[bytes | None]) -> Found:
+def _found(values: Sequence[bytes | None]) -> bytes | dict[str, bytes]:
     """Return a row's one value, or of a product its fields."""
     if len(values) != len(FIELD_BYTES):
         return values[0] or b""
