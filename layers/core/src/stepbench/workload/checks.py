@@ -108,7 +108,7 @@ class RecordCheck:
             return len(found) == self._size if self._is_blob else len(found) in _JSON_SIZES
         try:
             if isinstance(found, list):
-                return len(found) == 2 * _FIELDS and sum(map(len, found)) == _PAIRS_BYTES
+                return len(found) == 2 * _FIELDS and len(b"".join(found)) == _PAIRS_BYTES
             return isinstance(found, dict) and len(found) == _FIELDS and sum(map(len, found.values())) == PRODUCT_BYTES
         except TypeError:
             return False
