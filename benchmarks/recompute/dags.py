@@ -128,7 +128,7 @@ class _Trial:
             "not_found": int(lost.str.startswith("not_found").sum()),
             "damaged": int(lost.str.startswith(DAMAGED).sum()),
             "deleted": int(self.ends.deleted.sum()),
-            "left": int(self.ends.left.sum()),
+            "unconfirmed": int(self.ends.left.sum()),
             "not_deleted": int((~written.event.isin(self.ends.event)).sum()),
         }
 

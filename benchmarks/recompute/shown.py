@@ -68,7 +68,8 @@ def _flat(parts: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         elif name == "per_minute":
             yield from ((f"minute.{minute}", count) for minute, count in enumerate(value))
         elif isinstance(value, dict) and "p50" in value:
-            yield from ((f"{name}.{each}", v["value"] if isinstance(v, dict) else v) for each, v in value.items())
+            numbers = {each: found for each, found in value.items() if each != "at_least"}
+            yield from ((f"{name}.{each}", v["value"] if isinstance(v, dict) else v) for each, v in numbers.items())
         elif not isinstance(value, (dict, list, str, type(None))):
             yield name, value
 

@@ -21,7 +21,7 @@ from stepbench.contracts import dataflow_rows, run_tasks, tasks, transfer_rows
 from stepbench.contracts.dataflow import MAX_INLINE_TASKS, MAX_LEVELS
 from stepbench.contracts.identity import ANY_ATTEMPT
 from stepbench.contracts.plan import TrialPlan
-from stepbench.contracts.transfer import LONGEST_PROCESS_S, SOURCES, START_S
+from stepbench.contracts.transfer import LONGEST_PROCESS_S, SLOW_START_S, SOURCES
 from stepbench.progress import LEASE_WAIT_S
 from stepbench.records.storage import layout
 
@@ -406,7 +406,7 @@ def test_a_task_without_capacity_is_tried_twice_more_and_later(trial: Machine) -
 def test_a_task_has_time_for_the_longest_process_and_its_start(trial: Machine) -> None:
     """Step Functions stops it then; one that hangs costs by the second."""
     timeout_s = trial["RunTransferTask"].definition["TimeoutSeconds"]
-    assert LONGEST_PROCESS_S + 2 * START_S["fargate"] < timeout_s <= 2 * LONGEST_PROCESS_S
+    assert LONGEST_PROCESS_S + 2 * SLOW_START_S["fargate"] < timeout_s <= 2 * LONGEST_PROCESS_S
 
 
 def test_flags_are_set_where_the_functions_look(trial: Machine) -> None:

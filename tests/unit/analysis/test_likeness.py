@@ -62,7 +62,8 @@ def test_one_plan_before_and_after_is_alike_in_all(
 ) -> None:
     """Forty things, and pairs of things, that may differ: each way round, and each with a reason in words."""
     sides = [made({}), made(settings, **place)]
-    found = compare_sides(*(reversed(sides) if turned else sides), studied="")
+    a, b = reversed(sides) if turned else sides
+    found = compare_sides(a, b, "")
     assert not found.alike
     assert found.reason.startswith((EMULATED, "not the same: "))
     assert len(UNLIKE) == 40
@@ -106,7 +107,8 @@ def test_what_is_alike_is_compared(
     """Forty pairs: a run a little longer, another way to say the same, and what is under study."""
     store = settings.get("target.store", "redis")
     sides = [made({}, emulated=emulated), made(settings, **place, store=store, emulated=emulated)]
-    found = compare_sides(*(reversed(sides) if turned else sides), studied=studied)
+    a, b = reversed(sides) if turned else sides
+    found = compare_sides(a, b, studied)
     assert found == (Likeness(emulated=True) if emulated and store != "redis" else Likeness())
 
 

@@ -322,7 +322,7 @@ def test_a_sample_of_the_receivers_lines_is_scaled_and_said_to_be() -> None:
     [
         ("s3", {"RunWriter": 1}, "1 of at least 2 invocations of RunWriter left a log line"),
         ("s3", {"RunWriter": 2}, "0 of 240 invocations of the receiver left a log line"),
-        ("etcd", {"RunWriter": 2}, "0 of at least 1 invocations of WatchChanges left a log line"),
+        ("etcd", {"RunWriter": 2}, "0 of at least 1 invocation of WatchChanges left a log line"),
     ],
 )
 def test_logs_that_are_not_whole_do_not_decide_the_bill(store: str, pages: dict[str, int], why: str) -> None:
