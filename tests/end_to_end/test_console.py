@@ -113,7 +113,7 @@ def test_a_store_that_is_not_there_is_named_with_what_to_do(ended: dict[str, Jso
     described = ended["away"]
     assert (described["status"], described["error"]) == ("FAILED", "TrialsFailedError")
     head, reason = described["cause"].splitlines()
-    assert head.startswith("1 of 1 trials failed; what there is of them is in s3://")
+    assert head.startswith("1 of 1 trial failed; what there is of them is in s3://")
     assert reason.startswith("etcd: TargetUnreachableError: ")
     assert "127.0.0.1:1" in reason
     assert reason.endswith("See whether it runs, and whether the plan's endpoint is right")

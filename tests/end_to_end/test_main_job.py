@@ -78,7 +78,9 @@ def test_latencies_are_in_the_order_that_physics_asks_for(finished: Finished) ->
 def test_only_what_the_emulator_plays_is_called_emulated(finished: Finished) -> None:
     """A reader must not take MiniStack's numbers for AWS's."""
     emulated = {trial["store"]: trial["emulated"] for trial in finished.summary["trials"]}
-    assert emulated == {"s3": True, "dynamodb": True, "postgresql": False, "etcd": False}
+    assert emulated == {"s3": True, "dynamodb": True, "postgresql": True, "etcd": False}
+    assert ", with Lambda of MiniStack" in finished.summary["trials"][2]["provider"]
+    assert "are emulated: no comparison with another store" in finished.summary["not_compared"]
     assert finished.summary["trials"][3]["provider"].startswith("etcd 3.5")
 
 
