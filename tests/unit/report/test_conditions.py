@@ -53,15 +53,15 @@ def trial(**target: Any) -> TrialSummary:  # noqa: ANN401 -- a target's fields
     [
         (
             "quick-batch-dynamodb",
-            f"{PAPER}, at 40/s. Compared: batch size 1, 10 and 100.",
+            f"{PAPER}, at 40/s. Varied: batch size 1, 10 and 100.",
         ),
         (
             "quick-unloaded",
-            f"{PAPER}, at 20/s. Compared: store s3, dynamodb, postgresql and etcd.",
+            f"{PAPER}, at 20/s. Varied: store s3, dynamodb, postgresql and etcd.",
         ),
         (
             "quick-sizes",
-            f"{SIZES}, at 40/s. Compared: value bytes 100, 889 and 10,000; store etcd and dynamodb.",
+            f"{SIZES}, at 40/s. Varied: value bytes 100, 889 and 10,000; store etcd and dynamodb.",
         ),
     ],
 )
@@ -73,7 +73,7 @@ def test_a_preset_says_what_it_measures_with_and_what_it_compares(preset: str, w
 def test_trials_that_are_written_out_differ_in_what_their_setups_say() -> None:
     """What has its default is not in a setup."""
     assert describe_conditions([trial(), trial(batch_size=10)]) == (
-        "Measured with records of 5,059 B (key 59 B, value 5,000 B), at 20/s. Compared: batch size default and 10."
+        "Measured with records of 5,059 B (key 59 B, value 5,000 B), at 20/s. Varied: batch size default and 10."
     )
 
 
@@ -93,7 +93,7 @@ def test_of_many_values_the_ends_are_named() -> None:
 def test_operations_have_the_size_of_their_shape_and_their_clients() -> None:
     """A product's values are 312 bytes, which no plan says."""
     words = describe_conditions(measured("quick-products"))
-    assert words.startswith("Measured with records of 349 B (key 37 B, value 312 B), 5 clients. Compared: store ")
+    assert words.startswith("Measured with records of 349 B (key 37 B, value 312 B), 5 clients. Varied: store ")
 
 
 def test_of_an_older_summary_nothing_is_known() -> None:

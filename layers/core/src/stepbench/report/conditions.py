@@ -34,14 +34,14 @@ def describe_conditions(trials: Sequence[TrialSummary]) -> str:
     """
     Describe what the trials that measured something have in common, and what of them is compared.
 
-    `Measured with records of 948 B (key 59 B, value 889 B), at 40/s. Compared: batch size 1, 10 and 100.` Empty where
+    `Measured with records of 948 B (key 59 B, value 889 B), at 40/s. Varied: batch size 1, 10 and 100.` Empty where
     nothing is known of it, as of older versions' summaries.
     """
     measured = [trial for trial in trials if trial.windows and trial.setup]
     common = (_describe_sizes(measured), _describe_load(measured), *_common_settings(measured))
     compared = "; ".join(_compared_settings(measured))
     named = ", ".join(filter(None, common))
-    parts = (f"Measured with {named}." if named else "", f"Compared: {compared}." if compared else "")
+    parts = (f"Measured with {named}." if named else "", f"Varied: {compared}." if compared else "")
     return " ".join(filter(None, parts))
 
 
