@@ -190,3 +190,10 @@ def test_what_newly_falls_behind_is_no_regression_of_a_number_and_no_pass(
     assert not any(effect.regressed for effect in verdict.effects)
     told = ", but etcd fell behind in B" if named else ""
     assert describe_outcome(found) == f"No regression beyond 5 % shown{told}"
+
+
+def test_what_falls_behind_under_another_load_is_told_as_unlike_and_no_more() -> None:
+    """Nobody asked whether it keeps up with ten times the load."""
+    more = behind(500).model_copy(update={"setup": {"target.store": "etcd", RATE: 200}})
+    found = compare_summaries(Selected([run(etcd(1.0))]), Selected([run(more)]), 0.05)
+    assert (found.behind, bool(found.verdicts[0].unlike), found.passed) == ((), True, False)

@@ -282,3 +282,13 @@ def test_where_there_is_nothing_to_judge_the_threshold_says_so() -> None:
     assert outcome("lost == 0", window("a", 9, lost=None)) == ("undecidable", None, NOT_COUNTED)
     (nowhere,) = judge([ONE_PERCENT], [trial(0)])
     assert (nowhere.state, nowhere.reason, nowhere.trial, nowhere.window) == ("undecidable", NO_WINDOW, None, "")
+
+
+@pytest.mark.parametrize(("limit_ms", "state"), [(400, "undecidable"), (300, "failed")])
+def test_the_longest_wait_of_what_fell_behind_keeps_to_no_limit(limit_ms: int, state: str) -> None:
+    """In a longer run it would have been longer."""
+    one = window("steady", 100)
+    grown = Estimate(value=200, low=100, reason="fell behind: kept up with 96 of 200/s")
+    latency = one.latency_ms.model_copy(update={"p50": grown, "max": 350.0})
+    behind = one.model_copy(update={"latency_ms": latency, "kept_up_per_s": 96.0})
+    assert outcome(f"max < {limit_ms} ms", behind)[0] == state

@@ -30,7 +30,7 @@ UNTIL = (
     "runs differ too much: 30 of each would not show 10 %; a quieter machine, or both sides in turns, may",
     "",
 )
-CAUSES = (None, OtherCause("though the load rose", ""), OtherCause("by less than the floor", ""))
+CAUSES = (None, OtherCause("though the load rose", ""), OtherCause("by less than a bare trigger takes", ""))
 
 
 def quantile(
@@ -157,7 +157,9 @@ def test_what_fell_behind_decides_nothing() -> None:
 def test_windows_are_called_by_their_names() -> None:
     """As the plan has them."""
     (found,) = plan_verdicts([trial("etcd", window(estimate(1), "before"), window(estimate(2), "after"))])
-    assert found.text.startswith("after is slower at p50 by less than the floor: 2.00 against 1.00 ms, 2.00 times [")
+    assert found.text.startswith(
+        "after is slower at p50 by less than a bare trigger takes: 2.00 against 1.00 ms, 2.00 times ["
+    )
 
 
 def _with_p90(p50_ms: float, p90: Estimate) -> WindowResult:

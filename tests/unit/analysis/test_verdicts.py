@@ -163,7 +163,7 @@ def test_windows_of_one_trial_are_compared_run_by_run() -> None:
     [
         ((2000, 4000), 1.0, None, "though the load rose"),
         ((4000, 2000), 4.0, None, "though the load fell"),
-        ((2000, 4000), 3.0, 1.5, "by less than the floor"),
+        ((2000, 4000), 3.0, 1.5, "by less than a bare trigger takes"),
         ((2000, 4000), 4.0, 1.5, ""),
         ((4000, 2000), 1.0, None, ""),
         ((2000, 2040), 1.0, None, ""),

@@ -89,7 +89,7 @@ def test_what_the_step_did_is_said_in_sentences(
     assert told == f"After the step from 2,000/s to 4,000/s {sentence.format(medians=f', {after} against {before}')}"
 
 
-FLOOR = "That is less than this machine's floor (1.50 ms)"
+FLOOR = "That is less than a bare trigger takes here (1.50 ms)"
 FASTER, SLOWER = "More load should not make it faster", "Less load should not make it slower"
 
 
@@ -109,7 +109,7 @@ FASTER, SLOWER = "More load should not make it faster", "Less load should not ma
 def test_the_step_is_not_blamed_for_what_it_need_not_have_done(
     rates_per_s: tuple[int, int], ratio: Estimate, shift_ms: float, doubt: str, trial: TrialSummary
 ) -> None:
-    """A store that warms up is faster after any step, and a change below the machine's floor may be the machine's."""
+    """A store that warms up is faster after any step, and a change below a bare trigger may be the machine's."""
     floored = trial.model_copy(update={"floor_ms": latency([1.5] * 100)})
     phases = [span(*rates_per_s, windows=(("before", 20, 40), ("after", 40, 60)))]
     told = describe_comparison(floored, comparison(median_ratio=ratio, median_shift_ms=estimate(shift_ms)), phases)

@@ -88,3 +88,11 @@ def test_what_broke_off_is_told_first_and_fails_the_pipeline() -> None:
 def test_json_is_the_contract(found: RunComparison) -> None:
     """What is printed can be read again."""
     assert RunComparison.model_validate_json(found.model_dump_json()) == found
+
+
+def test_what_fell_behind_is_a_failure_of_the_pipeline_too() -> None:
+    """The exit code says so, and whoever looks for why reads the test cases."""
+    found = compare_summaries(Selected([run(etcd(1.0))]), Selected([run(etcd(1.0))]), 0.05)
+    behind = found.model_copy(update={"behind": ("etcd",), "passed": False})
+    assert '<failure message="it fell behind its load in B, and kept up in A"' in format_junit(behind)
+    assert "<failure" not in format_junit(found)

@@ -159,13 +159,13 @@ def test_a_trial_whose_history_would_be_too_long_is_refused_everywhere() -> None
     assert f"which takes {HISTORY_EVENTS:,}" in problem.message
 
 
-def test_a_team_s_month_is_spent_by_estimates_until_the_cost_is_known() -> None:
+def test_a_team_s_month_is_spent_by_what_runs_may_cost_until_their_cost_is_known() -> None:
     """What is refused is entered as refused, and reserves nothing; what ends before its turn gives all back."""
     memory = validate(plan(), emulator="an emulator")
     run = memory.register.find("run-1")
     assert run is not None
-    assert run.estimate_usd > 0
-    budget = 1.5 * run.estimate_usd
+    assert run.at_most_usd > run.estimate_usd > 0
+    budget = 1.5 * run.at_most_usd
     memory = MemoryServices(aws={"events": Aws(), "lambda": Aws()}, emulator="an emulator", team_budget_usd=budget)
     first = ValidatePlanInput(plan=plan(), run_id="one", started_at=STARTED)
     validate_plan(first, memory.services)
@@ -176,7 +176,7 @@ def test_a_team_s_month_is_spent_by_estimates_until_the_cost_is_known() -> None:
     assert (problem.path, "TeamBudgetUsd" in problem.remedy) == ("budget_usd", True)
     assert "that team default may spend in 2026-01" in problem.message
     assert (memory.register.find("two") or run).state == "refused"
-    assert memory.register.spent("2026-01") == {"default": run.estimate_usd, "*": run.estimate_usd}
+    assert memory.register.spent("2026-01") == {"default": run.at_most_usd, "*": run.at_most_usd}
     conclude_run(ConcludeRunInput(run_id="one", state="stopped"), memory.services)
     assert memory.register.spent("2026-01") == {"default": 0, "*": 0}
     validate_plan(first.model_copy(update={"run_id": "three"}), memory.services)

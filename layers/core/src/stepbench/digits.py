@@ -151,8 +151,8 @@ def shown(estimate: Estimate, unit: Unit | None = None) -> Shown:
 
 
 def is_wide(estimate: Estimate) -> bool:
-    """Tell whether an interval is wider than a factor of ten, so that it says next to nothing."""
-    return estimate.low is not None and estimate.high is not None and 0 < _WIDE * estimate.low < estimate.high
+    """Tell whether an interval is wider than a factor of ten, or begins at 0, so that it says next to nothing."""
+    return estimate.low is not None and estimate.high is not None and 0 <= _WIDE * estimate.low < estimate.high
 
 
 def times_longer(note: str) -> float | None:

@@ -77,7 +77,7 @@ def compare_sides(
     settings = {} if one_matrix else dict(_different_settings(a, b))
     if studied is None:
         studied = _only_one(settings)
-    told = [] if studied in {SERVER, STORE} else list(_different_servers(a, b))
+    told = [*(() if studied in {SERVER, STORE} else _different_servers(a, b)), *_different_hosts(a, b)]
     left = {path: text for path, text in settings.items() if studied is None or not _belongs(path, studied)}
     return Likeness(differences=(*told, *left.values()))
 
@@ -101,6 +101,9 @@ def _different_servers(a: TrialSummary, b: TrialSummary) -> Iterator[str]:
     servers = server_of(a.provider), server_of(b.provider)
     if servers[0] != servers[1]:
         yield f"{servers[1]} against {servers[0]}"
+
+
+def _different_hosts(a: TrialSummary, b: TrialSummary) -> Iterator[str]:
     if a.load_hosts != b.load_hosts:
         hosts = [", ".join(each.load_hosts) or "Lambda" for each in (b, a)]
         yield f"load from {hosts[0]} against {hosts[1]}"

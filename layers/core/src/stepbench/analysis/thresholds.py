@@ -209,6 +209,8 @@ def _of_latency(latency: Latency, statistic: str) -> Estimate:
         return _with_all_ends(latency, statistic)
     if latency.missing:
         return Estimate(value=None, reason=f"{_BEYOND}: {digits.count(latency.missing)} never arrived")
+    if latency.p50.fell_behind:
+        return Estimate(value=latency.max, low=latency.max, reason=latency.p50.reason)
     return Estimate(value=latency.max, reason=None if latency.max is not None else NOTHING_MEASURED)
 
 

@@ -227,13 +227,13 @@ def other_cause(
     ratio: Estimate, shift_ms: float | None, load: tuple[float, float], floor: Latency | None, blamed: str
 ) -> OtherCause | None:
     """
-    Return what else may be why latency changed: against the load's direction, or by less than the floor.
+    Return what else may be why latency changed: against the load's direction, or by less than a bare trigger takes.
 
     Args:
         ratio: of latency, after over before.
         shift_ms: after minus before.
         load: before and after, in one unit; a change below the smallest difference of interest is none.
-        floor: of this machine, where it is known.
+        floor: of a bare trigger here, where it is known.
         blamed: what is not to be taken for the cause: "the load", "the step".
 
     Returns:
@@ -248,8 +248,8 @@ def other_cause(
     elif before > after * OF_INTEREST and ratio.value > 1:
         aside, doubt = "though the load fell", "Less load should not make it slower"
     elif shift_ms is not None and floor_ms is not None and abs(shift_ms) < floor_ms:
-        aside = "by less than the floor"
-        doubt = f"That is less than this machine's floor ({digits.latency(floor_ms)})"
+        aside = "by less than a bare trigger takes"
+        doubt = f"That is less than a bare trigger takes here ({digits.latency(floor_ms)})"
     else:
         return None
     return OtherCause(aside, f"{doubt}: warming up, or neighbours on this machine, may be why, and not {blamed}.")

@@ -61,7 +61,12 @@ class RunRecord(Contract):
     started_at: AwareDatetime | None = Field(default=None, description="When its turn came.")
     finished_at: AwareDatetime | None = None
     trials: int = Field(default=0, ge=0)
-    estimate_usd: float = Field(default=0.0, ge=0)
+    estimate_usd: float = Field(default=0.0, ge=0, description="What it is expected to cost.")
+    at_most_usd: float = Field(
+        default=0.0,
+        ge=0,
+        description="What it may cost, which is reserved of budgets; 0 in older records, whose estimate was that.",
+    )
     actual_usd: float | None = Field(default=None, ge=0)
     charged_usd: float | None = Field(
         default=None, ge=0, description="What counts against budgets, where the actual cost is not all of it."
@@ -85,13 +90,13 @@ class RunRecord(Contract):
     @property
     def spent_usd(self) -> float:
         """
-        Return what counts against budgets: the estimate until the actual cost is known, and where it is not.
+        Return what counts against budgets: what it may cost until the actual cost is known, and where it is not.
 
         Nothing for a run that was refused, or that ended before its turn.
         """
         if self.ended and self.started_at is None:
             return 0.0
-        known = (self.charged_usd, self.actual_usd, self.estimate_usd)
+        known = (self.charged_usd, self.actual_usd, self.at_most_usd or self.estimate_usd)
         return next(usd for usd in known if usd is not None)
 
     @property

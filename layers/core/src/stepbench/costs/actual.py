@@ -95,7 +95,7 @@ def actual_cost(trial: TrialPlan, done: Done, deployment: Deployment, estimate_u
         trial: as it was run: phases as long as they were, operations in the mix that they had.
         done: its counts.
         deployment: of the stack that ran it.
-        estimate_usd: what it was expected to cost at most.
+        estimate_usd: what it was expected to cost.
     """
     billed = bill(*_amounts(trial, done, deployment), region=deployment.region)
     left_out = [*_left_out(trial, done, deployment)]

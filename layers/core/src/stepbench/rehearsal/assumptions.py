@@ -166,7 +166,7 @@ ASSUMPTIONS = (
         "functions go with it.",
         judges.deletion,
     ),
-    Assumption("estimate", "A plan's estimate is not below its bill.", judges.estimate),
+    Assumption("estimate", "A plan's bill is not above what it may cost.", judges.estimate),
     Assumption(
         "throttling",
         "A throttled table, function or service is waited for, and what is lost by it is said.",

@@ -32,7 +32,9 @@ def format_junit(found: RunComparison) -> str:
     """Return a test case for each comparison, and for each group that broke off; what got worse is a failure."""
     broken = [Case(name, RAN_WHOLE, "failed", "in B it failed or broke off") for name in found.broken]
     gone = [Case(name, "is in B", "skipped", "only in A") for name in found.only_a if name not in found.broken]
-    return to_xml([Suite("stepbench compare", (*map(_case, found.verdicts), *broken, *gone))])
+    why = "it fell behind its load in B, and kept up in A"
+    behind = [Case(name, "keeps up", "failed", why) for name in found.behind]
+    return to_xml([Suite("stepbench compare", (*map(_case, found.verdicts), *broken, *behind, *gone))])
 
 
 def _case(verdict: Verdict) -> Case:

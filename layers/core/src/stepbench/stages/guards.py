@@ -89,7 +89,7 @@ def check_baseline(request: RunRequest, plan: str, services: Services) -> None:
 
 def enter_run(record: RunRecord, services: Services) -> bool:
     """
-    Enter a run in the register, and reserve its estimate of its month's budgets; False if it is known.
+    Enter a run in the register, and reserve what it may cost of its month's budgets; False if it is known.
 
     Raises:
         PlanError: the team, or all teams together, have not so much left.
@@ -101,13 +101,13 @@ def enter_run(record: RunRecord, services: Services) -> bool:
         whose, parameter = ("team " + record.team, "TeamBudgetUsd") if error.whose == "team" else ("all teams", "")
         left = max(0.0, error.budget_usd - error.spent_usd)
         message = (
-            f"is estimated at ${record.estimate_usd:,.2f}, and of ${error.budget_usd:,.2f} that {whose} may spend in "
+            f"may cost ${record.spent_usd:,.2f}, and of ${error.budget_usd:,.2f} that {whose} may spend in "
             f"{record.month}, ${left:,.2f} are left"
         )
         remedy = (
             f"Offer fewer events, wait for the next month, or deploy with a higher {parameter or 'AccountBudgetUsd'}."
         )
-        raise PlanError([Problem("budget_usd", f"${record.estimate_usd:,.2f}", message, remedy)]) from error
+        raise PlanError([Problem("budget_usd", f"${record.spent_usd:,.2f}", message, remedy)]) from error
 
 
 def read_quotas(services: Services) -> Quotas:

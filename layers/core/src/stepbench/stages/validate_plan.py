@@ -9,7 +9,7 @@ from stepbench.contracts.run_tasks import PhaseRef, PlannedTrial, ValidatePlanIn
 from stepbench.contracts.runs import RunRecord, RunRequest
 from stepbench.contracts.target import configures
 from stepbench.contracts.transfer import TransferTrial
-from stepbench.costs import estimate
+from stepbench.costs import budgeted, estimate
 from stepbench.errors import PlanError, Problem, RunEndedError
 from stepbench.planning import check_budget, check_models, expand, expanded, require_servers
 from stepbench.planning.requests import parse_request, requested_plan
@@ -96,6 +96,7 @@ def run_record(run_id: str, request: RunRequest, plan: Plan, submitted_at: datet
         submitted_at=submitted_at,
         trials=len(trials),
         estimate_usd=sum(estimate(trial, overheads.assumed).total_usd for trial in trials),
+        at_most_usd=sum(budgeted(trial).total_usd for trial in trials),
         expected_s=run_s(trials, overheads),
         **request.model_dump(include={"team", "caller", "source", "confirms"}),
     )

@@ -57,10 +57,11 @@ def describe_objects(objects: ObjectAccounting) -> str:
     if objects.complete and not objects.failed:
         later = f" (of {count(objects.unconfirmed)} only seen at the trial's tear-down)" if objects.unconfirmed else ""
         return f"All {count(objects.expected)} objects were written, read as often as the DAG says, and removed{later}."
+    met = max(0, (objects.left or 0) - objects.not_deleted)
     parts = {
         "were not written": objects.unwritten,
         "were not read as often as the DAG says": objects.unread,
-        "were still there at the trial's tear-down, which removed them": objects.left or 0,
+        "were still there at the trial's tear-down, which removed them": met,
         "are of executions without an end, and were left to the trial's tear-down": objects.not_deleted,
     }
     told = [f"{count(number)} {words}" for words, number in parts.items() if number]

@@ -97,7 +97,7 @@ def describe_objects(found: ObjectAccounting) -> str:
     wrong = [
         (found.unwritten, "not written"),
         (found.unread, "not read as often as the DAG says"),
-        (found.left or 0, "still in the store at the trial's tear-down"),
+        (max(0, (found.left or 0) - found.not_deleted), "still in the store at the trial's tear-down"),
         (found.not_deleted, "not removed by an execution's end"),
     ]
     parts = [f"{digits.count(number)} {what}" for number, what in wrong if number]
