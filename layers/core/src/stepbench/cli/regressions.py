@@ -83,7 +83,7 @@ COMMANDS = (
                 type=_baseline,
                 default=_baseline("median"),
                 metavar="median[:N]|green[:N]|RUN",
-                help="the level of the last N runs, of the last N that kept to their thresholds, or of the runs that "
+                help="the level of the last N runs, of the last N that missed no threshold, or of the runs that "
                 "began with RUN (default: median:100)",
             ),
             argument(
