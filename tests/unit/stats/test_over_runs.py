@@ -183,3 +183,24 @@ def test_runs_of_dependent_events_count_with_their_values() -> None:
     exactly = [Estimate(value=value, low=value, high=value) for value in values]
     assert mean_over_runs(alike) == mean_over_runs(exactly)
     assert mean_over_runs(few).reason == "9 of 20 independent < 36"
+
+
+@pytest.mark.parametrize(
+    ("reason", "used"),
+    [
+        ("5 of 6000 independent < 6", False),
+        ("9 of 5000 independent < 36", False),
+        ("10 of 5000 independent < 36", True),
+        ("19 of 5000 independent < 72", False),
+        ("20 of 5000 independent < 72", True),
+        ("99 of 5000 independent < 368", False),
+        ("100 of 5000 independent < 368", True),
+        ("999 of 5000 independent < 3688", False),
+        ("1000 of 5000 independent < 3688", True),
+    ],
+)
+def test_runs_count_where_one_independent_event_lies_beyond_the_quantile(reason: str, *, used: bool) -> None:
+    """Below that, a run's own quantile is too small in each of them: of p99 of AR(1), φ = 0.998, 87 % were covered."""
+    found = mean_over_runs([Estimate(value=value, reason=reason) for value in (11.9, 12.2, 11.7)])
+    assert (found.low is not None) == used
+    assert found.reason == (None if used else reason)

@@ -99,7 +99,8 @@ def test_damaged_records_are_unrecorded_and_named() -> None:
         ("n=200 < 368", "short_sample", "Window steady is too short for an interval: p99 needs", "Offer more"),
         (
             "32 of 155807 independent < 368", "dependent_sample",
-            "Window steady has no interval for p99: its 155,807 events resemble", "A longer load hardly helps.",
+            "Window steady has no interval for p99: its 155,807 events resemble",
+            "A longer load hardly helps, nor do such repeats.",
         ),
         ("100 of 155807 independent < 368", "dependent_sample", "Window steady has no", "Offer load for about 4 ×"),  # noqa: RUF001 -- times
         ("fell behind: kept up with 96 of 200/s", "", "", ""),

@@ -17,6 +17,8 @@ interval of three runs would cover three quarters of the time, whatever it was a
 A run of fewer than six observations has a median, and no interval of it; nor has a quantile where too few of a run's
 events are independent of one another, however many there are. Where there are such runs, v is left out: s² is of the
 runs' values as they are, with what is uncertain within them, and is by itself an unbiased estimate of their variance.
+Of so few independent events that not one is expected beyond the quantile, the run's own is biased, in all runs alike:
+such a run has no value that goes in here.
 Of other quantiles a run of few events says nothing: those need intervals of their own.
 
 Of fewer than `MIN_RUNS` runs nothing is known of how far runs lie apart. A ratio of such has the interval of these very
@@ -46,6 +48,9 @@ MIN_RUNS = 3
 TOO_FEW_FOR_A_MEDIAN = "< 6"
 """The end of the reason why a median has no interval."""
 _DEPENDENT = re.compile(r"(\d+) of (\d+) independent < (\d+)")
+_MIN_INDEPENDENT = 6
+_SAMPLE_BEYOND_ONE = -math.log(0.025)
+"""The sample that an interval of a quantile needs is so many times as large as that with one event expected beyond."""
 _POWER = 0.8416212335729143
 """80 % of the standard normal distribution lie below it."""
 
@@ -56,6 +61,11 @@ class Dependence(NamedTuple):
     independent: int
     events: int
     needed: int
+
+    @property
+    def counts_over_runs(self) -> bool:
+        """Tell whether the run's quantile goes in with other runs': one independent event is expected beyond it."""
+        return self.independent >= max(_MIN_INDEPENDENT, self.needed / _SAMPLE_BEYOND_ONE)
 
 
 class LogMean(NamedTuple):
@@ -91,7 +101,9 @@ def _is_short(run: Estimate) -> bool:
     if not run.value or run.value <= 0 or run.low is not None:
         return False
     reason = run.reason or ""
-    return dependence_in(reason) is not None or reason.endswith(TOO_FEW_FOR_A_MEDIAN)
+    if dependence := dependence_in(reason):
+        return dependence.counts_over_runs
+    return reason.endswith(TOO_FEW_FOR_A_MEDIAN)
 
 
 def mean_over_runs(runs: Sequence[Estimate]) -> Estimate:

@@ -50,11 +50,16 @@ def _dependent(window: str, place: int, found: Mapping[str, Dependence]) -> Cave
         f"before them, and are worth {counted(worth.independent, 'independent one')}."
     )
     times = max(each.needed / max(1, each.independent) for each in found.values())
+    repeats = (
+        ", or in repeats, which do not depend on one another"
+        if all(each.counts_over_runs for each in found.values())
+        else ""
+    )
     remedy = (
-        f"Offer load for {longer(times)}, or in repeats, which do not depend on one another."
+        f"Offer load for {longer(times)}{repeats}."
         if times <= MOST_TIMES_LONGER
-        else "A longer load hardly helps. Look on the time line for what comes in spells (stalls, a drift, other work "
-        "on the machine), and use repeats, which do not depend on one another."
+        else "A longer load hardly helps, nor do such repeats. Look on the time line for what comes in spells "
+        "(stalls, a drift, other work on the machine)."
     )
     return Caveat(kind="dependent_sample", text=text, remedy=remedy, windows=(place,))
 
